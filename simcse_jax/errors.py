@@ -1,0 +1,33 @@
+"""Errors that are the user's to mend: one line on standard error, exit code 2, no traceback."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+
+class UserError(Exception):
+    """What is wrong, where (file, row or field) and what to do, in one line."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, whose complaints are one line too."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} (see {self.prog} --help)")
+
+
+def run_command(main: Callable[[], None]) -> NoReturn:
+    """Runs a command's `main` and ends the process.
+
+    Exit code 0 when it is done, 2 for a mistake of the user's (one line), 130 when interrupted.
+    """
+    try:
+        main()
+    except UserError as error:
+        print("error: " + " ".join(str(error).split()), file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    sys.exit(0)
