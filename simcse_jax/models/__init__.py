@@ -1,0 +1,1 @@
+"""Encoders (Flax NNX), pooling and head, and Hugging Face weights both ways."""

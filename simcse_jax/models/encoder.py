@@ -1,0 +1,122 @@
+"""BERT and RoBERTa in Flax NNX. Shapes: B sentences, T tokens, D hidden size, L layers, H heads."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.dropout import dropout
+
+ACTIVATIONS = {
+    "gelu": functools.partial(jax.nn.gelu, approximate=False),
+    "gelu_new": functools.partial(jax.nn.gelu, approximate=True),
+    "gelu_pytorch_tanh": functools.partial(jax.nn.gelu, approximate=True),
+    "relu": jax.nn.relu,
+    "silu": jax.nn.silu,
+}
+SITES_PER_LAYER = 3  # attention probabilities, attention output, feed-forward output
+EMBEDDING_SITE = 0
+
+
+def linear(features_in: int, features_out: int, rngs: nnx.Rngs) -> nnx.Linear:
+    """A dense layer with BERT's initialization: weights N(0, 0.02²), bias zero."""
+    return nnx.Linear(features_in, features_out, kernel_init=nnx.initializers.normal(0.02), rngs=rngs)
+
+
+def layer_norm(config: EncoderConfig, rngs: nnx.Rngs) -> nnx.LayerNorm:
+    # Flax's default variance, E[x²] - E[x]², cancels; the checkpoints were trained with the exact one.
+    return nnx.LayerNorm(config.hidden_size, epsilon=config.layer_norm_eps, use_fast_variance=False, rngs=rngs)
+
+
+class Embeddings(nnx.Module):
+    """Word, position and type embeddings, summed and normalized."""
+
+    def __init__(self, config: EncoderConfig, rngs: nnx.Rngs):
+        def table(rows: int) -> nnx.Embed:
+            return nnx.Embed(rows, config.hidden_size, embedding_init=nnx.initializers.normal(0.02), rngs=rngs)
+
+        self.word = table(config.vocab_size)
+        self.position = table(config.max_positions)
+        self.type = table(config.type_vocab_size)
+        self.norm = layer_norm(config, rngs)
+        self.config = config
+
+    def __call__(self, input_ids: jax.Array, attention_mask: jax.Array, dropout_keys, dropout_rate) -> jax.Array:
+        """(B, T) token ids to (B, T, D)."""
+        if self.config.model_type == "roberta":
+            positions = jnp.cumsum(attention_mask, axis=1) * attention_mask + self.config.pad_token_id
+        else:
+            positions = jnp.arange(input_ids.shape[1])[None]
+        x = self.word(input_ids) + self.position(positions) + self.type.embedding[0]
+        return dropout(dropout_keys, EMBEDDING_SITE, self.norm(x), dropout_rate, lane_axis=2)
+
+
+class Layer(nnx.Module):
+    """One post-norm transformer layer."""
+
+    def __init__(self, config: EncoderConfig, index: int, rngs: nnx.Rngs):
+        size = config.hidden_size
+        self.qkv = linear(size, 3 * size, rngs)  # one product for query, key and value
+        self.attention_output = linear(size, size, rngs)
+        self.attention_norm = layer_norm(config, rngs)
+        self.intermediate = linear(size, config.intermediate_size, rngs)
+        self.output = linear(config.intermediate_size, size, rngs)
+        self.output_norm = layer_norm(config, rngs)
+        self.num_heads = config.num_heads
+        self.activation = config.hidden_act
+        self.first_site = 1 + SITES_PER_LAYER * index
+
+    def __call__(self, x: jax.Array, attention_mask: jax.Array, dropout_keys, dropout_rate) -> jax.Array:
+        """(B, T, D) to (B, T, D)."""
+
+        def drop(site: int, value: jax.Array, lane_axis: int) -> jax.Array:
+            return dropout(dropout_keys, self.first_site + site, value, dropout_rate, lane_axis=lane_axis)
+
+        rows, length, size = x.shape
+        head_size = size // self.num_heads
+        query, key, value = jnp.moveaxis(self.qkv(x).reshape(rows, length, 3, self.num_heads, head_size), 2, 0)
+        scores = jnp.einsum("bqhd,bkhd->bhqk", query * head_size**-0.5, key)
+        scores = jnp.where(attention_mask[:, None, None, :] > 0, scores, jnp.finfo(scores.dtype).min)
+        probabilities = drop(0, jax.nn.softmax(scores, axis=-1), lane_axis=1)
+        context = jnp.einsum("bhqk,bkhd->bqhd", probabilities, value).reshape(rows, length, size)
+        x = self.attention_norm(x + drop(1, self.attention_output(context), lane_axis=2))
+        inner = ACTIVATIONS[self.activation](self.intermediate(x))
+        return self.output_norm(x + drop(2, self.output(inner), lane_axis=2))
+
+
+class Encoder(nnx.Module):
+    """BERT or RoBERTa without any head."""
+
+    def __init__(self, config: EncoderConfig, *, rngs: nnx.Rngs):
+        self.embeddings = Embeddings(config, rngs)
+        self.layers = nnx.List([Layer(config, index, rngs) for index in range(config.num_layers)])
+        self.config = config
+
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        attention_mask: jax.Array,
+        *,
+        dropout_keys: jax.Array | None = None,
+        dropout_rate: jax.Array | float = 0.1,
+    ) -> tuple[jax.Array, ...]:
+        """Encodes B sentences of T tokens, padded on the right.
+
+        Args:
+          input_ids: (B, T) integers.
+          attention_mask: (B, T), 1 for a token and 0 for padding.
+          dropout_keys: (B,) typed threefry keys, one an example, or None for a deterministic pass.
+          dropout_rate: in [0, 1), a number or a traced scalar; unused without keys.
+
+        Returns:
+          L + 1 hidden states of shape (B, T, D): the embedding layer's, then each layer's. Under
+          `jax.jit` those that nobody reads cost nothing.
+        """
+        x = self.embeddings(input_ids, attention_mask, dropout_keys, dropout_rate)
+        hidden_states = [x]
+        for layer in self.layers:
+            x = layer(x, attention_mask, dropout_keys, dropout_rate)
+            hidden_states.append(x)
+        return tuple(hidden_states)

@@ -1,0 +1,121 @@
+"""Names of weights: Hugging Face's BERT and RoBERTa on one side, ours on the other."""
+
+from collections.abc import Mapping
+
+import jax
+import numpy as np
+from flax import nnx
+
+from simcse_jax.errors import UserError
+from simcse_jax.models import parameters
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.sentence_encoder import SentenceEncoder
+
+PREFIXES = ("bert.", "roberta.")
+LEGACY = ((".gamma", ".weight"), (".beta", ".bias"))  # as converted from the TensorFlow release of BERT
+EMBEDDINGS = {
+    "encoder.embeddings.word.embedding": "embeddings.word_embeddings.weight",
+    "encoder.embeddings.position.embedding": "embeddings.position_embeddings.weight",
+    "encoder.embeddings.type.embedding": "embeddings.token_type_embeddings.weight",
+}
+LAYER = {
+    "attention_output": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "intermediate": "intermediate.dense",
+    "output": "output.dense",
+    "output_norm": "output.LayerNorm",
+}
+HEADS = ("mlp.dense", "pooler.dense")  # the reference's training code, and a converted model
+
+
+def build(config: EncoderConfig, with_head: bool):
+    """The graph and the abstract parameters of a `SentenceEncoder`, without allocating any."""
+    return parameters.abstract(lambda: SentenceEncoder(config, with_head=with_head, rngs=nnx.Rngs(0)))
+
+
+def _sources(name: str) -> list[str]:
+    """The Hugging Face tensors of which our encoder parameter `name` is made, in order."""
+    if name in EMBEDDINGS:
+        return [EMBEDDINGS[name]]
+    module, _, kind = name.removeprefix("encoder.").rpartition(".")
+    suffix = {"kernel": "weight", "scale": "weight", "bias": "bias"}[kind]
+    if module == "embeddings.norm":
+        return [f"embeddings.LayerNorm.{suffix}"]
+    _, index, part = module.split(".")
+    layer = f"encoder.layer.{index}"
+    if part == "qkv":
+        return [f"{layer}.attention.self.{which}.{suffix}" for which in ("query", "key", "value")]
+    return [f"{layer}.{LAYER[part]}.{suffix}"]
+
+
+def normalize_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Takes off the `bert.` or `roberta.` prefix and writes gamma and beta as weight and bias."""
+    names = {}
+    for name, value in tensors.items():
+        for prefix in PREFIXES:
+            name = name.removeprefix(prefix)
+        for old, new in LEGACY:
+            if name.endswith(old):
+                name = name.removesuffix(old) + new
+        names[name] = value
+    return names
+
+
+def head_name(tensors: Mapping[str, np.ndarray]) -> str | None:
+    """The module that can serve as a head, as `normalize_names` leaves it; None if there is none."""
+    return next((name for name in HEADS if f"{name}.weight" in tensors), None)
+
+
+def to_params(
+    tensors: Mapping[str, np.ndarray], config: EncoderConfig, head: str | None, where: str
+) -> dict[str, np.ndarray]:
+    """Makes our parameters of a checkpoint's tensors.
+
+    Args:
+      tensors: names as `normalize_names` leaves them.
+      config: what shapes to expect; further layers and heads of the checkpoint are left out.
+      head: the module that is the model's head, or None for a model without.
+      where: the file or folder, for error messages.
+
+    Returns:
+      float32 arrays by our names; dense kernels transposed, query, key and value joined.
+
+    Raises:
+      UserError: when a tensor is missing or its shape does not fit `config`.
+    """
+    _, shapes = build(config, with_head=head is not None)
+    params = {}
+    for name, expected in shapes.items():
+        if name.startswith("head."):
+            sources = [f"{head}.{'weight' if name.endswith('kernel') else 'bias'}"]
+        else:
+            sources = _sources(name)
+        wanted = expected.shape if name.endswith("embedding") else expected.shape[::-1]
+        wanted = (wanted[0] // len(sources), *wanted[1:])
+        parts = []
+        for source in sources:
+            if source not in tensors:
+                raise UserError(f"{where}: the tensor {source!r} is missing; is this a {config.model_type} checkpoint?")
+            value = tensors[source]
+            if value.shape != wanted:
+                raise UserError(f"{where}: {source!r} has shape {value.shape}, config.json asks for {wanted}")
+            parts.append(np.asarray(value, np.float32))
+        joined = np.concatenate(parts) if len(parts) > 1 else parts[0]
+        params[name] = np.ascontiguousarray(joined.T) if name.endswith("kernel") else joined
+    return params
+
+
+def to_tensors(params: Mapping[str, jax.Array]) -> dict[str, np.ndarray]:
+    """The inverse of `to_params`, for `BertModel` and `RobertaModel`; a head becomes the pooler's dense layer."""
+    tensors = {}
+    for name, value in params.items():
+        array = np.asarray(value, np.float32)
+        if name.endswith("kernel"):
+            array = array.T
+        if name.startswith("head."):
+            sources = [f"pooler.dense.{'weight' if name.endswith('kernel') else 'bias'}"]
+        else:
+            sources = _sources(name)
+        for source, part in zip(sources, np.split(array, len(sources)), strict=True):
+            tensors[source] = np.ascontiguousarray(part)
+    return tensors

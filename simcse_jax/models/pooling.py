@@ -1,0 +1,31 @@
+"""From hidden states to one vector a sentence."""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+
+POOLERS = ("cls", "cls_before_pooler", "avg", "avg_top2", "avg_first_last")
+
+
+def pool(hidden_states: Sequence[jax.Array], attention_mask: jax.Array, pooler: str) -> jax.Array:
+    """Pools L + 1 hidden states of shape (B, T, D) into (B, D).
+
+    `cls` and `cls_before_pooler` take the last layer's first token (they differ in the head, which comes
+    after), `avg` the mean of the last layer over a sentence's tokens, `avg_top2` that of the last two
+    layers, `avg_first_last` that of the first and the last layer. First means the output of layer 1, as the
+    reference code has it since its correction, not the embedding layer's.
+    """
+    first, last = hidden_states[1], hidden_states[-1]
+    if pooler in ("cls", "cls_before_pooler"):
+        return last[:, 0]
+    if pooler == "avg":
+        tokens = last
+    elif pooler == "avg_top2":
+        tokens = (hidden_states[-2] + last) / 2
+    elif pooler == "avg_first_last":
+        tokens = (first + last) / 2
+    else:
+        raise ValueError(f"pooler {pooler!r} is not one of {', '.join(POOLERS)}")
+    mask = attention_mask[:, :, None].astype(tokens.dtype)
+    return jnp.sum(tokens * mask, axis=1) / jnp.maximum(jnp.sum(mask, axis=1), 1)

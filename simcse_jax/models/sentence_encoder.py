@@ -1,0 +1,35 @@
+"""An encoder with its pooler and its head: sentences in, one vector each out."""
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.encoder import Encoder, linear
+from simcse_jax.models.pooling import pool
+
+
+class SentenceEncoder(nnx.Module):
+    """Encoder, pooler and, if the model has one, the head: a dense D→D layer with tanh.
+
+    A fresh head has weights N(0, 0.02²) and bias zero (SimCSE, section 6.3 and its code).
+    """
+
+    def __init__(self, config: EncoderConfig, *, with_head: bool, rngs: nnx.Rngs):
+        self.encoder = Encoder(config, rngs=rngs)
+        self.head = linear(config.hidden_size, config.hidden_size, rngs) if with_head else None
+
+    def __call__(
+        self,
+        input_ids: jax.Array,
+        attention_mask: jax.Array,
+        *,
+        pooler: str,
+        use_head: bool,
+        dropout_keys: jax.Array | None = None,
+        dropout_rate: jax.Array | float = 0.1,
+    ) -> jax.Array:
+        """(B, T) token ids to (B, D) embeddings, not normalized. See `Encoder.__call__` for the keys."""
+        hidden_states = self.encoder(input_ids, attention_mask, dropout_keys=dropout_keys, dropout_rate=dropout_rate)
+        embeddings = pool(hidden_states, attention_mask, pooler)
+        return jnp.tanh(self.head(embeddings)) if use_head else embeddings

@@ -1,0 +1,61 @@
+"""Text to token ids, with the `tokenizers` library; transformers only converts what has no `tokenizer.json`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from simcse_jax.errors import UserError
+from simcse_jax.models.config import EncoderConfig
+
+# What a tokenizer may consist of, copied along with a trained model.
+FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+)
+
+
+class Tokenizer:
+    """Sentences to token ids with the model's special tokens, cut at `max_length`."""
+
+    def __init__(self, folder: Path, config: EncoderConfig):
+        """Reads a model folder's tokenizer.
+
+        Raises:
+          UserError: when the folder has none, it is damaged, or it does not belong to the weights.
+        """
+        self.pad_token_id = config.pad_token_id
+        try:
+            if (folder / "tokenizer.json").is_file():
+                from tokenizers import Tokenizer as Backend
+
+                self._backend = Backend.from_file(str(folder / "tokenizer.json"))
+            else:
+                from transformers import AutoTokenizer
+
+                self._backend = AutoTokenizer.from_pretrained(folder, use_fast=True).backend_tokenizer
+        except Exception as error:  # both libraries raise bare exceptions
+            raise UserError(f"{folder}: no tokenizer could be read from it: {error}") from None
+        self._backend.no_padding()
+        largest = max(self._backend.get_vocab(with_added_tokens=True).values(), default=0)
+        if largest >= config.vocab_size:
+            raise UserError(f"{folder}: its tokenizer has token {largest}, its weights only {config.vocab_size} rows")
+
+    def __call__(self, sentences: Sequence[str], max_length: int) -> list[list[int]]:
+        """Token ids, one list a sentence, each of at most `max_length` with the special tokens."""
+        self._backend.enable_truncation(max_length)
+        return [encoding.ids for encoding in self._backend.encode_batch(list(sentences))]
+
+    def pad(self, rows: Sequence[Sequence[int]], length: int) -> tuple[np.ndarray, np.ndarray]:
+        """Pads B rows on the right: token ids and mask, both (B, length) int32."""
+        ids = np.full((len(rows), length), self.pad_token_id, np.int32)
+        mask = np.zeros((len(rows), length), np.int32)
+        for row, tokens in enumerate(rows):
+            ids[row, : len(tokens)] = tokens
+            mask[row, : len(tokens)] = 1
+        return ids, mask
