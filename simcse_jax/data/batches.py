@@ -1,0 +1,64 @@
+"""Token ids of a whole corpus, and the batch of any step: a function of (seed, step) alone."""
+
+import hashlib
+from typing import NamedTuple
+
+import numpy as np
+
+from simcse_jax.data.sources import Examples
+from simcse_jax.models.tokenizer import Tokenizer
+
+LENGTH_MULTIPLE = 8  # lengths are rounded up to it
+
+
+class Corpus(NamedTuple):
+    """N tokenized examples of C columns, padded to the one length T that this run is compiled for."""
+
+    input_ids: np.ndarray  # (N, C, T) int32
+    attention_mask: np.ndarray  # (N, C, T) int8
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the token ids: two corpora with the same one give the same run."""
+        digest = hashlib.sha256(str(self.input_ids.shape).encode())
+        digest.update(np.ascontiguousarray(self.input_ids))
+        return digest.hexdigest()
+
+
+def tokenize(examples: Examples, tokenizer: Tokenizer, max_length: int) -> Corpus:
+    """Tokenizes every sentence once.
+
+    T is the longest sentence's length, cut at `max_length` and rounded up to a multiple of 8: one length a run
+    means one compilation, and a random batch of a usual size has a sentence of nearly that length anyway.
+    """
+    columns = [tokenizer(column, max_length) for column in examples.columns]
+    longest = max(len(row) for column in columns for row in column)
+    length = min(-(-longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE, max_length)
+    padded = [tokenizer.pad(column, length) for column in columns]
+    return Corpus(np.stack([ids for ids, _ in padded], 1), np.stack([mask for _, mask in padded], 1).astype(np.int8))
+
+
+def steps_per_epoch(num_examples: int, batch_size: int) -> int:
+    """The last partial batch of an epoch is dropped."""
+    return num_examples // batch_size
+
+
+class Batches:
+    """The batches of a run. State: none that matters; the last epoch's order is kept so as not to redo it."""
+
+    def __init__(self, corpus: Corpus, batch_size: int, seed: int):
+        self._corpus, self._batch_size, self._seed = corpus, batch_size, seed
+        self._epoch, self._order = -1, np.empty(0, np.int64)
+
+    def __getitem__(self, step: int) -> dict[str, np.ndarray]:
+        """The batch of update `step`, counted from 0: `input_ids`, `attention_mask` (B, C, T) and `index` (B,)."""
+        epoch, position = divmod(step, steps_per_epoch(len(self._corpus.input_ids), self._batch_size))
+        if epoch != self._epoch:
+            generator = np.random.Generator(np.random.Philox(key=[self._seed, epoch]))
+            self._epoch, self._order = epoch, generator.permutation(len(self._corpus.input_ids))
+        rows = self._order[position * self._batch_size : (position + 1) * self._batch_size]
+        return {
+            "input_ids": self._corpus.input_ids[rows],
+            "attention_mask": self._corpus.attention_mask[rows].astype(np.int32),
+            "index": np.arange(self._batch_size, dtype=np.int32),
+        }
