@@ -1,0 +1,1 @@
+"""Scores of embeddings. Everything here takes `encode(sentences) -> array` and knows nothing of models."""
