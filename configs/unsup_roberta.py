@@ -1,0 +1,16 @@
+"""Unsupervised SimCSE from RoBERTa (SimCSE, Table A.1): a million Wikipedia sentences, one epoch.
+
+`configs/unsup_roberta.py` is RoBERTa-base, `configs/unsup_roberta.py:large` RoBERTa-large.
+"""
+
+from ml_collections import config_dict
+
+from simcse_jax.config import choose_variant, default_config
+
+
+def get_config(size: str = "base") -> config_dict.ConfigDict:
+    """The paper's hyper-parameters."""
+    config = default_config()
+    sizes = {"base": ("roberta-base", 512, 1e-5), "large": ("roberta-large", 512, 3e-5)}
+    config.model.init_from, config.train.batch_size, config.train.learning_rate = choose_variant(size, sizes)
+    return config

@@ -1,0 +1,207 @@
+"""The fields of a run, their defaults, how they are read from the command line, and what they may be.
+
+Every recipe in `configs/` starts from `default_config()`. The field names are public.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from absl import flags
+from ml_collections import config_dict, config_flags
+
+from simcse_jax.errors import UserError
+from simcse_jax.models.pooling import POOLERS
+
+MLP = ("train", "always", "none")
+TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICKRelatedness")
+
+
+def default_config() -> config_dict.ConfigDict:
+    """The defaults: unsupervised SimCSE of BERT-base with the paper's hyper-parameters (Table A.1)."""
+    config = config_dict.ConfigDict()
+    config.seed = 42
+
+    config.model = config_dict.ConfigDict()
+    config.model.init_from = "bert-base-uncased"  # a folder, a hub id, or package:NAME
+    config.model.num_layers = 0  # keep the first n layers; 0: all
+    config.model.pooler = "cls"  # cls, cls_before_pooler, avg, avg_top2, avg_first_last
+    config.model.mlp = "train"  # the head: train (only there), always (at test time too), none
+    config.model.dropout = 0.1
+
+    config.data = config_dict.ConfigDict()
+    config.data.train = "data/wiki1m_for_simcse.txt"  # txt, csv, tsv, jsonl, parquet, hf:NAME…, tfds:NAME…
+    config.data.max_length = 32  # tokens
+    # Column names where they are not the usual ones. Once one is set, only those set are used.
+    config.data.columns = config_dict.ConfigDict(dict(anchor="", positive="", negative=""))
+
+    # A term's weight 0.0 turns it off.
+    config.objective = config_dict.ConfigDict()
+    config.objective.info_nce = config_dict.ConfigDict()
+    config.objective.info_nce.weight = 1.0
+    config.objective.info_nce.temperature = 0.05
+    config.objective.info_nce.hard_negative_weight = 1.0  # α of SimCSE's equation 8
+
+    config.train = config_dict.ConfigDict()
+    config.train.batch_size = 64  # over all devices
+    config.train.learning_rate = 3e-5  # falls linearly to zero
+    config.train.weight_decay = 0.0  # of matrices, not of biases and norms
+    config.train.max_grad_norm = 1.0  # clips the gradient's global norm; 0.0: off
+    config.train.epochs = 1
+    config.train.max_steps = 0  # above 0 it replaces the epochs and is the horizon of the decay
+    config.train.log_every = 25
+
+    config.eval = config_dict.ConfigDict()
+    config.eval.data = "data/SentEval/data/downstream"  # or a file of graded pairs; empty: no evaluation
+    config.eval.every = 250  # steps between evaluations; each one also saves a checkpoint
+    config.eval.tasks = TASKS  # scored with the best checkpoint at the end
+
+    config.checkpoint = config_dict.ConfigDict()
+    config.checkpoint.keep_every = 0  # keep the checkpoints of every n-th step too; 0: only the latest and the best
+
+    config.parallel = config_dict.ConfigDict()
+    config.parallel.devices = 0  # how many of the local devices; 0: all
+    return config
+
+
+def choose_variant(variant: str, variants: Mapping[str, Any]) -> Any:
+    """The entry of `variants` that a config's argument (`configs/unsup_bert.py:large`) names.
+
+    Raises:
+      UserError: naming the ones there are.
+    """
+    if variant not in variants:
+        raise UserError(f"no variant {variant!r} of this config; it has {', '.join(variants)}")
+    return variants[variant]
+
+
+def flatten(config: config_dict.ConfigDict, prefix: str = "") -> dict[str, object]:
+    """All fields by dotted name."""
+    fields = {}
+    for name, value in config.items():
+        if isinstance(value, config_dict.ConfigDict):
+            fields |= flatten(value, f"{prefix}{name}.")
+        else:
+            fields[prefix + name] = value
+    return fields
+
+
+def parse(argv: Sequence[str]) -> tuple[config_dict.ConfigDict, str]:
+    """Reads `--config FILE --workdir DIR [--config.FIELD=VALUE …]`.
+
+    Returns:
+      The config and the workdir.
+
+    Raises:
+      UserError: for whatever is wrong with flags, file or values; an unknown field's nearest known one is named.
+    """
+    values = flags.FlagValues()
+    args = ["simcse_jax.main", *argv]
+    help_text = "a recipe, e.g. configs/unsup_bert.py or configs/unsup_bert.py:large"
+    try:
+        config_flags.DEFINE_config_file("config", None, help_text, flag_values=values, sys_argv=args)
+        flags.DEFINE_string("workdir", None, "where checkpoints, metrics and results go", flag_values=values)
+        rest = values(args)[1:]
+        config = values.config
+        if config is not None:
+            config.items()  # raises here when the file could not be loaded
+    except UserError:
+        raise
+    except (AttributeError, KeyError) as error:
+        raise UserError(_unknown_field(argv) or f"--config: {error}") from None
+    except OSError as error:
+        missing = [arg for arg in argv if arg.endswith(".py") or ".py:" in arg]
+        raise UserError(f"{' '.join(missing) or '--config'}: no such config file ({type(error).__name__})") from None
+    except (flags.Error, TypeError, ValueError) as error:
+        raise UserError(str(error).strip().splitlines()[0 if "Traceback" not in str(error) else -1]) from None
+    if config is None:
+        raise UserError("--config FILE is missing, e.g. --config configs/unsup_bert.py")
+    if not values.workdir:
+        raise UserError("--workdir DIR is missing: where checkpoints, metrics and results go")
+    if rest:
+        raise UserError(f"unknown argument {rest[0]!r}; a field is set with --config.FIELD=VALUE")
+    config = config.unlock()
+    _split_tuples(config)
+    return config, values.workdir
+
+
+def _unknown_field(argv: Sequence[str]) -> str | None:
+    path = [arg.partition("=")[2] or argv[i + 1] for i, arg in enumerate(argv) if arg.split("=")[0] == "--config"]
+    values = flags.FlagValues()
+    args = ["simcse_jax.main", f"--config={path[0]}"]
+    config_flags.DEFINE_config_file("config", None, flag_values=values, sys_argv=args)
+    values(args)
+    known = flatten(values.config)
+    for arg in argv:
+        name = arg.lstrip("-").partition("=")[0]
+        if name.startswith("config.") and name.removeprefix("config.") not in known:
+            name = name.removeprefix("config.")
+            return f"--config.{name}: no such field; the nearest one is --config.{nearest(name, known)}"
+    return None
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The most similar of the known names."""
+    return difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)[0]
+
+
+def _split_tuples(config: config_dict.ConfigDict) -> None:
+    # `--config.eval.tasks=STS12,STS13` reaches us as the tuple ("STS12,STS13",).
+    for name, value in config.items():
+        if isinstance(value, config_dict.ConfigDict):
+            _split_tuples(value)
+        elif isinstance(value, tuple):
+            config[name] = tuple(part.strip() for item in value for part in str(item).split(",") if part.strip())
+
+
+def validate(config: config_dict.ConfigDict) -> None:
+    """Checks every field that can be checked without reading anything.
+
+    Raises:
+      UserError: naming the field, its value and what it may be.
+    """
+    default, given = flatten(default_config()), flatten(config)
+    for name in given:
+        if name not in default:
+            raise UserError(f"config.{name}: no such field; the nearest one is config.{nearest(name, default)}")
+    if missing := [name for name in default if name not in given]:
+        raise UserError(f"config.{missing[0]} is missing; start a config from simcse_jax.config.default_config()")
+
+    def check(field: str, holds: bool, expected: str) -> None:
+        if not holds:
+            raise UserError(f"config.{field}={given[field]!r}: must be {expected}")
+
+    for field in ("model.num_layers", "train.max_steps", "checkpoint.keep_every", "parallel.devices"):
+        check(field, given[field] >= 0, "0 or more")
+    for field in ("train.epochs", "train.log_every", "eval.every"):
+        check(field, given[field] >= 1, "1 or more")
+    for field in ("train.weight_decay", "train.max_grad_norm"):
+        check(field, 0 <= given[field] < float("inf"), "0.0 or more")
+    check("seed", 0 <= config.seed < 2**32, "from 0 to 2³² - 1")
+    check("model.init_from", bool(config.model.init_from), "a folder, a hub id or package:NAME")
+    check("model.pooler", config.model.pooler in POOLERS, f"one of {', '.join(POOLERS)}")
+    check("model.mlp", config.model.mlp in MLP, f"one of {', '.join(MLP)}")
+    check("model.dropout", 0 <= config.model.dropout < 1, "at least 0 and below 1")
+    if config.model.pooler == "cls_before_pooler" and config.model.mlp != "none":
+        raise UserError(
+            f"config.model.mlp={config.model.mlp!r}: the pooler cls_before_pooler never has a head; "
+            "set model.mlp=none, or model.pooler=cls"
+        )
+    check("data.train", bool(config.data.train), "a file, hf:NAME or tfds:NAME")
+    check("data.max_length", config.data.max_length >= 3, "3 or more (two of them are special tokens)")
+    columns = config.data.columns
+    if (columns.positive or columns.negative) and not columns.anchor:
+        raise UserError("config.data.columns.anchor: must be set too once another column is")
+    if columns.negative and not columns.positive:
+        raise UserError("config.data.columns.positive: must be set too, since data.columns.negative is")
+    check("train.batch_size", config.train.batch_size >= 2, "2 or more (the others are the negatives)")
+    check("train.learning_rate", 0 < config.train.learning_rate < float("inf"), "above 0")
+    for field in (name for name in given if name.startswith("objective.")):
+        positive = field.endswith(".temperature")
+        check(field, 0 <= given[field] < float("inf"), "above 0" if positive else "0.0 or more")
+        check(field, given[field] > 0 or not positive, "above 0")
+    if not any(term.weight for term in config.objective.values()):
+        raise UserError("config.objective: every term has weight 0.0, so there is nothing to train")
+    for task in config.eval.tasks:
+        if task not in TASKS:
+            raise UserError(f"config.eval.tasks: no task {task!r}; the nearest one is {nearest(task, TASKS)}")

@@ -1,0 +1,143 @@
+"""python -m simcse_jax.export --workdir DIR --output FOLDER: a model for transformers and sentence-transformers."""
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from simcse_jax import __version__
+from simcse_jax.errors import Parser, UserError, run_command
+
+ARCHITECTURES = {"bert": "BertModel", "roberta": "RobertaModel"}
+SENTENCE_TRANSFORMERS = "sentence_transformers.models"  # module names that all its versions read
+
+
+def main() -> None:
+    """The command."""
+    parser = Parser(prog="simcse_jax.export", description="Writes a trained model in Hugging Face format.")
+    parser.add_argument("--workdir", required=True, help="a run's folder; its best checkpoint is exported")
+    parser.add_argument("--output", required=True, help="the folder to write; an earlier export there is replaced")
+    args = parser.parse_args()
+    export(Path(args.workdir), Path(args.output))
+    print(f"exported to {args.output}; open it with")
+    print(f"  sentence_transformers.SentenceTransformer({args.output!r})")
+    print(f"  transformers.AutoModel.from_pretrained({args.output!r})")
+    print(f"  python -m simcse_jax.evaluate --model {args.output} --data SENTEVAL_FOLDER")
+
+
+def export(workdir: Path, output: Path) -> None:
+    """Writes the best checkpoint of `workdir` to the folder `output`, whole or not at all.
+
+    The head, where it belongs to the model at test time, becomes the pooler's dense layer (as in the
+    reference's conversion) and sentence-transformers' dense module.
+
+    Raises:
+      UserError: when there is no run, or `output` is something else than an earlier export.
+    """
+    from simcse_jax.loading import load_workdir
+    from simcse_jax.models.pretrained import MARKER
+    from simcse_jax.workdir import is_workdir
+
+    if not is_workdir(workdir):
+        raise UserError(f"--workdir {workdir}: no run.json there, so it is no run's folder")
+    if output.exists() and not (output.is_dir() and ((output / MARKER).is_file() or not any(output.iterdir()))):
+        raise UserError(f"--output {output}: exists and is no earlier export; remove it or choose another folder")
+    model = load_workdir(workdir)
+    try:
+        output.absolute().parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.absolute().parent))
+    except OSError as error:
+        raise UserError(f"--output {output}: cannot be written: {error.strerror}") from None
+    try:
+        write_model(model, temporary)
+        temporary.chmod(0o755)
+        if output.exists():
+            earlier = temporary.with_name(temporary.name + ".old")
+            os.rename(output, earlier)
+            os.rename(temporary, output)
+            shutil.rmtree(earlier)
+        else:
+            os.rename(temporary, output)
+    except OSError as error:
+        raise UserError(f"--output {output}: cannot be written: {error.strerror}") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_model(model, folder: Path) -> None:
+    """Writes a `Pretrained` model's files into an empty folder."""
+    from simcse_jax.models.huggingface import to_tensors
+    from simcse_jax.models.pretrained import MARKER
+    from simcse_jax.workdir import copy_model_files
+
+    copy_model_files(model.folder, folder, model.config.num_layers)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config["architectures"] = [ARCHITECTURES[model.config.model_type]]
+    modules = [("", "Transformer", {}, {})]
+    layers = layer_weights(model.pooler, model.config.num_layers)
+    size = model.config.hidden_size
+    if layers is not None:
+        config["output_hidden_states"] = True
+        fields = {"word_embedding_dimension": size, "layer_start": 0, "num_hidden_layers": model.config.num_layers}
+        modules.append(("1_WeightedLayerPooling", "WeightedLayerPooling", fields, {"layer_weights": layers}))
+    first_token = model.pooler in ("cls", "cls_before_pooler")
+    pooling = {
+        "word_embedding_dimension": size,
+        "pooling_mode_cls_token": first_token,
+        "pooling_mode_mean_tokens": not first_token,
+        "pooling_mode_max_tokens": False,
+        "pooling_mode_mean_sqrt_len_tokens": False,
+    }
+    modules.append((f"{len(modules)}_Pooling", "Pooling", pooling, {}))
+    tensors = to_tensors(model.params)
+    has_head = "head.kernel" in model.params
+    if has_head:
+        dense = {f"linear.{part}": tensors[f"pooler.dense.{part}"] for part in ("weight", "bias")}
+        fields = {"in_features": size, "out_features": size, "bias": True}
+        fields["activation_function"] = "torch.nn.modules.activation.Tanh"
+        modules.append((f"{len(modules)}_Dense", "Dense", fields, dense))
+    for path, _, fields, weights in modules[1:]:
+        (folder / path).mkdir()
+        write_json(folder / path / "config.json", fields)
+        if weights:
+            write_safetensors(folder / path / "model.safetensors", weights)
+    listing = [
+        {"idx": index, "name": str(index), "path": path, "type": f"{SENTENCE_TRANSFORMERS}.{kind}"}
+        for index, (path, kind, _, _) in enumerate(modules)
+    ]
+    write_json(folder / "modules.json", listing)
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": model.max_length, "do_lower_case": False})
+    write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
+    write_json(folder / "config.json", config)
+    write_json(folder / MARKER, {"pooler": model.pooler, "head": has_head, "version": __version__})
+    write_safetensors(folder / "model.safetensors", tensors)
+
+
+def layer_weights(pooler: str, num_layers: int) -> np.ndarray | None:
+    """(L + 1,) weights of the hidden states, for the poolers that average layers; None for the others."""
+    averaged = {"avg_top2": (num_layers - 1, num_layers), "avg_first_last": (1, num_layers)}.get(pooler)
+    if averaged is None:
+        return None
+    weights = np.zeros(num_layers + 1, np.float32)
+    for layer in averaged:
+        weights[layer] += 1
+    return weights
+
+
+def write_json(path: Path, content: dict | list) -> None:
+    """Indented, with a final newline."""
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def write_safetensors(path: Path, tensors: dict[str, np.ndarray]) -> None:
+    """With the mark that transformers asks for."""
+    from safetensors.numpy import save_file
+
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,84 @@
+"""Any model by name: what `models.pretrained` reads, and the workdirs of our own runs."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+
+from simcse_jax.checkpoint import Checkpoints
+from simcse_jax.errors import UserError
+from simcse_jax.models import huggingface, pretrained
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.pretrained import Pretrained
+from simcse_jax.models.weight_files import read_json
+from simcse_jax.workdir import is_workdir
+
+
+def load_model(name: str, num_layers: int = 0) -> Pretrained:
+    """Loads a folder, a hub id, `package:NAME` or a workdir.
+
+    Args:
+      name: what to load.
+      num_layers: keep the first n layers; 0 keeps all.
+
+    Raises:
+      UserError: in one line, for whatever is wrong with it.
+    """
+    folder = Path(name).expanduser()
+    return load_workdir(folder, num_layers) if is_workdir(folder) else pretrained.load(name, num_layers)
+
+
+def load_workdir(folder: Path, num_layers: int = 0) -> Pretrained:
+    """Loads a run's best checkpoint, without the optimizer's state.
+
+    Raises:
+      UserError: when no checkpoint has been saved, or a file of the workdir is damaged.
+    """
+    path = folder / "run.json"
+    try:
+        run = read_json(path)
+        model, max_length = run["config"]["model"], run["model"]["max_length"]
+        pooler, has_head, trained_head = model["pooler"], model["mlp"] == "always", model["mlp"] != "none"
+    except (KeyError, TypeError):
+        raise UserError(f"{path}: damaged; it does not say which model was trained") from None
+    where = str(folder / "model" / "config.json")
+    config = EncoderConfig.from_hugging_face(read_json(Path(where)), where)
+    checkpoints = Checkpoints(folder, read_only=True)
+    best = checkpoints.best
+    if best is None:
+        raise UserError(f"{folder}: no checkpoint has been saved yet")
+    _, shapes = huggingface.build(config, with_head=trained_head)
+    try:
+        params = checkpoints.restore_params(best, shapes)
+    except (OSError, ValueError, KeyError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{folder}: the checkpoint of step {best} cannot be read: {reason}") from None
+    finally:
+        checkpoints.close()
+    params = {name: np.asarray(value) for name, value in params.items() if has_head or not name.startswith("head.")}
+    kept = config.keep_layers(num_layers)
+    if kept != config:
+        _, shapes = huggingface.build(kept, with_head=has_head)
+        params = {name: params[name] for name in shapes}
+    return Pretrained(str(folder), folder / "model", kept, params, pooler, pooler, max_length)
+
+
+def choose_pooler(model: Pretrained, pooler: str | None) -> tuple[str, bool]:
+    """The pooler to use, the model's own unless told otherwise, and whether its head goes behind it.
+
+    The head belongs to the model's own pooler; `cls` means with the head if the model has one,
+    `cls_before_pooler` never.
+
+    Raises:
+      UserError: when none was given and the model's own is one that this encoder lacks.
+    """
+    if pooler is None and model.pooler is None:
+        raise UserError(f"{model.name}: its own pooling is {model.pooling}, which this encoder lacks; name a pooler")
+    chosen = pooler or model.pooler
+    return chosen, "head.kernel" in model.params and chosen in ("cls", model.pooler) and chosen != "cls_before_pooler"
+
+
+def without_head(model: Pretrained) -> Pretrained:
+    """The same model, its head left out."""
+    params = {name: value for name, value in model.params.items() if not name.startswith("head.")}
+    return dataclasses.replace(model, params=params)

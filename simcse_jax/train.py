@@ -1,0 +1,281 @@
+"""The run: build, loop, evaluate, keep the best."""
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from ml_collections import config_dict
+from tqdm import tqdm
+
+from simcse_jax import step as step_lib
+from simcse_jax import workdir as workdir_lib
+from simcse_jax.checkpoint import Checkpoints
+from simcse_jax.config import validate
+from simcse_jax.data.batches import Batches, Corpus, steps_per_epoch, tokenize
+from simcse_jax.data.sources import read_examples
+from simcse_jax.encoding import make_encode
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation import sts
+from simcse_jax.loading import load_model
+from simcse_jax.models import huggingface
+from simcse_jax.models.parameters import Params
+from simcse_jax.models.pretrained import Pretrained
+from simcse_jax.models.tokenizer import Tokenizer
+
+HEAD_STREAM = 0x68656164  # folded into the seed for a fresh head, so that it shares no key with the masks
+
+
+class Evaluation(NamedTuple):
+    """What is scored: pairs to choose the best checkpoint by, and test tasks for the end."""
+
+    name: str
+    development: dict[str, sts.Pairs]
+    test: dict[str, sts.Pairs]
+    missing: list[str]
+
+
+def train_and_evaluate(config: config_dict.ConfigDict, workdir: str) -> None:
+    """Trains as `config` says, in `workdir`, where it resumes if it was there before.
+
+    Raises:
+      UserError: for a mistake in the config, the data or the workdir; nothing is written before all is checked.
+    """
+    validate(config)
+    folder = Path(workdir)
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--workdir {workdir}: is a file")
+    devices = choose_devices(config)
+    evaluation = read_evaluation(config)
+    model = load_model(config.model.init_from, config.model.num_layers)
+    tokenizer = Tokenizer(model.folder, model.config)
+    corpus = read_corpus(config, model, tokenizer)
+    total_steps = config.train.max_steps or config.train.epochs * steps_per_epoch(
+        len(corpus.input_ids), config.train.batch_size
+    )
+
+    resuming = workdir_lib.is_workdir(folder)
+    data = {"train": config.data.train, "examples": len(corpus.input_ids), "sha256": corpus.fingerprint}
+    if resuming:
+        workdir_lib.check_same_run(folder, config, data["sha256"])
+    else:
+        workdir_lib.create(folder, config, data, model)
+
+    mesh = step_lib.data_mesh(devices)
+    settings = make_settings(config, total_steps)
+    graph, _ = huggingface.build(model.config, with_head=config.model.mlp != "none")
+    state = step_lib.init_state(initial_params(config, model), settings)
+    state = jax.device_put(state, step_lib.replicated(mesh))
+    checkpoints = Checkpoints(folder, config.checkpoint.keep_every)
+    if checkpoints.latest is not None:
+        state = checkpoints.restore(checkpoints.latest, state)
+        print(f"resuming at step {int(state.step)} of {total_steps}", flush=True)
+
+    encode = make_encode(
+        graph,
+        tokenizer,
+        pooler=config.model.pooler,
+        use_head=config.model.mlp == "always",
+        max_length=model.max_length,
+        sharding=step_lib.split_over_examples(mesh),
+    )
+    metrics = workdir_lib.Metrics(folder, int(state.step))
+    try:
+        loop = Loop(config, settings, total_steps, encode, evaluation, checkpoints, metrics)
+        state = loop.run(graph, mesh, Batches(corpus, config.train.batch_size, config.seed), state)
+        best = checkpoints.best
+        report(folder, encode, checkpoints.restore_params(best, state.params), best, evaluation)
+    finally:
+        metrics.close()
+        checkpoints.close()
+
+
+def choose_devices(config: config_dict.ConfigDict) -> list[jax.Device]:
+    """The first `parallel.devices` local devices, or all; the batch must divide by their number."""
+    devices, wanted = jax.devices(), config.parallel.devices
+    if wanted > len(devices):
+        raise UserError(f"config.parallel.devices={wanted}: there are {len(devices)} (0: all of them)")
+    devices = devices[: wanted or len(devices)]
+    size, count = config.train.batch_size, len(devices)
+    if size % count:
+        below, above = size // count * count, -(-size // count) * count
+        nearest = f"{below} and {above}" if below else str(above)
+        raise UserError(f"config.train.batch_size={size} does not divide by {count} devices; the nearest are {nearest}")
+    return devices
+
+
+def read_evaluation(config: config_dict.ConfigDict) -> Evaluation | None:
+    """Reads all STS data before the run starts; None when `eval.data` is empty."""
+    if not config.eval.data:
+        return None
+    try:
+        if Path(config.eval.data).expanduser().is_file():
+            pairs, _ = sts.read(config.eval.data, ())
+            return Evaluation(f"eval/{next(iter(pairs))}", pairs, {}, [])
+        development, _ = sts.read(config.eval.data, [sts.DEVELOPMENT], "dev")
+        test, missing = sts.read(config.eval.data, config.eval.tasks) if config.eval.tasks else ({}, [])
+    except UserError as error:
+        raise UserError(f"config.eval.data: {error} (set it to nothing to train without evaluation)") from None
+    if missing:
+        print(f"{config.eval.data}: {', '.join(missing)} not there and left out", flush=True)
+    return Evaluation("eval/stsb_dev", development, test, missing)
+
+
+def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: Tokenizer) -> Corpus:
+    """Reads and tokenizes the training sentences, and says what it found."""
+    if config.data.max_length > model.config.max_length:
+        raise UserError(
+            f"config.data.max_length={config.data.max_length}: {model.name} takes at most {model.config.max_length} tokens"
+        )
+    examples = read_examples(config.data.train, config.data.columns)
+    kinds = ("sentences", "pairs", "triplets")
+    skipped = f", {examples.blank} blank rows skipped" if examples.blank else ""
+    print(f"{config.data.train}: {len(examples)} {kinds[len(examples.columns) - 1]}{skipped}", flush=True)
+    if len(examples) < config.train.batch_size:
+        raise UserError(
+            f"{config.data.train}: {len(examples)} examples are fewer than one batch; "
+            f"set train.batch_size to {len(examples)} or less"
+        )
+    return tokenize(examples, tokenizer, config.data.max_length)
+
+
+def make_settings(config: config_dict.ConfigDict, total_steps: int) -> step_lib.Settings:
+    """The scalars that a compiled step takes: runs that differ only here share one compilation."""
+    settings = {
+        "learning_rate": config.train.learning_rate,
+        "weight_decay": config.train.weight_decay,
+        "max_grad_norm": config.train.max_grad_norm,
+        "total_steps": float(total_steps),
+        "dropout": config.model.dropout,
+        "objective": {name: term.to_dict() for name, term in config.objective.items() if term.weight > 0},
+    }
+    settings = jax.tree.map(lambda value: jnp.asarray(value, jnp.float32), settings)
+    return settings | {"seed": jnp.asarray(config.seed, jnp.uint32)}
+
+
+def make_recipe(config: config_dict.ConfigDict, num_columns: int) -> step_lib.Recipe:
+    """What the step is compiled for. One column of data is encoded twice, several once each."""
+    return step_lib.Recipe(
+        pooler=config.model.pooler,
+        use_head=config.model.mlp != "none",
+        views=(0, 0) if num_columns == 1 else tuple(range(num_columns)),
+        objectives=tuple(name for name, term in config.objective.items() if term.weight > 0),
+    )
+
+
+def initial_params(config: config_dict.ConfigDict, model: Pretrained) -> Params:
+    """The loaded weights, with a fresh head where one is wanted and the model has none of its own."""
+    params = {name: jnp.asarray(value) for name, value in model.params.items() if not name.startswith("head.")}
+    if config.model.mlp == "none":
+        return params
+    if "head.kernel" in model.params:
+        print(f"{model.name}: its own head is trained further", flush=True)
+        return params | {name: jnp.asarray(model.params[name]) for name in ("head.kernel", "head.bias")}
+    size = model.config.hidden_size
+    key = jax.random.fold_in(jax.random.key(config.seed, impl="threefry2x32"), HEAD_STREAM)
+    return params | {
+        "head.kernel": 0.02 * jax.random.normal(key, (size, size), jnp.float32),
+        "head.bias": jnp.zeros(size, jnp.float32),
+    }
+
+
+class Loop:
+    """The training loop's book-keeping: what was measured since the last log line, and when to evaluate and save."""
+
+    def __init__(self, config, settings, total_steps, encode, evaluation, checkpoints, metrics):
+        self.config, self.settings, self.total_steps = config, settings, total_steps
+        self.encode, self.evaluation = encode, evaluation
+        self.checkpoints, self.metrics = checkpoints, metrics
+        self.pending: list[tuple[int, dict[str, jax.Array]]] = []  # still on the device
+
+    def run(self, graph, mesh, batches: Batches, state: step_lib.TrainState) -> step_lib.TrainState:
+        """All updates that are left."""
+        first = int(state.step)
+        if first >= self.total_steps:
+            return state
+        sharding = step_lib.split_over_examples(mesh)
+        batch = jax.device_put(batches[first], sharding)
+        num_columns = batch["input_ids"].shape[1]
+        started = time.perf_counter()
+        update = step_lib.make_step(graph, make_recipe(self.config, num_columns), mesh)
+        update = update.lower(state, batch, self.settings).compile()
+        print(f"compiled the step in {time.perf_counter() - started:.1f} s", flush=True)
+        if first == 0:
+            self.evaluate(0, state.params)
+
+        sentences = self.config.train.batch_size * num_columns
+        with tqdm(total=self.total_steps, initial=first, unit="step", dynamic_ncols=True) as bar:
+            clock, counted = time.perf_counter(), 0
+            for number in range(first + 1, self.total_steps + 1):
+                state, values = update(state, batch, self.settings)
+                if number < self.total_steps:
+                    batch = jax.device_put(batches[number], sharding)
+                self.pending.append((number, values))
+                counted += sentences
+                last = number == self.total_steps
+                if number == 1 or last or number % self.config.train.log_every == 0:
+                    line = self.fetch()
+                    line["sentences_per_second"] = counted / (time.perf_counter() - clock)
+                    self.metrics.write(number, line)
+                    bar.set_postfix(loss=f"{line['loss']:.4f}", sentences_per_s=f"{line['sentences_per_second']:.0f}")
+                    clock, counted = time.perf_counter(), 0
+                keep_every = self.config.checkpoint.keep_every
+                due = last or number % self.config.eval.every == 0
+                if due or (keep_every and number % keep_every == 0):
+                    self.fetch()
+                    paused = time.perf_counter()
+                    score = self.evaluate(number, state.params) if due else None
+                    self.checkpoints.save(state, score)
+                    clock += time.perf_counter() - paused
+                bar.update()
+        return state
+
+    def fetch(self) -> dict[str, float]:
+        """Waits for the steps under way and returns the last one's metrics.
+
+        Raises:
+          UserError: naming the first step whose loss or gradient is not finite. Nothing was saved since.
+        """
+        line = {}
+        for number, values in self.pending:
+            line = {name: float(value) for name, value in values.items()}
+            if not all(map(math.isfinite, line.values())):
+                self.checkpoints.close()  # a save may be under way
+                saved = self.checkpoints.latest
+                left = (
+                    "no checkpoint was saved yet" if saved is None else f"the last good checkpoint is of step {saved}"
+                )
+                raise UserError(
+                    f"step {number}: the loss is {line['loss']} and the gradient's norm {line['gradient_norm']}; {left}. "
+                    "Start again in another workdir with a lower train.learning_rate or a higher temperature"
+                )
+        self.pending = []
+        return line
+
+    def evaluate(self, number: int, params: Params) -> float | None:
+        """Scores the development pairs and writes the metrics' line."""
+        if self.evaluation is None:
+            return None
+        results = sts.evaluate(lambda sentences: self.encode(params, sentences), self.evaluation.development)
+        score = next(iter(results.values()))["spearman"]
+        self.metrics.write(number, {self.evaluation.name: score})
+        tqdm.write(f"step {number}: {self.evaluation.name} {score:.2f}")
+        return score
+
+
+def report(folder: Path, encode, params: Params, best: int, evaluation: Evaluation | None) -> None:
+    """Scores the best checkpoint on the test sets, prints the paper's table and writes `result.json`."""
+    if evaluation is None:
+        print(f"done; the last checkpoint (step {best}) is in {folder}", flush=True)
+        return
+    tasks = evaluation.test or evaluation.development
+    results = sts.evaluate(lambda sentences: encode(params, sentences), tasks)
+    missing = evaluation.missing if evaluation.test else []
+    result = {**results, **sts.average(results, missing)}
+    workdir_lib.write_atomically(folder / "result.json", json.dumps(result, indent=2) + "\n")
+    kind = "test" if evaluation.test else "development"
+    print(f"best checkpoint: step {best}; {kind} scores (Spearman × 100, all):")
+    print(sts.table(results, missing), flush=True)

@@ -1,0 +1,163 @@
+"""A run's folder: what is being run (`run.json`), what it has measured (`metrics.jsonl`), the model's own files.
+
+run.json        the resolved config, versions, device, the data's fingerprint
+metrics.jsonl   a line a logged step, a line an evaluation
+result.json     the test scores of the best checkpoint
+model/          the encoder's config.json and tokenizer, so that the folder needs nothing else
+checkpoints/    Orbax
+tensorboard/    the metrics again
+"""
+
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ml_collections import config_dict
+
+from simcse_jax.config import flatten
+from simcse_jax.errors import UserError
+from simcse_jax.models import tokenizer
+from simcse_jax.models.pretrained import Pretrained
+from simcse_jax.models.weight_files import read_json
+
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "scipy", "tokenizers", "ml-collections")
+# Fields that do not change the result, so a run may go on with other values of them.
+FREE = ("train.log_every", "parallel.")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Writes a file whole or not at all.
+
+    Raises:
+      UserError: when the disk is full or the folder is not writable.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def is_workdir(folder: Path) -> bool:
+    """Whether a run has been started in it."""
+    return (folder / "run.json").is_file()
+
+
+def resolved(config: config_dict.ConfigDict) -> dict[str, Any]:
+    """The config as JSON gives it back: tuples are lists."""
+    return json.loads(json.dumps(config.to_dict()))
+
+
+def check_same_run(folder: Path, config: config_dict.ConfigDict, fingerprint: str) -> None:
+    """Refuses to go on in a folder that belongs to another config or to other data.
+
+    Raises:
+      UserError: naming the fields that differ.
+    """
+    path = folder / "run.json"
+    saved = read_json(path)
+    try:
+        before = flatten(config_dict.ConfigDict(saved["config"]))
+        data = saved["data"]["sha256"]
+    except (KeyError, TypeError):
+        raise UserError(f"{path}: damaged; choose another workdir") from None
+    now = flatten(config_dict.ConfigDict(resolved(config)))
+    names = sorted(name for name in before.keys() | now.keys() if not name.startswith(FREE))
+    differing = [
+        f"{name} was {before.get(name)!r}, is {now.get(name)!r}" for name in names if before.get(name) != now.get(name)
+    ]
+    if differing:
+        raise UserError(f"{folder} belongs to another config: {'; '.join(differing)}. Choose another workdir")
+    if data != fingerprint:
+        raise UserError(
+            f"{folder}: {config.data.train} has changed since this run began, so it cannot go on; choose another workdir"
+        )
+
+
+def create(folder: Path, config: config_dict.ConfigDict, data: Mapping[str, Any], model: Pretrained) -> None:
+    """Starts a run's folder; `run.json` comes last, so a folder that has it has all the rest.
+
+    Raises:
+      UserError: when the folder cannot be written.
+    """
+    import jax
+
+    try:
+        (folder / "model").mkdir(parents=True, exist_ok=True)
+        copy_model_files(model.folder, folder / "model", model.config.num_layers)
+    except OSError as error:
+        raise UserError(f"workdir {folder}: cannot be written: {error.strerror}") from None
+    devices = jax.devices()
+    run = {
+        "config": resolved(config),
+        "data": dict(data),
+        "model": {"max_length": model.max_length},
+        "versions": {"python": platform.python_version(), **versions()},
+        "device": {"kind": devices[0].device_kind, "platform": devices[0].platform, "count": len(devices)},
+    }
+    write_atomically(folder / "run.json", json.dumps(run, indent=2) + "\n")
+
+
+def versions() -> dict[str, str]:
+    """The versions of ours and of the packages that a result can depend on."""
+    found = {}
+    for name in ("simcse_jax", *PACKAGES):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            pass
+    if "simcse_jax" not in found:  # run from a clone that is not installed
+        from simcse_jax import __version__
+
+        found["simcse_jax"] = __version__
+    return found
+
+
+def copy_model_files(source: Path, target: Path, num_layers: int) -> None:
+    """Copies the encoder's `config.json`, with the layers that were kept, and its tokenizer."""
+    config = read_json(source / "config.json")
+    config["num_hidden_layers"] = num_layers
+    (target / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    for name in tokenizer.FILES:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, target / name)
+
+
+class Metrics:
+    """Writes metrics to `metrics.jsonl` and TensorBoard; on resume both go back to the resumed step."""
+
+    def __init__(self, folder: Path, step: int):
+        from tensorboardX import SummaryWriter
+
+        self._path = folder / "metrics.jsonl"
+        if self._path.exists():
+            kept = [line for line in _whole_lines(self._path) if json.loads(line)["step"] <= step]
+            write_atomically(self._path, "".join(line + "\n" for line in kept))
+        self._file = open(self._path, "a", encoding="utf-8")
+        self._tensorboard = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1, write_to_disk=True)
+
+    def write(self, step: int, values: Mapping[str, float]) -> None:
+        """One line, on disk when this returns."""
+        self._file.write(json.dumps({"step": step, **values}) + "\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        for name, value in values.items():
+            self._tensorboard.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        self._file.close()
+        self._tensorboard.close()
+
+
+def _whole_lines(path: Path) -> list[str]:
+    # A kill can leave the last line cut off; it is then of a step that comes again.
+    return [line for line in path.read_text(encoding="utf-8").split("\n")[:-1] if line]
