@@ -1,11 +1,13 @@
 """Checkpoints with Orbax: the latest, the best, and every n-th; a killed save leaves the one before intact."""
 
 from pathlib import Path
+from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
 from absl import logging
 
+from simcse_jax.errors import UserError
 from simcse_jax.models.parameters import Params
 from simcse_jax.step import TrainState
 
@@ -63,20 +65,22 @@ class Checkpoints:
 
     def restore(self, step: int, like: TrainState) -> TrainState:
         """The state saved at `step`, with the shapes and the placement of `like`."""
-        like = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
-        restored = self._manager.restore(
-            step,
-            args=ocp.args.Composite(
-                params=ocp.args.StandardRestore(like.params),
-                optimizer=ocp.args.StandardRestore({"step": like.step, "optimizer": like.optimizer}),
-            ),
-        )
+        optimizer = {"step": like.step, "optimizer": like.optimizer}
+        restored = self._restore(step, params=like.params, optimizer=optimizer)
         return TrainState(restored.optimizer["step"], restored.params, restored.optimizer["optimizer"])
 
     def restore_params(self, step: int, like: Params) -> Params:
         """Only the parameters saved at `step`."""
-        like = jax.tree.map(ocp.utils.to_shape_dtype_struct, like)
-        return self._manager.restore(step, args=ocp.args.Composite(params=ocp.args.StandardRestore(like))).params
+        return self._restore(step, params=like).params
+
+    def _restore(self, step: int, **items: Any) -> ocp.args.Composite:
+        like = jax.tree.map(ocp.utils.to_shape_dtype_struct, items)
+        args = {name: ocp.args.StandardRestore(item) for name, item in like.items()}
+        try:
+            return self._manager.restore(step, args=ocp.args.Composite(**args))
+        except Exception as error:  # Orbax and tensorstore raise many kinds
+            reason = " ".join(str(error).split())[:200]
+            raise UserError(f"{self._manager.directory}: step {step} cannot be read: {reason}") from None
 
     def close(self) -> None:
         """Waits for saves that are under way."""

@@ -5,13 +5,14 @@ Every recipe in `configs/` starts from `default_config()`. The field names are p
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from absl import flags
 from ml_collections import config_dict, config_flags
 
 from simcse_jax.errors import UserError
-from simcse_jax.models.pooling import POOLERS
+from simcse_jax.models.config import POOLERS
 
 MLP = ("train", "always", "none")
 TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICKRelatedness")
@@ -98,40 +99,55 @@ def parse(argv: Sequence[str]) -> tuple[config_dict.ConfigDict, str]:
     values = flags.FlagValues()
     args = ["simcse_jax.main", *argv]
     help_text = "a recipe, e.g. configs/unsup_bert.py or configs/unsup_bert.py:large"
+    path = _config_path(argv)
+    if not path:
+        raise UserError("--config FILE is missing, e.g. --config configs/unsup_bert.py")
+    known = flatten(_get_config(path))
     try:
         config_flags.DEFINE_config_file("config", None, help_text, flag_values=values, sys_argv=args)
         flags.DEFINE_string("workdir", None, "where checkpoints, metrics and results go", flag_values=values)
         rest = values(args)[1:]
-        config = values.config
-        if config is not None:
-            config.items()  # raises here when the file could not be loaded
-    except UserError:
-        raise
-    except (AttributeError, KeyError) as error:
-        raise UserError(_unknown_field(argv) or f"--config: {error}") from None
-    except OSError as error:
-        missing = [arg for arg in argv if arg.endswith(".py") or ".py:" in arg]
-        raise UserError(f"{' '.join(missing) or '--config'}: no such config file ({type(error).__name__})") from None
-    except (flags.Error, TypeError, ValueError) as error:
-        raise UserError(str(error).strip().splitlines()[0 if "Traceback" not in str(error) else -1]) from None
-    if config is None:
-        raise UserError("--config FILE is missing, e.g. --config configs/unsup_bert.py")
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError, flags.Error) as error:
+        raise UserError(_unknown_field(argv, known) or str(error)) from None
     if not values.workdir:
         raise UserError("--workdir DIR is missing: where checkpoints, metrics and results go")
     if rest:
         raise UserError(f"unknown argument {rest[0]!r}; a field is set with --config.FIELD=VALUE")
-    config = config.unlock()
+    config = values.config.unlock()
     _split_tuples(config)
     return config, values.workdir
 
 
-def _unknown_field(argv: Sequence[str]) -> str | None:
-    path = [arg.partition("=")[2] or argv[i + 1] for i, arg in enumerate(argv) if arg.split("=")[0] == "--config"]
+def _config_path(argv: Sequence[str]) -> str:
+    for position, arg in enumerate(argv):
+        name, equals, value = arg.partition("=")
+        if name in ("--config", "-config"):
+            return value if equals else (argv[position + 1] if position + 1 < len(argv) else "")
+    return ""
+
+
+def _get_config(path: str) -> config_dict.ConfigDict:
+    """Loads a config file alone, to tell its mistakes from those of the command line."""
     values = flags.FlagValues()
-    args = ["simcse_jax.main", f"--config={path[0]}"]
-    config_flags.DEFINE_config_file("config", None, flag_values=values, sys_argv=args)
-    values(args)
-    known = flatten(values.config)
+    args = ["simcse_jax.main", f"--config={path}"]
+    file = path.partition(":")[0]
+    if not Path(file).is_file():
+        raise UserError(f"--config {file}: no such config file")
+    try:
+        config_flags.DEFINE_config_file("config", None, flag_values=values, sys_argv=args)
+        values(args)
+    except UserError:
+        raise
+    except Exception as error:  # the file is a program: anything can go wrong in it
+        reason = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+        kind = "" if isinstance(error, flags.Error) else f"{type(error).__name__}: "
+        raise UserError(f"--config {path}: {kind}{reason}") from None
+    if not isinstance(values.config, config_dict.ConfigDict):
+        raise UserError(f"--config {path}: get_config must return a ConfigDict (see simcse_jax.config.default_config)")
+    return values.config
+
+
+def _unknown_field(argv: Sequence[str], known: Mapping[str, Any]) -> str | None:
     for arg in argv:
         name = arg.lstrip("-").partition("=")[0]
         if name.startswith("config.") and name.removeprefix("config.") not in known:

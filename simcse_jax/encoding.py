@@ -1,9 +1,11 @@
 """Sentences to embeddings: sorted by length into a few static shapes, duplicates encoded once."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import NamedSharding
 
 from simcse_jax.models import parameters
 from simcse_jax.models.parameters import Params
@@ -13,7 +15,14 @@ LENGTHS = (16, 24, 32, 48, 64, 128, 256, 512)  # a batch is padded to the next o
 
 
 def make_encode(
-    graph, tokenizer: Tokenizer, *, pooler: str, use_head: bool, max_length: int, batch_size: int = 64, sharding=None
+    graph: Any,
+    tokenizer: Tokenizer,
+    *,
+    pooler: str,
+    use_head: bool,
+    max_length: int,
+    batch_size: int = 64,
+    sharding: NamedSharding | None = None,
 ) -> Callable[[Params, Sequence[str]], np.ndarray]:
     """Builds encode(params, sentences) -> (N, D) float32 embeddings, not normalized, in the order given.
 

@@ -14,6 +14,7 @@ class Parser(argparse.ArgumentParser):
     """argparse, whose complaints are one line too."""
 
     def error(self, message: str) -> NoReturn:
+        """Raises a `UserError` instead of printing the usage and leaving."""
         raise UserError(f"{message} (see {self.prog} --help)")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from simcse_jax.config import TASKS, nearest
 from simcse_jax.errors import Parser, UserError, run_command
-from simcse_jax.models.pooling import POOLERS
+from simcse_jax.models.config import POOLERS
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
         raise UserError(f"--tasks names none; there are {', '.join(TASKS)}")
     if args.batch_size < 1:
         raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
-    output = Path(args.output) if args.output else None
+    output = Path(args.output).expanduser() if args.output else None
     if output and (output.is_dir() or not output.absolute().parent.is_dir()):
         raise UserError(f"--output {args.output}: must be a file in a folder that exists")
 

@@ -3,13 +3,15 @@
 import json
 import os
 import shutil
-import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simcse_jax import __version__
 from simcse_jax.errors import Parser, UserError, run_command
+
+if TYPE_CHECKING:
+    from simcse_jax.models.pretrained import Pretrained
 
 ARCHITECTURES = {"bert": "BertModel", "roberta": "RobertaModel"}
 SENTENCE_TRANSFORMERS = "sentence_transformers.models"  # module names that all its versions read
@@ -21,7 +23,7 @@ def main() -> None:
     parser.add_argument("--workdir", required=True, help="a run's folder; its best checkpoint is exported")
     parser.add_argument("--output", required=True, help="the folder to write; an earlier export there is replaced")
     args = parser.parse_args()
-    export(Path(args.workdir), Path(args.output))
+    export(Path(args.workdir).expanduser(), Path(args.output).expanduser())
     print(f"exported to {args.output}; open it with")
     print(f"  sentence_transformers.SentenceTransformer({args.output!r})")
     print(f"  transformers.AutoModel.from_pretrained({args.output!r})")
@@ -37,8 +39,10 @@ def export(workdir: Path, output: Path) -> None:
     Raises:
       UserError: when there is no run, or `output` is something else than an earlier export.
     """
+    from safetensors import SafetensorError
+
     from simcse_jax.loading import load_workdir
-    from simcse_jax.models.pretrained import MARKER
+    from simcse_jax.models.tokenizer import MARKER
     from simcse_jax.workdir import is_workdir
 
     if not is_workdir(workdir):
@@ -46,34 +50,34 @@ def export(workdir: Path, output: Path) -> None:
     if output.exists() and not (output.is_dir() and ((output / MARKER).is_file() or not any(output.iterdir()))):
         raise UserError(f"--output {output}: exists and is no earlier export; remove it or choose another folder")
     model = load_workdir(workdir)
+    output = output.resolve()  # a link stays one, what it points to is replaced
+    temporary = output.parent / f".{output.name}.new"
+    earlier = output.parent / f".{output.name}.old"
     try:
-        output.absolute().parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.absolute().parent))
-    except OSError as error:
-        raise UserError(f"--output {output}: cannot be written: {error.strerror}") from None
-    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        for leftover in (temporary, earlier if output.exists() else None):  # of an export that was killed
+            if leftover:
+                shutil.rmtree(leftover, ignore_errors=True)
+        temporary.mkdir()
         write_model(model, temporary)
-        temporary.chmod(0o755)
         if output.exists():
-            earlier = temporary.with_name(temporary.name + ".old")
             os.rename(output, earlier)
-            os.rename(temporary, output)
-            shutil.rmtree(earlier)
-        else:
-            os.rename(temporary, output)
-    except OSError as error:
-        raise UserError(f"--output {output}: cannot be written: {error.strerror}") from None
-    finally:
+        os.rename(temporary, output)
+        shutil.rmtree(earlier, ignore_errors=True)
+    except (OSError, SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
+        if earlier.exists() and not output.exists():
+            os.rename(earlier, output)
+        raise UserError(f"--output {output}: cannot be written: {getattr(error, 'strerror', None) or error}") from None
 
 
-def write_model(model, folder: Path) -> None:
+def write_model(model: "Pretrained", folder: Path) -> None:
     """Writes a `Pretrained` model's files into an empty folder."""
     from simcse_jax.models.huggingface import to_tensors
-    from simcse_jax.models.pretrained import MARKER
-    from simcse_jax.workdir import copy_model_files
+    from simcse_jax.models.tokenizer import Tokenizer
+    from simcse_jax.workdir import write_encoder_files
 
-    copy_model_files(model.folder, folder, model.config.num_layers)
+    write_encoder_files(model, Tokenizer(model.folder, model.config), folder)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     config["architectures"] = [ARCHITECTURES[model.config.model_type]]
     modules = [("", "Transformer", {}, {})]
@@ -93,8 +97,7 @@ def write_model(model, folder: Path) -> None:
     }
     modules.append((f"{len(modules)}_Pooling", "Pooling", pooling, {}))
     tensors = to_tensors(model.params)
-    has_head = "head.kernel" in model.params
-    if has_head:
+    if "head.kernel" in model.params:
         dense = {f"linear.{part}": tensors[f"pooler.dense.{part}"] for part in ("weight", "bias")}
         fields = {"in_features": size, "out_features": size, "bias": True}
         fields["activation_function"] = "torch.nn.modules.activation.Tanh"
@@ -112,7 +115,6 @@ def write_model(model, folder: Path) -> None:
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": model.max_length, "do_lower_case": False})
     write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
     write_json(folder / "config.json", config)
-    write_json(folder / MARKER, {"pooler": model.pooler, "head": has_head, "version": __version__})
     write_safetensors(folder / "model.safetensors", tensors)
 
 

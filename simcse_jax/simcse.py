@@ -9,7 +9,7 @@ from simcse_jax.encoding import make_encode
 from simcse_jax.errors import UserError
 from simcse_jax.loading import choose_pooler, load_model
 from simcse_jax.models import huggingface
-from simcse_jax.models.pooling import POOLERS
+from simcse_jax.models.config import POOLERS
 from simcse_jax.models.tokenizer import Tokenizer
 
 

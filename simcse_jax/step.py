@@ -15,6 +15,7 @@ from simcse_jax.models.parameters import Params
 from simcse_jax.objectives.info_nce import info_nce
 
 AXIS = "data"
+METRICS = ("loss", "learning_rate", "gradient_norm")
 
 
 class TrainState(NamedTuple):
@@ -81,7 +82,7 @@ def init_state(params: Params, settings: Settings) -> TrainState:
     return TrainState(step, params, optimizer(step, settings).init(params))
 
 
-def make_loss(graph, recipe: Recipe, mesh: Mesh) -> Callable[..., tuple[jax.Array, Params]]:
+def make_loss(graph: Any, recipe: Recipe, mesh: Mesh) -> Callable[..., tuple[jax.Array, Params]]:
     """Builds loss_and_gradient(params, step, batch, settings), the gradient being that of the global loss.
 
     Every device encodes its rows of the batch; embeddings are all-gathered *with* their gradients, so N devices
@@ -126,7 +127,7 @@ def _info_nce(anchors: jax.Array, columns: jax.Array, own: jax.Array, terms: Set
 OBJECTIVES = {"info_nce": _info_nce}
 
 
-def make_step(graph, recipe: Recipe, mesh: Mesh) -> Callable[..., tuple[TrainState, dict[str, jax.Array]]]:
+def make_step(graph: Any, recipe: Recipe, mesh: Mesh) -> Callable[..., tuple[TrainState, dict[str, jax.Array]]]:
     """Builds the jitted step(state, batch, settings) -> (state, metrics); the old state is given up."""
     loss_and_gradient = make_loss(graph, recipe, mesh)
 
@@ -136,7 +137,7 @@ def make_step(graph, recipe: Recipe, mesh: Mesh) -> Callable[..., tuple[TrainSta
         metrics = {
             "loss": loss,
             "learning_rate": learning_rate(state.step, settings),
-            "gradient_norm": optax.global_norm(gradient),
+            "gradient_norm": optax.tree.norm(gradient),
         }
         return TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state), metrics
 

@@ -1,13 +1,17 @@
 """The run: build, loop, evaluate, keep the best."""
 
+import dataclasses
 import json
 import math
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
 from ml_collections import config_dict
 from tqdm import tqdm
 
@@ -29,6 +33,9 @@ from simcse_jax.models.tokenizer import Tokenizer
 HEAD_STREAM = 0x68656164  # folded into the seed for a fresh head, so that it shares no key with the masks
 
 
+Encode = Callable[[Params, Sequence[str]], np.ndarray]
+
+
 class Evaluation(NamedTuple):
     """What is scored: pairs to choose the best checkpoint by, and test tasks for the end."""
 
@@ -45,7 +52,7 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str) -> None:
       UserError: for a mistake in the config, the data or the workdir; nothing is written before all is checked.
     """
     validate(config)
-    folder = Path(workdir)
+    folder = Path(workdir).expanduser()
     if folder.exists() and not folder.is_dir():
         raise UserError(f"--workdir {workdir}: is a file")
     devices = choose_devices(config)
@@ -62,7 +69,7 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str) -> None:
     if resuming:
         workdir_lib.check_same_run(folder, config, data["sha256"])
     else:
-        workdir_lib.create(folder, config, data, model)
+        workdir_lib.create(folder, config, data, model, tokenizer)
 
     mesh = step_lib.data_mesh(devices)
     settings = make_settings(config, total_steps)
@@ -70,9 +77,10 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str) -> None:
     state = step_lib.init_state(initial_params(config, model), settings)
     state = jax.device_put(state, step_lib.replicated(mesh))
     checkpoints = Checkpoints(folder, config.checkpoint.keep_every)
-    if checkpoints.latest is not None:
-        state = checkpoints.restore(checkpoints.latest, state)
-        print(f"resuming at step {int(state.step)} of {total_steps}", flush=True)
+    resumed = checkpoints.latest
+    if resumed is not None:
+        state = checkpoints.restore(resumed, state)
+        print(f"resuming at step {resumed} of {total_steps}", flush=True)
 
     encode = make_encode(
         graph,
@@ -82,7 +90,7 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str) -> None:
         max_length=model.max_length,
         sharding=step_lib.split_over_examples(mesh),
     )
-    metrics = workdir_lib.Metrics(folder, int(state.step))
+    metrics = workdir_lib.Metrics(folder, resumed)
     try:
         loop = Loop(config, settings, total_steps, encode, evaluation, checkpoints, metrics)
         state = loop.run(graph, mesh, Batches(corpus, config.train.batch_size, config.seed), state)
@@ -128,7 +136,8 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
     """Reads and tokenizes the training sentences, and says what it found."""
     if config.data.max_length > model.config.max_length:
         raise UserError(
-            f"config.data.max_length={config.data.max_length}: {model.name} takes at most {model.config.max_length} tokens"
+            f"config.data.max_length={config.data.max_length}: "
+            f"{model.name} takes at most {model.config.max_length} tokens"
         )
     examples = read_examples(config.data.train, config.data.columns)
     kinds = ("sentences", "pairs", "triplets")
@@ -182,16 +191,20 @@ def initial_params(config: config_dict.ConfigDict, model: Pretrained) -> Params:
     }
 
 
+@dataclasses.dataclass
 class Loop:
-    """The training loop's book-keeping: what was measured since the last log line, and when to evaluate and save."""
+    """The training loop, and its book-keeping: what was measured since the last log line, when to evaluate and save."""
 
-    def __init__(self, config, settings, total_steps, encode, evaluation, checkpoints, metrics):
-        self.config, self.settings, self.total_steps = config, settings, total_steps
-        self.encode, self.evaluation = encode, evaluation
-        self.checkpoints, self.metrics = checkpoints, metrics
-        self.pending: list[tuple[int, dict[str, jax.Array]]] = []  # still on the device
+    config: config_dict.ConfigDict
+    settings: step_lib.Settings
+    total_steps: int
+    encode: Encode
+    evaluation: Evaluation | None
+    checkpoints: Checkpoints
+    metrics: workdir_lib.Metrics
+    pending: list[tuple[int, dict[str, jax.Array]]] = dataclasses.field(default_factory=list)  # still on the device
 
-    def run(self, graph, mesh, batches: Batches, state: step_lib.TrainState) -> step_lib.TrainState:
+    def run(self, graph: Any, mesh: Mesh, batches: Batches, state: step_lib.TrainState) -> step_lib.TrainState:
         """All updates that are left."""
         first = int(state.step)
         if first >= self.total_steps:
@@ -228,6 +241,8 @@ class Loop:
                     self.fetch()
                     paused = time.perf_counter()
                     score = self.evaluate(number, state.params) if due else None
+                    if score is None:
+                        self.checked_encode(number, state.params)(["Are these parameters fit to be saved?"])
                     self.checkpoints.save(state, score)
                     clock += time.perf_counter() - paused
                 bar.update()
@@ -241,32 +256,45 @@ class Loop:
         """
         line = {}
         for number, values in self.pending:
-            line = {name: float(value) for name, value in values.items()}
+            line = {name: float(values[name]) for name in step_lib.METRICS}
             if not all(map(math.isfinite, line.values())):
-                self.checkpoints.close()  # a save may be under way
-                saved = self.checkpoints.latest
-                left = (
-                    "no checkpoint was saved yet" if saved is None else f"the last good checkpoint is of step {saved}"
-                )
-                raise UserError(
-                    f"step {number}: the loss is {line['loss']} and the gradient's norm {line['gradient_norm']}; {left}. "
-                    "Start again in another workdir with a lower train.learning_rate or a higher temperature"
-                )
+                self.stop(number, f"the loss is {line['loss']}, the gradient's norm {line['gradient_norm']}")
         self.pending = []
         return line
+
+    def stop(self, number: int, reason: str) -> NoReturn:
+        """Ends the run at a step that went wrong, leaving the last good checkpoint."""
+        self.checkpoints.close()  # a save may be under way
+        saved = self.checkpoints.latest
+        left = "no checkpoint was saved yet" if saved is None else f"the last good checkpoint is of step {saved}"
+        raise UserError(
+            f"step {number}: {reason}; {left}. "
+            "Start again in another workdir with a lower train.learning_rate or a higher temperature"
+        )
+
+    def checked_encode(self, number: int, params: Params) -> sts.Encode:
+        """An encode that stops the run where embeddings are not finite: a loss only tells of the step before."""
+
+        def encode(sentences: Sequence[str]) -> np.ndarray:
+            embeddings = self.encode(params, sentences)
+            if not np.all(np.isfinite(embeddings)):
+                self.stop(number, "the embeddings are not finite")
+            return embeddings
+
+        return encode
 
     def evaluate(self, number: int, params: Params) -> float | None:
         """Scores the development pairs and writes the metrics' line."""
         if self.evaluation is None:
             return None
-        results = sts.evaluate(lambda sentences: self.encode(params, sentences), self.evaluation.development)
+        results = sts.evaluate(self.checked_encode(number, params), self.evaluation.development)
         score = next(iter(results.values()))["spearman"]
         self.metrics.write(number, {self.evaluation.name: score})
         tqdm.write(f"step {number}: {self.evaluation.name} {score:.2f}")
         return score
 
 
-def report(folder: Path, encode, params: Params, best: int, evaluation: Evaluation | None) -> None:
+def report(folder: Path, encode: Encode, params: Params, best: int, evaluation: Evaluation | None) -> None:
     """Scores the best checkpoint on the test sets, prints the paper's table and writes `result.json`."""
     if evaluation is None:
         print(f"done; the last checkpoint (step {best}) is in {folder}", flush=True)

@@ -8,21 +8,24 @@ checkpoints/    Orbax
 tensorboard/    the metrics again
 """
 
+import contextlib
 import importlib.metadata
 import json
 import os
 import platform
 import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ml_collections import config_dict
 
+from simcse_jax import __version__
 from simcse_jax.config import flatten
 from simcse_jax.errors import UserError
-from simcse_jax.models import tokenizer
 from simcse_jax.models.pretrained import Pretrained
+from simcse_jax.models.tokenizer import FILES, MARKER, Tokenizer
 from simcse_jax.models.weight_files import read_json
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "scipy", "tokenizers", "ml-collections")
@@ -78,22 +81,35 @@ def check_same_run(folder: Path, config: config_dict.ConfigDict, fingerprint: st
     if differing:
         raise UserError(f"{folder} belongs to another config: {'; '.join(differing)}. Choose another workdir")
     if data != fingerprint:
-        raise UserError(
-            f"{folder}: {config.data.train} has changed since this run began, so it cannot go on; choose another workdir"
-        )
+        raise UserError(f"{folder}: {config.data.train} has changed since this run began; choose another workdir")
 
 
-def create(folder: Path, config: config_dict.ConfigDict, data: Mapping[str, Any], model: Pretrained) -> None:
+def create(
+    folder: Path, config: config_dict.ConfigDict, data: Mapping[str, Any], model: Pretrained, tokenizer: Tokenizer
+) -> None:
     """Starts a run's folder; `run.json` comes last, so a folder that has it has all the rest.
 
     Raises:
-      UserError: when the folder cannot be written.
+      UserError: when the folder cannot be written, or holds something that a run would overwrite.
     """
     import jax
 
+    ours = folder / "model"
+    for path in (folder / "checkpoints", folder / "metrics.jsonl", ours):
+        if path.exists() and not (path == ours and (ours / MARKER).is_file()):  # that is a start that was killed
+            raise UserError(
+                f"workdir {folder}: has {path.name} but no run.json, so it is not known whose; choose another"
+            )
     try:
-        (folder / "model").mkdir(parents=True, exist_ok=True)
-        copy_model_files(model.folder, folder / "model", model.config.num_layers)
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=".model.", dir=folder))
+        try:
+            write_encoder_files(model, tokenizer, temporary)
+            temporary.chmod(0o755)
+            shutil.rmtree(ours, ignore_errors=True)
+            os.rename(temporary, ours)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
     except OSError as error:
         raise UserError(f"workdir {folder}: cannot be written: {error.strerror}") from None
     devices = jax.devices()
@@ -107,43 +123,45 @@ def create(folder: Path, config: config_dict.ConfigDict, data: Mapping[str, Any]
     write_atomically(folder / "run.json", json.dumps(run, indent=2) + "\n")
 
 
+def write_encoder_files(model: Pretrained, tokenizer: Tokenizer, target: Path) -> None:
+    """Writes the encoder's `config.json`, its tokenizer, and the marker with its pooler and head."""
+    config = read_json(model.folder / "config.json")
+    config["num_hidden_layers"] = model.config.num_layers
+    config.pop("torch_dtype", None)
+    config["dtype"] = "float32"  # whatever the source was stored in: transformers obeys this field
+    (target / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    for name in FILES:
+        if (model.folder / name).is_file():
+            shutil.copyfile(model.folder / name, target / name)
+    tokenizer.save(target / "tokenizer.json")
+    marker = {"pooler": model.pooler, "head": "head.kernel" in model.params, "version": __version__}
+    (target / MARKER).write_text(json.dumps(marker, indent=2) + "\n", encoding="utf-8")
+
+
 def versions() -> dict[str, str]:
     """The versions of ours and of the packages that a result can depend on."""
-    found = {}
-    for name in ("simcse_jax", *PACKAGES):
-        try:
+    found = {"simcse_jax": __version__}
+    for name in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            pass
-    if "simcse_jax" not in found:  # run from a clone that is not installed
-        from simcse_jax import __version__
-
-        found["simcse_jax"] = __version__
     return found
-
-
-def copy_model_files(source: Path, target: Path, num_layers: int) -> None:
-    """Copies the encoder's `config.json`, with the layers that were kept, and its tokenizer."""
-    config = read_json(source / "config.json")
-    config["num_hidden_layers"] = num_layers
-    (target / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    for name in tokenizer.FILES:
-        if (source / name).is_file():
-            shutil.copyfile(source / name, target / name)
 
 
 class Metrics:
     """Writes metrics to `metrics.jsonl` and TensorBoard; on resume both go back to the resumed step."""
 
-    def __init__(self, folder: Path, step: int):
+    def __init__(self, folder: Path, step: int | None):
+        """Opens them; `step` is the one resumed from, None at a run's start."""
         from tensorboardX import SummaryWriter
 
         self._path = folder / "metrics.jsonl"
         if self._path.exists():
-            kept = [line for line in _whole_lines(self._path) if json.loads(line)["step"] <= step]
+            kept = [line for line in _whole_lines(self._path) if step is not None and json.loads(line)["step"] <= step]
             write_atomically(self._path, "".join(line + "\n" for line in kept))
         self._file = open(self._path, "a", encoding="utf-8")
-        self._tensorboard = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1, write_to_disk=True)
+        self._tensorboard = SummaryWriter(
+            str(folder / "tensorboard"), purge_step=0 if step is None else step + 1, write_to_disk=True
+        )
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         """One line, on disk when this returns."""
@@ -154,6 +172,7 @@ class Metrics:
             self._tensorboard.add_scalar(name, value, step)
 
     def close(self) -> None:
+        """Writes out what is left."""
         self._file.close()
         self._tensorboard.close()
 

@@ -6,9 +6,10 @@ A specification is a path ending in .txt, .csv, .tsv, .jsonl or .parquet, `hf:NA
 
 import csv
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from simcse_jax.errors import UserError
 
@@ -19,6 +20,9 @@ USUAL_NAMES = {
     "positive": ("sent1", "positive"),
     "negative": ("hard_neg", "negative"),
 }
+
+
+MISSING = object()  # a field that a row does not have
 
 
 class Examples(NamedTuple):
@@ -58,10 +62,11 @@ def open_text(path: Path) -> Iterator[str]:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def choose_columns(names: Sequence[str], columns: Mapping[str, str], where: str) -> list[int]:
+def choose_columns(names: Sequence[str], columns: Mapping[str, str], where: str, ordered: bool = True) -> list[int]:
     """Which of the columns `names` are anchor, positive and negative.
 
-    Those that `columns` maps; else those with a usual name; else, if there are at most three, by their order.
+    Those that `columns` maps; else those with a usual name; else, if there are at most three, by their order
+    (only a single one where the order means nothing: `ordered` False).
 
     Raises:
       UserError: when a mapped column is not there, or nothing says which columns to take.
@@ -78,12 +83,10 @@ def choose_columns(names: Sequence[str], columns: Mapping[str, str], where: str)
         if found is None:
             break
         usual.append(list(names).index(found))
-    if usual and len(usual) >= min(len(names), 3):
-        return usual
-    if len(names) <= 3:
-        return list(range(len(names)))
     if usual:
         return usual
+    if len(names) <= (3 if ordered else 1):
+        return list(range(len(names)))
     raise UserError(
         f"{where}: which columns? It has {', '.join(names)}; set data.columns.anchor (and positive, negative)"
     )
@@ -103,7 +106,8 @@ def read_examples(specification: str, columns: Mapping[str, str] | None = None) 
     for prefix, reader in (("hf:", _read_hub), ("tfds:", _read_tfds)):
         if specification.startswith(prefix):
             names, rows = reader(specification.removeprefix(prefix))
-            return _collect(rows, choose_columns(names, columns, specification), specification)
+            chosen = choose_columns(names, columns, specification, ordered=prefix != "tfds:")
+            return _collect(rows, names, chosen, specification)
     path = Path(specification).expanduser()
     reader = READERS.get(path.suffix.lower())
     if not path.is_file():
@@ -111,17 +115,16 @@ def read_examples(specification: str, columns: Mapping[str, str] | None = None) 
     if reader is None:
         raise UserError(f"{path}: unknown kind of file {path.suffix!r}; known are {', '.join(READERS)}, hf: and tfds:")
     names, rows = reader(path)
-    return _collect(rows, choose_columns(names, columns, str(path)), str(path))
+    return _collect(rows, names, choose_columns(names, columns, str(path)), str(path))
 
 
-def _collect(rows: Iterable[Row], chosen: Sequence[int], where: str) -> Examples:
+def _collect(rows: Iterable[Row], names: Sequence[str], chosen: Sequence[int], where: str) -> Examples:
     collected: tuple[list[str], ...] = tuple([] for _ in chosen)
     blank = 0
     for row in rows:
         sentences = [row.fields[column] for column in chosen]
-        for sentence in sentences:
-            if sentence is not None and not isinstance(sentence, str):
-                raise UserError(f"{row.where}: {sentence!r} is no text; choose text columns with data.columns")
+        for column, sentence in zip(chosen, sentences, strict=True):
+            _check_text(sentence, f"{row.where}: the field {names[column]!r}")
         if not all(sentence and sentence.strip() for sentence in sentences):
             blank += 1
             continue
@@ -132,11 +135,22 @@ def _collect(rows: Iterable[Row], chosen: Sequence[int], where: str) -> Examples
     return Examples(collected, blank)
 
 
+def _check_text(sentence: object, where: str) -> None:
+    if sentence is MISSING:
+        raise UserError(f"{where} is missing")
+    if sentence is not None and not isinstance(sentence, str):
+        raise UserError(f"{where} holds {sentence!r}, which is no text; choose text columns with data.columns")
+    try:
+        (sentence or "").encode()
+    except UnicodeEncodeError:
+        raise UserError(f"{where} holds half a surrogate pair, which is no character") from None
+
+
 def _read_lines(path: Path) -> tuple[list[str], Iterator[Row]]:
     return ["sentence"], (Row(f"{path}: line {number}", [line]) for number, line in enumerate(open_text(path), 1))
 
 
-def _read_separated(path: Path, **dialect) -> tuple[list[str], Iterator[Row]]:
+def _read_separated(path: Path, **dialect: Any) -> tuple[list[str], Iterator[Row]]:
     reader = csv.reader((line + "\n" for line in open_text(path)), strict=True, **dialect)
 
     def records() -> Iterator[list[str]]:
@@ -146,7 +160,7 @@ def _read_separated(path: Path, **dialect) -> tuple[list[str], Iterator[Row]]:
             raise UserError(f"{path}: line {reader.line_num}: {error}") from None
 
     iterator = records()
-    names = next(iterator, None)
+    names = next((fields for fields in iterator if any(field.strip() for field in fields)), None)
     if not names:
         raise UserError(f"{path}: empty; its first line names the columns, e.g. sent0,sent1,hard_neg")
 
@@ -181,7 +195,7 @@ def _read_jsonl(path: Path) -> tuple[list[str], Iterator[Row]]:
                 continue
             try:
                 record = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise UserError(f"{path}: line {number}: not JSON: {error}") from None
             if not isinstance(record, dict):
                 raise UserError(f"{path}: line {number}: not a JSON object")
@@ -193,10 +207,8 @@ def _read_jsonl(path: Path) -> tuple[list[str], Iterator[Row]]:
 
     def rows() -> Iterator[Row]:
         for number, record in records():
-            missing = [name for name in names if record and name not in record]
-            if missing:
-                raise UserError(f"{path}: line {number}: the field {missing[0]!r} is missing")
-            yield Row(f"{path}: line {number}", [record.get(name) for name in names])
+            absent = MISSING if record else None  # no record: a blank line
+            yield Row(f"{path}: line {number}", [record.get(name, absent) for name in names])
 
     return names, rows()
 
@@ -209,6 +221,8 @@ def _read_parquet(path: Path) -> tuple[list[str], Iterator[Row]]:
         table = pyarrow.parquet.read_table(path)
     except (OSError, pyarrow.ArrowException) as error:
         raise UserError(f"{path}: not a readable parquet file: {error}") from None
+    if not table.column_names:
+        raise UserError(f"{path}: has no columns")
     return table.column_names, _table_rows(table.column_names, table.to_pydict(), str(path))
 
 
@@ -220,6 +234,9 @@ def _table_rows(names: Sequence[str], columns: Mapping[str, Sequence], where: st
 def _read_hub(specification: str) -> tuple[list[str], Iterator[Row]]:
     name, _, rest = specification.partition(":")
     config, _, split = rest.partition(":")
+    name = str(Path(name).expanduser()) if name.startswith("~") else name
+    if not name:
+        raise UserError(f"hf:{specification}: names no dataset; write hf:NAME[:CONFIG[:SPLIT]]")
     import datasets
 
     datasets.disable_progress_bars()
@@ -227,11 +244,17 @@ def _read_hub(specification: str) -> tuple[list[str], Iterator[Row]]:
     try:
         if Path(name).is_dir() and any((Path(name) / f).is_file() for f in ("state.json", "dataset_dict.json")):
             # Saved on disk: there is no configuration, so `hf:FOLDER:SPLIT` is understood too.
-            data = datasets.load_from_disk(name)
+            data, wanted = datasets.load_from_disk(name), split or config
             if isinstance(data, datasets.DatasetDict):
-                data = data[split or config or "train"]
+                if (wanted or "train") not in data:
+                    raise UserError(f"{where}: no split {wanted or 'train'!r}; it has {', '.join(data)}")
+                data = data[wanted or "train"]
+            elif wanted:
+                raise UserError(f"{where}: saved without splits, so none can be named")
         else:
             data = datasets.load_dataset(name, config or None, split=split or "train")
+    except UserError:
+        raise
     except Exception as error:  # the library raises its own, the hub's and the file system's
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UserError(f"{where}: the dataset could not be loaded: {reason}") from None
@@ -245,9 +268,8 @@ def _read_hub(specification: str) -> tuple[list[str], Iterator[Row]]:
 
 
 def _read_tfds(specification: str) -> tuple[list[str], Iterator[Row]]:
-    # A split may hold a colon itself (train[:1%]), so only the first one separates; NAME may be
-    # `name/config:version`, as the library has it.
-    name, _, split = specification.partition(":")
+    # NAME may end in a version (name/config:1.0.0), and a split may hold a colon itself (train[:1%]).
+    name, split = re.fullmatch(r"([^:]*(?::\d+\.\d+\.\d+)?):?(.*)", specification).groups()
     where = f"tfds:{specification}"
     import tensorflow_datasets as tfds
 
@@ -260,12 +282,16 @@ def _read_tfds(specification: str) -> tuple[list[str], Iterator[Row]]:
     if not names:
         raise UserError(f"{where}: holds no sentences")
 
-    def text(value: object) -> object:
-        return value.decode("utf-8") if isinstance(value, bytes) else value
+    def text(value: object, row: str) -> object:
+        try:
+            return value.decode("utf-8") if isinstance(value, bytes) else value
+        except UnicodeDecodeError:
+            raise UserError(f"{row} is not UTF-8") from None
 
     def rows() -> Iterator[Row]:
         for number, record in enumerate(source, 1):
-            yield Row(f"{where}: row {number}", [text(record[name]) for name in names])
+            row = f"{where}: row {number}"
+            yield Row(row, [text(record[name], row) for name in names])
 
     return names, rows()
 

@@ -144,7 +144,8 @@ def read(data: str, tasks: Sequence[str], split: str = "test") -> tuple[dict[str
     """
     path = Path(data).expanduser()
     if path.is_file():
-        return {path.stem: read_graded_pairs(path)}, []
+        name = path.stem if path.stem != "average" else path.name  # `average` stands beside the tasks
+        return {name: read_graded_pairs(path)}, []
     if not path.is_dir():
         raise UserError(f"{data}: no such folder or file of STS data")
     found = {task: read_task(path, task, split) for task in tasks}

@@ -6,6 +6,7 @@ from typing import Any
 from simcse_jax.errors import UserError
 
 MODEL_TYPES = ("bert", "roberta")
+POOLERS = ("cls", "cls_before_pooler", "avg", "avg_top2", "avg_first_last")  # see pooling.py
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +46,7 @@ class EncoderConfig:
             raise UserError(f"{where}: model_type is {model_type!r}; this encoder reads {' and '.join(MODEL_TYPES)}")
         if config.get("position_embedding_type", "absolute") != "absolute":
             raise UserError(f"{where}: position_embedding_type must be 'absolute'")
+        pad, default_pad = config.get("pad_token_id"), 1 if model_type == "roberta" else 0
         try:
             fields = cls(
                 model_type=model_type,
@@ -57,12 +59,14 @@ class EncoderConfig:
                 type_vocab_size=int(config["type_vocab_size"]),
                 layer_norm_eps=float(config.get("layer_norm_eps", 1e-12)),
                 hidden_act=config.get("hidden_act", "gelu"),
-                pad_token_id=int(config.get("pad_token_id", 1 if model_type == "roberta" else 0)),
+                pad_token_id=int(pad if pad is not None else default_pad),
             )
         except KeyError as error:
             raise UserError(f"{where}: the field {error} is missing") from None
         except (TypeError, ValueError) as error:
             raise UserError(f"{where}: a field is not a number: {error}") from None
+        if min(fields.num_layers, fields.num_heads, fields.intermediate_size, fields.max_length - 2) < 1:
+            raise UserError(f"{where}: sizes must be 1 or more")
         if fields.hidden_size % fields.num_heads:
             raise UserError(f"{where}: hidden_size {fields.hidden_size} does not divide by {fields.num_heads} heads")
         if fields.hidden_act not in ACTIVATIONS:

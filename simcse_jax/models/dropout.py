@@ -36,7 +36,9 @@ def threefry2x32(key: tuple[jax.Array, jax.Array], x0: jax.Array, x1: jax.Array)
     return x0, x1
 
 
-def dropout(row_keys: jax.Array | None, site: int, x: jax.Array, rate: jax.Array | float, *, lane_axis: int):
+def dropout(
+    row_keys: jax.Array | None, site: int, x: jax.Array, rate: jax.Array | float, *, lane_axis: int
+) -> jax.Array:
     """Drops elements of `x` with probability `rate` and scales the others by 1 / (1 - rate).
 
     Args:

@@ -16,6 +16,8 @@ ACTIVATIONS = {
     "relu": jax.nn.relu,
     "silu": jax.nn.silu,
 }
+Keys = jax.Array | None
+Rate = jax.Array | float
 SITES_PER_LAYER = 3  # attention probabilities, attention output, feed-forward output
 EMBEDDING_SITE = 0
 
@@ -26,7 +28,7 @@ def linear(features_in: int, features_out: int, rngs: nnx.Rngs) -> nnx.Linear:
 
 
 def layer_norm(config: EncoderConfig, rngs: nnx.Rngs) -> nnx.LayerNorm:
-    # Flax's default variance, E[x²] - E[x]², cancels; the checkpoints were trained with the exact one.
+    """Layer normalization with the exact variance: Flax's default, E[x²] - E[x]², cancels."""
     return nnx.LayerNorm(config.hidden_size, epsilon=config.layer_norm_eps, use_fast_variance=False, rngs=rngs)
 
 
@@ -43,7 +45,9 @@ class Embeddings(nnx.Module):
         self.norm = layer_norm(config, rngs)
         self.config = config
 
-    def __call__(self, input_ids: jax.Array, attention_mask: jax.Array, dropout_keys, dropout_rate) -> jax.Array:
+    def __call__(
+        self, input_ids: jax.Array, attention_mask: jax.Array, dropout_keys: Keys, dropout_rate: Rate
+    ) -> jax.Array:
         """(B, T) token ids to (B, T, D)."""
         if self.config.model_type == "roberta":
             positions = jnp.cumsum(attention_mask, axis=1) * attention_mask + self.config.pad_token_id
@@ -68,7 +72,7 @@ class Layer(nnx.Module):
         self.activation = config.hidden_act
         self.first_site = 1 + SITES_PER_LAYER * index
 
-    def __call__(self, x: jax.Array, attention_mask: jax.Array, dropout_keys, dropout_rate) -> jax.Array:
+    def __call__(self, x: jax.Array, attention_mask: jax.Array, dropout_keys: Keys, dropout_rate: Rate) -> jax.Array:
         """(B, T, D) to (B, T, D)."""
 
         def drop(site: int, value: jax.Array, lane_axis: int) -> jax.Array:
@@ -99,8 +103,8 @@ class Encoder(nnx.Module):
         input_ids: jax.Array,
         attention_mask: jax.Array,
         *,
-        dropout_keys: jax.Array | None = None,
-        dropout_rate: jax.Array | float = 0.1,
+        dropout_keys: Keys = None,
+        dropout_rate: Rate = 0.1,
     ) -> tuple[jax.Array, ...]:
         """Encodes B sentences of T tokens, padded on the right.
 

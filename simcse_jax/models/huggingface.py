@@ -28,7 +28,7 @@ LAYER = {
 HEADS = ("mlp.dense", "pooler.dense")  # the reference's training code, and a converted model
 
 
-def build(config: EncoderConfig, with_head: bool):
+def build(config: EncoderConfig, with_head: bool) -> tuple[nnx.GraphDef, dict[str, jax.ShapeDtypeStruct]]:
     """The graph and the abstract parameters of a `SentenceEncoder`, without allocating any."""
     return parameters.abstract(lambda: SentenceEncoder(config, with_head=with_head, rngs=nnx.Rngs(0)))
 

@@ -1,5 +1,7 @@
 """A model as a pair: a static graph, and a flat dictionary of arrays named like `encoder.layers.0.qkv.kernel`."""
 
+from collections.abc import Callable
+
 import jax
 from flax import nnx
 
@@ -21,7 +23,7 @@ def merge(graph: nnx.GraphDef, params: Params) -> nnx.Module:
     return nnx.merge(graph, nnx.from_flat_state(flat.items()))
 
 
-def abstract(build) -> tuple[nnx.GraphDef, dict[str, jax.ShapeDtypeStruct]]:
+def abstract(build: Callable[[], nnx.Module]) -> tuple[nnx.GraphDef, dict[str, jax.ShapeDtypeStruct]]:
     """Like `split(build())`, without allocating anything."""
     graph, state = nnx.split(nnx.eval_shape(build), nnx.Param)
     return graph, {".".join(map(str, path)): variable.get_value() for path, variable in nnx.to_flat_state(state)}

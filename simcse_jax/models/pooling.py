@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-POOLERS = ("cls", "cls_before_pooler", "avg", "avg_top2", "avg_first_last")
+from simcse_jax.models.config import POOLERS
 
 
 def pool(hidden_states: Sequence[jax.Array], attention_mask: jax.Array, pooler: str) -> jax.Array:

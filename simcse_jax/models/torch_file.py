@@ -9,7 +9,7 @@ import pickle
 import zipfile
 from collections import OrderedDict
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -42,16 +42,16 @@ class _Tensor(NamedTuple):
     stride: tuple[int, ...]
 
 
-def _rebuild_tensor(storage, offset, shape, stride, *unused) -> _Tensor:
+def _rebuild_tensor(storage: _Storage, offset: int, shape: tuple, stride: tuple, *unused: Any) -> _Tensor:
     return _Tensor(storage, offset, tuple(shape), tuple(stride))
 
 
-def _rebuild_parameter(tensor, *unused) -> _Tensor:
+def _rebuild_parameter(tensor: _Tensor, *unused: Any) -> _Tensor:
     return tensor
 
 
 class _Unpickler(pickle.Unpickler):
-    ALLOWED = {
+    ALLOWED: ClassVar = {
         ("collections", "OrderedDict"): OrderedDict,
         ("torch._utils", "_rebuild_tensor"): _rebuild_tensor,
         ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,

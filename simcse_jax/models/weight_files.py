@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,8 +12,8 @@ from simcse_jax.models.torch_file import read_torch_file
 NAMES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
-def read_json(path: Path) -> dict:
-    """A JSON object from a file.
+def read_json(path: Path, kind: type = dict) -> Any:
+    """A JSON object (or list, where `kind` says so) from a file.
 
     Raises:
       UserError: when the file cannot be read or is no JSON object.
@@ -23,8 +24,8 @@ def read_json(path: Path) -> dict:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise UserError(f"{path}: not valid JSON: {error}") from None
-    if not isinstance(content, (dict, list)):
-        raise UserError(f"{path}: not a JSON object")
+    if not isinstance(content, kind):
+        raise UserError(f"{path}: not a JSON {'object' if kind is dict else kind.__name__}")
     return content
 
 

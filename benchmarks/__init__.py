@@ -1,0 +1,1 @@
+"""Yardsticks: the peers that our runs are compared with."""

@@ -1,0 +1,121 @@
+import numpy as np
+import pytest
+from conftest import CONFIGS, sentences
+
+from simcse_jax.data.batches import Batches, steps_per_epoch, tokenize
+from simcse_jax.data.sources import Examples
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.tokenizer import Tokenizer
+
+EXAMPLES, BATCH = 22, 4
+STEPS = EXAMPLES // BATCH
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_bert):
+    return Tokenizer(tiny_bert, EncoderConfig.from_hugging_face(CONFIGS["bert"], "test"))
+
+
+@pytest.fixture(scope="module")
+def corpus(tokenizer):
+    return tokenize(Examples((sentences(EXAMPLES, 1), sentences(EXAMPLES, 2)), 0), tokenizer, 16)
+
+
+def of_words(*counts: int, tokenizer, max_length: int):
+    """The corpus of one column, whose sentences have this many words."""
+    return tokenize(Examples((["cat " * count for count in counts],), 0), tokenizer, max_length)
+
+
+def same(left, right) -> bool:
+    assert left.keys() == right.keys()
+    return all(np.array_equal(left[name], right[name]) for name in left)
+
+
+def rows(corpus, batches, steps) -> list[int]:
+    """Which examples the batches of these steps consist of."""
+    position = {example.tobytes(): row for row, example in enumerate(corpus.input_ids)}
+    assert len(position) == EXAMPLES
+    return [position[example.tobytes()] for step in steps for example in batches[step]["input_ids"]]
+
+
+def epoch(number: int) -> range:
+    return range(number * STEPS, (number + 1) * STEPS)
+
+
+@pytest.mark.parametrize(("examples", "batch", "steps"), [(22, 4, 5), (24, 4, 6), (3, 4, 0), (4, 4, 1)])
+def test_the_last_partial_batch_of_an_epoch_is_dropped(examples, batch, steps):
+    assert steps_per_epoch(examples, batch) == steps
+
+
+@pytest.mark.parametrize("number", [0, 1, 7])
+def test_an_epoch_sees_every_example_at_most_once(corpus, number):
+    seen = rows(corpus, Batches(corpus, BATCH, seed=3), epoch(number))
+    assert len(seen) == len(set(seen)) == STEPS * BATCH
+
+
+def test_a_batch_depends_on_seed_and_step_alone(corpus):
+    in_order = Batches(corpus, BATCH, seed=3)
+    expected = [in_order[step] for step in range(3 * STEPS)]
+    used = Batches(corpus, BATCH, seed=3)
+    for step in np.random.default_rng(0).permutation(3 * STEPS):
+        assert same(used[int(step)], expected[step])
+        assert same(Batches(corpus, BATCH, seed=3)[int(step)], expected[step])
+
+
+def test_every_epoch_and_every_seed_has_its_own_order(corpus):
+    orders = [
+        tuple(rows(corpus, Batches(corpus, BATCH, seed), epoch(number))) for seed in (0, 1, 42) for number in range(3)
+    ]
+    assert len(set(orders)) == len(orders)
+
+
+def test_the_columns_of_an_example_stay_together(corpus):
+    batch = Batches(corpus, BATCH, seed=0)[0]
+    for ids, mask, row in zip(
+        batch["input_ids"], batch["attention_mask"], rows(corpus, Batches(corpus, BATCH, 0), [0]), strict=True
+    ):
+        np.testing.assert_array_equal(ids, corpus.input_ids[row])
+        np.testing.assert_array_equal(mask, corpus.attention_mask[row])
+    assert batch["input_ids"].shape == batch["attention_mask"].shape == (BATCH, 2, 16)
+    np.testing.assert_array_equal(batch["index"], np.arange(BATCH))
+    assert {value.dtype for value in batch.values()} == {np.dtype(np.int32)}
+
+
+@pytest.mark.parametrize(
+    ("words", "max_length", "length"),
+    [(1, 32, 8), (6, 32, 8), (7, 32, 16), (14, 32, 16), (15, 32, 24), (40, 32, 32), (40, 30, 30), (18, 20, 20)],
+)
+def test_lengths_are_rounded_up_to_8_and_cut_at_max_length(tokenizer, words, max_length, length):
+    corpus = of_words(1, words, tokenizer=tokenizer, max_length=max_length)
+    assert corpus.input_ids.shape == corpus.attention_mask.shape == (2, 1, length)
+    assert corpus.attention_mask[1].sum() == min(words + 2, max_length)
+    assert corpus.input_ids[1, 0, min(words + 2, max_length) - 1] == 3  # [SEP] survives the cut
+
+
+def test_the_mask_counts_the_tokens_and_the_rest_is_padding(tokenizer):
+    corpus = of_words(3, 1, 9, tokenizer=tokenizer, max_length=32)
+    np.testing.assert_array_equal(corpus.attention_mask.sum(-1)[:, 0], [5, 3, 11])
+    np.testing.assert_array_equal(corpus.attention_mask != 0, corpus.input_ids != 0)
+    np.testing.assert_array_equal(corpus.input_ids[1, 0, :4], [2, 5 + 1, 3, 0])
+
+
+def test_the_longest_column_decides_the_length_of_all(tokenizer):
+    corpus = tokenize(Examples((["cat"], ["cat " * 20]), 0), tokenizer, 32)
+    assert corpus.input_ids.shape == (1, 2, 24)
+
+
+def test_the_fingerprint_changes_with_the_text_alone(tokenizer):
+    def fingerprint(*columns: list[str], blank: int = 0) -> str:
+        return tokenize(Examples(columns, blank), tokenizer, 16).fingerprint
+
+    original = fingerprint(["a cat", "the dog"], ["a bird", "red"])
+    assert original == fingerprint(["a cat", "the dog"], ["a bird", "red"], blank=5)
+    changed = [
+        fingerprint(["a cat", "the dog"], ["a bird", "old"]),
+        fingerprint(["the dog", "a cat"], ["red", "a bird"]),
+        fingerprint(["a bird", "red"], ["a cat", "the dog"]),
+        fingerprint(["a cat", "the dog"]),
+        fingerprint(["a cat", "a bird", "the dog", "red"]),
+        fingerprint(["a cat", "the dog", "a cat"], ["a bird", "red", "a bird"]),
+    ]
+    assert len({original, *changed}) == 1 + len(changed)

@@ -1,0 +1,332 @@
+import numpy as np
+import pytest
+import scipy.stats
+
+from simcse_jax.config import TASKS
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation import sts
+
+WORDS = ["the", "a", "cat", "dog", "bird", "sat", "ran", "sings", "on", "in", "mat", "park"]
+VECTORS = dict(zip(WORDS, np.random.default_rng(0).normal(size=(len(WORDS), 8)), strict=True))
+
+
+class WordVectors:
+    """An encoder that adds up random vectors of words (no two cosines tie), and remembers what it was asked for."""
+
+    def __init__(self):
+        self.seen: list[str] = []
+
+    def __call__(self, sentences):
+        self.seen += sentences
+        bags = [[place * VECTORS[w] for place, w in enumerate(s.split(), 2)] for s in sentences]
+        return np.array([np.sum(bag, 0) for bag in bags], np.float32)
+
+    def expected(self, pairs) -> float:
+        """Spearman × 100 of (first, second, score) triples, worked out pair by pair."""
+        cosines = [
+            float(np.dot(a, b) / np.linalg.norm(a) / np.linalg.norm(b))
+            for a, b in (WordVectors()([first, second]).astype(float) for first, second, _ in pairs)
+        ]
+        return 100 * scipy.stats.spearmanr(cosines, [score for *_, score in pairs]).statistic
+
+
+def made_pairs(count: int, seed: int) -> list[tuple[str, str, float]]:
+    """Pairs (first, second, score) of random sentences."""
+    generator = np.random.default_rng(seed)
+    pick = lambda: " ".join(generator.choice(WORDS, generator.integers(2, 7)))  # noqa: E731
+    return [(pick(), pick(), round(float(generator.uniform(0, 5)), 2)) for _ in range(count)]
+
+
+def write(path, text: str):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def write_year(folder, task: str, **changed: list) -> dict[str, list]:
+    """A year's data set, whose subsets differ in level and size; returns its pairs by subset."""
+    subsets = {}
+    for number, subset in enumerate(sts.SUBSETS[task]):
+        pairs = changed.get(
+            subset, [(a, b, score + 10 * number) for a, b, score in made_pairs(6 + number, seed=number)]
+        )
+        year = folder / "STS" / f"{task}-en-test"
+        write(year / f"STS.input.{subset}.txt", "".join(f"{a}\t{b}\tsource\n" for a, b, _ in pairs))
+        write(year / f"STS.gs.{subset}.txt", "".join(f"{'' if s is None else s}\n" for *_, s in pairs))
+        subsets[subset] = pairs
+    return subsets
+
+
+def sts_b(pairs) -> str:
+    return "".join(f"genre\tfile\tyear\t{n}\t{score}\t{a}\t{b}\tlicence\n" for n, (a, b, score) in enumerate(pairs))
+
+
+def sick(pairs) -> str:
+    rows = "".join(f"{n}\t{a}\t{b}\t{score}\tNEUTRAL\n" for n, (a, b, score) in enumerate(pairs))
+    return "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n" + rows
+
+
+def score(data, *tasks: str, split: str = "test"):
+    pairs, missing = sts.read(str(data), tasks, split)
+    return sts.evaluate(WordVectors(), pairs), missing
+
+
+@pytest.mark.parametrize("task", sts.SUBSETS)
+def test_a_task_is_scored_over_all_pairs_together_and_by_subset(tmp_path, task):
+    subsets = write_year(tmp_path, task)
+    results, missing = score(tmp_path, task)
+    everything = [pair for pairs in subsets.values() for pair in pairs]
+    expected = WordVectors().expected(everything)
+    means = np.mean([WordVectors().expected(pairs) for pairs in subsets.values()])
+    assert abs(expected - means) > 0.1  # else the aggregations could not be told apart
+    assert missing == []
+    assert results[task]["spearman"] == pytest.approx(expected, abs=1e-4)
+    assert results[task]["pairs"] == len(everything)
+    assert list(results[task]["subsets"]) == list(subsets)
+    for name, pairs in subsets.items():
+        assert results[task]["subsets"][name]["spearman"] == pytest.approx(WordVectors().expected(pairs), abs=1e-4)
+        assert results[task]["subsets"][name]["pairs"] == len(pairs)
+
+
+def test_pairs_without_a_score_are_left_out(tmp_path):
+    pairs = made_pairs(9, seed=5)
+    write_year(tmp_path, "STS16", plagiarism=[(a, b, None if n % 3 else s) for n, (a, b, s) in enumerate(pairs)])
+    found = sts.read_task(tmp_path, "STS16")
+    part = found.subsets["plagiarism"]
+    assert list(zip(found.first[part], found.second[part], found.gold[part], strict=True)) == pairs[::3]
+    assert part.stop - part.start == 3
+
+
+def test_a_single_file_task_skips_pairs_without_a_score(tmp_path):
+    first, second, third = made_pairs(3, seed=5)
+    write(tmp_path / "SICK" / "SICK_test_annotated.txt", sick([first, (*second[:2], ""), third]))
+    assert len(sts.read_task(tmp_path, "SICKRelatedness").gold) == 2
+
+
+def test_identical_sentences_are_encoded_once_over_all_tasks(tmp_path):
+    pairs = [("the cat", "the dog", 1), ("the dog", "the cat", 1), ("the cat", "the cat", 5), ("a bird", "the dog", 0)]
+    write(tmp_path / "STS/STSBenchmark/sts-test.csv", sts_b(pairs))
+    write(tmp_path / "SICK/SICK_test_annotated.txt", sick(pairs[::-1]))
+    encode = WordVectors()
+    results = sts.evaluate(encode, sts.read(str(tmp_path), ["STSBenchmark", "SICKRelatedness"])[0])
+    assert sorted(encode.seen) == ["a bird", "the cat", "the dog"]
+    assert [result["spearman"] for result in results.values()] == [
+        pytest.approx(WordVectors().expected(pairs), abs=1e-4)
+    ] * 2
+
+
+def test_a_missing_data_set_is_named_and_there_is_no_average(tmp_path):
+    write_year(tmp_path, "STS13")
+    results, missing = score(tmp_path, "STS12", "STS13", "SICKRelatedness")
+    assert (list(results), missing) == (["STS13"], ["STS12", "SICKRelatedness"])
+    assert sts.average(results, missing) == {}
+
+
+def test_the_average_is_the_mean_over_the_tasks(tmp_path):
+    for task in ("STS12", "STS13"):
+        write_year(tmp_path, task)
+    write(tmp_path / "STS/STSBenchmark/sts-test.csv", sts_b(made_pairs(9, seed=8)))
+    results, missing = score(tmp_path, "STS12", "STS13", "STSBenchmark")
+    mean = sum(result["spearman"] for result in results.values()) / 3
+    assert sts.average(results, missing) == {"average": pytest.approx(mean, abs=1e-4)}
+
+
+def test_the_development_split_is_another_file_and_the_years_have_none(tmp_path):
+    write_year(tmp_path, "STS12")
+    files = {"STSBenchmark": ("STS/STSBenchmark/sts-dev.csv", sts_b), "SICKRelatedness": ("SICK/SICK_trial.txt", sick)}
+    for seed, (name, layout) in enumerate(files.values()):
+        write(tmp_path / name, layout(made_pairs(5 + seed, seed)))
+        write(tmp_path / name.replace("dev", "test").replace("trial", "test_annotated"), layout(made_pairs(9, seed=9)))
+    results, missing = score(tmp_path, "STS12", "STSBenchmark", "SICKRelatedness", split="dev")
+    assert missing == ["STS12"]
+    assert {task: result["pairs"] for task, result in results.items()} == {"STSBenchmark": 5, "SICKRelatedness": 6}
+    for seed, result in enumerate(results.values()):
+        assert result["spearman"] == pytest.approx(WordVectors().expected(made_pairs(5 + seed, seed)), abs=1e-4)
+
+
+def test_sick_has_its_own_columns(tmp_path):
+    write(tmp_path / "SICK/SICK_test_annotated.txt", sick([("one", "two", 3.3), ("three", "four", 1)]))
+    found = sts.read_task(tmp_path, "SICKRelatedness")
+    assert found[:2] == (["one", "three"], ["two", "four"])
+    np.testing.assert_array_equal(found.gold, [3.3, 1.0])
+    assert found.subsets == {}
+
+
+def test_sts_b_has_no_quoting(tmp_path):
+    write(tmp_path / "STS/STSBenchmark/sts-test.csv", sts_b([('"The cat', 'a "dog"', 2.5), ("sat", '"', 4)]))
+    found = sts.read_task(tmp_path, "STSBenchmark")
+    assert found[:2] == (['"The cat', "sat"], ['a "dog"', '"'])
+    np.testing.assert_array_equal(found.gold, [2.5, 4.0])
+
+
+@pytest.mark.parametrize("layout", ["header", "other order", "STS-B"])
+def test_a_file_of_graded_pairs_is_a_task_named_like_the_file(tmp_path, layout):
+    pairs = made_pairs(6, seed=4)
+    text = {
+        "header": "sentence1\tsentence2\tscore\n" + "".join(f"{a}\t{b}\t{s}\n" for a, b, s in pairs),
+        "other order": "id\tscore\tsentence2\tsentence1\n" + "".join(f"7\t{s}\t{b}\t{a}\n" for a, b, s in pairs) + "\n",
+        "STS-B": sts_b(pairs),
+    }[layout]
+    path = write(tmp_path / "mine.tsv", text)
+    results, missing = score(path, *TASKS)
+    expected = pytest.approx(WordVectors().expected(pairs), abs=1e-4)
+    assert (results, missing) == ({"mine": {"spearman": expected, "pairs": 6, "subsets": {}}}, [])
+    found = sts.read_graded_pairs(path)
+    assert list(zip(found.first, found.second, found.gold, strict=True)) == pairs
+
+
+def test_byte_order_mark_and_windows_line_ends_are_no_part_of_graded_pairs(tmp_path):
+    text = "sentence1\tscore\tsentence2\na\t1\tb\nc\t2\td\n"
+    (tmp_path / "mine.tsv").write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    assert sts.read_graded_pairs(tmp_path / "mine.tsv")[:2] == (["a", "c"], ["b", "d"])
+
+
+def scores(**tasks: float):
+    return {task: {"spearman": value, "pairs": 2, "subsets": {}} for task, value in tasks.items()}
+
+
+def test_the_table_has_the_papers_columns_and_the_average_last():
+    results = scores(**{task: 10.0 * number + 0.126 for number, task in enumerate(reversed(TASKS))})
+    head, rule, figures = (line.split("|") for line in sts.table(results, []).splitlines())
+    assert [cell.strip() for cell in head] == ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "Avg."]
+    assert [cell.strip() for cell in figures] == ["60.13", "50.13", "40.13", "30.13", "20.13", "10.13", "0.13", "30.13"]
+    assert len({len(line) for line in sts.table(results, []).splitlines()}) == 1
+    assert set("".join(rule)) == {"-", "+"}
+
+
+def test_the_table_has_a_dash_for_a_missing_task_and_for_the_average():
+    head, _, figures = sts.table(scores(SICKRelatedness=50, STS12=70.5), ["STS15"]).splitlines()
+    assert [cell.strip() for cell in head.split("|")] == ["STS12", "STS15", "SICK-R", "Avg."]
+    assert [cell.strip() for cell in figures.split("|")] == ["70.50", "-", "50.00", "-"]
+
+
+def test_the_table_of_one_task_has_no_average():
+    assert sts.table(scores(mine=12.356), []).split() == ["mine", "------", "12.36"]
+
+
+@pytest.mark.parametrize("side", ["similarity", "gold"])
+def test_a_constant_side_gives_0(side):
+    constant, other = np.full(4, 0.5), np.array([1.0, 2.0, 3.0, 5.0])
+    pair = (constant, other) if side == "similarity" else (other, constant)
+    assert sts.spearman(*pair) == 0.0
+    assert sts.spearman(other, other) == pytest.approx(100)
+    assert sts.spearman(-other, other) == pytest.approx(-100)
+
+
+def test_ties_share_their_rank():
+    similarity, gold = np.array([0.1, 0.4, 0.4, 0.9]), np.array([1.0, 1.0, 3.0, 2.0])
+    assert sts.spearman(similarity, gold) == pytest.approx(100 * 0.5)
+
+
+def test_cosines_are_of_length_free_vectors_and_0_for_a_zero_vector():
+    first, second = (
+        np.array([[3.0, 4.0], [0, 0], [1, 0]], np.float32),
+        np.array([[30.0, 40.0], [1, 1], [0, 2]], np.float32),
+    )
+    np.testing.assert_allclose(sts.cosine(first, second), [1, 0, 0], atol=1e-12)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_embeddings_that_are_not_finite_are_refused(tmp_path, value):
+    pairs = sts.read(str(write(tmp_path / "mine.tsv", sts_b(made_pairs(3, seed=0)))), ["STS12"])[0]
+
+    def encode(sentences):
+        embeddings = WordVectors()(sentences)
+        embeddings[2, 1] = value
+        return embeddings
+
+    with pytest.raises(UserError, match="not finite"):
+        sts.evaluate(encode, pairs)
+
+
+def refused(data, *parts: str, tasks=("STS12",)) -> None:
+    with pytest.raises(UserError) as error:
+        sts.read(str(data), tasks)
+    assert [part for part in parts if part not in str(error.value)] == [], str(error.value)
+
+
+@pytest.mark.parametrize("number", ["five", "nan", "inf", "3,5"])
+def test_a_score_that_is_no_number_is_refused_by_file_and_line(tmp_path, number):
+    pairs = [("a", "b", 1), ("c", "d", number), ("e", "f", 2)]
+    write_year(tmp_path, "STS12", MSRvid=pairs)
+    refused(tmp_path, "STS.gs.MSRvid.txt: line 2", repr(number), "not a number")
+    refused(write(tmp_path / "mine.tsv", sts_b(pairs)), "mine.tsv: line 2", repr(number), "not a number")
+    write(tmp_path / "SICK/SICK_test_annotated.txt", sick(pairs))
+    refused(tmp_path, "SICK_test_annotated.txt: line 3", repr(number), tasks=["SICKRelatedness"])
+
+
+def test_scores_of_another_number_of_lines_are_refused(tmp_path):
+    write_year(tmp_path, "STS12")
+    write(tmp_path / "STS/STS12-en-test/STS.gs.MSRpar.txt", "1\n2\n")
+    refused(tmp_path, "STS.input.MSRpar.txt has 6 lines", "STS.gs.MSRpar.txt has 2")
+
+
+def test_a_line_of_one_sentence_is_refused_by_file_and_line(tmp_path):
+    write_year(tmp_path, "STS12")
+    write(tmp_path / "STS/STS12-en-test/STS.input.MSRpar.txt", "a\tb\n" * 4 + "the cat\n" + "a\tb\n")
+    refused(tmp_path, "STS.input.MSRpar.txt: line 5", "two sentences", "tab")
+
+
+@pytest.mark.parametrize(
+    ("file", "task", "text", "parts"),
+    [
+        ("STS/STSBenchmark/sts-test.csv", "STSBenchmark", sts_b(made_pairs(2, 0)) + "a\tb\n", ["line 3", "2 tab", "7"]),
+        ("SICK/SICK_test_annotated.txt", "SICKRelatedness", "head\n1\ta\n", ["line 2", "2 tab", "at least 4"]),
+        ("STS/STSBenchmark/sts-test.csv", "STSBenchmark", sts_b(made_pairs(1, 0)), ["1 graded pairs", "two or more"]),
+        ("SICK/SICK_test_annotated.txt", "SICKRelatedness", sick([]), ["0 graded pairs"]),
+    ],
+)
+def test_a_damaged_single_file_is_refused_by_name(tmp_path, file, task, text, parts):
+    write(tmp_path / file, text)
+    refused(tmp_path, file, *parts, tasks=[task])
+
+
+def test_a_missing_subset_is_named(tmp_path):
+    write_year(tmp_path, "STS12")
+    (tmp_path / "STS/STS12-en-test/STS.gs.MSRvid.txt").unlink()
+    refused(tmp_path, "STS.gs.MSRvid.txt", "cannot be read")
+
+
+def test_a_folder_without_sts_is_refused(tmp_path):
+    refused(tmp_path, str(tmp_path), "STS12, SICKRelatedness", "data/downstream", tasks=["STS12", "SICKRelatedness"])
+
+
+def test_data_that_is_not_there_is_refused(tmp_path):
+    refused(tmp_path / "nowhere", str(tmp_path / "nowhere"), "no such folder or file")
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("", ["line 1", "sentence1, sentence2, score"]),
+        ("The cat sat.\nThe dog ran.\n", ["line 1", "sentence1, sentence2, score"]),
+        ("sentence1,sentence2,score\na,b,1\n", ["line 1", "tabs"]),
+        ("sentence1\tsentence2\tscore\na\tb\t1\n", ["1 graded pairs"]),
+        ("sentence1\tsentence2\tscore\na\tb\t1\nc\td\n", ["line 3", "2 tab", "at least 3"]),
+    ],
+)
+def test_a_file_that_is_no_graded_pairs_is_refused(tmp_path, text, parts):
+    path = write(tmp_path / "notes.txt", text)
+    refused(path, str(path), *parts)
+
+
+@pytest.mark.parametrize(
+    ("task", "split", "pairs"),
+    [
+        ("STS12", "test", 3108),
+        ("STS13", "test", 1500),
+        ("STS14", "test", 3750),
+        ("STS16", "test", 1186),
+        ("STSBenchmark", "test", 1379),
+        ("STSBenchmark", "dev", 1500),
+        ("SICKRelatedness", "test", 4927),
+        ("SICKRelatedness", "dev", 500),
+    ],
+)
+def test_the_real_data_sets_have_their_numbers_of_pairs(senteval, task, split, pairs):
+    found = sts.read_task(senteval, task, split)
+    assert len(found.first) == len(found.second) == len(found.gold) == pairs
+    assert all(sentence.strip() for sentence in found.first + found.second)
+    assert 0 <= found.gold.min() <= 1
+    assert 4.5 <= found.gold.max() <= 5
+    assert sum(part.stop - part.start for part in found.subsets.values()) in (0, pairs)

@@ -1,0 +1,71 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import row_keys
+from jax.extend.random import threefry_2x32
+
+from simcse_jax.models.dropout import dropout, threefry2x32
+
+
+def mask(keys, site, shape, rate, lane_axis):
+    return np.asarray(dropout(keys, site, jnp.ones(shape), rate, lane_axis=lane_axis)) > 0
+
+
+def test_threefry_is_the_library_s():
+    key, counter = jnp.uint32([7, 11]), jnp.arange(64, dtype=jnp.uint32)
+    expected = threefry_2x32(key, counter)  # it takes the two halves as the two words
+    ours = jnp.concatenate(threefry2x32((key[0], key[1]), counter[:32], counter[32:]))
+    np.testing.assert_array_equal(ours, expected)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.5])
+@pytest.mark.parametrize(("shape", "lane_axis"), [((64, 16, 30), 2), ((64, 6, 16, 16), 1)])
+def test_drops_with_the_rate_and_keeps_the_mean(rate, shape, lane_axis):
+    out = np.asarray(dropout(row_keys(64), 3, jnp.ones(shape), rate, lane_axis=lane_axis))
+    assert np.mean(out == 0) == pytest.approx(rate, abs=4 * np.sqrt(0.25 / out.size))
+    assert set(np.unique(out)) <= {0.0, np.float32(1 / (1 - round(rate * 65536) / 65536))}
+
+
+def test_without_keys_nothing_is_dropped():
+    x = jnp.arange(12.0).reshape(2, 2, 3)
+    assert dropout(None, 0, x, 0.5, lane_axis=2) is x
+
+
+def test_a_mask_is_cut_not_changed_by_a_shorter_padding():
+    keys = row_keys(3)
+    long, short = mask(keys, 1, (3, 24, 10), 0.5, 2), mask(keys, 1, (3, 16, 10), 0.5, 2)
+    np.testing.assert_array_equal(long[:, :16], short)
+    long, short = mask(keys, 1, (3, 6, 24, 24), 0.5, 1), mask(keys, 1, (3, 6, 16, 16), 0.5, 1)
+    np.testing.assert_array_equal(long[:, :, :16, :16], short)
+
+
+def test_a_row_s_mask_is_its_key_s_alone():
+    keys = row_keys(4)
+    together = mask(keys, 1, (4, 8, 12), 0.5, 2)
+    np.testing.assert_array_equal(together[2:3], mask(keys[2:3], 1, (1, 8, 12), 0.5, 2))
+    np.testing.assert_array_equal(together[::-1], mask(keys[::-1], 1, (4, 8, 12), 0.5, 2))
+
+
+def most_alike(vectors):
+    """The largest correlation of two rows, in standard errors."""
+    correlation = np.corrcoef(vectors) - np.eye(len(vectors))
+    return np.abs(correlation).max() * np.sqrt(vectors.shape[1])
+
+
+@pytest.mark.parametrize(("shape", "lane_axis"), [((2, 512, 32), 2), ((2, 12, 64, 32), 1)])
+def test_no_two_rows_sites_or_places_share_a_mask(shape, lane_axis):
+    masks = np.stack([mask(row_keys(2), site, shape, 0.5, lane_axis) for site in range(3)])
+    assert most_alike(masks.reshape(6, -1)) < 5  # every site of every row
+    for axis in range(len(shape) - 1):  # heads, positions, channels
+        assert most_alike(np.moveaxis(masks[0, 0], axis, 0).reshape(shape[axis + 1], -1)) < 6
+
+
+def test_the_rate_may_be_traced_and_the_keys_must_fit():
+    x = jnp.ones((2, 4, 8))
+    drop = jax.jit(lambda rate: dropout(row_keys(2), 0, x, rate, lane_axis=2))
+    np.testing.assert_array_equal(drop(0.3), dropout(row_keys(2), 0, x, 0.3, lane_axis=2))
+    with pytest.raises(ValueError, match="one threefry key per row"):
+        dropout(row_keys(3), 0, x, 0.1, lane_axis=2)
+    with pytest.raises(ValueError, match="one threefry key per row"):
+        dropout(jax.random.split(jax.random.key(0, impl="rbg"), 2), 0, x, 0.1, lane_axis=2)

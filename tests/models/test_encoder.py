@@ -1,0 +1,119 @@
+import functools
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import random_batch, random_model, row_keys
+
+from simcse_jax.models import parameters
+from simcse_jax.models.pooling import POOLERS, pool
+
+ROWS = 6
+
+
+@functools.cache
+def compiled(model_type):
+    graph, params, _ = random_model(model_type)
+
+    @jax.jit
+    def run(ids, mask, keys, rate):
+        model = parameters.merge(graph, params)
+        states = model.encoder(ids, mask, dropout_keys=keys, dropout_rate=rate)
+        return {pooler: jnp.tanh(model.head(pool(states, mask, pooler))) for pooler in POOLERS}
+
+    return run
+
+
+def embed(model_type, length=16, keys=None, rate=0.1, order=slice(None)):
+    ids, mask = (array[order, 0] for array in random_batch(ROWS, 16))
+    pad = [(0, 0), (0, length - 16)]
+    return compiled(model_type)(np.pad(ids, pad), np.pad(mask, pad), None if keys is None else keys[order], rate)
+
+
+def close(left, right):
+    for pooler in POOLERS:
+        np.testing.assert_allclose(left[pooler], right[pooler], atol=1e-5, err_msg=pooler)
+
+
+def apart(left, right):
+    return min(np.abs(left[pooler] - right[pooler]).max() for pooler in POOLERS)
+
+
+@pytest.mark.parametrize("model_type", ["bert", "roberta"])
+def test_padding_chunking_and_order_change_nothing_with_dropout_on(model_type):
+    keys = row_keys(ROWS)
+    whole = embed(model_type, keys=keys)
+    for length in (24, 32):
+        close(embed(model_type, length=length, keys=keys), whole)
+    chunks = [embed(model_type, keys=keys, order=slice(i, i + 2)) for i in range(0, ROWS, 2)]
+    close({pooler: np.concatenate([chunk[pooler] for chunk in chunks]) for pooler in POOLERS}, whole)
+    order = np.array([3, 0, 5, 1, 4, 2])
+    close(embed(model_type, keys=keys, order=order), {pooler: whole[pooler][order] for pooler in POOLERS})
+
+
+def test_dropout_is_on_where_keys_are_given_and_is_theirs_alone():
+    keys = row_keys(ROWS)
+    masked = embed("bert", keys=keys)
+    assert apart(masked, embed("bert")) > 0.05
+    assert apart(masked, embed("bert", keys=row_keys(ROWS, seed=1))) > 0.05
+    close(embed("bert", keys=keys, rate=0.0), embed("bert"))
+
+
+def test_every_dropout_site_has_a_number_of_its_own(monkeypatch):
+    from simcse_jax.models import encoder
+
+    sites = []
+
+    def record(keys, site, x, rate, *, lane_axis):
+        sites.append(site)
+        return x
+
+    monkeypatch.setattr(encoder, "dropout", record)
+    graph, params, config = random_model()
+    ids, mask = (array[:, 0] for array in random_batch(2, 8))
+    parameters.merge(graph, params).encoder(ids, mask, dropout_keys=row_keys(2))
+    assert len(sites) == len(set(sites)) == 1 + 3 * config.num_layers
+
+
+def test_all_hidden_states_are_given():
+    graph, params, config = random_model()
+    ids, mask = (array[:, 0] for array in random_batch(2, 8))
+    hidden_states = parameters.merge(graph, params).encoder(ids, mask)
+    assert [state.shape for state in hidden_states] == [(2, 8, 32)] * (config.num_layers + 1)
+
+
+def test_poolers_by_hand():
+    # Two tokens and one of padding; the embedding layer, then two layers.
+    layers = jnp.array([[[9.0], [9.0], [9.0]], [[1.0], [3.0], [50.0]], [[5.0], [11.0], [70.0]]])[:, None]
+    mask = jnp.array([[1, 1, 0]])
+    expected = {"cls": 5.0, "cls_before_pooler": 5.0, "avg": 8.0, "avg_top2": 5.0, "avg_first_last": 5.0}
+    assert {pooler: float(pool(layers, mask, pooler)[0, 0]) for pooler in POOLERS} == expected
+    three = jnp.concatenate([layers, jnp.array([[[0.0], [2.0], [0.0]]])[None]])
+    assert float(pool(three, mask, "avg_first_last")[0, 0]) == (2 + 1) / 2
+    assert float(pool(three, mask, "avg_top2")[0, 0]) == (8 + 1) / 2
+    with pytest.raises(ValueError, match="max"):
+        pool(layers, mask, "max")
+
+
+BARE = """
+import sys
+
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in BLOCKED:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Block())
+import simcse_jax.models.sentence_encoder, simcse_jax.models.huggingface, simcse_jax.models.pretrained
+import simcse_jax.views, simcse_jax.step, simcse_jax.objectives.info_nce
+"""
+
+
+def test_models_views_objectives_and_step_need_jax_flax_optax_and_numpy_only():
+    blocked = {"transformers", "tokenizers", "safetensors", "datasets", "tensorflow_datasets", "ml_collections", "tqdm"}
+    code = BARE.replace("BLOCKED", repr(blocked))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,117 @@
+import re
+
+import pytest
+from conftest import ROOT
+
+from simcse_jax import config as config_lib
+from simcse_jax.errors import UserError
+
+CONFIG = f"--config={ROOT}/configs/unsup_bert.py"
+
+
+def parse(*args):
+    config, workdir = config_lib.parse([CONFIG, "--workdir=w", *args])
+    config_lib.validate(config)
+    return config, workdir
+
+
+def test_fields_are_overridden_with_their_types():
+    config, workdir = parse(
+        "--config.train.learning_rate=1", "--config.eval.tasks=STS12,STSBenchmark", "--config.seed", "7"
+    )
+    assert workdir == "w"
+    assert (config.train.learning_rate, config.seed, config.eval.tasks) == (1.0, 7, ("STS12", "STSBenchmark"))
+    assert isinstance(config.train.learning_rate, float)
+    assert parse("--config.eval.data=")[0].eval.data == ""
+
+
+RECIPES = {  # SimCSE, Table A.1, and section 6.3 for the head
+    "unsup_bert": ("bert-base-uncased", 64, 3e-5, 1, "train"),
+    "unsup_bert.py:large": ("bert-large-uncased", 64, 1e-5, 1, "train"),
+    "unsup_roberta": ("roberta-base", 512, 1e-5, 1, "train"),
+    "unsup_roberta.py:large": ("roberta-large", 512, 3e-5, 1, "train"),
+    "sup_bert": ("bert-base-uncased", 512, 5e-5, 3, "always"),
+    "sup_bert.py:large": ("bert-large-uncased", 512, 1e-5, 3, "always"),
+    "sup_roberta": ("roberta-base", 512, 5e-5, 3, "always"),
+    "sup_roberta.py:large": ("roberta-large", 512, 1e-5, 3, "always"),
+}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipes_have_the_paper_s_hyper_parameters(name):
+    path = f"{ROOT}/configs/{name}" + ("" if ".py" in name else ".py")
+    config, _ = config_lib.parse([f"--config={path}", "--workdir=w"])
+    config_lib.validate(config)
+    train = config.train
+    assert (config.model.init_from, train.batch_size, train.learning_rate, train.epochs, config.model.mlp) == RECIPES[
+        name
+    ]
+    assert (config.objective.info_nce.temperature, config.data.max_length, config.eval.every) == (0.05, 32, 250)
+
+
+def test_no_default_is_none():
+    assert None not in config_lib.flatten(config_lib.default_config()).values()
+
+
+MISTAKES = {
+    "--config.seeed=1": "--config.seeed: no such field; the nearest one is --config.seed",
+    "--config.model.pooller=cls": "nearest one is --config.model.pooler",
+    "--config.modl.pooler=cls": "nearest one is --config.model.pooler",
+    "--config.objective.infonce.weight=1": "nearest one is --config.objective.info_nce.weight",
+    "--config.seed=abc": "--config.seed=abc",
+    "--config.train.batch_size=1.5": "--config.train.batch_size=1.5",
+    "--config.train.learning_rate=fast": "--config.train.learning_rate=fast",
+    "--wrkdir=x": "wrkdir",
+    "extra": "unknown argument 'extra'",
+    "--config.model.pooler=max": "config.model.pooler='max': must be one of cls,",
+    "--config.model.mlp=maybe": "must be one of train, always, none",
+    "--config.model.pooler=cls_before_pooler": "never has a head",
+    "--config.model.dropout=1.0": "below 1",
+    "--config.model.num_layers=-1": "0 or more",
+    "--config.train.batch_size=1": "2 or more",
+    "--config.train.learning_rate=0": "above 0",
+    "--config.train.learning_rate=nan": "above 0",
+    "--config.objective.info_nce.temperature=0": "above 0",
+    "--config.objective.info_nce.temperature=-1": "above 0",
+    "--config.objective.info_nce.weight=0": "nothing to train",
+    "--config.objective.info_nce.hard_negative_weight=-1": "0.0 or more",
+    "--config.eval.tasks=STS12,STSBench": "nearest one is STSBenchmark",
+    "--config.eval.every=0": "1 or more",
+    "--config.data.columns.positive=b": "columns.anchor: must be set too",
+    "--config.seed=-1": "from 0",
+    "--config.seed[0]=1": "no such field",
+    "--config.data.train=": "data.train",
+}
+
+
+@pytest.mark.parametrize("argument", MISTAKES)
+def test_mistakes_are_told_in_one_line(argument):
+    with pytest.raises(UserError, match=re.escape(MISTAKES[argument])) as caught:
+        parse(argument)
+    assert "\n" not in str(caught.value)
+
+
+def test_mistakes_with_the_config_file_itself(tmp_path):
+    (tmp_path / "broken.py").write_text("def get_config(:\n")
+    (tmp_path / "nothing.py").write_text("def get_config():\n    pass\n")
+    (tmp_path / "old.py").write_text(
+        "from simcse_jax.config import default_config\n"
+        "def get_config():\n    c = default_config()\n    c.sede = 1\n    return c\n"
+    )
+    cases = {
+        (): "--config FILE is missing",
+        ("--config=none.py",): "none.py: no such config file",
+        ("--config", "none.py"): "none.py: no such config file",
+        (f"{CONFIG}:huge",): "no variant 'huge'.*base, large",
+        (f"--config={ROOT}/configs/quickstart.py:large",): "quickstart.py",
+        (f"--config={tmp_path}/broken.py",): "broken.py",
+        (f"--config={tmp_path}/nothing.py",): "must return a ConfigDict",
+        (f"--config={tmp_path}/old.py",): "config.sede: no such field; the nearest one is config.seed",
+        ("--config.seed=1",): "--config FILE is missing",
+    }
+    for args, message in cases.items():
+        with pytest.raises(UserError, match=message):
+            config, _ = config_lib.parse([*args, "--workdir=w"])
+            config_lib.validate(config)
+    with pytest.raises(UserError, match="--workdir DIR is missing"):
+        config_lib.parse([CONFIG])

@@ -1,0 +1,141 @@
+import json
+import shutil
+
+import pytest
+from conftest import run
+
+from simcse_jax.evaluation import sts
+from simcse_jax.simcse import SimCSE
+
+MINILM_SCORES = {"STS12": 72.37, "STS13": 80.60, "STS14": 75.60, "STS16": 78.99, "STSBenchmark": 82.03}  # pooler avg
+MINILM_DEV = 86.72
+
+
+def scored(tmp_path, model, data, *more) -> tuple[str, dict]:
+    """What the command prints, and the result file that it writes."""
+    output = tmp_path / "scores.json"
+    done = run("evaluate", "--model", model, "--data", data, "--output", output, *more)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout, json.loads(output.read_text())
+
+
+def test_graded_pairs_are_scored_printed_and_written(tmp_path, tiny_bert, corpus):
+    printed, results = scored(tmp_path, tiny_bert, corpus["dev"])
+    pairs = sts.read_graded_pairs(corpus["dev"])
+    encode = SimCSE(str(tiny_bert)).encode
+    expected = sts.spearman(sts.cosine(encode(pairs.first), encode(pairs.second)), pairs.gold)
+    assert results == {
+        "dev": {"spearman": pytest.approx(expected, abs=1e-3), "pairs": 20, "subsets": {}},
+        "average": results["dev"]["spearman"],
+    }
+    assert f"{tiny_bert}: pooler cls" in printed
+    assert printed.splitlines()[-1].strip() == f"{expected:.2f}"
+
+
+def test_the_pooler_can_be_chosen(tmp_path, tiny_bert, corpus):
+    printed, results = scored(tmp_path, tiny_bert, corpus["dev"], "--pooler", "avg")
+    encode = {pooler: SimCSE(str(tiny_bert), pooler=pooler).encode for pooler in ("avg", "cls")}
+    pairs = {"dev": sts.read_graded_pairs(corpus["dev"])}
+    expected, other = (sts.evaluate(encode[pooler], pairs)["dev"]["spearman"] for pooler in ("avg", "cls"))
+    assert abs(expected - other) > 0.1
+    assert results["dev"]["spearman"] == pytest.approx(expected, abs=1e-3)
+    assert "pooler avg" in printed
+
+
+def test_a_sent_eval_folder_gives_subsets_and_names_what_is_missing(tmp_path, tiny_bert):
+    year = tmp_path / "STS" / "STS13-en-test"
+    year.mkdir(parents=True)
+    for subset in sts.SUBSETS["STS13"]:
+        (year / f"STS.input.{subset}.txt").write_text("the cat\ta dog\nhe ran\tshe sings\nred bird\tthe old tree\n")
+        (year / f"STS.gs.{subset}.txt").write_text("1\n5\n\n")
+    printed, results = scored(tmp_path, tiny_bert, tmp_path, "--tasks", "STS13,STS12")
+    assert list(results) == ["STS13"]
+    assert (results["STS13"]["pairs"], list(results["STS13"]["subsets"])) == (6, ["FNWN", "headlines", "OnWN"])
+    assert {subset["pairs"] for subset in results["STS13"]["subsets"].values()} == {2}
+    assert "STS12 not there; left out, so no average is given" in printed
+    assert printed.splitlines()[-3].split(" | ")[0].strip() == "STS12"
+
+
+@pytest.fixture(scope="module")
+def minilm_avg(minilm):
+    return SimCSE(minilm, pooler="avg")
+
+
+def test_minilm_has_its_score_on_the_development_set_of_sts_b(minilm_avg, senteval):
+    pairs, missing = sts.read(str(senteval), ["STSBenchmark"], "dev")
+    assert missing == []
+    assert sts.evaluate(minilm_avg.encode, pairs)["STSBenchmark"]["spearman"] == pytest.approx(MINILM_DEV, abs=0.03)
+
+
+@pytest.mark.slow
+def test_minilm_has_its_scores_on_the_real_tasks(minilm_avg, senteval):
+    pairs, missing = sts.read(str(senteval), list(MINILM_SCORES))
+    assert missing == []
+    results = sts.evaluate(minilm_avg.encode, pairs)
+    assert {task: result["spearman"] for task, result in results.items()} == pytest.approx(MINILM_SCORES, abs=0.03)
+
+
+@pytest.fixture
+def broken(tiny_bert, tmp_path):
+    """Breaks a copy of the tiny model."""
+
+    def broken(how: str):
+        folder = shutil.copytree(tiny_bert, tmp_path / "broken")
+        weights, config = folder / "model.safetensors", folder / "config.json"
+        if how == "no weights":
+            weights.unlink()
+        elif how == "truncated":
+            weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
+        else:
+            config.write_text(json.dumps(json.loads(config.read_text()) | {how: 64}))
+        return folder
+
+    return broken
+
+
+def refused(*args, parts: tuple) -> None:
+    """The command ends with exit code 2 and one line that has all the parts."""
+    done = run("evaluate", *args)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("error: ")
+    assert [part for part in parts if str(part) not in done.stderr] == [], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("how", "parts"),
+    [
+        ("no weights", ["broken: no weights", "model.safetensors"]),
+        ("truncated", ["broken/model.safetensors", "truncated or damaged"]),
+        ("hidden_size", ["broken/model.safetensors", "has shape (32,)", "config.json asks for (64,)"]),
+        ("intermediate_size", ["broken/model.safetensors", "intermediate.dense", "has shape (48,)", "asks for (64,)"]),
+    ],
+)
+def test_a_broken_model_is_refused_in_one_line(broken, corpus, how, parts):
+    refused("--model", broken(how), "--data", corpus["dev"], parts=parts)
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"--tasks": "STS12,STSBenchmrk"}, ["--tasks", "'STSBenchmrk'", "nearest", "STSBenchmark"]),
+        ({"--tasks": ","}, ["--tasks names none", "SICKRelatedness"]),
+        ({"--model": "no/such/folder"}, ["no/such/folder: no such folder"]),
+        ({"--model": "no-one/no-model"}, ["no-one/no-model: no such folder, and not to be had from the hub"]),
+        ({"--model": __file__}, ["test_evaluate.py: a file", "config.json"]),
+        ({"--data": "no/such/data"}, ["no/such/data: no such folder or file"]),
+        ({"--data": "tests"}, ["tests: no STS12", "data/downstream"]),
+        ({"--data": __file__}, ["test_evaluate.py: line 1 must be the header"]),
+        ({"--output": "tests"}, ["--output tests", "a file in a folder that exists"]),
+        ({"--output": "no/such/scores.json"}, ["--output no/such/scores.json", "a folder that exists"]),
+        ({"--batch-size": "0"}, ["--batch-size 0", "1 or more"]),
+        ({"--num-layers": "9"}, ["9", "the model has 2 layers"]),
+        ({"--pooler": "max"}, ["--pooler", "'max'", "avg_top2"]),
+        ({"--colour": "red"}, ["unrecognized arguments: --colour red", "--help"]),
+    ],
+    ids=lambda value: " ".join(map(str, *value.items())) if isinstance(value, dict) else "",
+)
+def test_a_bad_argument_is_refused_in_one_line(tiny_bert, corpus, changes, parts):
+    args = {"--model": tiny_bert, "--data": corpus["dev"]} | changes
+    refused(*(part for pair in args.items() for part in pair), parts=parts)

@@ -1,0 +1,95 @@
+"""Loss by loss beside a plain PyTorch loop: the same weights, the same batches, dropout 0."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import MINILM
+
+from simcse_jax import step as step_lib
+from simcse_jax.models import huggingface, pretrained
+
+pytestmark = pytest.mark.slow
+STEPS, BATCH, LENGTH = 20, 16, 16
+RATE, DECAY, CLIP, TEMPERATURE = 5e-5, 0.01, 1.0, 0.05
+
+
+@pytest.fixture(scope="module")
+def batches():
+    generator = np.random.default_rng(0)
+    ids = generator.integers(1000, 20000, (STEPS, BATCH, 3, LENGTH)).astype(np.int32)
+    # The positive shares most words with its anchor, so that there is something to learn.
+    ids[:, :, 1, :12] = ids[:, :, 0, :12]
+    lengths = generator.integers(5, LENGTH + 1, (STEPS, BATCH, 3, 1))
+    mask = (np.arange(LENGTH) < lengths).astype(np.int32)
+    return ids * mask, mask
+
+
+def train_ours(folder, batches):
+    ids, mask = batches
+    model = pretrained.load(MINILM, 3)
+    graph, _ = huggingface.build(model.config, with_head=False)
+    scalars = {
+        "learning_rate": RATE,
+        "weight_decay": DECAY,
+        "max_grad_norm": CLIP,
+        "total_steps": STEPS,
+        "dropout": 0.0,
+    }
+    terms = {"weight": 1.0, "temperature": TEMPERATURE, "hard_negative_weight": 1.0}
+    settings = jax.tree.map(jnp.float32, {**scalars, "objective": {"info_nce": terms}}) | {"seed": jnp.uint32(0)}
+    mesh = step_lib.data_mesh(jax.devices()[:1])
+    recipe = step_lib.Recipe("avg", False, (0, 1, 2), ("info_nce",))
+    update = step_lib.make_step(graph, recipe, mesh)
+    state = step_lib.init_state(jax.tree.map(jnp.asarray, model.params), settings)
+    losses = []
+    for number in range(STEPS):
+        batch = {"input_ids": ids[number], "attention_mask": mask[number], "index": np.arange(BATCH, dtype=np.int32)}
+        state, metrics = update(state, batch, settings)
+        losses.append(float(metrics["loss"]))
+    return losses, huggingface.to_tensors(state.params)
+
+
+def train_torch(folder, batches):
+    torch = pytest.importorskip("torch")
+    from transformers import BertModel
+
+    ids, mask = (torch.tensor(array, dtype=torch.long) for array in batches)
+    model = BertModel.from_pretrained(folder, add_pooling_layer=False, num_hidden_layers=3)
+    model.eval()  # no dropout
+    groups = {True: [], False: []}
+    for parameter in model.parameters():
+        groups[parameter.ndim > 1].append(parameter)
+    optimizer = torch.optim.AdamW(
+        [{"params": groups[True], "weight_decay": DECAY}, {"params": groups[False], "weight_decay": 0.0}], lr=RATE
+    )
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / STEPS)
+    losses = []
+    for number in range(STEPS):
+        embeddings = []
+        for column in range(3):
+            hidden = model(ids[number, :, column], mask[number, :, column]).last_hidden_state
+            weight = mask[number, :, column, :, None]
+            embeddings.append((hidden * weight).sum(1) / weight.sum(1))
+        anchor, positive, negative = (torch.nn.functional.normalize(e, dim=1) for e in embeddings)
+        logits = torch.cat([anchor @ positive.T, anchor @ negative.T], 1) / TEMPERATURE
+        loss = torch.nn.functional.cross_entropy(logits, torch.arange(BATCH))
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        schedule.step()
+        losses.append(loss.item())
+    return losses, {name: value.numpy() for name, value in model.state_dict().items()}
+
+
+def test_losses_and_parameters_follow_pytorch(minilm, batches):
+    folder = pretrained.resolve(minilm)
+    ours, our_tensors = train_ours(folder, batches)
+    theirs, their_tensors = train_torch(folder, batches)
+    print("largest relative difference of a loss", np.max(np.abs(np.array(ours) / np.array(theirs) - 1)))
+    differences = {name: np.abs(our_tensors[name] - their_tensors[name]).max() for name in our_tensors}
+    print("largest difference of a parameter", max(differences.items(), key=lambda item: item[1]))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4)
+    assert theirs[-1] < theirs[0]
+    assert max(differences.values()) < 1e-4
