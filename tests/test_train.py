@@ -1,0 +1,173 @@
+"""The run, through the command line, as a user starts it."""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from conftest import run, train_args
+
+from simcse_jax.checkpoint import Checkpoints
+from simcse_jax.loading import load_model
+from simcse_jax.models import pretrained
+
+
+def lines(workdir):
+    return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+
+
+def refused(done, *parts):
+    """Exit code 2, and one line that has all the parts."""
+    assert done.returncode == 2, done.stderr
+    told = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(told) == 1 and "Traceback" not in done.stderr, done.stderr
+    for part in parts:
+        assert str(part) in told[0], told[0]
+
+
+def test_a_run_leaves_all_that_it_promises(trained):
+    run_json = json.loads((trained / "run.json").read_text())
+    assert run_json["config"]["model"]["mlp"] == "always"
+    assert run_json["config"]["objective"]["info_nce"]["temperature"] == 0.05
+    assert {"python", "jax", "flax", "simcse_jax"} <= set(run_json["versions"])
+    assert run_json["device"]["kind"]
+    logged = [line for line in lines(trained) if "loss" in line]
+    assert [line["step"] for line in logged] == [1, 2, 4, 6, 8]  # the first, every second, the last
+    assert all(set(line) >= {"loss", "learning_rate", "sentences_per_second"} for line in logged)
+    np.testing.assert_allclose(
+        [line["learning_rate"] for line in logged], [1e-3 * (1 - k / 8) for k in (0, 1, 3, 5, 7)]
+    )
+    scored = {line["step"]: line["eval/dev"] for line in lines(trained) if "eval/dev" in line}
+    assert list(scored) == [0, 3, 6, 8]
+    assert list((trained / "tensorboard").iterdir())
+    result = json.loads((trained / "result.json").read_text())
+    best = max(score for step, score in scored.items() if step)
+    assert result["dev"]["spearman"] == pytest.approx(best, abs=1e-3)
+    kept = {int(path.name) for path in (trained / "checkpoints").iterdir() if path.name.isdigit()}
+    assert kept == {8, max(step for step, score in scored.items() if step and score == best)}
+
+
+def test_a_finished_run_started_again_changes_nothing(trained, tiny_bert, corpus, tmp_path):
+    workdir = shutil.copytree(trained, tmp_path / "run")
+    before = lines(workdir)
+    again = train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always")
+    done = run("main", *again, "--config.train.log_every=1", "--config.parallel.devices=0")
+    assert done.returncode == 0, done.stderr
+    assert "resuming at step 8 of 8" in done.stdout
+    assert lines(workdir) == before
+
+
+def test_a_workdir_that_belongs_to_another_config_or_other_data(trained, tiny_bert, corpus, tmp_path):
+    args = train_args(tiny_bert, corpus["csv"], corpus["dev"], trained, "--config.model.mlp=always")
+    refused(run("main", *args, "--config.seed=1"), "another config", "seed was 42, is 1", trained)
+    changed = tmp_path / "train.csv"
+    changed.write_text(corpus["csv"].read_text().replace("cat", "dog"))
+    original = corpus["csv"].read_text()
+    corpus["csv"].write_text(changed.read_text())
+    try:
+        refused(run("main", *args), "has changed since")
+    finally:
+        corpus["csv"].write_text(original)
+
+
+def test_the_epochs_drop_the_last_partial_batch_and_blank_lines_are_told(tiny_bert, tmp_path):
+    (tmp_path / "train.txt").write_text("\n".join(["the cat sat", "", "a dog ran", "  "] * 10) + "\n")
+    args = train_args(tiny_bert, tmp_path / "train.txt", "", tmp_path / "run", "--config.train.max_steps=0")
+    done = run(
+        "main", *args, "--config.train.batch_size=6", "--config.train.epochs=2", "--config.checkpoint.keep_every=2"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "20 sentences, 20 blank rows skipped" in done.stdout
+    assert max(line["step"] for line in lines(tmp_path / "run")) == 2 * (20 // 6)
+    assert {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()} >= {"2", "4", "6"}
+
+
+def test_keeps_what_training_changed_and_only_there(trained, tiny_bert):
+    """The head trains with the encoder; the rows of tokens that never stood in a batch keep their values."""
+    before, after = pretrained.load(str(tiny_bert)).params, load_model(str(trained)).params
+    assert set(after) == set(before) | {"head.kernel", "head.bias"}
+    assert all(np.abs(after[name] - before[name]).max() > 0 for name in before)
+    unused = "encoder.embeddings.type.embedding"
+    np.testing.assert_array_equal(after[unused][1], before[unused][1])
+
+
+def test_a_workdir_is_a_model_to_start_from(trained, tiny_bert, corpus, tmp_path):
+    args = train_args(trained, corpus["csv"], corpus["dev"], tmp_path / "run", "--config.model.mlp=always")
+    done = run("main", *args, "--config.train.max_steps=1")
+    assert done.returncode == 0, done.stderr
+    assert "its own head is trained further" in done.stdout
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tiny_bert, corpus, tmp_path):
+    args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.eval.every=1")
+    done = run("main", *args, "--config.train.learning_rate=1e30", "--config.train.log_every=1")
+    refused(done, "step 1", "not finite", "no checkpoint was saved yet", "train.learning_rate")
+    json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    # Diverging later, it leaves the last good checkpoint: here the weights themselves break.
+    model = shutil.copytree(tiny_bert, tmp_path / "model")
+    from safetensors.numpy import load_file, save_file
+
+    tensors = load_file(model / "model.safetensors")
+    tensors["encoder.layer.0.output.dense.bias"][:] = np.nan
+    save_file(tensors, model / "model.safetensors", metadata={"format": "pt"})
+    done = run("main", *train_args(model, corpus["txt"], "", tmp_path / "nan"))
+    refused(done, "step 1: the loss is nan")
+
+
+BAD_DATA = {
+    "missing": (None, "no such file"),
+    "empty": (b"", "holds no sentences"),
+    "blank": (b"\n \n", "only 2 blank rows"),
+    "latin1": ("a cat\nGr\u00fc\u00dfe\n".encode("latin-1"), "line 2 is not UTF-8"),
+    "few": (b"a cat\na dog\n", "2 examples are fewer than one batch"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_DATA)
+def test_bad_training_data_leaves_no_workdir(name, tiny_bert, corpus, tmp_path):
+    content, message = BAD_DATA[name]
+    if content is not None:
+        (tmp_path / "train.txt").write_bytes(content)
+    done = run("main", *train_args(tiny_bert, tmp_path / "train.txt", corpus["dev"], tmp_path / "run"))
+    refused(done, tmp_path / "train.txt", message)
+    assert not (tmp_path / "run").exists()
+
+
+def test_other_mistakes_leave_no_workdir_either(tiny_bert, corpus, tmp_path):
+    (tmp_path / "short.csv").write_text("sent0,sent1\na cat,a dog\nalone\n")
+    cases = {
+        "--config.sede=1": ("no such field", "seed"),
+        "--config.model.init_from=/no/such": ("/no/such", "no such folder"),
+        f"--config.data.train={tmp_path}/short.csv": ("short.csv: line 3", "1 columns"),
+        "--config.eval.data=/no/such": ("config.eval.data", "/no/such"),
+        "--config.data.max_length=65": ("data.max_length=65", "at most 64"),
+        "--config.model.num_layers=5": ("model.num_layers=5", "2 layers"),
+    }
+    for argument, parts in cases.items():
+        refused(run("main", *train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run"), argument), *parts)
+        assert not (tmp_path / "run").exists()
+    (tmp_path / "file").write_text("")
+    refused(run("main", *train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "file")), "is a file")
+
+
+def test_a_batch_that_does_not_divide_names_the_nearest_that_do(tiny_bert, corpus, tmp_path):
+    args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.parallel.devices=3")
+    eight = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    refused(run("main", *args, env=eight), "train.batch_size=8", "6 and 9")
+    refused(run("main", *args, "--config.parallel.devices=9", env=eight), "parallel.devices=9", "there are 8")
+
+
+def test_a_foreign_folder_is_not_written_to(tiny_bert, corpus, tmp_path):
+    (tmp_path / "run" / "model").mkdir(parents=True)
+    (tmp_path / "run" / "model" / "precious").write_text("mine")
+    refused(run("main", *train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run")), "no run.json")
+    assert (tmp_path / "run" / "model" / "precious").read_text() == "mine"
+
+
+def test_a_checkpoint_is_read_back_bit_for_bit(trained):
+    params = load_model(str(trained)).params
+    checkpoints = Checkpoints(trained, read_only=True)
+    like = jax.tree.map(lambda value: jax.ShapeDtypeStruct(value.shape, value.dtype), params)
+    again = checkpoints.restore_params(checkpoints.best, like)
+    assert all(np.array_equal(params[name], again[name]) for name in params)
