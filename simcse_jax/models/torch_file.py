@@ -58,6 +58,10 @@ class _Unpickler(pickle.Unpickler):
         ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
     }
 
+    def __init__(self, file: IO[bytes]):
+        super().__init__(file)
+        self.storages: dict[str, _Storage] = {}  # those that the tensors lie in
+
     def find_class(self, module: str, name: str) -> Any:
         if module == "torch" and name in STORAGES:
             return name
@@ -67,7 +71,7 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, pid: Any) -> _Storage:
         _, kind, key, *_ = pid
-        return _Storage(kind, str(key))
+        return self.storages.setdefault(str(key), _Storage(kind, str(key)))
 
 
 def _array(tensor: _Tensor, buffers: dict[str, bytes]) -> np.ndarray:
@@ -100,18 +104,11 @@ def _read_legacy(file: IO[bytes]) -> tuple[Any, dict[str, bytes]]:
     for _ in ("protocol version", "system information"):
         _Unpickler(file).load()
     unpickler = _Unpickler(file)
-    storages: dict[str, _Storage] = {}
-
-    def remember(pid: Any) -> _Storage:
-        storage = _Unpickler.persistent_load(unpickler, pid)
-        return storages.setdefault(storage.key, storage)
-
-    unpickler.persistent_load = remember
     content = unpickler.load()
     buffers = {}
     for key in _Unpickler(file).load():
         count = int.from_bytes(file.read(8), "little")
-        size = count * STORAGES[storages[str(key)].kind].itemsize
+        size = count * STORAGES[unpickler.storages[str(key)].kind].itemsize
         buffers[str(key)] = file.read(size)
         if len(buffers[str(key)]) != size:
             raise EOFError("the file ends early")

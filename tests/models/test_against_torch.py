@@ -63,5 +63,7 @@ def test_hidden_states_and_gradients_of_small_random_models(tiny_folder):
     ours = huggingface.to_tensors(gradient)
     assert set(theirs) == {name for name in ours if not name.startswith("pooler.")}
     for name, other in theirs.items():
-        scale = max(np.abs(other).max(), 1e-3)
-        assert np.abs(ours[name] - other).max() / scale < 1e-3, name
+        if name.endswith("key.bias"):  # softmax does not see it: its gradient is zero, and what is found is rounding
+            assert np.abs(ours[name]).max() < 1e-4 and np.abs(other).max() < 1e-4
+        else:
+            assert np.abs(ours[name] - other).max() / np.abs(other).max() < 1e-3, name
