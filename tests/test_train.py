@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -9,8 +10,11 @@ import pytest
 from conftest import run, train_args
 
 from simcse_jax.checkpoint import Checkpoints
+from simcse_jax.errors import UserError
 from simcse_jax.loading import load_model
 from simcse_jax.models import pretrained
+from simcse_jax.step import METRICS
+from simcse_jax.train import Loop
 
 
 def lines(workdir):
@@ -71,16 +75,16 @@ def test_a_workdir_that_belongs_to_another_config_or_other_data(trained, tiny_be
         corpus["csv"].write_text(original)
 
 
-def test_the_epochs_drop_the_last_partial_batch_and_blank_lines_are_told(tiny_bert, tmp_path):
+def test_the_epochs_drop_the_last_partial_batch_and_blank_lines_are_told(tiny_bert, corpus, tmp_path):
     (tmp_path / "train.txt").write_text("\n".join(["the cat sat", "", "a dog ran", "  "] * 10) + "\n")
-    args = train_args(tiny_bert, tmp_path / "train.txt", "", tmp_path / "run", "--config.train.max_steps=0")
-    done = run(
-        "main", *args, "--config.train.batch_size=6", "--config.train.epochs=2", "--config.checkpoint.keep_every=2"
-    )
+    fields = ("train.max_steps=0", "train.batch_size=6", "train.epochs=2", "checkpoint.keep_every=2", "eval.every=5")
+    args = train_args(tiny_bert, tmp_path / "train.txt", corpus["dev"], tmp_path / "run")
+    done = run("main", *args, *(f"--config.{field}" for field in fields))
     assert done.returncode == 0, done.stderr
     assert "20 sentences, 20 blank rows skipped" in done.stdout
     assert max(line["step"] for line in lines(tmp_path / "run")) == 2 * (20 // 6)
     assert {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()} >= {"2", "4", "6"}
+    assert Checkpoints(tmp_path / "run", read_only=True).best in (5, 6)  # those that were evaluated
 
 
 def test_keeps_what_training_changed_and_only_there(trained, tiny_bert):
@@ -103,8 +107,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(tiny_bert, corpus, tmp_path):
     args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.eval.every=1")
     done = run("main", *args, "--config.train.learning_rate=1e30", "--config.train.log_every=1")
     refused(done, "step 1", "not finite", "no checkpoint was saved yet", "train.learning_rate")
-    json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
-    # Diverging later, it leaves the last good checkpoint: here the weights themselves break.
+    assert [line["step"] for line in lines(tmp_path / "run")] == [0, 1]
     model = shutil.copytree(tiny_bert, tmp_path / "model")
     from safetensors.numpy import load_file, save_file
 
@@ -113,6 +116,15 @@ def test_a_loss_that_is_not_finite_stops_the_run(tiny_bert, corpus, tmp_path):
     save_file(tensors, model / "model.safetensors", metadata={"format": "pt"})
     done = run("main", *train_args(model, corpus["txt"], "", tmp_path / "nan"))
     refused(done, "step 1: the loss is nan")
+
+
+def test_the_first_step_that_went_wrong_is_named_and_nothing_after_it_is_kept():
+    checkpoints = SimpleNamespace(latest=4, close=lambda: None)
+    good = dict.fromkeys(METRICS, np.float32(1))
+    steps = [(5, good), (6, good | {"gradient_norm": np.inf}), (7, good)]
+    loop = Loop(None, {}, 9, None, None, checkpoints, None, pending=steps)
+    with pytest.raises(UserError, match=r"step 6: .*norm inf; the last good checkpoint is of step 4"):
+        loop.fetch()
 
 
 BAD_DATA = {

@@ -8,7 +8,6 @@ import dataclasses
 import hashlib
 import importlib.util
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -71,7 +70,10 @@ def resolve(name: str) -> Path:
 
 
 def _package_folder(package: str) -> Path:
-    spec = importlib.util.find_spec(package) if package.isidentifier() and package not in sys.modules else None
+    try:
+        spec = importlib.util.find_spec(package) if package.isidentifier() else None
+    except ValueError:  # a running program, such as __main__, has none
+        spec = None
     if spec is None or not spec.submodule_search_locations:
         install = f"pip install --no-deps {package.replace('_', '-')}"
         raise UserError(f"package:{package}: no such package is installed; try `{install}`")

