@@ -77,7 +77,8 @@ def write_model(model: "Pretrained", folder: Path) -> None:
     from simcse_jax.models.tokenizer import Tokenizer
     from simcse_jax.workdir import write_encoder_files
 
-    write_encoder_files(model, Tokenizer(model.folder, model.config), folder)
+    has_head = "head.kernel" in model.params
+    write_encoder_files(model, Tokenizer(model.folder, model.config), folder, model.pooler, has_head)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     config["architectures"] = [ARCHITECTURES[model.config.model_type]]
     modules = [("", "Transformer", {}, {})]
@@ -97,7 +98,7 @@ def write_model(model: "Pretrained", folder: Path) -> None:
     }
     modules.append((f"{len(modules)}_Pooling", "Pooling", pooling, {}))
     tensors = to_tensors(model.params)
-    if "head.kernel" in model.params:
+    if has_head:
         dense = {f"linear.{part}": tensors[f"pooler.dense.{part}"] for part in ("weight", "bias")}
         fields = {"in_features": size, "out_features": size, "bias": True}
         fields["activation_function"] = "torch.nn.modules.activation.Tanh"

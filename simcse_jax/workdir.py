@@ -104,7 +104,7 @@ def create(
         folder.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=".model.", dir=folder))
         try:
-            write_encoder_files(model, tokenizer, temporary)
+            write_encoder_files(model, tokenizer, temporary, config.model.pooler, config.model.mlp == "always")
             temporary.chmod(0o755)
             shutil.rmtree(ours, ignore_errors=True)
             os.rename(temporary, ours)
@@ -123,8 +123,8 @@ def create(
     write_atomically(folder / "run.json", json.dumps(run, indent=2) + "\n")
 
 
-def write_encoder_files(model: Pretrained, tokenizer: Tokenizer, target: Path) -> None:
-    """Writes the encoder's `config.json`, its tokenizer, and the marker with its pooler and head."""
+def write_encoder_files(model: Pretrained, tokenizer: Tokenizer, target: Path, pooler: str, has_head: bool) -> None:
+    """Writes the encoder's `config.json`, its tokenizer, and the marker that tells the pooler and the head."""
     config = read_json(model.folder / "config.json")
     config["num_hidden_layers"] = model.config.num_layers
     config.pop("torch_dtype", None)
@@ -134,7 +134,7 @@ def write_encoder_files(model: Pretrained, tokenizer: Tokenizer, target: Path) -
         if (model.folder / name).is_file():
             shutil.copyfile(model.folder / name, target / name)
     tokenizer.save(target / "tokenizer.json")
-    marker = {"pooler": model.pooler, "head": "head.kernel" in model.params, "version": __version__}
+    marker = {"pooler": pooler, "head": has_head, "version": __version__}
     (target / MARKER).write_text(json.dumps(marker, indent=2) + "\n", encoding="utf-8")
 
 

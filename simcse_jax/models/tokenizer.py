@@ -15,6 +15,8 @@ from simcse_jax.models.config import EncoderConfig
 
 MARKER = "simcse_jax.json"  # stands in folders that we wrote; an exported one's tells its pooler and its head
 
+CHUNK = 8192  # sentences tokenized at once
+
 # What a tokenizer may consist of, copied along with a trained model.
 FILES = (
     "tokenizer.json",
@@ -54,17 +56,21 @@ class Tokenizer:
         if largest >= config.vocab_size:
             raise UserError(f"{folder}: its tokenizer has token {largest}, its weights only {config.vocab_size} rows")
 
-    def __call__(self, sentences: Sequence[str], max_length: int) -> list[list[int]]:
-        """Token ids, one list a sentence, each of at most `max_length` with the special tokens."""
+    def __call__(self, sentences: Sequence[str], max_length: int) -> list[np.ndarray]:
+        """Token ids, one int32 array a sentence, each of at most `max_length` with the special tokens."""
         self._backend.enable_truncation(max_length)
-        return [encoding.ids for encoding in self._backend.encode_batch(list(sentences))]
+        return [
+            np.array(encoding.ids, np.int32)
+            for start in range(0, len(sentences), CHUNK)  # an encoding is large until its ids are taken out
+            for encoding in self._backend.encode_batch_fast(list(sentences[start : start + CHUNK]))
+        ]
 
     def save(self, path: Path) -> None:
         """Writes the `tokenizer.json` that this tokenizer is, without truncation."""
         self._backend.no_truncation()
         self._backend.save(str(path))
 
-    def pad(self, rows: Sequence[Sequence[int]], length: int) -> tuple[np.ndarray, np.ndarray]:
+    def pad(self, rows: Sequence[np.ndarray], length: int) -> tuple[np.ndarray, np.ndarray]:
         """Pads B rows on the right: token ids and mask, both (B, length) int32."""
         ids = np.full((len(rows), length), self.pad_token_id, np.int32)
         mask = np.zeros((len(rows), length), np.int32)
