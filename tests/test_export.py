@@ -28,6 +28,14 @@ def test_an_export_is_the_model_of_the_workdir(trained, exported):
     assert np.abs(without.encode(SENTENCES) - from_export.encode(SENTENCES)).max() > 1e-2
 
 
+def test_an_export_says_what_it_is(exported):
+    config = json.loads((exported / "config.json").read_text())
+    assert (config["architectures"], config["num_hidden_layers"], config["dtype"]) == (["BertModel"], 2, "float32")
+    assert json.loads((exported / "simcse_jax.json").read_text()).items() >= {"pooler": "cls", "head": True}.items()
+    kinds = [module["type"].rpartition(".")[2] for module in json.loads((exported / "modules.json").read_text())]
+    assert kinds == ["Transformer", "Pooling", "Dense"]
+
+
 def test_evaluate_opens_an_export_again(exported, trained, corpus, tmp_path):
     done = run("evaluate", "--model", exported, "--data", corpus["dev"], "--output", tmp_path / "r.json")
     assert done.returncode == 0, done.stderr

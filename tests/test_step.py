@@ -48,25 +48,32 @@ def test_the_gradient_before_clipping_is_the_same_on_any_number_of_devices(colum
 
 
 @pytest.mark.parametrize("columns", [1, 2, 3])
-def test_the_loss_is_the_objective_of_the_views(columns):
+def test_loss_and_gradient_are_the_objective_s_of_the_views(columns):
+    """Written down without devices: so the gradient through the gathered columns is there, once."""
     graph, params, _ = random_model()
     data, views = batch(columns), recipe(columns).views
     keys = dropout_keys(3, 0, jnp.arange(BATCH), len(views))
-    embeddings = [
-        parameters.merge(graph, params)(
-            data["input_ids"][:, column],
-            data["attention_mask"][:, column],
-            pooler="cls",
-            use_head=True,
-            dropout_keys=keys[view],
-        )
-        for view, column in enumerate(views)
-    ]
-    negatives = embeddings[2] if columns == 3 else None
-    expected = jnp.mean(info_nce(*embeddings[:2], negatives, jnp.arange(BATCH), temperature=0.05))
-    mesh = step_lib.data_mesh(jax.devices()[:1])
-    loss, _ = jax.jit(step_lib.make_loss(graph, recipe(columns), mesh))(params, jnp.int32(0), data, settings())
-    assert float(loss) == pytest.approx(float(expected), rel=1e-5)
+
+    def direct(params):
+        model = parameters.merge(graph, params)
+        embeddings = [
+            model(
+                data["input_ids"][:, column],
+                data["attention_mask"][:, column],
+                pooler="cls",
+                use_head=True,
+                dropout_keys=keys[view],
+            )
+            for view, column in enumerate(views)
+        ]
+        negatives = embeddings[2] if columns == 3 else None
+        return jnp.mean(info_nce(*embeddings[:2], negatives, jnp.arange(BATCH), temperature=0.05))
+
+    expected, expected_gradient = jax.jit(jax.value_and_grad(direct))(params)
+    loss, values = gradient(2, columns)
+    assert loss == pytest.approx(float(expected), rel=1e-5)
+    for name, value in expected_gradient.items():
+        assert np.abs(values[name] - value).max() <= 1e-5 * max(np.abs(value).max(), 1e-3), name
 
 
 def test_updates_fall_linearly_learn_and_compile_once():
