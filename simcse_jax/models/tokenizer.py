@@ -5,6 +5,7 @@ model's class over `tokenizer.json`. The outcome is saved with our models, which
 `tokenizers` library alone.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -45,6 +46,7 @@ class Tokenizer:
 
                 self._backend = Backend.from_file(str(folder / "tokenizer.json"))
             else:
+                os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that PyTorch is not there
                 from transformers import AutoTokenizer
 
                 self._backend = AutoTokenizer.from_pretrained(folder).backend_tokenizer
