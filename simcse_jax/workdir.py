@@ -28,7 +28,21 @@ from simcse_jax.models.pretrained import Pretrained
 from simcse_jax.models.tokenizer import FILES, MARKER, Tokenizer
 from simcse_jax.models.weight_files import read_json
 
-PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "scipy", "tokenizers", "ml-collections")
+PACKAGES = (
+    "jax",
+    "jaxlib",
+    "flax",
+    "optax",
+    "orbax-checkpoint",
+    "numpy",
+    "scipy",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "datasets",
+    "tensorflow-datasets",
+    "ml-collections",
+)
 # Fields that do not change the result, so a run may go on with other values of them.
 FREE = ("train.log_every", "parallel.")
 
