@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${1:-python}
-run=runs/quickstart
+run=${2:-runs/quickstart}
 held_out=examples/everyday/test.tsv
 
 echo "== Before: the first three layers of all-MiniLM-L6-v2, on pairs that training never sees"

@@ -183,6 +183,11 @@ def validate(config: config_dict.ConfigDict) -> None:
     if missing := [name for name in default if name not in given]:
         raise UserError(f"config.{missing[0]} is missing; start a config from simcse_jax.config.default_config()")
 
+    for name, value in given.items():
+        expected = type(default[name])
+        if type(value) is not expected and not (expected is float and type(value) is int):
+            raise UserError(f"config.{name}={value!r}: must be of type {expected.__name__}")
+
     def check(field: str, holds: bool, expected: str) -> None:
         if not holds:
             raise UserError(f"config.{field}={given[field]!r}: must be {expected}")

@@ -47,6 +47,8 @@ def export(workdir: Path, output: Path) -> None:
 
     if not is_workdir(workdir):
         raise UserError(f"--workdir {workdir}: no run.json there, so it is no run's folder")
+    if output.resolve() == (workdir / "model").resolve():
+        raise UserError(f"--output {output}: the run's own folder; choose another one")
     if output.exists() and not (output.is_dir() and ((output / MARKER).is_file() or not any(output.iterdir()))):
         raise UserError(f"--output {output}: exists and is no earlier export; remove it or choose another folder")
     model = load_workdir(workdir)
@@ -137,9 +139,9 @@ def write_json(path: Path, content: dict | list) -> None:
 
 def write_safetensors(path: Path, tensors: dict[str, np.ndarray]) -> None:
     """With the mark that transformers asks for."""
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
-    save_file(tensors, path, metadata={"format": "pt"})
+    path.write_bytes(save(tensors, metadata={"format": "pt"}))  # `save_file` would make it the owner's alone
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from simcse_jax.errors import run_command
 
 def main() -> None:
     """Parses the flags before JAX is imported, so that a misspelt field is answered at once."""
-    if not sys.argv[1:] or {"-h", "--help"} & set(sys.argv[1:]):
+    if {"-h", "--help"} & set(sys.argv[1:]):
         print(__doc__)
         return
     from simcse_jax import config as config_lib

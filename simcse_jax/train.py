@@ -19,12 +19,12 @@ from simcse_jax import step as step_lib
 from simcse_jax import workdir as workdir_lib
 from simcse_jax.checkpoint import Checkpoints
 from simcse_jax.config import validate
-from simcse_jax.data.batches import Batches, Corpus, steps_per_epoch, tokenize
+from simcse_jax.data.batches import Batches, Corpus, sha256, steps_per_epoch, tokenize
 from simcse_jax.data.sources import read_examples
 from simcse_jax.encoding import make_encode
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
-from simcse_jax.loading import load_model
+from simcse_jax.loading import choose_pooler, load_model
 from simcse_jax.models import huggingface
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.pretrained import Pretrained
@@ -43,6 +43,12 @@ class Evaluation(NamedTuple):
     development: dict[str, sts.Pairs]
     test: dict[str, sts.Pairs]
     missing: list[str]
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the development pairs: the best checkpoint depends on them."""
+        parts = [np.array([*pairs.first, *pairs.second]) for pairs in self.development.values()]
+        return sha256(*parts, *(pairs.gold for pairs in self.development.values()))
 
 
 def train_and_evaluate(config: config_dict.ConfigDict, workdir: str) -> None:
@@ -65,11 +71,15 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str) -> None:
     )
 
     resuming = workdir_lib.is_workdir(folder)
-    data = {"train": config.data.train, "examples": len(corpus.input_ids), "sha256": corpus.fingerprint}
+    fingerprints = {
+        "data.train": sha256(corpus.input_ids),
+        "model.init_from": sha256(*(model.params[name] for name in sorted(model.params))),
+        "eval.data": evaluation.fingerprint if evaluation else "",
+    }
     if resuming:
-        workdir_lib.check_same_run(folder, config, data["sha256"])
+        workdir_lib.check_same_run(folder, config, fingerprints)
     else:
-        workdir_lib.create(folder, config, data, model, tokenizer)
+        workdir_lib.create(folder, config, fingerprints, model, tokenizer)
 
     mesh = step_lib.data_mesh(devices)
     settings = make_settings(config, total_steps)
@@ -148,6 +158,11 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
             f"{config.data.train}: {len(examples)} examples are fewer than one batch; "
             f"set train.batch_size to {len(examples)} or less"
         )
+    if len(examples.columns) < 3 and config.objective.info_nce.hard_negative_weight != 1.0:
+        raise UserError(
+            f"config.objective.info_nce.hard_negative_weight={config.objective.info_nce.hard_negative_weight}: "
+            f"{config.data.train} has no column of hard negatives"
+        )
     return tokenize(examples, tokenizer, config.data.max_length)
 
 
@@ -180,7 +195,7 @@ def initial_params(config: config_dict.ConfigDict, model: Pretrained) -> Params:
     params = {name: jnp.asarray(value) for name, value in model.params.items() if not name.startswith("head.")}
     if config.model.mlp == "none":
         return params
-    if "head.kernel" in model.params:
+    if "head.kernel" in model.params and choose_pooler(model, config.model.pooler)[1]:
         print(f"{model.name}: its own head is trained further", flush=True)
         return params | {name: jnp.asarray(model.params[name]) for name in ("head.kernel", "head.bias")}
     size = model.config.hidden_size

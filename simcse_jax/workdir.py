@@ -44,7 +44,7 @@ PACKAGES = (
     "ml-collections",
 )
 # Fields that do not change the result, so a run may go on with other values of them.
-FREE = ("train.log_every", "parallel.")
+FREE = ("train.log_every", "checkpoint.", "parallel.")
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -74,8 +74,10 @@ def resolved(config: config_dict.ConfigDict) -> dict[str, Any]:
     return json.loads(json.dumps(config.to_dict()))
 
 
-def check_same_run(folder: Path, config: config_dict.ConfigDict, fingerprint: str) -> None:
-    """Refuses to go on in a folder that belongs to another config or to other data.
+def check_same_run(folder: Path, config: config_dict.ConfigDict, fingerprints: Mapping[str, str]) -> None:
+    """Refuses to go on in a folder that belongs to another config, other data or other weights.
+
+    `fingerprints` are SHA-256 of what the named config fields lead to.
 
     Raises:
       UserError: naming the fields that differ.
@@ -84,7 +86,7 @@ def check_same_run(folder: Path, config: config_dict.ConfigDict, fingerprint: st
     saved = read_json(path)
     try:
         before = flatten(config_dict.ConfigDict(saved["config"]))
-        data = saved["data"]["sha256"]
+        fingerprints_before = dict(saved["sha256"])
     except (KeyError, TypeError):
         raise UserError(f"{path}: damaged; choose another workdir") from None
     now = flatten(config_dict.ConfigDict(resolved(config)))
@@ -93,13 +95,20 @@ def check_same_run(folder: Path, config: config_dict.ConfigDict, fingerprint: st
         f"{name} was {before.get(name)!r}, is {now.get(name)!r}" for name in names if before.get(name) != now.get(name)
     ]
     if differing:
-        raise UserError(f"{folder} belongs to another config: {'; '.join(differing)}. Choose another workdir")
-    if data != fingerprint:
-        raise UserError(f"{folder}: {config.data.train} has changed since this run began; choose another workdir")
+        raise UserError(
+            f"{folder} belongs to another config: {'; '.join(differing)}. Choose another workdir, or remove this one"
+        )
+    for field, fingerprint in fingerprints.items():
+        if fingerprints_before.get(field) != fingerprint:
+            raise UserError(f"{folder}: what {field}={now[field]} leads to has changed since; choose another workdir")
 
 
 def create(
-    folder: Path, config: config_dict.ConfigDict, data: Mapping[str, Any], model: Pretrained, tokenizer: Tokenizer
+    folder: Path,
+    config: config_dict.ConfigDict,
+    fingerprints: Mapping[str, str],
+    model: Pretrained,
+    tokenizer: Tokenizer,
 ) -> None:
     """Starts a run's folder; `run.json` comes last, so a folder that has it has all the rest.
 
@@ -116,6 +125,8 @@ def create(
             )
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        for leftover in folder.glob(".model.*"):  # of a start that was killed
+            shutil.rmtree(leftover, ignore_errors=True)
         temporary = Path(tempfile.mkdtemp(prefix=".model.", dir=folder))
         try:
             write_encoder_files(model, tokenizer, temporary, config.model.pooler, config.model.mlp == "always")
@@ -129,7 +140,7 @@ def create(
     devices = jax.devices()
     run = {
         "config": resolved(config),
-        "data": dict(data),
+        "sha256": dict(fingerprints),
         "model": {"max_length": model.max_length},
         "versions": {"python": platform.python_version(), **versions()},
         "device": {"kind": devices[0].device_kind, "platform": devices[0].platform, "count": len(devices)},

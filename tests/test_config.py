@@ -98,6 +98,11 @@ def test_mistakes_with_the_config_file_itself(tmp_path):
         "from simcse_jax.config import default_config\n"
         "def get_config():\n    c = default_config()\n    c.sede = 1\n    return c\n"
     )
+    (tmp_path / "none.py").write_text(
+        "from simcse_jax.config import default_config\n"
+        "def get_config():\n    c = default_config()\n"
+        "    c.train = {**c.train.to_dict(), 'epochs': None}\n    return c\n"
+    )
     cases = {
         (): "--config FILE is missing",
         ("--config=none.py",): "none.py: no such config file",
@@ -108,6 +113,7 @@ def test_mistakes_with_the_config_file_itself(tmp_path):
         (f"--config={tmp_path}/nothing.py",): "must return a ConfigDict",
         (f"--config={tmp_path}/old.py",): "config.sede: no such field; the nearest one is config.seed",
         ("--config.seed=1",): "--config FILE is missing",
+        (f"--config={tmp_path}/none.py",): "config.train.epochs=None: must be of type int",
     }
     for args, message in cases.items():
         with pytest.raises(UserError, match=message):

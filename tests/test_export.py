@@ -3,7 +3,7 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import WORDS, run, train_args, write_model
+from conftest import ROOT, WORDS, run, train_args, write_model
 
 from simcse_jax.errors import UserError
 from simcse_jax.export import export, layer_weights
@@ -53,6 +53,9 @@ def test_an_earlier_export_is_replaced_and_nothing_else(trained, exported, tmp_p
     (tmp_path / "mine" / "thesis.txt").write_text("precious")
     with pytest.raises(UserError, match="no earlier export"):
         export(trained, tmp_path / "mine")
+    with pytest.raises(UserError, match="own folder"):
+        export(trained, trained / "model")
+    assert {oct(path.stat().st_mode)[-3:] for path in folder.iterdir() if path.is_file()} == {"644"}
     with pytest.raises(UserError, match="no run's folder"):
         export(tmp_path / "mine", tmp_path / "new")
     (tmp_path / "link").symlink_to(folder)
@@ -120,12 +123,30 @@ def test_transformers_and_sentence_transformers_open_it(model_type, pooler, mlp,
     encoder = AutoModel.from_pretrained(tmp_path / "export").eval()
     batch = tokenizer(SENTENCES, padding=True, truncation=True, max_length=64, return_tensors="pt")
     with torch.no_grad():
-        output = encoder(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
-    if pooler == "cls" and mlp == "always":
-        theirs = output.pooler_output.numpy()
-    elif pooler in ("cls", "cls_before_pooler"):
-        theirs = output.last_hidden_state[:, 0].numpy()
-    elif pooler == "avg" and mlp == "none":
-        mask = batch["attention_mask"][:, :, None]
-        theirs = ((output.last_hidden_state * mask).sum(1) / mask.sum(1)).numpy()
-    np.testing.assert_allclose(theirs, ours, atol=1e-5)
+        inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+        output = encoder(**inputs)
+        states = encoder(**inputs, output_hidden_states=True).hidden_states
+    mask = batch["attention_mask"][:, :, None]
+    tokens = {"avg_top2": (states[-2] + states[-1]) / 2, "avg_first_last": (states[1] + states[-1]) / 2}
+    averaged = (tokens.get(pooler, states[-1]) * mask).sum(1) / mask.sum(1)
+    pooled = averaged if pooler.startswith("avg") else states[-1][:, 0]
+    if mlp == "always":  # the pooler's dense layer, which transformers applies to the first token only
+        pooled = torch.tanh(encoder.pooler.dense(pooled))
+        if pooler == "cls":
+            np.testing.assert_allclose(output.pooler_output.numpy(), ours, atol=1e-5)
+    np.testing.assert_allclose(pooled.detach().numpy(), ours, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_real_tokenizer_goes_out_as_it_came_in(minilm, tmp_path):
+    pytest.importorskip("torch")
+    from sentence_transformers import SentenceTransformer
+
+    args = train_args(minilm, ROOT / "examples" / "everyday" / "triplets.csv", "", tmp_path / "run")
+    more = ("model.num_layers=1", "train.max_steps=1", "model.pooler=avg", "model.mlp=none")
+    done = run("main", *args, *(f"--config.{field}" for field in more))
+    assert done.returncode == 0, done.stderr
+    export(tmp_path / "run", tmp_path / "export")
+    texts = ["Grüße aus Köln 🎸", "don't-stop, McDonald's?", "", "漢字かな", "a " * 600, "ÉCOLE normale"]
+    theirs = SentenceTransformer(str(tmp_path / "export"), device="cpu").encode(texts)
+    np.testing.assert_allclose(theirs, SimCSE(str(tmp_path / "run")).encode(texts), atol=1e-5)

@@ -4,25 +4,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import MINILM
+from conftest import MINILM, ROOT
 
 from simcse_jax import step as step_lib
+from simcse_jax.data.batches import tokenize
+from simcse_jax.data.sources import read_examples
 from simcse_jax.models import huggingface, pretrained
+from simcse_jax.models.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.slow
 STEPS, BATCH, LENGTH = 20, 16, 16
-RATE, DECAY, CLIP, TEMPERATURE = 5e-5, 0.01, 1.0, 0.05
+RATE, DECAY, CLIP, TEMPERATURE = 5e-5, 0.1, 1.0, 0.05
 
 
 @pytest.fixture(scope="module")
-def batches():
-    generator = np.random.default_rng(0)
-    ids = generator.integers(1000, 20000, (STEPS, BATCH, 3, LENGTH)).astype(np.int32)
-    # The positive shares most words with its anchor, so that there is something to learn.
-    ids[:, :, 1, :12] = ids[:, :, 0, :12]
-    lengths = generator.integers(5, LENGTH + 1, (STEPS, BATCH, 3, 1))
-    mask = (np.arange(LENGTH) < lengths).astype(np.int32)
-    return ids * mask, mask
+def batches(minilm):
+    """20 batches of real triplets: token ids and masks, (STEPS, BATCH, 3, LENGTH)."""
+    model = pretrained.load(minilm, 3)
+    examples = read_examples(str(ROOT / "examples" / "everyday" / "triplets.csv"))
+    corpus = tokenize(examples, Tokenizer(model.folder, model.config), LENGTH)
+    shape = (STEPS, BATCH, 3, LENGTH)
+    return [part[: STEPS * BATCH].reshape(shape).astype(np.int32) for part in corpus]
 
 
 def train_ours(folder, batches):
@@ -91,5 +93,5 @@ def test_losses_and_parameters_follow_pytorch(minilm, batches):
     differences = {name: np.abs(our_tensors[name] - their_tensors[name]).max() for name in our_tensors}
     print("largest difference of a parameter", max(differences.items(), key=lambda item: item[1]))
     np.testing.assert_allclose(ours, theirs, rtol=1e-4)
-    assert theirs[-1] < theirs[0]
+    assert np.mean(theirs[-5:]) < np.mean(theirs[:5])
     assert max(differences.values()) < 1e-4

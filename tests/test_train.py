@@ -1,6 +1,7 @@
 """The run, through the command line, as a user starts it."""
 
 import json
+import os
 import shutil
 from types import SimpleNamespace
 
@@ -54,25 +55,25 @@ def test_a_run_leaves_all_that_it_promises(trained):
 
 def test_a_finished_run_started_again_changes_nothing(trained, tiny_bert, corpus, tmp_path):
     workdir = shutil.copytree(trained, tmp_path / "run")
-    before = lines(workdir)
+    before = lines(workdir), (workdir / "result.json").read_text(), sorted(os.listdir(workdir / "checkpoints"))
     again = train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always")
     done = run("main", *again, "--config.train.log_every=1", "--config.parallel.devices=0")
     assert done.returncode == 0, done.stderr
     assert "resuming at step 8 of 8" in done.stdout
-    assert lines(workdir) == before
+    after = lines(workdir), (workdir / "result.json").read_text(), sorted(os.listdir(workdir / "checkpoints"))
+    assert after == before
 
 
-def test_a_workdir_that_belongs_to_another_config_or_other_data(trained, tiny_bert, corpus, tmp_path):
+def test_a_workdir_that_belongs_to_another_config_or_other_data(trained, tiny_bert, corpus):
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], trained, "--config.model.mlp=always")
     refused(run("main", *args, "--config.seed=1"), "another config", "seed was 42, is 1", trained)
-    changed = tmp_path / "train.csv"
-    changed.write_text(corpus["csv"].read_text().replace("cat", "dog"))
-    original = corpus["csv"].read_text()
-    corpus["csv"].write_text(changed.read_text())
-    try:
-        refused(run("main", *args), "has changed since")
-    finally:
-        corpus["csv"].write_text(original)
+    for kind, field in (("csv", "data.train"), ("dev", "eval.data")):
+        original = corpus[kind].read_text()
+        corpus[kind].write_text(original.replace("cat", "dog"))
+        try:
+            refused(run("main", *args), f"what {field}=", "has changed since")
+        finally:
+            corpus[kind].write_text(original)
 
 
 def test_the_epochs_drop_the_last_partial_batch_and_blank_lines_are_told(tiny_bert, corpus, tmp_path):
@@ -85,6 +86,36 @@ def test_the_epochs_drop_the_last_partial_batch_and_blank_lines_are_told(tiny_be
     assert max(line["step"] for line in lines(tmp_path / "run")) == 2 * (20 // 6)
     assert {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()} >= {"2", "4", "6"}
     assert Checkpoints(tmp_path / "run", read_only=True).best in (5, 6)  # those that were evaluated
+
+
+def test_a_sent_eval_folder_chooses_on_sts_b_dev_and_ends_with_the_paper_s_table(tiny_bert, corpus, tmp_path):
+    folder = tmp_path / "senteval" / "STS" / "STSBenchmark"
+    folder.mkdir(parents=True)
+    rows = [line.split("\t") for line in corpus["dev"].read_text().splitlines()[1:]]
+    for split, part in (("dev", rows[:10]), ("test", rows[10:])):
+        content = "".join(f"main\tfile\t2012\t{i}\t{s}\t{a}\t{b}\n" for i, (a, b, s) in enumerate(part))
+        (folder / f"sts-{split}.csv").write_text(content)
+    args = train_args(tiny_bert, corpus["txt"], tmp_path / "senteval", tmp_path / "run")
+    done = run("main", *args, "--config.eval.tasks=STS12,STSBenchmark", "--config.train.max_steps=3")
+    assert done.returncode == 0, done.stderr
+    assert "STS12 not there and left out" in done.stdout
+    scored = {line["step"]: line["eval/stsb_dev"] for line in lines(tmp_path / "run") if "eval/stsb_dev" in line}
+    assert set(scored) == {0, 3}
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert set(result) == {"STSBenchmark"} and result["STSBenchmark"]["pairs"] == 10  # no average: STS12 is missing
+    table = done.stdout.splitlines()[-3:]
+    assert [cell.strip() for cell in table[0].split("|")] == ["STS12", "STS-B", "Avg."]
+    figures = ["-", f"{result['STSBenchmark']['spearman']:.2f}", "-"]
+    assert [cell.strip() for cell in table[2].split("|")] == figures
+
+
+def test_a_model_trained_on_many_devices_is_read_on_one(tiny_bert, corpus, tmp_path):
+    eight = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    args = train_args(tiny_bert, corpus["txt"], "", tmp_path / "run", "--config.parallel.devices=8")
+    done = run("main", *args, "--config.train.max_steps=1", env=eight)
+    assert done.returncode == 0, done.stderr
+    done = run("evaluate", "--model", tmp_path / "run", "--data", corpus["dev"])
+    assert done.returncode == 0, done.stderr
 
 
 def test_keeps_what_training_changed_and_only_there(trained, tiny_bert):
@@ -118,7 +149,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(tiny_bert, corpus, tmp_path):
     refused(done, "step 1: the loss is nan")
 
 
-def test_the_first_step_that_went_wrong_is_named_and_nothing_after_it_is_kept():
+def test_the_first_step_that_went_wrong_is_named_with_the_last_good_checkpoint():
     checkpoints = SimpleNamespace(latest=4, close=lambda: None)
     good = dict.fromkeys(METRICS, np.float32(1))
     steps = [(5, good), (6, good | {"gradient_norm": np.inf}), (7, good)]
@@ -154,6 +185,10 @@ def test_other_mistakes_leave_no_workdir_either(tiny_bert, corpus, tmp_path):
         f"--config.data.train={tmp_path}/short.csv": ("short.csv: line 3", "1 columns"),
         "--config.eval.data=/no/such": ("config.eval.data", "/no/such"),
         "--config.data.max_length=65": ("data.max_length=65", "at most 64"),
+        "--config.objective.info_nce.hard_negative_weight=2": (
+            "hard_negative_weight=2.0",
+            "no column of hard negatives",
+        ),
         "--config.model.num_layers=5": ("model.num_layers=5", "2 layers"),
     }
     for argument, parts in cases.items():

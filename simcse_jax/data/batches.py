@@ -17,12 +17,14 @@ class Corpus(NamedTuple):
     input_ids: np.ndarray  # (N, C, T) int32
     attention_mask: np.ndarray  # (N, C, T) int8
 
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of the token ids: two corpora with the same one give the same run."""
-        digest = hashlib.sha256(str(self.input_ids.shape).encode())
-        digest.update(np.ascontiguousarray(self.input_ids))
-        return digest.hexdigest()
+
+def sha256(*arrays: np.ndarray) -> str:
+    """A fingerprint of arrays: their shapes and their contents."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(str((array.shape, array.dtype)).encode())
+        digest.update(np.ascontiguousarray(array).view(np.uint8))
+    return digest.hexdigest()
 
 
 def tokenize(examples: Examples, tokenizer: Tokenizer, max_length: int) -> Corpus:

@@ -179,6 +179,8 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
     else:
         has_head = "mlp.dense.weight" in tensors or "ForCL" in architecture
     head = huggingface.head_name(tensors) if has_head else None
+    if has_head and head is None:
+        raise UserError(f"{path}: the model has a head, but its tensor 'pooler.dense.weight' is missing")
     params = huggingface.to_params(tensors, config, head, str(path))
     return Pretrained(name, transformer, config, params, pooler, pooling, _max_length(transformer, config))
 

@@ -100,6 +100,14 @@ def test_the_pooler_that_a_checkpoint_carries_is_no_head(tiny_folder):
     assert choose_pooler(model, None) == ("cls", False)
 
 
+def test_a_head_that_is_promised_must_be_there(folder):
+    (folder / "simcse_jax.json").write_text('{"pooler": "cls", "head": true}')
+    assert "head.kernel" in pretrained.load(str(folder)).params
+    edit_tensors(folder, lambda tensors: {k: v for k, v in tensors.items() if not k.startswith("pooler")})
+    with pytest.raises(UserError, match="has a head, but its tensor"):
+        pretrained.load(str(folder))
+
+
 def test_the_reference_s_own_head_is_one(folder):
     edit_tensors(folder, lambda t: {k.replace("pooler.dense", "mlp.dense"): v for k, v in t.items()})
     model = pretrained.load(str(folder))
