@@ -7,7 +7,7 @@ import jax
 import orbax.checkpoint as ocp
 from absl import logging
 
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, reason
 from simcse_jax.models.parameters import Params
 from simcse_jax.step import TrainState
 
@@ -79,8 +79,7 @@ class Checkpoints:
         try:
             return self._manager.restore(step, args=ocp.args.Composite(**args))
         except Exception as error:  # Orbax and tensorstore raise many kinds
-            reason = " ".join(str(error).split())[:200]
-            raise UserError(f"{self._manager.directory}: step {step} cannot be read: {reason}") from None
+            raise UserError(f"{self._manager.directory}: step {step} cannot be read: {reason(error)}") from None
 
     def close(self) -> None:
         """Waits for saves that are under way."""

@@ -10,6 +10,11 @@ class UserError(Exception):
     """What is wrong, where (file, row or field) and what to do, in one line."""
 
 
+def reason(error: Exception) -> str:
+    """What another library says of a failure, as part of a line: its text without line breaks, cut short."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
 class Parser(argparse.ArgumentParser):
     """argparse, whose complaints are one line too."""
 

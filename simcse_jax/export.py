@@ -1,6 +1,5 @@
 """python -m simcse_jax.export --workdir DIR --output FOLDER: a model for transformers and sentence-transformers."""
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -77,17 +76,16 @@ def write_model(model: "Pretrained", folder: Path) -> None:
     """Writes a `Pretrained` model's files into an empty folder."""
     from simcse_jax.models.huggingface import to_tensors
     from simcse_jax.models.tokenizer import Tokenizer
+    from simcse_jax.models.weight_files import write_json
     from simcse_jax.workdir import write_encoder_files
 
     has_head = "head.kernel" in model.params
-    write_encoder_files(model, Tokenizer(model.folder, model.config), folder, model.pooler, has_head)
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    config["architectures"] = [ARCHITECTURES[model.config.model_type]]
+    fields_of_config = {"architectures": [ARCHITECTURES[model.config.model_type]]}
     modules = [("", "Transformer", {}, {})]
     layers = layer_weights(model.pooler, model.config.num_layers)
     size = model.config.hidden_size
     if layers is not None:
-        config["output_hidden_states"] = True
+        fields_of_config["output_hidden_states"] = True
         fields = {"word_embedding_dimension": size, "layer_start": 0, "num_hidden_layers": model.config.num_layers}
         modules.append(("1_WeightedLayerPooling", "WeightedLayerPooling", fields, {"layer_weights": layers}))
     first_token = model.pooler in ("cls", "cls_before_pooler")
@@ -117,7 +115,8 @@ def write_model(model: "Pretrained", folder: Path) -> None:
     write_json(folder / "modules.json", listing)
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": model.max_length, "do_lower_case": False})
     write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
-    write_json(folder / "config.json", config)
+    tokenizer = Tokenizer(model.folder, model.config)
+    write_encoder_files(model, tokenizer, folder, model.pooler, has_head, **fields_of_config)
     write_safetensors(folder / "model.safetensors", tensors)
 
 
@@ -130,11 +129,6 @@ def layer_weights(pooler: str, num_layers: int) -> np.ndarray | None:
     for layer in averaged:
         weights[layer] += 1
     return weights
-
-
-def write_json(path: Path, content: dict | list) -> None:
-    """Indented, with a final newline."""
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def write_safetensors(path: Path, tensors: dict[str, np.ndarray]) -> None:

@@ -1,6 +1,6 @@
 """A run's folder: what is being run (`run.json`), what it has measured (`metrics.jsonl`), the model's own files.
 
-run.json        the resolved config, versions, device, the data's fingerprint
+run.json        the resolved config, versions, device, fingerprints of data and weights
 metrics.jsonl   a line a logged step, a line an evaluation
 result.json     the test scores of the best checkpoint
 model/          the encoder's config.json and tokenizer, so that the folder needs nothing else
@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
 from ml_collections import config_dict
 
 from simcse_jax import __version__
@@ -26,7 +27,7 @@ from simcse_jax.config import flatten
 from simcse_jax.errors import UserError
 from simcse_jax.models.pretrained import Pretrained
 from simcse_jax.models.tokenizer import FILES, MARKER, Tokenizer
-from simcse_jax.models.weight_files import read_json
+from simcse_jax.models.weight_files import read_json, write_json
 
 PACKAGES = (
     "jax",
@@ -115,8 +116,6 @@ def create(
     Raises:
       UserError: when the folder cannot be written, or holds something that a run would overwrite.
     """
-    import jax
-
     ours = folder / "model"
     for path in (folder / "checkpoints", folder / "metrics.jsonl", ours):
         if path.exists() and not (path == ours and (ours / MARKER).is_file()):  # that is a start that was killed
@@ -148,19 +147,23 @@ def create(
     write_atomically(folder / "run.json", json.dumps(run, indent=2) + "\n")
 
 
-def write_encoder_files(model: Pretrained, tokenizer: Tokenizer, target: Path, pooler: str, has_head: bool) -> None:
-    """Writes the encoder's `config.json`, its tokenizer, and the marker that tells the pooler and the head."""
+def write_encoder_files(
+    model: Pretrained, tokenizer: Tokenizer, target: Path, pooler: str, has_head: bool, **fields: Any
+) -> None:
+    """Writes the encoder's `config.json`, its tokenizer, and the marker that tells the pooler and the head.
+
+    `fields` are set in `config.json` beside those that it has.
+    """
     config = read_json(model.folder / "config.json")
     config["num_hidden_layers"] = model.config.num_layers
     config.pop("torch_dtype", None)
     config["dtype"] = "float32"  # whatever the source was stored in: transformers obeys this field
-    (target / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    write_json(target / "config.json", config | fields)
     for name in FILES:
         if (model.folder / name).is_file():
             shutil.copyfile(model.folder / name, target / name)
     tokenizer.save(target / "tokenizer.json")
-    marker = {"pooler": pooler, "head": has_head, "version": __version__}
-    (target / MARKER).write_text(json.dumps(marker, indent=2) + "\n", encoding="utf-8")
+    write_json(target / MARKER, {"pooler": pooler, "head": has_head, "version": __version__})
 
 
 def versions() -> dict[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, reason
 
 ROLES = ("anchor", "positive", "negative")
 # Column names that need no `data.columns`: the reference data's first.
@@ -256,8 +256,7 @@ def _read_hub(specification: str) -> tuple[list[str], Iterator[Row]]:
     except UserError:
         raise
     except Exception as error:  # the library raises its own, the hub's and the file system's
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UserError(f"{where}: the dataset could not be loaded: {reason}") from None
+        raise UserError(f"{where}: the dataset could not be loaded: {reason(error)}") from None
     names = list(data.column_names)
 
     def rows() -> Iterator[Row]:
@@ -277,8 +276,7 @@ def _read_tfds(specification: str) -> tuple[list[str], Iterator[Row]]:
         source = tfds.data_source(name, split=split or "train")
         names = [key for key in source[0]] if len(source) else []
     except Exception as error:  # as above
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UserError(f"{where}: the dataset could not be loaded: {reason}") from None
+        raise UserError(f"{where}: the dataset could not be loaded: {reason(error)}") from None
     if not names:
         raise UserError(f"{where}: holds no sentences")
 

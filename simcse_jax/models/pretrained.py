@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, reason
 from simcse_jax.models import huggingface
 from simcse_jax.models.config import POOLERS, EncoderConfig
 from simcse_jax.models.tokenizer import MARKER
@@ -65,8 +65,7 @@ def resolve(name: str) -> Path:
             folder = Path(snapshot_download(name, allow_patterns=[*HUB_FILES, "pytorch_model*"]))
         return folder
     except Exception as error:  # the hub's client has dozens of kinds, all of them "not to be had"
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UserError(f"{name}: no such folder, and not to be had from the hub: {reason}") from None
+        raise UserError(f"{name}: no such folder, and not to be had from the hub: {reason(error)}") from None
 
 
 def _package_folder(package: str) -> Path:

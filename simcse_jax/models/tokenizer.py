@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, reason
 from simcse_jax.models.config import EncoderConfig
 
 MARKER = "simcse_jax.json"  # stands in folders that we wrote; an exported one's tells its pooler and its head
@@ -51,8 +51,7 @@ class Tokenizer:
 
                 self._backend = AutoTokenizer.from_pretrained(folder).backend_tokenizer
         except Exception as error:  # both libraries raise bare exceptions
-            reason = " ".join(str(error).split())[:200]
-            raise UserError(f"{folder}: no tokenizer could be read from it: {reason}") from None
+            raise UserError(f"{folder}: no tokenizer could be read from it: {reason(error)}") from None
         self._backend.no_padding()
         largest = max(self._backend.get_vocab(with_added_tokens=True).values(), default=0)
         if largest >= config.vocab_size:

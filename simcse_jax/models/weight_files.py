@@ -29,6 +29,11 @@ def read_json(path: Path, kind: type = dict) -> Any:
     return content
 
 
+def write_json(path: Path, content: dict | list) -> None:
+    """Indented, with a final newline."""
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
 def read_safetensors(path: Path) -> dict[str, np.ndarray]:
     """The tensors of one safetensors file, by name.
 
