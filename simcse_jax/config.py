@@ -15,6 +15,8 @@ from simcse_jax.errors import UserError
 from simcse_jax.models.config import POOLERS
 
 MLP = ("train", "always", "none")
+DTYPES = ("float32", "bfloat16")
+PRECISIONS = ("highest", "high", "default")
 TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICKRelatedness")
 
 
@@ -51,6 +53,9 @@ def default_config() -> config_dict.ConfigDict:
     config.train.epochs = 1
     config.train.max_steps = 0  # above 0 it replaces the epochs and is the horizon of the decay
     config.train.log_every = 25
+    # Of the encoder's products, float32 or bfloat16; parameters, optimizer, softmax, norms and losses stay float32.
+    config.train.dtype = "float32"
+    config.train.matmul_precision = "highest"  # of float32 products on TPUs and GPUs: highest is float32; high, default
 
     config.eval = config_dict.ConfigDict()
     config.eval.data = "data/SentEval/data/downstream"  # or a file of graded pairs; empty: no evaluation
@@ -61,7 +66,12 @@ def default_config() -> config_dict.ConfigDict:
     config.checkpoint.keep_every = 0  # keep the checkpoints of every n-th step too; 0: only the latest and the best
 
     config.parallel = config_dict.ConfigDict()
-    config.parallel.devices = 0  # how many of the local devices; 0: all
+    config.parallel.devices = 0  # how many of the devices of each process; 0: all
+    config.parallel.chunk_size = 0  # examples encoded at a time on each device, less memory for more time; 0: all
+    # 1: this process alone; 0: as Slurm, Open MPI, Kubernetes or the TPU tell JAX; n: with the two fields below.
+    config.parallel.processes = 1
+    config.parallel.process_id = 0  # from 0 to n - 1
+    config.parallel.coordinator = ""  # host:port of process 0
     return config
 
 
@@ -192,7 +202,9 @@ def validate(config: config_dict.ConfigDict) -> None:
         if not holds:
             raise UserError(f"config.{field}={given[field]!r}: must be {expected}")
 
-    for field in ("model.num_layers", "train.max_steps", "checkpoint.keep_every", "parallel.devices"):
+    for field in ("model.num_layers", "train.max_steps", "checkpoint.keep_every"):
+        check(field, given[field] >= 0, "0 or more")
+    for field in ("parallel.devices", "parallel.chunk_size", "parallel.processes", "parallel.process_id"):
         check(field, given[field] >= 0, "0 or more")
     for field in ("train.epochs", "train.log_every", "eval.every"):
         check(field, given[field] >= 1, "1 or more")
@@ -216,6 +228,13 @@ def validate(config: config_dict.ConfigDict) -> None:
     if columns.negative and not columns.positive:
         raise UserError("config.data.columns.positive: must be set too, since data.columns.negative is")
     check("train.batch_size", config.train.batch_size >= 2, "2 or more (the others are the negatives)")
+    check("train.dtype", config.train.dtype in DTYPES, f"one of {', '.join(DTYPES)}")
+    check("train.matmul_precision", config.train.matmul_precision in PRECISIONS, f"one of {', '.join(PRECISIONS)}")
+    parallel = config.parallel
+    if parallel.processes > 1:
+        check("parallel.process_id", parallel.process_id < parallel.processes, f"below {parallel.processes}")
+        port = parallel.coordinator.rpartition(":")[2]
+        check("parallel.coordinator", port.isdigit() and ":" in parallel.coordinator, "HOST:PORT of process 0")
     check("train.learning_rate", 0 < config.train.learning_rate < float("inf"), "above 0")
     for field in (name for name in given if name.startswith("objective.")):
         positive = field.endswith(".temperature")

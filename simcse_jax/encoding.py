@@ -37,7 +37,8 @@ def make_encode(
 
     @jax.jit
     def embed(params: Params, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
-        return parameters.merge(graph, params)(input_ids, attention_mask, pooler=pooler, use_head=use_head)
+        with jax.default_matmul_precision("highest"):  # float32 on TPUs and GPUs too
+            return parameters.merge(graph, params)(input_ids, attention_mask, pooler=pooler, use_head=use_head)
 
     if sharding is not None:
         batch_size = -(-batch_size // sharding.num_devices) * sharding.num_devices

@@ -10,6 +10,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from simcse_jax import views
+from simcse_jax.chunks import in_chunks
 from simcse_jax.models import parameters
 from simcse_jax.models.parameters import Params
 from simcse_jax.objectives.info_nce import info_nce
@@ -31,12 +32,16 @@ class Recipe(NamedTuple):
 
     `views` names, for each view, the column of the batch that it encodes: (0, 0) is one sentence under two
     masks (unsupervised), (0, 1) a pair, (0, 1, 2) a triplet whose last column is the hard negative.
+    `chunk_size` examples are encoded at a time on each device (0: all of its part of the batch).
+    `matmul_precision` is that of float32 products: highest, high or default (`jax.default_matmul_precision`).
     """
 
     pooler: str
     use_head: bool
     views: tuple[int, ...]
     objectives: tuple[str, ...]
+    chunk_size: int = 0
+    matmul_precision: str = "highest"
 
 
 Batch = dict[str, jax.Array]  # input_ids, attention_mask: (B, C, T); index: (B,) in the global batch
@@ -88,22 +93,29 @@ def make_loss(graph: Any, recipe: Recipe, mesh: Mesh) -> Callable[..., tuple[jax
     Every device encodes its rows of the batch; embeddings are all-gathered *with* their gradients, so N devices
     compute what one device computes with the whole batch.
     """
+    num_views = len(recipe.views)
 
     def loss(params: Params, step: jax.Array, batch: Batch, settings: Settings) -> jax.Array:
+        # Said here, or else every use of a parameter (with chunks: in every turn of the scan) would mean it, and the
+        # gradient be summed over the devices at each.
+        params = jax.lax.pcast(params, AXIS, to="varying")
         model = parameters.merge(graph, params)
-        keys = views.dropout_keys(settings["seed"], step, batch["index"], len(recipe.views))
 
-        def by_view(x: jax.Array) -> jax.Array:  # (B, C, T) -> (V * B, T)
-            return jnp.concatenate([x[:, column] for column in recipe.views])
+        def encode(batch: Batch) -> jax.Array:  # (B, V, D)
+            def by_view(x: jax.Array) -> jax.Array:  # (B, C, T) -> (V * B, T)
+                return jnp.concatenate([x[:, column] for column in recipe.views])
 
-        embeddings = model(
-            by_view(batch["input_ids"]),
-            by_view(batch["attention_mask"]),
-            pooler=recipe.pooler,
-            use_head=recipe.use_head,
-            dropout_keys=keys.reshape(-1),
-            dropout_rate=settings["dropout"],
-        ).reshape(len(recipe.views), *batch["index"].shape, -1)
+            embeddings = model(
+                by_view(batch["input_ids"]),
+                by_view(batch["attention_mask"]),
+                pooler=recipe.pooler,
+                use_head=recipe.use_head,
+                dropout_keys=views.dropout_keys(settings["seed"], step, batch["index"], num_views).reshape(-1),
+                dropout_rate=settings["dropout"],
+            )
+            return jnp.moveaxis(embeddings.reshape(num_views, *batch["index"].shape, -1), 0, 1)
+
+        embeddings = jnp.moveaxis(in_chunks(encode, recipe.chunk_size, batch), 1, 0)
         anchors = embeddings[0]
         columns = jax.lax.all_gather(embeddings[1:], AXIS, axis=1, tiled=True)
         examples = columns.shape[1]
@@ -116,8 +128,12 @@ def make_loss(graph: Any, recipe: Recipe, mesh: Mesh) -> Callable[..., tuple[jax
             total += weight * jax.lax.psum(jnp.sum(losses), AXIS) / examples
         return total
 
+    def loss_and_gradient(*args: Any) -> tuple[jax.Array, Params]:
+        with jax.default_matmul_precision(recipe.matmul_precision):
+            return jax.value_and_grad(loss)(*args)
+
     # `shard_map` sums the gradients of replicated parameters by itself: no psum of them here.
-    return jax.shard_map(jax.value_and_grad(loss), mesh=mesh, in_specs=(P(), P(), P(AXIS), P()), out_specs=(P(), P()))
+    return jax.shard_map(loss_and_gradient, mesh=mesh, in_specs=(P(), P(), P(AXIS), P()), out_specs=(P(), P()))
 
 
 def _info_nce(anchors: jax.Array, columns: jax.Array, own: jax.Array, terms: Settings) -> jax.Array:

@@ -187,6 +187,8 @@ def make_recipe(config: config_dict.ConfigDict, num_columns: int) -> step_lib.Re
         use_head=config.model.mlp != "none",
         views=(0, 0) if num_columns == 1 else tuple(range(num_columns)),
         objectives=tuple(name for name, term in config.objective.items() if term.weight > 0),
+        chunk_size=config.parallel.chunk_size,
+        matmul_precision=config.train.matmul_precision,
     )
 
 

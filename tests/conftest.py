@@ -89,10 +89,10 @@ def tiny_bert(tmp_path_factory) -> Path:
     return write_model(tmp_path_factory.mktemp("models") / "tiny-bert", "bert")
 
 
-def random_model(model_type: str = "bert", with_head: bool = True):
+def random_model(model_type: str = "bert", with_head: bool = True, dtype=np.float32):
     """(graph, params, config) of a tiny encoder."""
     config = EncoderConfig.from_hugging_face(CONFIGS[model_type], "test")
-    model = SentenceEncoder(config, with_head=with_head, rngs=nnx.Rngs(0))
+    model = SentenceEncoder(config, with_head=with_head, rngs=nnx.Rngs(0), dtype=dtype)
     graph, params = parameters.split(model)
     # Larger weights than BERT's initialization, so that a tiny network is not nearly linear.
     return graph, {name: value * (4 if name.endswith("kernel") else 1) for name, value in params.items()}, config

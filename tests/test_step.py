@@ -1,3 +1,5 @@
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,8 +21,9 @@ def settings(**changes):
     return jax.tree.map(jnp.float32, scalars) | {"seed": jnp.uint32(3)}
 
 
-def recipe(columns, pooler="cls", use_head=True):
-    return step_lib.Recipe(pooler, use_head, (0, 0) if columns == 1 else tuple(range(columns)), ("info_nce",))
+def recipe(columns, **changes):
+    views = (0, 0) if columns == 1 else tuple(range(columns))
+    return step_lib.Recipe("cls", True, views, ("info_nce",))._replace(**changes)
 
 
 def batch(columns, seed=0):
@@ -28,23 +31,116 @@ def batch(columns, seed=0):
     return {"input_ids": ids, "attention_mask": mask, "index": np.arange(BATCH, dtype=np.int32)}
 
 
-def gradient(devices, columns):
-    graph, params, _ = random_model()
+def loss_function(devices=1, columns=1, dtype=jnp.float32, **changes):
+    """The jitted loss and gradient, and the arguments to try it on."""
+    graph, params, _ = random_model(dtype=dtype)
     mesh = step_lib.data_mesh(jax.devices()[:devices])
-    function = jax.jit(step_lib.make_loss(graph, recipe(columns), mesh))
-    loss, values = function(params, jnp.int32(0), batch(columns), settings())
+    function = jax.jit(step_lib.make_loss(graph, recipe(columns, **changes), mesh))
+    return function, (params, jnp.int32(0), batch(columns), settings())
+
+
+def gradient(*args, **kwargs):
+    function, arguments = loss_function(*args, **kwargs)
+    loss, values = function(*arguments)
     return float(loss), {name: np.asarray(value) for name, value in values.items()}
+
+
+def assert_same(found, expected):
+    """Loss within 1e-5, every gradient within 1e-5 of its largest value."""
+    assert found[0] == pytest.approx(expected[0], rel=1e-5)
+    for name, value in expected[1].items():
+        scale = np.abs(value).max()
+        assert np.abs(found[1][name] - value).max() <= 1e-5 * max(scale, 1e-3), name
 
 
 @pytest.mark.parametrize("columns", [1, 3])
 def test_the_gradient_before_clipping_is_the_same_on_any_number_of_devices(columns):
-    loss, expected = gradient(1, columns)
+    expected = gradient(1, columns)
     for devices in (2, 4, 8):
-        other_loss, other = gradient(devices, columns)
-        assert other_loss == pytest.approx(loss, rel=1e-5)
-        for name, value in expected.items():
-            scale = np.abs(value).max()
-            assert np.abs(other[name] - value).max() <= 1e-5 * max(scale, 1e-3), (devices, name)
+        assert_same(gradient(devices, columns), expected)
+
+
+def test_the_gradient_is_the_same_in_chunks_of_any_size(monkeypatch):
+    expected = gradient(1, 3)
+    for devices, size in ((1, 1), (1, 3), (2, 2), (1, 8)):
+        assert_same(gradient(devices, 3, chunk_size=size), expected)
+    monkeypatch.setattr("simcse_jax.objectives.info_nce.SIMILARITIES", 48)  # of 8 × 16: the loss in blocks, too
+    assert_same(gradient(1, 3, chunk_size=4), expected)
+
+
+def primitives(jaxpr, inside=()):
+    """(name of a primitive, names of those that it stands in, its parameters), all the way down."""
+    for equation in jaxpr.eqns:
+        yield equation.primitive.name, inside, equation.params
+        for part in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")):
+            part = getattr(part, "jaxpr", part)
+            if hasattr(part, "eqns"):
+                yield from primitives(part, (*inside, equation.primitive.name))
+
+
+def test_chunks_save_memory_and_sum_the_gradient_over_devices_once():
+    def temporaries(size):
+        function, arguments = loss_function(2, chunk_size=size)
+        big = {name: np.concatenate([x] * 16) for name, x in arguments[2].items()} | {"index": np.arange(128)}
+        return function.lower(*arguments[:2], big, arguments[3]).compile().memory_analysis().temp_size_in_bytes
+
+    assert temporaries(4) < temporaries(0) / 3
+    function, arguments = loss_function(2, chunk_size=1)
+    found = list(primitives(jax.make_jaxpr(function)(*arguments).jaxpr))
+    sums = [inside for name, inside, _ in found if name.startswith("psum")]
+    assert sums and not any("scan" in inside for inside in sums)
+    assert any("scan" in inside for name, inside, _ in found if name == "dot_general")
+
+
+@pytest.mark.parametrize("precision", ["highest", "default"])
+def test_every_float32_product_has_the_precision_of_the_config(precision):
+    function, arguments = loss_function(matmul_precision=precision)
+    products = [
+        params for name, _, params in primitives(jax.make_jaxpr(function)(*arguments).jaxpr) if name == "dot_general"
+    ]
+    expected = {"highest": jax.lax.Precision.HIGHEST, "default": jax.lax.Precision.DEFAULT}[precision]
+    assert len(products) > 20 and all(set(params["precision"]) == {expected} for params in products)
+
+
+def test_bfloat16_is_of_the_encoder_s_products_alone():
+    expected = gradient(1, 3)
+    loss, values = gradient(1, 3, dtype=jnp.bfloat16)
+    assert loss == pytest.approx(expected[0], rel=0.02) and loss != expected[0]
+    for name, value in values.items():
+        assert value.dtype == np.float32
+        reference = expected[1][name].ravel()
+        if np.abs(reference).max() > 1e-3:
+            cosine = value.ravel() @ reference / np.linalg.norm(value) / np.linalg.norm(reference)
+            assert cosine > 0.99, (name, cosine)
+    function, arguments = loss_function(1, 3, dtype=jnp.bfloat16)
+    text = str(jax.make_jaxpr(function)(*arguments))
+    for operation in ("exp", "log", "rsqrt", "erfc", "tanh", "reduce_sum"):
+        assert f"= {operation}" in text and not re.search(rf":bf16\[[\d,]*\] = {operation}\b", text), operation
+
+
+def test_losses_and_parameters_of_twenty_steps_are_the_same_on_any_number_of_devices():
+    data = [batch(3, seed) for seed in range(4)]
+
+    def train(devices, chunk_size=0):
+        graph, params, _ = random_model()
+        mesh = step_lib.data_mesh(jax.devices()[:devices])
+        update = step_lib.make_step(graph, recipe(3, chunk_size=chunk_size), mesh)
+        state = step_lib.init_state(jax.tree.map(jnp.array, params), settings())
+        state = jax.device_put(state, step_lib.replicated(mesh))
+        losses = []
+        for step in range(20):
+            placed = jax.device_put(data[step % 4], step_lib.split_over_examples(mesh))
+            state, metrics = update(state, placed, settings())
+            losses.append(float(metrics["loss"]))
+        return losses, {name: np.asarray(value) for name, value in state.params.items()}
+
+    losses, params = train(1)
+    assert np.mean(losses[-4:]) < np.mean(losses[:4])
+    for devices, chunk_size in ((2, 0), (4, 1), (8, 0)):
+        other_losses, other = train(devices, chunk_size)
+        np.testing.assert_allclose(other_losses, losses, rtol=1e-4)
+        for name, value in params.items():
+            np.testing.assert_allclose(other[name], value, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("columns", [1, 2, 3])

@@ -74,4 +74,5 @@ def dropout(
 
     threshold = jnp.round(jnp.asarray(rate, jnp.float32) * 65536).astype(jnp.uint32)
     scale = 1.0 / (1.0 - threshold.astype(jnp.float32) / 65536)
-    return jnp.where(draws >= threshold, x * scale.astype(x.dtype), jnp.zeros((), x.dtype))
+    # In float32 whatever x is: a scale rounded to bfloat16 would shift the mean.
+    return jnp.where(draws >= threshold, x.astype(jnp.float32) * scale, 0.0).astype(x.dtype)

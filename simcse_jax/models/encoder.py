@@ -1,4 +1,8 @@
-"""BERT and RoBERTa in Flax NNX. Shapes: B sentences, T tokens, D hidden size, L layers, H heads."""
+"""BERT and RoBERTa in Flax NNX. Shapes: B sentences, T tokens, D hidden size, L layers, H heads.
+
+Parameters are float32. `dtype` is that of the dense layers' products and of what passes between them; sums with the
+residual, norms, softmax and activations are computed in float32 whatever it is.
+"""
 
 import functools
 
@@ -18,31 +22,33 @@ ACTIVATIONS = {
 }
 Keys = jax.Array | None
 Rate = jax.Array | float
+DType = jnp.dtype | type
 SITES_PER_LAYER = 3  # attention probabilities, attention output, feed-forward output
 EMBEDDING_SITE = 0
 
 
-def linear(features_in: int, features_out: int, rngs: nnx.Rngs) -> nnx.Linear:
+def linear(features_in: int, features_out: int, rngs: nnx.Rngs, dtype: DType = jnp.float32) -> nnx.Linear:
     """A dense layer with BERT's initialization: weights N(0, 0.02²), bias zero."""
-    return nnx.Linear(features_in, features_out, kernel_init=nnx.initializers.normal(0.02), rngs=rngs)
+    return nnx.Linear(features_in, features_out, kernel_init=nnx.initializers.normal(0.02), dtype=dtype, rngs=rngs)
 
 
-def layer_norm(config: EncoderConfig, rngs: nnx.Rngs) -> nnx.LayerNorm:
+def layer_norm(config: EncoderConfig, rngs: nnx.Rngs, dtype: DType) -> nnx.LayerNorm:
     """Layer normalization with the exact variance: Flax's default, E[x²] - E[x]², cancels."""
-    return nnx.LayerNorm(config.hidden_size, epsilon=config.layer_norm_eps, use_fast_variance=False, rngs=rngs)
+    size, epsilon = config.hidden_size, config.layer_norm_eps
+    return nnx.LayerNorm(size, epsilon=epsilon, use_fast_variance=False, dtype=dtype, rngs=rngs)
 
 
 class Embeddings(nnx.Module):
     """Word, position and type embeddings, summed and normalized."""
 
-    def __init__(self, config: EncoderConfig, rngs: nnx.Rngs):
+    def __init__(self, config: EncoderConfig, rngs: nnx.Rngs, dtype: DType):
         def table(rows: int) -> nnx.Embed:
             return nnx.Embed(rows, config.hidden_size, embedding_init=nnx.initializers.normal(0.02), rngs=rngs)
 
         self.word = table(config.vocab_size)
         self.position = table(config.max_positions)
         self.type = table(config.type_vocab_size)
-        self.norm = layer_norm(config, rngs)
+        self.norm = layer_norm(config, rngs, dtype)
         self.config = config
 
     def __call__(
@@ -60,14 +66,14 @@ class Embeddings(nnx.Module):
 class Layer(nnx.Module):
     """One post-norm transformer layer."""
 
-    def __init__(self, config: EncoderConfig, index: int, rngs: nnx.Rngs):
+    def __init__(self, config: EncoderConfig, index: int, rngs: nnx.Rngs, dtype: DType):
         size = config.hidden_size
-        self.qkv = linear(size, 3 * size, rngs)  # one product for query, key and value
-        self.attention_output = linear(size, size, rngs)
-        self.attention_norm = layer_norm(config, rngs)
-        self.intermediate = linear(size, config.intermediate_size, rngs)
-        self.output = linear(config.intermediate_size, size, rngs)
-        self.output_norm = layer_norm(config, rngs)
+        self.qkv = linear(size, 3 * size, rngs, dtype)  # one product for query, key and value
+        self.attention_output = linear(size, size, rngs, dtype)
+        self.attention_norm = layer_norm(config, rngs, dtype)
+        self.intermediate = linear(size, config.intermediate_size, rngs, dtype)
+        self.output = linear(config.intermediate_size, size, rngs, dtype)
+        self.output_norm = layer_norm(config, rngs, dtype)
         self.num_heads = config.num_heads
         self.activation = config.hidden_act
         self.first_site = 1 + SITES_PER_LAYER * index
@@ -81,21 +87,21 @@ class Layer(nnx.Module):
         rows, length, size = x.shape
         head_size = size // self.num_heads
         query, key, value = jnp.moveaxis(self.qkv(x).reshape(rows, length, 3, self.num_heads, head_size), 2, 0)
-        scores = jnp.einsum("bqhd,bkhd->bhqk", query * head_size**-0.5, key)
+        scores = jnp.einsum("bqhd,bkhd->bhqk", query, key, preferred_element_type=jnp.float32) * head_size**-0.5
         scores = jnp.where(attention_mask[:, None, None, :] > 0, scores, jnp.finfo(scores.dtype).min)
         probabilities = drop(0, jax.nn.softmax(scores, axis=-1), lane_axis=1)
-        context = jnp.einsum("bhqk,bkhd->bqhd", probabilities, value).reshape(rows, length, size)
-        x = self.attention_norm(x + drop(1, self.attention_output(context), lane_axis=2))
-        inner = ACTIVATIONS[self.activation](self.intermediate(x))
-        return self.output_norm(x + drop(2, self.output(inner), lane_axis=2))
+        context = jnp.einsum("bhqk,bkhd->bqhd", probabilities.astype(value.dtype), value).reshape(rows, length, size)
+        x = self.attention_norm(x.astype(jnp.float32) + drop(1, self.attention_output(context), lane_axis=2))
+        inner = ACTIVATIONS[self.activation](self.intermediate(x).astype(jnp.float32))
+        return self.output_norm(x.astype(jnp.float32) + drop(2, self.output(inner), lane_axis=2))
 
 
 class Encoder(nnx.Module):
     """BERT or RoBERTa without any head."""
 
-    def __init__(self, config: EncoderConfig, *, rngs: nnx.Rngs):
-        self.embeddings = Embeddings(config, rngs)
-        self.layers = nnx.List([Layer(config, index, rngs) for index in range(config.num_layers)])
+    def __init__(self, config: EncoderConfig, *, rngs: nnx.Rngs, dtype: DType = jnp.float32):
+        self.embeddings = Embeddings(config, rngs, dtype)
+        self.layers = nnx.List([Layer(config, index, rngs, dtype) for index in range(config.num_layers)])
         self.config = config
 
     def __call__(
@@ -115,8 +121,8 @@ class Encoder(nnx.Module):
           dropout_rate: in [0, 1), a number or a traced scalar; unused without keys.
 
         Returns:
-          L + 1 hidden states of shape (B, T, D): the embedding layer's, then each layer's. Under
-          `jax.jit` those that nobody reads cost nothing.
+          L + 1 hidden states of shape (B, T, D) and the encoder's dtype: the embedding layer's, then each
+          layer's. Under `jax.jit` those that nobody reads cost nothing.
         """
         x = self.embeddings(input_ids, attention_mask, dropout_keys, dropout_rate)
         hidden_states = [x]

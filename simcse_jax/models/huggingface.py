@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
 from simcse_jax.errors import UserError
 from simcse_jax.models import parameters
 from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.encoder import DType
 from simcse_jax.models.sentence_encoder import SentenceEncoder
 
 PREFIXES = ("bert.", "roberta.")
@@ -28,9 +30,14 @@ LAYER = {
 HEADS = ("mlp.dense", "pooler.dense")  # the reference's training code, and a converted model
 
 
-def build(config: EncoderConfig, with_head: bool) -> tuple[nnx.GraphDef, dict[str, jax.ShapeDtypeStruct]]:
-    """The graph and the abstract parameters of a `SentenceEncoder`, without allocating any."""
-    return parameters.abstract(lambda: SentenceEncoder(config, with_head=with_head, rngs=nnx.Rngs(0)))
+def build(
+    config: EncoderConfig, with_head: bool, dtype: DType = jnp.float32
+) -> tuple[nnx.GraphDef, dict[str, jax.ShapeDtypeStruct]]:
+    """The graph and the abstract float32 parameters of a `SentenceEncoder`, without allocating any.
+
+    `dtype` is that of the encoder's products (see `models.encoder`).
+    """
+    return parameters.abstract(lambda: SentenceEncoder(config, with_head=with_head, rngs=nnx.Rngs(0), dtype=dtype))
 
 
 def _sources(name: str) -> list[str]:

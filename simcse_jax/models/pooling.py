@@ -9,20 +9,20 @@ from simcse_jax.models.config import POOLERS
 
 
 def pool(hidden_states: Sequence[jax.Array], attention_mask: jax.Array, pooler: str) -> jax.Array:
-    """Pools L + 1 hidden states of shape (B, T, D) into (B, D).
+    """Pools L + 1 hidden states of shape (B, T, D) into (B, D), in float32.
 
     `cls` and `cls_before_pooler` take the last layer's first token (they differ in the head, which comes
     after), `avg` the mean of the last layer over a sentence's tokens, `avg_top2` that of the last two
     layers, `avg_first_last` that of the first and the last layer. First means the output of layer 1, as the
     reference code has it since its correction, not the embedding layer's.
     """
-    first, last = hidden_states[1], hidden_states[-1]
+    first, second_last, last = (hidden_states[layer].astype(jnp.float32) for layer in (1, -2, -1))
     if pooler in ("cls", "cls_before_pooler"):
         return last[:, 0]
     if pooler == "avg":
         tokens = last
     elif pooler == "avg_top2":
-        tokens = (hidden_states[-2] + last) / 2
+        tokens = (second_last + last) / 2
     elif pooler == "avg_first_last":
         tokens = (first + last) / 2
     else:

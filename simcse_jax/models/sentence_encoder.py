@@ -5,18 +5,19 @@ import jax.numpy as jnp
 from flax import nnx
 
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.encoder import Encoder, linear
+from simcse_jax.models.encoder import DType, Encoder, linear
 from simcse_jax.models.pooling import pool
 
 
 class SentenceEncoder(nnx.Module):
     """Encoder, pooler and, if the model has one, the head: a dense D→D layer with tanh.
 
-    A fresh head has weights N(0, 0.02²) and bias zero (SimCSE, section 6.3 and its code).
+    The embeddings are float32, and so is the head, whatever the encoder's `dtype`. A fresh head has weights
+    N(0, 0.02²) and bias zero (SimCSE, section 6.3 and its code).
     """
 
-    def __init__(self, config: EncoderConfig, *, with_head: bool, rngs: nnx.Rngs):
-        self.encoder = Encoder(config, rngs=rngs)
+    def __init__(self, config: EncoderConfig, *, with_head: bool, rngs: nnx.Rngs, dtype: DType = jnp.float32):
+        self.encoder = Encoder(config, rngs=rngs, dtype=dtype)
         self.head = linear(config.hidden_size, config.hidden_size, rngs) if with_head else None
 
     def __call__(

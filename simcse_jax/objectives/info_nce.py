@@ -3,6 +3,10 @@
 import jax
 import jax.numpy as jnp
 
+from simcse_jax.chunks import in_chunks
+
+SIMILARITIES = 2**22  # computed at a time: a batch of 16,384 needs 1 GiB for all of them, and as much for gradients
+
 
 def normalize(x: jax.Array) -> jax.Array:
     """Rows of length 1. The floor keeps a zero vector's gradient finite (as PyTorch's cosine similarity does)."""
@@ -38,12 +42,18 @@ def info_nce(
     Returns:
       (B,) losses.
     """
-    anchors = normalize(anchors)
-    logits = anchors @ normalize(positives).T / temperature
-    positive = jnp.take_along_axis(logits, own[:, None], axis=1)[:, 0]
-    if hard_negatives is not None:
-        negative_logits = anchors @ normalize(hard_negatives).T / temperature
-        is_own = own[:, None] == jnp.arange(hard_negatives.shape[0])
-        negative_logits += jnp.where(is_own, jnp.log(hard_negative_weight), 0.0)
-        logits = jnp.concatenate([logits, negative_logits], axis=1)
-    return jax.nn.logsumexp(logits, axis=1) - positive
+    positives = normalize(positives)
+    hard_negatives = None if hard_negatives is None else normalize(hard_negatives)
+
+    def losses(anchors: jax.Array, own: jax.Array) -> jax.Array:
+        logits = anchors @ positives.T / temperature
+        positive = jnp.take_along_axis(logits, own[:, None], axis=1)[:, 0]
+        if hard_negatives is not None:
+            negative_logits = anchors @ hard_negatives.T / temperature
+            is_own = own[:, None] == jnp.arange(hard_negatives.shape[0])
+            negative_logits += jnp.where(is_own, jnp.log(hard_negative_weight), 0.0)
+            logits = jnp.concatenate([logits, negative_logits], axis=1)
+        return jax.nn.logsumexp(logits, axis=1) - positive
+
+    columns = positives.shape[0] * (1 if hard_negatives is None else 2)
+    return in_chunks(losses, max(1, SIMILARITIES // columns), normalize(anchors), own)

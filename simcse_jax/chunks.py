@@ -1,0 +1,33 @@
+"""Large batches in little memory: a function of rows, computed a chunk of rows at a time."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def in_chunks(function: Callable[..., Any], size: int, *rows: Any) -> Any:
+    """`function(*rows)`, `size` rows at a time, each chunk computed again in the backward pass.
+
+    What a chunk computes on its way is alive for one chunk only, forward and backward (GradCache, Gao et al. 2021,
+    arXiv:2101.06983). A row's result must not depend on the rows beside it; then chunks change the result by the
+    rounding of sums alone.
+
+    Args:
+      function: from pytrees of arrays with a common first axis to a pytree with the same.
+      size: rows of a chunk; the last one takes what is left. 0, or no fewer than there are: all at once.
+      *rows: its arguments.
+    """
+    count = jax.tree.leaves(rows)[0].shape[0]
+    if not 0 < size < count:
+        return function(*rows)
+    function = jax.checkpoint(function, prevent_cse=False)
+    whole = count - count % size
+    chunks = jax.tree.map(lambda x: x[:whole].reshape(-1, size, *x.shape[1:]), rows)
+    result = jax.lax.map(lambda chunk: function(*chunk), chunks)
+    result = jax.tree.map(lambda x: x.reshape(whole, *x.shape[2:]), result)
+    if whole == count:
+        return result
+    rest = function(*jax.tree.map(lambda x: x[whole:], rows))
+    return jax.tree.map(lambda *parts: jnp.concatenate(parts), result, rest)
