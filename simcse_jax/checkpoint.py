@@ -1,34 +1,45 @@
-"""Checkpoints with Orbax: the latest, the best, and every n-th; a killed save leaves the one before intact."""
+"""Checkpoints with Orbax: the two latest, the best, and every n-th; a killed save leaves those before intact."""
 
-from pathlib import Path
+import contextlib
+import json
+import logging
+from collections.abc import Iterator
 from typing import Any
 
+import absl.logging
 import jax
+import jax.numpy as jnp
 import orbax.checkpoint as ocp
-from absl import logging
+from etils import epath
 
+from simcse_jax import parallel, storage
 from simcse_jax.errors import UserError, reason
 from simcse_jax.models.parameters import Params
 from simcse_jax.step import TrainState
 
 SCORE = "score"
+DAMAGED = "damaged_checkpoints"  # where those go that cannot be read
 
 
 class Checkpoints:
     """The checkpoints of a workdir. A checkpoint is named by the number of updates done."""
 
-    def __init__(self, workdir: Path, keep_every: int = 0, read_only: bool = False):
+    def __init__(self, workdir: storage.Folder, keep_every: int = 0, read_only: bool = False):
         """Opens `workdir/checkpoints`.
 
         Args:
           workdir: the run's folder.
-          keep_every: keep the checkpoints of every n-th step too; 0: only the latest and the best.
+          keep_every: keep the checkpoints of every n-th step too; 0: only the two latest and the best.
           read_only: for commands that only load.
+
+        Raises:
+          UserError: when it cannot be read or written.
         """
-        logging.set_verbosity(logging.ERROR)  # Orbax tells every file that it touches
+        absl.logging.set_verbosity(absl.logging.ERROR)  # Orbax tells every file that it touches
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # of a save that fails we tell in one line
         policies = ocp.checkpoint_managers
         keep = [
-            policies.LatestN(1),
+            policies.LatestN(2),  # two, so that there is one to go back to when the newest is damaged
             policies.BestN(get_metric_fn=_score, n=1, keep_checkpoints_without_metrics=False),
         ]
         if keep_every:
@@ -39,7 +50,12 @@ class Checkpoints:
             cleanup_tmp_directories=not read_only,
             read_only=read_only,
         )
-        self._manager = ocp.CheckpointManager((workdir / "checkpoints").absolute(), options=options)
+        self._folder = epath.Path(workdir if storage.is_remote(workdir) else workdir.absolute()) / "checkpoints"
+        with parallel.together():
+            if parallel.is_first():
+                self._check_scores(read_only)
+        with self._readable():
+            self._manager = ocp.CheckpointManager(self._folder, options=options)
 
     @property
     def latest(self) -> int | None:
@@ -53,15 +69,49 @@ class Checkpoints:
         return self.latest if best is None else best
 
     def save(self, state: TrainState, score: float | None) -> None:
-        """Saves in the background; the arrays may be given up as soon as this returns."""
-        self._manager.save(
-            int(state.step),
-            args=ocp.args.Composite(
-                params=ocp.args.StandardSave(state.params),
-                optimizer=ocp.args.StandardSave({"step": state.step, "optimizer": state.optimizer}),
-            ),
-            metrics=None if score is None else {SCORE: score},
-        )
+        """Saves in the background; the arrays may be given up as soon as this returns.
+
+        Raises:
+          UserError: when this save or the one before fails, e.g. because the disk is full.
+        """
+        items = {"params": state.params, "optimizer": {"step": state.step, "optimizer": state.optimizer}}
+        with self._writable():
+            self._manager.save(
+                int(state.step),
+                args=ocp.args.Composite(
+                    **{name: ocp.args.StandardSave(item) for name, item in items.items()},
+                    checksum=ocp.args.JsonSave({name: int(checksum(item)) for name, item in items.items()}),
+                ),
+                metrics=None if score is None else {SCORE: score},
+            )
+
+    def resume(self, like: TrainState) -> TrainState | None:
+        """The newest state that can be read, with the shapes and the placement of `like`; None if none was saved.
+
+        A damaged one (a missing or cut off file, a flipped bit) is moved to `damaged_checkpoints`, saying so, and the
+        one before is taken.
+
+        Raises:
+          UserError: when there are checkpoints and none of them can be read.
+        """
+        errors = {}
+        for step in sorted(self._manager.all_steps(), reverse=True):
+            try:
+                with parallel.together():
+                    state = self.restore(step, like)
+            except UserError as error:
+                errors[step] = error
+                continue
+            if errors:
+                with parallel.together():  # nobody looks again before they are moved
+                    for damaged, error in errors.items():
+                        if parallel.is_first():
+                            self._set_aside(damaged, f"{error}; going back to step {step}")
+                self._manager.reload()
+            return state
+        if errors:
+            raise next(iter(errors.values()))
+        return None
 
     def restore(self, step: int, like: TrainState) -> TrainState:
         """The state saved at `step`, with the shapes and the placement of `like`."""
@@ -76,14 +126,75 @@ class Checkpoints:
     def _restore(self, step: int, **items: Any) -> ocp.args.Composite:
         like = jax.tree.map(ocp.utils.to_shape_dtype_struct, items)
         args = {name: ocp.args.StandardRestore(item) for name, item in like.items()}
+        with self._readable(step):
+            restored = self._manager.restore(step, args=ocp.args.Composite(**args, checksum=ocp.args.JsonRestore()))
+            for name in items:
+                if int(checksum(restored[name])) != restored.checksum[name]:
+                    raise ValueError(f"{name} are not what was saved: their checksum differs")
+            return restored
+
+    def _check_scores(self, read_only: bool) -> None:
+        """Sets checkpoints aside whose score is damaged: Orbax reads all of them before it opens any."""
+        for path in sorted(self._folder.glob("*/metrics/metrics")) if self._folder.exists() else ():
+            try:
+                json.loads(path.read_text())
+            except ValueError:
+                problem = f"{path}: damaged"
+                if read_only:
+                    raise UserError(f"{problem}; remove that checkpoint") from None
+                self._set_aside(int(path.parent.parent.name), problem)
+
+    def _set_aside(self, step: int, problem: str) -> None:
+        parallel.say(f"{problem}; what could not be read is now in {DAMAGED}/{step}")
+        target = self._folder.parent / DAMAGED / str(step)
+        if target.exists():
+            target.rmtree()
+        target.parent.mkdir(exist_ok=True)
+        (self._folder / str(step)).rename(target)
+
+    @contextlib.contextmanager
+    def _readable(self, step: int | None = None) -> Iterator[None]:
         try:
-            return self._manager.restore(step, args=ocp.args.Composite(**args))
+            yield
         except Exception as error:  # Orbax and tensorstore raise many kinds
-            raise UserError(f"{self._manager.directory}: step {step} cannot be read: {reason(error)}") from None
+            what = "" if step is None else f" step {step}"
+            raise UserError(f"{self._folder}:{what} cannot be read: {reason(error)}") from None
+
+    @contextlib.contextmanager
+    def _writable(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            saved = [int(path.name) for path in self._folder.iterdir() if path.name.isdigit()]
+            left = f"the last good one is of step {max(saved)}" if saved else "none was saved yet"
+            raise UserError(
+                f"{self._folder}: a checkpoint cannot be saved: {reason(error)}; {left}. "
+                "Make room, or make the folder writable; the same command goes on from there"
+            ) from None
 
     def close(self) -> None:
-        """Waits for saves that are under way."""
-        self._manager.close()
+        """Waits for saves that are under way.
+
+        Raises:
+          UserError: when one of them fails.
+        """
+        with self._writable():
+            self._manager.close()
+
+
+@jax.jit
+def checksum(tree: Any) -> jax.Array:
+    """A 32-bit number that changes with any bit of any array of the tree: Orbax does not notice a flipped bit.
+
+    Integer sums, so it is the same on any number of devices: Σ_i (2i + 1)·bits_i mod 2³², summed over the arrays with
+    odd factors. An odd factor keeps every power of two from vanishing.
+    """
+    total = jnp.zeros((), jnp.uint32)
+    for number, array in enumerate(jax.tree.leaves(tree)):
+        bits = jax.lax.bitcast_convert_type(array, jnp.uint32).ravel()
+        factors = 2 * jax.lax.iota(jnp.uint32, bits.size) + 1
+        total += jnp.uint32(2 * number + 1) * jnp.sum(factors * bits, dtype=jnp.uint32)
+    return total
 
 
 def _score(metrics: dict[str, float]) -> float:

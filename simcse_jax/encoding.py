@@ -6,7 +6,9 @@ from typing import Any
 import jax
 import numpy as np
 from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
+from simcse_jax import parallel
 from simcse_jax.models import parameters
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.tokenizer import Tokenizer
@@ -32,14 +34,15 @@ def make_encode(
       pooler, use_head: see `SentenceEncoder.__call__`; dropout is off.
       max_length: longer sentences are cut, in tokens.
       batch_size: sentences encoded together.
-      sharding: how a batch's rows are split over devices; None: the default device.
+      sharding: how a batch's rows are split over the devices of all processes; None: the default device.
     """
 
-    @jax.jit
     def embed(params: Params, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
         with jax.default_matmul_precision("highest"):  # float32 on TPUs and GPUs too
             return parameters.merge(graph, params)(input_ids, attention_mask, pooler=pooler, use_head=use_head)
 
+    # Every process gets all embeddings, whichever devices computed them.
+    embed = jax.jit(embed, out_shardings=None if sharding is None else NamedSharding(sharding.mesh, P()))
     if sharding is not None:
         batch_size = -(-batch_size // sharding.num_devices) * sharding.num_devices
 
@@ -54,7 +57,9 @@ def make_encode(
             length = min(next((n for n in LENGTHS if n >= longest), max_length), max_length)
             # The last batch is filled up with its first row, so that it has the shape of the others.
             filled = [tokens[row] for row in rows + [rows[0]] * (batch_size - len(rows))]
-            ids, mask = jax.device_put(tokenizer.pad(filled, length), sharding)
+            ids, mask = tokenizer.pad(filled, length)
+            if sharding is not None:
+                ids, mask = parallel.place(lambda part: (ids[part], mask[part]), batch_size, sharding)
             outputs.append((rows, embed(params, ids, mask)))  # dispatched: the next batch is padded meanwhile
         embeddings = np.empty((len(position), outputs[0][1].shape[1] if outputs else 0), np.float32)
         for rows, output in outputs:

@@ -5,9 +5,15 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
+PREEMPTED = 75  # EX_TEMPFAIL of sysexits.h: try again
+
 
 class UserError(Exception):
     """What is wrong, where (file, row or field) and what to do, in one line."""
+
+
+class Preempted(Exception):
+    """The run was told to end, has saved itself, and the same command resumes it."""
 
 
 def reason(error: Exception) -> str:
@@ -26,13 +32,17 @@ class Parser(argparse.ArgumentParser):
 def run_command(main: Callable[[], None]) -> NoReturn:
     """Runs a command's `main` and ends the process.
 
-    Exit code 0 when it is done, 2 for a mistake of the user's (one line), 130 when interrupted.
+    Exit code 0 when it is done, 2 for a mistake of the user's (one line), 75 when it was pre-empted and has saved
+    itself (start it again), 130 when interrupted.
     """
     try:
         main()
     except UserError as error:
         print("error: " + " ".join(str(error).split()), file=sys.stderr)
         sys.exit(2)
+    except Preempted as stop:
+        print(stop, file=sys.stderr)
+        sys.exit(PREEMPTED)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)

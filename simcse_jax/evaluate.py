@@ -34,7 +34,7 @@ def main() -> None:
 
     from simcse_jax.evaluation import sts
     from simcse_jax.simcse import SimCSE
-    from simcse_jax.workdir import write_atomically
+    from simcse_jax.storage import write_atomically
 
     pairs, missing = sts.read(args.data, tasks, args.split)
     if missing:

@@ -11,6 +11,7 @@ from simcse_jax.errors import Parser, UserError, run_command
 
 if TYPE_CHECKING:
     from simcse_jax.models.pretrained import Pretrained
+    from simcse_jax.storage import Folder
 
 ARCHITECTURES = {"bert": "BertModel", "roberta": "RobertaModel"}
 SENTENCE_TRANSFORMERS = "sentence_transformers.models"  # module names that all its versions read
@@ -22,14 +23,16 @@ def main() -> None:
     parser.add_argument("--workdir", required=True, help="a run's folder; its best checkpoint is exported")
     parser.add_argument("--output", required=True, help="the folder to write; an earlier export there is replaced")
     args = parser.parse_args()
-    export(Path(args.workdir).expanduser(), Path(args.output).expanduser())
+    from simcse_jax.storage import as_path
+
+    export(as_path(args.workdir), Path(args.output).expanduser())
     print(f"exported to {args.output}; open it with")
     print(f"  sentence_transformers.SentenceTransformer({args.output!r})")
     print(f"  transformers.AutoModel.from_pretrained({args.output!r})")
     print(f"  python -m simcse_jax.evaluate --model {args.output} --data SENTEVAL_FOLDER")
 
 
-def export(workdir: Path, output: Path) -> None:
+def export(workdir: "Folder", output: Path) -> None:
     """Writes the best checkpoint of `workdir` to the folder `output`, whole or not at all.
 
     The head, where it belongs to the model at test time, becomes the pooler's dense layer (as in the
@@ -42,11 +45,12 @@ def export(workdir: Path, output: Path) -> None:
 
     from simcse_jax.loading import load_workdir
     from simcse_jax.models.tokenizer import MARKER
+    from simcse_jax.storage import is_remote
     from simcse_jax.workdir import is_workdir
 
     if not is_workdir(workdir):
         raise UserError(f"--workdir {workdir}: no run.json there, so it is no run's folder")
-    if output.resolve() == (workdir / "model").resolve():
+    if not is_remote(workdir) and output.resolve() == (workdir / "model").resolve():
         raise UserError(f"--output {output}: the run's own folder; choose another one")
     if output.exists() and not (output.is_dir() and ((output / MARKER).is_file() or not any(output.iterdir()))):
         raise UserError(f"--output {output}: exists and is no earlier export; remove it or choose another folder")

@@ -1,5 +1,9 @@
 """Any model by name: what `models.pretrained` reads, and the workdirs of our own runs."""
 
+import atexit
+import re
+import shutil
+import tempfile
 from pathlib import Path
 
 import jax
@@ -11,11 +15,12 @@ from simcse_jax.models import huggingface, pretrained
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.pretrained import Pretrained
 from simcse_jax.models.weight_files import read_json
+from simcse_jax.storage import Folder, as_path, is_remote
 from simcse_jax.workdir import is_workdir
 
 
 def load_model(name: str, num_layers: int = 0) -> Pretrained:
-    """Loads a folder, a hub id, `package:NAME` or a workdir.
+    """Loads a folder, a hub id, `package:NAME` or a workdir (`gs://…` too).
 
     Args:
       name: what to load.
@@ -24,11 +29,15 @@ def load_model(name: str, num_layers: int = 0) -> Pretrained:
     Raises:
       UserError: in one line, for whatever is wrong with it.
     """
-    folder = Path(name).expanduser()
+    if re.match(r"\w+:[^/]", name):  # package:NAME
+        return pretrained.load(name, num_layers)
+    folder = as_path(name)
+    if is_remote(folder) and not is_workdir(folder):
+        raise UserError(f"{name}: no run.json there, so it is no run's folder")
     return load_workdir(folder, num_layers) if is_workdir(folder) else pretrained.load(name, num_layers)
 
 
-def load_workdir(folder: Path, num_layers: int = 0) -> Pretrained:
+def load_workdir(folder: Folder, num_layers: int = 0) -> Pretrained:
     """Loads a run's best checkpoint, without the optimizer's state.
 
     Raises:
@@ -41,8 +50,8 @@ def load_workdir(folder: Path, num_layers: int = 0) -> Pretrained:
         pooler, has_head, trained_head = model["pooler"], model["mlp"] == "always", model["mlp"] != "none"
     except (KeyError, TypeError):
         raise UserError(f"{path}: damaged; it does not say which model was trained") from None
-    where = str(folder / "model" / "config.json")
-    config = EncoderConfig.from_hugging_face(read_json(Path(where)), where)
+    where = folder / "model" / "config.json"
+    config = EncoderConfig.from_hugging_face(read_json(where), str(where))
     checkpoints = Checkpoints(folder, read_only=True)
     best = checkpoints.best
     if best is None:
@@ -60,7 +69,18 @@ def load_workdir(folder: Path, num_layers: int = 0) -> Pretrained:
     if kept != config:
         _, shapes = huggingface.build(kept, with_head=has_head)
         params = {name: params[name] for name in shapes}
-    return Pretrained(str(folder), folder / "model", kept, params, pooler, pooler, max_length)
+    return Pretrained(str(folder), _local_copy(folder / "model"), kept, params, pooler, pooler, max_length)
+
+
+def _local_copy(folder: Folder) -> Path:
+    """The folder itself where it is on a disk; else a copy, for tokenizers read files, and as long as we run."""
+    if not is_remote(folder):
+        return folder
+    temporary = Path(tempfile.mkdtemp(prefix="simcse_jax."))
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+    for file in folder.iterdir():
+        (temporary / file.name).write_bytes(file.read_bytes())
+    return temporary
 
 
 def choose_pooler(model: Pretrained, pooler: str | None) -> tuple[str, bool]:

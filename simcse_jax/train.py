@@ -1,10 +1,12 @@
 """The run: build, loop, evaluate, keep the best."""
 
+import contextlib
 import dataclasses
+import functools
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -15,6 +17,7 @@ from jax.sharding import Mesh
 from ml_collections import config_dict
 from tqdm import tqdm
 
+from simcse_jax import parallel
 from simcse_jax import step as step_lib
 from simcse_jax import workdir as workdir_lib
 from simcse_jax.checkpoint import Checkpoints
@@ -22,13 +25,15 @@ from simcse_jax.config import validate
 from simcse_jax.data.batches import Batches, Corpus, sha256, steps_per_epoch, tokenize
 from simcse_jax.data.sources import read_examples
 from simcse_jax.encoding import make_encode
-from simcse_jax.errors import UserError
+from simcse_jax.errors import Preempted, UserError
 from simcse_jax.evaluation import sts
 from simcse_jax.loading import choose_pooler, load_model
 from simcse_jax.models import huggingface
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.pretrained import Pretrained
 from simcse_jax.models.tokenizer import Tokenizer
+from simcse_jax.preemption import Preemption
+from simcse_jax.storage import Folder, as_path, write_atomically
 
 HEAD_STREAM = 0x68656164  # folded into the seed for a fresh head, so that it shares no key with the masks
 
@@ -58,14 +63,16 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str) -> None:
       UserError: for a mistake in the config, the data or the workdir; nothing is written before all is checked.
     """
     validate(config)
-    folder = Path(workdir).expanduser()
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"--workdir {workdir}: is a file")
-    devices = choose_devices(config)
-    evaluation = read_evaluation(config)
-    model = load_model(config.model.init_from, config.model.num_layers)
-    tokenizer = Tokenizer(model.folder, model.config)
-    corpus = read_corpus(config, model, tokenizer)
+    parallel.initialize(config.parallel)
+    with parallel.together():
+        folder = as_path(workdir)
+        if folder.exists() and not folder.is_dir():
+            raise UserError(f"--workdir {workdir}: is a file")
+        devices = choose_devices(config)
+        evaluation = read_evaluation(config)
+        model = load_model(config.model.init_from, config.model.num_layers)
+        tokenizer = Tokenizer(model.folder, model.config)
+        corpus = read_corpus(config, model, tokenizer)
     total_steps = config.train.max_steps or config.train.epochs * steps_per_epoch(
         len(corpus.input_ids), config.train.batch_size
     )
@@ -76,47 +83,65 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str) -> None:
         "model.init_from": sha256(*(model.params[name] for name in sorted(model.params))),
         "eval.data": evaluation.fingerprint if evaluation else "",
     }
-    if resuming:
-        workdir_lib.check_same_run(folder, config, fingerprints)
-    else:
-        workdir_lib.create(folder, config, fingerprints, model, tokenizer)
+    parallel.agree({"the config": workdir_lib.identity(config), **fingerprints, "--workdir": f"{workdir} {resuming}"})
+    with parallel.together():
+        if resuming:
+            workdir_lib.check_same_run(folder, config, fingerprints)
+        elif parallel.is_first():
+            workdir_lib.create(folder, config, fingerprints, model, tokenizer)
+    with parallel.together():
+        if not workdir_lib.is_workdir(folder):
+            raise UserError(f"--workdir {workdir}: not the same folder for every process; use a shared disk or gs://…")
 
     mesh = step_lib.data_mesh(devices)
     settings = make_settings(config, total_steps)
-    graph, _ = huggingface.build(model.config, with_head=config.model.mlp != "none")
+    with_head = config.model.mlp != "none"
+    graph, _ = huggingface.build(model.config, with_head, jnp.dtype(config.train.dtype))
     state = step_lib.init_state(initial_params(config, model), settings)
-    state = jax.device_put(state, step_lib.replicated(mesh))
+    state = parallel.replicate(state, step_lib.replicated(mesh))
     checkpoints = Checkpoints(folder, config.checkpoint.keep_every)
-    resumed = checkpoints.latest
-    if resumed is not None:
-        state = checkpoints.restore(resumed, state)
-        print(f"resuming at step {resumed} of {total_steps}", flush=True)
+    saved = checkpoints.resume(state)
+    resumed = None if saved is None else int(saved.step)
+    if saved is not None:
+        state = saved
+        parallel.say(f"resuming at step {resumed} of {total_steps}")
 
     encode = make_encode(
-        graph,
+        huggingface.build(model.config, with_head)[0],  # in float32, as everyone who loads the model will encode
         tokenizer,
         pooler=config.model.pooler,
         use_head=config.model.mlp == "always",
         max_length=model.max_length,
         sharding=step_lib.split_over_examples(mesh),
     )
-    metrics = workdir_lib.Metrics(folder, resumed)
-    try:
+    metrics = workdir_lib.Metrics(folder, resumed) if parallel.is_first() else None
+    with closing_all([checkpoints] if metrics is None else [metrics, checkpoints]):
         loop = Loop(config, settings, total_steps, encode, evaluation, checkpoints, metrics)
         state = loop.run(graph, mesh, Batches(corpus, config.train.batch_size, config.seed), state)
         best = checkpoints.best
         report(folder, encode, checkpoints.restore_params(best, state.params), best, evaluation)
-    finally:
-        metrics.close()
-        checkpoints.close()
+
+
+@contextlib.contextmanager
+def closing_all(things: Sequence[Any]) -> Iterator[None]:
+    """Closes them behind the block; what went wrong in it is told rather than what goes wrong in closing then."""
+    try:
+        yield
+    except BaseException:
+        for thing in things:
+            with contextlib.suppress(UserError):
+                thing.close()
+        raise
+    for thing in things:
+        thing.close()
 
 
 def choose_devices(config: config_dict.ConfigDict) -> list[jax.Device]:
-    """The first `parallel.devices` local devices, or all; the batch must divide by their number."""
-    devices, wanted = jax.devices(), config.parallel.devices
-    if wanted > len(devices):
-        raise UserError(f"config.parallel.devices={wanted}: there are {len(devices)} (0: all of them)")
-    devices = devices[: wanted or len(devices)]
+    """The first `parallel.devices` of each process, or all; the batch must divide by their number."""
+    wanted, there = config.parallel.devices, jax.local_device_count()
+    if wanted > there:
+        raise UserError(f"config.parallel.devices={wanted}: there are {there} (0: all of them)")
+    devices = [d for process in range(jax.process_count()) for d in jax.local_devices(process)[: wanted or None]]
     size, count = config.train.batch_size, len(devices)
     if size % count:
         below, above = size // count * count, -(-size // count) * count
@@ -138,7 +163,7 @@ def read_evaluation(config: config_dict.ConfigDict) -> Evaluation | None:
     except UserError as error:
         raise UserError(f"config.eval.data: {error} (set it to nothing to train without evaluation)") from None
     if missing:
-        print(f"{config.eval.data}: {', '.join(missing)} not there and left out", flush=True)
+        parallel.say(f"{config.eval.data}: {', '.join(missing)} not there and left out")
     return Evaluation("eval/stsb_dev", development, test, missing)
 
 
@@ -152,7 +177,7 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
     examples = read_examples(config.data.train, config.data.columns)
     kinds = ("sentences", "pairs", "triplets")
     skipped = f", {examples.blank} blank rows skipped" if examples.blank else ""
-    print(f"{config.data.train}: {len(examples)} {kinds[len(examples.columns) - 1]}{skipped}", flush=True)
+    parallel.say(f"{config.data.train}: {len(examples)} {kinds[len(examples.columns) - 1]}{skipped}")
     if len(examples) < config.train.batch_size:
         raise UserError(
             f"{config.data.train}: {len(examples)} examples are fewer than one batch; "
@@ -198,7 +223,7 @@ def initial_params(config: config_dict.ConfigDict, model: Pretrained) -> Params:
     if config.model.mlp == "none":
         return params
     if "head.kernel" in model.params and choose_pooler(model, config.model.pooler)[1]:
-        print(f"{model.name}: its own head is trained further", flush=True)
+        parallel.say(f"{model.name}: its own head is trained further")
         return params | {name: jnp.asarray(model.params[name]) for name in ("head.kernel", "head.bias")}
     size = model.config.hidden_size
     key = jax.random.fold_in(jax.random.key(config.seed, impl="threefry2x32"), HEAD_STREAM)
@@ -218,7 +243,7 @@ class Loop:
     encode: Encode
     evaluation: Evaluation | None
     checkpoints: Checkpoints
-    metrics: workdir_lib.Metrics
+    metrics: workdir_lib.Metrics | None  # the first process's alone
     pending: list[tuple[int, dict[str, jax.Array]]] = dataclasses.field(default_factory=list)  # still on the device
 
     def run(self, graph: Any, mesh: Mesh, batches: Batches, state: step_lib.TrainState) -> step_lib.TrainState:
@@ -227,40 +252,51 @@ class Loop:
         if first >= self.total_steps:
             return state
         sharding = step_lib.split_over_examples(mesh)
-        batch = jax.device_put(batches[first], sharding)
+
+        def read(number: int) -> step_lib.Batch:
+            return parallel.place(functools.partial(batches.rows, number), batches.batch_size, sharding)
+
+        batch = read(first)
         num_columns = batch["input_ids"].shape[1]
         started = time.perf_counter()
         update = step_lib.make_step(graph, make_recipe(self.config, num_columns), mesh)
         update = update.lower(state, batch, self.settings).compile()
-        print(f"compiled the step in {time.perf_counter() - started:.1f} s", flush=True)
+        parallel.say(f"compiled the step in {time.perf_counter() - started:.1f} s")
         if first == 0:
             self.evaluate(0, state.params)
 
         sentences = self.config.train.batch_size * num_columns
-        with tqdm(total=self.total_steps, initial=first, unit="step", dynamic_ncols=True) as bar:
+        bar = tqdm(
+            total=self.total_steps, initial=first, unit="step", dynamic_ncols=True, disable=not parallel.is_first()
+        )
+        with bar, contextlib.closing(Preemption()) as preemption:
             clock, counted = time.perf_counter(), 0
             for number in range(first + 1, self.total_steps + 1):
                 state, values = update(state, batch, self.settings)
                 if number < self.total_steps:
-                    batch = jax.device_put(batches[number], sharding)
+                    batch = read(number)
                 self.pending.append((number, values))
                 counted += sentences
                 last = number == self.total_steps
                 if number == 1 or last or number % self.config.train.log_every == 0:
                     line = self.fetch()
                     line["sentences_per_second"] = counted / (time.perf_counter() - clock)
-                    self.metrics.write(number, line)
+                    self.write(number, line)
                     bar.set_postfix(loss=f"{line['loss']:.4f}", sentences_per_s=f"{line['sentences_per_second']:.0f}")
                     clock, counted = time.perf_counter(), 0
                 keep_every = self.config.checkpoint.keep_every
                 due = last or number % self.config.eval.every == 0
-                if due or (keep_every and number % keep_every == 0):
+                preempted = preemption.reached(number) and not last
+                if due or preempted or (keep_every and number % keep_every == 0):
                     self.fetch()
                     paused = time.perf_counter()
                     score = self.evaluate(number, state.params) if due else None
-                    if score is None:
+                    if score is None and not preempted:  # there is no time to compile then
                         self.checked_encode(number, state.params)(["Are these parameters fit to be saved?"])
-                    self.checkpoints.save(state, score)
+                    self.save(state, score)
+                    if preempted:
+                        self.checkpoints.close()
+                        raise Preempted(f"SIGTERM: saved at step {number}; the same command goes on from there")
                     clock += time.perf_counter() - paused
                 bar.update()
         return state
@@ -306,21 +342,35 @@ class Loop:
             return None
         results = sts.evaluate(self.checked_encode(number, params), self.evaluation.development)
         score = next(iter(results.values()))["spearman"]
-        self.metrics.write(number, {self.evaluation.name: score})
-        tqdm.write(f"step {number}: {self.evaluation.name} {score:.2f}")
+        self.write(number, {self.evaluation.name: score})
+        if parallel.is_first():
+            tqdm.write(f"step {number}: {self.evaluation.name} {score:.2f}")
         return score
 
+    def write(self, number: int, values: dict[str, float]) -> None:
+        """Adds a line to the metrics."""
+        if self.metrics is not None:
+            self.metrics.write(number, values)
 
-def report(folder: Path, encode: Encode, params: Params, best: int, evaluation: Evaluation | None) -> None:
+    def save(self, state: step_lib.TrainState, score: float | None) -> None:
+        """Saves a checkpoint, behind the metrics that belong to it."""
+        with parallel.together():
+            if self.metrics is not None:
+                self.metrics.flush()
+        self.checkpoints.save(state, score)
+
+
+def report(folder: Folder, encode: Encode, params: Params, best: int, evaluation: Evaluation | None) -> None:
     """Scores the best checkpoint on the test sets, prints the paper's table and writes `result.json`."""
     if evaluation is None:
-        print(f"done; the last checkpoint (step {best}) is in {folder}", flush=True)
+        parallel.say(f"done; the last checkpoint (step {best}) is in {folder}")
         return
     tasks = evaluation.test or evaluation.development
     results = sts.evaluate(lambda sentences: encode(params, sentences), tasks)
     missing = evaluation.missing if evaluation.test else []
     result = {**results, **sts.average(results, missing)}
-    workdir_lib.write_atomically(folder / "result.json", json.dumps(result, indent=2) + "\n")
+    if parallel.is_first():
+        write_atomically(folder / "result.json", json.dumps(result, indent=2) + "\n")
     kind = "test" if evaluation.test else "development"
-    print(f"best checkpoint: step {best}; {kind} scores (Spearman × 100, all):")
-    print(sts.table(results, missing), flush=True)
+    parallel.say(f"best checkpoint: step {best}; {kind} scores (Spearman × 100, all):")
+    parallel.say(sts.table(results, missing))

@@ -9,12 +9,13 @@ tensorboard/    the metrics again
 """
 
 import contextlib
+import hashlib
 import importlib.metadata
 import json
-import os
 import platform
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.models.pretrained import Pretrained
 from simcse_jax.models.tokenizer import FILES, MARKER, Tokenizer
 from simcse_jax.models.weight_files import read_json, write_json
+from simcse_jax.storage import Folder, is_remote, write_atomically
 
 PACKAGES = (
     "jax",
@@ -46,26 +48,10 @@ PACKAGES = (
 )
 # Fields that do not change the result, so a run may go on with other values of them.
 FREE = ("train.log_every", "checkpoint.", "parallel.")
+WRITE_SECONDS = 5  # between two writes of metrics.jsonl
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Writes a file whole or not at all.
-
-    Raises:
-      UserError: when the disk is full or the folder is not writable.
-    """
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
-
-
-def is_workdir(folder: Path) -> bool:
+def is_workdir(folder: Folder) -> bool:
     """Whether a run has been started in it."""
     return (folder / "run.json").is_file()
 
@@ -75,7 +61,13 @@ def resolved(config: config_dict.ConfigDict) -> dict[str, Any]:
     return json.loads(json.dumps(config.to_dict()))
 
 
-def check_same_run(folder: Path, config: config_dict.ConfigDict, fingerprints: Mapping[str, str]) -> None:
+def identity(config: config_dict.ConfigDict) -> str:
+    """A fingerprint of the fields that change the result, for processes to compare."""
+    fields = {name: value for name, value in sorted(flatten(config).items()) if not name.startswith(FREE)}
+    return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
+
+
+def check_same_run(folder: Folder, config: config_dict.ConfigDict, fingerprints: Mapping[str, str]) -> None:
     """Refuses to go on in a folder that belongs to another config, other data or other weights.
 
     `fingerprints` are SHA-256 of what the named config fields lead to.
@@ -105,7 +97,7 @@ def check_same_run(folder: Path, config: config_dict.ConfigDict, fingerprints: M
 
 
 def create(
-    folder: Path,
+    folder: Folder,
     config: config_dict.ConfigDict,
     fingerprints: Mapping[str, str],
     model: Pretrained,
@@ -118,24 +110,14 @@ def create(
     """
     ours = folder / "model"
     for path in (folder / "checkpoints", folder / "metrics.jsonl", ours):
-        if path.exists() and not (path == ours and (ours / MARKER).is_file()):  # that is a start that was killed
+        if path.exists() and not (path == ours and (ours / MARKER).is_file()):  # that is of a start that was killed
             raise UserError(
                 f"workdir {folder}: has {path.name} but no run.json, so it is not known whose; choose another"
             )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for leftover in folder.glob(".model.*"):  # of a start that was killed
-            shutil.rmtree(leftover, ignore_errors=True)
-        temporary = Path(tempfile.mkdtemp(prefix=".model.", dir=folder))
-        try:
-            write_encoder_files(model, tokenizer, temporary, config.model.pooler, config.model.mlp == "always")
-            temporary.chmod(0o755)
-            shutil.rmtree(ours, ignore_errors=True)
-            os.rename(temporary, ours)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-    except OSError as error:
-        raise UserError(f"workdir {folder}: cannot be written: {error.strerror}") from None
+    with tempfile.TemporaryDirectory() as temporary:
+        write_encoder_files(model, tokenizer, Path(temporary), config.model.pooler, config.model.mlp == "always")
+        for file in sorted(Path(temporary).iterdir(), key=lambda file: file.name != MARKER):  # the marker comes first
+            write_atomically(ours / file.name, file.read_bytes())
     devices = jax.devices()
     run = {
         "config": resolved(config),
@@ -176,35 +158,61 @@ def versions() -> dict[str, str]:
 
 
 class Metrics:
-    """Writes metrics to `metrics.jsonl` and TensorBoard; on resume both go back to the resumed step."""
+    """Writes metrics to `metrics.jsonl` and TensorBoard; on resume both go back to the resumed step.
 
-    def __init__(self, folder: Path, step: int | None):
+    The file is written whole each time, since an object store cannot append: before each checkpoint, and in between
+    at most every `WRITE_SECONDS`. So what a kill loses is what the resumed run measures again.
+    """
+
+    def __init__(self, folder: Folder, step: int | None):
         """Opens them; `step` is the one resumed from, None at a run's start."""
         from tensorboardX import SummaryWriter
 
         self._path = folder / "metrics.jsonl"
+        self._lines = []
         if self._path.exists():
-            kept = [line for line in _whole_lines(self._path) if step is not None and json.loads(line)["step"] <= step]
-            write_atomically(self._path, "".join(line + "\n" for line in kept))
-        self._file = open(self._path, "a", encoding="utf-8")
-        self._tensorboard = SummaryWriter(
-            str(folder / "tensorboard"), purge_step=0 if step is None else step + 1, write_to_disk=True
+            self._lines = [line for line in _whole_lines(self._path) if step is not None and line["step"] <= step]
+        self._tensorboard = folder / "tensorboard"
+        self._temporary = tempfile.TemporaryDirectory() if is_remote(folder) else None
+        self._writer = SummaryWriter(
+            self._temporary.name if self._temporary else str(self._tensorboard),
+            purge_step=0 if step is None else step + 1,
+            write_to_disk=True,
         )
+        self.flush()
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        """One line, on disk when this returns."""
-        self._file.write(json.dumps({"step": step, **values}) + "\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        """Adds a line."""
+        self._lines.append({"step": step, **values})
         for name, value in values.items():
-            self._tensorboard.add_scalar(name, value, step)
+            self._writer.add_scalar(name, value, step)
+        if time.monotonic() > self._written + WRITE_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """All that was added is in the workdir when this returns.
+
+        Raises:
+          UserError: when it cannot be written.
+        """
+        self._written = time.monotonic()
+        write_atomically(self._path, "".join(json.dumps(line) + "\n" for line in self._lines))
+        try:
+            self._writer.flush()
+        except OSError as error:
+            raise UserError(f"{self._tensorboard}: cannot be written: {error.strerror}") from None
+        if self._temporary:
+            for file in Path(self._temporary.name).iterdir():
+                write_atomically(self._tensorboard / file.name, file.read_bytes())
 
     def close(self) -> None:
         """Writes out what is left."""
-        self._file.close()
-        self._tensorboard.close()
+        self.flush()
+        self._writer.close()
+        if self._temporary:
+            self._temporary.cleanup()
 
 
-def _whole_lines(path: Path) -> list[str]:
-    # A kill can leave the last line cut off; it is then of a step that comes again.
-    return [line for line in path.read_text(encoding="utf-8").split("\n")[:-1] if line]
+def _whole_lines(path: Folder) -> list[dict[str, Any]]:
+    # A last line without its end is no line, however it came to be cut off.
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1] if line]

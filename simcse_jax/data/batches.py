@@ -49,18 +49,22 @@ class Batches:
     """The batches of a run. State: none that matters; the last epoch's order is kept so as not to redo it."""
 
     def __init__(self, corpus: Corpus, batch_size: int, seed: int):
-        self._corpus, self._batch_size, self._seed = corpus, batch_size, seed
+        self._corpus, self.batch_size, self._seed = corpus, batch_size, seed
         self._epoch, self._order = -1, np.empty(0, np.int64)
 
     def __getitem__(self, step: int) -> dict[str, np.ndarray]:
         """The batch of update `step`, counted from 0: `input_ids`, `attention_mask` (B, C, T) and `index` (B,)."""
-        epoch, position = divmod(step, steps_per_epoch(len(self._corpus.input_ids), self._batch_size))
+        return self.rows(step, slice(None))
+
+    def rows(self, step: int, part: slice) -> dict[str, np.ndarray]:
+        """These rows of a batch; no others are read."""
+        epoch, position = divmod(step, steps_per_epoch(len(self._corpus.input_ids), self.batch_size))
         if epoch != self._epoch:
             generator = np.random.Generator(np.random.Philox(key=[self._seed, epoch]))
             self._epoch, self._order = epoch, generator.permutation(len(self._corpus.input_ids))
-        rows = self._order[position * self._batch_size : (position + 1) * self._batch_size]
+        rows = self._order[position * self.batch_size : (position + 1) * self.batch_size][part]
         return {
             "input_ids": self._corpus.input_ids[rows],
             "attention_mask": self._corpus.attention_mask[rows].astype(np.int32),
-            "index": np.arange(self._batch_size, dtype=np.int32),
+            "index": np.arange(self.batch_size, dtype=np.int32)[part],
         }

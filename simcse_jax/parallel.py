@@ -1,0 +1,117 @@
+"""Several processes that run the same program: starting them, speaking with one voice, placing arrays.
+
+With one process all of this does nothing, or what `jax.device_put` does.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import NamedSharding
+from ml_collections import config_dict
+
+from simcse_jax.errors import UserError, reason
+
+MESSAGE_BYTES = 2048  # of what processes tell each other; longer ones are cut
+START_SECONDS = 300  # for all processes to be there
+END_SECONDS = 60  # for all processes to be done, once one is
+
+
+def initialize(settings: config_dict.ConfigDict) -> None:
+    """Joins the other processes, as `config.parallel` says; call it before anything else touches a device.
+
+    Raises:
+      UserError: when they cannot be found, or JAX's devices were used before.
+    """
+    if settings.processes == 1:
+        return
+    known = {}
+    if settings.processes:
+        known = {"num_processes": settings.processes, "process_id": settings.process_id}
+        known["coordinator_address"] = settings.coordinator
+    try:
+        jax.distributed.initialize(**known, initialization_timeout=START_SECONDS, shutdown_timeout_seconds=END_SECONDS)
+    except (ValueError, TypeError, RuntimeError) as error:
+        how = "set parallel.processes, .process_id and .coordinator, or parallel.processes=1 for this process alone"
+        raise UserError(
+            f"config.parallel.processes={settings.processes}: {reason(error)}" + ("" if known else f"; {how}")
+        ) from None
+
+
+def is_first() -> bool:
+    """Whether this is the process that writes files and speaks."""
+    return jax.process_index() == 0
+
+
+def say(text: str) -> None:
+    """Prints a line, once for all processes."""
+    if is_first():
+        print(text, flush=True)
+
+
+def gather(text: str) -> list[str]:
+    """What each process says, in their order; all of them must call it."""
+    if jax.process_count() == 1:
+        return [text]
+    message = text.encode()[:MESSAGE_BYTES]
+    padded = np.frombuffer(message.ljust(MESSAGE_BYTES, b"\0"), np.uint8)
+    return [bytes(row).rstrip(b"\0").decode(errors="replace") for row in multihost_utils.process_allgather(padded)]
+
+
+@contextlib.contextmanager
+def together() -> Iterator[None]:
+    """All processes leave the block together: a user's mistake that one of them meets ends them all.
+
+    Without it the others would wait for the one that has left.
+    """
+    error = None
+    try:
+        yield
+    except UserError as own:
+        error = own
+    for process, told in enumerate(gather(str(error) if error else "")):
+        if told:
+            raise error or UserError(f"process {process}: {told}")
+
+
+def agree(facts: Mapping[str, str]) -> None:
+    """Makes sure that all processes run the same thing on the same data.
+
+    Raises:
+      UserError: naming the first fact that is not the same everywhere.
+    """
+    for name, fact in facts.items():
+        everywhere = gather(fact)
+        for process, other in enumerate(everywhere):
+            if other != everywhere[0]:
+                raise UserError(f"{name}: process {process} has another one than process 0; all must have the same")
+
+
+def place(read: Callable[[slice], Any], rows: int, sharding: NamedSharding) -> Any:
+    """Arrays split by rows over the devices of all processes, of which each reads its own rows only.
+
+    Args:
+      read: from a slice of the rows to a pytree of NumPy arrays that hold them.
+      rows: how many there are in all.
+      sharding: how the first axis is split.
+    """
+    places = sharding.addressable_devices_indices_map((rows,))
+    shards = [jax.device_put(read(index), device) for device, (index,) in places.items()]
+
+    def join(*parts: jax.Array) -> jax.Array:
+        return jax.make_array_from_single_device_arrays((rows, *parts[0].shape[1:]), sharding, list(parts))
+
+    return jax.tree.map(join, *shards)
+
+
+def replicate(tree: Any, sharding: NamedSharding) -> Any:
+    """The same arrays on every device of all processes; each process must have the same values at hand."""
+
+    def copy(value: Any) -> jax.Array:
+        copies = [jax.device_put(value, device) for device in sharding.addressable_devices]
+        return jax.make_array_from_single_device_arrays(np.shape(value), sharding, copies)
+
+    return jax.tree.map(copy, tree)

@@ -1,0 +1,55 @@
+"""Folders on a disk and in an object store (`gs://…`), read and written alike."""
+
+import os
+from pathlib import Path
+
+from etils import epath
+
+from simcse_jax.errors import UserError, reason
+
+Folder = Path | epath.Path
+
+
+def is_remote(path: Folder | str) -> bool:
+    """Whether it lies in an object store."""
+    return "://" in str(path)
+
+
+def as_path(name: str) -> Folder:
+    """The folder of that name, whether it exists or not.
+
+    Raises:
+      UserError: when it lies in an object store that cannot be reached from here.
+    """
+    if not is_remote(name):
+        return Path(name).expanduser()
+    try:
+        path = epath.Path(name)
+        path.exists()
+    except ImportError:
+        raise UserError(f"{name}: the package that reads it is missing; pip install 'simcse_jax[gcs]'") from None
+    except Exception as error:  # what the store's client raises: no such bucket, no right to it, no network
+        raise UserError(f"{name}: cannot be reached: {reason(error)}") from None
+    return path
+
+
+def write_atomically(path: Folder, content: str | bytes) -> None:
+    """Writes a file whole or not at all, in a folder that is made if need be.
+
+    Raises:
+      UserError: when the disk is full or the folder is not writable.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if is_remote(path):  # an object appears when it is whole
+            path.write_bytes(data)
+            return
+        temporary = path.with_name(path.name + ".tmp")
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except Exception as error:  # an OSError, or what a store's client raises
+        raise UserError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or reason(error)}") from None
