@@ -3,6 +3,9 @@
 import contextlib
 import json
 import logging
+import os
+import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,8 +38,10 @@ class Checkpoints:
         Raises:
           UserError: when it cannot be read or written.
         """
-        absl.logging.set_verbosity(absl.logging.ERROR)  # Orbax tells every file that it touches
-        logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # of a save that fails we tell in one line
+        # Orbax tells every file that it touches, and of a save that fails in pages; we tell in one line.
+        absl.logging.set_verbosity(absl.logging.FATAL)
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+        sys.unraisablehook = _unraisable
         policies = ocp.checkpoint_managers
         keep = [
             policies.LatestN(2),  # two, so that there is one to go back to when the newest is damaged
@@ -52,6 +57,9 @@ class Checkpoints:
         )
         self._folder = epath.Path(workdir if storage.is_remote(workdir) else workdir.absolute()) / "checkpoints"
         with parallel.together():
+            if storage.is_remote(self._folder) and not read_only:
+                with self._readable():
+                    storage.look_up_bucket(self._folder)
             if parallel.is_first():
                 self._check_scores(read_only)
         with self._readable():
@@ -120,11 +128,17 @@ class Checkpoints:
         return TrainState(restored.optimizer["step"], restored.params, restored.optimizer["optimizer"])
 
     def restore_params(self, step: int, like: Params) -> Params:
-        """Only the parameters saved at `step`."""
+        """Only the parameters saved at `step`, placed as `like` says; without a word of it, on one device here."""
         return self._restore(step, params=like).params
 
     def _restore(self, step: int, **items: Any) -> ocp.args.Composite:
-        like = jax.tree.map(ocp.utils.to_shape_dtype_struct, items)
+        one = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+
+        def describe(array: Any) -> jax.ShapeDtypeStruct:
+            sharding = getattr(array, "sharding", None) or one  # the run's own may be of devices that are not here
+            return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding)
+
+        like = jax.tree.map(describe, items)
         args = {name: ocp.args.StandardRestore(item) for name, item in like.items()}
         with self._readable(step):
             restored = self._manager.restore(step, args=ocp.args.Composite(**args, checksum=ocp.args.JsonRestore()))
@@ -149,7 +163,8 @@ class Checkpoints:
         target = self._folder.parent / DAMAGED / str(step)
         if target.exists():
             target.rmtree()
-        target.parent.mkdir(exist_ok=True)
+        # In a store the folder is there once something is in it, and nothing can be moved before.
+        storage.write_atomically(target.parent / f"{step}.txt", f"{problem}\n")
         (self._folder / str(step)).rename(target)
 
     @contextlib.contextmanager
@@ -167,8 +182,10 @@ class Checkpoints:
         except Exception as error:
             saved = [int(path.name) for path in self._folder.iterdir() if path.name.isdigit()]
             left = f"the last good one is of step {max(saved)}" if saved else "none was saved yet"
+            code = re.search(r"os_error_code='(\d+)'", str(error))  # else lost in tensorstore's long message
+            why = os.strerror(int(code[1])) if code else reason(error)
             raise UserError(
-                f"{self._folder}: a checkpoint cannot be saved: {reason(error)}; {left}. "
+                f"{self._folder}: a checkpoint cannot be saved: {why}; {left}. "
                 "Make room, or make the folder writable; the same command goes on from there"
             ) from None
 
@@ -195,6 +212,12 @@ def checksum(tree: Any) -> jax.Array:
         factors = 2 * jax.lax.iota(jnp.uint32, bits.size) + 1
         total += jnp.uint32(2 * number + 1) * jnp.sum(factors * bits, dtype=jnp.uint32)
     return total
+
+
+def _unraisable(problem: Any) -> None:
+    # tensorstore's reads and writes that are under way when one fails; each would print a traceback.
+    if not str(problem.exc_value).startswith(("Event loop is closed", "Encountered error while reading array")):
+        sys.__unraisablehook__(problem)
 
 
 def _score(metrics: dict[str, float]) -> float:

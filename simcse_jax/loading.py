@@ -6,7 +6,6 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import jax
 import numpy as np
 
 from simcse_jax.checkpoint import Checkpoints
@@ -58,10 +57,7 @@ def load_workdir(folder: Folder, num_layers: int = 0) -> Pretrained:
         raise UserError(f"{folder}: no checkpoint has been saved yet")
     _, shapes = huggingface.build(config, with_head=trained_head)
     try:
-        # Onto one device here, however many the run had where it was trained.
-        one = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-        like = {name: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=one) for name, s in shapes.items()}
-        params = checkpoints.restore_params(best, like)
+        params = checkpoints.restore_params(best, shapes)
     finally:
         checkpoints.close()
     params = {name: np.asarray(value) for name, value in params.items() if has_head or not name.startswith("head.")}

@@ -24,7 +24,8 @@ def initialize(settings: config_dict.ConfigDict) -> None:
     """Joins the other processes, as `config.parallel` says; call it before anything else touches a device.
 
     Raises:
-      UserError: when they cannot be found, or JAX's devices were used before.
+      UserError: when the settings or the environment do not say where they are. That one of them does not come in
+        time is no mistake of the user's, who should start again: JAX's own error, an ordinary failure.
     """
     if settings.processes == 1:
         return
@@ -34,7 +35,7 @@ def initialize(settings: config_dict.ConfigDict) -> None:
         known["coordinator_address"] = settings.coordinator
     try:
         jax.distributed.initialize(**known, initialization_timeout=START_SECONDS, shutdown_timeout_seconds=END_SECONDS)
-    except (ValueError, TypeError, RuntimeError) as error:
+    except (ValueError, TypeError) as error:
         how = "set parallel.processes, .process_id and .coordinator, or parallel.processes=1 for this process alone"
         raise UserError(
             f"config.parallel.processes={settings.processes}: {reason(error)}" + ("" if known else f"; {how}")

@@ -3,8 +3,10 @@
 import importlib.util
 import json
 import os
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -147,11 +149,35 @@ def corpus(tmp_path_factory) -> dict[str, Path]:
     return {"txt": folder / "train.txt", "csv": folder / "train.csv", "dev": folder / "dev.tsv"}
 
 
-def run(module: str, *args: object, **kwargs) -> subprocess.CompletedProcess:
-    """Runs `python -m simcse_jax.MODULE` as a user does, on one device."""
+def run(module: str, *args: object, prefix: tuple[str, ...] = (), **kwargs) -> subprocess.CompletedProcess:
+    """Runs `python -m simcse_jax.MODULE` as a user does, on one device; `prefix` comes before the command."""
     environment = {**os.environ, "XLA_FLAGS": "", **kwargs.pop("env", {})}
-    command = [sys.executable, "-m", f"simcse_jax.{module}", *map(str, args)]
+    command = [*prefix, sys.executable, "-m", f"simcse_jax.{module}", *map(str, args)]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, **kwargs)
+
+
+def start_processes(args: list[str], count: int = 2, devices: int = 2, more: dict[int, list[str]] | None = None):
+    """Starts a run as `count` processes of `devices` devices each; `more` are further arguments of some of them."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        coordinator = f"localhost:{free.getsockname()[1]}"
+    environment = {**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
+    command = [sys.executable, "-m", "simcse_jax.main", *args, "--config.parallel.devices=0"]
+    command += [f"--config.parallel.processes={count}", f"--config.parallel.coordinator={coordinator}"]
+
+    def start(process: int) -> subprocess.Popen:
+        own = [f"--config.parallel.process_id={process}", *(more or {}).get(process, [])]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen([*command, *own], cwd=ROOT, env=environment, **pipes)
+
+    return [start(process) for process in range(count)]
+
+
+def finish(processes: list[subprocess.Popen], timeout: int = 400) -> list[tuple[int, str, str]]:
+    """The exit code and the two outputs of each; they are read side by side, so that none waits for a full pipe."""
+    with ThreadPoolExecutor(len(processes)) as pool:
+        outputs = list(pool.map(lambda process: process.communicate(timeout=timeout), processes))
+    return [(process.returncode, *output) for process, output in zip(processes, outputs, strict=True)]
 
 
 def train_args(model: Path | str, train: Path, dev: Path | str, workdir: Path, *more: str) -> list[str]:

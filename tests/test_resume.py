@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from simcse_jax.checkpoint import Checkpoints
 from simcse_jax.models import huggingface, pretrained
 from simcse_jax.models.parameters import Params
 
-STEPS = 30
+STEPS = 300
+KILLS = 10
 
 
 def final_params(workdir, model) -> Params:
@@ -26,7 +28,7 @@ def final_params(workdir, model) -> Params:
 
 
 def arguments(tiny_bert, corpus, workdir) -> list[str]:
-    more = [f"--config.train.max_steps={STEPS}", "--config.train.log_every=1", "--config.eval.every=4"]
+    more = [f"--config.train.max_steps={STEPS}", "--config.train.log_every=1", "--config.eval.every=10"]
     return train_args(tiny_bert, corpus["txt"], corpus["dev"], workdir, *more)
 
 
@@ -38,33 +40,53 @@ def straight(tiny_bert, corpus, tmp_path_factory):
     return workdir
 
 
-def kill_when(args, workdir, lines: int) -> bool:
-    """Starts the run and kills it once `metrics.jsonl` has that many lines; False if it ended before."""
+def start(args) -> subprocess.Popen:
     environment = {**os.environ, "XLA_FLAGS": ""}
     command = [sys.executable, "-m", "simcse_jax.main", *args]
-    with subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as child:
-        metrics = workdir / "metrics.jsonl"
-        while child.poll() is None:
-            if metrics.exists() and metrics.read_bytes().count(b"\n") >= lines:
-                child.send_signal(signal.SIGKILL)
-                return True
-            time.sleep(0.002)
-    return False
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def progress(workdir) -> set[str]:
+    """What changes while a run goes on: its checkpoints, whole ones and those that are being written."""
+    return set(os.listdir(workdir / "checkpoints")) if (workdir / "checkpoints").exists() else set()
+
+
+def kill(args, workdir, wait: float, in_training: bool) -> bool:
+    """Kills the run `wait` seconds behind its start, or behind the first sign of a new checkpoint.
+
+    Returns whether there was still a run to kill.
+    """
+    before = progress(workdir)
+    with start(args) as child:
+        while in_training and child.poll() is None and progress(workdir) <= before:
+            time.sleep(0.001)
+        time.sleep(wait)
+        ended = child.poll() is not None
+        child.kill()
+    return not ended
 
 
 @pytest.mark.slow
 def test_killed_runs_end_with_the_same_parameters(straight, tiny_bert, corpus, tmp_path):
     workdir = tmp_path / "run"
     args = arguments(tiny_bert, corpus, workdir)
-    # Before the first checkpoint, right at one (an evaluation's line comes just before its save), and between.
-    killed = [kill_when(args, workdir, lines) for lines in (1, 3, 6, 7, 16, 22)]
-    assert sum(killed) >= 5
+    generator = random.Random(0)
+    # Two while it starts, then anywhere between two checkpoints and in the middle of saving one.
+    landed = [kill(args, workdir, generator.uniform(0, 4), in_training=False) for _ in range(2)]
+    reached = []
+    while sum(landed) < KILLS and len(landed) < 3 * KILLS:
+        landed.append(kill(args, workdir, generator.uniform(0, 0.4), in_training=True))
+        reached.append(max((int(name) for name in progress(workdir) if name.isdigit()), default=0))
+    assert sum(landed) >= KILLS and len(set(reached)) >= 5, (landed, reached)  # at many different places
     done = run("main", *args)
     assert done.returncode == 0, done.stderr
     assert "resuming at step" in done.stdout
 
+    assert_equal(workdir, straight, tiny_bert)
+
+
+def assert_equal(workdir, straight, tiny_bert):
+    """Bit for bit: the parameters, the scores, every logged value but the speed."""
     expected, found = final_params(straight, tiny_bert), final_params(workdir, tiny_bert)
     for name, value in expected.items():
         np.testing.assert_array_equal(np.asarray(found[name]), np.asarray(value), err_msg=name)
@@ -75,6 +97,25 @@ def test_killed_runs_end_with_the_same_parameters(straight, tiny_bert, corpus, t
         return [{name: value for name, value in line.items() if name != "sentences_per_second"} for line in lines]
 
     assert without_speed(workdir) == without_speed(straight)  # no step twice, none missing, every value the same
+
+
+@pytest.mark.slow
+def test_sigterm_saves_at_the_next_step_and_the_same_command_goes_on(straight, tiny_bert, corpus, tmp_path):
+    args = arguments(tiny_bert, corpus, tmp_path / "run")
+    with start(args) as child:
+        while not progress(tmp_path / "run"):
+            assert child.poll() is None
+            time.sleep(0.001)
+        time.sleep(0.3)
+        child.send_signal(signal.SIGTERM)
+        errors = child.stderr.read().decode()
+        assert child.wait(60) == 75, errors
+    saved = Checkpoints(tmp_path / "run", read_only=True).latest
+    assert f"saved at step {saved}; the same command goes on" in errors and "Traceback" not in errors
+    assert 0 < saved < STEPS
+    done = run("main", *args)
+    assert done.returncode == 0 and f"resuming at step {saved} of {STEPS}" in done.stdout, done.stderr
+    assert_equal(tmp_path / "run", straight, tiny_bert)
 
 
 @pytest.mark.slow

@@ -86,7 +86,12 @@ class Layer(nnx.Module):
 
         rows, length, size = x.shape
         head_size = size // self.num_heads
-        query, key, value = jnp.moveaxis(self.qkv(x).reshape(rows, length, 3, self.num_heads, head_size), 2, 0)
+        bias = self.qkv.bias[...].reshape(3, size)
+        # The key's bias adds the same to all scores of a query, so its gradient is zero. Left to rounding it would be
+        # noise, which Adam blows up to full steps, other ones on every machine.
+        bias = jnp.stack([bias[0], jax.lax.stop_gradient(bias[1]), bias[2]]).ravel()
+        qkv = x @ self.qkv.kernel[...].astype(x.dtype) + bias.astype(x.dtype)
+        query, key, value = jnp.moveaxis(qkv.reshape(rows, length, 3, self.num_heads, head_size), 2, 0)
         scores = jnp.einsum("bqhd,bkhd->bhqk", query, key, preferred_element_type=jnp.float32) * head_size**-0.5
         scores = jnp.where(attention_mask[:, None, None, :] > 0, scores, jnp.finfo(scores.dtype).min)
         probabilities = drop(0, jax.nn.softmax(scores, axis=-1), lane_axis=1)

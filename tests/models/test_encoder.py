@@ -131,3 +131,19 @@ def test_models_views_objectives_and_step_run_with_jax_flax_optax_and_numpy_alon
     code = BARE.replace("BLOCKED", repr(blocked))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_key_s_bias_has_a_gradient_of_exactly_zero_and_the_others_do_not():
+    """In exact arithmetic it is zero; as noise, Adam would make steps of it that differ on every machine."""
+    graph, params, _ = random_model()
+    ids, mask = random_batch(4, 8)
+
+    def total(params):
+        model = parameters.merge(graph, params)
+        return jnp.sum(jnp.sin(model(ids[:, 0], mask[:, 0], pooler="avg", use_head=False)))
+
+    query, key, value = jax.jit(jax.grad(total))(params)["encoder.layers.0.qkv.bias"].reshape(3, -1)
+    assert not key.any() and query.all() and value.all()
+    # It still counts: the forward pass is the checkpoint's own.
+    moved = params | {"encoder.layers.0.qkv.bias": params["encoder.layers.0.qkv.bias"] + 0.5}
+    assert float(total(moved)) != float(total(params))

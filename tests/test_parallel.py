@@ -1,0 +1,70 @@
+"""What one process can tell of several; tests/test_processes.py starts them for real."""
+
+import jax
+import numpy as np
+import pytest
+
+from simcse_jax import parallel
+from simcse_jax import step as step_lib
+from simcse_jax.config import default_config
+from simcse_jax.errors import UserError
+
+
+@pytest.fixture
+def mesh():
+    return step_lib.data_mesh(jax.devices()[:4])
+
+
+def test_each_device_s_rows_are_read_and_no_others(mesh):
+    rows = {"a": np.arange(24).reshape(8, 3), "b": np.arange(8)}
+    asked = []
+
+    def read(part):
+        asked.append(part)
+        return {name: value[part] for name, value in rows.items()}
+
+    placed = parallel.place(read, 8, step_lib.split_over_examples(mesh))
+    assert sorted((part.start, part.stop) for part in asked) == [(0, 2), (2, 4), (4, 6), (6, 8)]
+    for name, value in rows.items():
+        np.testing.assert_array_equal(placed[name], value)
+        assert [shard.data.shape[0] for shard in placed[name].addressable_shards] == [2] * 4
+
+
+def test_a_replicated_array_is_whole_on_every_device(mesh):
+    tree = parallel.replicate({"a": np.arange(6).reshape(2, 3), "b": np.float32(2)}, step_lib.replicated(mesh))
+    assert tree["a"].is_fully_replicated and len(tree["a"].addressable_shards) == 4
+    np.testing.assert_array_equal(tree["a"].addressable_shards[3].data, np.arange(6).reshape(2, 3))
+    assert tree["b"].shape == () and float(tree["b"]) == 2
+
+
+def test_a_mistake_of_one_process_ends_all(monkeypatch):
+    with pytest.raises(UserError, match=r"^mine$"), parallel.together():
+        raise UserError("mine")
+    with parallel.together():
+        pass
+    monkeypatch.setattr(parallel, "gather", lambda text: ["", "data.train=x: no such file"])
+    with pytest.raises(UserError, match=r"^process 1: data\.train=x: no such file$"), parallel.together():
+        pass
+
+
+def test_processes_that_do_not_run_the_same_are_told(monkeypatch):
+    parallel.agree({"data.train": "a"})
+    monkeypatch.setattr(parallel, "gather", lambda text: [text, text] if text == "same" else [text, text, "b"])
+    parallel.agree({"the config": "same"})
+    with pytest.raises(UserError, match=r"data\.train: process 2 has another one than process 0"):
+        parallel.agree({"the config": "same", "data.train": "a"})
+
+
+def test_processes_that_cannot_be_found(monkeypatch):
+    settings = default_config().parallel
+    parallel.initialize(settings)  # one process: nothing to find
+    settings.processes = 0
+    for name in ("SLURM_JOB_ID", "OMPI_MCA_orte_hnp_uri", "JAX_COORDINATOR_ADDRESS", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(UserError, match=r"parallel\.processes=0: .*parallel.processes=1 for this process alone"):
+        parallel.initialize(settings)
+
+
+@pytest.mark.parametrize("text", ["", "a line", "Grüße"])
+def test_one_process_gathers_its_own_text(text):
+    assert parallel.gather(text) == [text]
