@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: quickstart test test-all lint clean
+.PHONY: quickstart test test-all test-tpu lint clean
 
 quickstart: .venv/requirements.txt
 	bash examples/quickstart.sh $(BIN)/python
@@ -15,6 +15,13 @@ test: .venv/requirements-dev.txt
 # What takes longer: killed runs, PyTorch and sentence-transformers beside ours.
 test-all: .venv/requirements-dev.txt
 	$(BIN)/python -m pytest -m slow
+
+# The one test that needs the TPU compiler, in an environment of its own: where libtpu is installed, every JAX program
+# looks for a TPU.
+test-tpu:
+	test -x .venv-tpu/bin/python || $(PYTHON) -m venv .venv-tpu
+	.venv-tpu/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt "pytest>=8.4" "libtpu>=0.0.51"
+	JAX_PLATFORMS=cpu .venv-tpu/bin/python -m pytest tests/test_aot.py
 
 lint: .venv/requirements-dev.txt
 	$(BIN)/ruff check --fix .
@@ -31,4 +38,4 @@ $(BIN)/python:
 	cp $< $@
 
 clean:
-	rm -rf .venv runs
+	rm -rf .venv .venv-tpu runs

@@ -97,11 +97,11 @@ def flatten(config: config_dict.ConfigDict, prefix: str = "") -> dict[str, objec
     return fields
 
 
-def parse(argv: Sequence[str]) -> tuple[config_dict.ConfigDict, str]:
+def parse(argv: Sequence[str], needs_workdir: bool = True) -> tuple[config_dict.ConfigDict, str]:
     """Reads `--config FILE --workdir DIR [--config.FIELD=VALUE …]`.
 
     Returns:
-      The config and the workdir.
+      The config, and the workdir (empty where none is needed).
 
     Raises:
       UserError: for whatever is wrong with flags, file or values; an unknown field's nearest known one is named.
@@ -115,17 +115,18 @@ def parse(argv: Sequence[str]) -> tuple[config_dict.ConfigDict, str]:
     known = flatten(_get_config(path))
     try:
         config_flags.DEFINE_config_file("config", None, help_text, flag_values=values, sys_argv=args)
-        flags.DEFINE_string("workdir", None, "where checkpoints, metrics and results go", flag_values=values)
+        if needs_workdir:
+            flags.DEFINE_string("workdir", None, "where checkpoints, metrics and results go", flag_values=values)
         rest = values(args)[1:]
     except (AttributeError, KeyError, IndexError, TypeError, ValueError, flags.Error) as error:
         raise UserError(_unknown_field(argv, known) or str(error)) from None
-    if not values.workdir:
+    if needs_workdir and not values.workdir:
         raise UserError("--workdir DIR is missing: where checkpoints, metrics and results go")
     if rest:
         raise UserError(f"unknown argument {rest[0]!r}; a field is set with --config.FIELD=VALUE")
     config = values.config.unlock()
     _split_tuples(config)
-    return config, values.workdir
+    return config, values.workdir if needs_workdir else ""
 
 
 def _config_path(argv: Sequence[str]) -> str:

@@ -1,5 +1,6 @@
 """Folders on a disk and in an object store (`gs://…`), read and written alike."""
 
+import logging
 import os
 from pathlib import Path
 
@@ -23,14 +24,31 @@ def as_path(name: str) -> Folder:
     """
     if not is_remote(name):
         return Path(name).expanduser()
+    scheme, _, rest = name.partition("://")
+    bucket = rest.split("/")[0]
+    if scheme != "gs" or not bucket:
+        raise UserError(f"{name}: must be a folder on a disk or gs://BUCKET/FOLDER")
+    logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # what it cannot do it raises, and then we tell it
     try:
-        path = epath.Path(name)
-        path.exists()
+        import fsspec
+
+        # Else each process goes on with the first listing that it got, whatever the others and tensorstore write.
+        fsspec.config.conf.setdefault("gs", {})["use_listings_cache"] = False
+        found = epath.Path(f"gs://{bucket}").exists()
     except ImportError:
         raise UserError(f"{name}: the package that reads it is missing; pip install 'simcse_jax[gcs]'") from None
-    except Exception as error:  # what the store's client raises: no such bucket, no right to it, no network
+    except Exception as error:  # what the store's client raises: no right to it, no network
         raise UserError(f"{name}: cannot be reached: {reason(error)}") from None
-    return path
+    if not found:  # the client would make one
+        raise UserError(f"{name}: there is no bucket {bucket}, or no right to see it (storage.buckets.get)")
+    return epath.Path(name)
+
+
+def look_up_bucket(folder: Folder) -> None:
+    """Asks for the bucket as Orbax does before it deletes a checkpoint; a missing right shows now, not hours later."""
+    from google.cloud import storage
+
+    storage.Client().get_bucket(str(folder).removeprefix("gs://").split("/")[0])
 
 
 def write_atomically(path: Folder, content: str | bytes) -> None:
@@ -41,10 +59,10 @@ def write_atomically(path: Folder, content: str | bytes) -> None:
     """
     data = content.encode() if isinstance(content, str) else content
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if is_remote(path):  # an object appears when it is whole
+        if is_remote(path):  # an object appears when it is whole, and lies in no folder
             path.write_bytes(data)
             return
+        path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(path.name + ".tmp")
         with open(temporary, "wb") as file:
             file.write(data)

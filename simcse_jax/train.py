@@ -142,12 +142,19 @@ def choose_devices(config: config_dict.ConfigDict) -> list[jax.Device]:
     if wanted > there:
         raise UserError(f"config.parallel.devices={wanted}: there are {there} (0: all of them)")
     devices = [d for process in range(jax.process_count()) for d in jax.local_devices(process)[: wanted or None]]
-    size, count = config.train.batch_size, len(devices)
-    if size % count:
-        below, above = size // count * count, -(-size // count) * count
-        nearest = f"{below} and {above}" if below else str(above)
-        raise UserError(f"config.train.batch_size={size} does not divide by {count} devices; the nearest are {nearest}")
+    check_divides(config, len(devices))
     return devices
+
+
+def check_divides(config: config_dict.ConfigDict, devices: int) -> None:
+    """Refuses a batch that does not divide by the number of devices, naming the nearest that do."""
+    size = config.train.batch_size
+    if size % devices:
+        below, above = size // devices * devices, -(-size // devices) * devices
+        nearest = f"{below} and {above}" if below else str(above)
+        raise UserError(
+            f"config.train.batch_size={size} does not divide by {devices} devices; the nearest are {nearest}"
+        )
 
 
 def read_evaluation(config: config_dict.ConfigDict) -> Evaluation | None:

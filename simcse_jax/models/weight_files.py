@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, reason
 from simcse_jax.models.torch_file import read_torch_file
 
 NAMES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -21,7 +21,7 @@ def read_json(path: Path, kind: type = dict) -> Any:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+        raise UserError(f"{path}: cannot be read: {error.strerror or reason(error)}") from None
     except ValueError as error:
         raise UserError(f"{path}: not valid JSON: {error}") from None
     if not isinstance(content, kind):

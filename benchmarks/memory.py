@@ -1,0 +1,59 @@
+"""Peak memory of the train step against batch size, by the compiler's own account; nothing is run.
+
+    python -m benchmarks.memory                            # for one CPU device
+    python -m benchmarks.memory --topology v5e:1x1         # for a TPU chip, with libtpu
+
+Unsupervised SimCSE of --model with 32 tokens, all at once and in chunks. What is counted are the step's temporaries,
+i.e. activations, gradients and the similarity matrix; parameters and optimizer state (12 bytes a parameter) come on top
+and are the same in every row.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import jax
+
+from simcse_jax import aot
+from simcse_jax.config import default_config
+from simcse_jax.models.published import encoder_config
+
+
+def temporaries(model: str, batch_size: int, chunk_size: int, topology: str | None) -> float:
+    """GiB of the compiled step's temporaries; what the TPU compiler says was needed, if it does not fit."""
+    config = default_config()
+    config.train.batch_size, config.parallel.chunk_size = batch_size, chunk_size
+    devices = aot.described_devices(topology) if topology else jax.devices()[:1]
+    try:
+        compiled = aot.trace_step(config, encoder_config(model), 1, devices).lower().compile()
+    except jax.errors.JaxRuntimeError as error:
+        if (sizes := aot.memory_of_error(str(error))) is None:
+            raise
+        return sizes[0] / 2**30
+    return compiled.memory_analysis().temp_size_in_bytes / 2**30
+
+
+def main() -> None:
+    """Prints a line a batch size as soon as it is known."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="bert-base-uncased")
+    parser.add_argument("--batches", default="64,128,256,512,1024,2048,4096,8192,16384")
+    parser.add_argument("--chunk-size", type=int, default=64)
+    parser.add_argument("--topology", help="e.g. v5e:1x1; default: a CPU device")
+    parser.add_argument("--output", help="a JSON file")
+    args = parser.parse_args()
+    aot.prepare()
+    rows = []
+    print(f"| batch | all at once, GiB | in chunks of {args.chunk_size}, GiB |\n| --- | --- | --- |", flush=True)
+    for batch_size in map(int, args.batches.split(",")):
+        row = {"batch": batch_size}
+        for name, chunk_size in (("whole", 0), ("chunks", args.chunk_size)):
+            row[name] = temporaries(args.model, batch_size, chunk_size, args.topology)
+        rows.append(row)
+        print(f"| {batch_size} | {row['whole']:.2f} | {row['chunks']:.2f} |", flush=True)
+    if args.output:
+        Path(args.output).write_text(json.dumps(rows, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

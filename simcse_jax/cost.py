@@ -1,0 +1,247 @@
+"""What a compiled program costs: FLOPs from its jaxpr; memory traffic and collectives from its optimized HLO.
+
+XLA's own cost analysis counts the body of a loop once, however often it runs, a table of which a few rows are gathered
+as a whole, and what a TPU keeps in its memory on the chip like what goes to HBM. Apart from these three, ours agrees
+with it (`tests/test_cost.py`).
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+# How many bfloat16 products a TPU makes of one product with no, one and two float32 inputs; by default always one.
+PASSES = {jax.lax.Precision.HIGHEST: (1, 3, 6), jax.lax.Precision.HIGH: (1, 2, 3)}
+
+
+def product_flops(jaxpr: Any) -> Counter[int]:
+    """FLOPs of all matrix products, by the number of bfloat16 passes that a TPU makes of each.
+
+    Scans are multiplied out; of branches the dearest counts. The body of a `shard_map` counts as it stands: what one
+    device computes.
+
+    Args:
+      jaxpr: as `jax.jit(f).trace(...).jaxpr` has it.
+    """
+    flops: Counter[int] = Counter()
+    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        name, params = equation.primitive.name, equation.params
+        if name == "dot_general":
+            left = equation.invars[0].aval.shape
+            contracted = math.prod(left[axis] for axis in params["dimension_numbers"][0][0])
+            flops[_passes(equation)] += 2 * math.prod(equation.outvars[0].aval.shape) * contracted
+            continue
+        values = [each for value in params.values() for each in (value if isinstance(value, tuple) else (value,))]
+        inner = [product_flops(value) for value in values if hasattr(value, "eqns")]
+        if name == "cond":
+            inner = [max(inner, key=Counter.total)]
+        for part in inner:
+            flops.update({passes: count * params.get("length", 1) for passes, count in part.items()})
+    return flops
+
+
+def _passes(product: Any) -> int:
+    inputs = sum(variable.aval.dtype == np.float32 for variable in product.invars)
+    precision = product.params["precision"]
+    sides = precision if isinstance(precision, tuple) else (precision,)
+    return max(PASSES.get(side, (1, 1, 1))[inputs] for side in sides)
+
+
+class Collective(NamedTuple):
+    """All exchanges of one kind: how many calls a step makes, and the bytes of all of them together.
+
+    The bytes are those of the whole arrays: what all-reduce and reduce-scatter take in, what all-gather gives out.
+    """
+
+    kind: str
+    devices: int
+    calls: int
+    bytes: int
+
+    @property
+    def bytes_sent(self) -> float:
+        """What each device sends on a ring: the share of the others, twice for all-reduce."""
+        if self.kind == "collective-permute":
+            return self.bytes
+        return self.bytes * (2 if self.kind == "all-reduce" else 1) * (self.devices - 1) / self.devices
+
+
+class Array(NamedTuple):
+    """One array of an HLO type; `on_chip`: its layout says S(1) or higher, a memory on the chip."""
+
+    bytes: int
+    on_chip: bool
+
+
+class Instruction(NamedTuple):
+    """One line of HLO; `operands` are names of other lines of the same computation."""
+
+    name: str
+    arrays: list[Array]
+    opcode: str
+    operands: list[str]
+    attributes: str
+    is_root: bool
+
+    @property
+    def bytes(self) -> int:
+        """Of all its arrays."""
+        return sum(array.bytes for array in self.arrays)
+
+
+Lines = dict[str, Instruction]  # a computation, by name
+
+COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
+FREE = ("parameter", "constant", "get-tuple-element", "tuple", "bitcast", "after-all", "partition-id", "replica-id")
+OUTER = ("while", "call", "conditional", "async-start")  # the computations that they name count in their place
+FREE_TARGETS = re.compile('"(ConcatBitcast|AssumeGatherIndicesInBound|AllocateBuffer)"')  # calls that move nothing
+SLICES = ("slice", "dynamic-slice", "gather", "slice-start", "dynamic-slice-start")
+UPDATES = {"dynamic-update-slice": 1, "scatter": 2}  # which operand holds the new values
+HEADER = re.compile(r"(ENTRY )?%?([\w.-]+) \(.*\{$")
+LINE = re.compile(r"\s+(ROOT )?%?([\w.-]+) = (.*)")
+ARRAY = re.compile(r"\b(pred|[a-z]+(\d+)\w*)\[([\d,]*)\](\{[^{}]*\})?")
+CALLEES = re.compile(r"\b(?:calls|to_apply|body|condition|\w+_computations?)=\{?(%[\w.-]+(?:, *%[\w.-]+)*)")
+
+
+class Program:
+    """The text of a compiled program (`compiled.as_text()`), read as far as its costs need it."""
+
+    def __init__(self, text: str):
+        self.computations: dict[str, Lines] = {}
+        self.entry = current = ""
+        partitions = re.search(r"num_partitions=(\d+)", text)
+        self.devices = int(partitions[1]) if partitions else 1
+        for line in text.splitlines():
+            if header := HEADER.match(line):
+                current = header[2]
+                self.computations[current] = {}
+                self.entry = current if header[1] else self.entry
+            elif current and (match := LINE.match(line)):
+                text = re.sub(r"/\*.*?\*/", "", match[3])
+                self.computations[current][match[2]] = _instruction(match[2], text, bool(match[1]))
+
+    def runs(self, computation: str = "", times: int = 1) -> Iterator[tuple[int, Lines, Instruction]]:
+        """How often each instruction runs in a step, its computation, and itself; not those inside fusions."""
+        lines = self.computations[computation or self.entry]
+        for line in lines.values():
+            if line.opcode in OUTER:
+                for callee in self._callees(line):
+                    yield from self.runs(callee, times * (self._trip_count(line) if line.opcode == "while" else 1))
+            else:
+                yield times, lines, line
+
+    def bytes_accessed(self, on_chip: bool = False) -> int:
+        """Bytes that a step reads and writes in HBM; `on_chip`: and in memories on the chip, as XLA counts."""
+        total = 0
+        for times, lines, line in self.runs():
+            if line.opcode in FREE or line.opcode.endswith("-done") or FREE_TARGETS.search(line.attributes):
+                continue
+            for position, name in enumerate(line.operands):
+                if name in lines and (on_chip or not any(array.on_chip for array in lines[name].arrays)):
+                    total += times * self._read(lines, line, position)
+            total += times * sum(size for array, size in self._written(lines, line) if on_chip or not array.on_chip)
+        return total
+
+    def collectives(self) -> list[Collective]:
+        """The exchanges between devices, by kind and size of group."""
+        found: dict[tuple[str, int], list[int]] = {}
+        for times, lines, line in self.runs():
+            kind = line.opcode.removesuffix("-start")
+            if kind in COLLECTIVES:
+                taken = sum(lines[name].bytes for name in line.operands)
+                given = sum(size for _, size in self._written(lines, line))
+                totals = found.setdefault((kind, self._group(line)), [0, 0])
+                totals[0] += times
+                totals[1] += times * max(taken, given)
+        return [Collective(*key, *totals) for key, totals in sorted(found.items())]
+
+    def _callees(self, line: Instruction) -> list[str]:
+        return [name for names in CALLEES.findall(line.attributes) for name in re.findall(r"[^%, ]+", names)]
+
+    def _trip_count(self, loop: Instruction) -> int:
+        if known := re.search(r'"known_trip_count":\{"n":"(\d+)"', loop.attributes):
+            return int(known[1])
+        # The TPU compiler does not say it. JAX's loops count up from 0 by 1: the integer in the condition is the bound.
+        condition = self.computations[re.search(r"condition=%?([\w.-]+)", loop.attributes)[1]]
+        bounds = {line.operands[0] for line in condition.values() if line.opcode == "constant"}
+        if len(bounds) != 1 or not (bound := bounds.pop()).isdigit():
+            raise ValueError(f"the loop {loop.name} runs an unknown number of times")
+        return int(bound)
+
+    def _read(self, lines: Lines, user: Instruction, position: int) -> int:
+        """Bytes of an operand that its user reads: of a slice what it gives out, of an update's target what is new."""
+        whole = lines[user.operands[position]].bytes
+        if user.opcode in SLICES and position == 0:
+            return sum(size for _, size in self._written(lines, user))
+        if user.opcode == "dynamic-update-slice" and position == 0:
+            return 0
+        if user.opcode == "scatter" and position == 0:
+            return lines[user.operands[UPDATES["scatter"]]].bytes
+        if user.opcode == "fusion":
+            (callee,) = self._callees(user)
+            lines = self.computations[callee]
+            user = next(x for x in lines.values() if x.opcode == "parameter" and x.operands == [str(position)])
+        elif user.opcode != "bitcast":
+            return whole
+        if user.is_root:
+            return whole
+        uses = [(x, index) for x in lines.values() for index, name in enumerate(x.operands) if name == user.name]
+        return min(whole, sum(self._read(lines, *use) for use in uses))
+
+    def _written(self, lines: Lines, line: Instruction) -> list[tuple[Array, int]]:
+        """The arrays that an instruction gives out, and the bytes it writes of each: of an update what is new."""
+        if line.opcode == "copy-start":  # (target, source, flag)
+            return [(line.arrays[0], line.arrays[0].bytes)]
+        if line.opcode.endswith("-start") and line.opcode != "all-reduce-start":  # (source, target, flags)
+            return [(line.arrays[1], line.arrays[1].bytes)]
+        made = [line] * len(line.arrays)
+        if line.opcode == "fusion":
+            (callee,) = self._callees(line)
+            lines = self.computations[callee]
+            root = next(x for x in lines.values() if x.is_root)
+            made = [lines[name] for name in root.operands] if root.opcode == "tuple" else [root] * len(line.arrays)
+        written = []
+        for array, maker in zip(line.arrays, made, strict=True):
+            while maker.opcode == "bitcast":
+                maker = lines[maker.operands[0]]
+            new = UPDATES.get(maker.opcode)
+            written.append((array, array.bytes if new is None else lines[maker.operands[new]].bytes))
+        return written
+
+    def _group(self, line: Instruction) -> int:
+        """Over how many devices a collective goes; its groups are written in one of three ways."""
+        if listed := re.search(r"replica_groups=\{\{([\d,]+)\}", line.attributes):
+            return listed[1].count(",") + 1
+        if counted := re.search(r"replica_groups=\[\d+,(\d+)\]", line.attributes):
+            return int(counted[1])
+        if mesh := re.search(r"replica_groups=mesh\[([^\]]*)\] ?\{([^}]*)\}", line.attributes):
+            sizes = dict(re.findall(r"'(\w+)'=(\d+)", mesh[1]))
+            return math.prod(int(sizes[axis]) for axis in re.findall(r"'(\w+)'", mesh[2]))
+        return self.devices
+
+
+def _instruction(name: str, text: str, is_root: bool) -> Instruction:
+    """Reads `TYPE OPCODE(OPERANDS), ATTRIBUTES`."""
+    end = _closing(text, 0) if text.startswith("(") else text.index(" ")
+    arrays = []
+    for kind, bits, shape, layout in ARRAY.findall(text[:end]):
+        size = math.prod(int(axis) for axis in shape.split(",") if axis) * (8 if kind == "pred" else int(bits))
+        arrays.append(Array(-(-size // 8), bool(re.search(r"S\([1-9]", layout))))
+    start = text.index("(", end)
+    stop = _closing(text, start)
+    operands = [operand.strip().rpartition("%")[2] for operand in text[start + 1 : stop - 1].split(",")]
+    return Instruction(name, arrays, text[end:start].strip(), operands, text[stop:], is_root)
+
+
+def _closing(text: str, start: int) -> int:
+    """The position behind the bracket that closes the one at `start`."""
+    depth = 0
+    for position in range(start, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[position], 0)
+        if depth == 0:
+            return position + 1
+    raise ValueError(f"no closing bracket in {text[start : start + 100]}")
