@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import absl.logging
@@ -21,6 +21,7 @@ from simcse_jax.models.parameters import Params
 from simcse_jax.step import TrainState
 
 SCORE = "score"
+SAVE_SECONDS = 600  # for all processes to have written their part
 DAMAGED = "damaged_checkpoints"  # where those go that cannot be read
 
 
@@ -54,13 +55,15 @@ class Checkpoints:
             preservation_policy=policies.AnyPreservationPolicy(keep),
             cleanup_tmp_directories=not read_only,
             read_only=read_only,
+            async_options=ocp.AsyncOptions(timeout_secs=SAVE_SECONDS),
+            multiprocessing_options=_alone() if read_only else ocp.options.MultiprocessingOptions(),
         )
         self._folder = epath.Path(workdir if storage.is_remote(workdir) else workdir.absolute()) / "checkpoints"
-        with parallel.together():
+        with contextlib.nullcontext() if read_only else parallel.together():  # readers read each for themselves
             if storage.is_remote(self._folder) and not read_only:
                 with self._readable():
                     storage.look_up_bucket(self._folder)
-            if parallel.is_first():
+            if read_only or parallel.is_first():
                 self._check_scores(read_only)
         with self._readable():
             self._manager = ocp.CheckpointManager(self._folder, options=options)
@@ -106,20 +109,41 @@ class Checkpoints:
         for step in sorted(self._manager.all_steps(), reverse=True):
             try:
                 with parallel.together():
-                    state = self.restore(step, like)
+                    state = self._twice(self.restore, step, like)
             except UserError as error:
                 errors[step] = error
                 continue
-            if errors:
-                with parallel.together():  # nobody looks again before they are moved
-                    for damaged, error in errors.items():
-                        if parallel.is_first():
-                            self._set_aside(damaged, f"{error}; going back to step {step}")
-                self._manager.reload()
+            self._set_all_aside(errors, f"going back to step {step}")
             return state
         if errors:
             raise next(iter(errors.values()))
         return None
+
+    def restore_best(self, like: Params) -> tuple[int, Params]:
+        """The step and the parameters of the best checkpoint that can be read; damaged ones are set aside."""
+        while True:
+            best = self.best
+            try:
+                with parallel.together():
+                    return best, self._twice(self.restore_params, best, like)
+            except UserError as error:
+                if len(self._manager.all_steps()) == 1:
+                    raise
+                self._set_all_aside({best: error}, "taking the next best")
+
+    def _twice(self, read: Callable[..., Any], *args: Any) -> Any:
+        # A disk in a network may fail once; what is damaged fails again.
+        with contextlib.suppress(UserError):
+            return read(*args)
+        return read(*args)
+
+    def _set_all_aside(self, errors: dict[int, UserError], instead: str) -> None:
+        with parallel.together():  # nobody looks again before they are moved
+            for damaged, error in errors.items():
+                if parallel.is_first():
+                    self._set_aside(damaged, f"{error}; {instead}")
+        if errors:
+            self._manager.reload()
 
     def restore(self, step: int, like: TrainState) -> TrainState:
         """The state saved at `step`, with the shapes and the placement of `like`."""
@@ -150,22 +174,29 @@ class Checkpoints:
     def _check_scores(self, read_only: bool) -> None:
         """Sets checkpoints aside whose score is damaged: Orbax reads all of them before it opens any."""
         for path in sorted(self._folder.glob("*/metrics/metrics")) if self._folder.exists() else ():
+            if not path.parent.parent.name.isdigit():
+                continue  # of a save that is under way, or was killed: Orbax removes it
             try:
                 json.loads(path.read_text())
+            except FileNotFoundError:
+                continue  # removed meanwhile by the run that others read from here
             except ValueError:
                 problem = f"{path}: damaged"
                 if read_only:
-                    raise UserError(f"{problem}; remove that checkpoint") from None
+                    raise UserError(f"{problem}; start the run again, which sets that checkpoint aside") from None
                 self._set_aside(int(path.parent.parent.name), problem)
 
     def _set_aside(self, step: int, problem: str) -> None:
-        parallel.say(f"{problem}; what could not be read is now in {DAMAGED}/{step}")
         target = self._folder.parent / DAMAGED / str(step)
-        if target.exists():
-            target.rmtree()
         # In a store the folder is there once something is in it, and nothing can be moved before.
         storage.write_atomically(target.parent / f"{step}.txt", f"{problem}\n")
-        (self._folder / str(step)).rename(target)
+        try:
+            if target.exists():
+                target.rmtree()
+            (self._folder / str(step)).rename(target)
+        except Exception as error:  # an OSError, or what a store's client raises
+            raise UserError(f"{problem}; it cannot be moved to {target}: {reason(error)}") from None
+        parallel.say(f"{problem}; what could not be read is now in {DAMAGED}/{step}")
 
     @contextlib.contextmanager
     def _readable(self, step: int | None = None) -> Iterator[None]:
@@ -212,6 +243,15 @@ def checksum(tree: Any) -> jax.Array:
         factors = 2 * jax.lax.iota(jnp.uint32, bits.size) + 1
         total += jnp.uint32(2 * number + 1) * jnp.sum(factors * bits, dtype=jnp.uint32)
     return total
+
+
+def _alone() -> ocp.options.MultiprocessingOptions:
+    me = jax.process_index()
+    if jax.process_count() == 1:
+        return ocp.options.MultiprocessingOptions()
+    return ocp.options.MultiprocessingOptions(
+        primary_host=me, active_processes={me}, barrier_sync_key_prefix=f"reader{me}"
+    )
 
 
 def _unraisable(problem: Any) -> None:

@@ -1,12 +1,12 @@
 """Sentences to embeddings: sorted by length into a few static shapes, duplicates encoded once."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec as P
 
 from simcse_jax import parallel
 from simcse_jax.models import parameters
@@ -37,12 +37,11 @@ def make_encode(
       sharding: how a batch's rows are split over the devices of all processes; None: the default device.
     """
 
+    @functools.partial(jax.jit, out_shardings=sharding)
     def embed(params: Params, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
         with jax.default_matmul_precision("highest"):  # float32 on TPUs and GPUs too
             return parameters.merge(graph, params)(input_ids, attention_mask, pooler=pooler, use_head=use_head)
 
-    # Every process gets all embeddings, whichever devices computed them.
-    embed = jax.jit(embed, out_shardings=None if sharding is None else NamedSharding(sharding.mesh, P()))
     if sharding is not None:
         batch_size = -(-batch_size // sharding.num_devices) * sharding.num_devices
 
@@ -60,10 +59,11 @@ def make_encode(
             ids, mask = tokenizer.pad(filled, length)
             if sharding is not None:
                 ids, mask = parallel.place(lambda part: (ids[part], mask[part]), batch_size, sharding)
-            outputs.append((rows, embed(params, ids, mask)))  # dispatched: the next batch is padded meanwhile
+            # Dispatched: the next batch is padded meanwhile. Without collectives, which would not be safe side by side.
+            outputs.append((rows, embed(params, ids, mask)))
         embeddings = np.empty((len(position), outputs[0][1].shape[1] if outputs else 0), np.float32)
         for rows, output in outputs:
-            embeddings[rows] = np.asarray(output)[: len(rows)]
+            embeddings[rows] = parallel.fetch(output)[: len(rows)]
         return embeddings[[position[sentence] for sentence in sentences]]
 
     return encode

@@ -4,20 +4,23 @@ With one process all of this does nothing, or what `jax.device_put` does.
 """
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
 import numpy as np
+from jax._src import distributed  # JAX has no public way to its key-value store; Orbax takes this one too
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding
 from ml_collections import config_dict
 
 from simcse_jax.errors import UserError, reason
 
-MESSAGE_BYTES = 2048  # of what processes tell each other; longer ones are cut
+WAIT_SECONDS = 600  # for what another process has to say
 START_SECONDS = 300  # for all processes to be there
 END_SECONDS = 60  # for all processes to be done, once one is
+_calls = itertools.count()
 
 
 def initialize(settings: config_dict.ConfigDict) -> None:
@@ -57,9 +60,19 @@ def gather(text: str) -> list[str]:
     """What each process says, in their order; all of them must call it."""
     if jax.process_count() == 1:
         return [text]
-    message = text.encode()[:MESSAGE_BYTES]
-    padded = np.frombuffer(message.ljust(MESSAGE_BYTES, b"\0"), np.uint8)
-    return [bytes(row).rstrip(b"\0").decode(errors="replace") for row in multihost_utils.process_allgather(padded)]
+    # Over the service through which processes found each other: no device takes part, so nothing that runs on devices
+    # can get in its way, and waiting ends.
+    client, call = distributed.global_state.client, next(_calls)
+    client.key_value_set(f"simcse_jax/{call}/{jax.process_index()}", "=" + text)  # a value may not be empty
+    keys = [f"simcse_jax/{call}/{process}" for process in range(jax.process_count())]
+    return [client.blocking_key_value_get(key, 1000 * WAIT_SECONDS).removeprefix("=") for key in keys]
+
+
+def fetch(array: jax.Array) -> np.ndarray:
+    """The whole array, in every process; all of them must call it if it is split over their devices."""
+    if array.is_fully_addressable:
+        return np.asarray(array)
+    return multihost_utils.process_allgather(array, tiled=True)
 
 
 @contextlib.contextmanager

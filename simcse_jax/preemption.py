@@ -7,29 +7,35 @@ from types import FrameType
 import jax
 from jax.experimental import multihost_utils
 
+from simcse_jax.errors import Preempted
+
 
 class Preemption:
-    """Listens for SIGTERM while a run is under way."""
+    """Listens for SIGTERM from the start of a run to its end.
+
+    Processes that were joined by `jax.distributed` are listened to by JAX: they may be told at different times and be
+    a few steps apart, and leave after the same step. A process on its own leaves at once as long as no step is done.
+    """
 
     def __init__(self):
-        """Starts to listen. With several processes JAX has done so since they joined."""
-        self._told = False
-        self._before = None
+        self._told = self._training = False
+        self._joined = jax.distributed.is_initialized()
         # Handlers can be set in the main thread alone; elsewhere a run can't be told.
-        if jax.process_count() == 1 and threading.current_thread() is threading.main_thread():
+        self._listens = not self._joined and threading.current_thread() is threading.main_thread()
+        if self._listens:
             self._before = signal.signal(signal.SIGTERM, self._tell)
 
     def _tell(self, number: int, frame: FrameType | None) -> None:
         self._told = True
+        if not self._training:
+            raise Preempted("SIGTERM: no step was done yet; the same command starts again")
 
     def reached(self, step: int) -> bool:
-        """Whether to save and leave after `step`; to be asked after every step.
-
-        Processes may be told at different times and be a few steps apart; they leave after the same step.
-        """
-        return self._told if jax.process_count() == 1 else multihost_utils.reached_preemption_sync_point(step)
+        """Whether to save and leave after `step`; to be asked after every step."""
+        self._training = True
+        return multihost_utils.reached_preemption_sync_point(step) if self._joined else self._told
 
     def close(self) -> None:
         """Gives SIGTERM back its meaning."""
-        if self._before is not None:
-            signal.signal(signal.SIGTERM, self._before)
+        if self._listens:
+            signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)

@@ -64,6 +64,11 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str) -> None:
     """
     validate(config)
     parallel.initialize(config.parallel)
+    with contextlib.closing(Preemption()) as preemption:
+        _train_and_evaluate(config, workdir, preemption)
+
+
+def _train_and_evaluate(config: config_dict.ConfigDict, workdir: str, preemption: Preemption) -> None:
     with parallel.together():
         folder = as_path(workdir)
         if folder.exists() and not folder.is_dir():
@@ -83,15 +88,15 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str) -> None:
         "model.init_from": sha256(*(model.params[name] for name in sorted(model.params))),
         "eval.data": evaluation.fingerprint if evaluation else "",
     }
-    parallel.agree({"the config": workdir_lib.identity(config), **fingerprints, "--workdir": f"{workdir} {resuming}"})
+    has_run = {"whether there is a run in --workdir": str(resuming)}
+    parallel.agree({"the config": workdir_lib.identity(config), **fingerprints, "--workdir": workdir, **has_run})
     with parallel.together():
         if resuming:
             workdir_lib.check_same_run(folder, config, fingerprints)
         elif parallel.is_first():
             workdir_lib.create(folder, config, fingerprints, model, tokenizer)
     with parallel.together():
-        if not workdir_lib.is_workdir(folder):
-            raise UserError(f"--workdir {workdir}: not the same folder for every process; use a shared disk or gs://…")
+        workdir_lib.wait_for(folder)
 
     mesh = step_lib.data_mesh(devices)
     settings = make_settings(config, total_steps)
@@ -114,12 +119,13 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str) -> None:
         max_length=model.max_length,
         sharding=step_lib.split_over_examples(mesh),
     )
-    metrics = workdir_lib.Metrics(folder, resumed) if parallel.is_first() else None
+    with parallel.together():
+        metrics = workdir_lib.Metrics(folder, resumed) if parallel.is_first() else None
     with closing_all([checkpoints] if metrics is None else [metrics, checkpoints]):
-        loop = Loop(config, settings, total_steps, encode, evaluation, checkpoints, metrics)
+        loop = Loop(config, settings, total_steps, encode, evaluation, checkpoints, metrics, preemption)
         state = loop.run(graph, mesh, Batches(corpus, config.train.batch_size, config.seed), state)
-        best = checkpoints.best
-        report(folder, encode, checkpoints.restore_params(best, state.params), best, evaluation)
+        best, params = checkpoints.restore_best(state.params)
+        report(folder, encode, params, best, evaluation)
 
 
 @contextlib.contextmanager
@@ -251,6 +257,7 @@ class Loop:
     evaluation: Evaluation | None
     checkpoints: Checkpoints
     metrics: workdir_lib.Metrics | None  # the first process's alone
+    preemption: Preemption
     pending: list[tuple[int, dict[str, jax.Array]]] = dataclasses.field(default_factory=list)  # still on the device
 
     def run(self, graph: Any, mesh: Mesh, batches: Batches, state: step_lib.TrainState) -> step_lib.TrainState:
@@ -276,7 +283,7 @@ class Loop:
         bar = tqdm(
             total=self.total_steps, initial=first, unit="step", dynamic_ncols=True, disable=not parallel.is_first()
         )
-        with bar, contextlib.closing(Preemption()) as preemption:
+        with bar:
             clock, counted = time.perf_counter(), 0
             for number in range(first + 1, self.total_steps + 1):
                 state, values = update(state, batch, self.settings)
@@ -293,7 +300,7 @@ class Loop:
                     clock, counted = time.perf_counter(), 0
                 keep_every = self.config.checkpoint.keep_every
                 due = last or number % self.config.eval.every == 0
-                preempted = preemption.reached(number) and not last
+                preempted = self.preemption.reached(number) and not last
                 if due or preempted or (keep_every and number % keep_every == 0):
                     self.fetch()
                     paused = time.perf_counter()

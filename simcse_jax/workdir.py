@@ -49,11 +49,27 @@ PACKAGES = (
 # Fields that do not change the result, so a run may go on with other values of them.
 FREE = ("train.log_every", "checkpoint.", "parallel.")
 WRITE_SECONDS = 5  # between two writes of metrics.jsonl
+SEEN_SECONDS = 60  # until a new workdir must be seen by all processes
 
 
 def is_workdir(folder: Folder) -> bool:
     """Whether a run has been started in it."""
     return (folder / "run.json").is_file()
+
+
+def wait_for(folder: Folder) -> None:
+    """Returns once this process sees the run that the first one has created: a network disk may show it late.
+
+    Raises:
+      UserError: when it does not come to be seen.
+    """
+    for _ in range(SEEN_SECONDS):
+        with contextlib.suppress(OSError):
+            list(folder.iterdir())  # makes a client of NFS look again
+        if is_workdir(folder):
+            return
+        time.sleep(1)
+    raise UserError(f"--workdir {folder}: not the same folder for every process; use a shared disk or gs://…")
 
 
 def resolved(config: config_dict.ConfigDict) -> dict[str, Any]:
@@ -62,8 +78,8 @@ def resolved(config: config_dict.ConfigDict) -> dict[str, Any]:
 
 
 def identity(config: config_dict.ConfigDict) -> str:
-    """A fingerprint of the fields that change the result, for processes to compare."""
-    fields = {name: value for name, value in sorted(flatten(config).items()) if not name.startswith(FREE)}
+    """A fingerprint of all fields that processes must have alike."""
+    fields = {name: value for name, value in sorted(flatten(config).items()) if name != "parallel.process_id"}
     return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
 
 
@@ -187,7 +203,8 @@ class Metrics:
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
         if time.monotonic() > self._written + WRITE_SECONDS:
-            self.flush()
+            with contextlib.suppress(UserError):  # it is told before the next checkpoint, by all processes together
+                self.flush()
 
     def flush(self) -> None:
         """All that was added is in the workdir when this returns.
@@ -215,4 +232,10 @@ class Metrics:
 
 def _whole_lines(path: Folder) -> list[dict[str, Any]]:
     # A last line without its end is no line, however it came to be cut off.
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1] if line]
+    lines = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], 1):
+        try:
+            lines.append(json.loads(line))
+        except ValueError:
+            raise UserError(f"{path}: line {number} is damaged; remove that line") from None
+    return lines

@@ -126,6 +126,7 @@ def test_the_checksum_sees_every_bit_and_every_place():
     assert int(checksum({"a": tree["a"].at[0].set(1.0), "b": tree["b"]})) != known
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_the_run_in_one_line_with_the_checkpoint_before_intact(trained, tiny_bert, corpus, tmp_path):
     workdir = shutil.copytree(trained, tmp_path / "run")
     for step in steps(workdir / "checkpoints"):

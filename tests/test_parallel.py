@@ -3,10 +3,10 @@
 import jax
 import numpy as np
 import pytest
+from conftest import run
 
 from simcse_jax import parallel
 from simcse_jax import step as step_lib
-from simcse_jax.config import default_config
 from simcse_jax.errors import UserError
 
 
@@ -55,14 +55,13 @@ def test_processes_that_do_not_run_the_same_are_told(monkeypatch):
         parallel.agree({"the config": "same", "data.train": "a"})
 
 
-def test_processes_that_cannot_be_found(monkeypatch):
-    settings = default_config().parallel
-    parallel.initialize(settings)  # one process: nothing to find
-    settings.processes = 0
-    for name in ("SLURM_JOB_ID", "OMPI_MCA_orte_hnp_uri", "JAX_COORDINATOR_ADDRESS", "KUBERNETES_SERVICE_HOST"):
-        monkeypatch.delenv(name, raising=False)
-    with pytest.raises(UserError, match=r"parallel\.processes=0: .*parallel.processes=1 for this process alone"):
-        parallel.initialize(settings)
+def test_processes_that_cannot_be_found(tmp_path):
+    args = ("--config=configs/unsup_bert.py", f"--workdir={tmp_path}/run", "--config.parallel.processes=0")
+    done = run("main", *args)
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    told = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(told) == 1 and "parallel.processes=0: " in told[0]
+    assert "parallel.processes=1 for this process alone" in told[0]
 
 
 @pytest.mark.parametrize("text", ["", "a line", "Grüße"])

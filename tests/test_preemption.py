@@ -1,7 +1,17 @@
 import os
 import signal
 
+import pytest
+
+from simcse_jax.errors import Preempted
 from simcse_jax.preemption import Preemption
+
+
+def test_before_the_first_step_sigterm_ends_the_run_at_once():
+    preemption = Preemption()
+    with pytest.raises(Preempted, match="no step was done yet"):
+        os.kill(os.getpid(), signal.SIGTERM)
+    preemption.close()
 
 
 def test_sigterm_is_noted_until_closed():

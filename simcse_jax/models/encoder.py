@@ -1,7 +1,7 @@
 """BERT and RoBERTa in Flax NNX. Shapes: B sentences, T tokens, D hidden size, L layers, H heads.
 
-Parameters are float32. `dtype` is that of the dense layers' products and of what passes between them; sums with the
-residual, norms, softmax and activations are computed in float32 whatever it is.
+Parameters are float32. `dtype` is that of the matrix products' inputs and of what passes between layers; biases, sums
+with the residual, norms, softmax and activations are float32 whatever it is, and so are their gradients.
 """
 
 import functools
@@ -27,15 +27,24 @@ SITES_PER_LAYER = 3  # attention probabilities, attention output, feed-forward o
 EMBEDDING_SITE = 0
 
 
-def linear(features_in: int, features_out: int, rngs: nnx.Rngs, dtype: DType = jnp.float32) -> nnx.Linear:
+def linear(features_in: int, features_out: int, rngs: nnx.Rngs) -> nnx.Linear:
     """A dense layer with BERT's initialization: weights N(0, 0.02²), bias zero."""
-    return nnx.Linear(features_in, features_out, kernel_init=nnx.initializers.normal(0.02), dtype=dtype, rngs=rngs)
+    return nnx.Linear(features_in, features_out, kernel_init=nnx.initializers.normal(0.02), rngs=rngs)
 
 
-def layer_norm(config: EncoderConfig, rngs: nnx.Rngs, dtype: DType) -> nnx.LayerNorm:
+def product(x: jax.Array, layer: nnx.Linear, dtype: DType) -> jax.Array:
+    """`layer` without its bias: the product in `dtype`, as float32."""
+    return (x.astype(dtype) @ layer.kernel[...].astype(dtype)).astype(jnp.float32)
+
+
+def dense(x: jax.Array, layer: nnx.Linear, dtype: DType) -> jax.Array:
+    """`layer` with the product in `dtype` and the bias in float32: its gradient is a sum over all tokens."""
+    return product(x, layer, dtype) + layer.bias[...]
+
+
+def layer_norm(config: EncoderConfig, rngs: nnx.Rngs) -> nnx.LayerNorm:
     """Layer normalization with the exact variance: Flax's default, E[x²] - E[x]², cancels."""
-    size, epsilon = config.hidden_size, config.layer_norm_eps
-    return nnx.LayerNorm(size, epsilon=epsilon, use_fast_variance=False, dtype=dtype, rngs=rngs)
+    return nnx.LayerNorm(config.hidden_size, epsilon=config.layer_norm_eps, use_fast_variance=False, rngs=rngs)
 
 
 class Embeddings(nnx.Module):
@@ -48,8 +57,9 @@ class Embeddings(nnx.Module):
         self.word = table(config.vocab_size)
         self.position = table(config.max_positions)
         self.type = table(config.type_vocab_size)
-        self.norm = layer_norm(config, rngs, dtype)
+        self.norm = layer_norm(config, rngs)
         self.config = config
+        self.dtype = dtype
 
     def __call__(
         self, input_ids: jax.Array, attention_mask: jax.Array, dropout_keys: Keys, dropout_rate: Rate
@@ -60,7 +70,7 @@ class Embeddings(nnx.Module):
         else:
             positions = jnp.arange(input_ids.shape[1])[None]
         x = self.word(input_ids) + self.position(positions) + self.type.embedding[0]
-        return dropout(dropout_keys, EMBEDDING_SITE, self.norm(x), dropout_rate, lane_axis=2)
+        return dropout(dropout_keys, EMBEDDING_SITE, self.norm(x), dropout_rate, lane_axis=2).astype(self.dtype)
 
 
 class Layer(nnx.Module):
@@ -68,15 +78,16 @@ class Layer(nnx.Module):
 
     def __init__(self, config: EncoderConfig, index: int, rngs: nnx.Rngs, dtype: DType):
         size = config.hidden_size
-        self.qkv = linear(size, 3 * size, rngs, dtype)  # one product for query, key and value
-        self.attention_output = linear(size, size, rngs, dtype)
-        self.attention_norm = layer_norm(config, rngs, dtype)
-        self.intermediate = linear(size, config.intermediate_size, rngs, dtype)
-        self.output = linear(config.intermediate_size, size, rngs, dtype)
-        self.output_norm = layer_norm(config, rngs, dtype)
+        self.qkv = linear(size, 3 * size, rngs)  # one product for query, key and value
+        self.attention_output = linear(size, size, rngs)
+        self.attention_norm = layer_norm(config, rngs)
+        self.intermediate = linear(size, config.intermediate_size, rngs)
+        self.output = linear(config.intermediate_size, size, rngs)
+        self.output_norm = layer_norm(config, rngs)
         self.num_heads = config.num_heads
         self.activation = config.hidden_act
         self.first_site = 1 + SITES_PER_LAYER * index
+        self.dtype = dtype
 
     def __call__(self, x: jax.Array, attention_mask: jax.Array, dropout_keys: Keys, dropout_rate: Rate) -> jax.Array:
         """(B, T, D) to (B, T, D)."""
@@ -90,15 +101,15 @@ class Layer(nnx.Module):
         # The key's bias adds the same to all scores of a query, so its gradient is zero. Left to rounding it would be
         # noise, which Adam blows up to full steps, other ones on every machine.
         bias = jnp.stack([bias[0], jax.lax.stop_gradient(bias[1]), bias[2]]).ravel()
-        qkv = x @ self.qkv.kernel[...].astype(x.dtype) + bias.astype(x.dtype)
+        qkv = (product(x, self.qkv, self.dtype) + bias).astype(self.dtype)
         query, key, value = jnp.moveaxis(qkv.reshape(rows, length, 3, self.num_heads, head_size), 2, 0)
         scores = jnp.einsum("bqhd,bkhd->bhqk", query, key, preferred_element_type=jnp.float32) * head_size**-0.5
         scores = jnp.where(attention_mask[:, None, None, :] > 0, scores, jnp.finfo(scores.dtype).min)
         probabilities = drop(0, jax.nn.softmax(scores, axis=-1), lane_axis=1)
-        context = jnp.einsum("bhqk,bkhd->bqhd", probabilities.astype(value.dtype), value).reshape(rows, length, size)
-        x = self.attention_norm(x.astype(jnp.float32) + drop(1, self.attention_output(context), lane_axis=2))
-        inner = ACTIVATIONS[self.activation](self.intermediate(x).astype(jnp.float32))
-        return self.output_norm(x.astype(jnp.float32) + drop(2, self.output(inner), lane_axis=2))
+        context = jnp.einsum("bhqk,bkhd->bqhd", probabilities.astype(self.dtype), value).reshape(rows, length, size)
+        x = self.attention_norm(x + drop(1, dense(context, self.attention_output, self.dtype), lane_axis=2))
+        inner = ACTIVATIONS[self.activation](dense(x, self.intermediate, self.dtype))
+        return self.output_norm(x + drop(2, dense(inner, self.output, self.dtype), lane_axis=2)).astype(self.dtype)
 
 
 class Encoder(nnx.Module):
