@@ -104,6 +104,40 @@ def test_a_damaged_score_sets_its_checkpoint_aside_too(copy):
     assert steps(copy / "checkpoints") == [3, 8] and steps(copy / DAMAGED) == [6]
 
 
+def test_a_save_that_was_killed_while_its_score_was_written_is_forgotten(copy):
+    unfinished = copy / "checkpoints" / "9.orbax-checkpoint-tmp" / "metrics"
+    unfinished.mkdir(parents=True)
+    (unfinished / "metrics").write_text("")
+    assert Checkpoints(copy, read_only=True).latest == 8
+    found, _ = resume(copy)
+    assert same(found, state(8)) and not unfinished.exists()
+
+
+def test_a_best_checkpoint_that_is_damaged_gives_way_to_the_next(copy, capsys):
+    (copy / "checkpoints" / "3" / "params" / "manifest.ocdbt").write_bytes(b"")
+    checkpoints = Checkpoints(copy)
+    step, params = checkpoints.restore_best(state(0).params)
+    checkpoints.close()
+    assert step == 6 and same(params, state(6).params)
+    assert "step 3 cannot be read" in (said := capsys.readouterr().out) and "taking the next best" in said
+    assert steps(copy / DAMAGED) == [3]
+
+
+def test_what_fails_once_is_read_again_and_nothing_is_moved(copy, monkeypatch):
+    checkpoints, failures = Checkpoints(copy), [UserError("the network")]
+    restore = checkpoints.restore
+
+    def failing_once(*args):
+        if failures:
+            raise failures.pop()
+        return restore(*args)
+
+    monkeypatch.setattr(checkpoints, "restore", failing_once)
+    assert same(checkpoints.resume(state(0)), state(8)) and not failures
+    checkpoints.close()
+    assert steps(copy / "checkpoints") == [3, 6, 8]
+
+
 def test_when_none_can_be_read_nothing_is_moved(copy):
     for step in (3, 6, 8):
         (copy / "checkpoints" / str(step) / "params" / "manifest.ocdbt").write_bytes(b"")

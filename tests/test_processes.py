@@ -1,5 +1,6 @@
 """Real runs as several processes on loopback, compared with one process: the layout is a matter of speed alone."""
 
+import itertools
 import json
 import os
 import shutil
@@ -101,6 +102,7 @@ def test_a_mistake_of_one_process_ends_all_of_them_in_one_line(arguments, tmp_pa
     cases = {
         "--config.data.train=/no/such.txt": "data.train=/no/such.txt: no such file",
         "--config.seed=7": "the config: process 1 has another one than process 0",
+        "--config.checkpoint.keep_every=3": "the config: process 1 has another one than process 0",
         f"--workdir={tmp_path}/elsewhere": "--workdir: process 1 has another one than process 0",
     }
     for argument, message in cases.items():
@@ -110,6 +112,26 @@ def test_a_mistake_of_one_process_ends_all_of_them_in_one_line(arguments, tmp_pa
             told = [line for line in errors.splitlines() if line.startswith("error: ")]
             assert len(told) == 1 and message in told[0] and "Traceback" not in errors, errors
         assert not (tmp_path / "run").exists()
+
+
+def test_a_model_from_a_workdir_and_a_mistake_behind_it(arguments, layouts, tmp_path):
+    """Reading a workdir takes no part of the others' talk: one may fail while another still reads."""
+    init = f"--config.model.init_from={layouts / '1x1'}"
+    ended = finish(start_processes(arguments(tmp_path / "run", init), more={1: ["--config.eval.data=/no/such"]}))
+    assert [code for code, _, _ in ended] == [2, 2], ended
+    assert all("/no/such" in errors and "Traceback" not in errors for _, _, errors in ended)
+    ended = finish(start_processes(arguments(tmp_path / "run", init, "--config.train.max_steps=2")))
+    assert [code for code, _, _ in ended] == [0, 0], ended
+
+
+def test_an_evaluation_of_many_batches_ends(arguments, corpus, tmp_path):
+    """Programs with exchanges between devices, dispatched side by side, would wait for each other on CPUs."""
+    rows = (corpus["txt"].read_text() + corpus["dev"].read_text()).replace("\t", " ").splitlines()
+    pairs = [f"{a} {i}\t{b} {i}\t{i % 6}" for i in range(40) for a, b in itertools.pairwise(rows)]
+    (tmp_path / "dev.tsv").write_text("\n".join(["sentence1\tsentence2\tscore", *pairs]) + "\n")
+    args = arguments(tmp_path / "run", f"--config.eval.data={tmp_path}/dev.tsv", "--config.train.max_steps=2")
+    ended = finish(start_processes([*args, "--config.eval.every=1"]))
+    assert [code for code, _, _ in ended] == [0, 0], ended
 
 
 def test_sigterm_to_one_process_saves_and_ends_all(arguments, tmp_path):
@@ -128,22 +150,38 @@ def test_sigterm_to_one_process_saves_and_ends_all(arguments, tmp_path):
     assert all(f"saved at step {saved}" in errors for _, _, errors in ended)
 
 
-def test_processes_find_each_other_as_slurm_says(arguments, layouts, tiny_bert, tmp_path):
-    slurm = {"SLURM_JOB_ID": str(4000 + os.getpid() % 4000), "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2"}
+def start_slurm_tasks(args, count):
+    job = str(4000 + int.from_bytes(os.urandom(2)) % 4000)  # JAX makes the port of it
+    slurm = {"SLURM_JOB_ID": job, "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": str(count)}
     slurm |= {"SLURM_STEP_NUM_NODES": "1", "SLURM_JOB_NUM_NODES": "1"}
     slurm |= {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
-    command = [sys.executable, "-m", "simcse_jax.main", *arguments(tmp_path / "run", "--config.parallel.devices=0")]
-    processes = [
+    command = [sys.executable, "-m", "simcse_jax.main", *args, "--config.parallel.devices=0"]
+    return [
         subprocess.Popen(
             [*command, "--config.parallel.processes=0"],
             cwd=ROOT,
-            env={**os.environ, **slurm, "SLURM_PROCID": str(process), "SLURM_LOCALID": str(process)},
+            env={**os.environ, **slurm, "SLURM_PROCID": str(task), "SLURM_LOCALID": str(task)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        for process in range(2)
+        for task in range(count)
     ]
+
+
+def test_a_single_slurm_task_hears_sigterm_too(arguments, tmp_path):
+    args = arguments(tmp_path / "run", "--config.train.max_steps=5000", "--config.eval.every=5000")
+    processes = start_slurm_tasks([*args, "--config.checkpoint.keep_every=0"], 1)
+    while not (tmp_path / "run" / "run.json").exists():
+        assert processes[0].poll() is None
+        time.sleep(0.05)
+    processes[0].send_signal(signal.SIGTERM)  # while it still compiles
     ended = finish(processes)
+    assert ended[0][0] == 75, ended
+    assert Checkpoints(tmp_path / "run", read_only=True).latest < 5000
+
+
+def test_processes_find_each_other_as_slurm_says(arguments, layouts, tiny_bert, tmp_path):
+    ended = finish(start_slurm_tasks(arguments(tmp_path / "run"), 2))
     assert [code for code, _, _ in ended] == [0, 0], ended
     assert_same(tmp_path / "run", layouts / "1x1", tiny_bert)
