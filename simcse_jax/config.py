@@ -63,7 +63,7 @@ def default_config() -> config_dict.ConfigDict:
     config.eval.tasks = TASKS  # scored with the best checkpoint at the end
 
     config.checkpoint = config_dict.ConfigDict()
-    config.checkpoint.keep_every = 0  # keep the checkpoints of every n-th step too; 0: only the latest and the best
+    config.checkpoint.keep_every = 0  # keep the checkpoints of every n-th step too; 0: the two latest and the best
 
     config.parallel = config_dict.ConfigDict()
     config.parallel.devices = 0  # how many of the devices of each process; 0: all
