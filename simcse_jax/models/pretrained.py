@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from simcse_jax.errors import UserError, reason
-from simcse_jax.models import huggingface
+from simcse_jax.models import huggingface, language_model
 from simcse_jax.models.config import POOLERS, EncoderConfig
 from simcse_jax.models.tokenizer import MARKER
 from simcse_jax.models.weight_files import read_json, read_weights
@@ -31,6 +31,7 @@ class Pretrained:
 
     `params` has `head.kernel` and `head.bias` if and only if the model has a head at test time. `pooler` is the
     model's own, None where its folder asks for one that this encoder lacks (`pooling` then says which).
+    `language_model` is the checkpoint's masked-language-model head (`models.language_model`), None where it has none.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Pretrained:
     pooler: str | None
     pooling: str
     max_length: int
+    language_model: dict[str, np.ndarray] | None = None
 
 
 def resolve(name: str) -> Path:
@@ -96,6 +98,7 @@ def _pooling_module(folder: Path) -> tuple[str | None, str]:
     if isinstance(config.get("pooling_mode"), str):
         modes = [config["pooling_mode"]]
     known = {"cls_token": "cls", "cls": "cls", "mean_tokens": "avg", "mean": "avg"}
+    known |= {"max_tokens": "max", "max": "max"}
     return (known.get(modes[0]) if len(modes) == 1 else None), " + ".join(modes)
 
 
@@ -181,7 +184,8 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
     if has_head and head is None:
         raise UserError(f"{path}: the model has a head, but its tensor 'pooler.dense.weight' is missing")
     params = huggingface.to_params(tensors, config, head, str(path))
-    return Pretrained(name, transformer, config, params, pooler, pooling, _max_length(transformer, config))
+    lm_head = language_model.read_head(tensors, config, str(path))
+    return Pretrained(name, transformer, config, params, pooler, pooling, _max_length(transformer, config), lm_head)
 
 
 def _max_length(folder: Path, config: EncoderConfig) -> int:

@@ -8,15 +8,21 @@ model's class over `tokenizer.json`. The outcome is saved with our models, which
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from simcse_jax.errors import UserError, reason
 from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.weight_files import read_json
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Backend
 
 MARKER = "simcse_jax.json"  # stands in folders that we wrote; an exported one's tells its pooler and its head
 
 CHUNK = 8192  # sentences tokenized at once
+MASK_TOKENS = ("[MASK]", "<mask>")  # of BERT and RoBERTa, where a folder's files do not name one
 
 # What a tokenizer may consist of, copied along with a trained model.
 FILES = (
@@ -40,19 +46,7 @@ class Tokenizer:
           UserError: when the folder has none, it is damaged, or it does not belong to the weights.
         """
         self.pad_token_id = config.pad_token_id
-        try:
-            if (folder / MARKER).is_file():
-                from tokenizers import Tokenizer as Backend
-
-                self._backend = Backend.from_file(str(folder / "tokenizer.json"))
-            else:
-                os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that PyTorch is not there
-                from transformers import AutoTokenizer
-
-                self._backend = AutoTokenizer.from_pretrained(folder).backend_tokenizer
-        except Exception as error:  # both libraries raise bare exceptions
-            raise UserError(f"{folder}: no tokenizer could be read from it: {reason(error)}") from None
-        self._backend.no_padding()
+        self._backend, _ = read_backend(folder)
         largest = max(self._backend.get_vocab(with_added_tokens=True).values(), default=0)
         if largest >= config.vocab_size:
             raise UserError(f"{folder}: its tokenizer has token {largest}, its weights only {config.vocab_size} rows")
@@ -79,3 +73,57 @@ class Tokenizer:
             ids[row, : len(tokens)] = tokens
             mask[row, : len(tokens)] = 1
         return ids, mask
+
+
+def special_tokens(folder: Path) -> tuple[int, tuple[int, ...]]:
+    """The id of a model folder's mask token, and in order those of all its special tokens (the mask token's too).
+
+    Raises:
+      UserError: when the tokenizer cannot be read or has no mask token.
+    """
+    backend, mask_token = read_backend(folder)
+    special = {index for index, token in backend.get_added_tokens_decoder().items() if token.special}
+    mask = backend.token_to_id(mask_token) if mask_token else None
+    if mask is None:
+        raise UserError(f"{folder}: its tokenizer has no mask token, so no language model can be trained or asked")
+    return mask, tuple(sorted(special | {mask}))
+
+
+def read_backend(folder: Path) -> tuple["Backend", str | None]:
+    """A model folder's tokenizer and the text of its mask token, if it has one.
+
+    Raises:
+      UserError: when the folder has none, or it is damaged.
+    """
+    try:
+        if (folder / MARKER).is_file():
+            from tokenizers import Tokenizer as Backend
+
+            backend = Backend.from_file(str(folder / "tokenizer.json"))
+            mask_token = _stated_mask_token(folder)
+        else:
+            os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that PyTorch is not there
+            from transformers import AutoTokenizer
+
+            tokenizer = AutoTokenizer.from_pretrained(folder)
+            backend, mask_token = tokenizer.backend_tokenizer, tokenizer.mask_token
+    except UserError:
+        raise
+    except Exception as error:  # both libraries raise bare exceptions
+        raise UserError(f"{folder}: no tokenizer could be read from it: {reason(error)}") from None
+    if mask_token is None:
+        added = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
+        mask_token = next((token for token in MASK_TOKENS if token in added), None)
+    backend.no_padding()
+    backend.no_truncation()
+    return backend, mask_token
+
+
+def _stated_mask_token(folder: Path) -> str | None:
+    """What the files beside `tokenizer.json` say; it stands there as a string or as an object."""
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        token = read_json(folder / name).get("mask_token") if (folder / name).is_file() else None
+        content = token.get("content") if isinstance(token, dict) else token
+        if isinstance(content, str):
+            return content
+    return None

@@ -1,4 +1,4 @@
-"""The contrastive objective of SimCSE."""
+"""The contrastive objective of SimCSE, in one direction and in both."""
 
 import jax
 import jax.numpy as jnp
@@ -22,38 +22,92 @@ def info_nce(
     *,
     temperature: jax.Array | float,
     hard_negative_weight: jax.Array | float = 1.0,
+    similarity: str = "cosine",
 ) -> jax.Array:
     """InfoNCE with in-batch negatives, one loss an anchor.
 
         ℓ_i = −log  exp(s(h_i, h_i⁺)) / Σ_j ( exp(s(h_i, h_j⁺)) + α^{1[i=j]} exp(s(h_i, h_j⁻)) )
 
-    with s = cosine / τ, j over the N examples of the global batch: SimCSE equation 8; equation 5 where α = 1,
-    equations 1 and 4 without hard negatives. (Equation 8 leaves α's exponent without i; its text says that
-    the indicator is 1 if and only if i = j.)
+    with s = cosine / τ or dot product / τ, j over the N examples of the global batch: SimCSE equation 8; equation 5
+    where α = 1, equations 1 and 4 without hard negatives. (Equation 8 leaves α's exponent without i; its text says
+    that the indicator is 1 if and only if i = j.) Each further kind of negatives, such as the neutral hypotheses
+    of SimCSE's Table 7, adds a term like the last one.
 
     Args:
       anchors: (B, D) the rows at hand.
       positives: (N, D) of the global batch.
-      hard_negatives: (N, D) of the global batch, or None.
+      hard_negatives: (N, D) of the global batch, (H, N, D) for H kinds of them, or None.
       own: (B,) the row of `positives` that belongs to each anchor.
       temperature: τ.
-      hard_negative_weight: α; 0 leaves an anchor's own hard negative out.
+      hard_negative_weight: α; 0 leaves an anchor's own hard negatives out.
+      similarity: cosine or dot.
 
     Returns:
       (B,) losses.
+
+    Raises:
+      ValueError: for a similarity of another name.
     """
-    positives = normalize(positives)
-    hard_negatives = None if hard_negatives is None else normalize(hard_negatives)
+    if similarity not in ("cosine", "dot"):
+        raise ValueError(f"similarity is {similarity!r}: cosine or dot")
+    if similarity == "cosine":
+        anchors, positives = normalize(anchors), normalize(positives)
+        hard_negatives = None if hard_negatives is None else normalize(hard_negatives)
+    examples = positives.shape[0]
+    if hard_negatives is not None:
+        hard_negatives = hard_negatives.reshape(-1, hard_negatives.shape[-1])  # kind after kind
 
     def losses(anchors: jax.Array, own: jax.Array) -> jax.Array:
         logits = anchors @ positives.T / temperature
         positive = jnp.take_along_axis(logits, own[:, None], axis=1)[:, 0]
         if hard_negatives is not None:
             negative_logits = anchors @ hard_negatives.T / temperature
-            is_own = own[:, None] == jnp.arange(hard_negatives.shape[0])
+            is_own = own[:, None] == jnp.arange(len(hard_negatives)) % examples
             negative_logits += jnp.where(is_own, jnp.log(hard_negative_weight), 0.0)
             logits = jnp.concatenate([logits, negative_logits], axis=1)
         return jax.nn.logsumexp(logits, axis=1) - positive
 
-    columns = positives.shape[0] * (1 if hard_negatives is None else 2)
-    return in_chunks(losses, max(1, SIMILARITIES // columns), normalize(anchors), own)
+    columns = examples + (0 if hard_negatives is None else len(hard_negatives))
+    return in_chunks(losses, max(1, SIMILARITIES // columns), anchors, own)
+
+
+def symmetric_info_nce(
+    anchors: jax.Array,
+    positives: jax.Array,
+    all_anchors: jax.Array,
+    all_positives: jax.Array,
+    hard_negatives: jax.Array | None,
+    own: jax.Array,
+    *,
+    temperature: jax.Array | float,
+    hard_negative_weight: jax.Array | float = 1.0,
+    similarity: str = "cosine",
+) -> jax.Array:
+    """InfoNCE in both directions: an anchor finds its positive, and a positive its anchor.
+
+        ℓ_i = ½ ( ℓ(h_i → h_i⁺) + ℓ(h_i⁺ → h_i) )
+
+    each as `info_nce` has it. The isotropy paper's Section 2.3 describes it in words, as the Multiple Negatives
+    Symmetric Ranking Loss of the models it studies. Hard negatives are negatives of the anchors alone, as in
+    sentence-transformers' loss of that name: the way back chooses between anchors.
+
+    Args:
+      anchors: (B, D) the rows at hand.
+      positives: (B, D) theirs.
+      all_anchors: (N, D) of the global batch.
+      all_positives: (N, D) of the global batch.
+      hard_negatives: (N, D) of the global batch, (H, N, D) for H kinds of them, or None.
+      own: (B,) the row of the global batch that each row at hand is.
+      temperature: τ.
+      hard_negative_weight: α of the way forward.
+      similarity: cosine or dot.
+
+    Returns:
+      (B,) losses.
+
+    Raises:
+      ValueError: for a similarity of another name.
+    """
+    common = {"temperature": temperature, "similarity": similarity}
+    forward = info_nce(anchors, all_positives, hard_negatives, own, hard_negative_weight=hard_negative_weight, **common)
+    return (forward + info_nce(positives, all_anchors, None, own, **common)) / 2

@@ -140,6 +140,8 @@ def write_modules(folder, pooling, *more):
         ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
         ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, "avg"),
         ({"pooling_mode": "mean", "embedding_dimension": 32}, "avg"),
+        ({"pooling_mode_mean_tokens": False, "pooling_mode_max_tokens": True}, "max"),
+        ({"pooling_mode": "max", "embedding_dimension": 32}, "max"),
     ],
 )
 def test_the_pooler_comes_from_sentence_transformers_files(folder, pooling, pooler):
@@ -177,9 +179,9 @@ def test_a_module_that_we_lack_is_named(folder):
 
 
 def test_a_pooling_that_we_lack_is_named(folder):
-    write_modules(folder, {"pooling_mode_max_tokens": True})
+    write_modules(folder, {"pooling_mode_weightedmean_tokens": True})
     model = pretrained.load(str(folder))
-    with pytest.raises(UserError, match="max_tokens"):
+    with pytest.raises(UserError, match="weightedmean_tokens"):
         choose_pooler(model, None)
     assert choose_pooler(model, "avg") == ("avg", False)
 

@@ -2,42 +2,51 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from checks import assert_gradient, assert_sharded_is_whole, cosine, random
 from jax.test_util import check_grads
 
-from simcse_jax.objectives.info_nce import info_nce
+from simcse_jax.objectives.info_nce import info_nce, symmetric_info_nce
 
 
-def by_the_equation(anchors, positives, negatives, temperature, alpha):
-    """SimCSE, equation 8, term by term in float64."""
-
-    def similarity(a, b):
-        return a @ b / (np.linalg.norm(a) * np.linalg.norm(b)) / temperature
-
+def by_the_equation(anchors, positives, negatives, temperature, alpha=1.0, similarity=cosine):
+    """SimCSE, equation 8, term by term in float64; `negatives` is a list of kinds."""
     anchors, positives = np.float64(anchors), np.float64(positives)
     losses = []
     for i, anchor in enumerate(anchors):
         total = 0.0
         for j in range(len(positives)):
-            total += np.exp(similarity(anchor, positives[j]))
-            if negatives is not None:
-                total += alpha ** (i == j) * np.exp(similarity(anchor, np.float64(negatives[j])))
-        losses.append(-np.log(np.exp(similarity(anchor, positives[i])) / total))
+            total += np.exp(similarity(anchor, positives[j]) / temperature)
+            for kind in negatives:
+                total += alpha ** (i == j) * np.exp(similarity(anchor, np.float64(kind[j])) / temperature)
+        losses.append(-np.log(np.exp(similarity(anchor, positives[i]) / temperature) / total))
     return np.array(losses)
 
 
 @pytest.fixture
 def embeddings():
-    return np.random.default_rng(0).normal(size=(3, 6, 5)).astype(np.float32)
+    return random(3, 6, 5)
 
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("temperature", [0.05, 1.0])
 def test_is_equation_8(embeddings, temperature, alpha):
-    anchors, positives, _ = embeddings
+    anchors, positives, negatives = embeddings
     ours = info_nce(*embeddings, np.arange(6), temperature=temperature, hard_negative_weight=alpha)
-    np.testing.assert_allclose(ours, by_the_equation(*embeddings, temperature, alpha), rtol=1e-4, atol=1e-5)
+    expected = by_the_equation(anchors, positives, [negatives], temperature, alpha)
+    np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
     pairs = info_nce(anchors, positives, None, np.arange(6), temperature=temperature)
-    np.testing.assert_allclose(pairs, by_the_equation(anchors, positives, None, temperature, 1), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(pairs, by_the_equation(anchors, positives, [], temperature), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("similarity", "function"), [("cosine", cosine), ("dot", np.dot)])
+def test_takes_several_kinds_of_negatives_and_either_similarity(embeddings, similarity, function):
+    kinds = random(2, 6, 5, seed=1)
+    arguments = {"temperature": 0.5, "hard_negative_weight": 3.0, "similarity": similarity}
+    ours = info_nce(*embeddings[:2], kinds, np.arange(6), **arguments)
+    expected = by_the_equation(*embeddings[:2], kinds, 0.5, 3.0, function)
+    np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
+    one_kind = info_nce(*embeddings[:2], kinds[:1], np.arange(6), **arguments)
+    np.testing.assert_array_equal(one_kind, info_nce(*embeddings[:2], kinds[0], np.arange(6), **arguments))
 
 
 def test_by_hand():
@@ -48,6 +57,34 @@ def test_by_hand():
     # Hard negatives equal to the anchors: the own one adds α e, the other one 1.
     losses = info_nce(pair, pair, pair, jnp.arange(2), temperature=1.0, hard_negative_weight=2.0)
     np.testing.assert_allclose(losses, np.log((3 * np.e + 2) / np.e), rtol=1e-6)
+    # A second kind, the anchors in reverse: the own one adds α, the other one e. e + 1 + 2 e + 1 + 2 + e = 4 e + 4.
+    kinds = jnp.stack([pair, pair[::-1]])
+    losses = info_nce(pair, pair, kinds, jnp.arange(2), temperature=1.0, hard_negative_weight=2.0)
+    np.testing.assert_allclose(losses, np.log((4 * np.e + 4) / np.e), rtol=1e-6)
+    # Dot products are 4 and 9 with the own one, 0 with the other: log(1 + e^−4) and log(1 + e^−9), at τ = 2 the roots.
+    losses = info_nce(pair, pair, None, jnp.arange(2), temperature=2.0, similarity="dot")
+    np.testing.assert_allclose(losses, np.log1p(np.exp([-2.0, -4.5])), rtol=1e-5)
+
+
+def test_both_directions_by_hand():
+    # Anchors x, y; positives x, x (unit vectors). Cosines, a row an anchor: (1, 1), (0, 0).
+    # Forward: log 2 and log 2. Backward, columns: both (1, 0), positive 1 and 0: log(1 + e^−1) and log(1 + e).
+    anchors, positives = jnp.eye(2), jnp.array([[1.0, 0.0], [1.0, 0.0]])
+    ours = symmetric_info_nce(anchors, positives, anchors, positives, None, jnp.arange(2), temperature=1.0)
+    expected = [(np.log(2) + np.log1p(np.exp(-1))) / 2, (np.log(2) + np.log1p(np.exp(1))) / 2]
+    np.testing.assert_allclose(ours, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("similarity", "function"), [("cosine", cosine), ("dot", np.dot)])
+def test_both_directions_are_the_equation_twice(embeddings, similarity, function):
+    anchors, positives, negatives = embeddings
+    ours = symmetric_info_nce(
+        *(anchors, positives, anchors, positives, negatives, np.arange(6)),
+        **{"temperature": 0.5, "hard_negative_weight": 2.0, "similarity": similarity},
+    )
+    forward = by_the_equation(anchors, positives, [negatives], 0.5, 2.0, function)
+    backward = by_the_equation(positives, anchors, [], 0.5, similarity=function)
+    np.testing.assert_allclose(ours, (forward + backward) / 2, rtol=1e-4, atol=1e-5)
 
 
 def test_a_weight_of_zero_leaves_the_own_hard_negative_out(embeddings):
@@ -55,7 +92,8 @@ def test_a_weight_of_zero_leaves_the_own_hard_negative_out(embeddings):
         return jnp.sum(info_nce(*x, jnp.arange(6), temperature=0.05, hard_negative_weight=alpha))
 
     ours = info_nce(*embeddings, np.arange(6), temperature=0.05, hard_negative_weight=0.0)
-    np.testing.assert_allclose(ours, by_the_equation(*embeddings, 0.05, 0.0), rtol=1e-4, atol=1e-5)
+    expected = by_the_equation(*embeddings[:2], embeddings[2:], 0.05, 0.0)
+    np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
     assert np.all(np.isfinite(jax.grad(total)(embeddings, 0.0)))
 
 
@@ -72,8 +110,45 @@ def test_gradient(embeddings):
     check_grads(total, (jnp.asarray(embeddings),), order=1, modes=["rev"], atol=1e-2, rtol=1e-2)
 
 
+@pytest.mark.parametrize(("similarity", "function"), [("cosine", cosine), ("dot", np.dot)])
+def test_gradient_of_both_directions(similarity, function):
+    def ours(x):
+        return jnp.sum(
+            symmetric_info_nce(
+                *(x[0], x[1], x[0], x[1], x[2:], jnp.arange(3)),
+                **{"temperature": 0.5, "hard_negative_weight": 2.0, "similarity": similarity},
+            )
+        )
+
+    def equation(x):
+        forward = by_the_equation(x[0], x[1], x[2:], 0.5, 2.0, function)
+        return np.sum(forward + by_the_equation(x[1], x[0], [], 0.5, similarity=function)) / 2
+
+    assert_gradient(ours, equation, random(4, 3, 2))
+
+
+@pytest.mark.parametrize("block", [2**22, 48])  # of 8 × 24 similarities: all at once, or two rows at a time
+def test_sharded_is_whole(monkeypatch, block):
+    monkeypatch.setattr("simcse_jax.objectives.info_nce.SIMILARITIES", block)
+
+    def loss(x, shared, own, gather, psum):
+        whole = jnp.moveaxis(gather(x), 1, 0)
+        losses = symmetric_info_nce(
+            *(x[:, 0], x[:, 1], whole[0], whole[1], whole[2:], own),
+            **{"temperature": 0.5, "hard_negative_weight": 2.0},
+        )
+        return psum(jnp.sum(losses)) / whole.shape[1]
+
+    assert_sharded_is_whole(loss, random(8, 4, 5))
+
+
 def test_a_zero_embedding_has_a_finite_gradient():
     def total(x):
         return jnp.sum(info_nce(x, x, None, jnp.arange(2), temperature=0.05))
 
     assert np.all(np.isfinite(jax.grad(total)(jnp.array([[0.0, 0.0], [1.0, 2.0]]))))
+
+
+def test_an_unknown_similarity_is_refused(embeddings):
+    with pytest.raises(ValueError, match="euclidean"):
+        info_nce(*embeddings, np.arange(6), temperature=1.0, similarity="euclidean")

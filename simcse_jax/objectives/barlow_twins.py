@@ -1,0 +1,51 @@
+"""Barlow Twins, as SimCSE++ studies it."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+
+def barlow_twins(
+    first: jax.Array,
+    second: jax.Array,
+    artificial: jax.Array,
+    psum: Callable[[jax.Array], jax.Array],
+    *,
+    off_diagonal_weight: jax.Array | float,
+) -> jax.Array:
+    """Barlow Twins: pulls the cross-correlation matrix of two views to the identity.
+
+        ℓ = Σ_c (1 − C_cc)² + λ_BT Σ_c Σ_{d≠c} C_cd²,   C_cd = Σ_i z¹_ic z²_id / ( √Σ_i (z¹_ic)² √Σ_i (z²_id)² )
+
+    SimCSE++ equation 4 (Zbontar et al. 2021, arXiv:2103.03230, equation 1). The minus sign that SimCSE++ prints
+    before the first sum is a misprint: the loss pulls the diagonal to 1. The correlation is not centred, as printed.
+
+    i runs over the N sentences of the global batch and the M artificial ones of Section 4.2, which raise the rank that
+    C can have from N to N + M. The same artificial rows are appended to both views: with others in each, the diagonal
+    could not become 1.
+
+    A dimension that is zero in all rows correlates with none, and its gradient is zero.
+
+    Args:
+      first: (B, D) z¹, the rows at hand.
+      second: (B, D) z², theirs.
+      artificial: (M, D) rows of N(0, 1), the same on every device and counted once; M may be 0.
+      psum: sums an array over the devices; the identity where all rows are at hand.
+      off_diagonal_weight: λ_BT.
+
+    Returns:
+      The loss of the global batch, a scalar, the same on every device.
+    """
+    own = jnp.sum(artificial * artificial, axis=0)
+
+    def inverse_norms(x: jax.Array) -> jax.Array:  # of the columns
+        squares = psum(jnp.sum(x * x, axis=0)) + own
+        # The inner `where` keeps the gradient finite.
+        return jnp.where(squares > 0, jax.lax.rsqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)
+
+    product = psum(first.T @ second) + artificial.T @ artificial
+    correlation = product * inverse_norms(first)[:, None] * inverse_norms(second)
+    diagonal = jnp.diagonal(correlation)
+    off_diagonal = jnp.where(jnp.eye(len(diagonal), dtype=bool), 0.0, correlation)
+    return jnp.sum((1 - diagonal) ** 2) + off_diagonal_weight * jnp.sum(off_diagonal**2)

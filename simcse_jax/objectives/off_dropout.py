@@ -1,0 +1,62 @@
+"""InfoNCE whose negative pairs have other masks than its positive pairs: the off-dropout objective of SimCSE++."""
+
+import jax
+import jax.numpy as jnp
+
+from simcse_jax.chunks import in_chunks
+from simcse_jax.objectives import info_nce
+from simcse_jax.objectives.info_nce import normalize
+
+
+def off_dropout(
+    anchors: jax.Array,
+    positives: jax.Array,
+    clean_anchors: jax.Array,
+    clean_positives: jax.Array,
+    clean_hard_negatives: jax.Array | None,
+    own: jax.Array,
+    *,
+    temperature: jax.Array | float,
+    m: jax.Array | float,
+) -> jax.Array:
+    """Off-dropout InfoNCE, one loss an anchor.
+
+        ℓ_i = −log  e^{s(z_i¹, z_i²)} / ( e^{s(z_i¹, z_i²)} + m ( Σ_{j≠i} e^{s(z_i, z_j⁺)} + Σ_j e^{s(z_i, z_j⁻)} ) )
+
+    with s = cosine / τ: SimCSE++ equation 3. z¹ and z² are encoded with dropout, z without. The equation has one
+    sentence an example (z_j⁺ = z_j) and no hard negatives z⁻; we add them as SimCSE's equation 5 does.
+
+    m is a factor on the sum of the negatives, as in the equation. The authors' released code multiplies the positive
+    pair's similarity instead (its `pos_ratio`), which is another objective; we follow the paper. With m = 1 and the
+    same views for both kinds of pairs this is `info_nce`.
+
+    The noise study of Table 1 is this same function, with m = 1 and other views: noisy or mean ones for one kind of
+    pairs, ordinary ones for the other.
+
+    Args:
+      anchors: (B, D) z¹, the rows at hand, of the positive pairs.
+      positives: (B, D) z², theirs.
+      clean_anchors: (B, D) z, the rows at hand, of the negative pairs.
+      clean_positives: (N, D) z⁺ of the global batch; row own[i] is in no negative pair of anchor i.
+      clean_hard_negatives: (N, D) z⁻ of the global batch, (H, N, D) for H kinds of them, or None.
+      own: (B,) the row of `clean_positives` that belongs to each anchor.
+      temperature: τ.
+      m: the weight of the negatives; 0 makes every loss 0.
+
+    Returns:
+      (B,) losses.
+    """
+    positive = jnp.sum(normalize(anchors) * normalize(positives), axis=1) / temperature
+    others = normalize(clean_positives)
+    if clean_hard_negatives is not None:
+        hard_negatives = clean_hard_negatives.reshape(-1, clean_hard_negatives.shape[-1])  # kind after kind
+        others = jnp.concatenate([others, normalize(hard_negatives)])
+
+    def losses(clean_anchors: jax.Array, positive: jax.Array, own: jax.Array) -> jax.Array:
+        logits = clean_anchors @ others.T / temperature + jnp.log(m)
+        # The positive pair has the place of the one that is no negative: the sum then has all its terms, once.
+        logits = jnp.where(own[:, None] == jnp.arange(len(others)), positive[:, None], logits)
+        return jax.nn.logsumexp(logits, axis=1) - positive
+
+    size = max(1, info_nce.SIMILARITIES // len(others))
+    return in_chunks(losses, size, normalize(clean_anchors), positive, own)

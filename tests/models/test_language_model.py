@@ -1,0 +1,284 @@
+import json
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import CONFIGS, random_batch, write_model
+from safetensors.numpy import load_file, save_file
+
+from simcse_jax.errors import UserError
+from simcse_jax.models import huggingface, language_model, parameters, pretrained
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.tokenizer import MARKER, read_backend, special_tokens
+
+NAMES = {  # as transformers writes them
+    "bert": {
+        "dense.kernel": "cls.predictions.transform.dense.weight",
+        "dense.bias": "cls.predictions.transform.dense.bias",
+        "norm.scale": "cls.predictions.transform.LayerNorm.weight",
+        "norm.bias": "cls.predictions.transform.LayerNorm.bias",
+        "bias": "cls.predictions.bias",
+    },
+    "roberta": {
+        "dense.kernel": "lm_head.dense.weight",
+        "dense.bias": "lm_head.dense.bias",
+        "norm.scale": "lm_head.layer_norm.weight",
+        "norm.bias": "lm_head.layer_norm.bias",
+        "bias": "lm_head.bias",
+    },
+}
+
+
+def encoder_config(model_type, **changes):
+    return EncoderConfig.from_hugging_face(CONFIGS[model_type] | changes, "test")
+
+
+def random_head(seed=0):
+    generator = np.random.default_rng(seed)
+    shapes = language_model.shapes(encoder_config("bert"))
+    return {name: generator.normal(0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def tensors_of(head, model_type):
+    return {NAMES[model_type][name]: value.T if name == "dense.kernel" else value for name, value in head.items()}
+
+
+@pytest.fixture(params=["bert", "roberta"])
+def with_head(request, tmp_path):
+    """(folder, head, model_type) of a checkpoint as it was pretrained."""
+    folder, head = write_model(tmp_path / "model", request.param), random_head()
+    add_tensors(folder, {k: np.ascontiguousarray(v) for k, v in tensors_of(head, request.param).items()})
+    return folder, head, request.param
+
+
+def add_tensors(folder, tensors, *removed):
+    kept = {k: v for k, v in load_file(folder / "model.safetensors").items() if k not in removed}
+    save_file(kept | tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def same(found, wanted):
+    assert found is not None and set(found) == set(wanted)
+    for name, value in wanted.items():
+        assert found[name].dtype == np.float32
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+def test_logits_by_numpy():
+    generator = np.random.default_rng(1)
+    hidden, words = generator.normal(size=(5, 32)), generator.normal(size=(40, 32))
+    head = random_head()
+    x = np.maximum(hidden @ np.float64(head["dense.kernel"]) + head["dense.bias"], 0)
+    x = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 0.5)
+    wanted = (x * head["norm.scale"] + head["norm.bias"]) @ words.T + head["bias"]
+    found = language_model.logits(jnp.array(hidden), head, jnp.array(words), activation=jax.nn.relu, eps=0.5)
+    assert found.dtype == jnp.float32
+    np.testing.assert_allclose(found, wanted, atol=1e-4)
+
+
+def test_logits_of_two_numbers_by_hand():
+    # W swaps the two numbers, so x = (3, 1); normalized (1, -1), scaled (2, -3), shifted (2, -2).
+    head = {"dense.kernel": np.array([[0.0, 1.0], [1.0, 0.0]]), "dense.bias": np.zeros(2)}
+    head |= {"norm.scale": np.array([2.0, 3.0]), "norm.bias": np.array([0.0, 1.0]), "bias": np.array([0.0, 0.0, 10.0])}
+    words = jnp.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    found = language_model.logits(jnp.array([[1.0, 3.0]]), head, words, activation=jax.nn.relu, eps=0.0)
+    np.testing.assert_allclose(found, [[2.0, -2.0, 10.0]], rtol=1e-6)
+
+
+def test_logits_are_float32_whatever_the_encoder_computes_in():
+    head, words = random_head(), jnp.ones((40, 32))
+    hidden = jnp.full((1, 32), 1.5, jnp.bfloat16)
+    found = language_model.logits(hidden, head, words, activation=jax.nn.gelu, eps=1e-12)
+    exact = language_model.logits(hidden.astype(jnp.float32), head, words, activation=jax.nn.gelu, eps=1e-12)
+    assert found.dtype == jnp.float32
+    np.testing.assert_array_equal(found, exact)
+
+
+def test_roberta_s_activation_is_gelu_whatever_the_encoder_s_is():
+    x = jnp.linspace(-2, 2, 9)
+    bert = language_model.activation(encoder_config("bert", hidden_act="relu"))
+    roberta = language_model.activation(encoder_config("roberta", hidden_act="relu"))
+    np.testing.assert_array_equal(bert(x), jax.nn.relu(x))
+    np.testing.assert_allclose(roberta(x), jax.nn.gelu(x, approximate=False), rtol=1e-6)
+
+
+def test_a_head_is_read(with_head):
+    folder, head, _ = with_head
+    model = pretrained.load(str(folder))
+    same(model.language_model, head)
+    assert not any(name.startswith(("cls", "lm_head")) for name in model.params)
+    same(pretrained.load(str(folder), 1).language_model, head)
+
+
+def test_names_as_people_have_them(with_head):
+    folder, head, model_type = with_head
+    names, words = NAMES[model_type], "embeddings.word_embeddings.weight"
+    decoder = names["bias"].replace("bias", "decoder")
+    saved = load_file(folder / "model.safetensors")
+    # The bias under its other name, and the decoder written out although it is tied.
+    add_tensors(folder, {f"{decoder}.bias": head["bias"], f"{decoder}.weight": saved[words]}, names["bias"])
+    same(pretrained.load(str(folder)).language_model, head)
+    half = {names["norm.scale"]: np.ones(32, np.float16)}
+    add_tensors(folder, half)
+    same(pretrained.load(str(folder)).language_model, head | {"norm.scale": np.ones(32, np.float32)})
+
+
+def test_gamma_and_beta_and_the_prefix(tmp_path):
+    head = random_head()
+    tensors = load_file(write_model(tmp_path / "model", "bert") / "model.safetensors")
+    tensors = {f"bert.{name}": value for name, value in tensors.items()} | tensors_of(head, "bert")
+    tensors = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): value
+        for name, value in tensors.items()
+    }
+    save_file({k: np.ascontiguousarray(v) for k, v in tensors.items()}, tmp_path / "model" / "model.safetensors")
+    same(pretrained.load(str(tmp_path / "model")).language_model, head)
+
+
+def test_checkpoints_without_a_whole_head_have_none(with_head, tiny_folder):
+    folder, _, model_type = with_head
+    assert pretrained.load(str(tiny_folder)).language_model is None
+    for name in NAMES[model_type].values():
+        tensors = huggingface.normalize_names(load_file(folder / "model.safetensors"))
+        del tensors[name]
+        assert language_model.read_head(tensors, encoder_config(model_type), "test") is None, name
+
+
+def test_a_decoder_of_its_own_is_no_head_of_ours(with_head):
+    folder, _, model_type = with_head
+    name = NAMES[model_type]["bias"].replace("bias", "decoder.weight")
+    add_tensors(folder, {name: np.ones((40, 32), np.float32)})
+    assert pretrained.load(str(folder)).language_model is None
+
+
+@pytest.mark.parametrize("part", ["dense.kernel", "dense.bias", "norm.scale", "norm.bias", "bias"])
+def test_a_head_of_another_shape(with_head, part):
+    folder, _, model_type = with_head
+    name = NAMES[model_type][part]
+    add_tensors(folder, {name: np.zeros((7,), np.float32)})
+    with pytest.raises(UserError, match=rf"model\.safetensors: '{name}' has shape \(7,\), config\.json asks for"):
+        pretrained.load(str(folder))
+
+
+def test_a_fresh_head():
+    head = language_model.fresh_head(encoder_config("bert", hidden_size=256), jax.random.key(3))
+    assert {name: value.shape for name, value in head.items()} == {
+        "dense.kernel": (256, 256),
+        "dense.bias": (256,),
+        "norm.scale": (256,),
+        "norm.bias": (256,),
+        "bias": (40,),
+    }
+    assert all(value.dtype == jnp.float32 for value in head.values())
+    assert abs(float(head["dense.kernel"].mean())) < 5e-4
+    assert float(head["dense.kernel"].std()) == pytest.approx(0.02, rel=0.02)
+    assert bool(jnp.all(head["norm.scale"] == 1))
+    assert not any(bool(jnp.any(head[name])) for name in ("dense.bias", "norm.bias", "bias"))
+    other = language_model.fresh_head(encoder_config("bert", hidden_size=256), jax.random.key(4))
+    assert bool(jnp.any(other["dense.kernel"] != head["dense.kernel"]))
+
+
+def add_mask_token(folder, token):
+    """Gives a tiny model's tokenizer a mask token at id 39, as transformers saves one."""
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    added = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    tokenizer["added_tokens"].append({"id": 39, "content": token, "special": True, **added})
+    tokenizer["added_tokens"].append({"id": 38, "content": "newword", "special": False, **added})  # an ordinary one
+    tokenizer["model"]["vocab"] |= {token: 39, "newword": 38}
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    config = json.loads((folder / "tokenizer_config.json").read_text()) | {"mask_token": token}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize(("model_type", "token"), [("bert", "[MASK]"), ("roberta", "<mask>")])
+def test_special_tokens_of_a_folder_of_transformers(tmp_path, model_type, token):
+    folder = write_model(tmp_path / "model", model_type)
+    with pytest.raises(UserError, match="has no mask token"):
+        special_tokens(folder)
+    add_mask_token(folder, token)
+    mask, special = special_tokens(folder)
+    assert (mask, special) == (39, (0, 1, 2, 3, 39))
+    hash(special)  # it is part of what a step is compiled for
+
+
+def as_ours(folder, target):
+    """A folder as our runs write one: what the tokenizer is for transformers, in `tokenizer.json`."""
+    shutil.copytree(folder, target)
+    read_backend(folder)[0].save(str(target / "tokenizer.json"))
+    (target / MARKER).write_text('{"pooler": "cls", "head": false}')
+    return target
+
+
+def test_special_tokens_of_our_own_folders(tmp_path):
+    plain = write_model(tmp_path / "plain", "bert")
+    with pytest.raises(UserError, match="has no mask token"):
+        special_tokens(as_ours(plain, tmp_path / "ours without"))
+    add_mask_token(plain, "@hidden")
+    ours = as_ours(plain, tmp_path / "ours")
+    assert special_tokens(ours) == (39, (0, 1, 2, 3, 39))
+    config = json.loads((ours / "tokenizer_config.json").read_text())
+    config["mask_token"] = {"content": "@hidden", "lstrip": False}
+    (ours / "tokenizer_config.json").write_text(json.dumps(config))
+    assert special_tokens(ours)[0] == 39
+    (ours / "tokenizer_config.json").unlink()
+    with pytest.raises(UserError, match="has no mask token"):
+        special_tokens(ours)
+    (ours / "special_tokens_map.json").write_text('{"mask_token": "@hidden"}')
+    assert special_tokens(ours)[0] == 39
+
+
+def test_a_mask_token_that_only_the_class_of_the_tokenizer_knew(tmp_path):
+    folder = write_model(tmp_path / "model", "bert")
+    add_mask_token(folder, "[MASK]")
+    ours = as_ours(folder, tmp_path / "ours")
+    config = json.loads((ours / "tokenizer_config.json").read_text())
+    del config["mask_token"]
+    (ours / "tokenizer_config.json").write_text(json.dumps(config))
+    assert special_tokens(ours) == (39, (0, 1, 2, 3, 39))
+
+
+def test_a_damaged_tokenizer(tmp_path):
+    folder = write_model(tmp_path / "model", "bert")
+    (folder / "tokenizer.json").write_text("{")
+    with pytest.raises(UserError, match="no tokenizer could be read"):
+        special_tokens(folder)
+    (folder / MARKER).write_text("{}")
+    with pytest.raises(UserError, match="no tokenizer could be read"):
+        special_tokens(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hidden_act", ["gelu", "relu"])
+@pytest.mark.parametrize("model_type", ["bert", "roberta"])
+def test_logits_as_transformers_computes_them(tmp_path, model_type, hidden_act):
+    torch = pytest.importorskip("torch")
+    from transformers import AutoModelForMaskedLM
+
+    folder = write_model(tmp_path / "model", model_type, hidden_act=hidden_act, layer_norm_eps=1e-3)
+    kept = load_file(folder / "model.safetensors")
+    prefixed = {f"{model_type}.{name}": value for name, value in kept.items() if not name.startswith("pooler")}
+    head = {k: np.ascontiguousarray(v) for k, v in tensors_of(random_head(), model_type).items()}
+    save_file(prefixed | head, folder / "model.safetensors", metadata={"format": "pt"})
+    ids, mask = (array[:, 0] for array in random_batch(5, 16))
+
+    reference, loading = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)
+    assert not loading["missing_keys"] and not loading["unexpected_keys"]
+    reference.eval()
+    with torch.no_grad():
+        theirs = reference(torch.tensor(np.where(mask > 0, ids, 1)), torch.tensor(mask)).logits.numpy()
+    reference.save_pretrained(tmp_path / "theirs")  # and as this version of transformers names and ties them
+    shutil.copy(folder / "tokenizer.json", tmp_path / "theirs")
+
+    for name in (folder, tmp_path / "theirs"):
+        model = pretrained.load(str(name))
+        graph, _ = huggingface.build(model.config, with_head=False)
+        hidden = parameters.merge(graph, model.params).encoder(ids, mask)[-1]
+        ours = language_model.logits(
+            hidden.reshape(-1, 32),
+            model.language_model,
+            model.params["encoder.embeddings.word.embedding"],
+            activation=language_model.activation(model.config),
+            eps=model.config.layer_norm_eps,
+        ).reshape(theirs.shape)
+        np.testing.assert_allclose(np.asarray(ours)[mask > 0], theirs[mask > 0], atol=1e-4)
