@@ -96,8 +96,8 @@ def write_model(model: "Pretrained", folder: Path) -> None:
     pooling = {
         "word_embedding_dimension": size,
         "pooling_mode_cls_token": first_token,
-        "pooling_mode_mean_tokens": not first_token,
-        "pooling_mode_max_tokens": False,
+        "pooling_mode_mean_tokens": model.pooler.startswith("avg"),
+        "pooling_mode_max_tokens": model.pooler == "max",
         "pooling_mode_mean_sqrt_len_tokens": False,
     }
     modules.append((f"{len(modules)}_Pooling", "Pooling", pooling, {}))

@@ -97,6 +97,8 @@ CASES = [
     ("roberta", "avg", "always"),
     ("bert", "avg_top2", "none"),
     ("roberta", "avg_first_last", "none"),
+    ("bert", "max", "none"),
+    ("roberta", "max", "always"),
 ]
 
 
@@ -130,6 +132,8 @@ def test_transformers_and_sentence_transformers_open_it(model_type, pooler, mlp,
     tokens = {"avg_top2": (states[-2] + states[-1]) / 2, "avg_first_last": (states[1] + states[-1]) / 2}
     averaged = (tokens.get(pooler, states[-1]) * mask).sum(1) / mask.sum(1)
     pooled = averaged if pooler.startswith("avg") else states[-1][:, 0]
+    if pooler == "max":
+        pooled = states[-1].masked_fill(mask == 0, -torch.inf).amax(1)
     if mlp == "always":  # the pooler's dense layer, which transformers applies to the first token only
         pooled = torch.tanh(encoder.pooler.dense(pooled))
         if pooler == "cls":

@@ -16,6 +16,7 @@ class Corpus(NamedTuple):
 
     input_ids: np.ndarray  # (N, C, T) int32
     attention_mask: np.ndarray  # (N, C, T) int8
+    labels: np.ndarray | None = None  # (N,) int32
 
 
 def sha256(*arrays: np.ndarray) -> str:
@@ -37,7 +38,8 @@ def tokenize(examples: Examples, tokenizer: Tokenizer, max_length: int) -> Corpu
     longest = max(len(row) for column in columns for row in column)
     length = min(-(-longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE, max_length)
     padded = [tokenizer.pad(column, length) for column in columns]
-    return Corpus(np.stack([ids for ids, _ in padded], 1), np.stack([mask for _, mask in padded], 1).astype(np.int8))
+    ids, mask = (np.stack(arrays, 1) for arrays in zip(*padded, strict=True))
+    return Corpus(ids, mask.astype(np.int8), examples.labels)
 
 
 def steps_per_epoch(num_examples: int, batch_size: int) -> int:
@@ -53,7 +55,10 @@ class Batches:
         self._epoch, self._order = -1, np.empty(0, np.int64)
 
     def __getitem__(self, step: int) -> dict[str, np.ndarray]:
-        """The batch of update `step`, counted from 0: `input_ids`, `attention_mask` (B, C, T) and `index` (B,)."""
+        """The batch of update `step`, counted from 0.
+
+        It has `input_ids` and `attention_mask` (B, C, T), `index` (B,) and, of a corpus with labels, `label` (B,).
+        """
         return self.rows(step, slice(None))
 
     def rows(self, step: int, part: slice) -> dict[str, np.ndarray]:
@@ -63,8 +68,9 @@ class Batches:
             generator = np.random.Generator(np.random.Philox(key=[self._seed, epoch]))
             self._epoch, self._order = epoch, generator.permutation(len(self._corpus.input_ids))
         rows = self._order[position * self.batch_size : (position + 1) * self.batch_size][part]
-        return {
+        batch = {
             "input_ids": self._corpus.input_ids[rows],
             "attention_mask": self._corpus.attention_mask[rows].astype(np.int32),
             "index": np.arange(self.batch_size, dtype=np.int32)[part],
         }
+        return batch if self._corpus.labels is None else batch | {"label": self._corpus.labels[rows]}

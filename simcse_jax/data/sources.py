@@ -5,31 +5,34 @@ A specification is a path ending in .txt, .csv, .tsv, .jsonl or .parquet, `hf:NA
 """
 
 import csv
+import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from simcse_jax.data.columns import choose_columns, choose_labels
+from simcse_jax.data.documents import REACH, next_sentences, read_documents
+from simcse_jax.data.labels import LABELS, parse_label
 from simcse_jax.errors import UserError, reason
 
-ROLES = ("anchor", "positive", "negative")
-# Column names that need no `data.columns`: the reference data's first.
-USUAL_NAMES = {
-    "anchor": ("sent0", "anchor", "sentence", "text"),
-    "positive": ("sent1", "positive"),
-    "negative": ("hard_neg", "negative"),
-}
-
+POSITIVES = (*LABELS, "all", *REACH)  # what `data.positives` may be, where it is not empty
+NEXT_SENTENCES, SUBSAMPLE = 0, 1  # the streams of random numbers that are drawn from here
 
 MISSING = object()  # a field that a row does not have
 
 
-class Examples(NamedTuple):
-    """Columns of sentences of equal length: one (anchor), two (and positive) or three (and hard negative)."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Examples:
+    """Columns of N sentences each: anchors; and positives; and hard negatives; and neutral hypotheses."""
 
     columns: tuple[list[str], ...]
     blank: int  # rows left out because a sentence was blank
+    labels: np.ndarray | None = None  # (N,) int32, places in `LABELS`; kept where they are asked for
+    unlabelled: int = 0  # rows left out because they had no label, where labels are read
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -62,65 +65,111 @@ def open_text(path: Path) -> Iterator[str]:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def choose_columns(names: Sequence[str], columns: Mapping[str, str], where: str, ordered: bool = True) -> list[int]:
-    """Which of the columns `names` are anchor, positive and negative.
-
-    Those that `columns` maps; else those with a usual name; else, if there are at most three, by their order
-    (only a single one where the order means nothing: `ordered` False).
-
-    Raises:
-      UserError: when a mapped column is not there, or nothing says which columns to take.
-    """
-    mapped = {role: name for role, name in columns.items() if name}
-    if mapped:
-        for role, name in mapped.items():
-            if name not in names:
-                raise UserError(f"{where}: no column {name!r} (data.columns.{role}); it has {', '.join(names)}")
-        return [list(names).index(mapped[role]) for role in ROLES if role in mapped]
-    usual = []
-    for role in ROLES:
-        found = next((name for name in USUAL_NAMES[role] if name in names), None)
-        if found is None:
-            break
-        usual.append(list(names).index(found))
-    if usual:
-        return usual
-    if len(names) <= (3 if ordered else 1):
-        return list(range(len(names)))
-    raise UserError(
-        f"{where}: which columns? It has {', '.join(names)}; set data.columns.anchor (and positive, negative)"
-    )
-
-
-def read_examples(specification: str, columns: Mapping[str, str] | None = None) -> Examples:
+def read_examples(
+    specification: str,
+    columns: Mapping[str, str] | None = None,
+    *,
+    positives: str = "",
+    labels: bool = False,
+    subsample: int = 0,
+    seed: int = 0,
+) -> Examples:
     """Reads all examples of a specification (see the module's docstring).
 
     Args:
       specification: what to read.
-      columns: role to column name, where the names are not the usual ones; empty names do not count.
+      columns: role (anchor, positive, negative, neutral; label) to column name, where the names are not the usual
+        ones; empty names do not count. Once `label` is set, rows without a label are left out.
+      positives: what the positive of an anchor is. Empty: what the column says. A label: the hypotheses with
+        this one; `all`: those with any label (SimCSE, Table 4). `next_sentence`, `next_3_sentences`: a sentence
+        that follows in a document (Table 2, see documents.py).
+      labels: whether labels are needed, and kept.
+      subsample: take so many of the examples, drawn without replacement, in their order; 0 takes all.
+      seed: of all that is drawn here.
 
     Raises:
-      UserError: in one line, naming the file and the row.
+      UserError: in one line, naming the file and the row, or the setting that does not fit the data.
     """
     columns = columns or {}
+    if positives and positives not in POSITIVES:
+        raise UserError(f"data.positives={positives!r}: not one of {', '.join(POSITIVES)}, or nothing")
+    needed_by = "objective.softmax_nli" if labels else ""
+    if positives and positives not in REACH:
+        needed_by = f"data.positives={positives}"
+    hub = specification.startswith(("hf:", "tfds:"))
+    if positives in REACH and (hub or Path(specification).suffix.lower() != ".txt"):
+        raise UserError(
+            f"{specification}: data.positives={positives} reads a .txt file of documents, a blank line between them"
+        )
+    names, rows, where, ordered = _open(specification)
+    chosen = choose_columns(names, columns, where, ordered)
+    label = choose_labels(names, columns, needed_by, where)
+    if needed_by and len(chosen) < 2:
+        raise UserError(f"{where}: one column of sentences, but {needed_by} needs pairs; set data.columns.positive")
+    if positives in REACH:
+        examples = _pair(rows, positives, seed, where)
+    else:
+        examples = _collect(rows, names, chosen, label, where)
+    if positives in LABELS:
+        examples = _take(examples, np.flatnonzero(examples.labels == LABELS.index(positives)))
+        if not len(examples):
+            raise UserError(f"{where}: no pair is labelled {positives}; choose another data.positives")
+    if subsample:
+        if not 0 < subsample <= len(examples):
+            raise UserError(f"data.subsample={subsample}: {where} gives {len(examples)} examples; 0 takes them all")
+        drawn = _generator(seed, SUBSAMPLE).permutation(len(examples))[:subsample]
+        examples = _take(examples, np.sort(drawn))
+    return examples if labels else dataclasses.replace(examples, labels=None)
+
+
+def _generator(seed: int, stream: int) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=(stream,))))
+
+
+def _take(examples: Examples, rows: np.ndarray) -> Examples:
+    columns = tuple([column[row] for row in rows.tolist()] for column in examples.columns)
+    labels = None if examples.labels is None else examples.labels[rows]
+    return dataclasses.replace(examples, columns=columns, labels=labels)
+
+
+def _pair(rows: Iterable[Row], positives: str, seed: int, where: str) -> Examples:
+    documents = read_documents(row.fields[0] for row in rows)
+    if not documents:
+        raise UserError(f"{where}: holds no sentences")
+    if len(documents) == 1:
+        raise UserError(
+            f"{where}: no blank line between sentences, so they are taken to be shuffled and none to be the next of "
+            f"another; data.positives={positives} needs documents with a blank line between them"
+        )
+    pairs = next_sentences(documents, REACH[positives], _generator(seed, NEXT_SENTENCES))
+    if not pairs[0]:
+        raise UserError(
+            f"{where}: no document has two sentences, which data.positives={positives} needs; "
+            f"leave blank lines between documents only"
+        )
+    return Examples(pairs, 0)
+
+
+def _open(specification: str) -> tuple[list[str], Iterator[Row], str, bool]:
+    """Column names, rows, what to call the source in messages, and whether the order of its columns means anything."""
     for prefix, reader in (("hf:", _read_hub), ("tfds:", _read_tfds)):
         if specification.startswith(prefix):
-            names, rows = reader(specification.removeprefix(prefix))
-            chosen = choose_columns(names, columns, specification, ordered=prefix != "tfds:")
-            return _collect(rows, names, chosen, specification)
+            return *reader(specification.removeprefix(prefix)), specification, prefix != "tfds:"
     path = Path(specification).expanduser()
     reader = READERS.get(path.suffix.lower())
     if not path.is_file():
         raise UserError(f"data.train={specification}: no such file")
     if reader is None:
         raise UserError(f"{path}: unknown kind of file {path.suffix!r}; known are {', '.join(READERS)}, hf: and tfds:")
-    names, rows = reader(path)
-    return _collect(rows, names, choose_columns(names, columns, str(path)), str(path))
+    return *reader(path), str(path), True
 
 
-def _collect(rows: Iterable[Row], names: Sequence[str], chosen: Sequence[int], where: str) -> Examples:
+def _collect(
+    rows: Iterable[Row], names: Sequence[str], chosen: Sequence[int], label: int | None, where: str
+) -> Examples:
     collected: tuple[list[str], ...] = tuple([] for _ in chosen)
-    blank = 0
+    labels: list[int] = []
+    blank = unlabelled = 0
     for row in rows:
         sentences = [row.fields[column] for column in chosen]
         for column, sentence in zip(chosen, sentences, strict=True):
@@ -128,11 +177,22 @@ def _collect(rows: Iterable[Row], names: Sequence[str], chosen: Sequence[int], w
         if not all(sentence and sentence.strip() for sentence in sentences):
             blank += 1
             continue
+        if label is not None:
+            field = f"{row.where}: the field {names[label]!r}"
+            if row.fields[label] is MISSING:
+                raise UserError(f"{field} is missing")
+            number = parse_label(row.fields[label], field)
+            if number is None:
+                unlabelled += 1
+                continue
+            labels.append(number)
         for column, sentence in zip(collected, sentences, strict=True):
             column.append(sentence.strip())
     if not collected[0]:
-        raise UserError(f"{where}: holds no sentences" + (f", only {blank} blank rows" if blank else ""))
-    return Examples(collected, blank)
+        counts = ((blank, "blank rows"), (unlabelled, "rows without a label"))
+        left_out = " and ".join(f"{count} {kind}" for count, kind in counts if count)
+        raise UserError(f"{where}: holds no sentences" + (f", only {left_out}" if left_out else ""))
+    return Examples(collected, blank, None if label is None else np.array(labels, np.int32), unlabelled)
 
 
 def _check_text(sentence: object, where: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from simcse_jax.errors import UserError
 
 MODEL_TYPES = ("bert", "roberta")
-POOLERS = ("cls", "cls_before_pooler", "avg", "avg_top2", "avg_first_last")  # see pooling.py
+POOLERS = ("cls", "cls_before_pooler", "avg", "avg_top2", "avg_first_last", "max")  # see pooling.py
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,11 +14,15 @@ def pool(hidden_states: Sequence[jax.Array], attention_mask: jax.Array, pooler: 
     `cls` and `cls_before_pooler` take the last layer's first token (they differ in the head, which comes
     after), `avg` the mean of the last layer over a sentence's tokens, `avg_top2` that of the last two
     layers, `avg_first_last` that of the first and the last layer. First means the output of layer 1, as the
-    reference code has it since its correction, not the embedding layer's.
+    reference code has it since its correction, not the embedding layer's. `max` takes each dimension's maximum
+    of the last layer over a sentence's tokens ("On Isotropy and Learning Dynamics of Contrastive-based
+    Sentence Representation Learning", appendix D).
     """
     first, second_last, last = (hidden_states[layer].astype(jnp.float32) for layer in (1, -2, -1))
     if pooler in ("cls", "cls_before_pooler"):
         return last[:, 0]
+    if pooler == "max":
+        return jnp.max(last, axis=1, where=attention_mask[:, :, None] != 0, initial=-jnp.inf)
     if pooler == "avg":
         tokens = last
     elif pooler == "avg_top2":

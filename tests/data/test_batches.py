@@ -81,6 +81,25 @@ def test_the_columns_of_an_example_stay_together(corpus):
     assert {value.dtype for value in batch.values()} == {np.dtype(np.int32)}
 
 
+def test_labels_go_with_their_examples(corpus):
+    assert "label" not in Batches(corpus, BATCH, seed=0)[0]
+    labelled = corpus._replace(labels=np.arange(EXAMPLES, dtype=np.int32))
+    plain, batches = Batches(corpus, BATCH, seed=0), Batches(labelled, BATCH, seed=0)
+    for step in (0, 3, STEPS + 1):
+        batch = batches[step]
+        np.testing.assert_array_equal(batch["label"], rows(corpus, plain, [step]))
+        assert batch["label"].dtype == np.int32
+        np.testing.assert_array_equal(batches.rows(step, slice(1, 3))["label"], batch["label"][1:3])
+        del batch["label"]
+        assert same(batch, plain[step])
+
+
+def test_the_labels_of_the_examples_are_the_corpus_s(tokenizer):
+    labels = np.array([2, 0], np.int32)
+    corpus = tokenize(Examples((["a cat", "the dog"], ["a bird", "red"]), 0, labels), tokenizer, 16)
+    np.testing.assert_array_equal(corpus.labels, labels)
+
+
 @pytest.mark.parametrize(
     ("words", "max_length", "length"),
     [(1, 32, 8), (6, 32, 8), (7, 32, 16), (14, 32, 16), (15, 32, 24), (40, 32, 32), (40, 30, 30), (18, 20, 20)],

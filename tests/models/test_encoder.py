@@ -90,12 +90,25 @@ def test_poolers_by_hand():
     layers = jnp.array([[[9.0], [9.0], [9.0]], [[1.0], [3.0], [50.0]], [[5.0], [11.0], [70.0]]])[:, None]
     mask = jnp.array([[1, 1, 0]])
     expected = {"cls": 5.0, "cls_before_pooler": 5.0, "avg": 8.0, "avg_top2": 5.0, "avg_first_last": 5.0}
+    expected |= {"max": 11.0}
     assert {pooler: float(pool(layers, mask, pooler)[0, 0]) for pooler in POOLERS} == expected
     three = jnp.concatenate([layers, jnp.array([[[0.0], [2.0], [0.0]]])[None]])
     assert float(pool(three, mask, "avg_first_last")[0, 0]) == (2 + 1) / 2
     assert float(pool(three, mask, "avg_top2")[0, 0]) == (8 + 1) / 2
-    with pytest.raises(ValueError, match="max"):
-        pool(layers, mask, "max")
+    with pytest.raises(ValueError, match="min"):
+        pool(layers, mask, "min")
+
+
+def test_max_takes_each_dimension_s_own_token():
+    last = jnp.array([[[1.0, -5.0], [-2.0, -3.0], [9.0, 9.0]], [[4.0, 0.0], [0.0, 7.0], [5.0, -1.0]]])
+    mask = jnp.array([[1, 1, 0], [1, 1, 1]])
+
+    def pooled(last):
+        return pool([0 * last, 0 * last, last.astype(jnp.bfloat16)], mask, "max")
+
+    assert pooled(last).tolist() == [[1.0, -3.0], [5.0, 7.0]] and pooled(last).dtype == jnp.float32
+    gradient = jax.grad(lambda last: jnp.sum(pooled(last) * jnp.array([[1.0, 2.0], [3.0, 4.0]])))(last)
+    assert gradient.tolist() == [[[1, 0], [0, 2], [0, 0]], [[0, 0], [0, 4], [3, 0]]]
 
 
 BARE = """
@@ -114,14 +127,18 @@ from simcse_jax import step
 from simcse_jax.models import parameters
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.sentence_encoder import SentenceEncoder
+from simcse_jax.objectives.total import Objective
+from simcse_jax.views import plan
 
 config = EncoderConfig("bert", 9, 8, 1, 2, 8, 8, 2, 1e-12, "gelu", 0)
 graph, params = parameters.split(SentenceEncoder(config, with_head=True, rngs=nnx.Rngs(0)))
 ones = jax.numpy.ones((2, 1, 4), int)
 batch = {"input_ids": ones, "attention_mask": ones, "index": jax.numpy.arange(2)}
 terms = {"weight": 1.0, "temperature": 0.05, "hard_negative_weight": 1.0}
-loss = step.make_loss(graph, step.Recipe("cls", True, (0, 0), ("info_nce",)), step.data_mesh(jax.devices()[:1]))
-print(loss(params, 0, batch, {"seed": 0, "dropout": 0.1, "objective": {"info_nce": terms}})[0])
+info_nce = Objective("info_nce", (("similarity", "cosine"), ("symmetric", False)))
+recipe = step.Recipe("cls", True, *plan(1, "independent"), (info_nce,))
+loss = step.make_loss(graph, recipe, step.data_mesh(jax.devices()[:1]))
+print(loss(params, 0, batch, {"seed": 0, "dropout": 0.1, "noise": 0.0, "objective": {"info_nce": terms}})[0])
 """
 
 
