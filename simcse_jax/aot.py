@@ -27,6 +27,7 @@ from simcse_jax.errors import Parser, UserError, reason, run_command
 from simcse_jax.models import huggingface
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.published import encoder_config
+from simcse_jax.models.trained import trained_shapes
 from simcse_jax.roofline import CHIPS, Report, describe, table
 
 EXAMPLES = "v5e:2x4, v6e:4x4, v5p:2x2x2"
@@ -81,18 +82,29 @@ def trace_step(
 ) -> jax.stages.Traced:
     """Traces the train step as a run of `config` would compile it, on shapes alone."""
     mesh = step_lib.data_mesh(devices)
-    graph, params = huggingface.build(encoder, config.model.mlp != "none", jnp.dtype(config.train.dtype))
+    with_head, objective = config.model.mlp != "none", config.objective
+    graph, _ = huggingface.build(encoder, with_head, jnp.dtype(config.train.dtype))
+    params = trained_shapes(
+        encoder,
+        with_head=with_head,
+        two_towers=config.model.dual_encoder,
+        language_model=objective.mlm.weight > 0,
+        classifier=objective.softmax_nli.weight > 0,
+    )
     settings = train.make_settings(config, total_steps=1)
     state = jax.eval_shape(step_lib.init_state, params, settings)
     tokens = jax.ShapeDtypeStruct((config.train.batch_size, columns, config.data.max_length), jnp.int32)
     batch = {"input_ids": tokens, "attention_mask": tokens}
     batch["index"] = jax.ShapeDtypeStruct((config.train.batch_size,), jnp.int32)
+    if objective.softmax_nli.weight:
+        batch["label"] = batch["index"]
 
     def placed(sharding: jax.sharding.Sharding, tree: Any) -> Any:
         return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree)
 
     replicated = step_lib.replicated(mesh)
-    step = step_lib.make_step(graph, train.make_recipe(config, columns), mesh)
+    masking = step_lib.LanguageModel(mask_id=103, special_ids=(0, 100, 101, 102, 103))  # BERT's
+    step = step_lib.make_step(graph, train.make_recipe(config, columns, masking), mesh)
     return step.trace(
         placed(replicated, state), placed(step_lib.split_over_examples(mesh), batch), placed(replicated, settings)
     )
@@ -205,7 +217,7 @@ def main() -> None:
     which.add_argument("--topologies", help="several, comma-separated: a scaling table at a fixed batch a chip")
     parser.add_argument("--batch-per-chip", type=int, help="default: train.batch_size on the first topology")
     parser.add_argument(
-        "--columns", type=int, choices=(1, 2, 3), help="of the data; default: 1 for a .txt file, else 3"
+        "--columns", type=int, choices=(1, 2, 3, 4), help="of the data; default: 1 for a .txt file, else 3"
     )
     parser.add_argument("--output", help="a JSON file for the figures")
     args, rest = parser.parse_known_args()

@@ -4,19 +4,23 @@ Every recipe in `configs/` starts from `default_config()`. The field names are p
 """
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from absl import flags
 from ml_collections import config_dict, config_flags
 
+from simcse_jax.data.sources import POSITIVES
 from simcse_jax.errors import UserError
 from simcse_jax.models.config import POOLERS
 
 MLP = ("train", "always", "none")
 DTYPES = ("float32", "bfloat16")
 PRECISIONS = ("highest", "high", "default")
+AUGMENTATIONS = ("crop", "delete", "delete_one", "synonym", "mlm")
+POLICIES = ("independent", "shared", "off", "noisy", "mean")  # see views.py
+READINGS = ("paper", "released")
 TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICKRelatedness")
 
 
@@ -28,22 +32,59 @@ def default_config() -> config_dict.ConfigDict:
     config.model = config_dict.ConfigDict()
     config.model.init_from = "bert-base-uncased"  # a folder, a hub id, or package:NAME
     config.model.num_layers = 0  # keep the first n layers; 0: all
-    config.model.pooler = "cls"  # cls, cls_before_pooler, avg, avg_top2, avg_first_last
+    config.model.pooler = "cls"  # cls, cls_before_pooler, avg, avg_top2, avg_first_last, max
     config.model.mlp = "train"  # the head: train (only there), always (at test time too), none
     config.model.dropout = 0.1
+    config.model.dual_encoder = False  # a second encoder for positives and negatives; the anchors' is kept
 
     config.data = config_dict.ConfigDict()
     config.data.train = "data/wiki1m_for_simcse.txt"  # txt, csv, tsv, jsonl, parquet, hf:NAME…, tfds:NAME…
     config.data.max_length = 32  # tokens
     # Column names where they are not the usual ones. Once one is set, only those set are used.
-    config.data.columns = config_dict.ConfigDict(dict(anchor="", positive="", negative=""))
+    # `neutral` (further negatives) and `label` count only where they are set, or asked for.
+    config.data.columns = config_dict.ConfigDict(dict(anchor="", positive="", negative="", neutral="", label=""))
+    # Where the positives come from, if not from a column: the pairs of one label (entailment, neutral, contradiction)
+    # or of any (all); or what follows in documents, sentences one a line with a blank line between documents
+    # (next_sentence, next_3_sentences).
+    config.data.positives = ""
+    config.data.subsample = 0  # train on so many examples, drawn with the seed; 0: on all
+    # A changed copy of the sentence as its positive (SimCSE, Table 1): crop, delete, delete_one, synonym, mlm.
+    config.data.augment = config_dict.ConfigDict()
+    config.data.augment.name = ""
+    config.data.augment.percent = 10.0  # of the words that crop and delete take away, of the tokens that mlm replaces
+    config.data.augment.both = False  # change the anchor too, in another way
+    config.data.augment.lexicon = ""  # of synonym: a WordNet in WN-LMF
+    config.data.augment.mlm_model = ""  # of mlm: a model with its language-model head
 
-    # A term's weight 0.0 turns it off.
+    # Masks of sentences: independent, shared, off, noisy, mean (see views.py).
+    config.views = config_dict.ConfigDict()
+    config.views.positive = "independent"  # of positive pairs
+    config.views.negative = "off"  # of the negative pairs of objective.off_dropout
+    config.views.noise = 0.1  # variance of the Gaussian noise of `noisy`
+    config.views.samples = 10  # masks that `mean` averages over
+
+    # The loss is the weighted sum of these; a weight 0.0 turns a term off.
     config.objective = config_dict.ConfigDict()
     config.objective.info_nce = config_dict.ConfigDict()
     config.objective.info_nce.weight = 1.0
     config.objective.info_nce.temperature = 0.05
     config.objective.info_nce.hard_negative_weight = 1.0  # α of SimCSE's equation 8
+    config.objective.info_nce.similarity = "cosine"  # or dot
+    config.objective.info_nce.symmetric = False  # positives look for their anchors, too
+    config.objective.off_dropout = config_dict.ConfigDict()  # SimCSE++, eq. 3
+    config.objective.off_dropout.weight = 0.0
+    config.objective.off_dropout.temperature = 0.05
+    config.objective.off_dropout.m = 0.9
+    config.objective.dimension_wise = config_dict.ConfigDict()  # SimCSE++, eq. 5
+    config.objective.dimension_wise.weight = 0.0
+    config.objective.dimension_wise.temperature = 5.0
+    config.objective.dimension_wise.reading = "paper"  # or released: what the authors' code computes
+    config.objective.barlow_twins = config_dict.ConfigDict()  # SimCSE++, eq. 4
+    config.objective.barlow_twins.weight = 0.0
+    config.objective.barlow_twins.off_diagonal_weight = 0.005
+    config.objective.barlow_twins.artificial = 0  # rows of N(0, 1) beside the batch
+    config.objective.mlm = config_dict.ConfigDict(dict(weight=0.0))  # masked language model, 15% of the tokens
+    config.objective.softmax_nli = config_dict.ConfigDict(dict(weight=0.0))  # SBERT's classifier of labelled pairs
 
     config.train = config_dict.ConfigDict()
     config.train.batch_size = 64  # over all devices
@@ -109,7 +150,7 @@ def parse(argv: Sequence[str], needs_workdir: bool = True) -> tuple[config_dict.
     values = flags.FlagValues()
     args = ["simcse_jax.main", *argv]
     help_text = "a recipe, e.g. configs/unsup_bert.py or configs/unsup_bert.py:large"
-    path = _config_path(argv)
+    path = config_path(argv)
     if not path:
         raise UserError("--config FILE is missing, e.g. --config configs/unsup_bert.py")
     known = flatten(_get_config(path))
@@ -129,7 +170,8 @@ def parse(argv: Sequence[str], needs_workdir: bool = True) -> tuple[config_dict.
     return config, values.workdir if needs_workdir else ""
 
 
-def _config_path(argv: Sequence[str]) -> str:
+def config_path(argv: Sequence[str]) -> str:
+    """What `--config` names, empty where there is none."""
     for position, arg in enumerate(argv):
         name, equals, value = arg.partition("=")
         if name in ("--config", "-config"):
@@ -221,14 +263,7 @@ def validate(config: config_dict.ConfigDict) -> None:
             f"config.model.mlp={config.model.mlp!r}: the pooler cls_before_pooler never has a head; "
             "set model.mlp=none, or model.pooler=cls"
         )
-    check("data.train", bool(config.data.train), "a file, hf:NAME or tfds:NAME")
-    check("data.max_length", config.data.max_length >= 3, "3 or more (two of them are special tokens)")
-    columns = config.data.columns
-    if (columns.positive or columns.negative) and not columns.anchor:
-        raise UserError("config.data.columns.anchor: must be set too once another column is")
-    if columns.negative and not columns.positive:
-        raise UserError("config.data.columns.positive: must be set too, since data.columns.negative is")
-    check("train.batch_size", config.train.batch_size >= 2, "2 or more (the others are the negatives)")
+    check("train.batch_size", config.train.batch_size >= 2, "2 or more (the others of a batch are the negatives)")
     check("train.dtype", config.train.dtype in DTYPES, f"one of {', '.join(DTYPES)}")
     check("train.matmul_precision", config.train.matmul_precision in PRECISIONS, f"one of {', '.join(PRECISIONS)}")
     parallel = config.parallel
@@ -237,12 +272,57 @@ def validate(config: config_dict.ConfigDict) -> None:
         port = parallel.coordinator.rpartition(":")[2]
         check("parallel.coordinator", port.isdigit() and ":" in parallel.coordinator, "HOST:PORT of process 0")
     check("train.learning_rate", 0 < config.train.learning_rate < float("inf"), "above 0")
-    for field in (name for name in given if name.startswith("objective.")):
-        positive = field.endswith(".temperature")
-        check(field, 0 <= given[field] < float("inf"), "above 0" if positive else "0.0 or more")
-        check(field, given[field] > 0 or not positive, "above 0")
-    if not any(term.weight for term in config.objective.values()):
-        raise UserError("config.objective: every term has weight 0.0, so there is nothing to train")
+    _check_data(config, check)
+    _check_objectives(config, check)
     for task in config.eval.tasks:
         if task not in TASKS:
             raise UserError(f"config.eval.tasks: no task {task!r}; the nearest one is {nearest(task, TASKS)}")
+
+
+Check = Callable[[str, bool, str], None]
+
+
+def _check_data(config: config_dict.ConfigDict, check: Check) -> None:
+    data, augment = config.data, config.data.augment
+    check("data.train", bool(data.train), "a file, hf:NAME or tfds:NAME")
+    check("data.max_length", data.max_length >= 3, "3 or more (two of them are special tokens)")
+    check("data.subsample", data.subsample >= 0, "0 or more")
+    columns = data.columns
+    if (columns.positive or columns.negative or columns.neutral) and not columns.anchor:
+        raise UserError("config.data.columns.anchor: must be set too once another column is")
+    for earlier, later in (("positive", "negative"), ("negative", "neutral")):
+        if columns[later] and not columns[earlier]:
+            raise UserError(f"config.data.columns.{earlier}: must be set too, since data.columns.{later} is")
+    check("data.positives", data.positives in ("", *POSITIVES), f"empty or one of {', '.join(POSITIVES)}")
+    check("data.augment.name", augment.name in ("", *AUGMENTATIONS), f"empty or one of {', '.join(AUGMENTATIONS)}")
+    check("data.augment.percent", 0 < augment.percent < 100, "above 0 and below 100")
+    if augment.name and data.positives:
+        raise UserError(
+            f"config.data.augment.name={augment.name!r} makes the positives, and so does "
+            f"data.positives={data.positives!r}; set one of them"
+        )
+    for name, field in (("synonym", "lexicon"), ("mlm", "mlm_model")):
+        if augment.name == name and not augment[field]:
+            raise UserError(f"config.data.augment.{field}: must be set for data.augment.name={name}")
+
+
+def _check_objectives(config: config_dict.ConfigDict, check: Check) -> None:
+    objective = config.objective
+    for name, term in objective.items():
+        for field, value in term.items():
+            if field == "temperature":
+                check(f"objective.{name}.{field}", 0 < value < float("inf"), "above 0")
+            elif isinstance(value, float | int) and not isinstance(value, bool):
+                check(f"objective.{name}.{field}", 0 <= value < float("inf"), "0 or more")
+    check("objective.info_nce.similarity", objective.info_nce.similarity in ("cosine", "dot"), "cosine or dot")
+    check("objective.dimension_wise.reading", objective.dimension_wise.reading in READINGS, " or ".join(READINGS))
+    if not any(term.weight for term in objective.values()):
+        raise UserError("config.objective: every term has weight 0.0, so there is nothing to train")
+    for field in ("positive", "negative"):
+        check(f"views.{field}", config.views[field] in POLICIES, f"one of {', '.join(POLICIES)}")
+    check("views.noise", 0 <= config.views.noise < float("inf"), "0.0 or more")
+    check("views.samples", config.views.samples >= 1, "1 or more")
+    if objective.softmax_nli.weight and config.data.augment.name:
+        raise UserError("config.objective.softmax_nli.weight: needs labelled pairs, so data.augment.name must be empty")
+    if objective.softmax_nli.weight and config.data.positives not in ("", "all"):
+        raise UserError(f"config.data.positives={config.data.positives!r}: must be all, for objective.softmax_nli")

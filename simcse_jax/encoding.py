@@ -28,6 +28,8 @@ def make_encode(
 ) -> Callable[[Params, Sequence[str]], np.ndarray]:
     """Builds encode(params, sentences) -> (N, D) float32 embeddings, not normalized, in the order given.
 
+    Of a run's parameters it takes the sentence encoder's alone.
+
     Args:
       graph: the model's graph (`models.parameters`).
       tokenizer: the model's.
@@ -37,15 +39,12 @@ def make_encode(
       sharding: how a batch's rows are split over the devices of all processes; None: the default device.
     """
 
-    @functools.partial(jax.jit, out_shardings=sharding)
-    def embed(params: Params, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
-        with jax.default_matmul_precision("highest"):  # float32 on TPUs and GPUs too
-            return parameters.merge(graph, params)(input_ids, attention_mask, pooler=pooler, use_head=use_head)
-
+    embed = _make_embed(graph, pooler, use_head, sharding)
     if sharding is not None:
         batch_size = -(-batch_size // sharding.num_devices) * sharding.num_devices
 
     def encode(params: Params, sentences: Sequence[str]) -> np.ndarray:
+        params = parameters.sentence_encoder(params)
         position = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
         tokens = tokenizer(list(position), max_length)
         by_length = sorted(range(len(tokens)), key=lambda row: -len(tokens[row]))
@@ -67,3 +66,13 @@ def make_encode(
         return embeddings[[position[sentence] for sentence in sentences]]
 
     return encode
+
+
+@functools.lru_cache(maxsize=4)  # so that many encoders of one shape, as in a sweep, compile once
+def _make_embed(graph: Any, pooler: str, use_head: bool, sharding: NamedSharding | None) -> Callable[..., jax.Array]:
+    @functools.partial(jax.jit, out_shardings=sharding)
+    def embed(params: Params, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
+        with jax.default_matmul_precision("highest"):  # float32 on TPUs and GPUs too
+            return parameters.merge(graph, params)(input_ids, attention_mask, pooler=pooler, use_head=use_head)
+
+    return embed

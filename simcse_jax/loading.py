@@ -12,7 +12,9 @@ from simcse_jax.checkpoint import Checkpoints
 from simcse_jax.errors import UserError
 from simcse_jax.models import huggingface, pretrained
 from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.parameters import sentence_encoder
 from simcse_jax.models.pretrained import Pretrained
+from simcse_jax.models.trained import trained_shapes
 from simcse_jax.models.weight_files import read_json
 from simcse_jax.storage import Folder, as_path, is_remote
 from simcse_jax.workdir import is_workdir
@@ -37,7 +39,9 @@ def load_model(name: str, num_layers: int = 0) -> Pretrained:
 
 
 def load_workdir(folder: Folder, num_layers: int = 0) -> Pretrained:
-    """Loads a run's best checkpoint, without the optimizer's state.
+    """Loads a run's best checkpoint, without the optimizer's state and without what only its objectives needed.
+
+    Of two encoders it is the first, that of the anchors.
 
     Raises:
       UserError: when no checkpoint has been saved, or a file of the workdir is damaged.
@@ -47,7 +51,9 @@ def load_workdir(folder: Folder, num_layers: int = 0) -> Pretrained:
         run = read_json(path)
         model, max_length = run["config"]["model"], run["model"]["max_length"]
         pooler, has_head, trained_head = model["pooler"], model["mlp"] == "always", model["mlp"] != "none"
-    except (KeyError, TypeError):
+        objective = run["config"]["objective"]
+        weights = {name: objective.get(name, {}).get("weight", 0.0) for name in ("mlm", "softmax_nli")}
+    except (KeyError, TypeError, AttributeError):
         raise UserError(f"{path}: damaged; it does not say which model was trained") from None
     where = folder / "model" / "config.json"
     config = EncoderConfig.from_hugging_face(read_json(where), str(where))
@@ -55,9 +61,15 @@ def load_workdir(folder: Folder, num_layers: int = 0) -> Pretrained:
     best = checkpoints.best
     if best is None:
         raise UserError(f"{folder}: no checkpoint has been saved yet")
-    _, shapes = huggingface.build(config, with_head=trained_head)
+    shapes = trained_shapes(
+        config,
+        with_head=trained_head,
+        two_towers=model.get("dual_encoder", False),
+        language_model=weights["mlm"] > 0,
+        classifier=weights["softmax_nli"] > 0,
+    )
     try:
-        params = checkpoints.restore_params(best, shapes)
+        params = sentence_encoder(checkpoints.restore_params(best, shapes))
     finally:
         checkpoints.close()
     params = {name: np.asarray(value) for name, value in params.items() if has_head or not name.startswith("head.")}

@@ -1,5 +1,6 @@
 """One update, pure: step(state, batch, settings) -> (state, metrics). `shard_map` lives here and nowhere else."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,8 +13,10 @@ from jax.sharding import PartitionSpec as P
 from simcse_jax import views
 from simcse_jax.chunks import in_chunks
 from simcse_jax.models import parameters
+from simcse_jax.models.language_model import activation
 from simcse_jax.models.parameters import Params
-from simcse_jax.objectives.info_nce import info_nce
+from simcse_jax.objectives.masked_lm import mask_tokens, masked_lm, select_positions
+from simcse_jax.objectives.total import Embedded, Objective, total
 
 AXIS = "data"
 METRICS = ("loss", "learning_rate", "gradient_norm")
@@ -27,24 +30,33 @@ class TrainState(NamedTuple):
     optimizer: optax.OptState
 
 
+class LanguageModel(NamedTuple):
+    """What masking needs to know of the tokenizer."""
+
+    mask_id: int
+    special_ids: tuple[int, ...]
+
+
 class Recipe(NamedTuple):
     """What a compiled step is specialized on; everything else is data or `settings`.
 
-    `views` names, for each view, the column of the batch that it encodes: (0, 0) is one sentence under two
-    masks (unsupervised), (0, 1) a pair, (0, 1, 2) a triplet whose last column is the hard negative.
-    `chunk_size` examples are encoded at a time on each device (0: all of its part of the batch).
-    `matmul_precision` is that of float32 products: highest, high or default (`jax.default_matmul_precision`).
+    `views` are the embeddings of each example that are made, `positive` and `negative` say which of them make up the
+    pairs (see `views.plan`). `chunk_size` examples are encoded at a time on each device (0: all of its part of the
+    batch). `matmul_precision` is that of float32 products: highest, high or default (`jax.default_matmul_precision`).
     """
 
     pooler: str
     use_head: bool
-    views: tuple[int, ...]
-    objectives: tuple[str, ...]
+    views: tuple[views.View, ...]
+    positive: views.Group
+    negative: views.Group
+    objectives: tuple[Objective, ...]
     chunk_size: int = 0
     matmul_precision: str = "highest"
+    language_model: LanguageModel | None = None
 
 
-Batch = dict[str, jax.Array]  # input_ids, attention_mask: (B, C, T); index: (B,) in the global batch
+Batch = dict[str, jax.Array]  # input_ids, attention_mask: (B, C, T); index: (B,) in the global batch; label: (B,)
 Settings = dict[str, Any]  # a pytree of scalars: changing one recompiles nothing
 
 
@@ -93,40 +105,35 @@ def make_loss(graph: Any, recipe: Recipe, mesh: Mesh) -> Callable[..., tuple[jax
     Every device encodes its rows of the batch; embeddings are all-gathered *with* their gradients, so N devices
     compute what one device computes with the whole batch.
     """
-    num_views = len(recipe.views)
 
     def loss(params: Params, step: jax.Array, batch: Batch, settings: Settings) -> jax.Array:
         # Said here, or else every use of a parameter (with chunks: in every turn of the scan) would mean it, and the
         # gradient be summed over the devices at each.
         params = jax.lax.pcast(params, AXIS, to="varying")
-        model = parameters.merge(graph, params)
 
-        def encode(batch: Batch) -> jax.Array:  # (B, V, D)
-            def by_view(x: jax.Array) -> jax.Array:  # (B, C, T) -> (V * B, T)
-                return jnp.concatenate([x[:, column] for column in recipe.views])
+        def encode(batch: Batch) -> dict[str, Any]:
+            return encode_rows(graph, recipe, params, step, batch, settings)
 
-            embeddings = model(
-                by_view(batch["input_ids"]),
-                by_view(batch["attention_mask"]),
-                pooler=recipe.pooler,
-                use_head=recipe.use_head,
-                dropout_keys=views.dropout_keys(settings["seed"], step, batch["index"], num_views).reshape(-1),
-                dropout_rate=settings["dropout"],
-            )
-            return jnp.moveaxis(embeddings.reshape(num_views, *batch["index"].shape, -1), 0, 1)
+        rows = in_chunks(encode, recipe.chunk_size, batch)
+        size = rows["views"].shape[-1]
 
-        embeddings = jnp.moveaxis(in_chunks(encode, recipe.chunk_size, batch), 1, 0)
-        anchors = embeddings[0]
-        columns = jax.lax.all_gather(embeddings[1:], AXIS, axis=1, tiled=True)
-        examples = columns.shape[1]
+        def artificial(count: int) -> jax.Array:
+            key = views.dropout_keys(settings["seed"], step, jnp.full(1, -1, jnp.int32), [views.NOISE])[0, 0]
+            return jax.random.normal(key, (count, size))
 
-        total = jnp.zeros(())
-        for name in recipe.objectives:
-            terms = dict(settings["objective"][name])
-            weight = terms.pop("weight")
-            losses = OBJECTIVES[name](anchors, columns, batch["index"], terms)
-            total += weight * jax.lax.psum(jnp.sum(losses), AXIS) / examples
-        return total
+        embedded = Embedded(
+            views=jnp.moveaxis(rows["views"], 1, 0),
+            positive=recipe.positive,
+            negative=recipe.negative,
+            own=batch["index"],
+            gather=lambda x: jax.lax.all_gather(x, AXIS, axis=1, tiled=True),
+            psum=lambda x: jax.lax.psum(x, AXIS),
+            artificial=artificial,
+            label=batch.get("label"),
+            classifier=params.get(parameters.CLASSIFIER),
+            masked=rows.get("masked"),
+        )
+        return total(embedded, recipe.objectives, settings["objective"])
 
     def loss_and_gradient(*args: Any) -> tuple[jax.Array, Params]:
         with jax.default_matmul_precision(recipe.matmul_precision):
@@ -136,18 +143,73 @@ def make_loss(graph: Any, recipe: Recipe, mesh: Mesh) -> Callable[..., tuple[jax
     return jax.shard_map(loss_and_gradient, mesh=mesh, in_specs=(P(), P(), P(AXIS), P()), out_specs=(P(), P()))
 
 
-def _info_nce(anchors: jax.Array, columns: jax.Array, own: jax.Array, terms: Settings) -> jax.Array:
-    return info_nce(anchors, columns[0], columns[1] if len(columns) > 1 else None, own, **terms)
+def encode_rows(
+    graph: Any, recipe: Recipe, params: Params, step: jax.Array, batch: Batch, settings: Settings
+) -> dict[str, Any]:
+    """All that is encoded of some rows of a batch, each row for itself: `views` (B, V, D), and `masked` if wanted."""
+
+    def keys(numbers: list[int]) -> jax.Array:  # (V, B)
+        return views.dropout_keys(settings["seed"], step, batch["index"], numbers)
+
+    def by_column(x: jax.Array, columns: list[int]) -> jax.Array:  # (B, C, T) -> (P * B, T)
+        return jnp.concatenate([x[:, column] for column in columns])
+
+    def encode(tower: int, columns: list[int], masks: list[int] | None) -> jax.Array:
+        embeddings = parameters.merge(graph, parameters.sentence_encoder(params, tower))(
+            by_column(batch["input_ids"], columns),
+            by_column(batch["attention_mask"], columns),
+            pooler=recipe.pooler,
+            use_head=recipe.use_head,
+            dropout_keys=None if masks is None else keys(masks).reshape(-1),
+            dropout_rate=settings["dropout"],
+        )
+        return embeddings.reshape(len(columns), *batch["index"].shape, -1)
+
+    def noise(number: int, shape: tuple[int, ...]) -> jax.Array:
+        draw = jax.vmap(lambda key: jax.random.normal(key, shape[1:]))
+        return jnp.sqrt(settings["noise"]) * draw(keys([views.NOISE + number])[0])
+
+    def masked() -> tuple[jax.Array, jax.Array]:
+        """(B,) sums of the losses at the masked tokens of an example's columns, and their numbers."""
+        columns = list(range(batch["input_ids"].shape[1]))
+        ids, mask = (by_column(batch[name], columns) for name in ("input_ids", "attention_mask"))
+        table = params[parameters.WORD_EMBEDDING]
+        masking = keys([views.MASKING + column for column in columns]).reshape(-1)
+        shown, selected = mask_tokens(masking, ids, mask, vocab_size=len(table), **recipe.language_model._asdict())
+        encoder = parameters.merge(graph, parameters.sentence_encoder(params)).encoder
+        hidden = encoder(
+            shown,
+            mask,
+            dropout_keys=keys([views.LANGUAGE_MODEL + column for column in columns]).reshape(-1),
+            dropout_rate=settings["dropout"],
+        )[-1]
+        # Logits where they are needed only: of half of the positions, three times what is masked on average.
+        positions, valid = select_positions(selected, -(-ids.shape[1] // 2))
+        hidden = jnp.take_along_axis(hidden, positions[:, :, None], axis=1).astype(jnp.float32)
+        labels = jnp.take_along_axis(ids, positions, axis=1)
+        losses = masked_lm(
+            hidden.reshape(-1, hidden.shape[-1]),
+            labels.reshape(-1),
+            parameters.subset(params, parameters.LANGUAGE_MODEL),
+            table,
+            activation=activation(encoder.config),
+            eps=encoder.config.layer_norm_eps,
+        ).reshape(valid.shape)
+        by_row = [jnp.sum(x, axis=1).reshape(len(columns), -1) for x in (jnp.where(valid, losses, 0.0), valid)]
+        return tuple(jnp.sum(x, axis=0) for x in by_row)
+
+    rows = {"views": jnp.moveaxis(views.embed(recipe.views, encode, noise), 0, 1)}
+    return rows | ({"masked": masked()} if recipe.language_model else {})
 
 
-OBJECTIVES = {"info_nce": _info_nce}
+Update = Callable[[TrainState, Batch, Settings], tuple[TrainState, dict[str, jax.Array]]]
 
 
-def make_step(graph: Any, recipe: Recipe, mesh: Mesh) -> Callable[..., tuple[TrainState, dict[str, jax.Array]]]:
-    """Builds the jitted step(state, batch, settings) -> (state, metrics); the old state is given up."""
+def make_update(graph: Any, recipe: Recipe, mesh: Mesh) -> Update:
+    """Builds update(state, batch, settings) -> (state, metrics), not jitted."""
     loss_and_gradient = make_loss(graph, recipe, mesh)
 
-    def step(state: TrainState, batch: Batch, settings: Settings) -> tuple[TrainState, dict[str, jax.Array]]:
+    def update(state: TrainState, batch: Batch, settings: Settings) -> tuple[TrainState, dict[str, jax.Array]]:
         loss, gradient = loss_and_gradient(state.params, state.step, batch, settings)
         updates, opt_state = optimizer(state.step, settings).update(gradient, state.optimizer, state.params)
         metrics = {
@@ -157,4 +219,22 @@ def make_step(graph: Any, recipe: Recipe, mesh: Mesh) -> Callable[..., tuple[Tra
         }
         return TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state), metrics
 
-    return jax.jit(step, donate_argnums=0, out_shardings=replicated(mesh))
+    return update
+
+
+@functools.lru_cache(maxsize=4)
+def make_step(graph: Any, recipe: Recipe, mesh: Mesh) -> Update:
+    """The jitted update, which gives up the old state; the same function for the same arguments: compiled once."""
+    return jax.jit(make_update(graph, recipe, mesh), donate_argnums=0, out_shardings=replicated(mesh))
+
+
+@functools.lru_cache(maxsize=4)
+def make_steps(graph: Any, recipe: Recipe, mesh: Mesh) -> Update:
+    """The jitted update of R runs at once, in one program.
+
+    All arrays have an axis of R before the others, `state.step` excepted, which they share: states, batches and
+    settings, so the runs may differ in all numbers and in their seeds.
+    """
+    state = TrainState(step=None, params=0, optimizer=0)
+    together = jax.vmap(make_update(graph, recipe, mesh), in_axes=(state, 0, 0), out_axes=(state, 0))
+    return jax.jit(together, donate_argnums=0, out_shardings=replicated(mesh))

@@ -21,21 +21,26 @@ from simcse_jax import parallel
 from simcse_jax import step as step_lib
 from simcse_jax import workdir as workdir_lib
 from simcse_jax.checkpoint import Checkpoints
-from simcse_jax.config import validate
+from simcse_jax.config import default_config, validate
+from simcse_jax.data.augment import augment
 from simcse_jax.data.batches import Batches, Corpus, sha256, steps_per_epoch, tokenize
-from simcse_jax.data.sources import read_examples
+from simcse_jax.data.sources import Examples, read_examples
 from simcse_jax.encoding import make_encode
 from simcse_jax.errors import Preempted, UserError
 from simcse_jax.evaluation import sts
 from simcse_jax.loading import choose_pooler, load_model
-from simcse_jax.models import huggingface
+from simcse_jax.models import huggingface, parameters
+from simcse_jax.models.language_model import fresh_head
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.pretrained import Pretrained
-from simcse_jax.models.tokenizer import Tokenizer
+from simcse_jax.models.tokenizer import Tokenizer, special_tokens
+from simcse_jax.objectives.total import Objective
 from simcse_jax.preemption import Preemption
 from simcse_jax.storage import Folder, as_path, write_atomically
+from simcse_jax.views import plan
 
-HEAD_STREAM = 0x68656164  # folded into the seed for a fresh head, so that it shares no key with the masks
+# Folded into the seed for fresh weights, so that they share no key with the masks.
+HEAD_STREAM, SECOND_HEAD_STREAM, LANGUAGE_MODEL_STREAM, CLASSIFIER_STREAM = range(0x68656164, 0x68656168)
 
 
 Encode = Callable[[Params, Sequence[str]], np.ndarray]
@@ -78,23 +83,20 @@ def _train_and_evaluate(config: config_dict.ConfigDict, workdir: str, preemption
         model = load_model(config.model.init_from, config.model.num_layers)
         tokenizer = Tokenizer(model.folder, model.config)
         corpus = read_corpus(config, model, tokenizer)
+        masking = read_masking(config, model)
     total_steps = config.train.max_steps or config.train.epochs * steps_per_epoch(
         len(corpus.input_ids), config.train.batch_size
     )
 
     resuming = workdir_lib.is_workdir(folder)
-    fingerprints = {
-        "data.train": sha256(corpus.input_ids),
-        "model.init_from": sha256(*(model.params[name] for name in sorted(model.params))),
-        "eval.data": evaluation.fingerprint if evaluation else "",
-    }
+    prints = fingerprints(corpus, model, evaluation)
     has_run = {"whether there is a run in --workdir": str(resuming)}
-    parallel.agree({"the config": workdir_lib.identity(config), **fingerprints, "--workdir": workdir, **has_run})
+    parallel.agree({"the config": workdir_lib.identity(config), **prints, "--workdir": workdir, **has_run})
     with parallel.together():
         if resuming:
-            workdir_lib.check_same_run(folder, config, fingerprints)
+            workdir_lib.check_same_run(folder, config, prints)
         elif parallel.is_first():
-            workdir_lib.create(folder, config, fingerprints, model, tokenizer)
+            workdir_lib.create(folder, config, prints, model, tokenizer)
     with parallel.together():
         workdir_lib.wait_for(folder)
 
@@ -122,8 +124,9 @@ def _train_and_evaluate(config: config_dict.ConfigDict, workdir: str, preemption
     with parallel.together():
         metrics = workdir_lib.Metrics(folder, resumed) if parallel.is_first() else None
     with closing_all([checkpoints] if metrics is None else [metrics, checkpoints]):
+        recipe = make_recipe(config, corpus.input_ids.shape[1], masking)
         loop = Loop(config, settings, total_steps, encode, evaluation, checkpoints, metrics, preemption)
-        state = loop.run(graph, mesh, Batches(corpus, config.train.batch_size, config.seed), state)
+        state = loop.run(graph, recipe, mesh, Batches(corpus, config.train.batch_size, config.seed), state)
         best, params = checkpoints.restore_best(state.params)
         report(folder, encode, params, best, evaluation)
 
@@ -140,6 +143,16 @@ def closing_all(things: Sequence[Any]) -> Iterator[None]:
         raise
     for thing in things:
         thing.close()
+
+
+def fingerprints(corpus: Corpus, model: Pretrained, evaluation: Evaluation | None) -> dict[str, str]:
+    """SHA-256 of what the config's fields lead to: a run goes on only with the same."""
+    labels = () if corpus.labels is None else (corpus.labels,)
+    return {
+        "data.train": sha256(corpus.input_ids, *labels),
+        "model.init_from": sha256(*(model.params[name] for name in sorted(model.params))),
+        "eval.data": evaluation.fingerprint if evaluation else "",
+    }
 
 
 def choose_devices(config: config_dict.ConfigDict) -> list[jax.Device]:
@@ -181,69 +194,158 @@ def read_evaluation(config: config_dict.ConfigDict) -> Evaluation | None:
 
 
 def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: Tokenizer) -> Corpus:
-    """Reads and tokenizes the training sentences, and says what it found."""
-    if config.data.max_length > model.config.max_length:
+    """Reads, augments and tokenizes the training sentences, and says what it found.
+
+    Raises:
+      UserError: also where the objectives need what the data does not have.
+    """
+    data = config.data
+    if data.max_length > model.config.max_length:
         raise UserError(
-            f"config.data.max_length={config.data.max_length}: "
-            f"{model.name} takes at most {model.config.max_length} tokens"
+            f"config.data.max_length={data.max_length}: {model.name} takes at most {model.config.max_length} tokens"
         )
-    examples = read_examples(config.data.train, config.data.columns)
-    kinds = ("sentences", "pairs", "triplets")
-    skipped = f", {examples.blank} blank rows skipped" if examples.blank else ""
-    parallel.say(f"{config.data.train}: {len(examples)} {kinds[len(examples.columns) - 1]}{skipped}")
+    with_labels = config.objective.softmax_nli.weight > 0
+    examples = read_examples(
+        data.train,
+        data.columns,
+        positives=data.positives,
+        labels=with_labels,
+        subsample=data.subsample,
+        seed=config.seed,
+    )
+    if data.augment.name:
+        examples = augmented(config, examples)
+    num_columns = len(examples.columns)
+    kinds = ("sentences", "pairs", "triplets", "triplets with a neutral sentence")
+    notes = [f"{examples.blank} blank rows skipped"] if examples.blank else []
+    notes += [f"{examples.unlabelled} without a label skipped"] if examples.unlabelled else []
+    parallel.say(", ".join([f"{data.train}: {len(examples)} {kinds[num_columns - 1]}", *notes]))
     if len(examples) < config.train.batch_size:
         raise UserError(
-            f"{config.data.train}: {len(examples)} examples are fewer than one batch; "
+            f"{data.train}: {len(examples)} examples are fewer than one batch; "
             f"set train.batch_size to {len(examples)} or less"
         )
-    if len(examples.columns) < 3 and config.objective.info_nce.hard_negative_weight != 1.0:
+    hard_negative_weight = config.objective.info_nce.hard_negative_weight
+    if num_columns < 3 and hard_negative_weight != 1.0:
         raise UserError(
-            f"config.objective.info_nce.hard_negative_weight={config.objective.info_nce.hard_negative_weight}: "
-            f"{config.data.train} has no column of hard negatives"
+            f"config.objective.info_nce.hard_negative_weight={hard_negative_weight}: "
+            f"{data.train} has no column of hard negatives"
         )
-    return tokenize(examples, tokenizer, config.data.max_length)
+    if with_labels and num_columns != 2:
+        raise UserError(f"config.objective.softmax_nli.weight: needs labelled pairs, but {data.train} has none")
+    return tokenize(examples, tokenizer, data.max_length)
+
+
+def read_masking(config: config_dict.ConfigDict, model: Pretrained) -> step_lib.LanguageModel | None:
+    """What `objective.mlm` needs to know of the tokenizer; None where it is off."""
+    if not config.objective.mlm.weight:
+        return None
+    return step_lib.LanguageModel(*special_tokens(model.folder))
+
+
+def augmented(config: config_dict.ConfigDict, examples: Examples) -> Examples:
+    """Sentences with a changed copy of each as its positive."""
+    options = config.data.augment
+    if len(examples.columns) > 1:
+        raise UserError(
+            f"config.data.augment.name={options.name!r}: {config.data.train} has positives of its own; "
+            "choose its sentences alone with data.columns.anchor"
+        )
+
+    def change(column: int) -> list[str]:
+        names = ("name", "percent", "lexicon", "mlm_model")
+        chosen = {name: options[name] for name in names}
+        return augment(examples.columns[0], seed=config.seed, column=column, **chosen)
+
+    return dataclasses.replace(examples, columns=(change(0) if options.both else examples.columns[0], change(1)))
 
 
 def make_settings(config: config_dict.ConfigDict, total_steps: int) -> step_lib.Settings:
     """The scalars that a compiled step takes: runs that differ only here share one compilation."""
+    terms = {name: term for name, term in config.objective.items() if term.weight > 0}
     settings = {
         "learning_rate": config.train.learning_rate,
         "weight_decay": config.train.weight_decay,
         "max_grad_norm": config.train.max_grad_norm,
         "total_steps": float(total_steps),
         "dropout": config.model.dropout,
-        "objective": {name: term.to_dict() for name, term in config.objective.items() if term.weight > 0},
+        "noise": config.views.noise,
+        "objective": {
+            name: {field: term[field] for field in term if is_number(name, field)} for name, term in terms.items()
+        },
     }
     settings = jax.tree.map(lambda value: jnp.asarray(value, jnp.float32), settings)
     return settings | {"seed": jnp.asarray(config.seed, jnp.uint32)}
 
 
-def make_recipe(config: config_dict.ConfigDict, num_columns: int) -> step_lib.Recipe:
+@functools.cache
+def is_number(objective: str, field: str) -> bool:
+    """Whether a field of an objective is one of the numbers that a compiled step takes."""
+    return isinstance(default_config().objective[objective][field], float)
+
+
+def make_recipe(
+    config: config_dict.ConfigDict, num_columns: int, language_model: step_lib.LanguageModel | None = None
+) -> step_lib.Recipe:
     """What the step is compiled for. One column of data is encoded twice, several once each."""
+    terms = {name: term for name, term in config.objective.items() if term.weight > 0}
+    views, positive, negative = plan(
+        num_columns,
+        config.views.positive,
+        config.views.negative if "off_dropout" in terms else None,
+        samples=config.views.samples,
+        two_towers=config.model.dual_encoder,
+    )
     return step_lib.Recipe(
         pooler=config.model.pooler,
         use_head=config.model.mlp != "none",
-        views=(0, 0) if num_columns == 1 else tuple(range(num_columns)),
-        objectives=tuple(name for name, term in config.objective.items() if term.weight > 0),
+        views=views,
+        positive=positive,
+        negative=negative,
+        objectives=tuple(
+            Objective(name, tuple((field, term[field]) for field in term if not is_number(name, field)))
+            for name, term in terms.items()
+        ),
         chunk_size=config.parallel.chunk_size,
         matmul_precision=config.train.matmul_precision,
+        language_model=language_model if "mlm" in terms else None,
     )
 
 
 def initial_params(config: config_dict.ConfigDict, model: Pretrained) -> Params:
-    """The loaded weights, with a fresh head where one is wanted and the model has none of its own."""
+    """The loaded weights, and all else that is trained: fresh where the model has none of its own.
+
+    A second encoder starts from the same weights, with a fresh head of its own.
+    """
     params = {name: jnp.asarray(value) for name, value in model.params.items() if not name.startswith("head.")}
-    if config.model.mlp == "none":
-        return params
-    if "head.kernel" in model.params and choose_pooler(model, config.model.pooler)[1]:
-        parallel.say(f"{model.name}: its own head is trained further")
-        return params | {name: jnp.asarray(model.params[name]) for name in ("head.kernel", "head.bias")}
     size = model.config.hidden_size
-    key = jax.random.fold_in(jax.random.key(config.seed, impl="threefry2x32"), HEAD_STREAM)
-    return params | {
-        "head.kernel": 0.02 * jax.random.normal(key, (size, size), jnp.float32),
-        "head.bias": jnp.zeros(size, jnp.float32),
-    }
+
+    def fresh(stream: int) -> jax.Array:
+        return jax.random.fold_in(jax.random.key(config.seed, impl="threefry2x32"), stream)
+
+    def head(stream: int) -> Params:
+        if config.model.mlp == "none":
+            return {}
+        if "head.kernel" in model.params and choose_pooler(model, config.model.pooler)[1]:
+            return {name: jnp.asarray(model.params[name]) for name in ("head.kernel", "head.bias")}
+        kernel = 0.02 * jax.random.normal(fresh(stream), (size, size), jnp.float32)
+        return {"head.kernel": kernel, "head.bias": jnp.zeros(size, jnp.float32)}
+
+    if config.model.mlp != "none" and "head.kernel" in model.params and choose_pooler(model, config.model.pooler)[1]:
+        parallel.say(f"{model.name}: its own head is trained further")
+    first = params | head(HEAD_STREAM)
+    everything = dict(first)
+    if config.model.dual_encoder:
+        second = params | head(SECOND_HEAD_STREAM)
+        everything |= {parameters.SECOND + name: jnp.array(value) for name, value in second.items()}
+    if config.objective.mlm.weight:
+        if model.language_model is None:
+            parallel.say(f"{model.name}: has no language-model head; objective.mlm starts with a fresh one")
+        found = model.language_model or fresh_head(model.config, fresh(LANGUAGE_MODEL_STREAM))
+        everything |= {parameters.LANGUAGE_MODEL + name: jnp.asarray(value) for name, value in found.items()}
+    if config.objective.softmax_nli.weight:
+        everything[parameters.CLASSIFIER] = 0.02 * jax.random.normal(fresh(CLASSIFIER_STREAM), (3 * size, 3))
+    return everything
 
 
 @dataclasses.dataclass
@@ -260,7 +362,9 @@ class Loop:
     preemption: Preemption
     pending: list[tuple[int, dict[str, jax.Array]]] = dataclasses.field(default_factory=list)  # still on the device
 
-    def run(self, graph: Any, mesh: Mesh, batches: Batches, state: step_lib.TrainState) -> step_lib.TrainState:
+    def run(
+        self, graph: Any, recipe: step_lib.Recipe, mesh: Mesh, batches: Batches, state: step_lib.TrainState
+    ) -> step_lib.TrainState:
         """All updates that are left."""
         first = int(state.step)
         if first >= self.total_steps:
@@ -273,7 +377,7 @@ class Loop:
         batch = read(first)
         num_columns = batch["input_ids"].shape[1]
         started = time.perf_counter()
-        update = step_lib.make_step(graph, make_recipe(self.config, num_columns), mesh)
+        update = step_lib.make_step(graph, recipe, mesh)
         update = update.lower(state, batch, self.settings).compile()
         parallel.say(f"compiled the step in {time.perf_counter() - started:.1f} s")
         if first == 0:
@@ -294,7 +398,8 @@ class Loop:
                 last = number == self.total_steps
                 if number == 1 or last or number % self.config.train.log_every == 0:
                     line = self.fetch()
-                    line["sentences_per_second"] = counted / (time.perf_counter() - clock)
+                    line["seconds"] = time.perf_counter() - clock
+                    line["sentences_per_second"] = counted / line["seconds"]
                     self.write(number, line)
                     bar.set_postfix(loss=f"{line['loss']:.4f}", sentences_per_s=f"{line['sentences_per_second']:.0f}")
                     clock, counted = time.perf_counter(), 0

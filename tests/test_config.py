@@ -63,7 +63,7 @@ MISTAKES = {
     "--config.train.learning_rate=fast": "--config.train.learning_rate=fast",
     "--wrkdir=x": "wrkdir",
     "extra": "unknown argument 'extra'",
-    "--config.model.pooler=max": "config.model.pooler='max': must be one of cls,",
+    "--config.model.pooler=min": "config.model.pooler='min': must be one of cls,",
     "--config.model.mlp=maybe": "must be one of train, always, none",
     "--config.model.pooler=cls_before_pooler": "never has a head",
     "--config.model.dropout=1.0": "below 1",
@@ -78,7 +78,24 @@ MISTAKES = {
     "--config.objective.info_nce.temperature=0": "above 0",
     "--config.objective.info_nce.temperature=-1": "above 0",
     "--config.objective.info_nce.weight=0": "nothing to train",
-    "--config.objective.info_nce.hard_negative_weight=-1": "0.0 or more",
+    "--config.objective.info_nce.hard_negative_weight=-1": "0 or more",
+    "--config.objective.dimension_wise.weight=-0.1": "objective.dimension_wise.weight=-0.1: must be 0 or more",
+    "--config.objective.off_dropout.temperature=0": "objective.off_dropout.temperature=0.0: must be above 0",
+    "--config.objective.off_droput.weight=1": "nearest one is --config.objective.off_dropout.weight",
+    "--config.objective.barlow_twins.artificial=-1": "0 or more",
+    "--config.objective.info_nce.similarity=euclidean": "must be cosine or dot",
+    "--config.objective.dimension_wise.reading=mine": "must be paper or released",
+    "--config.views.positive=offf": "views.positive='offf': must be one of independent, shared, off, noisy, mean",
+    "--config.views.negative=none": "config.views.negative='none': must be one of independent",
+    "--config.views.samples=0": "1 or more",
+    "--config.views.noise=-1": "0.0 or more",
+    "--config.data.positives=entailed": "config.data.positives='entailed': must be empty or one of entailment,",
+    "--config.data.subsample=-1": "0 or more",
+    "--config.data.augment.name=swap": "must be empty or one of crop, delete, delete_one, synonym, mlm",
+    "--config.data.augment.percent=100": "above 0 and below 100",
+    "--config.data.augment.name=synonym": "config.data.augment.lexicon: must be set for data.augment.name=synonym",
+    "--config.data.augment.name=mlm": "config.data.augment.mlm_model: must be set",
+    "--config.data.columns.neutral=c": "columns.anchor: must be set too",
     "--config.eval.tasks=STS12,STSBench": "nearest one is STSBenchmark",
     "--config.eval.every=0": "1 or more",
     "--config.data.columns.positive=b": "columns.anchor: must be set too",
@@ -93,6 +110,16 @@ def test_mistakes_are_told_in_one_line(argument):
     with pytest.raises(UserError, match=re.escape(MISTAKES[argument])) as caught:
         parse(argument)
     assert "\n" not in str(caught.value)
+
+
+def test_fields_that_do_not_go_together():
+    for first, second, message in (
+        ("data.augment.name=crop", "data.positives=all", "set one of them"),
+        ("objective.softmax_nli.weight=1", "data.augment.name=crop", "needs labelled pairs"),
+        ("objective.softmax_nli.weight=1", "data.positives=neutral", "must be all, for objective.softmax_nli"),
+    ):
+        with pytest.raises(UserError, match=message):
+            parse(f"--config.{first}", f"--config.{second}")
 
 
 def test_mistakes_with_the_config_file_itself(tmp_path):

@@ -8,8 +8,10 @@ from conftest import random_batch, random_model
 
 from simcse_jax import step as step_lib
 from simcse_jax.models import parameters
+from simcse_jax.models.trained import trained_shapes
 from simcse_jax.objectives.info_nce import info_nce
-from simcse_jax.views import dropout_keys
+from simcse_jax.objectives.total import Objective
+from simcse_jax.views import dropout_keys, plan
 
 BATCH = 8
 
@@ -17,13 +19,17 @@ BATCH = 8
 def settings(**changes):
     terms = {"weight": 1.0, "temperature": 0.05, "hard_negative_weight": 1.0}
     scalars = {"learning_rate": 5e-5, "weight_decay": 0.0, "max_grad_norm": 1.0, "total_steps": 20, "dropout": 0.1}
+    scalars |= {"noise": 0.1}
     scalars |= {"objective": {"info_nce": terms}} | changes
     return jax.tree.map(jnp.float32, scalars) | {"seed": jnp.uint32(3)}
 
 
-def recipe(columns, **changes):
-    views = (0, 0) if columns == 1 else tuple(range(columns))
-    return step_lib.Recipe("cls", True, views, ("info_nce",))._replace(**changes)
+INFO_NCE = Objective("info_nce", (("similarity", "cosine"), ("symmetric", False)))
+
+
+def recipe(columns, positive="independent", negative=None, objectives=(INFO_NCE,), two_towers=False, **changes):
+    views = plan(columns, positive, negative, samples=2, two_towers=two_towers)
+    return step_lib.Recipe("cls", True, *views, objectives)._replace(**changes)
 
 
 def batch(columns, seed=0):
@@ -80,6 +86,55 @@ def primitives(jaxpr, inside=()):
 
 def equations(jaxpr, name=None):
     return [equation for equation, _ in primitives(jaxpr) if name in (None, equation.primitive.name)]
+
+
+def other_terms(columns, positive, negative, two_towers, numbers):
+    """A loss of several objectives over other views: on some devices, in chunks."""
+    options = {"info_nce": (("similarity", "dot"), ("symmetric", True)), "barlow_twins": (("artificial", 3),)}
+    options |= {"dimension_wise": (("reading", "paper"),)}
+    masking = step_lib.LanguageModel(mask_id=3, special_ids=(0, 1, 2, 3))
+    changes = {"objectives": tuple(Objective(name, options.get(name, ())) for name in numbers)}
+    changes |= {"positive": positive, "negative": negative, "two_towers": two_towers, "language_model": masking}
+    graph, params, config = random_model()
+    shapes = trained_shapes(config, with_head=True, two_towers=two_towers, language_model=True, classifier=True)
+    generator = np.random.default_rng(0)
+    params = {name: generator.normal(0, 0.1, shape.shape).astype(np.float32) for name, shape in shapes.items()} | params
+    data = batch(columns) | {"label": np.arange(BATCH, dtype=np.int32) % 3}
+    chosen = settings(objective=numbers)
+
+    def compute(devices, chunk_size):
+        mesh = step_lib.data_mesh(jax.devices()[:devices])
+        function = jax.jit(step_lib.make_loss(graph, recipe(columns, chunk_size=chunk_size, **changes), mesh))
+        loss, values = function(params, jnp.int32(0), data, chosen)
+        return float(loss), {name: np.asarray(value) for name, value in values.items()}
+
+    return compute
+
+
+PLUS_PLUS = {
+    "off_dropout": {"weight": 1.0, "temperature": 0.05, "m": 0.9},
+    "info_nce": {"weight": 0.01, "temperature": 1.0, "hard_negative_weight": 2.0},
+    "dimension_wise": {"weight": 0.1, "temperature": 5.0},
+    "barlow_twins": {"weight": 0.1, "off_diagonal_weight": 0.005},
+    "mlm": {"weight": 0.5},
+}
+NOISE_STUDY = {"off_dropout": {"weight": 1.0, "temperature": 0.05, "m": 1.0}, "softmax_nli": {"weight": 1.0}}
+
+
+@pytest.mark.parametrize(
+    "columns, positive, negative, two_towers, numbers",
+    [(3, "independent", "off", False, PLUS_PLUS), (2, "noisy", "mean", True, NOISE_STUDY)],
+    ids=["plus_plus", "noise_study"],
+)
+def test_all_objectives_and_views_are_the_same_on_any_number_of_devices_and_in_chunks(
+    columns, positive, negative, two_towers, numbers
+):
+    compute = other_terms(columns, positive, negative, two_towers, numbers)
+    expected = compute(1, 0)
+    assert_same(compute(4, 1), expected)
+    trained = {name.split(".")[0] for name, value in expected[1].items() if np.abs(value).max() > 1e-6}
+    wanted = {"encoder", "head", *(["second", "softmax_nli"] if two_towers else ["language_model"])}
+    assert trained == wanted
 
 
 def test_chunks_save_memory_and_sum_the_gradient_over_devices_once():
@@ -157,8 +212,8 @@ def test_losses_and_parameters_of_twenty_steps_are_the_same_on_any_number_of_dev
 def test_loss_and_gradient_are_the_objective_s_of_the_views(columns):
     """Written down without devices: so the gradient through the gathered columns is there, once."""
     graph, params, _ = random_model()
-    data, views = batch(columns), recipe(columns).views
-    keys = dropout_keys(3, 0, jnp.arange(BATCH), len(views))
+    data, views = batch(columns), (0, 0) if columns == 1 else range(columns)
+    keys = dropout_keys(3, 0, jnp.arange(BATCH), range(len(views)))
 
     def direct(params):
         model = parameters.merge(graph, params)

@@ -11,6 +11,8 @@ from simcse_jax.data.batches import tokenize
 from simcse_jax.data.sources import read_examples
 from simcse_jax.models import huggingface, pretrained
 from simcse_jax.models.tokenizer import Tokenizer
+from simcse_jax.objectives.total import Objective
+from simcse_jax.views import plan
 
 pytestmark = pytest.mark.slow
 STEPS, BATCH, LENGTH = 20, 16, 16
@@ -37,11 +39,13 @@ def train_ours(folder, batches):
         "max_grad_norm": CLIP,
         "total_steps": STEPS,
         "dropout": 0.0,
+        "noise": 0.0,
     }
     terms = {"weight": 1.0, "temperature": TEMPERATURE, "hard_negative_weight": 1.0}
     settings = jax.tree.map(jnp.float32, {**scalars, "objective": {"info_nce": terms}}) | {"seed": jnp.uint32(0)}
     mesh = step_lib.data_mesh(jax.devices()[:1])
-    recipe = step_lib.Recipe("avg", False, (0, 1, 2), ("info_nce",))
+    info_nce = Objective("info_nce", (("similarity", "cosine"), ("symmetric", False)))
+    recipe = step_lib.Recipe("avg", False, *plan(3, "independent"), (info_nce,))
     update = step_lib.make_step(graph, recipe, mesh)
     state = step_lib.init_state(jax.tree.map(jnp.asarray, model.params), settings)
     losses = []

@@ -7,6 +7,22 @@ from flax import nnx
 
 Params = dict[str, jax.Array]
 
+# What a run may train beside the sentence encoder's own `encoder.…` and `head.…`: a second one, and two heads.
+SECOND, LANGUAGE_MODEL, CLASSIFIER = "second.", "language_model.", "softmax_nli.kernel"
+WORD_EMBEDDING = "encoder.embeddings.word.embedding"
+
+
+def subset(params: Params, prefix: str) -> Params:
+    """The parameters whose names start with `prefix`, without it."""
+    return {name.removeprefix(prefix): value for name, value in params.items() if name.startswith(prefix)}
+
+
+def sentence_encoder(params: Params, tower: int = 0) -> Params:
+    """The sentence encoder's own, of the first or of the second encoder; anything else that is trained left out."""
+    if tower:
+        return subset(params, SECOND)
+    return {name: value for name, value in params.items() if name.startswith(("encoder.", "head."))}
+
 
 def split(model: nnx.Module) -> tuple[nnx.GraphDef, Params]:
     """The model's graph and its parameters, by dotted name."""
