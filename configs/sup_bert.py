@@ -1,6 +1,8 @@
 """Supervised SimCSE from BERT (SimCSE, Table A.1): SNLI and MNLI triplets, three epochs, the head kept.
 
-`configs/sup_bert.py` is BERT-base, `configs/sup_bert.py:large` BERT-large.
+`configs/sup_bert.py` is BERT-base, `configs/sup_bert.py:large` BERT-large. Of BERT-base there are also `:neutral`,
+with neutral hypotheses as further negatives (Table 7), and `:mlm`, with the auxiliary masked-language-model loss that
+is said to help transfer tasks (Table D.2, λ = 0.1).
 """
 
 from ml_collections import config_dict
@@ -8,12 +10,18 @@ from ml_collections import config_dict
 from simcse_jax.config import choose_variant, default_config
 
 
-def get_config(size: str = "base") -> config_dict.ConfigDict:
+def get_config(variant: str = "base") -> config_dict.ConfigDict:
     """The paper's hyper-parameters."""
     config = default_config()
-    sizes = {"base": ("bert-base-uncased", 512, 5e-5), "large": ("bert-large-uncased", 512, 1e-5)}
-    config.model.init_from, config.train.batch_size, config.train.learning_rate = choose_variant(size, sizes)
+    base, large = ("bert-base-uncased", 512, 5e-5), ("bert-large-uncased", 512, 1e-5)
+    variants = {"base": base, "large": large, "neutral": base, "mlm": base}
+    config.model.init_from, config.train.batch_size, config.train.learning_rate = choose_variant(variant, variants)
     config.model.mlp = "always"
     config.data.train = "data/nli_for_simcse.csv"
     config.train.epochs = 3
+    if variant == "neutral":
+        config.data.train = "data/nli_with_neutral.csv"
+        config.data.columns.update(anchor="sent0", positive="sent1", negative="hard_neg", neutral="neutral")
+    if variant == "mlm":
+        config.objective.mlm.weight = 0.1
     return config

@@ -1,0 +1,31 @@
+"""SimCSE++ (section 5.1): unsupervised SimCSE with off-dropout negatives and dimension-wise contrastive learning.
+
+`configs/simcse_plus_plus.py` is BERT-base, `configs/simcse_plus_plus.py:large` BERT-large; `:sbert_base` and
+`:sbert_large` start from SBERT's checkpoints of NLI, whose mean pooling gives way to [CLS] here, as in the paper.
+Of the two readings of the dimension-wise loss (see `simcse_jax/objectives/dimension_wise.py`) it takes `released`.
+"""
+
+from ml_collections import config_dict
+
+from simcse_jax.config import choose_variant, default_config
+
+
+def get_config(encoder: str = "base") -> config_dict.ConfigDict:
+    """The paper's hyper-parameters."""
+    config = default_config()
+    encoders = {
+        "base": ("bert-base-uncased", 3e-5),
+        "large": ("bert-large-uncased", 8e-6),
+        "sbert_base": ("sentence-transformers/bert-base-nli-mean-tokens", 3e-5),
+        "sbert_large": ("sentence-transformers/bert-large-nli-mean-tokens", 8e-6),
+    }
+    config.model.init_from, config.train.learning_rate = choose_variant(encoder, encoders)
+    config.objective.info_nce.weight = 0.0  # its place is taken
+    config.objective.off_dropout.weight = 1.0
+    config.objective.off_dropout.temperature = 0.05
+    config.objective.off_dropout.m = 0.9
+    config.objective.dimension_wise.weight = 0.1
+    config.objective.dimension_wise.temperature = 5.0
+    config.objective.dimension_wise.reading = "released"
+    config.eval.every = 125
+    return config

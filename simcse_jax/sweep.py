@@ -1,0 +1,51 @@
+"""python -m simcse_jax.sweep --config configs/ablations/FILE.py --workdir DIR [--config.FIELD=VALUE …]
+
+Runs every variant of a sweep with every seed of `sweep.seeds`, skips what is done, resumes what is not, and writes the
+table to DIR: FILE.md, FILE.csv, FILE.png and FILE.svg. `--config.sweep.only=A,B` runs these variants alone, and
+`--config.sweep.vectorize=True` trains those that differ only in numbers together.
+"""
+
+import shlex
+import sys
+from pathlib import Path
+
+from simcse_jax.errors import UserError, run_command
+
+
+def main() -> None:
+    """Checks everything that can be checked before the first run."""
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        print(__doc__)
+        return
+    from simcse_jax import config as config_lib
+    from simcse_jax.sweeps.variants import load_variants, read_seeds, read_sweep
+
+    config, workdir = config_lib.parse(sys.argv[1:])
+    path = config_lib.config_path(sys.argv[1:])
+    variants = read_sweep(config, load_variants(path))
+    from simcse_jax.storage import is_remote
+    from simcse_jax.sweeps import runner, table
+
+    if is_remote(workdir):
+        raise UserError(f"--workdir {workdir}: a sweep's folder must be on a disk")
+    folder = Path(workdir).expanduser()
+    runs = runner.all_runs(variants, read_seeds(config.sweep), folder)
+    problems = runner.run_all(runs, config.sweep.vectorize)
+    command = shlex.join(["python", "-m", "simcse_jax.sweep", *sys.argv[1:]])
+    file, _, argument = path.partition(":")
+    name = "_".join([Path(file).stem, argument]) if argument else Path(file).stem
+    table.write(
+        folder,
+        name,
+        config.sweep,
+        [variant for variant, _ in variants],
+        runner.read_scores(runs),
+        notes=[f"`{command}`", runner.what_was_run(runs), runner.what_it_ran_on(runs)],
+    )
+    print((folder / f"{name}.md").read_text(encoding="utf-8"))
+    if problems:
+        raise UserError(f"{len(problems)} of {len(runs)} runs went wrong; the first: {problems[0]}")
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,275 @@
+"""The table of a sweep: from the runs' numbers to markdown, csv and a plot."""
+
+import csv as csv_lib
+import io
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import scipy.stats
+from ml_collections import config_dict
+
+from simcse_jax.storage import Folder, write_atomically
+from simcse_jax.sweeps.variants import METRICS, Variant, baseline_of, read_seeds
+
+Results = Mapping[str, Mapping[int, Mapping[str, float]]]  # variant → seed → metric → value
+
+EMPTY = "–"  # a cell without a value
+FLAT = 1e-9  # differences that vary by less, relative to their size, do not vary
+OURS, PAPER, BASELINE = "ours, mean ± std", "paper", "our baseline"  # in the legend
+INK, PALE = "#1f3a5f", "#c46a1b"  # ours and the paper's; the shapes of their points differ too
+
+
+class Cell(NamedTuple):
+    """One metric of one variant. None where there is no such number."""
+
+    values: dict[int, float]  # seed → value, finished runs only
+    mean: float | None
+    std: float | None  # of the seeds, with n - 1; of two or more
+    paper: float | None
+    difference: float | None  # from the baseline: mean over the seeds that both have
+    p: float | None
+
+
+class Row(NamedTuple):
+    """One variant of the table."""
+
+    variant: str
+    baseline: str
+    cells: dict[str, Cell]  # by metric
+
+
+def paired_p(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """The p-value of a paired two-sided t-test: could the two have the same mean?
+
+    None where the test is undefined: below two pairs, or when all differences are the same.
+    """
+    differences = np.asarray(first, np.float64) - np.asarray(second, np.float64)
+    if len(differences) < 2 or np.ptp(differences) <= FLAT * max(1.0, np.abs(differences).max()):
+        return None
+    return float(scipy.stats.ttest_rel(first, second).pvalue)
+
+
+def summarize(sweep: config_dict.ConfigDict, variants: Sequence[Variant], results: Results) -> list[Row]:
+    """The rows of the table, in the order of the variants; the arguments are those of `write`."""
+    seeds = read_seeds(sweep)
+
+    def values(name: str, metric: str) -> dict[int, float]:
+        runs = results.get(name, {})
+        return {seed: float(runs[seed][metric]) for seed in seeds if seed in runs and metric in runs[seed]}
+
+    rows = []
+    for variant in variants:
+        baseline, cells = baseline_of(variant, sweep), {}
+        for metric in sweep.metrics:
+            own = values(variant.name, metric)
+            other = {} if baseline == variant.name else values(baseline, metric)
+            shared = [seed for seed in own if seed in other]
+            pairs = [own[seed] for seed in shared], [other[seed] for seed in shared]
+            cells[metric] = Cell(
+                own,
+                float(np.mean(list(own.values()))) if own else None,
+                float(np.std(list(own.values()), ddof=1)) if len(own) > 1 else None,
+                variant.paper.get(metric),
+                float(np.mean(np.subtract(*pairs))) if shared else None,
+                paired_p(*pairs),
+            )
+        rows.append(Row(variant.name, baseline, cells))
+    return rows
+
+
+def markdown(rows: Sequence[Row], sweep: config_dict.ConfigDict, notes: Sequence[str] = ()) -> str:
+    """The table to be read, with what its columns mean and the notes below it."""
+    several = len({row.baseline for row in rows}) > 1
+    header, lines = ["variant", *(["baseline"] if several else [])], []
+    with_paper = {metric: any(row.cells[metric].paper is not None for row in rows) for metric in sweep.metrics}
+    for metric in sweep.metrics:
+        header += [METRICS[metric], *(["paper"] if with_paper[metric] else []), "Δ", "p"]
+    for row in rows:
+        line = [_escape(row.variant)]
+        if several:
+            line.append("" if row.baseline == row.variant else _escape(row.baseline))
+        for metric in sweep.metrics:
+            cell = row.cells[metric]
+            line.append(_mean(cell))
+            if with_paper[metric]:
+                line.append(_paper(cell.paper))
+            if row.baseline == row.variant:
+                line += ["baseline", ""]
+            else:
+                line += [EMPTY if cell.difference is None else f"{cell.difference:+.2f}", _p(cell.p)]
+        lines.append(line)
+    table = [header, ["---", *(["---"] if several else [])], *lines]
+    table[1] += ["---:"] * (len(header) - len(table[1]))
+    text = "\n".join(f"| {' | '.join(line)} |" for line in table)
+    parts = [f"# {sweep.title}", f"{sweep.source}.", text, _legend(rows, sweep), *filter(None, notes)]
+    return "\n\n".join(parts) + "\n"
+
+
+def csv(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
+    """The table to be computed with: a line for each variant and metric, with the value of every seed."""
+    seeds = read_seeds(sweep)
+    out = io.StringIO()
+    writer = csv_lib.writer(out, lineterminator="\n")
+    header = ["variant", "metric", "n", "mean", "std", "paper", "baseline", "difference", "p"]
+    writer.writerow(header + [f"seed_{seed}" for seed in seeds])
+    for row in rows:
+        for metric, cell in row.cells.items():
+            numbers = [cell.mean, cell.std, cell.paper]
+            values = [cell.values.get(seed) for seed in seeds]
+            line = [row.variant, metric, len(cell.values), *map(_number, numbers), row.baseline]
+            writer.writerow(line + [_number(value) for value in (cell.difference, cell.p, *values)])
+    return out.getvalue()
+
+
+def plot(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> dict[str, bytes]:
+    """The table to be looked at: a panel a metric, a line a variant, our mean ± standard deviation beside the paper's.
+
+    Returns:
+      The picture as "png" and as "svg". The same table gives the same bytes.
+    """
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    style = {
+        "font.size": 9,
+        "svg.fonttype": "none",
+        "svg.hashsalt": "simcse_jax",  # else the names inside the svg are random
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.spines.left": False,
+    }
+    with matplotlib.rc_context({**matplotlib.rcParamsDefault, "backend": "agg", **style}):
+        size = (3.0 + 3.6 * len(sweep.metrics), 1.3 + 0.3 * len(rows))
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasAgg(figure)
+        panels = figure.subplots(1, len(sweep.metrics), sharey=True, squeeze=False)[0]
+        for metric, panel in zip(sweep.metrics, panels, strict=True):
+            _draw(panel, rows, metric)
+        panels[0].set_yticks(range(len(rows)), [row.variant.replace("$", r"\$") for row in rows])
+        panels[0].set_ylim(len(rows) - 0.5, -0.5)  # the first row on top
+        found = [panel.get_legend_handles_labels() for panel in panels]
+        by_label = {label: handle for part in found for handle, label in zip(*part, strict=True)}
+        handles = {label: by_label[label] for label in (OURS, PAPER, BASELINE) if label in by_label}
+        if handles:
+            figure.legend(handles.values(), handles, loc="outside upper center", ncols=len(handles), frameon=False)
+        pictures = {}
+        for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
+            out = io.BytesIO()
+            figure.savefig(out, format=kind, dpi=150, metadata=metadata)
+            pictures[kind] = out.getvalue()
+    return pictures
+
+
+def write(
+    folder: Folder,
+    name: str,
+    sweep: config_dict.ConfigDict,
+    variants: Sequence[Variant],
+    results: Results,
+    notes: Sequence[str] = (),
+) -> list[Row]:
+    """Writes NAME.md, NAME.csv, NAME.png and NAME.svg into the folder, each whole or not at all.
+
+    Args:
+      folder: where to, made if need be.
+      name: of the files, without an ending.
+      sweep: `config.sweep`.
+      variants: the rows, in their order.
+      results: what the finished runs gave; a variant, a seed or a metric may be missing.
+      notes: paragraphs for below the table, e.g. the command; empty ones are left out.
+
+    Returns:
+      The table's rows.
+
+    Raises:
+      UserError: when the folder cannot be written to.
+    """
+    rows = summarize(sweep, variants, results)
+    files = {"md": markdown(rows, sweep, notes), "csv": csv(rows, sweep), **plot(rows, sweep)}
+    for kind, content in files.items():
+        write_atomically(folder / f"{name}.{kind}", content)
+    return rows
+
+
+def _mean(cell: Cell) -> str:
+    if cell.mean is None:
+        return EMPTY
+    spread = "" if cell.std is None else f" ± {cell.std:.2f}"
+    return f"{cell.mean:.2f}{spread} ({len(cell.values)})"
+
+
+def _paper(value: float | None) -> str:
+    if value is None:
+        return EMPTY
+    return f"{value:.2f}".removesuffix("0")  # the papers have one or two decimals
+
+
+def _escape(name: str) -> str:
+    return name.replace("|", "\\|")
+
+
+def _p(p: float | None) -> str:
+    if p is None:
+        return EMPTY
+    return "<0.0001" if p < 1e-4 else f"{p:.2g}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.10g}"
+
+
+def _legend(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
+    seeds = read_seeds(sweep)
+    missing = [seed not in cell.values for row in rows for cell in row.cells.values() for seed in seeds]
+    text = (
+        f"Mean ± standard deviation (n - 1) over the seeds ({', '.join(map(str, seeds))}); "
+        "in brackets, how many of them are finished. "
+        "Δ: the mean difference from the baseline over the seeds that both have; "
+        "p: that of a paired two-sided t-test over those seeds, not corrected for the number of rows."
+    )
+    if any(missing):
+        text += f" {EMPTY}: no value; {sum(missing)} of {len(missing)} are missing."
+    return text
+
+
+def _draw(panel, rows: Sequence[Row], metric: str) -> None:  # noqa: ANN001 matplotlib is imported late
+    cells = [row.cells[metric] for row in rows]
+    panel.set_axisbelow(True)
+    panel.grid(axis="y", color="0.92")
+    panel.tick_params(axis="y", length=0)
+    panel.set_xlabel(METRICS[metric])
+    baselines = {row.baseline for row in rows}
+    base = next((row.cells[metric].mean for row in rows if {row.variant} == baselines), None)
+    if base is not None:
+        panel.axvline(base, color="0.6", linestyle=":", linewidth=1, label=BASELINE)
+    ours = [(place, cell) for place, cell in enumerate(cells) if cell.mean is not None]
+    theirs = [(place, cell.paper) for place, cell in enumerate(cells) if cell.paper is not None]
+    shift = 0.13 if theirs else 0.0  # so that equal values do not hide each other
+    if ours:
+        panel.errorbar(
+            [cell.mean for _, cell in ours],
+            [place - shift for place, _ in ours],
+            xerr=[cell.std or 0.0 for _, cell in ours],
+            fmt="o",
+            color=INK,
+            markersize=4.5,
+            elinewidth=1.2,
+            capsize=2.5,
+            label=OURS,
+        )
+    if theirs:
+        panel.plot(
+            [value for _, value in theirs],
+            [place + shift for place, _ in theirs],
+            "D",
+            color=PALE,
+            markerfacecolor="white",
+            markersize=4.5,
+            label=PAPER,
+        )
+    if ours or theirs:
+        panel.locator_params(axis="x", nbins=6)
+    else:
+        panel.set_xticks([])

@@ -1,0 +1,181 @@
+"""What a sweep is: a base config, the rows of its table as changes to it, and the seeds that each row is run with.
+
+A file of `configs/ablations/` has two functions: `get_config() -> ConfigDict`, the base with `config.sweep` from
+`sweep_defaults`, and `get_variants() -> tuple[Variant, ...]`, the rows. Both take the config's argument
+(`configs/ablations/x.py:ARGUMENT`) where there is one. Fields set on the command line change the base; those of a
+variant lie over them.
+"""
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from ml_collections import config_dict
+
+from simcse_jax.config import flatten, nearest, validate
+from simcse_jax.errors import UserError, reason
+
+# What a run can be measured by, and the heading of its column.
+METRICS = {"stsb_dev": "STS-B dev", "sts_avg": "STS avg.", "training_minutes": "training, min"}
+
+LARGEST_SEED = 2**32 - 1
+
+
+class Variant(NamedTuple):
+    """One row of the table."""
+
+    name: str  # also that of its runs' folder, and what config.sweep.only takes
+    fields: dict[str, Any]  # dotted name of a field to its value
+    paper: Mapping[str, float] = MappingProxyType({})  # metric to the paper's value, where it gives one
+    baseline: str = ""  # the name of the variant it is compared with; empty: the sweep's
+
+
+def sweep_defaults(title: str, source: str, metrics: tuple[str, ...], baseline: str) -> config_dict.ConfigDict:
+    """The fields of `config.sweep`.
+
+    Args:
+      title: of the table.
+      source: the table's place in a paper, e.g. "SimCSE, Table 3".
+      metrics: keys of `METRICS`, the columns.
+      baseline: the name of the variant that the others are compared with.
+    """
+    return config_dict.ConfigDict(
+        dict(
+            title=title,
+            source=source,
+            metrics=metrics,
+            baseline=baseline,
+            seeds=(42, 43, 44),
+            only="",  # the names of the variants to run, separated by commas; empty: all
+            vectorize=False,  # train variants that differ in numbers alone together, in one compiled step
+        )
+    )
+
+
+def load_variants(path: str) -> tuple[Variant, ...]:
+    """The rows of a sweep's file, by its name on the command line: `FILE` or `FILE:ARGUMENT`.
+
+    Raises:
+      UserError: when the file is no sweep, or goes wrong.
+    """
+    file, colon, argument = path.partition(":")
+    if not Path(file).is_file():
+        raise UserError(f"--config {file}: no such config file")
+    try:
+        spec = importlib.util.spec_from_file_location("sweep_config", file)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        get_variants = getattr(module, "get_variants", None)
+        if get_variants is None:
+            raise UserError(f"--config {path}: is not a sweep: it has no get_variants(); see configs/ablations/")
+        return tuple(get_variants(argument) if colon else get_variants())
+    except UserError:
+        raise
+    except Exception as error:  # the file is a program: anything can go wrong in it
+        raise UserError(f"--config {path}: {type(error).__name__}: {reason(error)}") from None
+
+
+def read_seeds(sweep: config_dict.ConfigDict) -> tuple[int, ...]:
+    """The seeds as integers: those of the command line arrive as text.
+
+    Raises:
+      UserError: when there are none, or one is no seed or comes twice.
+    """
+    seeds = []
+    for seed in sweep.seeds:
+        try:
+            seeds.append(int(str(seed)))
+        except ValueError:
+            raise UserError(f"config.sweep.seeds: {seed!r} is not an integer") from None
+        if not 0 <= seeds[-1] <= LARGEST_SEED:
+            raise UserError(f"config.sweep.seeds: {seed} must be from 0 to 2³² - 1")
+    if not seeds:
+        raise UserError("config.sweep.seeds: there are none; set e.g. --config.sweep.seeds=42,43,44")
+    if repeated := [seed for seed in seeds if seeds.count(seed) > 1]:
+        raise UserError(f"config.sweep.seeds: {repeated[0]} comes twice; runs of the same seed are the same run")
+    return tuple(seeds)
+
+
+def read_sweep(
+    config: config_dict.ConfigDict, variants: Sequence[Variant]
+) -> list[tuple[Variant, config_dict.ConfigDict]]:
+    """The variants to run, each with its whole config: the base without `sweep`, the variant's fields laid over.
+
+    Raises:
+      UserError: for whatever is wrong with `config.sweep`, a variant, or a config that comes out.
+    """
+    if "sweep" not in config:
+        raise UserError("config.sweep is missing: this config is not a sweep; see configs/ablations/")
+    sweep = config.sweep
+    read_seeds(sweep)
+    if not sweep.metrics:
+        raise UserError(f"config.sweep.metrics: there are none; known are {', '.join(METRICS)}")
+    for metric in sweep.metrics:
+        if metric not in METRICS:
+            raise UserError(
+                f"config.sweep.metrics: no metric {metric!r}; the nearest one is {nearest(metric, METRICS)}"
+            )
+    chosen = _choose(sweep, variants)
+    return [(variant, _lay_over(config, variant)) for variant in chosen]
+
+
+def baseline_of(variant: Variant, sweep: config_dict.ConfigDict) -> str:
+    """The name of the variant that it is compared with."""
+    return variant.baseline or sweep.baseline
+
+
+def _choose(sweep: config_dict.ConfigDict, variants: Sequence[Variant]) -> list[Variant]:
+    names = [variant.name for variant in variants]
+    if not names:
+        raise UserError("the sweep has no variants; its get_variants() returns none")
+    for name in names:
+        if not name.strip() or name != name.strip() or "/" in name or "," in name or name in (".", ".."):
+            raise UserError(f"variant {name!r}: a name must be fit for a folder, without commas or outer blanks")
+        if names.count(name) > 1:
+            raise UserError(f"variant {name!r}: there are two of that name")
+    only = [name.strip() for name in sweep.only.split(",") if name.strip()]
+    for name in only:
+        if name not in names:
+            raise UserError(f"config.sweep.only: no variant {name!r}; the nearest one is {nearest(name, names)!r}")
+    chosen = [variant for variant in variants if not only or variant.name in only]
+    for variant in chosen:
+        baseline = baseline_of(variant, sweep)
+        where = f"variant {variant.name!r}: its baseline" if variant.baseline else "config.sweep.baseline:"
+        if baseline not in names:
+            raise UserError(f"{where} {baseline!r} is not a variant; the nearest one is {nearest(baseline, names)!r}")
+        if only and baseline not in only:
+            raise UserError(
+                f"config.sweep.only leaves out {baseline!r}, the baseline of {variant.name!r}; add it, "
+                "or set config.sweep.baseline to one that is run"
+            )
+    return chosen
+
+
+def _lay_over(config: config_dict.ConfigDict, variant: Variant) -> config_dict.ConfigDict:
+    resolved = config.copy_and_resolve_references().unlock()
+    del resolved["sweep"]
+    known = flatten(resolved)
+    for name, value in variant.fields.items():
+        if name not in known:
+            raise UserError(
+                f"variant {variant.name!r}: no field config.{name}; the nearest one is config.{nearest(name, known)}"
+            )
+        if name == "seed":
+            raise UserError(f"variant {variant.name!r}: config.seed is set by config.sweep.seeds")
+        expected = type(known[name])
+        if expected is float and type(value) is int:
+            value = float(value)
+        if type(value) is not expected:
+            raise UserError(f"variant {variant.name!r}: config.{name}={value!r}: must be of type {expected.__name__}")
+        *path, last = name.split(".")
+        term = resolved
+        for part in path:
+            term = term[part]
+        term[last] = value
+    try:
+        validate(resolved)
+    except UserError as error:
+        raise UserError(f"variant {variant.name!r}: {error}") from None
+    return resolved

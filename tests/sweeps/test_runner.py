@@ -1,0 +1,175 @@
+"""Whole sweeps of a tiny model, through the command's own `main`."""
+
+import json
+import logging
+
+import jax
+import numpy as np
+import pytest
+
+from simcse_jax import sweep
+from simcse_jax import train as train_lib
+from simcse_jax.config import default_config
+from simcse_jax.errors import UserError
+from simcse_jax.sweeps import runner
+from simcse_jax.sweeps.vectorized import group_key
+
+FILE = """
+from simcse_jax.config import default_config
+from simcse_jax.sweeps.variants import Variant, sweep_defaults
+
+def get_config():
+    config = default_config()
+    config.model.init_from = {model!r}
+    config.data.train = {train!r}
+    config.data.max_length = 16
+    config.train.batch_size = 8
+    config.train.max_steps = 20
+    config.train.log_every = 1
+    config.train.learning_rate = 1e-3
+    config.eval.data = {dev!r}
+    config.eval.every = 10
+    config.parallel.devices = 1
+    config.sweep = sweep_defaults("A test", "nowhere", ("stsb_dev",), baseline="a")
+    config.sweep.seeds = (1, 2)
+    return config
+
+def get_variants():
+    numbers = {{"model.dropout": 0.3, "objective.info_nce.temperature": 0.2, "train.learning_rate": 3e-4}}
+    return (Variant("a", {{}}, {{"stsb_dev": 50.0}}), Variant("b", numbers))
+"""
+
+
+@pytest.fixture(scope="module")
+def file(tiny_bert, corpus, tmp_path_factory):
+    path = tmp_path_factory.mktemp("sweep") / "tiny.py"
+    path.write_text(FILE.format(model=str(tiny_bert), train=str(corpus["txt"]), dev=str(corpus["dev"])))
+    return path
+
+
+def run(monkeypatch, file, workdir, *more):
+    monkeypatch.setattr("sys.argv", ["sweep", "--config", str(file), "--workdir", str(workdir), *more])
+    sweep.main()
+
+
+def read(workdir, variant, seed):
+    folder = workdir / variant / f"seed{seed}"
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    scores = {line["step"]: line["eval/dev"] for line in lines if "eval/dev" in line}
+    losses = {line["step"]: line["loss"] for line in lines if "loss" in line}
+    return losses, scores, (folder / "result.json").read_text()
+
+
+@pytest.fixture(scope="module")
+def finished(file, tmp_path_factory):
+    """A sweep that was stopped behind its first run, gone on with, and what was compiled in the whole."""
+    workdir = tmp_path_factory.mktemp("runs") / "single"
+    records = []
+    handler = logging.Handler()
+    handler.emit = lambda record: records.append(record.getMessage())
+    logger = logging.getLogger("jax._src.dispatch")
+    logger.addHandler(handler)
+    with pytest.MonkeyPatch.context() as patch, jax.log_compiles():
+
+        def stop(*args):
+            if stop.runs:
+                raise KeyboardInterrupt
+            stop.runs.append(args)
+            train_lib.train_and_evaluate(*args)
+
+        stop.runs = []
+        patch.setattr(runner, "train_and_evaluate", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run(patch, file, workdir)
+    with pytest.MonkeyPatch.context() as patch, jax.log_compiles():
+        run(patch, file, workdir)
+    logger.removeHandler(handler)
+    return workdir, [text for text in records if "Finished XLA compilation" in text]
+
+
+def test_the_table_has_every_run(finished):
+    workdir, _ = finished
+    text = (workdir / "tiny.md").read_text()
+    assert "| a |" in text and "| b |" in text and "(2)" in text and "50.0" in text and "simcse_jax.sweep" in text
+    assert {path.suffix for path in workdir.iterdir() if path.is_file()} == {".md", ".csv", ".png", ".svg"}
+    best = [max(score for step, score in read(workdir, "a", seed)[1].items() if step) for seed in (1, 2)]
+    assert f"a,stsb_dev,2,{np.mean(best):.10g}" in (workdir / "tiny.csv").read_text()
+
+
+def test_runs_that_differ_in_numbers_compile_once(finished):
+    _, compiled = finished
+    assert sum("jit(update)" in text for text in compiled) == 1, compiled
+
+
+def test_what_is_done_is_skipped_and_a_changed_config_is_refused(finished, file, monkeypatch, capsys):
+    workdir, _ = finished
+    monkeypatch.setattr(runner, "train_and_evaluate", None)
+    run(monkeypatch, file, workdir)
+    assert "4 runs, 4 of them done" in capsys.readouterr().out
+    run(monkeypatch, file, workdir, "--config.sweep.only=a")
+    assert "2 runs, 2 of them done" in capsys.readouterr().out
+    with pytest.raises(UserError, match=r"train\.batch_size was 8, is 16"):
+        run(monkeypatch, file, workdir, "--config.train.batch_size=16")
+
+
+def test_a_run_that_goes_wrong_does_not_stop_the_others(file, tmp_path, monkeypatch, capsys):
+    def fail(config, workdir):
+        raise UserError(f"seed {config.seed}: no luck")
+
+    monkeypatch.setattr(runner, "train_and_evaluate", fail)
+    with pytest.raises(UserError, match=r"4 of 4 runs went wrong; the first: a \(seed 1\): seed 1: no luck"):
+        run(monkeypatch, file, tmp_path)
+    assert capsys.readouterr().out.count("no luck") == 4
+    assert "| a | –" in (tmp_path / "tiny.md").read_text()
+
+
+def test_a_sweep_without_evaluation_is_refused(file, tmp_path, monkeypatch):
+    with pytest.raises(UserError, match=r"eval\.data is empty"):
+        run(monkeypatch, file, tmp_path, "--config.eval.data=")
+
+
+def test_runs_together_are_what_each_is_alone_also_when_stopped_half_way(finished, file, tmp_path, monkeypatch):
+    workdir, _ = finished
+
+    def stop(*args):
+        raise KeyboardInterrupt
+
+    together = "--config.sweep.vectorize=True"
+    with monkeypatch.context() as patch:
+        patch.setattr("simcse_jax.sweeps.vectorized.write_atomically", stop)  # the first result
+        with pytest.raises(KeyboardInterrupt):
+            run(patch, file, tmp_path, together)
+    checkpoints = next((tmp_path / "a" / "seed1").glob("together-*/checkpoints"))
+    assert {path.name for path in checkpoints.iterdir()} == {"10", "20"}
+    for leftover in (checkpoints / "20").rglob("*"):
+        if leftover.is_file():
+            leftover.unlink()
+    run(monkeypatch, file, tmp_path, together)  # goes on at step 10
+    for variant in ("a", "b"):
+        for seed in (1, 2):
+            losses, scores, result = read(tmp_path, variant, seed)
+            expected, expected_scores, expected_result = read(workdir, variant, seed)
+            assert list(losses) == list(expected) == list(range(1, 21))
+            np.testing.assert_allclose(list(losses.values()), list(expected.values()), rtol=1e-4)
+            assert scores == pytest.approx(expected_scores, abs=0.2)
+            spearman = [json.loads(text)["dev"]["spearman"] for text in (result, expected_result)]
+            assert spearman[0] == pytest.approx(spearman[1], abs=0.2)
+    assert not list(tmp_path.glob("*/*/together-*"))
+
+
+def changed(**fields):
+    config = default_config()
+    for name, value in fields.items():
+        config.update_from_flattened_dict({name.replace("__", "."): value})
+    return group_key(config)
+
+
+def test_what_can_be_trained_together():
+    same = changed(seed=7, model__dropout=0.5, objective__info_nce__temperature=1.0, train__learning_rate=1e-5)
+    assert same == changed() is not None
+    assert changed(objective__off_dropout__weight=1.0) != changed()
+    assert changed(objective__off_dropout__weight=1.0) == changed(objective__off_dropout__weight=0.3)
+    for fields in ({"model__pooler": "avg"}, {"objective__info_nce__symmetric": True}, {"train__batch_size": 8}):
+        assert changed(**fields) != changed()
+    for fields in ({"data__subsample": 9}, {"data__positives": "next_3_sentences"}, {"data__augment__name": "crop"}):
+        assert changed(**fields) is None
