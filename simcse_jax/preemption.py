@@ -15,6 +15,7 @@ class Preemption:
 
     Processes that were joined by `jax.distributed` are listened to by JAX: they may be told at different times and be
     a few steps apart, and leave after the same step. A process on its own leaves at once as long as no step is done.
+    Who listened before is told, too: a sweep, which has more runs to do.
     """
 
     def __init__(self):
@@ -27,6 +28,8 @@ class Preemption:
 
     def _tell(self, number: int, frame: FrameType | None) -> None:
         self._told = True
+        if callable(self._before):
+            self._before(number, frame)
         if not self._training:
             raise Preempted("SIGTERM: no step was done yet; the same command starts again")
 

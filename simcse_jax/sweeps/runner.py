@@ -1,6 +1,7 @@
 """The runs of a sweep: which are done, which are to be done, and what they measured."""
 
 import json
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from ml_collections import config_dict
 
 from simcse_jax import workdir as workdir_lib
 from simcse_jax.config import flatten
-from simcse_jax.errors import UserError
+from simcse_jax.errors import Preempted, UserError
 from simcse_jax.models.weight_files import read_json
 from simcse_jax.sweeps.variants import Variant
 from simcse_jax.sweeps.vectorized import group_key, train_together
@@ -64,10 +65,13 @@ def run_all(runs: Sequence[Run], vectorize: bool) -> list[str]:
 
     Returns:
       What went wrong, a line a run.
+
+    Raises:
+      Preempted: at a SIGTERM; the run under way has saved itself.
     """
     pending = [run for run in runs if not run.is_done()]
     print(f"{len(runs)} runs, {len(runs) - len(pending)} of them done", flush=True)
-    problems = []
+    problems: list[str] = []
     groups: list[list[Run]] = []
     for run in pending:
         key = group_key(run.config) if vectorize else None
@@ -75,18 +79,31 @@ def run_all(runs: Sequence[Run], vectorize: bool) -> list[str]:
         if group is None:
             groups.append(group := [])
         group.append(run)
-    for group in groups:
-        names = ", ".join(f"{run.variant} (seed {run.seed})" for run in group)
-        print(f"=== {names}", flush=True)
-        try:
-            if len(group) == 1:
-                train_and_evaluate(group[0].config, str(group[0].workdir))
-            else:
-                train_together([run.config for run in group], [run.workdir for run in group])
-        except UserError as error:
-            print(f"error: {error}", flush=True)
-            problems.append(f"{names}: {error}")
+    told: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
+    try:
+        for group in groups:
+            if told:  # behind the last step of a run, which has no use for it
+                raise Preempted("SIGTERM: the same command goes on from there")
+            problems += _run(group)
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return problems
+
+
+def _run(group: Sequence[Run]) -> list[str]:
+    """Trains a run, or several together; what went wrong."""
+    names = ", ".join(f"{run.variant} (seed {run.seed})" for run in group)
+    print(f"=== {names}", flush=True)
+    try:
+        if len(group) == 1:
+            train_and_evaluate(group[0].config, str(group[0].workdir))
+        else:
+            train_together([run.config for run in group], [run.workdir for run in group])
+    except UserError as error:
+        print(f"error: {error}", flush=True)
+        return [f"{names}: {error}"]
+    return []
 
 
 def read_scores(runs: Sequence[Run]) -> Scores:

