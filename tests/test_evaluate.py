@@ -131,7 +131,7 @@ def test_a_broken_model_is_refused_in_one_line(broken, corpus, how, parts):
         ({"--output": "no/such/scores.json"}, ["--output no/such/scores.json", "a folder that exists"]),
         ({"--batch-size": "0"}, ["--batch-size 0", "1 or more"]),
         ({"--num-layers": "9"}, ["9", "the model has 2 layers"]),
-        ({"--pooler": "max"}, ["--pooler", "'max'", "avg_top2"]),
+        ({"--pooler": "min"}, ["--pooler", "'min'", "avg_top2"]),
         ({"--colour": "red"}, ["unrecognized arguments: --colour red", "--help"]),
     ],
     ids=lambda value: " ".join(map(str, *value.items())) if isinstance(value, dict) else "",

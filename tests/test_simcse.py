@@ -21,8 +21,8 @@ def test_encode_keeps_the_order_whatever_the_batches(tiny_folder):
 
 
 def test_an_unknown_pooler_is_refused(tiny_folder):
-    with pytest.raises(UserError, match="'max' is not one of"):
-        SimCSE(str(tiny_folder), pooler="max")
+    with pytest.raises(UserError, match="'min' is not one of"):
+        SimCSE(str(tiny_folder), pooler="min")
 
 
 def test_the_package_is_light_to_import():

@@ -31,8 +31,8 @@ def assert_gradient(ours, equation, *arrays, rtol=1e-4):
         np.testing.assert_allclose(found[number], expected, rtol=rtol, atol=rtol * np.abs(expected).max())
 
 
-def assert_sharded_is_whole(loss, rows, shared=(), devices=(1, 2, 4)):
-    """Value and gradients of `loss` over 1, 2 and 4 devices are those of all rows at once.
+def assert_sharded_is_whole(loss, rows, shared=(), devices=(4,)):
+    """Value and gradients of `loss` over several devices are those of all rows at once.
 
     loss(rows, shared, own, gather, psum) is the loss of the global batch, a scalar. `rows` are arrays whose first axis
     is split, `shared` arrays that every device has; `own` the global number of each row.
