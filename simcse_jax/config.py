@@ -11,6 +11,7 @@ from typing import Any
 from absl import flags
 from ml_collections import config_dict, config_flags
 
+from simcse_jax.data.augment import AUGMENTATIONS
 from simcse_jax.data.sources import POSITIVES
 from simcse_jax.errors import UserError
 from simcse_jax.models.config import POOLERS
@@ -18,9 +19,10 @@ from simcse_jax.models.config import POOLERS
 MLP = ("train", "always", "none")
 DTYPES = ("float32", "bfloat16")
 PRECISIONS = ("highest", "high", "default")
-AUGMENTATIONS = ("crop", "delete", "delete_one", "synonym", "mlm")
 POLICIES = ("independent", "shared", "off", "noisy", "mean")  # see views.py
-READINGS = ("paper", "released")
+READINGS = ("paper", "released")  # of objective.dimension_wise
+CONTRASTIVE = ("info_nce", "off_dropout", "dimension_wise", "barlow_twins")  # these take a pair for positive
+MOST_ARTIFICIAL = 100_000  # rows of objective.barlow_twins
 TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICKRelatedness")
 
 
@@ -230,6 +232,8 @@ def validate(config: config_dict.ConfigDict) -> None:
       UserError: naming the field, its value and what it may be.
     """
     default, given = flatten(default_config()), flatten(config)
+    if "sweep" in config:
+        raise UserError("config.sweep: this config is a sweep; run it with python -m simcse_jax.sweep")
     for name in given:
         if name not in default:
             raise UserError(f"config.{name}: no such field; the nearest one is config.{nearest(name, default)}")
@@ -277,6 +281,8 @@ def validate(config: config_dict.ConfigDict) -> None:
     for task in config.eval.tasks:
         if task not in TASKS:
             raise UserError(f"config.eval.tasks: no task {task!r}; the nearest one is {nearest(task, TASKS)}")
+        if config.eval.tasks.count(task) > 1:
+            raise UserError(f"config.eval.tasks: {task} comes twice; name each task once, in one list with commas")
 
 
 Check = Callable[[str, bool, str], None]
@@ -314,6 +320,9 @@ def _check_objectives(config: config_dict.ConfigDict, check: Check) -> None:
                 check(f"objective.{name}.{field}", 0 < value < float("inf"), "above 0")
             elif isinstance(value, float | int) and not isinstance(value, bool):
                 check(f"objective.{name}.{field}", 0 <= value < float("inf"), "0 or more")
+    check("objective.off_dropout.m", objective.off_dropout.m > 0, "above 0 (at 0 there is nothing to learn)")
+    artificial = objective.barlow_twins.artificial
+    check("objective.barlow_twins.artificial", artificial <= MOST_ARTIFICIAL, f"at most {MOST_ARTIFICIAL}")
     check("objective.info_nce.similarity", objective.info_nce.similarity in ("cosine", "dot"), "cosine or dot")
     check("objective.dimension_wise.reading", objective.dimension_wise.reading in READINGS, " or ".join(READINGS))
     if not any(term.weight for term in objective.values()):
@@ -322,7 +331,35 @@ def _check_objectives(config: config_dict.ConfigDict, check: Check) -> None:
         check(f"views.{field}", config.views[field] in POLICIES, f"one of {', '.join(POLICIES)}")
     check("views.noise", 0 <= config.views.noise < float("inf"), "0.0 or more")
     check("views.samples", config.views.samples >= 1, "1 or more")
-    if objective.softmax_nli.weight and config.data.augment.name:
+    if not objective.softmax_nli.weight:
+        return
+    positives = config.data.positives
+    if config.data.augment.name:
         raise UserError("config.objective.softmax_nli.weight: needs labelled pairs, so data.augment.name must be empty")
-    if objective.softmax_nli.weight and config.data.positives not in ("", "all"):
-        raise UserError(f"config.data.positives={config.data.positives!r}: must be all, for objective.softmax_nli")
+    if positives not in ("", "all"):
+        raise UserError(f"config.data.positives={positives!r}: must be all, for objective.softmax_nli")
+    beside = [name for name in CONTRASTIVE if objective[name].weight]
+    if beside and positives != "all":
+        raise UserError(
+            f"config.objective.{beside[0]}.weight: beside softmax_nli it would take all labelled pairs for positives, "
+            f"contradictions too; set it to 0.0, or data.positives=all if that is meant"
+        )
+
+
+def ineffective(config: config_dict.ConfigDict) -> list[str]:
+    """The fields that were set, `NAME=VALUE`, but count for nothing beside the other fields."""
+    default, given = flatten(default_config()), flatten(config)
+    objective, augment = config.objective, config.data.augment
+    off = {f"objective.{name}.{field}" for name, term in objective.items() if not term.weight for field in term}
+    policies = {config.views.positive} | ({config.views.negative} if objective.off_dropout.weight else set())
+    conditions = {
+        "views.negative": objective.off_dropout.weight > 0,
+        "views.noise": "noisy" in policies,
+        "views.samples": "mean" in policies,
+        "data.augment.percent": augment.name in ("crop", "delete", "mlm"),
+        "data.augment.both": bool(augment.name),
+        "data.augment.lexicon": augment.name == "synonym",
+        "data.augment.mlm_model": augment.name == "mlm",
+    }
+    off |= {name for name, holds in conditions.items() if not holds}
+    return [f"{name}={given[name]}" for name in given if name in off and given[name] != default[name]]

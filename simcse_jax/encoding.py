@@ -68,7 +68,7 @@ def make_encode(
     return encode
 
 
-@functools.lru_cache(maxsize=4)  # so that many encoders of one shape, as in a sweep, compile once
+@functools.lru_cache(maxsize=16)  # so that many encoders of one shape, as in a sweep, compile once
 def _make_embed(graph: Any, pooler: str, use_head: bool, sharding: NamedSharding | None) -> Callable[..., jax.Array]:
     @functools.partial(jax.jit, out_shardings=sharding)
     def embed(params: Params, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:

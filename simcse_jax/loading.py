@@ -12,7 +12,7 @@ from simcse_jax.checkpoint import Checkpoints
 from simcse_jax.errors import UserError
 from simcse_jax.models import huggingface, pretrained
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.parameters import sentence_encoder
+from simcse_jax.models.parameters import LANGUAGE_MODEL, sentence_encoder, subset
 from simcse_jax.models.pretrained import Pretrained
 from simcse_jax.models.trained import trained_shapes
 from simcse_jax.models.weight_files import read_json
@@ -39,7 +39,7 @@ def load_model(name: str, num_layers: int = 0) -> Pretrained:
 
 
 def load_workdir(folder: Folder, num_layers: int = 0) -> Pretrained:
-    """Loads a run's best checkpoint, without the optimizer's state and without what only its objectives needed.
+    """Loads a run's best checkpoint, without the optimizer's state; of what only objectives need, the language model.
 
     Of two encoders it is the first, that of the anchors.
 
@@ -50,34 +50,30 @@ def load_workdir(folder: Folder, num_layers: int = 0) -> Pretrained:
     try:
         run = read_json(path)
         model, max_length = run["config"]["model"], run["model"]["max_length"]
-        pooler, has_head, trained_head = model["pooler"], model["mlp"] == "always", model["mlp"] != "none"
-        objective = run["config"]["objective"]
-        weights = {name: objective.get(name, {}).get("weight", 0.0) for name in ("mlm", "softmax_nli")}
-    except (KeyError, TypeError, AttributeError):
+        pooler, has_head, objective = model["pooler"], model["mlp"] == "always", run["config"]["objective"]
+    except (KeyError, TypeError):
         raise UserError(f"{path}: damaged; it does not say which model was trained") from None
     where = folder / "model" / "config.json"
     config = EncoderConfig.from_hugging_face(read_json(where), str(where))
     checkpoints = Checkpoints(folder, read_only=True)
     best = checkpoints.best
     if best is None:
+        if (folder / "result.json").is_file():
+            raise UserError(f"{folder}: has scores alone, from runs trained together; train it with simcse_jax.main")
         raise UserError(f"{folder}: no checkpoint has been saved yet")
-    shapes = trained_shapes(
-        config,
-        with_head=trained_head,
-        two_towers=model.get("dual_encoder", False),
-        language_model=weights["mlm"] > 0,
-        classifier=weights["softmax_nli"] > 0,
-    )
     try:
-        params = sentence_encoder(checkpoints.restore_params(best, shapes))
+        trained = checkpoints.restore_params(best, trained_shapes(config, {"model": model, "objective": objective}))
     finally:
         checkpoints.close()
+    language_model = {name: np.asarray(value) for name, value in subset(trained, LANGUAGE_MODEL).items()} or None
+    params = sentence_encoder(trained)
     params = {name: np.asarray(value) for name, value in params.items() if has_head or not name.startswith("head.")}
     kept = config.keep_layers(num_layers)
     if kept != config:
         _, shapes = huggingface.build(kept, with_head=has_head)
         params = {name: params[name] for name in shapes}
-    return Pretrained(str(folder), _local_copy(folder / "model"), kept, params, pooler, pooler, max_length)
+    copy = _local_copy(folder / "model")
+    return Pretrained(str(folder), copy, kept, params, pooler, pooler, max_length, language_model)
 
 
 def _local_copy(folder: Folder) -> Path:

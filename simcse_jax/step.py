@@ -14,8 +14,9 @@ from simcse_jax import views
 from simcse_jax.chunks import in_chunks
 from simcse_jax.models import parameters
 from simcse_jax.models.language_model import activation
+from simcse_jax.models.masking import mask_tokens, select_positions
 from simcse_jax.models.parameters import Params
-from simcse_jax.objectives.masked_lm import mask_tokens, masked_lm, select_positions
+from simcse_jax.objectives.masked_lm import masked_lm
 from simcse_jax.objectives.total import Embedded, Objective, total
 
 AXIS = "data"
@@ -170,8 +171,8 @@ def encode_rows(
         return jnp.sqrt(settings["noise"]) * draw(keys([views.NOISE + number])[0])
 
     def masked() -> tuple[jax.Array, jax.Array]:
-        """(B,) sums of the losses at the masked tokens of an example's columns, and their numbers."""
-        columns = list(range(batch["input_ids"].shape[1]))
+        """(B,) sums of the losses at the masked tokens of an example, and their numbers; of the first encoder."""
+        columns = sorted({view.column for view in recipe.views if not view.tower})  # those that this encoder sees
         ids, mask = (by_column(batch[name], columns) for name in ("input_ids", "attention_mask"))
         table = params[parameters.WORD_EMBEDDING]
         masking = keys([views.MASKING + column for column in columns]).reshape(-1)
@@ -222,13 +223,13 @@ def make_update(graph: Any, recipe: Recipe, mesh: Mesh) -> Update:
     return update
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=16)
 def make_step(graph: Any, recipe: Recipe, mesh: Mesh) -> Update:
     """The jitted update, which gives up the old state; the same function for the same arguments: compiled once."""
     return jax.jit(make_update(graph, recipe, mesh), donate_argnums=0, out_shardings=replicated(mesh))
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=16)
 def make_steps(graph: Any, recipe: Recipe, mesh: Mesh) -> Update:
     """The jitted update of R runs at once, in one program.
 

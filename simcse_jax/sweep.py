@@ -18,7 +18,7 @@ def main() -> None:
         print(__doc__)
         return
     from simcse_jax import config as config_lib
-    from simcse_jax.sweeps.variants import load_variants, read_seeds, read_sweep
+    from simcse_jax.sweeps.variants import load_variants, read_sweep
 
     config, workdir = config_lib.parse(sys.argv[1:])
     path = config_lib.config_path(sys.argv[1:])
@@ -29,8 +29,8 @@ def main() -> None:
     if is_remote(workdir):
         raise UserError(f"--workdir {workdir}: a sweep's folder must be on a disk")
     folder = Path(workdir).expanduser()
-    runs = runner.all_runs(variants, read_seeds(config.sweep), folder)
-    problems = runner.run_all(runs, config.sweep.vectorize)
+    runs = runner.all_runs(variants, config.sweep, folder)
+    problems = runner.run_all(runs, config.sweep.vectorize, folder)
     command = shlex.join(["python", "-m", "simcse_jax.sweep", *sys.argv[1:]])
     file, _, argument = path.partition(":")
     name = "_".join([Path(file).stem, argument]) if argument else Path(file).stem
@@ -38,7 +38,7 @@ def main() -> None:
         folder,
         name,
         config.sweep,
-        [variant for variant, _ in variants],
+        [runner.comparable(*variant) for variant in variants],
         runner.read_scores(runs),
         notes=[f"`{command}`", runner.what_was_run(runs), runner.what_it_ran_on(runs)],
     )

@@ -7,8 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -21,44 +20,19 @@ from simcse_jax import parallel
 from simcse_jax import step as step_lib
 from simcse_jax import workdir as workdir_lib
 from simcse_jax.checkpoint import Checkpoints
-from simcse_jax.config import default_config, validate
-from simcse_jax.data.augment import augment
-from simcse_jax.data.batches import Batches, Corpus, sha256, steps_per_epoch, tokenize
-from simcse_jax.data.sources import Examples, read_examples
+from simcse_jax.config import ineffective, validate
+from simcse_jax.data.batches import Batches
 from simcse_jax.encoding import make_encode
 from simcse_jax.errors import Preempted, UserError
 from simcse_jax.evaluation import sts
-from simcse_jax.loading import choose_pooler, load_model
-from simcse_jax.models import huggingface, parameters
-from simcse_jax.models.language_model import fresh_head
+from simcse_jax.inputs import Evaluation, Inputs, read_inputs
+from simcse_jax.models import huggingface
 from simcse_jax.models.parameters import Params
-from simcse_jax.models.pretrained import Pretrained
-from simcse_jax.models.tokenizer import Tokenizer, special_tokens
-from simcse_jax.objectives.total import Objective
 from simcse_jax.preemption import Preemption
+from simcse_jax.recipe import initial_params, make_recipe, make_settings
 from simcse_jax.storage import Folder, as_path, write_atomically
-from simcse_jax.views import plan
-
-# Folded into the seed for fresh weights, so that they share no key with the masks.
-HEAD_STREAM, SECOND_HEAD_STREAM, LANGUAGE_MODEL_STREAM, CLASSIFIER_STREAM = range(0x68656164, 0x68656168)
-
 
 Encode = Callable[[Params, Sequence[str]], np.ndarray]
-
-
-class Evaluation(NamedTuple):
-    """What is scored: pairs to choose the best checkpoint by, and test tasks for the end."""
-
-    name: str
-    development: dict[str, sts.Pairs]
-    test: dict[str, sts.Pairs]
-    missing: list[str]
-
-    @property
-    def fingerprint(self) -> str:
-        """Of the development pairs: the best checkpoint depends on them."""
-        parts = [np.array([*pairs.first, *pairs.second]) for pairs in self.development.values()]
-        return sha256(*parts, *(pairs.gold for pairs in self.development.values()))
 
 
 def train_and_evaluate(config: config_dict.ConfigDict, workdir: str) -> None:
@@ -78,32 +52,26 @@ def _train_and_evaluate(config: config_dict.ConfigDict, workdir: str, preemption
         folder = as_path(workdir)
         if folder.exists() and not folder.is_dir():
             raise UserError(f"--workdir {workdir}: is a file")
-        devices = choose_devices(config)
-        evaluation = read_evaluation(config)
-        model = load_model(config.model.init_from, config.model.num_layers)
-        tokenizer = Tokenizer(model.folder, model.config)
-        corpus = read_corpus(config, model, tokenizer)
-        masking = read_masking(config, model)
-    total_steps = config.train.max_steps or config.train.epochs * steps_per_epoch(
-        len(corpus.input_ids), config.train.batch_size
-    )
+        for field in ineffective(config):
+            parallel.say(f"config.{field} has no effect beside the other fields")
+        inputs = read_inputs(config)
+    model, total_steps = inputs.model, inputs.total_steps
 
     resuming = workdir_lib.is_workdir(folder)
-    prints = fingerprints(corpus, model, evaluation)
+    prints = inputs.fingerprints
     has_run = {"whether there is a run in --workdir": str(resuming)}
     parallel.agree({"the config": workdir_lib.identity(config), **prints, "--workdir": workdir, **has_run})
     with parallel.together():
         if resuming:
             workdir_lib.check_same_run(folder, config, prints)
         elif parallel.is_first():
-            workdir_lib.create(folder, config, prints, model, tokenizer)
+            workdir_lib.create(folder, config, prints, model, inputs.tokenizer)
     with parallel.together():
         workdir_lib.wait_for(folder)
 
-    mesh = step_lib.data_mesh(devices)
+    mesh = step_lib.data_mesh(inputs.devices)
     settings = make_settings(config, total_steps)
-    with_head = config.model.mlp != "none"
-    graph, _ = huggingface.build(model.config, with_head, jnp.dtype(config.train.dtype))
+    graph, _ = huggingface.build(model.config, config.model.mlp != "none", jnp.dtype(config.train.dtype))
     state = step_lib.init_state(initial_params(config, model), settings)
     state = parallel.replicate(state, step_lib.replicated(mesh))
     checkpoints = Checkpoints(folder, config.checkpoint.keep_every)
@@ -113,22 +81,27 @@ def _train_and_evaluate(config: config_dict.ConfigDict, workdir: str, preemption
         state = saved
         parallel.say(f"resuming at step {resumed} of {total_steps}")
 
-    encode = make_encode(
-        huggingface.build(model.config, with_head)[0],  # in float32, as everyone who loads the model will encode
-        tokenizer,
-        pooler=config.model.pooler,
-        use_head=config.model.mlp == "always",
-        max_length=model.max_length,
-        sharding=step_lib.split_over_examples(mesh),
-    )
+    encode = make_scored_encode(config, inputs, mesh)
     with parallel.together():
         metrics = workdir_lib.Metrics(folder, resumed) if parallel.is_first() else None
     with closing_all([checkpoints] if metrics is None else [metrics, checkpoints]):
-        recipe = make_recipe(config, corpus.input_ids.shape[1], masking)
-        loop = Loop(config, settings, total_steps, encode, evaluation, checkpoints, metrics, preemption)
-        state = loop.run(graph, recipe, mesh, Batches(corpus, config.train.batch_size, config.seed), state)
+        recipe = make_recipe(config, inputs.num_columns, inputs.language_model)
+        loop = Loop(config, settings, total_steps, encode, inputs.evaluation, checkpoints, metrics, preemption)
+        state = loop.run(graph, recipe, mesh, Batches(inputs.corpus, config.train.batch_size, config.seed), state)
         best, params = checkpoints.restore_best(state.params)
-        report(folder, encode, params, best, evaluation)
+        report(folder, encode, params, best, inputs.evaluation)
+
+
+def make_scored_encode(config: config_dict.ConfigDict, inputs: Inputs, mesh: Mesh) -> Encode:
+    """encode(params, sentences) as everyone who loads the model will encode: in float32, without dropout."""
+    return make_encode(
+        huggingface.build(inputs.model.config, config.model.mlp != "none")[0],
+        inputs.tokenizer,
+        pooler=config.model.pooler,
+        use_head=config.model.mlp == "always",
+        max_length=inputs.model.max_length,
+        sharding=step_lib.split_over_examples(mesh),
+    )
 
 
 @contextlib.contextmanager
@@ -143,209 +116,6 @@ def closing_all(things: Sequence[Any]) -> Iterator[None]:
         raise
     for thing in things:
         thing.close()
-
-
-def fingerprints(corpus: Corpus, model: Pretrained, evaluation: Evaluation | None) -> dict[str, str]:
-    """SHA-256 of what the config's fields lead to: a run goes on only with the same."""
-    labels = () if corpus.labels is None else (corpus.labels,)
-    return {
-        "data.train": sha256(corpus.input_ids, *labels),
-        "model.init_from": sha256(*(model.params[name] for name in sorted(model.params))),
-        "eval.data": evaluation.fingerprint if evaluation else "",
-    }
-
-
-def choose_devices(config: config_dict.ConfigDict) -> list[jax.Device]:
-    """The first `parallel.devices` of each process, or all; the batch must divide by their number."""
-    wanted, there = config.parallel.devices, jax.local_device_count()
-    if wanted > there:
-        raise UserError(f"config.parallel.devices={wanted}: there are {there} (0: all of them)")
-    devices = [d for process in range(jax.process_count()) for d in jax.local_devices(process)[: wanted or None]]
-    check_divides(config, len(devices))
-    return devices
-
-
-def check_divides(config: config_dict.ConfigDict, devices: int) -> None:
-    """Refuses a batch that does not divide by the number of devices, naming the nearest that do."""
-    size = config.train.batch_size
-    if size % devices:
-        below, above = size // devices * devices, -(-size // devices) * devices
-        nearest = f"{below} and {above}" if below else str(above)
-        raise UserError(
-            f"config.train.batch_size={size} does not divide by {devices} devices; the nearest are {nearest}"
-        )
-
-
-def read_evaluation(config: config_dict.ConfigDict) -> Evaluation | None:
-    """Reads all STS data before the run starts; None when `eval.data` is empty."""
-    if not config.eval.data:
-        return None
-    try:
-        if Path(config.eval.data).expanduser().is_file():
-            pairs, _ = sts.read(config.eval.data, ())
-            return Evaluation(f"eval/{next(iter(pairs))}", pairs, {}, [])
-        development, _ = sts.read(config.eval.data, [sts.DEVELOPMENT], "dev")
-        test, missing = sts.read(config.eval.data, config.eval.tasks) if config.eval.tasks else ({}, [])
-    except UserError as error:
-        raise UserError(f"config.eval.data: {error} (set it to nothing to train without evaluation)") from None
-    if missing:
-        parallel.say(f"{config.eval.data}: {', '.join(missing)} not there and left out")
-    return Evaluation("eval/stsb_dev", development, test, missing)
-
-
-def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: Tokenizer) -> Corpus:
-    """Reads, augments and tokenizes the training sentences, and says what it found.
-
-    Raises:
-      UserError: also where the objectives need what the data does not have.
-    """
-    data = config.data
-    if data.max_length > model.config.max_length:
-        raise UserError(
-            f"config.data.max_length={data.max_length}: {model.name} takes at most {model.config.max_length} tokens"
-        )
-    with_labels = config.objective.softmax_nli.weight > 0
-    examples = read_examples(
-        data.train,
-        data.columns,
-        positives=data.positives,
-        labels=with_labels,
-        subsample=data.subsample,
-        seed=config.seed,
-    )
-    if data.augment.name:
-        examples = augmented(config, examples)
-    num_columns = len(examples.columns)
-    kinds = ("sentences", "pairs", "triplets", "triplets with a neutral sentence")
-    notes = [f"{examples.blank} blank rows skipped"] if examples.blank else []
-    notes += [f"{examples.unlabelled} without a label skipped"] if examples.unlabelled else []
-    parallel.say(", ".join([f"{data.train}: {len(examples)} {kinds[num_columns - 1]}", *notes]))
-    if len(examples) < config.train.batch_size:
-        raise UserError(
-            f"{data.train}: {len(examples)} examples are fewer than one batch; "
-            f"set train.batch_size to {len(examples)} or less"
-        )
-    hard_negative_weight = config.objective.info_nce.hard_negative_weight
-    if num_columns < 3 and hard_negative_weight != 1.0:
-        raise UserError(
-            f"config.objective.info_nce.hard_negative_weight={hard_negative_weight}: "
-            f"{data.train} has no column of hard negatives"
-        )
-    if with_labels and num_columns != 2:
-        raise UserError(f"config.objective.softmax_nli.weight: needs labelled pairs, but {data.train} has none")
-    return tokenize(examples, tokenizer, data.max_length)
-
-
-def read_masking(config: config_dict.ConfigDict, model: Pretrained) -> step_lib.LanguageModel | None:
-    """What `objective.mlm` needs to know of the tokenizer; None where it is off."""
-    if not config.objective.mlm.weight:
-        return None
-    return step_lib.LanguageModel(*special_tokens(model.folder))
-
-
-def augmented(config: config_dict.ConfigDict, examples: Examples) -> Examples:
-    """Sentences with a changed copy of each as its positive."""
-    options = config.data.augment
-    if len(examples.columns) > 1:
-        raise UserError(
-            f"config.data.augment.name={options.name!r}: {config.data.train} has positives of its own; "
-            "choose its sentences alone with data.columns.anchor"
-        )
-
-    def change(column: int) -> list[str]:
-        names = ("name", "percent", "lexicon", "mlm_model")
-        chosen = {name: options[name] for name in names}
-        return augment(examples.columns[0], seed=config.seed, column=column, **chosen)
-
-    return dataclasses.replace(examples, columns=(change(0) if options.both else examples.columns[0], change(1)))
-
-
-def make_settings(config: config_dict.ConfigDict, total_steps: int) -> step_lib.Settings:
-    """The scalars that a compiled step takes: runs that differ only here share one compilation."""
-    terms = {name: term for name, term in config.objective.items() if term.weight > 0}
-    settings = {
-        "learning_rate": config.train.learning_rate,
-        "weight_decay": config.train.weight_decay,
-        "max_grad_norm": config.train.max_grad_norm,
-        "total_steps": float(total_steps),
-        "dropout": config.model.dropout,
-        "noise": config.views.noise,
-        "objective": {
-            name: {field: term[field] for field in term if is_number(name, field)} for name, term in terms.items()
-        },
-    }
-    settings = jax.tree.map(lambda value: jnp.asarray(value, jnp.float32), settings)
-    return settings | {"seed": jnp.asarray(config.seed, jnp.uint32)}
-
-
-@functools.cache
-def is_number(objective: str, field: str) -> bool:
-    """Whether a field of an objective is one of the numbers that a compiled step takes."""
-    return isinstance(default_config().objective[objective][field], float)
-
-
-def make_recipe(
-    config: config_dict.ConfigDict, num_columns: int, language_model: step_lib.LanguageModel | None = None
-) -> step_lib.Recipe:
-    """What the step is compiled for. One column of data is encoded twice, several once each."""
-    terms = {name: term for name, term in config.objective.items() if term.weight > 0}
-    views, positive, negative = plan(
-        num_columns,
-        config.views.positive,
-        config.views.negative if "off_dropout" in terms else None,
-        samples=config.views.samples,
-        two_towers=config.model.dual_encoder,
-    )
-    return step_lib.Recipe(
-        pooler=config.model.pooler,
-        use_head=config.model.mlp != "none",
-        views=views,
-        positive=positive,
-        negative=negative,
-        objectives=tuple(
-            Objective(name, tuple((field, term[field]) for field in term if not is_number(name, field)))
-            for name, term in terms.items()
-        ),
-        chunk_size=config.parallel.chunk_size,
-        matmul_precision=config.train.matmul_precision,
-        language_model=language_model if "mlm" in terms else None,
-    )
-
-
-def initial_params(config: config_dict.ConfigDict, model: Pretrained) -> Params:
-    """The loaded weights, and all else that is trained: fresh where the model has none of its own.
-
-    A second encoder starts from the same weights, with a fresh head of its own.
-    """
-    params = {name: jnp.asarray(value) for name, value in model.params.items() if not name.startswith("head.")}
-    size = model.config.hidden_size
-
-    def fresh(stream: int) -> jax.Array:
-        return jax.random.fold_in(jax.random.key(config.seed, impl="threefry2x32"), stream)
-
-    def head(stream: int) -> Params:
-        if config.model.mlp == "none":
-            return {}
-        if "head.kernel" in model.params and choose_pooler(model, config.model.pooler)[1]:
-            return {name: jnp.asarray(model.params[name]) for name in ("head.kernel", "head.bias")}
-        kernel = 0.02 * jax.random.normal(fresh(stream), (size, size), jnp.float32)
-        return {"head.kernel": kernel, "head.bias": jnp.zeros(size, jnp.float32)}
-
-    if config.model.mlp != "none" and "head.kernel" in model.params and choose_pooler(model, config.model.pooler)[1]:
-        parallel.say(f"{model.name}: its own head is trained further")
-    first = params | head(HEAD_STREAM)
-    everything = dict(first)
-    if config.model.dual_encoder:
-        second = params | head(SECOND_HEAD_STREAM)
-        everything |= {parameters.SECOND + name: jnp.array(value) for name, value in second.items()}
-    if config.objective.mlm.weight:
-        if model.language_model is None:
-            parallel.say(f"{model.name}: has no language-model head; objective.mlm starts with a fresh one")
-        found = model.language_model or fresh_head(model.config, fresh(LANGUAGE_MODEL_STREAM))
-        everything |= {parameters.LANGUAGE_MODEL + name: jnp.asarray(value) for name, value in found.items()}
-    if config.objective.softmax_nli.weight:
-        everything[parameters.CLASSIFIER] = 0.02 * jax.random.normal(fresh(CLASSIFIER_STREAM), (3 * size, 3))
-    return everything
 
 
 @dataclasses.dataclass
@@ -484,12 +254,16 @@ def report(folder: Folder, encode: Encode, params: Params, best: int, evaluation
     if evaluation is None:
         parallel.say(f"done; the last checkpoint (step {best}) is in {folder}")
         return
-    tasks = evaluation.test or evaluation.development
-    results = sts.evaluate(lambda sentences: encode(params, sentences), tasks)
-    missing = evaluation.missing if evaluation.test else []
-    result = {**results, **sts.average(results, missing)}
+    result = final_scores(encode, params, evaluation)
     if parallel.is_first():
         write_atomically(folder / "result.json", json.dumps(result, indent=2) + "\n")
     kind = "test" if evaluation.test else "development"
+    results = {task: scores for task, scores in result.items() if task != "average"}
     parallel.say(f"best checkpoint: step {best}; {kind} scores (Spearman × 100, all):")
-    parallel.say(sts.table(results, missing))
+    parallel.say(sts.table(results, evaluation.missing if evaluation.test else []))
+
+
+def final_scores(encode: Encode, params: Params, evaluation: Evaluation) -> dict[str, Any]:
+    """The contents of `result.json`: the test tasks' scores, or the development pairs' where there are none."""
+    results = sts.evaluate(lambda sentences: encode(params, sentences), evaluation.test or evaluation.development)
+    return {**results, **sts.average(results, evaluation.missing if evaluation.test else [])}

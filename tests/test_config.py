@@ -83,6 +83,9 @@ MISTAKES = {
     "--config.objective.off_dropout.temperature=0": "objective.off_dropout.temperature=0.0: must be above 0",
     "--config.objective.off_droput.weight=1": "nearest one is --config.objective.off_dropout.weight",
     "--config.objective.barlow_twins.artificial=-1": "0 or more",
+    "--config.objective.barlow_twins.artificial=100000000": "at most 100000",
+    "--config.objective.off_dropout.m=0": "above 0",
+    "--config.eval.tasks=STS12,STS12": "STS12 comes twice",
     "--config.objective.info_nce.similarity=euclidean": "must be cosine or dot",
     "--config.objective.dimension_wise.reading=mine": "must be paper or released",
     "--config.views.positive=offf": "views.positive='offf': must be one of independent, shared, off, noisy, mean",
@@ -117,9 +120,39 @@ def test_fields_that_do_not_go_together():
         ("data.augment.name=crop", "data.positives=all", "set one of them"),
         ("objective.softmax_nli.weight=1", "data.augment.name=crop", "needs labelled pairs"),
         ("objective.softmax_nli.weight=1", "data.positives=neutral", "must be all, for objective.softmax_nli"),
+        ("objective.softmax_nli.weight=1", "seed=1", "config.objective.info_nce.weight: beside softmax_nli"),
     ):
         with pytest.raises(UserError, match=message):
             parse(f"--config.{first}", f"--config.{second}")
+
+
+def test_what_counts_for_nothing_is_named():
+    config, _ = parse()
+    assert config_lib.ineffective(config) == []
+    config, _ = parse(
+        "--config.views.negative=noisy", "--config.views.noise=5", "--config.objective.off_dropout.m=0.5",
+        "--config.objective.dimension_wise.temperature=1", "--config.data.augment.percent=20",
+        "--config.views.positive=mean", "--config.views.samples=3", "--config.objective.info_nce.temperature=1",
+    )  # fmt: skip
+    assert config_lib.ineffective(config) == [
+        "data.augment.percent=20.0",
+        "views.negative=noisy",
+        "views.noise=5.0",
+        "objective.off_dropout.m=0.5",
+        "objective.dimension_wise.temperature=1.0",
+    ]
+    config, _ = parse(
+        "--config.objective.off_dropout.weight=1", "--config.views.negative=noisy", "--config.views.noise=5",
+        "--config.data.augment.name=crop", "--config.data.augment.percent=20",
+    )  # fmt: skip
+    assert config_lib.ineffective(config) == []
+
+
+def test_names_are_those_of_the_code():
+    from simcse_jax.objectives import dimension_wise, total
+
+    assert config_lib.READINGS == dimension_wise.READINGS
+    assert set(config_lib.default_config().objective) == set(total.TERMS)
 
 
 def test_mistakes_with_the_config_file_itself(tmp_path):

@@ -96,7 +96,8 @@ def other_terms(columns, positive, negative, two_towers, numbers):
     changes = {"objectives": tuple(Objective(name, options.get(name, ())) for name in numbers)}
     changes |= {"positive": positive, "negative": negative, "two_towers": two_towers, "language_model": masking}
     graph, params, config = random_model()
-    shapes = trained_shapes(config, with_head=True, two_towers=two_towers, language_model=True, classifier=True)
+    objective = {"mlm": {"weight": 1.0}, "softmax_nli": {"weight": 1.0}}
+    shapes = trained_shapes(config, {"model": {"mlp": "train", "dual_encoder": two_towers}, "objective": objective})
     generator = np.random.default_rng(0)
     params = {name: generator.normal(0, 0.1, shape.shape).astype(np.float32) for name, shape in shapes.items()} | params
     data = batch(columns) | {"label": np.arange(BATCH, dtype=np.int32) % 3}

@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 from conftest import sentences
 
-from simcse_jax import export, train
+from simcse_jax import export, inputs, recipe, train
 from simcse_jax.checkpoint import Checkpoints
 from simcse_jax.config import default_config, validate
 from simcse_jax.errors import UserError
 from simcse_jax.loading import load_model
 from simcse_jax.models import parameters, pretrained
-from simcse_jax.models.tokenizer import Tokenizer
 from simcse_jax.models.trained import trained_shapes
 from simcse_jax.models.weight_files import read_json
 
@@ -58,14 +57,15 @@ def test_what_only_objectives_need_is_trained_and_saved_and_the_model_is_the_anc
 
     model, start = load_model(str(tmp_path / "run")), pretrained.load(str(masked_bert))
     assert model.params.keys() == start.params.keys() | {"head.kernel", "head.bias"}
-    kinds = {"with_head": True, "two_towers": True, "language_model": True, "classifier": False}
     checkpoints = Checkpoints(tmp_path / "run", read_only=True)
-    saved = checkpoints.restore_params(checkpoints.best, trained_shapes(model.config, **kinds))
-    first = train.initial_params(config, start)
+    saved = checkpoints.restore_params(checkpoints.best, trained_shapes(model.config, config))
+    first = recipe.initial_params(config, start)
     assert saved.keys() == first.keys()
     moved = {name for name in saved if np.abs(np.asarray(saved[name]) - np.asarray(first[name])).max() > 1e-5}
     assert {f"{parameters.SECOND}encoder.layers.0.qkv.kernel", f"{parameters.SECOND}head.kernel"} <= moved
     assert {f"{parameters.LANGUAGE_MODEL}{name}" for name in ("dense.kernel", "norm.scale", "bias")} <= moved
+    for name, value in model.language_model.items():
+        np.testing.assert_array_equal(value, saved[f"{parameters.LANGUAGE_MODEL}{name}"])
     for name, value in model.params.items():
         np.testing.assert_array_equal(value, saved[name])
         assert name in moved or name.endswith(("type.embedding", "position.embedding"))
@@ -94,9 +94,7 @@ def test_sbert_s_classifier_starts_undecided_and_learns(tiny_bert, tmp_path):
 
 def corpus_of(model, data, **fields):
     config = make_config(model, data, **fields)
-    loaded = load_model(config.model.init_from)
-    train.read_masking(config, loaded)
-    return train.read_corpus(config, loaded, Tokenizer(loaded.folder, loaded.config))
+    return inputs.read_inputs(config).corpus
 
 
 def test_a_changed_copy_is_the_positive_of_a_sentence(tiny_bert, corpus):
@@ -117,9 +115,12 @@ def test_a_changed_copy_is_the_positive_of_a_sentence(tiny_bert, corpus):
 def test_data_that_does_not_have_what_is_asked_for_is_refused_before_anything_is_compiled(tiny_bert, corpus, tmp_path):
     (tmp_path / "pairs.csv").write_text("sent0,sent1\n" + "a cat,a dog\n" * 9)
     pairs = tmp_path / "pairs.csv"
+    classify = {"objective__softmax_nli__weight": 1.0, "objective__info_nce__weight": 0.0}
+    (tmp_path / "triplets.csv").write_text("sent0,sent1,hard_neg,label\n" + "a cat,a dog,a bird,neutral\n" * 9)
     cases = [
+        (tmp_path / "triplets.csv", classify, r"has 3 column\(s\) of sentences; choose two"),
         (pairs, {"objective__info_nce__hard_negative_weight": 0.5}, "has no column of hard negatives"),
-        (pairs, {"objective__softmax_nli__weight": 1.0}, "pairs.csv: .*label"),
+        (pairs, classify, "pairs.csv: .*label"),
         (pairs, {"data__positives": "entailment"}, "pairs.csv: .*label"),
         (pairs, {"data__augment__name": "crop"}, "has positives of its own"),
         (corpus["txt"], {"data__positives": "next_sentence"}, "train.txt: .*blank line"),

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from simcse_jax.config import AUGMENTATIONS
 from simcse_jax.errors import UserError, reason
 
+AUGMENTATIONS = ("crop", "delete", "delete_one", "synonym", "mlm")
 STREAM = 0x6175676D  # in Philox's counter, so that these draws are no other's of the same seed
 # What nlpaug's part-of-speech tags leave out: WordNet knows "a" as the ampere.
 DETERMINERS = re.compile("an?|all|another|any|both|each|either|every|neither|no|some|th(at|e|ese|is|ose)")

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simcse_jax.errors import UserError
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.encoder import ACTIVATIONS
 
@@ -74,20 +73,16 @@ def fresh_head(config: EncoderConfig, key: jax.Array) -> dict[str, jax.Array]:
     return head
 
 
-def read_head(tensors: Mapping[str, np.ndarray], config: EncoderConfig, where: str) -> dict[str, np.ndarray] | None:
+def read_head(tensors: Mapping[str, np.ndarray], config: EncoderConfig) -> dict[str, np.ndarray] | None:
     """The language-model head of a checkpoint, as `logits` takes it.
 
     Args:
       tensors: names as `huggingface.normalize_names` leaves them.
       config: what shapes to expect.
-      where: the file or folder, for error messages.
 
     Returns:
-      float32 arrays, the dense kernel transposed. None for a checkpoint without a head, with half of one, or with a
-      decoder of its own: `logits` ties it to the word embeddings.
-
-    Raises:
-      UserError: when a tensor's shape does not fit `config`.
+      float32 arrays, the dense kernel transposed. None for a checkpoint without a head, with half of one, of other
+      shapes than `config` has, or with a decoder of its own: `logits` ties it to the word embeddings.
     """
     found = {name: next((source for source in sources if source in tensors), None) for name, sources in SOURCES.items()}
     if None in found.values():
@@ -97,7 +92,7 @@ def read_head(tensors: Mapping[str, np.ndarray], config: EncoderConfig, where: s
     head = {}
     for name, shape in shapes(config).items():
         value = tensors[found[name]]
-        if value.shape != shape:
-            raise UserError(f"{where}: {found[name]!r} has shape {value.shape}, config.json asks for {shape}")
+        if value.shape != shape:  # e.g. padded to more words than there are
+            return None
         head[name] = np.ascontiguousarray(value.T if name.endswith("kernel") else value, np.float32)
     return head

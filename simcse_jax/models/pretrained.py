@@ -184,7 +184,7 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
     if has_head and head is None:
         raise UserError(f"{path}: the model has a head, but its tensor 'pooler.dense.weight' is missing")
     params = huggingface.to_params(tensors, config, head, str(path))
-    lm_head = language_model.read_head(tensors, config, str(path))
+    lm_head = language_model.read_head(tensors, config)
     return Pretrained(name, transformer, config, params, pooler, pooling, _max_length(transformer, config), lm_head)
 
 

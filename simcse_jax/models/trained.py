@@ -1,5 +1,8 @@
 """What a run trains: a sentence encoder, and beside it what only its objectives need."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -10,25 +13,24 @@ from simcse_jax.models.language_model import fresh_head
 Shapes = dict[str, jax.ShapeDtypeStruct]
 
 
-def trained_shapes(
-    config: EncoderConfig, *, with_head: bool, two_towers: bool, language_model: bool, classifier: bool
-) -> Shapes:
+def trained_shapes(encoder: EncoderConfig, run: Mapping[str, Any]) -> Shapes:
     """The abstract float32 parameters of a run's checkpoints, by name.
 
     Args:
-      config: the encoder's.
-      with_head: whether the sentence encoder has one in training.
-      two_towers: whether there is a second encoder (`model.dual_encoder`).
-      language_model: whether there is a masked-language-model head (`objective.mlm`).
-      classifier: whether there is a classifier of labelled pairs (`objective.softmax_nli`).
+      encoder: its shape.
+      run: the run's config, also as `run.json` has it: a field that an older run lacks is off.
     """
-    _, first = huggingface.build(config, with_head)
+
+    def trains(objective: str) -> bool:
+        return run["objective"].get(objective, {}).get("weight", 0.0) > 0
+
+    _, first = huggingface.build(encoder, with_head=run["model"]["mlp"] != "none")
     shapes = dict(first)
-    if two_towers:
+    if run["model"].get("dual_encoder", False):
         shapes |= {parameters.SECOND + name: value for name, value in first.items()}
-    if language_model:
-        head = jax.eval_shape(lambda: fresh_head(config, jax.random.key(0)))
+    if trains("mlm"):
+        head = jax.eval_shape(lambda: fresh_head(encoder, jax.random.key(0)))
         shapes |= {parameters.LANGUAGE_MODEL + name: value for name, value in head.items()}
-    if classifier:
-        shapes[parameters.CLASSIFIER] = jax.ShapeDtypeStruct((3 * config.hidden_size, 3), jnp.float32)
+    if trains("softmax_nli"):
+        shapes[parameters.CLASSIFIER] = jax.ShapeDtypeStruct((3 * encoder.hidden_size, 3), jnp.float32)
     return shapes

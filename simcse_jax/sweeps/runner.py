@@ -1,5 +1,6 @@
 """The runs of a sweep: which are done, which are to be done, and what they measured."""
 
+import hashlib
 import json
 import signal
 from collections.abc import Sequence
@@ -9,10 +10,10 @@ from typing import Any, NamedTuple
 from ml_collections import config_dict
 
 from simcse_jax import workdir as workdir_lib
-from simcse_jax.config import flatten
+from simcse_jax.config import TASKS, flatten
 from simcse_jax.errors import Preempted, UserError
 from simcse_jax.models.weight_files import read_json
-from simcse_jax.sweeps.variants import Variant
+from simcse_jax.sweeps.variants import Variant, read_seeds
 from simcse_jax.sweeps.vectorized import group_key, train_together
 from simcse_jax.train import train_and_evaluate
 
@@ -27,41 +28,72 @@ class Run(NamedTuple):
     config: config_dict.ConfigDict
     workdir: Path
 
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.variant} (seed {self.seed})"
+
     def is_done(self) -> bool:
-        """Whether it has its test scores.
+        """Whether it has its scores.
 
         Raises:
           UserError: when its folder holds a run of another config.
         """
-        if not (self.workdir / "result.json").is_file():
+        if not (workdir_lib.is_workdir(self.workdir) and (self.workdir / "result.json").is_file()):
             return False
         workdir_lib.check_same_run(self.workdir, self.config, {})
         return True
 
 
 def all_runs(
-    variants: Sequence[tuple[Variant, config_dict.ConfigDict]], seeds: Sequence[int], folder: Path
+    variants: Sequence[tuple[Variant, config_dict.ConfigDict]], sweep: config_dict.ConfigDict, folder: Path
 ) -> list[Run]:
     """Every variant with every seed, seed by seed, so that the table fills evenly.
 
     Raises:
-      UserError: when a variant has nothing to be scored by.
+      UserError: for what no run could get past, before the first of them starts.
     """
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--workdir {folder}: is a file")
+    if sweep.vectorize and "training_minutes" in sweep.metrics:
+        raise UserError("config.sweep.vectorize: runs trained together have no training_minutes of their own")
+    for variant, config in variants:
+        where = f"variant {variant.name!r}: config"
+        if config.parallel.processes != 1:
+            raise UserError(f"{where}.parallel.processes: a sweep runs in one process; set it to 1")
+        if not config.eval.data:
+            raise UserError(f"{where}.eval.data is empty; a sweep is a table of scores")
+        for field, name in (("data.train", config.data.train), ("eval.data", config.eval.data)):
+            if not name.startswith(("hf:", "tfds:")) and not Path(name).expanduser().exists():
+                raise UserError(f"{where}.{field}={name}: no such file (config.sweep.only chooses other rows)")
+        if "sts_avg" in sweep.metrics and not scores_tests(config):
+            raise UserError(
+                f"{where}.eval.data={config.eval.data} has no test tasks for sts_avg; give SentEval's folder and "
+                "eval.tasks, or set config.sweep.metrics=stsb_dev"
+            )
     runs = []
-    for seed in seeds:
+    for seed in read_seeds(sweep):
         for variant, base in variants:
-            if not base.eval.data:
-                raise UserError(f"variant {variant.name!r}: config.eval.data is empty; a sweep is a table of scores")
             config = base.copy_and_resolve_references().unlock()
             config.seed = seed
             runs.append(Run(variant.name, seed, config, folder / variant.name / f"seed{seed}"))
     return runs
 
 
-def run_all(runs: Sequence[Run], vectorize: bool) -> list[str]:
+def scores_tests(config: config_dict.ConfigDict) -> bool:
+    """Whether the best checkpoint is scored on test tasks, not on the development pairs once more."""
+    return bool(config.eval.tasks) and not Path(config.eval.data).expanduser().is_file()
+
+
+def run_all(runs: Sequence[Run], vectorize: bool, folder: Path) -> list[str]:
     """Does what is not done yet; a run that was stopped goes on where it was.
 
-    A run that goes wrong (a loss that is not finite, data that is missing) does not keep the others from theirs.
+    A run that goes wrong (a loss that is not finite, data that cannot be read) does not keep the others from theirs.
+
+    Args:
+      runs: all of them.
+      vectorize: whether to train together what can be.
+      folder: the sweep's, where such groups have their checkpoints.
 
     Returns:
       What went wrong, a line a run.
@@ -72,37 +104,51 @@ def run_all(runs: Sequence[Run], vectorize: bool) -> list[str]:
     pending = [run for run in runs if not run.is_done()]
     print(f"{len(runs)} runs, {len(runs) - len(pending)} of them done", flush=True)
     problems: list[str] = []
-    groups: list[list[Run]] = []
-    for run in pending:
-        key = group_key(run.config) if vectorize else None
-        group = next((group for group in groups if key and group_key(group[0].config) == key), None)
-        if group is None:
-            groups.append(group := [])
-        group.append(run)
     told: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
     try:
-        for group in groups:
+        for group in make_groups(runs, pending, folder) if vectorize else [[run] for run in pending]:
             if told:  # behind the last step of a run, which has no use for it
                 raise Preempted("SIGTERM: the same command goes on from there")
-            problems += _run(group)
+            print(f"=== {', '.join(run.name for run in group)}", flush=True)
+            problems += _run(group, folder)
     finally:
         signal.signal(signal.SIGTERM, before)
     return problems
 
 
-def _run(group: Sequence[Run]) -> list[str]:
+def make_groups(runs: Sequence[Run], pending: Sequence[Run], folder: Path) -> list[list[Run]]:
+    """The pending runs, those together that can be trained together.
+
+    A group that was stopped while its scores were being written goes on whole, those that are done among it: its
+    checkpoints are of all of them. A run that has checkpoints of its own goes on alone.
+    """
+    alone = [run for run in pending if (run.workdir / "checkpoints").exists() or group_key(run.config) is None]
+    groups = [[run] for run in alone]
+    keys = dict.fromkeys(group_key(run.config) for run in pending if run not in alone)
+    for key in keys:
+        members = [run for run in runs if run not in alone and group_key(run.config) == key]
+        if not group_folder(members, folder).exists():
+            members = [run for run in members if run in pending]
+        groups.append(members)
+    return groups
+
+
+def group_folder(group: Sequence[Run], folder: Path) -> Path:
+    """Where a group has its checkpoints, by its members."""
+    return folder / f"together-{hashlib.sha256(' '.join(run.name for run in group).encode()).hexdigest()[:8]}"
+
+
+def _run(group: Sequence[Run], folder: Path) -> list[str]:
     """Trains a run, or several together; what went wrong."""
-    names = ", ".join(f"{run.variant} (seed {run.seed})" for run in group)
-    print(f"=== {names}", flush=True)
     try:
-        if len(group) == 1:
-            train_and_evaluate(group[0].config, str(group[0].workdir))
-        else:
-            train_together([run.config for run in group], [run.workdir for run in group])
+        if len(group) > 1:
+            configs, workdirs = [run.config for run in group], [run.workdir for run in group]
+            return train_together(configs, workdirs, group_folder(group, folder))
+        train_and_evaluate(group[0].config, str(group[0].workdir))
     except UserError as error:
         print(f"error: {error}", flush=True)
-        return [f"{names}: {error}"]
+        return [f"{run.name}: {error}" for run in group]
     return []
 
 
@@ -121,13 +167,21 @@ def read_scores(runs: Sequence[Run]) -> Scores:
         lines = [json.loads(line) for line in (run.workdir / "metrics.jsonl").read_text("utf-8").splitlines()]
         # Step 0 is no candidate for the best checkpoint.
         developments = [line[name] for line in lines if line["step"] for name in line if name.startswith("eval/")]
+        seconds = [line["seconds"] for line in lines if "seconds" in line]
         measured: dict[str, Any] = {
             "stsb_dev": max(developments, default=None),
-            "sts_avg": read_json(run.workdir / "result.json").get("average"),
-            "training_minutes": sum(line.get("seconds", 0.0) for line in lines) / 60,
+            "sts_avg": read_json(run.workdir / "result.json").get("average") if scores_tests(run.config) else None,
+            "training_minutes": sum(seconds) / 60 if seconds else None,
         }
         seeds[run.seed] = {name: value for name, value in measured.items() if value is not None}
     return scores
+
+
+def comparable(variant: Variant, config: config_dict.ConfigDict) -> Variant:
+    """The variant without the paper's test average where other tasks are averaged than the paper's seven."""
+    if set(config.eval.tasks) == set(TASKS):
+        return variant
+    return variant._replace(paper={name: value for name, value in variant.paper.items() if name != "sts_avg"})
 
 
 def what_was_run(runs: Sequence[Run]) -> str:

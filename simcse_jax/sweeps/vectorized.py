@@ -1,6 +1,7 @@
 """Runs that differ only in numbers and seeds, trained together in one program: `jax.vmap` over whole runs."""
 
-import hashlib
+import dataclasses
+import functools
 import json
 import shutil
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ml_collections import config_dict
 from tqdm import tqdm
 
@@ -18,14 +20,14 @@ from simcse_jax import train
 from simcse_jax import workdir as workdir_lib
 from simcse_jax.checkpoint import Checkpoints
 from simcse_jax.config import flatten
-from simcse_jax.data.batches import Batches, steps_per_epoch
-from simcse_jax.encoding import make_encode
+from simcse_jax.data.batches import Batches
 from simcse_jax.errors import Preempted, UserError
 from simcse_jax.evaluation import sts
-from simcse_jax.loading import load_model
+from simcse_jax.inputs import Inputs, check_columns, read_inputs
 from simcse_jax.models import huggingface
-from simcse_jax.models.tokenizer import Tokenizer
+from simcse_jax.models.parameters import Params
 from simcse_jax.preemption import Preemption
+from simcse_jax.recipe import initial_params, is_number, make_recipe, make_settings
 from simcse_jax.storage import write_atomically
 
 # Numbers that the compiled step takes as its settings (beside those of the objectives), so runs may differ in them.
@@ -41,7 +43,7 @@ def group_key(config: config_dict.ConfigDict) -> str | None:
     fields = flatten(config)
     for name in list(fields):
         _, _, field = name.rpartition(".")
-        objective = name.startswith("objective.") and train.is_number(*name.split(".")[1:])
+        objective = name.startswith("objective.") and is_number(*name.split(".")[1:])
         if name in NUMBERS or (objective and field != "weight"):
             del fields[name]
         elif objective:
@@ -49,122 +51,166 @@ def group_key(config: config_dict.ConfigDict) -> str | None:
     return json.dumps(sorted(fields.items()), default=str)
 
 
-def train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequence[Path]) -> None:
+def train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequence[Path], folder: Path) -> list[str]:
     """Trains R runs of one `group_key` in one compiled step, each as it would be alone.
 
     Writes each one's `run.json`, `metrics.jsonl` and `result.json`. There are no checkpoints of single runs: a run that
-    is worth keeping is trained again alone. The group's own stand in the first workdir's `together-…/` until all
-    is done, and are resumed from; they hold all states, and the best parameters so far.
+    is worth keeping is trained again alone. Those of the group hold all states, and the best parameters so far. A run
+    whose loss or embeddings are not finite any more is given up; the others go on.
 
     Args:
       configs: R configs.
       workdirs: as many folders.
+      folder: for the group's checkpoints, which are resumed from, and removed when all is done.
+
+    Returns:
+      What went wrong, a line a run that was given up.
 
     Raises:
       UserError: for what train_and_evaluate raises one.
     """
-    config, runs = configs[0], len(configs)
-    if config.parallel.processes != 1:
-        raise UserError("config.sweep.vectorize: only in one process; set parallel.processes=1")
-    devices = train.choose_devices(config)
-    evaluation = train.read_evaluation(config)
-    model = load_model(config.model.init_from, config.model.num_layers)
-    tokenizer = Tokenizer(model.folder, model.config)
-    corpus = train.read_corpus(config, model, tokenizer)
-    batch_size = config.train.batch_size
-    total_steps = config.train.max_steps or config.train.epochs * steps_per_epoch(len(corpus.input_ids), batch_size)
-    fingerprints = train.fingerprints(corpus, model, evaluation)
+    config = configs[0]
+    inputs = read_inputs(config)
     for each, workdir in zip(configs, workdirs, strict=True):
+        check_columns(each, inputs.num_columns)
         if workdir_lib.is_workdir(workdir):
-            workdir_lib.check_same_run(workdir, each, fingerprints)
+            workdir_lib.check_same_run(workdir, each, inputs.fingerprints)
         else:
-            workdir_lib.create(workdir, each, fingerprints, model, tokenizer)
+            workdir_lib.create(workdir, each, inputs.fingerprints, inputs.model, inputs.tokenizer)
 
-    mesh = step_lib.data_mesh(devices)
-    graph, _ = huggingface.build(model.config, config.model.mlp != "none", jnp.dtype(config.train.dtype))
-    settings = [train.make_settings(each, total_steps) for each in configs]
-    states = [
-        step_lib.init_state(train.initial_params(each, model), own) for each, own in zip(configs, settings, strict=True)
-    ]
+    mesh = step_lib.data_mesh(inputs.devices)
+    settings = [make_settings(each, inputs.total_steps) for each in configs]
+    params = [initial_params(each, inputs.model) for each in configs]
+    states = [step_lib.init_state(*both) for both in zip(params, settings, strict=True)]
     state = step_lib.TrainState(states[0].step, *_stack([one[1:] for one in states]))
     state = jax.device_put(state, step_lib.replicated(mesh))
-    del states
-    settings = jax.device_put(_stack(settings), step_lib.replicated(mesh))
-    recipe = train.make_recipe(config, corpus.input_ids.shape[1], train.read_masking(config, model))
-    update = step_lib.make_steps(graph, recipe, mesh)
-    encode = make_encode(
-        huggingface.build(model.config, config.model.mlp != "none")[0],
-        tokenizer,
-        pooler=config.model.pooler,
-        use_head=config.model.mlp == "always",
-        max_length=model.max_length,
-        sharding=step_lib.split_over_examples(mesh),
-    )
-    batches = [Batches(corpus, batch_size, each.seed) for each in configs]
-    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(None, step_lib.AXIS))
-
-    together = workdirs[0] / f"together-{hashlib.sha256(' '.join(map(str, workdirs)).encode()).hexdigest()[:8]}"
-    checkpoints = Checkpoints(together)
+    del params, states
+    checkpoints = Checkpoints(folder)
     best = jax.tree.map(jnp.copy, state.params)
     saved = checkpoints.resume(_with_best(state, best))
     first = None if saved is None else int(saved.step)
     if saved is not None:
         state, best = _without_best(saved)
-        print(f"resuming at step {first} of {total_steps}", flush=True)
-    metrics = [workdir_lib.Metrics(workdir, first) for workdir in workdirs]
-    scores = [_best_score(workdir, evaluation.name) for workdir in workdirs]
-
-    def evaluate(number: int) -> None:
-        for run in range(runs):
-            params = jax.tree.map(lambda x: x[run], state.params)
-            found = sts.evaluate(lambda sentences: encode(params, sentences), evaluation.development)
-            score = next(iter(found.values()))["spearman"]
-            metrics[run].write(number, {evaluation.name: score})
-            tqdm.write(f"step {number}: {workdirs[run].parent.name} {workdirs[run].name} {score:.2f}")
-            if number and not score <= scores[run]:
-                scores[run] = score
-                for name in best:
-                    best[name] = best[name].at[run].set(params[name])
+        print(f"resuming at step {first} of {inputs.total_steps}", flush=True)
 
     preemption = Preemption()
-    with train.closing_all([*metrics, checkpoints, preemption]):
-        if first is None:
-            evaluate(0)
-        for number in tqdm(
-            range((first or 0) + 1, total_steps + 1), initial=first or 0, total=total_steps, unit="step"
-        ):
+    metrics = [workdir_lib.Metrics(workdir, first) for workdir in workdirs]
+    runs = [
+        _Run(f"{workdir.parent.name} ({workdir.name})", *both)
+        for workdir, both in zip(workdirs, zip(metrics, map(_best_score, workdirs), strict=True), strict=True)
+    ]
+    with train.closing_all([preemption, *metrics, checkpoints]):
+        group = _Group(config, inputs, train.make_scored_encode(config, inputs, mesh), runs, best)
+        group.train(mesh, [each.seed for each in configs], _stack(settings), state, checkpoints, preemption)
+        results = group.final_scores()
+    for workdir, result in zip(workdirs, results, strict=True):
+        if result is not None:
+            write_atomically(workdir / "result.json", json.dumps(result, indent=2) + "\n")
+    shutil.rmtree(folder, ignore_errors=True)
+    return [f"{run.name}: {run.problem}" for run in runs if run.problem]
+
+
+@dataclasses.dataclass
+class _Run:
+    """What is kept of each run beside its arrays."""
+
+    name: str
+    metrics: workdir_lib.Metrics
+    best: float  # score so far
+    problem: str = ""  # why it was given up
+
+
+@dataclasses.dataclass
+class _Group:
+    """The loop over steps, and its book-keeping."""
+
+    config: config_dict.ConfigDict
+    inputs: Inputs
+    encode: train.Encode
+    runs: list[_Run]
+    best: Params  # (R, …), of the best score so far
+
+    def train(
+        self,
+        mesh: Mesh,
+        seeds: Sequence[int],
+        settings: step_lib.Settings,
+        state: step_lib.TrainState,
+        checkpoints: Checkpoints,
+        preemption: Preemption,
+    ) -> None:
+        """All updates that are left."""
+        config, inputs = self.config, self.inputs
+        graph, _ = huggingface.build(inputs.model.config, config.model.mlp != "none", jnp.dtype(config.train.dtype))
+        recipe = make_recipe(config, inputs.num_columns, inputs.language_model)
+        update = step_lib.make_steps(graph, recipe, mesh)
+        settings = jax.device_put(settings, step_lib.replicated(mesh))
+        sharding = NamedSharding(mesh, PartitionSpec(None, step_lib.AXIS))
+        batches = [Batches(inputs.corpus, config.train.batch_size, seed) for seed in seeds]
+        first, total = int(state.step), inputs.total_steps
+        if first == 0:
+            self.evaluate(0, state.params)
+        for number in tqdm(range(first + 1, total + 1), initial=first, total=total, unit="step"):
             batch = jax.device_put(_stack([one[number - 1] for one in batches]), sharding)
             state, values = update(state, batch, settings)
-            last = number == total_steps
+            last = number == total
             due = last or number % config.eval.every == 0
             if number == 1 or due or number % config.train.log_every == 0:
-                values = {name: np.asarray(value) for name, value in values.items()}
-                for run in range(runs):
-                    line = {name: float(value[run]) for name, value in values.items()}
-                    if not all(np.isfinite(value) for value in line.values()):
-                        raise UserError(
-                            f"step {number}: {workdirs[run]}: the loss is {line['loss']}; leave this variant out with "
-                            "sweep.only, or train one at a time with sweep.vectorize=False"
-                        )
-                    metrics[run].write(number, line)
+                self.log(number, values)
             if due:
-                evaluate(number)
+                self.evaluate(number, state.params)
             preempted = preemption.reached(number) and not last
             if due or preempted:
-                for one in metrics:
-                    one.flush()
-                checkpoints.save(_with_best(state, best), None)
+                for run in self.runs:
+                    run.metrics.flush()
+                checkpoints.save(_with_best(state, self.best), None)
             if preempted:
                 checkpoints.close()
                 raise Preempted(f"SIGTERM: saved at step {number}; the same command goes on from there")
 
-    for run, workdir in enumerate(workdirs):
-        params = jax.tree.map(lambda x: x[run], best)
-        tasks = evaluation.test or evaluation.development
-        results = sts.evaluate(lambda sentences: encode(params, sentences), tasks)
-        result = {**results, **sts.average(results, evaluation.missing if evaluation.test else [])}
-        write_atomically(workdir / "result.json", json.dumps(result, indent=2) + "\n")
-    shutil.rmtree(together, ignore_errors=True)
+    def log(self, number: int, values: dict[str, jax.Array]) -> None:
+        """Writes each run's line; gives up those that are not finite."""
+        values = {name: np.asarray(value) for name, value in values.items()}
+        for row, run in enumerate(self.runs):
+            line = {name: float(value[row]) for name, value in values.items()}
+            if not all(map(np.isfinite, line.values())):
+                self.give_up(run, f"step {number}: the loss is {line['loss']}")
+            if not run.problem:
+                run.metrics.write(number, line)
+
+    def evaluate(self, number: int, params: Params) -> None:
+        """Scores the development pairs with each run's parameters, and keeps those that are the best."""
+        for row, run in enumerate(self.runs):
+            if run.problem:
+                continue
+            own = jax.tree.map(lambda x: x[row], params)
+            try:
+                found = sts.evaluate(functools.partial(self.encode, own), self.inputs.evaluation.development)
+            except UserError as error:  # the embeddings are not finite
+                self.give_up(run, f"step {number}: {error}")
+                continue
+            score = next(iter(found.values()))["spearman"]
+            run.metrics.write(number, {self.inputs.evaluation.name: score})
+            tqdm.write(f"step {number}: {run.name} {score:.2f}")
+            if number and score >= run.best:  # of equals the last one, as a run alone has it
+                run.best = score
+                for name in self.best:
+                    self.best[name] = self.best[name].at[row].set(own[name])
+
+    def give_up(self, run: _Run, problem: str) -> None:
+        """Says it once."""
+        if not run.problem:
+            run.problem = problem
+            tqdm.write(f"{run.name}: {problem}; the others go on")
+
+    def final_scores(self) -> list[dict[str, Any] | None]:
+        """What `result.json` is to hold, None for a run that was given up."""
+        return [
+            None
+            if run.problem
+            else train.final_scores(self.encode, jax.tree.map(lambda x: x[row], self.best), self.inputs.evaluation)
+            for row, run in enumerate(self.runs)
+        ]
 
 
 def _stack(trees: Sequence[Any]) -> Any:
@@ -180,7 +226,8 @@ def _without_best(state: step_lib.TrainState) -> tuple[step_lib.TrainState, dict
     return state._replace(params={name: state.params[name] for name in best}), best
 
 
-def _best_score(workdir: Path, name: str) -> float:
+def _best_score(workdir: Path) -> float:
     """The best score behind step 0 so far: `Metrics` has just cut the file off at the resumed step."""
     lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text("utf-8").splitlines()]
-    return max((line[name] for line in lines if name in line and line["step"]), default=-np.inf)
+    scores = [line[name] for line in lines if line["step"] for name in line if name.startswith("eval/")]
+    return max(scores, default=-np.inf)

@@ -142,7 +142,7 @@ def test_checkpoints_without_a_whole_head_have_none(with_head, tiny_folder):
     for name in NAMES[model_type].values():
         tensors = huggingface.normalize_names(load_file(folder / "model.safetensors"))
         del tensors[name]
-        assert language_model.read_head(tensors, encoder_config(model_type), "test") is None, name
+        assert language_model.read_head(tensors, encoder_config(model_type)) is None, name
 
 
 def test_a_decoder_of_its_own_is_no_head_of_ours(with_head):
@@ -153,12 +153,11 @@ def test_a_decoder_of_its_own_is_no_head_of_ours(with_head):
 
 
 @pytest.mark.parametrize("part", ["dense.kernel", "dense.bias", "norm.scale", "norm.bias", "bias"])
-def test_a_head_of_another_shape(with_head, part):
+def test_a_head_of_another_shape_is_none_of_ours(with_head, part):
     folder, _, model_type = with_head
     name = NAMES[model_type][part]
     add_tensors(folder, {name: np.zeros((7,), np.float32)})
-    with pytest.raises(UserError, match=rf"model\.safetensors: '{name}' has shape \(7,\), config\.json asks for"):
-        pretrained.load(str(folder))
+    assert pretrained.load(str(folder)).language_model is None
 
 
 def test_a_fresh_head():

@@ -1,17 +1,25 @@
 """Whole sweeps of a tiny model, through the command's own `main`."""
 
+import contextlib
 import json
 import logging
+import os
+import re
+import signal
 
 import jax
 import numpy as np
 import pytest
 
+from simcse_jax import config as config_lib
 from simcse_jax import sweep
 from simcse_jax import train as train_lib
-from simcse_jax.config import default_config
-from simcse_jax.errors import UserError
+from simcse_jax.config import default_config, validate
+from simcse_jax.errors import Preempted, UserError
+from simcse_jax.loading import load_model
+from simcse_jax.preemption import Preemption
 from simcse_jax.sweeps import runner
+from simcse_jax.sweeps.variants import Variant, load_variants, read_sweep
 from simcse_jax.sweeps.vectorized import group_key
 
 FILE = """
@@ -36,7 +44,8 @@ def get_config():
 
 def get_variants():
     numbers = {{"model.dropout": 0.3, "objective.info_nce.temperature": 0.2, "train.learning_rate": 3e-4}}
-    return (Variant("a", {{}}, {{"stsb_dev": 50.0}}), Variant("b", numbers))
+    wild = {{"train.learning_rate": 1e30, "train.max_grad_norm": 0.0}}
+    return (Variant("a", {{}}, {{"stsb_dev": 50.0}}), Variant("b", numbers), Variant("wild", wild))
 """
 
 
@@ -45,6 +54,9 @@ def file(tiny_bert, corpus, tmp_path_factory):
     path = tmp_path_factory.mktemp("sweep") / "tiny.py"
     path.write_text(FILE.format(model=str(tiny_bert), train=str(corpus["txt"]), dev=str(corpus["dev"])))
     return path
+
+
+TAME = "--config.sweep.only=a,b"
 
 
 def run(monkeypatch, file, workdir, *more):
@@ -80,9 +92,9 @@ def finished(file, tmp_path_factory):
         stop.runs = []
         patch.setattr(runner, "train_and_evaluate", stop)
         with pytest.raises(KeyboardInterrupt):
-            run(patch, file, workdir)
+            run(patch, file, workdir, TAME)
     with pytest.MonkeyPatch.context() as patch, jax.log_compiles():
-        run(patch, file, workdir)
+        run(patch, file, workdir, TAME)
     logger.removeHandler(handler)
     return workdir, [text for text in records if "Finished XLA compilation" in text]
 
@@ -104,12 +116,12 @@ def test_runs_that_differ_in_numbers_compile_once(finished):
 def test_what_is_done_is_skipped_and_a_changed_config_is_refused(finished, file, monkeypatch, capsys):
     workdir, _ = finished
     monkeypatch.setattr(runner, "train_and_evaluate", None)
-    run(monkeypatch, file, workdir)
+    run(monkeypatch, file, workdir, TAME)
     assert "4 runs, 4 of them done" in capsys.readouterr().out
     run(monkeypatch, file, workdir, "--config.sweep.only=a")
     assert "2 runs, 2 of them done" in capsys.readouterr().out
     with pytest.raises(UserError, match=r"train\.batch_size was 8, is 16"):
-        run(monkeypatch, file, workdir, "--config.train.batch_size=16")
+        run(monkeypatch, file, workdir, TAME, "--config.train.batch_size=16")
 
 
 def test_a_run_that_goes_wrong_does_not_stop_the_others(file, tmp_path, monkeypatch, capsys):
@@ -118,33 +130,89 @@ def test_a_run_that_goes_wrong_does_not_stop_the_others(file, tmp_path, monkeypa
 
     monkeypatch.setattr(runner, "train_and_evaluate", fail)
     with pytest.raises(UserError, match=r"4 of 4 runs went wrong; the first: a \(seed 1\): seed 1: no luck"):
-        run(monkeypatch, file, tmp_path)
+        run(monkeypatch, file, tmp_path, TAME)
     assert capsys.readouterr().out.count("no luck") == 4
     assert "| a | –" in (tmp_path / "tiny.md").read_text()
 
 
-def test_a_sweep_without_evaluation_is_refused(file, tmp_path, monkeypatch):
-    with pytest.raises(UserError, match=r"eval\.data is empty"):
-        run(monkeypatch, file, tmp_path, "--config.eval.data=")
+def test_a_sigterm_ends_the_sweep_also_behind_the_last_step_of_a_run(file, tmp_path, monkeypatch):
+    calls = []
+
+    def told(config, workdir):
+        calls.append(workdir)
+        with contextlib.closing(Preemption()) as preemption:
+            preemption.reached(19)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(runner, "train_and_evaluate", told)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Preempted):
+        run(monkeypatch, file, tmp_path, TAME)
+    assert len(calls) == 1 and signal.getsignal(signal.SIGTERM) == before
 
 
-def test_runs_together_are_what_each_is_alone_also_when_stopped_half_way(finished, file, tmp_path, monkeypatch):
+REFUSED = {
+    "--config.eval.data=": "eval.data is empty",
+    "--config.eval.data=no/such": "config.eval.data=no/such: no such file",
+    "--config.data.train=no/such.txt": "variant 'a': config.data.train=no/such.txt: no such file",
+    "--config.parallel.processes=0": "a sweep runs in one process",
+    "--config.sweep.metrics=sts_avg": "has no test tasks for sts_avg",
+    "--config.sweep.baseline=c": "'c' is not a variant",
+    "--config.sweep.only=b": "leaves out 'a', the baseline",
+}
+
+
+@pytest.mark.parametrize("argument", REFUSED)
+def test_what_no_run_could_get_past_is_told_before_the_first(argument, file, tmp_path, monkeypatch):
+    with pytest.raises(UserError, match=re.escape(REFUSED[argument])) as caught:
+        run(monkeypatch, file, tmp_path / "sweep", argument)
+    assert "\n" not in str(caught.value) and not (tmp_path / "sweep").exists()
+
+
+def test_more_that_is_refused(file, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"--workdir .*file: is a file"):
+        run(monkeypatch, file, tmp_path / "file")
+    minutes = "--config.sweep.metrics=training_minutes"
+    with pytest.raises(UserError, match="no training_minutes of their own"):
+        run(monkeypatch, file, tmp_path, minutes, "--config.sweep.vectorize=True")
+    with pytest.raises(UserError, match=r"is a sweep; run it with python -m simcse_jax\.sweep"):
+        validate(config_lib.parse(["--config", str(file), "--workdir=w"])[0])
+
+
+def test_the_paper_s_average_stands_beside_that_of_the_same_tasks_alone():
+    config, variant = default_config(), Variant("a", {}, {"sts_avg": 76.25, "stsb_dev": 82.5})
+    assert runner.comparable(variant, config) == variant
+    config.eval.tasks = ("STS12",)
+    assert runner.comparable(variant, config).paper == {"stsb_dev": 82.5}
+
+
+def test_runs_together_are_what_each_is_alone_also_when_stopped_and_beside_one_that_goes_wrong(
+    finished, file, tmp_path, monkeypatch, capsys
+):
     workdir, _ = finished
+    written = []
 
-    def stop(*args):
-        raise KeyboardInterrupt
+    def stop(path, text):
+        written.append(path)
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        path.write_text(text)
 
     together = "--config.sweep.vectorize=True"
     with monkeypatch.context() as patch:
-        patch.setattr("simcse_jax.sweeps.vectorized.write_atomically", stop)  # the first result
+        patch.setattr("simcse_jax.sweeps.vectorized.write_atomically", stop)
         with pytest.raises(KeyboardInterrupt):
             run(patch, file, tmp_path, together)
-    checkpoints = next((tmp_path / "a" / "seed1").glob("together-*/checkpoints"))
+    assert len(list(tmp_path.glob("*/*/result.json"))) == 1
+    (checkpoints,) = tmp_path.glob("together-*/checkpoints")
     assert {path.name for path in checkpoints.iterdir()} == {"10", "20"}
     for leftover in (checkpoints / "20").rglob("*"):
         if leftover.is_file():
             leftover.unlink()
-    run(monkeypatch, file, tmp_path, together)  # goes on at step 10
+    with pytest.raises(UserError, match=r"2 of 6 runs went wrong; the first: wild \(seed1\): step \d+: "):
+        run(monkeypatch, file, tmp_path, together)
+    assert "resuming at step 10 of 20" in capsys.readouterr().out
     for variant in ("a", "b"):
         for seed in (1, 2):
             losses, scores, result = read(tmp_path, variant, seed)
@@ -154,7 +222,20 @@ def test_runs_together_are_what_each_is_alone_also_when_stopped_half_way(finishe
             assert scores == pytest.approx(expected_scores, abs=0.2)
             spearman = [json.loads(text)["dev"]["spearman"] for text in (result, expected_result)]
             assert spearman[0] == pytest.approx(spearman[1], abs=0.2)
-    assert not list(tmp_path.glob("*/*/together-*"))
+    assert not list(tmp_path.glob("together-*")) and not list(tmp_path.glob("wild/*/result.json"))
+    with pytest.raises(UserError, match="has scores alone, from runs trained together"):
+        load_model(str(tmp_path / "a" / "seed1"))
+
+
+def test_a_run_that_was_begun_alone_goes_on_alone(file, tmp_path):
+    config = config_lib.parse(["--config", str(file), "--workdir=w"])[0]
+    runs = runner.all_runs(read_sweep(config, load_variants(str(file))), config.sweep, tmp_path)
+    assert [len(group) for group in runner.make_groups(runs, runs, tmp_path)] == [6]
+    (runs[1].workdir / "checkpoints").mkdir(parents=True)
+    assert [[run.name for run in group] for group in runner.make_groups(runs, runs[:3], tmp_path)] == [
+        ["b (seed 1)"],
+        ["a (seed 1)", "wild (seed 1)"],
+    ]
 
 
 def changed(**fields):

@@ -1,0 +1,188 @@
+"""What a run reads before it starts: data, weights, tokenizer, and what it is scored by."""
+
+import dataclasses
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from ml_collections import config_dict
+
+from simcse_jax import parallel
+from simcse_jax.data.augment import augment
+from simcse_jax.data.batches import Corpus, sha256, steps_per_epoch, tokenize
+from simcse_jax.data.sources import Examples, read_examples
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation import sts
+from simcse_jax.loading import load_model
+from simcse_jax.models.pretrained import Pretrained
+from simcse_jax.models.tokenizer import Tokenizer, special_tokens
+from simcse_jax.step import LanguageModel
+
+
+class Evaluation(NamedTuple):
+    """What is scored: pairs to choose the best checkpoint by, and test tasks for the end."""
+
+    name: str
+    development: dict[str, sts.Pairs]
+    test: dict[str, sts.Pairs]
+    missing: list[str]
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the development pairs: the best checkpoint depends on them."""
+        parts = [np.array([*pairs.first, *pairs.second]) for pairs in self.development.values()]
+        return sha256(*parts, *(pairs.gold for pairs in self.development.values()))
+
+
+class Inputs(NamedTuple):
+    """All of it."""
+
+    devices: list[jax.Device]
+    evaluation: Evaluation | None
+    model: Pretrained
+    tokenizer: Tokenizer
+    corpus: Corpus
+    language_model: LanguageModel | None  # what `objective.mlm` needs to know of the tokenizer
+    total_steps: int
+
+    @property
+    def num_columns(self) -> int:
+        """Of sentences in the data."""
+        return self.corpus.input_ids.shape[1]
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """SHA-256 of what the config's fields lead to: a run goes on only with the same."""
+        labels = () if self.corpus.labels is None else (self.corpus.labels,)
+        return {
+            "data.train": sha256(self.corpus.input_ids, *labels),
+            "model.init_from": sha256(*(self.model.params[name] for name in sorted(self.model.params))),
+            "eval.data": self.evaluation.fingerprint if self.evaluation else "",
+        }
+
+
+def read_inputs(config: config_dict.ConfigDict) -> Inputs:
+    """Reads and checks everything.
+
+    Raises:
+      UserError: in one line, for whatever is wrong with it.
+    """
+    devices = choose_devices(config)
+    evaluation = read_evaluation(config)
+    model = load_model(config.model.init_from, config.model.num_layers)
+    tokenizer = Tokenizer(model.folder, model.config)
+    language_model = LanguageModel(*special_tokens(model.folder)) if config.objective.mlm.weight else None
+    corpus = read_corpus(config, model, tokenizer)
+    check_columns(config, corpus.input_ids.shape[1])
+    epoch = steps_per_epoch(len(corpus.input_ids), config.train.batch_size)
+    total_steps = config.train.max_steps or config.train.epochs * epoch
+    return Inputs(devices, evaluation, model, tokenizer, corpus, language_model, total_steps)
+
+
+def choose_devices(config: config_dict.ConfigDict) -> list[jax.Device]:
+    """The first `parallel.devices` of each process, or all; the batch must divide by their number."""
+    wanted, there = config.parallel.devices, jax.local_device_count()
+    if wanted > there:
+        raise UserError(f"config.parallel.devices={wanted}: there are {there} (0: all of them)")
+    devices = [d for process in range(jax.process_count()) for d in jax.local_devices(process)[: wanted or None]]
+    check_divides(config, len(devices))
+    return devices
+
+
+def check_divides(config: config_dict.ConfigDict, devices: int) -> None:
+    """Refuses a batch that does not divide by the number of devices, naming the nearest that do."""
+    size = config.train.batch_size
+    if size % devices:
+        below, above = size // devices * devices, -(-size // devices) * devices
+        nearest = f"{below} and {above}" if below else str(above)
+        raise UserError(
+            f"config.train.batch_size={size} does not divide by {devices} devices; the nearest are {nearest}"
+        )
+
+
+def read_evaluation(config: config_dict.ConfigDict) -> Evaluation | None:
+    """Reads all STS data before the run starts; None when `eval.data` is empty."""
+    if not config.eval.data:
+        return None
+    try:
+        if Path(config.eval.data).expanduser().is_file():
+            pairs, _ = sts.read(config.eval.data, ())
+            return Evaluation(f"eval/{next(iter(pairs))}", pairs, {}, [])
+        development, _ = sts.read(config.eval.data, [sts.DEVELOPMENT], "dev")
+        test, missing = sts.read(config.eval.data, config.eval.tasks) if config.eval.tasks else ({}, [])
+    except UserError as error:
+        raise UserError(f"config.eval.data: {error} (set it to nothing to train without evaluation)") from None
+    if missing:
+        parallel.say(f"{config.eval.data}: {', '.join(missing)} not there and left out")
+    return Evaluation("eval/stsb_dev", development, test, missing)
+
+
+def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: Tokenizer) -> Corpus:
+    """Reads, augments and tokenizes the training sentences, and says what it found.
+
+    Raises:
+      UserError: naming the file and the row, or the field.
+    """
+    data = config.data
+    if data.max_length > model.config.max_length:
+        raise UserError(
+            f"config.data.max_length={data.max_length}: {model.name} takes at most {model.config.max_length} tokens"
+        )
+    examples = read_examples(
+        data.train,
+        data.columns,
+        positives=data.positives,
+        labels=config.objective.softmax_nli.weight > 0,
+        subsample=data.subsample,
+        seed=config.seed,
+    )
+    if data.augment.name:
+        examples = augmented(config, examples)
+    num_columns = len(examples.columns)
+    kinds = ("sentences", "pairs", "triplets", "triplets with a neutral sentence")
+    notes = [f"{examples.blank} blank rows skipped"] if examples.blank else []
+    notes += [f"{examples.unlabelled} without a label skipped"] if examples.unlabelled else []
+    parallel.say(", ".join([f"{data.train}: {len(examples)} {kinds[num_columns - 1]}", *notes]))
+    if len(examples) < config.train.batch_size:
+        raise UserError(
+            f"{data.train}: {len(examples)} examples are fewer than one batch; "
+            f"set train.batch_size to {len(examples)} or less"
+        )
+    return tokenize(examples, tokenizer, data.max_length)
+
+
+def check_columns(config: config_dict.ConfigDict, num_columns: int) -> None:
+    """Refuses objectives that need other columns than the data has.
+
+    Raises:
+      UserError: naming the objective's field.
+    """
+    info_nce, data = config.objective.info_nce, config.data.train
+    if num_columns < 3 and info_nce.weight and info_nce.hard_negative_weight != 1.0:
+        raise UserError(
+            f"config.objective.info_nce.hard_negative_weight={info_nce.hard_negative_weight}: "
+            f"{data} has no column of hard negatives"
+        )
+    if config.objective.softmax_nli.weight and num_columns != 2:
+        raise UserError(
+            f"config.objective.softmax_nli.weight: needs labelled pairs, but {data} has {num_columns} column(s) of "
+            "sentences; choose two with data.columns.anchor and data.columns.positive"
+        )
+
+
+def augmented(config: config_dict.ConfigDict, examples: Examples) -> Examples:
+    """Sentences with a changed copy of each as its positive."""
+    options = config.data.augment
+    if len(examples.columns) > 1:
+        raise UserError(
+            f"config.data.augment.name={options.name!r}: {config.data.train} has positives of its own; "
+            "choose its sentences alone with data.columns.anchor"
+        )
+
+    def change(column: int) -> list[str]:
+        names = ("name", "percent", "lexicon", "mlm_model")
+        chosen = {name: options[name] for name in names}
+        return augment(examples.columns[0], seed=config.seed, column=column, **chosen)
+
+    return dataclasses.replace(examples, columns=(change(0) if options.both else examples.columns[0], change(1)))

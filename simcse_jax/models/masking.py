@@ -1,0 +1,83 @@
+"""Which tokens a masked language model has to guess. Shapes: B sentences, T tokens."""
+
+import jax
+import jax.numpy as jnp
+
+from simcse_jax.models.dropout import threefry2x32
+
+SITE = 2**32 - 1  # of the draws; dropout's sites count up from 0
+MASKED, RANDOM = 0.8, 0.1  # of the selected tokens; the others stay as they are
+
+
+def mask_tokens(
+    row_keys: jax.Array,
+    input_ids: jax.Array,
+    attention_mask: jax.Array,
+    *,
+    special_ids: tuple[int, ...],
+    mask_id: int,
+    vocab_size: int,
+    probability: float = 0.15,
+) -> tuple[jax.Array, jax.Array]:
+    """Hides tokens as BERT's pretraining does (Devlin et al. 2019, Section 3.1 and Appendix A.1).
+
+    Every token is selected with `probability`, on its own. Of the selected, 80% become the mask token, 10% a random
+    one, uniform over the whole vocabulary as in BERT's and SimCSE's code (special tokens included), and 10% stay.
+    What happens to a token is a function of (row key, position) and of nothing else: not of padding, of the rows
+    beside it or of the device.
+
+    Args:
+      row_keys: (B,) typed threefry keys, one an example.
+      input_ids: (B, T) integers.
+      attention_mask: (B, T), 0 for padding, which is never selected.
+      special_ids: tokens that are never selected.
+      mask_id: the mask token.
+      vocab_size: V.
+      probability: in [0, 1], taken to 2⁻²⁴.
+
+    Returns:
+      (B, T) ids to encode, and (B, T) booleans: the tokens to predict.
+
+    Raises:
+      ValueError: if there is not one threefry key a row.
+    """
+    words = jax.random.key_data(row_keys)
+    if words.shape != (input_ids.shape[0], 2):
+        raise ValueError(f"mask_tokens wants one threefry key per row: keys {row_keys.shape}, ids {input_ids.shape}")
+    key = threefry2x32((words[:, :1], words[:, 1:]), jnp.uint32(SITE), jnp.uint32(0))
+    positions = jnp.arange(input_ids.shape[1], dtype=jnp.uint32)[None]
+    chosen, kind = (_uniform(bits) for bits in threefry2x32(key, positions, jnp.uint32(0)))
+    word, _ = threefry2x32(key, positions, jnp.uint32(1))
+
+    special = jnp.isin(input_ids, jnp.array(special_ids, input_ids.dtype))
+    selected = (chosen < probability) & (attention_mask > 0) & ~special
+    # The remainder favours the first words by less than V / 2³².
+    replaced = jnp.where(kind < MASKED + RANDOM, (word % jnp.uint32(vocab_size)).astype(input_ids.dtype), input_ids)
+    replaced = jnp.where(kind < MASKED, mask_id, replaced)
+    return jnp.where(selected, replaced, input_ids), selected
+
+
+def _uniform(bits: jax.Array) -> jax.Array:
+    """uint32 words to float32 in [0, 1), exactly."""
+    return (bits >> 8).astype(jnp.float32) * 2.0**-24
+
+
+def select_positions(selected: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+    """The first `count` selected positions of each row, so that only they need logits.
+
+    A row with more than `count` loses its last ones; one with fewer is filled up with positions that are not selected.
+
+    Args:
+      selected: (B, T) booleans.
+      count: of positions a row, at most T.
+
+    Returns:
+      (B, count) positions, int32, and (B, count) booleans: which of them are selected.
+
+    Raises:
+      ValueError: if `count` is more than T.
+    """
+    if count > selected.shape[1]:
+        raise ValueError(f"{count} positions of a row of {selected.shape[1]}")
+    positions = jnp.argsort(~selected, axis=1, stable=True)[:, :count]
+    return positions.astype(jnp.int32), jnp.take_along_axis(selected, positions, axis=1)

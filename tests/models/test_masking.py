@@ -1,0 +1,102 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import row_keys
+
+from simcse_jax.models.dropout import dropout
+from simcse_jax.models.masking import mask_tokens, select_positions
+
+SPECIAL, MASK, WORDS = (0, 1, 2, 3, 4), 4, 1000
+
+
+def mask(keys, ids, attention_mask=None, **changes):
+    arguments = {"special_ids": SPECIAL, "mask_id": MASK, "vocab_size": WORDS} | changes
+    attention_mask = np.ones_like(ids) if attention_mask is None else attention_mask
+    return [np.asarray(x) for x in jax.jit(functools.partial(mask_tokens, **arguments))(keys, ids, attention_mask)]
+
+
+def random_ids(rows, length, seed=0):
+    return np.random.default_rng(seed).integers(5, WORDS, (rows, length)).astype(np.int32)
+
+
+def assert_rate(found, expected):
+    """Within four standard errors."""
+    assert np.mean(found) == pytest.approx(expected, abs=4 * np.sqrt(expected * (1 - expected) / found.size))
+
+
+def test_rates_are_bert_s():
+    ids = random_ids(2000, 64)
+    masked, selected = mask(row_keys(2000), ids)
+    assert masked.dtype == ids.dtype
+    assert_rate(selected, 0.15)
+    np.testing.assert_array_equal(masked[~selected], ids[~selected])
+    became_mask = masked[selected] == MASK
+    stayed = masked[selected] == ids[selected]
+    assert_rate(became_mask, 0.8 + 0.1 / WORDS)
+    assert_rate(stayed, 0.1 + 0.1 / WORDS)
+    # The random tokens are uniform over the vocabulary: chi-squared over tenths of it, 9 degrees of freedom.
+    drawn = masked[selected][~became_mask & ~stayed]
+    counts = np.histogram(drawn, 10, (0, WORDS))[0]
+    assert np.sum((counts - counts.mean()) ** 2) / counts.mean() < 33  # p = 0.0001
+    assert drawn.min() < 20 and drawn.max() > WORDS - 20
+    # No position, no neighbour and no row has more or other draws than the rest.
+    assert np.abs(selected.mean(0) - 0.15).max() < 5 * np.sqrt(0.15 * 0.85 / 2000)
+    assert_rate(selected[:, 1:] & selected[:, :-1], 0.15**2)
+    assert_rate(selected[1:] & selected[:-1], 0.15**2)
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.5, 1.0])
+def test_any_probability(probability):
+    selected = mask(row_keys(200), random_ids(200, 50), probability=probability)[1]
+    assert_rate(selected, probability) if 0 < probability < 1 else np.testing.assert_array_equal(selected, probability)
+
+
+def test_specials_and_padding_are_never_selected():
+    ids = np.random.default_rng(0).integers(0, 10, (500, 20)).astype(np.int32)
+    attention_mask = (np.arange(20) < np.random.default_rng(1).integers(3, 21, (500, 1))).astype(np.int32)
+    masked, selected = mask(row_keys(500), ids, attention_mask, probability=1.0)
+    np.testing.assert_array_equal(selected, (ids > 4) & (attention_mask > 0))
+    np.testing.assert_array_equal(masked[~selected], ids[~selected])
+    everything = mask(row_keys(500), ids, probability=1.0, special_ids=())[1]
+    assert np.all(everything)
+
+
+def test_a_token_s_fate_is_its_row_s_and_position_s_alone():
+    keys, ids = row_keys(40), random_ids(40, 24)
+    masked, selected = mask(keys, ids)
+    assert np.any(selected[:, :10]) and np.any(selected[7])
+    for ours, whole in zip(mask(keys, ids[:, :10]), (masked, selected), strict=True):  # another padding
+        np.testing.assert_array_equal(ours, whole[:, :10])
+    for ours, whole in zip(mask(keys[7:9], ids[7:9]), (masked, selected), strict=True):  # other rows beside it
+        np.testing.assert_array_equal(ours, whole[7:9])
+    other = ids.copy()
+    other[:, 0] = 2  # another token before it
+    np.testing.assert_array_equal(mask(keys, other)[1][:, 1:], selected[:, 1:])
+    assert np.any(mask(row_keys(40, seed=1), ids)[1] != selected)
+
+
+def test_no_dropout_of_the_same_key_has_the_same_draws():
+    selected = mask(row_keys(40), random_ids(40, 24), probability=0.5)[1]
+    for site in range(4):
+        dropped = np.asarray(dropout(row_keys(40), site, jnp.ones((40, 24, 4)), 0.5, lane_axis=2)) == 0
+        agreement = np.mean(dropped == selected[:, :, None], axis=(0, 1))
+        assert np.abs(agreement - 0.5).max() < 5 * np.sqrt(0.25 / selected.size)
+
+
+def test_a_key_a_row():
+    with pytest.raises(ValueError, match="one threefry key per row"):
+        mask(row_keys(3), random_ids(4, 5))
+
+
+def test_selected_positions_come_first():
+    selected = jnp.array([[0, 1, 0, 1, 1], [0, 0, 0, 0, 1], [0, 0, 0, 0, 0]], bool)
+    positions, valid = select_positions(selected, 2)
+    assert positions.dtype == jnp.int32
+    np.testing.assert_array_equal(valid, [[True, True], [True, False], [False, False]])
+    np.testing.assert_array_equal(positions[0], [1, 3])
+    assert positions[1, 0] == 4
+    with pytest.raises(ValueError, match="6 positions of a row of 5"):
+        select_positions(selected, 6)
