@@ -362,4 +362,4 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         "data.augment.mlm_model": augment.name == "mlm",
     }
     off |= {name for name, holds in conditions.items() if not holds}
-    return [f"{name}={given[name]}" for name in given if name in off and given[name] != default[name]]
+    return [f"{name}={given[name]}" for name in sorted(off) if given[name] != default[name]]

@@ -136,10 +136,10 @@ def test_what_counts_for_nothing_is_named():
     )  # fmt: skip
     assert config_lib.ineffective(config) == [
         "data.augment.percent=20.0",
+        "objective.dimension_wise.temperature=1.0",
+        "objective.off_dropout.m=0.5",
         "views.negative=noisy",
         "views.noise=5.0",
-        "objective.off_dropout.m=0.5",
-        "objective.dimension_wise.temperature=1.0",
     ]
     config, _ = parse(
         "--config.objective.off_dropout.weight=1", "--config.views.negative=noisy", "--config.views.noise=5",
