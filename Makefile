@@ -1,5 +1,6 @@
 # Each target sets up what it needs in .venv; nothing but Python 3.11 or newer has to be there before.
 PYTHON ?= python3
+WORKERS ?= 2
 BIN := .venv/bin
 
 .PHONY: quickstart test test-all test-tpu lint clean
@@ -10,7 +11,7 @@ quickstart: .venv/requirements.txt
 test: .venv/requirements-dev.txt
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # What takes longer: killed runs, PyTorch and sentence-transformers beside ours.
 test-all: .venv/requirements-dev.txt

@@ -2,7 +2,8 @@
 
 `configs/simcse_plus_plus.py` is BERT-base, `configs/simcse_plus_plus.py:large` BERT-large; `:sbert_base` and
 `:sbert_large` start from SBERT's checkpoints of NLI, whose mean pooling gives way to [CLS] here, as in the paper.
-Of the two readings of the dimension-wise loss (see `simcse_jax/objectives/dimension_wise.py`) it takes `released`.
+Of the two readings of the dimension-wise loss (see `simcse_jax/objectives/dimension_wise.py`) it takes `released`,
+which the sweep of Table 5 favours: 81.09 ± 0.10 on STS-B dev, `paper` 80.48 ± 0.12 (MiniLM; see `docs/results/`).
 """
 
 from ml_collections import config_dict

@@ -59,7 +59,8 @@ def load_workdir(folder: Folder, num_layers: int = 0) -> Pretrained:
     best = checkpoints.best
     if best is None:
         if (folder / "result.json").is_file():
-            raise UserError(f"{folder}: has scores alone, from runs trained together; train it with simcse_jax.main")
+            why = "has its scores but no checkpoint, as runs that a sweep trains together have"
+            raise UserError(f"{folder}: {why}; train it with simcse_jax.main")
         raise UserError(f"{folder}: no checkpoint has been saved yet")
     try:
         trained = checkpoints.restore_params(best, trained_shapes(config, {"model": model, "objective": objective}))

@@ -1,12 +1,15 @@
 """Slow set-up that many tests share: tiny models as Hugging Face folders, the real MiniLM, real data, a trained run."""
 
+import importlib
 import importlib.util
+import io
 import json
 import os
 import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -19,6 +22,7 @@ import pytest
 from flax import nnx
 from safetensors.numpy import save_file
 
+from simcse_jax.errors import run_command
 from simcse_jax.models import huggingface, parameters
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.sentence_encoder import SentenceEncoder
@@ -154,6 +158,18 @@ def run(module: str, *args: object, prefix: tuple[str, ...] = (), **kwargs) -> s
     environment = {**os.environ, "XLA_FLAGS": "", **kwargs.pop("env", {})}
     command = [*prefix, sys.executable, "-m", f"simcse_jax.{module}", *map(str, args)]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, **kwargs)
+
+
+def call(module: str, *args: object) -> subprocess.CompletedProcess:
+    """`run` in this process: without the seconds that a new one needs to import and compile all anew."""
+    out, err = io.StringIO(), io.StringIO()
+    main = importlib.import_module(f"simcse_jax.{module}").main
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", [f"simcse_jax.{module}", *map(str, args)])
+        patch.chdir(ROOT)
+        with pytest.raises(SystemExit) as end:
+            run_command(main)
+    return subprocess.CompletedProcess(args, end.value.code, out.getvalue(), err.getvalue())
 
 
 def start_processes(args: list[str], count: int = 2, devices: int = 2, more: dict[int, list[str]] | None = None):

@@ -183,6 +183,33 @@ def test_the_step_s_flops_are_those_of_its_layers():
     assert again == {3: 4 * forward + 3 * loss}
 
 
+@pytest.mark.parametrize(
+    ("fields", "columns"),
+    [
+        ({"data.train": "wiki.txt"}, 1),
+        ({"data.train": "nli.csv"}, 3),
+        ({"data.train": "wiki.txt", "data.augment.name": "crop"}, 2),
+        ({"data.train": "books.txt", "data.positives": "next_sentence"}, 2),
+        ({"data.train": "nli.csv", "data.positives": "entailment"}, 2),
+        ({"data.train": "nli.csv", "objective.softmax_nli.weight": 1.0}, 2),
+        ({"data.train": "nli.csv", "data.columns.anchor": "a", "data.columns.positive": "b"}, 2),
+    ],
+)
+def test_the_columns_that_a_config_lets_expect(fields, columns):
+    assert aot.guess_columns(config(**fields)) == columns
+
+
+def test_steps_of_other_objectives_are_traced():
+    plain = product_flops(aot.trace_step(config(), TINY, 2, jax.devices()).jaxpr).total()
+    fields = {"objective.off_dropout.weight": 1.0, "objective.dimension_wise.weight": 0.1, "objective.mlm.weight": 0.1}
+    fields |= {"objective.info_nce.weight": 0.0}
+    both = product_flops(aot.trace_step(config(**fields), TINY, 2, jax.devices()).jaxpr).total()
+    assert both > 2 * plain  # the pairs once more without masks, and once more with tokens masked
+    labelled = config(**{"objective.info_nce.weight": 0.0, "objective.softmax_nli.weight": 1.0})
+    traced = aot.trace_step(labelled, TINY, 2, jax.devices())
+    assert "label" in str(traced.in_tree)
+
+
 @pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed (pip install libtpu)")
 def test_a_tiny_model_s_step_compiles_for_a_tpu(tiny_bert: Path, tmp_path: Path):
     fields = {"model.init_from": tiny_bert, "data.max_length": 16, "train.batch_size": 16, "parallel.chunk_size": 2}

@@ -2,7 +2,7 @@ import json
 import shutil
 
 import pytest
-from conftest import run
+from conftest import call
 
 from simcse_jax.evaluation import sts
 from simcse_jax.simcse import SimCSE
@@ -14,7 +14,7 @@ MINILM_DEV = 86.72
 def scored(tmp_path, model, data, *more) -> tuple[str, dict]:
     """What the command prints, and the result file that it writes."""
     output = tmp_path / "scores.json"
-    done = run("evaluate", "--model", model, "--data", data, "--output", output, *more)
+    done = call("evaluate", "--model", model, "--data", data, "--output", output, *more)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout, json.loads(output.read_text())
 
@@ -95,7 +95,7 @@ def broken(tiny_bert, tmp_path):
 
 def refused(*args, parts: tuple) -> None:
     """The command ends with exit code 2 and one line that has all the parts."""
-    done = run("evaluate", *args)
+    done = call("evaluate", *args)
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stdout + done.stderr
     assert len(done.stderr.splitlines()) == 1

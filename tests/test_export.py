@@ -3,7 +3,7 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import ROOT, WORDS, run, train_args, write_model
+from conftest import ROOT, WORDS, call, run, train_args, write_model
 
 from simcse_jax.errors import UserError
 from simcse_jax.export import export, layer_weights
@@ -37,7 +37,7 @@ def test_an_export_says_what_it_is(exported):
 
 
 def test_evaluate_opens_an_export_again(exported, trained, corpus, tmp_path):
-    done = run("evaluate", "--model", exported, "--data", corpus["dev"], "--output", tmp_path / "r.json")
+    done = call("evaluate", "--model", exported, "--data", corpus["dev"], "--output", tmp_path / "r.json")
     assert done.returncode == 0, done.stderr
     again = json.loads((tmp_path / "r.json").read_text())["dev"]["spearman"]
     assert again == pytest.approx(json.loads((trained / "result.json").read_text())["dev"]["spearman"], abs=0.01)
@@ -77,6 +77,9 @@ def test_an_export_that_fails_leaves_nothing(trained, tmp_path, monkeypatch):
 
 def test_a_run_without_a_checkpoint_cannot_be_exported(trained, tmp_path):
     workdir = shutil.copytree(trained, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints"))
+    with pytest.raises(UserError, match="has its scores but no checkpoint"):  # as a sweep's runs together
+        export(workdir, tmp_path / "model")
+    (workdir / "result.json").unlink()
     with pytest.raises(UserError, match="no checkpoint has been saved yet"):
         export(workdir, tmp_path / "model")
 

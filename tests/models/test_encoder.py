@@ -138,7 +138,8 @@ terms = {"weight": 1.0, "temperature": 0.05, "hard_negative_weight": 1.0}
 info_nce = Objective("info_nce", (("similarity", "cosine"), ("symmetric", False)))
 recipe = step.Recipe("cls", True, *plan(1, "independent"), (info_nce,))
 loss = step.make_loss(graph, recipe, step.data_mesh(jax.devices()[:1]))
-print(loss(params, 0, batch, {"seed": 0, "dropout": 0.1, "noise": 0.0, "objective": {"info_nce": terms}})[0])
+settings = {"seed": 0, "dropout": 0.1, "noise": 0.0, "objective": {"info_nce": terms}}
+print(jax.jit(loss)(params, 0, batch, settings)[0])
 """
 
 

@@ -223,7 +223,7 @@ def test_runs_together_are_what_each_is_alone_also_when_stopped_and_beside_one_t
             spearman = [json.loads(text)["dev"]["spearman"] for text in (result, expected_result)]
             assert spearman[0] == pytest.approx(spearman[1], abs=0.2)
     assert not list(tmp_path.glob("together-*")) and not list(tmp_path.glob("wild/*/result.json"))
-    with pytest.raises(UserError, match="has scores alone, from runs trained together"):
+    with pytest.raises(UserError, match="has its scores but no checkpoint"):
         load_model(str(tmp_path / "a" / "seed1"))
 
 
