@@ -95,9 +95,9 @@ def tiny_bert(tmp_path_factory) -> Path:
     return write_model(tmp_path_factory.mktemp("models") / "tiny-bert", "bert")
 
 
-def random_model(model_type: str = "bert", with_head: bool = True, dtype=np.float32):
+def random_model(model_type: str = "bert", with_head: bool = True, dtype=np.float32, num_layers: int = 2):
     """(graph, params, config) of a tiny encoder."""
-    config = EncoderConfig.from_hugging_face(CONFIGS[model_type], "test")
+    config = EncoderConfig.from_hugging_face(CONFIGS[model_type], "test").keep_layers(num_layers)
     model = SentenceEncoder(config, with_head=with_head, rngs=nnx.Rngs(0), dtype=dtype)
     graph, params = parameters.split(model)
     # Larger weights than BERT's initialization, so that a tiny network is not nearly linear.
