@@ -212,7 +212,7 @@ def test_losses_and_parameters_of_twenty_steps_are_the_same_on_any_number_of_dev
 @pytest.mark.parametrize("columns", [1, 2, 3])
 def test_loss_and_gradient_are_the_objective_s_of_the_views(columns):
     """Written down without devices: so the gradient through the gathered columns is there, once."""
-    graph, params, _ = random_model()
+    graph, params, _ = random_model(num_layers=1)
     data, views = batch(columns), (0, 0) if columns == 1 else range(columns)
     keys = dropout_keys(3, 0, jnp.arange(BATCH), range(len(views)))
 
