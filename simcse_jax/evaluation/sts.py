@@ -1,10 +1,14 @@
-"""Semantic textual similarity: Spearman correlation of cosines with gold scores, "all" aggregation.
+"""Semantic textual similarity: the correlation of cosines with gold scores, in every protocol of the papers.
+
+SimCSE's Table B.1 has two metrics, Spearman's and Pearson's correlation, and three ways to one figure from a year's
+subsets: `all`, over the pairs of all subsets together; `mean`, the mean of the subsets' correlations; `wmean`, that
+mean weighted by their numbers of pairs. Spearman and `all` are the papers' own and the defaults here.
 
 Reads SentEval's folder layout (`data/downstream`: STS/STS12-en-test, …, STS/STSBenchmark, SICK), and single
 files of graded pairs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,10 +28,21 @@ SUBSETS = {
     "STS16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
 }
 SINGLE_FILES = {
-    "STSBenchmark": {"dev": "STS/STSBenchmark/sts-dev.csv", "test": "STS/STSBenchmark/sts-test.csv"},
-    "SICKRelatedness": {"dev": "SICK/SICK_trial.txt", "test": "SICK/SICK_test_annotated.txt"},
+    "STSBenchmark": {
+        "train": "STS/STSBenchmark/sts-train.csv",
+        "dev": "STS/STSBenchmark/sts-dev.csv",
+        "test": "STS/STSBenchmark/sts-test.csv",
+    },
+    "SICKRelatedness": {
+        "train": "SICK/SICK_train.txt",
+        "dev": "SICK/SICK_trial.txt",
+        "test": "SICK/SICK_test_annotated.txt",
+    },
 }
 TITLES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}  # where the paper's table has another name
+METRICS = {"spearman": "Spearman", "pearson": "Pearson"}
+AGGREGATIONS = ("all", "mean", "wmean")
+BESIDE_TASKS = ("average", "averages")  # what stands beside the tasks in a result file
 DEVELOPMENT = "STSBenchmark"  # what the best checkpoint is chosen on
 
 
@@ -100,7 +115,7 @@ def _pairs(subsets: dict[str, list[_Row]], where: str) -> Pairs:
 
 
 def read_task(folder: Path, task: str, split: str = "test") -> Pairs | None:
-    """One task of a SentEval folder; None when its data set (or its development set) is not there.
+    """One split of a task of a SentEval folder; None when it is not there. The years have a test set alone.
 
     Raises:
       UserError: for a damaged file, naming the line.
@@ -144,7 +159,7 @@ def read(data: str, tasks: Sequence[str], split: str = "test") -> tuple[dict[str
     """
     path = Path(data).expanduser()
     if path.is_file():
-        name = path.stem if path.stem != "average" else path.name  # `average` stands beside the tasks
+        name = path.name if path.stem in BESIDE_TASKS else path.stem
         return {name: read_graded_pairs(path)}, []
     if not path.is_dir():
         raise UserError(f"{data}: no such folder or file of STS data")
@@ -172,50 +187,120 @@ def spearman(similarity: np.ndarray, gold: np.ndarray) -> float:
     return 100 * float(scipy.stats.spearmanr(similarity, gold).statistic)
 
 
-def evaluate(encode: Encode, tasks: dict[str, Pairs]) -> dict[str, dict[str, Any]]:
-    """Scores each task: {"spearman": …, "pairs": …, "subsets": {name: {"spearman": …, "pairs": …}}}.
+def pearson(similarity: np.ndarray, gold: np.ndarray) -> float:
+    """Pearson's correlation × 100; 0 where one side is constant and does not vary."""
+    if len(gold) < 2 or np.ptp(similarity) == 0 or np.ptp(gold) == 0:
+        return 0.0
+    return 100 * float(np.corrcoef(similarity, gold)[0, 1])
 
-    `spearman` is over all pairs of a task ("all" aggregation: SimCSE, Appendix B). Identical sentences are
-    encoded once.
+
+def encode_once(encode: Encode, sides: Iterable[Sequence[str]]) -> list[np.ndarray]:
+    """The embeddings (P, D) of each of several lists of sentences; identical sentences are encoded once.
+
+    Raises:
+      UserError: when an embedding is not finite.
     """
-    sentences = list(dict.fromkeys(s for pairs in tasks.values() for side in (pairs.first, pairs.second) for s in side))
+    sides = list(sides)
+    sentences = list(dict.fromkeys(sentence for side in sides for sentence in side))
     embeddings = encode(sentences)
     if not np.all(np.isfinite(embeddings)):
         raise UserError("the model's embeddings are not finite; it cannot be scored")
     row = {sentence: number for number, sentence in enumerate(sentences)}
+    return [embeddings[[row[sentence] for sentence in side]] for side in sides]
+
+
+def evaluate(encode: Encode, tasks: dict[str, Pairs]) -> dict[str, dict[str, Any]]:
+    """Scores each task in every protocol, × 100. Identical sentences are encoded once.
+
+    Returns:
+      By task: {"spearman": …, "pearson": …, "pairs": …}, over all pairs together; "mean" and "wmean", both
+      {"spearman": …, "pearson": …}, over its subsets, and the same as all where there are none; "subsets", each
+      {"spearman": …, "pearson": …, "pairs": …} by name.
+
+    Raises:
+      UserError: when an embedding is not finite.
+    """
+    sides = iter(encode_once(encode, (side for pairs in tasks.values() for side in (pairs.first, pairs.second))))
     results = {}
     for task, pairs in tasks.items():
-        first, second = (embeddings[[row[s] for s in side]] for side in (pairs.first, pairs.second))
-        similarity = cosine(first, second)
-        results[task] = {
-            "spearman": round(spearman(similarity, pairs.gold), 4),
-            "pairs": len(pairs.gold),
-            "subsets": {
-                name: {
-                    "spearman": round(spearman(similarity[part], pairs.gold[part]), 4),
-                    "pairs": len(pairs.gold[part]),
-                }
-                for name, part in pairs.subsets.items()
-            },
-        }
+        similarity = cosine(next(sides), next(sides))
+        whole = _scores(similarity, pairs.gold)
+        subsets = {name: _scores(similarity[part], pairs.gold[part]) for name, part in pairs.subsets.items()}
+        parts = list(subsets.values()) or [whole]
+        sizes = [part["pairs"] for part in parts]
+        means = {metric: float(np.mean([part[metric] for part in parts])) for metric in METRICS}
+        weighted = {metric: float(np.average([part[metric] for part in parts], weights=sizes)) for metric in METRICS}
+        results[task] = _rounded({**whole, "mean": means, "wmean": weighted, "subsets": subsets})
     return results
+
+
+def _scores(similarity: np.ndarray, gold: np.ndarray) -> dict[str, Any]:
+    return {"spearman": spearman(similarity, gold), "pearson": pearson(similarity, gold), "pairs": len(gold)}
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(part) for name, part in value.items()}
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def figure(result: dict[str, Any], metric: str = "spearman", aggregation: str = "all") -> float | None:
+    """One figure of a task's result. The aggregation `regressor` is None where none was trained."""
+    if aggregation == "all":
+        return result[metric]
+    if aggregation == "regressor":
+        return result.get("regressor", {}).get(metric)
+    return result[aggregation][metric]
 
 
 def average(results: dict[str, dict[str, Any]], missing: Sequence[str]) -> dict[str, float]:
     """{"average": …}, the mean over the tasks; nothing when a task is missing, since it would compare with nothing."""
     if missing:
         return {}
-    return {"average": round(float(np.mean([result["spearman"] for result in results.values()])), 4)}
+    return {"average": _average(results, "spearman", "all")}
 
 
-def table(results: dict[str, dict[str, Any]], missing: Sequence[str]) -> str:
-    """The paper's table layout: a column a task, the average last; a dash where there is no figure."""
+def averages(results: dict[str, dict[str, Any]], missing: Sequence[str]) -> dict[str, Any]:
+    """What `average` gives, and {"averages": {metric: {aggregation: …}}}; nothing when a task is missing."""
+    if missing:
+        return {}
+    every = {metric: {name: _average(results, metric, name) for name in AGGREGATIONS} for metric in METRICS}
+    return {**average(results, missing), "averages": every}
+
+
+def _average(results: dict[str, dict[str, Any]], metric: str, aggregation: str) -> float:
+    return round(float(np.mean([figure(result, metric, aggregation) for result in results.values()])), 4)
+
+
+def table(
+    results: dict[str, dict[str, Any]],
+    missing: Sequence[str],
+    metrics: Sequence[str] = ("spearman",),
+    aggregations: Sequence[str] = ("all",),
+) -> str:
+    """The paper's table layout: a column a task, the average last; a dash where there is no figure.
+
+    A row for each metric and aggregation, and for the regressor where there is one; a lone row has no label.
+    """
     order = [*SUBSETS, *SINGLE_FILES]
     tasks = sorted([*results, *missing], key=lambda task: order.index(task) if task in order else len(order))
-    cells = {TITLES.get(task, task): results[task]["spearman"] if task in results else None for task in tasks}
-    if len(tasks) > 1:
-        cells["Avg."] = average(results, missing).get("average")
-    figures = ["-" if value is None else f"{value:.2f}" for value in cells.values()]
-    widths = [max(len(title), len(figure), 6) for title, figure in zip(cells, figures, strict=True)]
-    rows = [" | ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in (cells, figures)]
-    return "\n".join([rows[0], "-+-".join("-" * width for width in widths), rows[1]])
+    has_regressor = any("regressor" in result for result in results.values())
+    kinds = [*aggregations, *(["regressor"] if has_regressor else [])]
+    choices = [(metric, aggregation) for metric in metrics for aggregation in kinds]
+    rows = [["", *(TITLES.get(task, task) for task in tasks), *(["Avg."] if len(tasks) > 1 else [])]]
+    for metric, aggregation in choices:
+        values = [figure(results[task], metric, aggregation) if task in results else None for task in tasks]
+        if len(tasks) > 1:
+            values.append(None if None in values else float(np.mean(values)))
+        figures = ["-" if value is None else f"{value:.2f}" for value in values]
+        rows.append([f"{METRICS[metric]}, {aggregation}", *figures])
+    if len(choices) == 1:
+        rows = [row[1:] for row in rows]
+    return aligned(rows)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as lines of text, the first one as the header; columns of 6 characters and more."""
+    widths = [max(6, *map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [" | ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join([lines[0], "-+-".join("-" * width for width in widths), *lines[1:]])

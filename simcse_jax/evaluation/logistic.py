@@ -1,0 +1,136 @@
+"""Logistic regression: many fits on the same rows, that differ in which rows they train on and how they are penalized.
+
+A fit minimizes over w (D, K) and b (K)
+
+    1/n Σ_i ℓ(x_i w + b, y_i) + λ/2 ‖w‖²
+
+over its n training rows, with the logistic loss ℓ (K = 1) for two classes and the multinomial one for more; the bias
+is not penalized. With λ = 1 / (C n) that is the objective of scikit-learn's LogisticRegression(C=C), divided by C n.
+
+All fits go down together by L-BFGS, so that the cost of an iteration is two matrix products of all rows with the
+directions of all fits, and a row that a fit does not train on has weight 0. Three things make it short:
+
+- Rows are centred, which the bias undoes, and rotated to their principal components, which changes neither the
+  penalty nor the predictions. There the Hessian is near to diagonal: mean p (1 - p) times a component's variance, plus
+  λ. That is L-BFGS's first guess in every iteration.
+- Along a direction the logits are linear, so the line search needs no matrix product.
+- The logits of rows that were left out are there at the end: these are the predictions.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+TOLERANCE = 1e-6  # of the estimated distance to the minimum, in the unit of the mean loss
+MAX_ITERATIONS = 500
+MEMORY = 10  # pairs that L-BFGS keeps
+
+
+def predict(inputs: np.ndarray, labels: np.ndarray, masks: np.ndarray, penalties: np.ndarray) -> np.ndarray:
+    """Fits M × C classifiers and lets each predict every row.
+
+    A fit has converged when gᵀ H⁻¹ g / 2 ≤ 1e-6, with its gradient g and the diagonal H above, which estimates how far
+    its objective is from the minimum. It computes in float32; more iterations than 500 are not made.
+
+    Args:
+      inputs: (N, D) features.
+      labels: (N,) classes from 0 to K - 1; those of rows that no fit trains on do not count.
+      masks: (M, N) bool, the rows that a fit trains on, with two classes or more.
+      penalties: (M, C), λ above.
+
+    Returns:
+      (M, C, N) the predicted classes.
+    """
+    centred = np.asarray(inputs, np.float64)
+    centred = centred - centred.mean(axis=0)
+    variances, components = np.linalg.eigh(centred.T @ centred / len(centred))
+    rows = np.column_stack([centred @ components, np.ones(len(centred))])  # the bias is the last column
+    variances = np.append(np.maximum(variances, 0), 1)
+    classes = int(labels[masks.any(axis=0)].max()) + 1
+    targets = labels[:, None] == (np.arange(classes) if classes > 2 else [1])
+    arrays = (rows, variances, targets, masks / masks.sum(axis=1, keepdims=True), penalties)
+    logits = np.asarray(_fit(*(jnp.asarray(array, jnp.float32) for array in arrays)))
+    return (logits[:, 0] > 0 if classes == 2 else logits.argmax(axis=1)).T.astype(np.int64)
+
+
+@jax.jit
+def _fit(
+    rows: jax.Array, variances: jax.Array, targets: jax.Array, weights: jax.Array, penalties: jax.Array
+) -> jax.Array:
+    """(N, D), (D,), (N, K), (M, N), (M, C) to the logits (N, K, C, M) of the converged fits.
+
+    The axes lie so that the longest one of a row is the last, which is what vector units want.
+    """
+    (count, width), (fits, choices), classes = rows.shape, penalties.shape, targets.shape[1]
+    weights, targets = weights.T[:, None, None, :], targets[:, :, None, None]
+    penalties = penalties.T * (jnp.arange(width) < width - 1)[:, None, None, None]
+
+    def times(matrix: jax.Array, array: jax.Array) -> jax.Array:
+        product = jnp.matmul(matrix, array.reshape(len(array), -1), precision="highest")
+        return product.reshape(-1, classes, choices, fits)
+
+    def dot(first: jax.Array, second: jax.Array) -> jax.Array:  # fit by fit
+        return jnp.sum(first * second, axis=(0, 1), keepdims=True)
+
+    def probabilities(logits: jax.Array) -> jax.Array:
+        return jax.nn.softmax(logits, axis=1) if classes > 1 else jax.nn.sigmoid(logits)
+
+    def gradient(params: jax.Array, logits: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The gradient, and the inverse of the Hessian's approximate diagonal."""
+        p = probabilities(logits)
+        curvature = jnp.sum(weights * p * (1 - p), axis=0, keepdims=True)
+        inverse = 1 / jnp.maximum(curvature * variances[:, None, None, None] + penalties, 1e-12)
+        return times(rows.T, weights * (p - targets)) + penalties * params, inverse
+
+    def derivatives(
+        step: jax.Array | float, params: jax.Array, logits: jax.Array, direction: jax.Array, change: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """The objective's first and second derivative by the step along a direction, whose logits are `change`."""
+        p = probabilities(logits + step * change)
+        centre = jnp.sum(p * change, axis=1, keepdims=True) if classes > 1 else p * change
+        spread = p * change * (change - centre)
+        penalized = penalties * direction
+        first = dot(weights * (p - targets), change) + dot(penalized, params + step * direction)
+        second = dot(weights, spread) + dot(penalized, direction)
+        return first, jnp.maximum(second, 1e-30)
+
+    def line_search(*line: jax.Array) -> jax.Array:
+        """Two steps of Newton's method, the second one kept within sight of the first."""
+        first, second = derivatives(0.0, *line)
+        step = -first / second
+        first, second = derivatives(step, *line)
+        return jnp.clip(step - first / second, 0.1 * step, 4 * step)
+
+    def iterate(carry: tuple) -> tuple:
+        number, params, logits, slope, inverse, gap, steps, changes, scales = carry
+        direction, shares = slope, []
+        for step, change, scale in zip(steps, changes, scales, strict=True):  # the latest first
+            shares.append(scale * dot(step, direction))
+            direction = direction - shares[-1] * change
+        direction = inverse * direction
+        for step, change, scale, share in reversed(list(zip(steps, changes, scales, shares, strict=True))):
+            direction = direction + (share - scale * dot(change, direction)) * step
+        direction = jnp.where(gap > TOLERANCE, -direction, 0)  # those that have converged stay where they are
+        along = times(rows, direction)
+        length = line_search(params, logits, direction, along)
+        step = length * direction
+        params, logits = params + step, logits + length * along
+        before, (slope, inverse) = slope, gradient(params, logits)
+        product = dot(step, slope - before)
+        scale = jnp.where(product > 0, 1 / jnp.where(product > 0, product, 1), 0)
+        memory = ((step, *steps[:-1]), (slope - before, *changes[:-1]), (scale, *scales[:-1]))
+        return number + 1, params, logits, slope, inverse, distance(slope, inverse), *memory
+
+    def distance(slope: jax.Array, inverse: jax.Array) -> jax.Array:
+        return dot(slope * inverse, slope) / 2
+
+    params = jnp.zeros((width, classes, choices, fits))
+    logits = jnp.broadcast_to(rows[:, :1, None, None] * 0, (count, classes, choices, fits))  # XLA would fold zeros
+    slope, inverse = gradient(params, logits)
+    gap = distance(slope, inverse)
+    memory = (jnp.zeros_like(params),) * MEMORY, (jnp.zeros_like(params),) * MEMORY, (jnp.zeros_like(gap),) * MEMORY
+
+    def unfinished(carry: tuple) -> jax.Array:
+        return (carry[0] < MAX_ITERATIONS) & jnp.any(carry[5] > TOLERANCE)
+
+    return jax.lax.while_loop(unfinished, iterate, (0, params, logits, slope, inverse, gap, *memory))[2]

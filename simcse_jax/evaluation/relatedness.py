@@ -1,0 +1,165 @@
+"""SentEval's regressor: a softmax over score bins on frozen embeddings, for STS-B and SICK-R.
+
+For u and v, the embeddings of a pair, with r = (1, 2, 3, 4, 5):
+
+    p = softmax(W [|u - v|; u ⊙ v] + b),    ŷ = r · p,    loss = mean (p - t(y))²,
+    t(y)_i = y - ⌊y⌋ for i = ⌊y⌋ + 1,  ⌊y⌋ - y + 1 for i = ⌊y⌋,  0 otherwise
+
+(t: Tai et al. 2015, section 4.2). As in SentEval's relatedness.py: Adam with learning rate 0.001, batches of 64, the
+last one of an epoch smaller, Pearson's correlation on the development set after every 50 epochs; the best parameters
+are kept, and training ends at the fourth time that it was not better, or after 1,050 epochs. STS-B has scores below
+1 but no bin 0: there t(y) = (y, 0, 0, 0, 0), as SentEval has it, which no softmax can reach.
+
+It differs in two things: the initial parameters have the distribution of PyTorch's (uniform within ±1/√inputs) but
+are not the same draw, and nor are the batches. SentEval wants a GPU; this runs anywhere.
+"""
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation import sts
+
+BINS = 5
+BATCH = 64
+EPOCHS = 50  # between two looks at the development set
+MAX_EPOCHS = 1000  # no further look is begun above it
+PATIENCE = 3  # looks without progress, all together, that do not end the training yet
+SEED = 1111
+
+Params = dict[str, jax.Array]
+_optimizer = optax.adam(1e-3)
+
+
+def read(data: str, tasks: list[str]) -> dict[str, dict[str, sts.Pairs]]:
+    """Training, development and test pairs of those of the tasks that have them, STS-B and SICK-R.
+
+    Returns:
+      Pairs by task and split.
+
+    Raises:
+      UserError: when there is no such task, a file is missing or damaged, or a score is not between 0 and 5.
+    """
+    folder = Path(data).expanduser()
+    found: dict[str, dict[str, sts.Pairs]] = {}
+    for task in tasks:
+        for split, file in sts.SINGLE_FILES.get(task, {}).items():
+            pairs = sts.read_task(folder, task, split)
+            if pairs is None:
+                raise UserError(f"{folder / file}: not there; the regressor of {task} needs it")
+            if pairs.gold.min() < 0 or pairs.gold.max() > BINS:
+                raise UserError(f"{folder / file}: has a score that is not between 0 and {BINS}")
+            found.setdefault(task, {})[split] = pairs
+    if not found:
+        raise UserError(f"{data}: the regressor needs one of {', '.join(sts.SINGLE_FILES)}, with its training set")
+    return found
+
+
+def evaluate(encode: sts.Encode, tasks: dict[str, dict[str, sts.Pairs]]) -> dict[str, dict[str, Any]]:
+    """Trains a regressor for each task.
+
+    Returns:
+      By task {"spearman": …, "pearson": …, "mse": …, "dev_pearson": …, "epochs": …}: correlations × 100 on the test
+      pairs, the mean squared error in points of the score.
+
+    Raises:
+      UserError: when an embedding is not finite.
+    """
+    results = {}
+    for task, splits in tasks.items():
+        sides = iter(sts.encode_once(encode, (side for pairs in splits.values() for side in pairs[:2])))
+        inputs = {split: features(next(sides), next(sides)) for split in splits}
+        gold = {split: pairs.gold for split, pairs in splits.items()}
+        predicted, best, epochs = fit(inputs, gold)
+        results[task] = {
+            "spearman": round(sts.spearman(predicted, gold["test"]), 4),
+            "pearson": round(sts.pearson(predicted, gold["test"]), 4),
+            "mse": round(float(np.mean((predicted - gold["test"]) ** 2)), 4),
+            "dev_pearson": round(best, 4),
+            "epochs": epochs,
+        }
+    return results
+
+
+def features(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """[|u - v|; u ⊙ v]: (P, D), (P, D) to (P, 2D)."""
+    return np.concatenate([np.abs(first - second), first * second], axis=1)
+
+
+def targets(gold: np.ndarray) -> np.ndarray:
+    """t(y) of the module's docstring: (P,) scores from 0 to 5 to (P, 5) float32."""
+    floor, bins = np.floor(gold)[:, None], np.arange(1, BINS + 1)
+    above, below = gold[:, None] - floor, floor - gold[:, None] + 1
+    return (np.where(bins == floor + 1, above, 0) + np.where(bins == floor, below, 0)).astype(np.float32)
+
+
+def fit(inputs: dict[str, np.ndarray], gold: dict[str, np.ndarray]) -> tuple[np.ndarray, float, int]:
+    """Trains on "train", stops on "dev", predicts the scores of "test".
+
+    Args:
+      inputs: features (P, 2D) by split.
+      gold: scores (P,) by split.
+
+    Returns:
+      The predicted scores (P,), the best Pearson × 100 on the development set, and the number of epochs trained.
+    """
+    places = {split: jnp.asarray(values, jnp.float32) for split, values in inputs.items()}
+    wanted = jnp.asarray(targets(gold["train"]))
+    bound, width = 1 / np.sqrt(inputs["train"].shape[1]), inputs["train"].shape[1]
+    generator = np.random.default_rng(SEED)
+    params = {
+        "kernel": jnp.asarray(generator.uniform(-bound, bound, (width, BINS)), jnp.float32),
+        "bias": jnp.asarray(generator.uniform(-bound, bound, BINS), jnp.float32),
+    }
+    state, key = _optimizer.init(params), jax.random.key(SEED)
+    best, kept, patience, epochs = -np.inf, params, PATIENCE, 0
+    while epochs <= MAX_EPOCHS:
+        key, own = jax.random.split(key)
+        params, state = _train(params, state, own, places["train"], wanted)
+        epochs += EPOCHS
+        correlation = sts.pearson(_predict(params, places["dev"]), gold["dev"])
+        if correlation > best:
+            best, kept = correlation, params
+        elif patience == 0:
+            break
+        else:
+            patience -= 1
+    return _predict(kept, places["test"]), best, epochs
+
+
+def _probabilities(params: Params, inputs: jax.Array) -> jax.Array:
+    logits = jnp.matmul(inputs, params["kernel"], precision="highest") + params["bias"]
+    return jax.nn.softmax(logits)
+
+
+def _predict(params: Params, inputs: jax.Array) -> np.ndarray:
+    return np.asarray(_probabilities(params, inputs), np.float64) @ np.arange(1, BINS + 1)
+
+
+@functools.partial(jax.jit, donate_argnums=1)
+def _train(params: Params, state: Any, key: jax.Array, inputs: jax.Array, wanted: jax.Array) -> tuple[Params, Any]:
+    """`EPOCHS` epochs; rows that fill up the last batch of each have weight 0."""
+    count = len(inputs)
+    batches = -(-count // BATCH)
+    filled = jnp.arange(batches * BATCH).reshape(batches, BATCH)
+
+    def loss(params: Params, rows: jax.Array, weights: jax.Array) -> jax.Array:
+        errors = jnp.mean((_probabilities(params, inputs[rows]) - wanted[rows]) ** 2, axis=1)
+        return jnp.sum(errors * weights) / jnp.sum(weights)
+
+    def step(carry: Any, batch: Any) -> Any:
+        params, state = carry
+        updates, state = _optimizer.update(jax.grad(loss)(params, *batch), state)
+        return (optax.apply_updates(params, updates), state), None
+
+    def epoch(carry: Any, key: jax.Array) -> Any:
+        order = jax.random.permutation(key, count)
+        return jax.lax.scan(step, carry, (order[filled % count], (filled < count).astype(jnp.float32)))
+
+    return jax.lax.scan(epoch, (params, state), jax.random.split(key, EPOCHS))[0]

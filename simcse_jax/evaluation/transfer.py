@@ -1,0 +1,336 @@
+"""Transfer: logistic regression on frozen embeddings, with SentEval's seven tasks and its protocol.
+
+| task | protocol |
+| --- | --- |
+| MR, CR, SUBJ, MPQA | nested 10-fold cross-validation: the inner one chooses the regularization, the outer one scores |
+| TREC, MRPC | 10-fold cross-validation over the training set chooses, the test set scores |
+| SST2 | the development set chooses, the test set scores |
+
+As in SentEval, sentences are split at white space and joined by single spaces, sorted by their number of words before
+they are dealt to folds (stratified, shuffled with seed 1111), and accuracies are rounded to two digits before the best
+regularization, the first of equals, is taken. The regularization is SentEval's for scikit-learn, C = 2⁻² … 2³, or that
+of its PyTorch classifier, a penalty λ/2 ‖w‖² beside the mean loss with λ = 10⁻⁵ … 10⁻².
+
+It differs from SentEval in three things. SentEval tries C = 2⁻¹ … 2⁵ for TREC and MRPC; here all tasks have one grid.
+Its PyTorch classifier is trained with Adam until accuracy on held-out rows stops rising and penalizes the bias; here
+each fit goes to the minimum, with a free bias. And a fit is more exact than scikit-learn's default tolerance.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from simcse_jax.data.sources import open_text
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation import logistic, sts
+
+TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")  # the order of SimCSE's Table E.1
+GRIDS = {
+    "sklearn": tuple(2.0**power for power in range(-2, 4)),  # C
+    "pytorch": tuple(10.0**power for power in range(-5, -1)),  # the L2 penalty beside the mean loss
+}
+FOLDS = 10
+SEED = 1111
+
+# The file of label 1 comes first, as in SentEval.
+CLASS_FILES = {
+    "MR": ("MR/rt-polarity.pos", "MR/rt-polarity.neg"),
+    "CR": ("CR/custrev.pos", "CR/custrev.neg"),
+    "SUBJ": ("SUBJ/subj.objective", "SUBJ/subj.subjective"),
+    "MPQA": ("MPQA/mpqa.pos", "MPQA/mpqa.neg"),
+}
+SPLIT_FILES = {
+    "SST2": {
+        "train": "SST/binary/sentiment-train",
+        "dev": "SST/binary/sentiment-dev",
+        "test": "SST/binary/sentiment-test",
+    },
+    "TREC": {"train": "TREC/train_5500.label", "test": "TREC/TREC_10.label"},
+    "MRPC": {"train": "MRPC/msr_paraphrase_train.txt", "test": "MRPC/msr_paraphrase_test.txt"},
+}
+TITLES = {"SST2": "SST", "MRPC": "MRPC acc/F1"}  # where the paper's table has another name
+QUESTIONS = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")  # TREC's labels
+
+
+class Task(NamedTuple):
+    """Labelled sentences, or pairs of them, in SentEval's order.
+
+    `splits` maps train, dev and test to their rows, as far as the data set has them.
+    """
+
+    first: list[str]
+    second: list[str]  # empty for a task of single sentences
+    labels: np.ndarray  # (N,) int
+    splits: dict[str, slice]
+
+
+class _Row(NamedTuple):
+    first: str
+    second: str
+    label: int
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _latin_lines(path: Path) -> list[str]:
+    try:
+        text = path.read_text(encoding="latin-1")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def _class_file(path: Path, label: int) -> list[_Row]:
+    return [_Row(_words(line), "", label) for line in _latin_lines(path)]
+
+
+def _question(line: str, where: str) -> _Row:
+    label, _, rest = line.strip().partition(":")
+    _, space, question = rest.partition(" ")  # behind the fine label
+    if not space:
+        raise UserError(f"{where}: expected LABEL:fine question, as in 'NUM:dist How far is it?'")
+    if label not in QUESTIONS:
+        raise UserError(f"{where}: {label!r} is no label; the labels are {', '.join(QUESTIONS)}")
+    return _Row(_words(question), "", QUESTIONS.index(label))
+
+
+def _binary(text: str, where: str) -> int:
+    if text.strip() not in ("0", "1"):
+        raise UserError(f"{where}: the label {text!r} is neither 0 nor 1")
+    return int(text)
+
+
+def _sentiment(line: str, where: str) -> _Row:
+    fields = line.strip().split("\t")
+    if len(fields) != 2:
+        raise UserError(f"{where}: {len(fields)} tab-separated columns, expected a sentence and a label")
+    return _Row(_words(fields[0]), "", _binary(fields[1], where))
+
+
+def _paraphrase(line: str, where: str) -> _Row:
+    fields = line.strip().split("\t")
+    if len(fields) != 5:
+        raise UserError(f"{where}: {len(fields)} tab-separated columns, expected a label, two ids and two sentences")
+    return _Row(_words(fields[3]), _words(fields[4]), _binary(fields[0], where))
+
+
+def _split_file(path: Path, task: str) -> list[_Row]:
+    lines = _latin_lines(path) if task == "TREC" else open_text(path)
+    parse = {"TREC": _question, "SST2": _sentiment, "MRPC": _paraphrase}[task]
+    header = 1 if task == "MRPC" else 0
+    return [
+        parse(line, f"{path}: line {number}")
+        for number, line in enumerate(lines, 1)
+        if number > header and line.strip()
+    ]
+
+
+def _make_task(name: str, where: str, parts: dict[str, list[_Row]]) -> Task:
+    """Sorts each part as SentEval does, and refuses what no classifier can be trained on."""
+    rows, splits = [], {}
+    for split, part in parts.items():
+        if not part:
+            raise UserError(f"{where}: no {split} sentences for {name}")
+        # SentEval sorts so that batches need little padding; the folds follow from the order.
+        part = sorted(part, key=lambda row: (len(row.first.split()), len(row.second.split()), row.label))
+        splits[split] = slice(len(rows), len(rows) + len(part))
+        rows += part
+    labels = np.array([row.label for row in rows])
+    found, counts = np.unique(labels[splits["train"]], return_counts=True)
+    if len(found) < 2:
+        raise UserError(f"{where}: {name}'s sentences are all of one class; a classifier needs two or more")
+    if "dev" not in splits and counts.min() < FOLDS:
+        count = f"{counts.min()} sentences of a class"
+        raise UserError(f"{where}: {name} has {count}; {FOLDS}-fold cross-validation needs {FOLDS} or more")
+    second = [row.second for row in rows] if name == "MRPC" else []
+    return Task([row.first for row in rows], second, labels, splits)
+
+
+def read_task(folder: Path, task: str) -> Task | None:
+    """One task of a SentEval folder; None when its data set is not there.
+
+    Raises:
+      UserError: for a damaged file, naming the line, a missing one of several, or one class only.
+    """
+    files = CLASS_FILES[task] if task in CLASS_FILES else tuple(SPLIT_FILES[task].values())
+    where = folder / Path(files[0]).parent
+    if not where.is_dir():
+        return None
+    if task in CLASS_FILES:
+        positive, negative = (folder / file for file in files)
+        return _make_task(task, str(where), {"train": _class_file(positive, 1) + _class_file(negative, 0)})
+    parts = {split: _split_file(folder / file, task) for split, file in SPLIT_FILES[task].items()}
+    return _make_task(task, str(where), parts)
+
+
+def read(data: str, tasks: Sequence[str]) -> tuple[dict[str, Task], list[str]]:
+    """The tasks of a SentEval folder.
+
+    Returns:
+      Tasks by name, in the order of `tasks`, and the names of those that are missing.
+
+    Raises:
+      UserError: when the folder is not there, no task is, or a file is damaged.
+    """
+    folder = Path(data).expanduser()
+    if not folder.is_dir():
+        raise UserError(f"{data}: no such folder; transfer tasks need SentEval's data/downstream")
+    found = {task: read_task(folder, task) for task in tasks}
+    present = {task: read for task, read in found.items() if read is not None}
+    if not present:
+        raise UserError(
+            f"{data}: no {', '.join(tasks)} there; expected SentEval's data/downstream, with MR, SST and so on"
+        )
+    return present, [task for task in tasks if task not in present]
+
+
+class Fold(NamedTuple):
+    """What one accuracy needs: masks (N,) of the rows to train on and to score, and of the inner folds, both."""
+
+    train: np.ndarray
+    test: np.ndarray
+    inner: list[tuple[np.ndarray, np.ndarray]]
+
+
+def stratified_folds(labels: np.ndarray, count: int = FOLDS, seed: int = SEED) -> np.ndarray:
+    """The fold of each row: (N,) labels to (N,) numbers below `count`, the same shares of every class in each.
+
+    Those of scikit-learn's StratifiedKFold(count, shuffle=True, random_state=seed).
+    """
+    generator = np.random.RandomState(seed)
+    _, first, numbers = np.unique(labels, return_index=True, return_inverse=True)
+    by_appearance = np.argsort(np.argsort(first))[numbers]
+    ordered = np.sort(by_appearance)
+    shares = [np.bincount(ordered[fold::count], minlength=len(first)) for fold in range(count)]
+    folds = np.empty(len(labels), np.int64)
+    for number, share in enumerate(np.transpose(shares)):
+        own = np.repeat(np.arange(count), share)
+        generator.shuffle(own)
+        folds[by_appearance == number] = own
+    return folds
+
+
+def _cross_validation(labels: np.ndarray, rows: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Masks (N,) to train on and to score, of the folds of some of the rows."""
+    folds = np.full(len(labels), -1)
+    folds[rows] = stratified_folds(labels[rows])
+    return [((folds >= 0) & (folds != fold), folds == fold) for fold in range(FOLDS)]
+
+
+def make_folds(task: Task) -> list[Fold]:
+    """Ten folds of ten inner ones without splits, one of ten without a development set, else one of one."""
+    masks = {split: np.zeros(len(task.labels), bool) for split in task.splits}
+    for split, rows in task.splits.items():
+        masks[split][rows] = True
+    if "test" not in masks:
+        outer = _cross_validation(task.labels, masks["train"])
+        return [Fold(train, test, _cross_validation(task.labels, train)) for train, test in outer]
+    inner = [(masks["train"], masks["dev"])] if "dev" in masks else _cross_validation(task.labels, masks["train"])
+    return [Fold(masks["train"], masks["test"], inner)]
+
+
+def features(encode: sts.Encode, task: Task) -> np.ndarray:
+    """The classifier's inputs: embeddings (N, D), or [|u - v|; u ⊙ v] (N, 2D) of pairs.
+
+    Raises:
+      UserError: when an embedding is not finite.
+    """
+    if not task.second:
+        return sts.encode_once(encode, [task.first])[0]
+    first, second = sts.encode_once(encode, [task.first, task.second])
+    return np.concatenate([np.abs(first - second), first * second], axis=1)
+
+
+def score(inputs: np.ndarray, labels: np.ndarray, folds: Sequence[Fold], grid: str = "sklearn") -> list[dict[str, Any]]:
+    """Chooses the regularization of each fold and scores it; all fits of all folds are solved together.
+
+    Args:
+      inputs: (N, D).
+      labels: (N,).
+      folds: of the rows.
+      grid: one of `GRIDS`.
+
+    Returns:
+      By fold {"accuracy": …, "dev_accuracy": …, "regularization": …, "f1": …}, × 100; F1 of label 1, and only where
+      there are two classes. The regularization is C or λ, as the grid has it.
+    """
+    classes = np.unique(labels[folds[0].train])
+    numbers = np.where(np.isin(labels, classes), np.searchsorted(classes, labels), -1)  # -1: never predicted
+    masks = np.array([mask for fold in folds for mask in (fold.train, *(train for train, _ in fold.inner))])
+    sizes = masks.sum(axis=1, keepdims=True)
+    choices = np.array(GRIDS[grid])
+    penalties = 1 / (choices * sizes) if grid == "sklearn" else np.repeat(choices[None], len(masks), axis=0)
+    predictions = iter(logistic.predict(inputs, numbers, masks, penalties))
+    results = []
+    for fold in folds:
+        outer = next(predictions)  # (C, N)
+        inner = [
+            (next(predictions)[:, held_out] == numbers[held_out]).mean(axis=1, dtype=np.float64)
+            for _, held_out in fold.inner
+        ]
+        development = np.round(100 * np.mean(inner, axis=0), 2)
+        best = int(np.argmax(development))
+        predicted, wanted = outer[best, fold.test], numbers[fold.test]
+        result = {
+            "accuracy": round(100 * float(np.mean(predicted == wanted)), 2),
+            "dev_accuracy": float(development[best]),
+            "regularization": float(choices[best]),
+        }
+        if len(classes) == 2:
+            hits, named = np.sum((predicted == 1) & (wanted == 1)), np.sum(predicted == 1) + np.sum(wanted == 1)
+            result["f1"] = round(200 * float(hits / max(named, 1)), 2)
+        results.append(result)
+    return results
+
+
+def evaluate(encode: sts.Encode, tasks: dict[str, Task], *, grid: str = "sklearn") -> dict[str, dict[str, Any]]:
+    """Trains and scores the classifiers of each task.
+
+    Args:
+      encode: sentences to embeddings, (N, D); called once a task, with distinct sentences.
+      tasks: as `read` gives them.
+      grid: `sklearn` or `pytorch`, see the module's docstring.
+
+    Returns:
+      By task {"accuracy": …, "dev_accuracy": …, "examples": …, "folds": […]}, and "f1" for MRPC; × 100, means over the
+      folds. `examples` are those that were scored; the folds have what `score` returns.
+
+    Raises:
+      UserError: when an embedding is not finite.
+    """
+    results = {}
+    for name, task in tasks.items():
+        folds = make_folds(task)
+        scored = score(features(encode, task), task.labels, folds, grid)
+        shown = [{key: value for key, value in fold.items() if key != "f1" or name == "MRPC"} for fold in scored]
+        means = {
+            key: round(float(np.mean([fold[key] for fold in shown])), 2) for key in shown[0] if key != "regularization"
+        }
+        results[name] = {**means, "examples": int(sum(fold.test.sum() for fold in folds)), "folds": shown}
+    return results
+
+
+def average(results: dict[str, dict[str, Any]], missing: Sequence[str]) -> dict[str, float]:
+    """{"transfer_average": …}, the mean accuracy over the tasks; nothing when a task is missing."""
+    if missing:
+        return {}
+    return {"transfer_average": round(float(np.mean([result["accuracy"] for result in results.values()])), 4)}
+
+
+def table(results: dict[str, dict[str, Any]], missing: Sequence[str]) -> str:
+    """Accuracies in the columns of SimCSE's Table E.1, MRPC's F1 behind its own; a dash where there is no figure."""
+    tasks = sorted([*results, *missing], key=TASKS.index)
+    titles = [TITLES.get(task, task) for task in tasks]
+    cells = [f"{results[task]['accuracy']:.2f}" if task in results else "-" for task in tasks]
+    cells = [
+        f"{cell}/{results[task]['f1']:.2f}" if task == "MRPC" and task in results else cell
+        for task, cell in zip(tasks, cells, strict=True)
+    ]
+    if len(tasks) > 1:
+        mean = average(results, missing).get("transfer_average")
+        titles, cells = [*titles, "Avg."], [*cells, "-" if mean is None else f"{mean:.2f}"]
+    return sts.aligned([titles, cells])
