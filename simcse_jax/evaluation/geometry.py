@@ -1,0 +1,196 @@
+"""The geometry of sentence embeddings on STS-B: alignment and uniformity, singular values, cosines by gold group.
+
+The protocol is that of SimCSE's authors: pairs rated above 4 are the positives, and all sentences of the set are the
+data, each as often as it occurs. (Their figures take STS-B's three splits together, `split="all"` here.) Embeddings
+are normalized to length 1 first, so none of it depends on their scale, nor on a rotation.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation import sts
+
+SPLITS = ("dev", "test", "all")
+POSITIVE = 4.0  # pairs rated above it are positives
+TOP = 5.0  # of STS-B's scale, which starts at 0
+GROUPS = (
+    "0–1",
+    "1–2",
+    "2–3",
+    "3–4",
+    "4–5",
+)  # by gold score; a whole score belongs to the group above it, 5 to the last
+GRID = np.linspace(-1.0, 1.0, 201)  # the cosines at which densities are given
+BANDWIDTHS = (0.01, 0.5)  # of a density: for groups whose cosines hardly differ, and for groups of two or three pairs
+
+
+class Group(NamedTuple):
+    """The cosine similarities of the pairs of one gold group; mean, std and density are None for a group without."""
+
+    pairs: int
+    mean: float | None
+    std: float | None  # with n
+    density: np.ndarray | None  # at `GRID`
+
+
+class Geometry(NamedTuple):
+    """What is measured of one model."""
+
+    alignment: float
+    uniformity: float
+    spearman: float  # of all pairs, × 100
+    singular_values: np.ndarray  # (min(N, D),) of N sentences, falling from 1
+    groups: dict[str, Group]  # by the names of `GROUPS`
+
+    def numbers(self) -> dict[str, float]:
+        """The three figures alone, for JSON."""
+        return {name: round(float(getattr(self, name)), 6) for name in ("alignment", "uniformity", "spearman")}
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        groups = {
+            name: {"pairs": group.pairs, "mean": _rounded(group.mean), "std": _rounded(group.std)}
+            | {"density": _rounded(group.density)}
+            for name, group in self.groups.items()
+        }
+        return {**self.numbers(), "singular_values": _rounded(self.singular_values), "groups": groups}
+
+
+def read(data: str, split: str = "test") -> sts.Pairs:
+    """STS-B's pairs.
+
+    Args:
+      data: a SentEval folder, or a file of graded pairs, scored from 0 to 5, whatever `split` says.
+      split: "dev", "test", or "all": train, dev and test together.
+
+    Raises:
+      UserError: when it is not there, is damaged, has scores beyond 0 to 5, or no pair rated above 4.
+    """
+    parts = {}
+    for name in ("train", "dev", "test") if split == "all" else (split,):
+        found, _ = sts.read(data, [sts.DEVELOPMENT], name)
+        parts |= {key if key != sts.DEVELOPMENT else name: pairs for key, pairs in found.items()}
+    first = [sentence for pairs in parts.values() for sentence in pairs.first]
+    second = [sentence for pairs in parts.values() for sentence in pairs.second]
+    gold = np.concatenate([pairs.gold for pairs in parts.values()])
+    if gold.min() < 0 or gold.max() > TOP:
+        raise UserError(
+            f"{data}: has scores from {gold.min():g} to {gold.max():g}; they must be from 0 to 5, as STS-B's"
+        )
+    if not np.any(gold > POSITIVE):
+        raise UserError(f"{data}: no pair is rated above 4, so there are no positives to measure alignment on")
+    return sts.Pairs(first, second, gold, {})
+
+
+def measure(encode: sts.Encode, pairs: sts.Pairs) -> Geometry:
+    """Everything of one encoder; identical sentences are encoded once.
+
+    Raises:
+      UserError: when its embeddings are not finite.
+    """
+    first, second = (normalize(side) for side in sts.encode_once(encode, (pairs.first, pairs.second)))
+    everything = np.concatenate([first, second])
+    positive = pairs.gold > POSITIVE
+    cosines = np.sum(first * second, axis=1)
+    return Geometry(
+        alignment(first[positive], second[positive]),
+        uniformity(everything),
+        sts.spearman(cosines, pairs.gold),
+        singular_values(everything),
+        cosine_groups(cosines, pairs.gold),
+    )
+
+
+def normalize(embeddings: np.ndarray) -> np.ndarray:
+    """Rows of length 1, in float64: (N, D) to (N, D); a row of zeros stays one."""
+    embeddings = embeddings.astype(np.float64)
+    return embeddings / np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
+
+
+def alignment(first: np.ndarray, second: np.ndarray) -> float:
+    """ℓ_align = E ‖f(x) − f(x⁺)‖² over positive pairs (SimCSE, eq. 2); 0 at best, 4 at worst.
+
+    Args:
+      first, second: the embeddings of the two sides, (P, D), of any length.
+    """
+    return float(np.mean(np.sum((normalize(first) - normalize(second)) ** 2, axis=1)))
+
+
+def uniformity(embeddings: np.ndarray, block: int = 1024) -> float:
+    """ℓ_uniform = log E exp(−2 ‖f(x) − f(y)‖²) (SimCSE, eq. 3); the lower the more uniform, 0 when all are the same.
+
+    The mean is over the N (N − 1) / 2 pairs of different rows, as in the code of Wang and Isola (2020).
+
+    Args:
+      embeddings: (N, D) of any length, N at least 2.
+      block: rows compared at a time; memory is (block, block), whatever N is.
+    """
+    rows, total = normalize(embeddings), 0.0
+    count = len(rows)
+    for start in range(0, count, block):
+        for other in range(start, count, block):
+            cosines = rows[start : start + block] @ rows[other : other + block].T
+            kernel = np.exp(4.0 * cosines - 4.0)  # ‖a − b‖² = 2 − 2 a·b
+            total += np.sum(np.triu(kernel, 1) if start == other else kernel)
+    return float(np.log(total / (count * (count - 1) / 2)))
+
+
+def singular_values(embeddings: np.ndarray) -> np.ndarray:
+    """The singular values of the matrix whose rows are the normalized embeddings, divided by the largest.
+
+    SimCSE, Figure F.1, with the matrix W of its Section 5: normalized and not centred.
+
+    Args:
+      embeddings: (N, D) of any length.
+
+    Returns:
+      (min(N, D),), falling from 1.
+    """
+    values = np.linalg.svd(normalize(embeddings), compute_uv=False)
+    return values / max(values[0], 1e-12)
+
+
+def cosine_groups(cosines: np.ndarray, gold: np.ndarray) -> dict[str, Group]:
+    """Cosine similarities by gold score, in five groups (SimCSE, Figure G.1).
+
+    Args:
+      cosines: (P,).
+      gold: (P,), from 0 to 5.
+
+    Returns:
+      By the names of `GROUPS`, also the groups without pairs.
+    """
+    number = np.minimum(gold.astype(int), len(GROUPS) - 1)
+    groups = {}
+    for index, name in enumerate(GROUPS):
+        found = cosines[number == index]
+        empty = len(found) == 0
+        groups[name] = (
+            Group(0, None, None, None) if empty else Group(len(found), found.mean(), found.std(), density(found))
+        )
+    return groups
+
+
+def density(cosines: np.ndarray, grid: np.ndarray = GRID) -> np.ndarray:
+    """A Gaussian kernel density estimate of cosine similarities, with Scott's bandwidth, within `BANDWIDTHS`.
+
+    What a kernel has beyond −1 and 1 is reflected, so that the density of [−1, 1] integrates to 1.
+
+    Args:
+      cosines: (P,), one or more.
+      grid: (G,) points.
+
+    Returns:
+      (G,), per unit of cosine.
+    """
+    spread = np.std(cosines, ddof=1) if len(cosines) > 1 else 0.0
+    bandwidth = np.clip(spread * len(cosines) ** -0.2, *BANDWIDTHS)
+    centres = np.concatenate([cosines, 2.0 - cosines, -2.0 - cosines])
+    kernels = np.exp(-0.5 * ((grid[:, None] - centres) / bandwidth) ** 2)
+    return kernels.sum(axis=1) / (len(cosines) * bandwidth * np.sqrt(2 * np.pi))
+
+
+def _rounded(value: Any) -> Any:
+    return None if value is None else np.round(value, 6).tolist()

@@ -1,0 +1,307 @@
+"""Pictures of the geometry of embeddings: SimCSE's Figures 2, 3, F.1 and G.1.
+
+Each is drawn as PNG and as SVG, is to be read without a caption, and stays legible in grey: lines differ in their
+style and markers, not in colour alone. The same numbers give the same bytes.
+"""
+
+import contextlib
+import io
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simcse_jax.evaluation.geometry import GRID, GROUPS, Geometry
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.text import Annotation
+
+ALIGNMENT = "alignment  E ‖f(x) − f(x⁺)‖²   (lower is better)"
+UNIFORMITY = "uniformity  log E exp(−2 ‖f(x) − f(y)‖²)   (lower is better)"
+FIGURE_3 = ("uniformity", "alignment", "spearman")  # across, up, colour
+COLOURS = ("#1f3a5f", "#c46a1b", "#2f8f6f", "#8e3b6f", "#555555")
+STYLES = ("-", "--", "-.", ":")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+PALE = "0.6"
+LONGEST = 44  # characters of a name
+DPI = 150
+# Where the label of a point may stand: right, left, above, below, and between.
+AROUND = ((1, 0), (-1, 0), (0, 1), (0, -1), (0.8, 0.8), (-0.8, 0.8), (0.8, -0.8), (-0.8, -0.8))
+
+Pictures = dict[str, bytes]  # "png" and "svg"
+
+
+def models(found: Mapping[str, Geometry], title: str) -> Pictures:
+    """Alignment against uniformity, a point a model, coloured by its Spearman correlation (Figure 3).
+
+    Args:
+      found: by the models' names.
+      title: the data's name.
+    """
+    names = list(found)
+    x, y, spearman = (np.array([getattr(found[name], field) for name in names]) for field in FIGURE_3)
+    labels = [f"{shortened(name)} ({score:.1f})" for name, score in zip(names, spearman, strict=True)]
+    size = (5.2 + 0.072 * max(map(len, labels)), max(4.6, 1.8 + 0.24 * len(names)))
+    with _figure(size) as (figure, pictures):
+        axes = figure.subplots()
+        _title(axes, f"Alignment and uniformity on {title}")
+        low, high = math.floor(spearman.min()), max(math.ceil(spearman.max()), math.floor(spearman.min()) + 1)
+        style = {"cmap": "viridis", "vmin": low, "vmax": high, "s": 52, "edgecolors": "black", "linewidths": 0.8}
+        points = axes.scatter(x, y, c=spearman, zorder=3, **style)
+        bar = figure.colorbar(points, ax=axes, location="bottom", aspect=40, shrink=0.9)
+        bar.set_label("Spearman × 100 of cosines with the gold scores, in brackets too (higher is better)")
+        _alignment_and_uniformity(axes, x, y)
+        bottom, top = axes.get_ylim()
+        heights = spread((y - bottom) / (top - bottom), 0.22 / (0.62 * size[1]))
+        for label, *point, height in zip(labels, x, y, heights, strict=True):
+            axes.annotate(
+                label,
+                point,
+                (1.03, height),
+                textcoords="axes fraction",
+                va="center",
+                annotation_clip=False,
+                arrowprops={"arrowstyle": "-", "color": PALE, "linewidth": 0.7, "relpos": (0, 0.5), "shrinkB": 4},
+            )
+    return pictures
+
+
+def runs(found: Mapping[str, Sequence[tuple[int, Geometry]]], title: str) -> Pictures:
+    """Alignment against uniformity over the checkpoints of runs, labelled with their steps (Figure 2).
+
+    Args:
+      found: the steps and what was measured there, by the runs' names.
+      title: the data's name.
+    """
+    names = [shortened(name) for name in found]
+    columns = max(1, min(3, int(80 / (max(map(len, names)) + 8))))
+    rows = math.ceil(len(names) / columns)
+    with _figure((6.6, 4.7 + 0.2 * rows)) as (figure, pictures):
+        axes = figure.subplots()
+        _title(axes, f"Alignment and uniformity on {title}, by training step")
+        lines = []
+        for number, (name, points) in enumerate(zip(names, found.values(), strict=True)):
+            x, y = ([getattr(point, field) for _, point in points] for field in ("uniformity", "alignment"))
+            marker, colour = MARKERS[number % len(MARKERS)], COLOURS[number % len(COLOURS)]
+            style = {"color": colour, "linestyle": STYLES[number % len(STYLES)], "linewidth": 1.3}
+            axes.plot(x, y, marker=marker, markersize=4.5, label=name, zorder=3, **style)
+            axes.plot(x[:1], y[:1], marker=marker, markersize=5.5, markerfacecolor="white", color=colour, zorder=4)
+            lines.append(([step for step, _ in points], np.column_stack([x, y]), colour))
+        _alignment_and_uniformity(axes, *np.concatenate([points for _, points, _ in lines]).T)
+        handles, _ = axes.get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, handlelength=3.5)
+        _label_steps(figure, axes, lines)
+    return pictures
+
+
+def singular_values(found: Mapping[str, Geometry], title: str) -> Pictures:
+    """The singular values of the models' sentence embeddings, the largest one set to 1 (Figure F.1)."""
+    names = [shortened(name) for name in found]
+    with _figure((6.2, 4.4 + 0.2 * len(names))) as (figure, pictures):
+        axes = figure.subplots()
+        _title(axes, f"Singular values of the embeddings of the sentences of {title}")
+        for number, (name, geometry) in enumerate(zip(names, found.values(), strict=True)):
+            values = geometry.singular_values
+            style = {"color": COLOURS[number % len(COLOURS)], "linestyle": STYLES[number % len(STYLES)]}
+            marker = MARKERS[number % len(MARKERS)]
+            axes.plot(
+                np.arange(1, len(values) + 1),
+                values,
+                marker=marker,
+                markersize=4,
+                markevery=(0.02 * number, 0.15),
+                linewidth=1.4,
+                label=name,
+                **style,
+            )
+        axes.set_yscale("log")
+        axes.set_ylim(max(1e-4, 0.7 * min(_smallest(geometry.singular_values) for geometry in found.values())), 1.3)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.yaxis.set_minor_formatter(lambda value, _: "")
+        axes.set_xlabel("number of the singular value, the largest first")
+        axes.set_ylabel("singular value / the largest   (flatter is more isotropic)")
+        axes.grid(color="0.92")
+        figure.legend(loc="outside lower center", ncols=1, frameon=False, handlelength=3.5)
+    return pictures
+
+
+def cosines(found: Mapping[str, Geometry], title: str) -> Pictures:
+    """The density of the cosine similarities of each gold group, a panel a model (Figure G.1)."""
+    columns = min(3, len(found))
+    rows = math.ceil(len(found) / columns)
+    groups = [group for geometry in found.values() for group in geometry.groups.values() if group.pairs]
+    visible = [group.density > 0.02 * group.density.max() for group in groups]
+    shown = GRID[np.any(visible, axis=0)]
+    width = 3.0 if columns > 1 else 5.0
+    with _figure((0.6 + width * columns, 0.9 + 2.9 * rows)) as (figure, pictures):
+        panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
+        figure.suptitle(f"Cosine similarities of the pairs of {title}, by gold score", fontsize=10)
+        for panel, (name, geometry) in zip(panels, found.items(), strict=False):
+            _ridges(panel, geometry)
+            panel.set_title("\n".join(_wrapped(name, 34 if columns > 1 else LONGEST)), fontsize=9)
+        for panel in panels[len(found) :]:
+            panel.remove()
+        for panel in panels[max(0, len(found) - columns) : len(found)]:
+            panel.tick_params(labelbottom=True)
+        panels[0].set_xlim(max(-1, shown[0] - 0.02), min(1, shown[-1] + 0.02))
+        figure.supxlabel("cosine similarity   (height: density, on each panel's own scale; tick: mean)", fontsize=9)
+        figure.supylabel("gold score of the pairs (0 to 5)", fontsize=9)
+    return pictures
+
+
+def shortened(name: str) -> str:
+    """The name, or its end where it is too long for a picture."""
+    return name if len(name) <= LONGEST else "…" + name[-LONGEST + 1 :]
+
+
+def spread(places: np.ndarray, gap: float) -> np.ndarray:
+    """Places in [0, 1], moved as little as needed so that none is nearer to the next than `gap`, in the same order.
+
+    Where there is no room for that, they fill [0, 1] evenly.
+    """
+    order = np.argsort(places, kind="stable")
+    gap = min(gap, 1 / max(1, len(places) - 1))
+    lowest = np.arange(len(places)) * gap
+    # Without the gaps, what remains is to be rising; a running maximum from below and a minimum from above meet midway.
+    free = np.clip(places[order] - lowest, 0, 1 - (len(places) - 1) * gap)
+    rising = (np.maximum.accumulate(free) + np.minimum.accumulate(free[::-1])[::-1]) / 2
+    moved = np.empty(len(places))
+    moved[order] = rising + lowest
+    return moved
+
+
+@contextlib.contextmanager
+def _figure(size: tuple[float, float]) -> Iterator[tuple["Figure", Pictures]]:
+    """A figure to draw on, and a dictionary that has the pictures afterwards."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    style = {
+        "font.size": 9,
+        "axes.titlesize": 10,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "svg.fonttype": "none",
+        "svg.hashsalt": "simcse_jax",  # else the names inside the svg are random
+        "text.parse_math": False,  # a $ in a name is a $
+    }
+    pictures: Pictures = {}
+    with matplotlib.rc_context({**matplotlib.rcParamsDefault, "backend": "agg", **style}):
+        figure = Figure(figsize=size, dpi=DPI, layout="constrained")
+        FigureCanvasAgg(figure)
+        yield figure, pictures
+        for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
+            out = io.BytesIO()
+            figure.savefig(out, format=kind, dpi=DPI, metadata=metadata)
+            pictures[kind] = out.getvalue()
+
+
+def _title(axes: "Axes", text: str) -> None:
+    axes.set_title(text, loc="left")
+
+
+def _alignment_and_uniformity(axes: "Axes", x: np.ndarray, y: np.ndarray) -> None:
+    axes.set_axisbelow(True)
+    axes.grid(color="0.92")
+    axes.set_xlabel(UNIFORMITY)
+    axes.set_ylabel(ALIGNMENT)
+    for values, set_limits in ((x, axes.set_xlim), (y, axes.set_ylim)):
+        margin = 0.1 * (np.ptp(values) or max(0.1, 0.1 * abs(values[0])))
+        set_limits(values.min() - margin, values.max() + margin)
+
+
+def _label_steps(figure: "Figure", axes: "Axes", lines: Sequence[tuple[Sequence[int], np.ndarray, str]]) -> None:
+    """Labels as many points with their steps as find room; the ends of the lines come first."""
+    figure.canvas.draw()  # the layout is known from here on
+    figure.set_layout_engine("none")
+    scale = figure.dpi / 72  # pixels a point
+    pixels = [axes.transData.transform(points) for _, points, _ in lines]
+    markers = [_box(point, 3.5 * scale) for run in pixels for point in run]
+    taken: list[np.ndarray] = []
+    ends = [(run, place) for run, (steps, *_) in enumerate(lines) for place in dict.fromkeys((len(steps) - 1, 0))]
+    others = [(run, place) for run, (steps, *_) in enumerate(lines) for place in range(1, len(steps) - 1)]
+    frame = axes.get_window_extent().extents
+    along = np.concatenate([_along(run, 2 * scale) for run in pixels])
+    for run, place in ends + others:
+        steps, points, colour = lines[run]
+        text = f"step {steps[place]}" if place == 0 else str(steps[place])
+        for label, box in _candidates(figure, axes, text, points[place], colour):
+            inside = np.all(box[:2] >= frame[:2]) and np.all(box[2:] <= frame[2:])
+            free = not any(_overlap(box, other) for other in [*markers, *taken])
+            crossed = np.any(np.all((along > box[:2]) & (along < box[2:]), axis=1))
+            if inside and free and not crossed:
+                taken.append(box)
+                break
+            label.remove()
+
+
+def _candidates(
+    figure: "Figure", axes: "Axes", text: str, point: np.ndarray, colour: str
+) -> Iterator[tuple["Annotation", np.ndarray]]:
+    """The label at each place around its point, nearer ones first, with its box in pixels."""
+    for distance in (7, 12, 18):
+        for x, y in AROUND:
+            label = axes.annotate(
+                text,
+                point,
+                (distance * x, distance * y),
+                textcoords="offset points",
+                ha="left" if x > 0 else "right" if x < 0 else "center",
+                va="bottom" if y > 0 else "top" if y < 0 else "center",
+                fontsize=8,
+                color=colour,
+                zorder=5,
+            )
+            yield label, label.get_window_extent(figure.canvas.get_renderer()).extents
+
+
+def _box(point: np.ndarray, half: float) -> np.ndarray:
+    return np.concatenate([point - half, point + half])
+
+
+def _overlap(a: np.ndarray, b: np.ndarray) -> bool:
+    return bool(np.all(a[:2] < b[2:]) and np.all(b[:2] < a[2:]))
+
+
+def _along(points: np.ndarray, step: float) -> np.ndarray:
+    """Points on the line through `points`, at most `step` from each other."""
+    parts = [points[-1:]]
+    for start, end in itertools.pairwise(points):
+        count = max(1, math.ceil(np.linalg.norm(end - start) / step))
+        parts.append(start + (end - start) * np.arange(count)[:, None] / count)
+    return np.concatenate(parts)
+
+
+def _smallest(values: np.ndarray) -> float:
+    """The smallest singular value that is not zero but for rounding."""
+    return float(values[values > 1e-6].min())
+
+
+def _ridges(panel: "Axes", geometry: Geometry) -> None:
+    """The densities of the groups above each other, the highest group on top."""
+    highest = max((group.density.max() for group in geometry.groups.values() if group.pairs), default=1.0)
+    panel.set_yticks(range(len(GROUPS)), GROUPS)
+    panel.set_ylim(-0.1, len(GROUPS))
+    panel.tick_params(axis="y", length=0)
+    panel.grid(axis="x", color="0.92")
+    panel.set_axisbelow(True)
+    for place, group in enumerate(geometry.groups.values()):
+        panel.axhline(place, color="0.8", linewidth=0.7, zorder=1)
+        if not group.pairs:
+            continue
+        curve = place + 0.9 * group.density / highest
+        panel.fill_between(GRID, place, curve, color=COLOURS[0], alpha=0.25, linewidth=0, zorder=2)
+        panel.plot(GRID, curve, color=COLOURS[0], linewidth=1.0, zorder=3)
+        panel.plot([group.mean] * 2, [place, place + 0.14], color="black", linewidth=1.4, zorder=4)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most `width` characters, of which a name that has no blanks gets as many as it needs."""
+    import textwrap
+
+    return textwrap.wrap(text, width)[:3]

@@ -1,0 +1,168 @@
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation import geometry
+from simcse_jax.evaluation.sts import Pairs
+
+# In the plane, of other lengths than 1: at 0°, 90°, 180° and 270°.
+CROSS = np.array([[2.0, 0.0], [0.0, 0.5], [-1.0, 0.0], [0.0, -3.0]])
+
+
+def vectors(rows: int, size: int = 5, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(rows, size)) + 0.5
+
+
+def rotation(size: int) -> np.ndarray:
+    return np.linalg.qr(np.random.default_rng(9).normal(size=(size, size)))[0]
+
+
+def sts_b(scores, seed: int = 0) -> str:
+    """Lines as of STS-B, whose sentences are their own numbers: `3 a` and `3 b` are of the third pair."""
+    return "".join(f"g\tf\ty\t{n}\t{score}\t{n + seed} a\t{n + seed} b\n" for n, score in enumerate(scores))
+
+
+def write_sts_b(folder, **splits):
+    target = folder / "STS" / "STSBenchmark"
+    target.mkdir(parents=True)
+    for number, (split, scores) in enumerate(splits.items()):
+        (target / f"sts-{split}.csv").write_text(sts_b(scores, 100 * number))
+    return folder
+
+
+def test_alignment_of_a_worked_example():
+    # Squared distances on the circle: 0° to 90° 2, 90° to 90° 0, 180° to 0° 4. Their mean is 2.
+    first, second = CROSS[[0, 1, 2]], CROSS[[1, 1, 0]]
+    assert geometry.alignment(first, second) == pytest.approx(2.0, abs=1e-12)
+    assert geometry.alignment(first, first) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_uniformity_of_a_worked_example():
+    # Of six pairs four are at 90° (squared distance 2), two at 180° (4).
+    expected = math.log((4 * math.exp(-4) + 2 * math.exp(-8)) / 6)
+    assert geometry.uniformity(CROSS) == pytest.approx(expected, abs=1e-12)
+    assert geometry.uniformity(np.ones((5, 3))) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_uniformity_is_its_formula_pair_by_pair():
+    rows = vectors(17)
+    unit = [row / math.sqrt(sum(row * row)) for row in rows]
+    terms = [math.exp(-2 * sum((a - b) ** 2)) for i, a in enumerate(unit) for b in unit[i + 1 :]]
+    assert geometry.uniformity(rows) == pytest.approx(math.log(sum(terms) / len(terms)), abs=1e-12)
+
+
+@pytest.mark.parametrize("block", [1, 2, 7, 16, 17, 40])
+def test_blocks_change_nothing(block):
+    assert geometry.uniformity(vectors(17), block) == pytest.approx(geometry.uniformity(vectors(17), 17), abs=1e-12)
+
+
+def test_singular_values_of_a_worked_example():
+    # Normalized: twice (1, 0) and once (0, 1), so the singular values are √2 and 1.
+    rows = np.array([[3.0, 0.0], [0.5, 0.0], [0.0, 2.0]])
+    assert geometry.singular_values(rows) == pytest.approx([1.0, 1 / math.sqrt(2)], abs=1e-12)
+    assert geometry.singular_values(np.ones((4, 3))) == pytest.approx([1.0, 0.0, 0.0], abs=1e-9)
+
+
+def test_singular_values_are_the_roots_of_eigenvalues():
+    rows = vectors(12)
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    values = np.sqrt(np.linalg.eigvalsh(unit.T @ unit)[::-1])
+    assert geometry.singular_values(rows) == pytest.approx(values / values[0], abs=1e-9)
+    assert len(geometry.singular_values(rows[:3])) == 3
+
+
+@pytest.mark.parametrize("change", ["rotation", "scale", "scale of each row", "order"])
+def test_the_geometry_does_not_depend_on(change):
+    rows = vectors(30)
+    changed = {
+        "rotation": lambda: rows @ rotation(5),
+        "scale": lambda: 7.5 * rows,
+        "scale of each row": lambda: rows * np.linspace(0.1, 9, 30)[:, None],
+        "order": lambda: rows[[*range(14, -1, -1), *range(29, 14, -1)]],  # within the halves, so that the pairs stay
+    }[change]()
+    assert geometry.alignment(changed[:15], changed[15:]) == pytest.approx(
+        geometry.alignment(rows[:15], rows[15:]), abs=1e-12
+    )
+    assert geometry.uniformity(changed) == pytest.approx(geometry.uniformity(rows), abs=1e-12)
+    assert geometry.singular_values(changed) == pytest.approx(geometry.singular_values(rows), abs=1e-9)
+
+
+def test_pairs_are_grouped_by_their_gold_score():
+    gold = np.array([0.0, 0.99, 1.0, 2.5, 3.999, 4.0, 5.0])
+    cosines = np.array([-0.5, 0.1, 0.2, 0.3, 0.4, 0.8, 1.0])
+    groups = geometry.cosine_groups(cosines, gold)
+    assert list(groups) == ["0–1", "1–2", "2–3", "3–4", "4–5"]
+    assert [group.pairs for group in groups.values()] == [2, 1, 1, 1, 2]
+    assert groups["0–1"].mean == pytest.approx(-0.2) and groups["0–1"].std == pytest.approx(0.3)
+    assert groups["4–5"].mean == pytest.approx(0.9) and groups["4–5"].std == pytest.approx(0.1)
+    assert geometry.cosine_groups(cosines[:1], gold[:1])["4–5"] == (0, None, None, None)
+
+
+def test_the_density_is_that_of_scipy_where_it_ends_within_the_bounds():
+    cosines = np.random.default_rng(0).normal(0.3, 0.1, 200)
+    expected = scipy.stats.gaussian_kde(cosines)(geometry.GRID)
+    assert geometry.density(cosines) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("cosines", [[1.0], [1.0, 1.0, 1.0], [-1.0, 1.0], [0.99, 0.9, 0.97, 1.0], [0.2, -0.1]])
+def test_the_density_integrates_to_one_between_the_bounds(cosines):
+    grid = np.linspace(-1, 1, 4001)
+    assert np.trapezoid(geometry.density(np.array(cosines), grid), grid) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_all_is_measured_on_the_right_sentences():
+    """Of three pairs one is rated above 4, one at 4; all six sentences count for uniformity, repeated ones too."""
+    pairs = Pairs(["east", "east", "east"], ["north", "west", "east"], np.array([4.5, 4.0, 1.0]), {})
+    directions = dict(zip(["east", "north", "west", "south"], CROSS.astype(np.float32), strict=True))
+    seen = []
+
+    def encode(sentences):
+        seen.extend(sentences)
+        return np.stack([directions[sentence] for sentence in sentences])
+
+    found = geometry.measure(encode, pairs)
+    assert sorted(seen) == ["east", "north", "west"]
+    assert found.alignment == pytest.approx(2.0, abs=1e-6)
+    # East occurs four times, north and west once: of 15 pairs 6 are of the same, 4 + 1 at 90°, 4 at 180°.
+    expected = math.log((6 + 5 * math.exp(-4) + 4 * math.exp(-8)) / 15)
+    assert found.uniformity == pytest.approx(expected, abs=1e-6)
+    assert found.spearman == pytest.approx(100 * scipy.stats.spearmanr([0, -1, 1], [4.5, 4.0, 1.0]).statistic)
+    assert [group.pairs for group in found.groups.values()] == [0, 1, 0, 0, 2]
+    assert found.singular_values == pytest.approx([1.0, math.sqrt(1 / 5)], abs=1e-6)  # five on one axis
+
+
+def test_embeddings_that_are_not_finite_are_refused():
+    pairs = Pairs(["a", "b"], ["c", "d"], np.array([4.5, 1.0]), {})
+    with pytest.raises(UserError, match="not finite"):
+        geometry.measure(lambda sentences: np.full((len(sentences), 3), np.nan), pairs)
+
+
+def test_a_split_or_all_three_together_are_read(tmp_path):
+    data = str(write_sts_b(tmp_path, train=[5, 1, 2], dev=[4.2, 0], test=[3, 4.1]))
+    assert geometry.read(data).first == ["200 a", "201 a"]
+    assert geometry.read(data, "dev").second == ["100 b", "101 b"]
+    everything = geometry.read(data, "all")
+    assert everything.gold.tolist() == [5, 1, 2, 4.2, 0, 3, 4.1]
+    assert everything.second == ["0 b", "1 b", "2 b", "100 b", "101 b", "200 b", "201 b"]
+
+
+def test_a_file_of_pairs_is_read_once_whatever_the_split(tmp_path, corpus):
+    assert [len(geometry.read(str(corpus["dev"]), split).gold) for split in geometry.SPLITS] == [20, 20, 20]
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [([4.0, 1.0], "no pair is rated above 4"), ([4.5, 6.0], "scores from 4.5 to 6"), ([-1, 5], "scores from -1 to 5")],
+)
+def test_scores_that_do_not_fit_are_refused(tmp_path, scores, message):
+    with pytest.raises(UserError, match=message):
+        geometry.read(str(write_sts_b(tmp_path, test=scores)))
+
+
+def test_a_split_that_is_not_there_is_refused(tmp_path):
+    data = str(write_sts_b(tmp_path, test=[5, 1]))
+    with pytest.raises(UserError, match="STSBenchmark"):
+        geometry.read(data, "all")
