@@ -1,19 +1,62 @@
-"""Sentences to embeddings: sorted by length into a few static shapes, duplicates encoded once."""
+"""Sentences to embeddings: sorted by length into a few static shapes, duplicates encoded once.
 
+A thread tokenizes some thousand sentences while the devices work on those before them, so what is held beside the
+sentences and the result does not grow with their number.
+"""
+
+import collections
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.experimental.compilation_cache import compilation_cache
 from jax.sharding import NamedSharding
+from tqdm import tqdm
 
 from simcse_jax import parallel
 from simcse_jax.models import parameters
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.tokenizer import Tokenizer
 
-LENGTHS = (16, 24, 32, 48, 64, 128, 256, 512)  # a batch is padded to the next of these, so each compiles once
+# A batch is padded to the next of these, so each compiles once: of few sentences, to few lengths.
+LENGTHS = (16, 24, 32, 48, 64, 128, 256, 512)
+FINE_LENGTHS = (*range(8, 16, 2), *range(16, 32, 4), *range(32, 64, 8), *range(64, 128, 16), *range(128, 513, 64))
+MANY = 2048  # distinct sentences: as many are worth the fine lengths' compilations
+FULL_BATCH_LENGTH = 64  # up to it a batch has `batch_size` sentences; of longer ones it has fewer, not more tokens
+FEW = 8  # sentences: what is left over, if it is no more than these, is not worth a whole batch
+TOKENIZED_AT_ONCE = 4096  # sentences
+IN_FLIGHT = 4  # batches that are dispatched and not fetched
+
+
+def keep_compilations() -> None:
+    """Turns JAX's persistent compilation cache on, unless the user has set it or the home folder is not writable.
+
+    It lies in `~/.cache/simcse_jax/xla` (`XDG_CACHE_HOME` is heeded).
+    """
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ or jax.config.jax_compilation_cache_dir:
+        return
+    try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "simcse_jax" / "xla"
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            return
+    except (OSError, RuntimeError):  # there is no home
+        return
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)  # small models compile fast, but many shapes
+    compilation_cache.reset_cache()  # else a program that has compiled something already would go on without
+
+
+class Encoded(NamedTuple):
+    """What encoding gives."""
+
+    embeddings: np.ndarray  # (N, D) float32, in the order of the sentences
+    cut: int  # how many of the N sentences were longer than the model takes, and were cut
 
 
 def make_encode(
@@ -28,44 +71,142 @@ def make_encode(
 ) -> Callable[[Params, Sequence[str]], np.ndarray]:
     """Builds encode(params, sentences) -> (N, D) float32 embeddings, not normalized, in the order given.
 
-    Of a run's parameters it takes the sentence encoder's alone.
+    Of a run's parameters it takes the sentence encoder's alone. For the arguments see `encode_sentences`.
+    """
+
+    def encode(params: Params, sentences: Sequence[str]) -> np.ndarray:
+        return encode_sentences(
+            graph,
+            params,
+            tokenizer,
+            sentences,
+            pooler=pooler,
+            use_head=use_head,
+            max_length=max_length,
+            batch_size=batch_size,
+            sharding=sharding,
+        ).embeddings
+
+    return encode
+
+
+def encode_sentences(
+    graph: Any,
+    params: Params,
+    tokenizer: Tokenizer,
+    sentences: Sequence[str],
+    *,
+    pooler: str,
+    use_head: bool,
+    max_length: int,
+    batch_size: int = 64,
+    sharding: NamedSharding | None = None,
+    show_progress_bar: bool = False,
+) -> Encoded:
+    """Encodes N sentences, each distinct one once.
 
     Args:
       graph: the model's graph (`models.parameters`).
+      params: its parameters; of a run's, the sentence encoder's are taken alone.
       tokenizer: the model's.
+      sentences: strings.
       pooler, use_head: see `SentenceEncoder.__call__`; dropout is off.
       max_length: longer sentences are cut, in tokens.
-      batch_size: sentences encoded together.
+      batch_size: sentences encoded together, up to 64 tokens; fewer of longer ones.
       sharding: how a batch's rows are split over the devices of all processes; None: the default device.
+      show_progress_bar: counts the distinct sentences on standard error.
     """
-
+    params = parameters.sentence_encoder(params)
     embed = _make_embed(graph, pooler, use_head, sharding)
-    if sharding is not None:
-        batch_size = -(-batch_size // sharding.num_devices) * sharding.num_devices
+    numbers: dict[str, int] = {}
+    inverse = np.fromiter((numbers.setdefault(s, len(numbers)) for s in sentences), np.int64, len(sentences))
+    distinct = list(numbers)
+    embeddings = np.empty((len(distinct), params[parameters.WORD_EMBEDDING].shape[1]), np.float32)
+    cut = np.zeros(len(distinct), bool)
+    devices = 1 if sharding is None else sharding.num_devices
+    # What comes back from other processes comes back by a collective, which must not run beside another one.
+    in_flight = IN_FLIGHT if sharding is None or sharding.is_fully_addressable else len(distinct)
+    waiting: collections.deque[tuple[np.ndarray, jax.Array]] = collections.deque()
+    with tqdm(total=len(distinct), unit=" sentences", disable=not show_progress_bar) as bar:
 
-    def encode(params: Params, sentences: Sequence[str]) -> np.ndarray:
-        params = parameters.sentence_encoder(params)
-        position = {sentence: row for row, sentence in enumerate(dict.fromkeys(sentences))}
-        tokens = tokenizer(list(position), max_length)
-        by_length = sorted(range(len(tokens)), key=lambda row: -len(tokens[row]))
-        outputs = []
-        for start in range(0, len(by_length), batch_size):
-            rows = by_length[start : start + batch_size]
-            longest = len(tokens[rows[0]])
-            length = min(next((n for n in LENGTHS if n >= longest), max_length), max_length)
-            # The last batch is filled up with its first row, so that it has the shape of the others.
-            filled = [tokens[row] for row in rows + [rows[0]] * (batch_size - len(rows))]
-            ids, mask = tokenizer.pad(filled, length)
+        def fetch(most: int) -> None:
+            while len(waiting) > most:
+                rows, output = waiting.popleft()
+                embeddings[rows] = parallel.fetch(output)[: len(rows)]
+                bar.update(len(rows))
+
+        for rows, tokens, length, size in _batches(distinct, tokenizer, max_length, batch_size, devices, cut):
+            # Filled up with its first row, so that it has the shape of others.
+            ids, mask = tokenizer.pad(tokens + [tokens[0]] * (size - len(tokens)), length)
             if sharding is not None:
-                ids, mask = parallel.place(lambda part: (ids[part], mask[part]), batch_size, sharding)
+                ids, mask = parallel.place(lambda part: (ids[part], mask[part]), size, sharding)
             # Dispatched: the next batch is padded meanwhile. Without collectives, which would not be safe side by side.
-            outputs.append((rows, embed(params, ids, mask)))
-        embeddings = np.empty((len(position), outputs[0][1].shape[1] if outputs else 0), np.float32)
-        for rows, output in outputs:
-            embeddings[rows] = parallel.fetch(output)[: len(rows)]
-        return embeddings[[position[sentence] for sentence in sentences]]
+            waiting.append((rows, embed(params, ids, mask)))
+            fetch(in_flight)
+        fetch(0)
+    if len(distinct) < len(inverse):
+        return Encoded(embeddings[inverse], int(cut[inverse].sum()))
+    return Encoded(embeddings, int(cut.sum()))
 
-    return encode
+
+class _Batch(NamedTuple):
+    rows: np.ndarray  # of the distinct sentences
+    tokens: list[np.ndarray]
+    length: int  # padded to
+    size: int  # filled up to
+
+
+def _batches(
+    sentences: list[str], tokenizer: Tokenizer, max_length: int, batch_size: int, devices: int, cut: np.ndarray
+) -> Iterator[_Batch]:
+    """Batches of like length, the longest first; marks in `cut` the sentences that are cut.
+
+    What does not fill a batch of its length waits for the next sentences of that length, and at the end shares
+    batches with shorter ones.
+    """
+    known = LENGTHS if len(sentences) < MANY else FINE_LENGTHS
+    lengths = [n for n in known if n < max_length] + [max_length]
+    order = np.argsort([-len(sentence) for sentence in sentences], kind="stable")
+    parts = [order[start : start + TOKENIZED_AT_ONCE] for start in range(0, len(order), TOKENIZED_AT_ONCE)]
+
+    def size_of(length: int) -> int:
+        return _round_up(max(batch_size * FULL_BATCH_LENGTH // max(length, FULL_BATCH_LENGTH), 1), devices)
+
+    def tokenize(part: np.ndarray) -> tuple[list[np.ndarray], list[int]]:
+        return tokenizer.tokenize([sentences[row] for row in part], max_length)
+
+    by_length: dict[int, list[tuple[int, np.ndarray]]] = {length: [] for length in lengths}
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(tokenize, parts[0]) if parts else None
+        for number, part in enumerate(parts):
+            tokens, too_long = following.result()
+            if number + 1 < len(parts):
+                following = pool.submit(tokenize, parts[number + 1])
+            cut[part[too_long]] = True
+            for row, ids in zip(part, tokens, strict=True):
+                by_length[lengths[np.searchsorted(lengths, len(ids))]].append((row, ids))
+            for length in reversed(lengths):
+                size = size_of(length)
+                while len(by_length[length]) >= size:
+                    yield _batch(by_length[length][:size], length, size)
+                    del by_length[length][:size]
+    rest = sorted((pair for pairs in by_length.values() for pair in pairs), key=lambda pair: -len(pair[1]))
+    while rest:
+        length = lengths[np.searchsorted(lengths, len(rest[0][1]))]
+        size = size_of(length)
+        few = _round_up(FEW, devices)
+        if len(rest) <= few < size:
+            size = few
+        yield _batch(rest[:size], length, size)
+        del rest[:size]
+
+
+def _batch(pairs: list[tuple[int, np.ndarray]], length: int, size: int) -> _Batch:
+    return _Batch(np.array([row for row, _ in pairs]), [ids for _, ids in pairs], length, size)
+
+
+def _round_up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple
 
 
 @functools.lru_cache(maxsize=16)  # so that many encoders of one shape, as in a sweep, compile once

@@ -1,51 +1,282 @@
 """The class that people use a trained model with."""
 
-from collections.abc import Sequence
+import dataclasses
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
 
 import jax
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from simcse_jax.encoding import make_encode
+from simcse_jax import index_files
+from simcse_jax.data.batches import sha256
+from simcse_jax.data.sentences import check_sentences, read_sentences
+from simcse_jax.encoding import Encoded, encode_sentences, keep_compilations
 from simcse_jax.errors import UserError
+from simcse_jax.index import Backend, Index, Result, check_search
 from simcse_jax.loading import choose_pooler, load_model
 from simcse_jax.models import huggingface
 from simcse_jax.models.config import POOLERS
 from simcse_jax.models.tokenizer import Tokenizer
+
+INDEXED_AT_ONCE = 1 << 17  # sentences, so that the embeddings of a large corpus are not there twice
 
 
 class SimCSE:
     """A sentence encoder: `SimCSE("runs/my-run").encode(["A sentence.", "Another one."])`."""
 
     def __init__(self, name: str, *, pooler: str | None = None, num_layers: int = 0, batch_size: int = 64):
-        """Loads a model.
+        """Loads a model onto all local devices.
 
         Args:
           name: a folder in Hugging Face format, a hub id, `package:NAME`, or a workdir of ours.
           pooler: None takes the model's own.
           num_layers: keep the first n layers; 0 keeps all.
-          batch_size: sentences encoded together.
+          batch_size: sentences encoded together on each device; of those longer than 64 tokens fewer.
 
         Raises:
           UserError: in one line, for whatever is wrong with it.
         """
-        if pooler is not None and pooler not in POOLERS:
-            raise UserError(f"pooler {pooler!r} is not one of {', '.join(POOLERS)}")
+        _check(pooler, batch_size, None)
+        keep_compilations()
         model = load_model(name, num_layers)
+        self.name = name
+        self.index: Index | None = None
         self.pooler, self.use_head = choose_pooler(model, pooler)
         self.config = model.config
-        graph, _ = huggingface.build(model.config, with_head="head.kernel" in model.params)
-        self._params = jax.device_put(model.params)
-        self._encode = make_encode(
-            graph,
-            Tokenizer(model.folder, model.config),
-            pooler=self.pooler,
-            use_head=self.use_head,
-            max_length=model.max_length,
-            batch_size=batch_size,
-        )
+        self.max_length = model.max_length  # in tokens
+        self.normalize = model.normalize  # whether its files ask for embeddings of unit length
+        self.batch_size = batch_size
+        self._graph, _ = huggingface.build(model.config, with_head="head.kernel" in model.params)
+        self._tokenizer = Tokenizer(model.folder, model.config)
+        devices = jax.local_devices()
+        mesh = Mesh(np.array(devices), ("data",))
+        self._rows = NamedSharding(mesh, PartitionSpec("data")) if len(devices) > 1 else None
+        place = NamedSharding(mesh, PartitionSpec()) if len(devices) > 1 else devices[0]
+        self._params = jax.device_put(model.params, place)
+        self._model = dataclasses.replace(model, params=self._params, language_model=None)  # no second copy
 
-    def encode(self, sentences: str | Sequence[str]) -> np.ndarray:
-        """(N, D) float32 embeddings in the order given, not normalized; one string gives (D,)."""
-        if isinstance(sentences, str):
-            return self._encode(self._params, [sentences])[0]
-        return self._encode(self._params, sentences)
+    def encode(
+        self,
+        sentences: str | Iterable[str],
+        *,
+        batch_size: int | None = None,
+        normalize_to_unit: bool | None = None,
+        max_length: int | None = None,
+        pooler: str | None = None,
+        show_progress_bar: bool = False,
+    ) -> np.ndarray:
+        """(N, D) float32 embeddings in the order given; one string gives (D,), no sentences (0, D).
+
+        Sentences longer than the model takes are cut; a `UserWarning` says how many.
+
+        Args:
+          sentences: a string, or any iterable of strings; the empty string has an embedding too.
+          batch_size: None takes the constructor's.
+          normalize_to_unit: whether embeddings have length 1; None does what the model's files say.
+          max_length: in tokens with the two special ones; None takes the model's own, which is the most too.
+          pooler: None takes the constructor's.
+          show_progress_bar: on standard error.
+
+        Raises:
+          UserError: naming the first sentence that is not a string, or the argument that is out of its range.
+        """
+        texts = [sentences] if isinstance(sentences, str) else sentences
+        embeddings, cut = self.encode_counted(
+            texts,
+            batch_size=batch_size,
+            normalize_to_unit=normalize_to_unit,
+            max_length=max_length,
+            pooler=pooler,
+            show_progress_bar=show_progress_bar,
+        )
+        _tell_cut(cut, self.max_length if max_length is None else max_length, stacklevel=3)
+        return embeddings[0] if isinstance(sentences, str) else embeddings
+
+    def encode_counted(
+        self,
+        sentences: Iterable[str],
+        *,
+        batch_size: int | None = None,
+        normalize_to_unit: bool | None = None,
+        max_length: int | None = None,
+        pooler: str | None = None,
+        show_progress_bar: bool = False,
+    ) -> Encoded:
+        """As `encode`, of an iterable; tells how many sentences were cut instead of warning."""
+        _check(pooler, batch_size, max_length, self.max_length)
+        pooler, use_head = (self.pooler, self.use_head) if pooler is None else choose_pooler(self._model, pooler)
+        encoded = encode_sentences(
+            self._graph,
+            self._params,
+            self._tokenizer,
+            check_sentences(sentences),
+            pooler=pooler,
+            use_head=use_head,
+            max_length=self.max_length if max_length is None else max_length,
+            batch_size=(self.batch_size if batch_size is None else batch_size) * len(jax.local_devices()),
+            sharding=self._rows,
+            show_progress_bar=show_progress_bar,
+        )
+        if self.normalize if normalize_to_unit is None else normalize_to_unit:
+            encoded = encoded._replace(embeddings=_to_unit(encoded.embeddings))
+        return encoded
+
+    def similarity(
+        self, a: str | Iterable[str] | np.ndarray, b: str | Iterable[str] | np.ndarray
+    ) -> np.ndarray | float:
+        """Cosines, (len(a), len(b)) float32.
+
+        As in the reference's package, one string (or one embedding) for `a` gives (len(b),), one for each a number, and
+        one for `b` alone (len(a), 1).
+
+        Args:
+          a, b: strings, or embeddings of this model, (N, D) or (D,).
+
+        Raises:
+          UserError: for what is neither strings nor embeddings of the model's size.
+        """
+        first, second = self._vectors(a), self._vectors(b)
+        cosines = _to_unit(np.atleast_2d(first)) @ _to_unit(np.atleast_2d(second)).T
+        if first.ndim == 1:
+            return float(cosines[0, 0]) if second.ndim == 1 else cosines[0]
+        return cosines
+
+    def _vectors(self, x: str | Iterable[str] | np.ndarray) -> np.ndarray:
+        if not isinstance(x, np.ndarray | jax.Array) or not np.issubdtype(x.dtype, np.number):
+            return self.encode(x)
+        vectors, size = np.asarray(x, np.float32), self.config.hidden_size
+        if vectors.ndim not in (1, 2) or vectors.shape[-1] != size:
+            raise UserError(f"embeddings of shape {vectors.shape}; this model's are ({size},) or (N, {size})")
+        return vectors
+
+    def build_index(
+        self,
+        sentences_or_file: Iterable[str] | str | Path,
+        *,
+        column: str | None = None,
+        show_progress_bar: bool = False,
+    ) -> None:
+        """Encodes sentences to search in; they take the place of those of an earlier index.
+
+        Args:
+          sentences_or_file: strings, of which each keeps its own row, duplicates and empty ones too; or a .txt, .csv,
+            .tsv, .jsonl or .parquet file.
+          column: the file's, where it has no usual name (`sentence`, `text`, `sent0`, `anchor`).
+          show_progress_bar: on standard error.
+
+        Raises:
+          UserError: in one line, naming the row that is no text or what is wrong with the file.
+        """
+        index = Index(self.config.hidden_size)
+        self._add(index, sentences_or_file, column, show_progress_bar)
+        self.index = index
+
+    def add_to_index(
+        self,
+        sentences_or_file: Iterable[str] | str | Path,
+        *,
+        column: str | None = None,
+        show_progress_bar: bool = False,
+    ) -> None:
+        """Adds sentences behind those of the index, or starts one; see `build_index`."""
+        index = Index(self.config.hidden_size) if self.index is None else self.index
+        self._add(index, sentences_or_file, column, show_progress_bar)
+        self.index = index
+
+    def _add(
+        self, index: Index, sentences_or_file: Iterable[str] | str | Path, column: str | None, show_progress_bar: bool
+    ) -> None:
+        if isinstance(sentences_or_file, str | Path):
+            sentences = read_sentences(sentences_or_file, column)
+        else:
+            sentences = check_sentences(sentences_or_file)
+        cut = 0
+        for start in range(0, len(sentences), INDEXED_AT_ONCE):
+            part = sentences[start : start + INDEXED_AT_ONCE]
+            encoded = self.encode_counted(part, show_progress_bar=show_progress_bar)
+            index.add(part, encoded.embeddings)
+            cut += encoded.cut
+        _tell_cut(cut, self.max_length, stacklevel=4)
+
+    def search(
+        self,
+        queries: str | Iterable[str] | Path,
+        top_k: int = 5,
+        threshold: float = 0.6,
+        *,
+        approximate: bool = False,
+        recall_target: float = 0.95,
+        backend: Backend = "jax",
+    ) -> list[Result] | list[list[Result]]:
+        """The sentences of the index that are nearest to each query, best first: a list of `(sentence, row, score)`.
+
+        Args:
+          queries: one string gives one list; several, or the path of a file (a `pathlib.Path`), a list for each.
+          top_k, threshold: at most so many, with a cosine of at least this.
+          approximate, recall_target, backend: see `simcse_jax.index.Index.search`.
+
+        Raises:
+          UserError: when there is no index, or an argument is wrong.
+        """
+        check_search(top_k, threshold, recall_target, backend)
+        if self.index is None:
+            raise UserError("there is no index to search in; call build_index or load_index first")
+        if isinstance(queries, str):
+            texts = [queries]
+        else:
+            texts = read_sentences(queries) if isinstance(queries, Path) else check_sentences(queries, "query")
+        found = self.index.search(
+            self.encode(check_sentences(texts, "query")),
+            top_k,
+            threshold,
+            approximate=approximate,
+            recall_target=recall_target,
+            backend=backend,
+        )
+        return found[0] if isinstance(queries, str) else found
+
+    def save_index(self, folder: str | Path) -> None:
+        """Writes the index to a folder, whole or not at all; an earlier index there is replaced.
+
+        Raises:
+          UserError: when there is no index, or the folder cannot be written or holds something else.
+        """
+        if self.index is None:
+            raise UserError("there is no index to save; call build_index first")
+        index_files.save(self.index, folder, self.identity())
+
+    def load_index(self, folder: str | Path) -> None:
+        """Reads an index that this model has made; its embeddings are memory-mapped.
+
+        Raises:
+          UserError: when there is none, a file of it is damaged, or another model made it.
+        """
+        self.index = index_files.load(folder, self.identity())
+
+    def identity(self) -> index_files.ModelIdentity:
+        """What its embeddings depend on; an index, or a half-encoded file, belongs to it."""
+        names = sorted(name for name in self._params if self.use_head or not name.startswith("head."))
+        digest = sha256(*(np.asarray(self._params[name]) for name in names))
+        return index_files.ModelIdentity(self.name, self.pooler, self.use_head, self.config.hidden_size, digest)
+
+
+def _check(pooler: str | None, batch_size: int | None, max_length: int | None, most: int = 0) -> None:
+    if pooler is not None and pooler not in POOLERS:
+        raise UserError(f"pooler {pooler!r} is not one of {', '.join(POOLERS)}")
+    if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
+        raise UserError(f"batch_size {batch_size!r}: must be a whole number, 1 or more")
+    if max_length is not None and (not isinstance(max_length, int) or not 3 <= max_length <= most):
+        raise UserError(f"max_length {max_length!r}: must be a whole number from 3 to {most}, the model's own")
+
+
+def _tell_cut(cut: int, max_length: int, stacklevel: int) -> None:
+    if cut:
+        count = "1 sentence was" if cut == 1 else f"{cut} sentences were"
+        warnings.warn(f"{count} longer than {max_length} tokens and cut there", UserWarning, stacklevel)
+
+
+def _to_unit(embeddings: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(embeddings, axis=-1, keepdims=True)
+    return embeddings / np.maximum(lengths, 1e-12)  # as sentence-transformers does

@@ -1,31 +1,191 @@
+import json
+import shutil
 import subprocess
 import sys
+import warnings
 
+import jax
 import numpy as np
 import pytest
-from conftest import sentences
+from conftest import DATA, sentences
 
-from simcse_jax import SimCSE
+from simcse_jax import SimCSE, encoding
 from simcse_jax.errors import UserError
+
+SCRIPTS = ["漢字かな交じり文。", "Привет, мир!", "שלום עולם", "مرحبا بالعالم", "नमस्ते दुनिया", "สวัสดีชาวโลก", "안녕하세요"]
+EMOJI = ["🎸", "👩‍👩‍👧‍👦 family", "I ❤️ NY", "😀" * 40, "🏳️‍🌈🏴‍☠️", "e\u0301 combining", "\u200b", "ﬁ ligature ½"]
+
+
+@pytest.fixture(scope="module")
+def model(tiny_bert):
+    return SimCSE(str(tiny_bert))
 
 
 def test_encode_keeps_the_order_whatever_the_batches(tiny_folder):
-    texts = [*sentences(9), "", "the cat " * 30, *sentences(3)]
-    large, small = SimCSE(str(tiny_folder)), SimCSE(str(tiny_folder), batch_size=4)
+    texts = [*sentences(9), "", "the cat " * 20, *sentences(3)]
+    large, small = SimCSE(str(tiny_folder)), SimCSE(str(tiny_folder), batch_size=1)
     together = large.encode(texts)
     assert together.shape == (len(texts), 32) and together.dtype == np.float32
     np.testing.assert_allclose(small.encode(texts), together, atol=1e-5)
-    np.testing.assert_allclose(large.encode(texts[3]), together[3], atol=1e-5)
+    np.testing.assert_allclose(large.encode(texts, batch_size=2), together, atol=1e-5)
+    alone = large.encode(texts[3])
+    assert alone.shape == (32,)
+    np.testing.assert_allclose(alone, together[3], atol=1e-5)
     np.testing.assert_array_equal(together[0], together[11])  # the same sentence twice
-    assert large.encode([]).shape[0] == 0
+    assert np.isfinite(together).all()
+
+
+def test_all_devices_take_part(model):
+    assert model._rows.num_devices == len(jax.local_devices()) == 8
+    embed = encoding._make_embed(model._graph, model.pooler, model.use_head, model._rows)
+    ids = jax.device_put(np.ones((16, 8), np.int32), model._rows)
+    program = embed.lower(model._params, ids, ids).compile()
+    assert program.output_shardings.shard_shape((16, 32)) == (2, 32)
+    assert not any(word in program.as_text() for word in ("all-gather", "all-reduce", "collective-permute"))
+
+
+def test_every_kind_of_sequence_is_taken(model):
+    texts = sentences(5)
+    expected = model.encode(texts)
+    for given in (tuple(texts), np.array(texts), (text for text in texts), np.array(texts, dtype=object)):
+        np.testing.assert_array_equal(model.encode(given), expected)
+    assert model.encode(np.str_(texts[0])).shape == (32,)
+    assert model.encode([]).shape == (0, 32) and model.encode([]).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["the cat", None], "sentence 1 is None, not a string"),
+        ([b"the cat"], "sentence 0 is b'the cat', not a string"),
+        (["the", "cat", 7], "sentence 2 is 7"),
+        (7, "7: not a list of strings"),
+        (b"the cat", "not a list of strings"),
+        (["the", "\ud800"], "sentence 1 holds half a surrogate pair"),
+    ],
+)
+def test_what_is_no_sentence_is_told_with_its_position(model, given, message):
+    with pytest.raises(UserError, match=message):
+        model.encode(given)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"pooler": "min"}, "'min' is not one of"),
+        ({"batch_size": 0}, "batch_size 0: must be"),
+        ({"batch_size": 2.5}, r"batch_size 2\.5"),
+        ({"max_length": 65}, "from 3 to 64"),
+        ({"max_length": 2}, "from 3 to 64"),
+    ],
+)
+def test_arguments_out_of_their_range_are_told(model, options, message):
+    with pytest.raises(UserError, match=message):
+        model.encode(["the cat"], **options)
 
 
 def test_an_unknown_pooler_is_refused(tiny_folder):
     with pytest.raises(UserError, match="'min' is not one of"):
         SimCSE(str(tiny_folder), pooler="min")
+    with pytest.raises(UserError, match="batch_size 0"):
+        SimCSE(str(tiny_folder), batch_size=0)
+
+
+def test_a_call_s_own_pooler(model, tiny_bert):
+    texts = sentences(4)
+    averaged = model.encode(texts, pooler="avg")
+    np.testing.assert_array_equal(averaged, SimCSE(str(tiny_bert), pooler="avg").encode(texts))
+    assert np.abs(averaged - model.encode(texts)).max() > 0.1
+
+
+def test_cut_sentences_are_counted_in_one_warning(model):
+    texts = ["the cat sat on the mat", "a dog", "the red bird sings in the tree", "the cat sat on the mat"]
+    with pytest.warns(UserWarning, match="^3 sentences were longer than 5 tokens and cut there$") as caught:
+        found = model.encode(texts, max_length=5)
+    assert len(caught) == 1 and caught[0].filename == __file__
+    np.testing.assert_allclose(found[0], model.encode("the cat sat"), atol=1e-6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.encode(texts)
+
+
+def test_unit_length_is_the_caller_s_choice_or_the_model_s(tiny_bert, tmp_path):
+    folder = shutil.copytree(tiny_bert, tmp_path / "m")
+    modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
+    listing = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in modules]
+    (folder / "modules.json").write_text(json.dumps(listing))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    texts = sentences(4)
+    normalized, plain = SimCSE(str(folder)), SimCSE(str(tiny_bert), pooler="avg")
+    lengths = np.linalg.norm(plain.encode(texts), axis=1)
+    assert np.abs(lengths - 1).max() > 0.1
+    np.testing.assert_allclose(np.linalg.norm(normalized.encode(texts), axis=1), 1, atol=1e-6)
+    np.testing.assert_allclose(normalized.encode(texts, normalize_to_unit=False), plain.encode(texts), atol=1e-6)
+    np.testing.assert_allclose(plain.encode(texts, normalize_to_unit=True), normalized.encode(texts), atol=1e-6)
+
+
+def test_the_progress_bar_counts_distinct_sentences(model, capsys):
+    model.encode(["the cat", "a dog", "the cat"], show_progress_bar=True)
+    assert "2/2" in capsys.readouterr().err
+    model.encode(["the cat"])
+    assert capsys.readouterr().err == ""
+
+
+def test_similarity_as_the_reference_s_package_gives_it(model):
+    a, b = sentences(3, seed=1), sentences(4, seed=2)
+    cosines = model.similarity(a, b)
+    u, v = (model.encode(texts).astype(float) for texts in (a, b))
+    expected = u @ v.T / np.outer(np.linalg.norm(u, axis=1), np.linalg.norm(v, axis=1))
+    assert cosines.shape == (3, 4)
+    np.testing.assert_allclose(cosines, expected, atol=1e-6)
+    np.testing.assert_allclose(model.similarity(a[1], b), expected[1], atol=1e-6)
+    np.testing.assert_allclose(model.similarity(a, b[2]), expected[:, 2:3], atol=1e-6)
+    one = model.similarity(a[1], b[2])
+    assert isinstance(one, float) and abs(one - expected[1, 2]) < 1e-6
+    np.testing.assert_allclose(model.similarity(u.astype(np.float32), b), expected, atol=1e-6)
+    np.testing.assert_allclose(model.similarity(u[0], v), expected[0], atol=1e-6)
+    assert model.similarity([], b).shape == (0, 4)
+    with pytest.raises(UserError, match=r"shape \(3, 5\); this model's"):
+        model.similarity(np.zeros((3, 5)), b)
 
 
 def test_the_package_is_light_to_import():
     heavy = ("jax", "transformers", "datasets", "tensorflow_datasets", "torch", "tensorflow")
     code = f"import sys, simcse_jax; print([name for name in {heavy!r} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def mixed(count: int) -> list[str]:
+    """Sentences of one character to 2,000 words: Wikipedia's, cut, joined and multiplied; emoji; other scripts."""
+    lines = (DATA / "wiki_sample.txt").read_text().splitlines()
+    words = " ".join(lines[:3000]).split()
+    generator = np.random.default_rng(0)
+    texts = ["", " ", "a", "字", "🎸", *SCRIPTS, *EMOJI, " ".join(words[:2000]), "supercalifragilistic" * 30]
+    while len(texts) < count:
+        kind = generator.integers(0, 20)
+        line = lines[generator.integers(len(lines))]
+        if kind == 0:
+            texts.append(line[: generator.integers(1, 9)])
+        elif kind == 1:
+            texts.append(f"{SCRIPTS[len(texts) % len(SCRIPTS)]} {line[:40]} {EMOJI[len(texts) % len(EMOJI)]}")
+        elif kind == 2 and generator.integers(0, 10) == 0:
+            start = generator.integers(0, len(words) - 2000)
+            texts.append(" ".join(words[start : start + generator.integers(100, 2001)]))
+        else:
+            texts.append(line)
+    return texts
+
+
+@pytest.mark.slow
+def test_embeddings_are_those_of_sentence_transformers(minilm, senteval):
+    pytest.importorskip("torch")
+    from sentence_transformers import SentenceTransformer
+
+    from simcse_jax.models.pretrained import resolve
+
+    texts = mixed(1000)
+    with pytest.warns(UserWarning, match="sentences were longer than 256 tokens"):
+        ours = SimCSE(minilm).encode(texts)
+    theirs = SentenceTransformer(str(resolve(minilm)), device="cpu").encode(texts)
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)

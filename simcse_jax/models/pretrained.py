@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from simcse_jax.errors import UserError, reason
+from simcse_jax import hub
+from simcse_jax.errors import UserError
 from simcse_jax.models import huggingface, language_model
 from simcse_jax.models.config import POOLERS, EncoderConfig
 from simcse_jax.models.tokenizer import MARKER
@@ -32,6 +33,7 @@ class Pretrained:
     `params` has `head.kernel` and `head.bias` if and only if the model has a head at test time. `pooler` is the
     model's own, None where its folder asks for one that this encoder lacks (`pooling` then says which).
     `language_model` is the checkpoint's masked-language-model head (`models.language_model`), None where it has none.
+    `normalize` tells whether its files ask for embeddings of unit length (sentence-transformers' module Normalize).
     """
 
     name: str
@@ -42,10 +44,11 @@ class Pretrained:
     pooling: str
     max_length: int
     language_model: dict[str, np.ndarray] | None = None
+    normalize: bool = False
 
 
 def resolve(name: str) -> Path:
-    """The local folder of a model's name, downloaded from the hub if need be.
+    """The local folder of a model's name, downloaded from the hub if need be: `OWNER/NAME`, or `OWNER/NAME@REVISION`.
 
     Raises:
       UserError: when there is no such folder, package or hub model, or its weights are not the published ones.
@@ -57,17 +60,16 @@ def resolve(name: str) -> Path:
         return folder
     if folder.exists():
         raise UserError(f"{name}: a file; a model is a folder with config.json and its weights")
-    if not re.fullmatch(r"[\w-][\w.-]*(/[\w.-]+)?", name):
+    hub_name = hub.split_name(name)
+    if hub_name is None:
         raise UserError(f"{name}: no such folder")
-    from huggingface_hub import snapshot_download
-
     try:
-        folder = Path(snapshot_download(name, allow_patterns=HUB_FILES))
+        folder = hub.download(*hub_name, HUB_FILES)
         if not any((folder / file).is_file() for file in ("model.safetensors", "model.safetensors.index.json")):
-            folder = Path(snapshot_download(name, allow_patterns=[*HUB_FILES, "pytorch_model*"]))
+            folder = hub.download(*hub_name, [*HUB_FILES, "pytorch_model*"])
         return folder
-    except Exception as error:  # the hub's client has dozens of kinds, all of them "not to be had"
-        raise UserError(f"{name}: no such folder, and not to be had from the hub: {reason(error)}") from None
+    except UserError as error:
+        raise UserError(f"{name}: no such folder, and {error}") from None
 
 
 def _package_folder(package: str) -> Path:
@@ -116,24 +118,26 @@ def _dense_head(folder: Path, size: int) -> dict[str, np.ndarray] | None:
     return {"pooler.dense.weight": weight, "pooler.dense.bias": tensors.get("linear.bias", np.zeros(size, np.float32))}
 
 
-def _sentence_transformers(folder: Path) -> tuple[Path, str | None, str, dict[str, np.ndarray]]:
-    """Reads `modules.json`: the transformer's folder, the pooler, its description, the tensors of a dense head."""
+def _sentence_transformers(folder: Path) -> tuple[Path, str | None, str, dict[str, np.ndarray], bool]:
+    """Reads `modules.json`: the transformer's folder, pooler, its description, a dense head's tensors, Normalize."""
     listing = read_json(folder / "modules.json", kind=list)
     modules = [(folder / module.get("path", ""), str(module.get("type", "")).rpartition(".")[2]) for module in listing]
     transformer = next((path for path, kind in modules if kind == "Transformer"), folder)
     pooler, pooling, head, lacking = None, "none", {}, []
-    for path, kind in modules:
+    for place, (path, kind) in enumerate(modules):
         if kind == "Pooling":
             pooler, pooling = _pooling_module(path)
         elif kind == "Dense" and not head:
             head = _dense_head(path, read_json(transformer / "config.json").get("hidden_size", 0)) or {}
             if not head:
                 lacking.append("a dense layer that is not a D→D one with tanh")
-        elif kind not in ("Transformer", "Normalize"):  # cosine similarity does not see a normalization
+        elif kind == "Normalize" and place < len(modules) - 1:
+            lacking.append("a normalization that is not its last module")
+        elif kind not in ("Transformer", "Normalize"):
             lacking.append(f"the module {kind}")
     if lacking:
         pooler, pooling, head = None, " and ".join([pooling, *lacking]), {}
-    return transformer, pooler, pooling, head
+    return transformer, pooler, pooling, head, any(kind == "Normalize" for _, kind in modules)
 
 
 def load(name: str, num_layers: int = 0) -> Pretrained:
@@ -155,9 +159,9 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
     transformer = folder
     marker = read_json(folder / MARKER) if (folder / MARKER).is_file() else None
     modules = marker is None and (folder / "modules.json").is_file()
-    pooler, pooling, dense = "cls", "cls", {}
+    pooler, pooling, dense, normalize = "cls", "cls", {}, False
     if modules:
-        transformer, pooler, pooling, dense = _sentence_transformers(folder)
+        transformer, pooler, pooling, dense, normalize = _sentence_transformers(folder)
     if not (transformer / "config.json").is_file():
         raise UserError(
             f"{folder}: no config.json; a model is a folder in Hugging Face format, a hub id or package:NAME"
@@ -185,7 +189,8 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
         raise UserError(f"{path}: the model has a head, but its tensor 'pooler.dense.weight' is missing")
     params = huggingface.to_params(tensors, config, head, str(path))
     lm_head = language_model.read_head(tensors, config)
-    return Pretrained(name, transformer, config, params, pooler, pooling, _max_length(transformer, config), lm_head)
+    max_length = _max_length(transformer, config)
+    return Pretrained(name, transformer, config, params, pooler, pooling, max_length, lm_head, normalize)
 
 
 def _max_length(folder: Path, config: EncoderConfig) -> int:

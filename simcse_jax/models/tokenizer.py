@@ -1,11 +1,13 @@
-"""Text to token ids.
+"""Text to token ids, with the `tokenizers` library.
 
 transformers decides what a folder's tokenizer is: it lays `tokenizer_config.json` and the defaults of the
-model's class over `tokenizer.json`. The outcome is saved with our models, which are then read with the
-`tokenizers` library alone.
+model's class over `tokenizer.json`. For the usual folders `simcse_jax.models.tokenizer_files` does the same, without
+the seconds that importing transformers takes; any other folder is read by transformers. The outcome is saved with our
+models, which are then read as they are.
 """
 
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +16,7 @@ import numpy as np
 
 from simcse_jax.errors import UserError, reason
 from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.tokenizer_files import SPECIAL_TOKENS, read_usual
 from simcse_jax.models.weight_files import read_json
 
 if TYPE_CHECKING:
@@ -22,7 +25,8 @@ if TYPE_CHECKING:
 MARKER = "simcse_jax.json"  # stands in folders that we wrote; an exported one's tells its pooler and its head
 
 CHUNK = 8192  # sentences tokenized at once
-MASK_TOKENS = ("[MASK]", "<mask>")  # of BERT and RoBERTa, where a folder's files do not name one
+# Of BERT and RoBERTa, where a folder's files do not name one.
+MASK_TOKENS = tuple(special["mask"] for special in SPECIAL_TOKENS.values())
 
 # What a tokenizer may consist of, copied along with a trained model.
 FILES = (
@@ -47,23 +51,34 @@ class Tokenizer:
         """
         self.pad_token_id = config.pad_token_id
         self._backend, _ = read_backend(folder)
+        self._lock = threading.Lock()  # the backend's truncation is state of its own
         largest = max(self._backend.get_vocab(with_added_tokens=True).values(), default=0)
         if largest >= config.vocab_size:
             raise UserError(f"{folder}: its tokenizer has token {largest}, its weights only {config.vocab_size} rows")
 
     def __call__(self, sentences: Sequence[str], max_length: int) -> list[np.ndarray]:
         """Token ids, one int32 array a sentence, each of at most `max_length` with the special tokens."""
-        self._backend.enable_truncation(max_length)
-        return [
-            np.array(encoding.ids, np.int32)
-            for start in range(0, len(sentences), CHUNK)  # an encoding is large until its ids are taken out
-            for encoding in self._backend.encode_batch_fast(list(sentences[start : start + CHUNK]))
-        ]
+        return self.tokenize(sentences, max_length)[0]
+
+    def tokenize(self, sentences: Sequence[str], max_length: int) -> tuple[list[np.ndarray], list[int]]:
+        """Token ids as `__call__` gives them, and the rows of the sentences that were cut. Threads may share it."""
+        tokens: list[np.ndarray] = []
+        cut = []
+        with self._lock:
+            self._backend.enable_truncation(max_length)
+            for start in range(0, len(sentences), CHUNK):  # an encoding is large until its ids are taken out
+                for encoding in self._backend.encode_batch_fast(list(sentences[start : start + CHUNK])):
+                    ids = np.array(encoding.ids, np.int32)
+                    if len(ids) == max_length and encoding.overflowing:
+                        cut.append(len(tokens))
+                    tokens.append(ids)
+        return tokens, cut
 
     def save(self, path: Path) -> None:
         """Writes the `tokenizer.json` that this tokenizer is, without truncation."""
-        self._backend.no_truncation()
-        self._backend.save(str(path))
+        with self._lock:
+            self._backend.no_truncation()
+            self._backend.save(str(path))
 
     def pad(self, rows: Sequence[np.ndarray], length: int) -> tuple[np.ndarray, np.ndarray]:
         """Pads B rows on the right: token ids and mask, both (B, length) int32."""
@@ -101,6 +116,8 @@ def read_backend(folder: Path) -> tuple["Backend", str | None]:
 
             backend = Backend.from_file(str(folder / "tokenizer.json"))
             mask_token = _stated_mask_token(folder)
+        elif (backend := read_usual(folder)) is not None:
+            mask_token = None  # the usual one
         else:
             os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that PyTorch is not there
             from transformers import AutoTokenizer

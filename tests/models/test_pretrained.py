@@ -152,6 +152,21 @@ def test_the_pooler_comes_from_sentence_transformers_files(folder, pooling, pool
     assert model.max_length == 24
 
 
+def test_unit_length_is_asked_for_by_a_last_module_normalize(tiny_folder, tmp_path):
+    pooling, normalize = {"pooling_mode_mean_tokens": True}, ("2_Normalize", "Normalize")
+    for name, more, expected in (("plain", (), False), ("unit", (normalize,), True)):
+        folder = shutil.copytree(tiny_folder, tmp_path / name)
+        write_modules(folder, pooling, *more)
+        assert pretrained.load(str(folder)).normalize is expected
+    assert pretrained.load(str(tiny_folder)).normalize is False
+    folder = shutil.copytree(tiny_folder, tmp_path / "between")
+    write_modules(folder, pooling, normalize, ("3_Other", "Pooling"))
+    (folder / "3_Other").mkdir()
+    (folder / "3_Other" / "config.json").write_text(json.dumps(pooling))
+    with pytest.raises(UserError, match="a normalization that is not its last module"):
+        choose_pooler(pretrained.load(str(folder)), None)
+
+
 def test_a_dense_tanh_module_is_a_head(folder):
     write_modules(folder, {"pooling_mode_mean_tokens": True}, ("2_Dense", "Dense"))
     (folder / "2_Dense").mkdir()

@@ -1,0 +1,161 @@
+"""Models on the hub: fetched from it and pushed to it. The client is huggingface_hub, `HF_ENDPOINT` says which hub."""
+
+import contextlib
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from simcse_jax.errors import UserError, reason
+
+NAME = re.compile(r"[\w-][\w.-]*(?:/[\w.-]+)?")
+REVISION = re.compile(r"\w[\w./-]*")
+LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"
+
+
+def split_name(name: str) -> tuple[str, str | None] | None:
+    """`OWNER/NAME@REVISION` to the id and the branch, tag or commit (None where it names none).
+
+    None for what cannot be a hub id.
+    """
+    repository, at, revision = name.partition("@")
+    if not NAME.fullmatch(repository) or (at and not REVISION.fullmatch(revision)):
+        return None
+    return repository, revision or None
+
+
+def download(repository: str, revision: str | None, patterns: Sequence[str]) -> Path:
+    """The local folder of a hub model's files that match; what is there already is not fetched again.
+
+    Raises:
+      UserError: when it is not to be had. Files that came whole stay in the client's cache, others are not seen.
+    """
+    from huggingface_hub import snapshot_download
+
+    try:
+        with _client_silent():
+            return Path(snapshot_download(repository, revision=revision, allow_patterns=list(patterns)))
+    except Exception as error:  # the hub's client has dozens of kinds, all of them "not to be had"
+        raise UserError(f"not to be had from the hub: {_explain(error, revision)}") from None
+
+
+def check_push(repository: str, private: bool, revision: str | None) -> None:
+    """Finds out, without changing anything, whether a push can succeed: name, token, owner, what is there.
+
+    Args:
+      repository: OWNER/NAME.
+      private: whether nobody else may see it.
+      revision: the branch, None for the main one.
+
+    Raises:
+      UserError: when it cannot.
+    """
+    from huggingface_hub import HfApi, get_token
+    from huggingface_hub.constants import HF_HUB_OFFLINE
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
+    from huggingface_hub.utils import validate_repo_id
+
+    where = f"--push-to-hub {repository}"
+    try:
+        validate_repo_id(repository)
+    except HFValidationError as error:
+        raise UserError(f"{where}: no name of a model: {reason(error)}") from None
+    if repository.count("/") != 1:
+        raise UserError(f"{where}: must be OWNER/NAME")
+    if revision is not None and not REVISION.fullmatch(revision):
+        raise UserError(f"--revision {revision}: no name of a branch")
+    if HF_HUB_OFFLINE:
+        raise UserError(f"{where}: HF_HUB_OFFLINE is set, so nothing can be pushed; unset it")
+    token = get_token()
+    if token is None:
+        raise UserError(f"{where}: there is no token; {LOG_IN}")
+    api = HfApi(token=token)
+    try:
+        me = api.whoami()
+    except Exception as error:
+        raise UserError(f"{where}: {_explain(error)}") from None
+    owner = repository.partition("/")[0]
+    mine = [me.get("name", ""), *(organization.get("name", "") for organization in me.get("orgs", []))]
+    if owner.lower() not in [name.lower() for name in mine]:
+        raise UserError(f"{where}: the token is of {mine[0]}, who may not push to {owner}; choose {mine[0]}/NAME")
+    if me.get("auth", {}).get("accessToken", {}).get("role") == "read":
+        raise UserError(f"{where}: the token may only read; make one that may write")
+    try:
+        public = api.model_info(repository).private is False
+    except RepositoryNotFoundError:
+        return
+    except Exception as error:
+        raise UserError(f"{where}: {_explain(error)}") from None
+    if private and public:
+        raise UserError(f"{where}: exists and is public; make it private on the hub first, or leave out --private")
+
+
+def push(folder: Path, repository: str, private: bool, revision: str | None) -> str:
+    """Uploads a folder's files as one commit, all of them or none; the repository and the branch are made if need be.
+
+    Files of an earlier commit that the folder lacks stay as they are. See `check_push` for the arguments.
+
+    Returns:
+      The commit's address.
+
+    Raises:
+      UserError: when the hub refuses or cannot be reached.
+    """
+    from huggingface_hub import HfApi, get_token
+
+    api = HfApi(token=get_token())
+    try:
+        with _client_silent():
+            # Of an organization, without --private, its own settings decide.
+            api.create_repo(repository, private=private or None, exist_ok=True)
+            if revision is not None:
+                api.create_branch(repository, branch=revision, exist_ok=True)
+            message = "Upload a model trained with simcse_jax"
+            commit = api.upload_folder(
+                repo_id=repository, folder_path=folder, revision=revision, commit_message=message
+            )
+        return commit.commit_url
+    except Exception as error:
+        raise UserError(f"--push-to-hub {repository}: {_explain(error)}; the export is in {folder}") from None
+
+
+@contextlib.contextmanager
+def _client_silent() -> Iterator[None]:
+    """Of what fails in the end we tell once; the client tells of each time that it tries again."""
+    logger = logging.getLogger("huggingface_hub")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def _explain(error: Exception, revision: str | None = None) -> str:
+    """A failure of the hub's client in a few words, and what to do."""
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+
+    chain = [error]
+    while (before := chain[-1].__cause__ or chain[-1].__context__) is not None and before not in chain:
+        chain.append(before)
+    if isinstance(error, RevisionNotFoundError):
+        return f"it has no revision {revision}"
+    if isinstance(error, GatedRepoError):
+        return f"its owner gives it to whom they choose; ask on its page and {LOG_IN}"
+    status = next((link.response.status_code for link in chain if getattr(link, "response", None) is not None), None)
+    if isinstance(error, RepositoryNotFoundError):
+        return f"there is no such model, or it is private: check the name, and {LOG_IN}"
+    if status == 401:
+        return f"the token is not valid; {LOG_IN}"
+    if status == 403:
+        return f"the token has no right to it; {LOG_IN}"
+    if status is not None and status >= 500:
+        return f"the hub answers {status}; try again later"
+    kinds = {kind.__name__ for link in chain for kind in type(link).__mro__}
+    if "OfflineModeIsEnabled" in kinds:
+        return "it is not in the cache, and HF_HUB_OFFLINE is set"
+    if kinds & {"ConnectError", "TimeoutException", "ConnectionError"}:
+        return "the hub cannot be reached; check the connection, the proxy and HF_ENDPOINT"
+    if "TransportError" in kinds:
+        return f"the hub broke off ({reason(error)}); try again, what came whole is kept"
+    return reason(error)

@@ -1,0 +1,258 @@
+"""python -m simcse_jax.search --model M --sentences FILE: the nearest sentences of each query, by one model or two."""
+
+import argparse
+import contextlib
+import json
+import sys
+import unicodedata
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from simcse_jax.errors import Parser, UserError, run_command
+from simcse_jax.models.config import POOLERS
+
+if TYPE_CHECKING:
+    from simcse_jax.index import Result
+    from simcse_jax.simcse import SimCSE
+
+WIDTH = 120  # columns of a terminal that a line may take
+
+
+def main() -> None:
+    """Reads all files first, so that a mistake in one is told before a model is loaded."""
+    args = _parse()
+    from simcse_jax.data.sentences import read_sentences
+    from simcse_jax.index import check_search
+
+    check_search(args.top_k, args.threshold, args.recall_target, args.backend)
+    sentences = read_sentences(args.sentences, args.column) if args.sentences else None
+    queries = args.query or (read_sentences(args.queries, args.queries_column) if args.queries else None)
+
+    from simcse_jax.simcse import SimCSE
+    from simcse_jax.storage import write_atomically
+
+    models = [SimCSE(args.model, pooler=args.pooler, batch_size=args.batch_size)]
+    prepare(models[0], sentences, args.index)
+    if args.compare:
+        models.append(SimCSE(args.compare, pooler=args.compare_pooler, batch_size=args.batch_size))
+        prepare(models[1], models[0].index.sentences, args.compare_index)
+    titles = [f"{model.name}, pooler {model.pooler}{' with head' if model.use_head else ''}" for model in models]
+    by = "" if args.compare else f", {titles[0]}"
+    print(f"{len(models[0].index)} sentences{by}\n", flush=True)
+
+    found = []
+    for batch in [queries] if queries is not None else _typed():
+        results = [
+            model.search(
+                batch,
+                args.top_k,
+                args.threshold,
+                approximate=args.approximate,
+                recall_target=args.recall_target,
+                backend=args.backend,
+            )
+            for model in models
+        ]
+        for query, of_models in zip(batch, zip(*results, strict=True), strict=True):
+            print(table(query, titles, of_models), end="\n\n", flush=True)
+            found.append({"query": query, "results": [[result._asdict() for result in each] for each in of_models]})
+    if args.output:
+        described = [{"name": model.name, "pooler": model.pooler, "head": model.use_head} for model in models]
+        content = json.dumps({"models": described, "queries": found}, indent=2, ensure_ascii=False)
+        write_atomically(Path(args.output).expanduser(), content + "\n")
+
+
+def _parse() -> argparse.Namespace:
+    parser = Parser(prog="simcse_jax.search", description="Finds the nearest sentences of each query, by cosine.")
+    parser.add_argument("--model", required=True, help="a folder, a hub id, package:NAME, or a workdir")
+    parser.add_argument("--pooler", choices=POOLERS, help="default: the model's own")
+    parser.add_argument("--sentences", help="the file to search in: .txt, .csv, .tsv, .jsonl or .parquet")
+    parser.add_argument("--column", help="of --sentences (default: sentence, text, sent0 or anchor, or the only one)")
+    parser.add_argument(
+        "--index", help="a folder that keeps the embeddings: made where there is none, else read, and added to"
+    )
+    asked = parser.add_mutually_exclusive_group()
+    asked.add_argument("--query", action="append", help="may be given several times (default: typed, one a line)")
+    asked.add_argument("--queries", help="a file of queries")
+    parser.add_argument("--queries-column", help="of --queries")
+    parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
+    parser.add_argument("--top-k", type=int, default=5)
+    parser.add_argument("--threshold", type=float, default=-1.0, help="the least cosine to be shown (default: any)")
+    parser.add_argument("--approximate", action="store_true", help="made for TPUs; with FAISS, its cells")
+    parser.add_argument("--recall-target", type=float, default=0.95, help="of --approximate, without FAISS")
+    parser.add_argument("--backend", default="jax", help="jax or faiss")
+    parser.add_argument("--compare", metavar="MODEL", help="a second model, its results beside the first one's")
+    parser.add_argument("--compare-pooler", choices=POOLERS)
+    parser.add_argument("--compare-index", help="as --index, for the second model")
+    parser.add_argument("--output", help="a JSON file for the results")
+    args = parser.parse_args()
+    if args.batch_size < 1:
+        raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
+    if not (args.sentences or args.index):
+        raise UserError("nothing to search in; give --sentences FILE, or --index FOLDER that an earlier call has made")
+    for option, needed in (("column", "sentences"), ("queries_column", "queries")):
+        if getattr(args, option) and not getattr(args, needed):
+            raise UserError(f"--{option.replace('_', '-')}: there is no --{needed} that it could be of")
+    for option in ("compare_pooler", "compare_index"):
+        if getattr(args, option) and not args.compare:
+            raise UserError(f"--{option.replace('_', '-')}: there is no --compare that it could be of")
+    for option in ("index", "compare_index"):
+        _check_index(option, getattr(args, option), needed=option == "index" and not args.sentences)
+    if args.index and args.compare_index and Path(args.index).resolve() == Path(args.compare_index).resolve():
+        raise UserError("--compare-index: the same folder as --index; each model needs its own")
+    if args.output:
+        output = Path(args.output).expanduser()
+        if output.is_dir() or not output.absolute().parent.is_dir():
+            raise UserError(f"--output {args.output}: must be a file in a folder that exists")
+        for option in ("sentences", "queries"):
+            if (name := getattr(args, option)) and Path(name).expanduser().resolve() == output.resolve():
+                raise UserError(f"--output {args.output}: is the file of --{option}; choose another")
+    return args
+
+
+def _check_index(option: str, name: str | None, needed: bool) -> None:
+    if name is None:
+        return
+    from simcse_jax.index_files import is_index, is_writable_index, local_folder
+
+    folder = local_folder(name)
+    if needed and not is_index(folder):
+        raise UserError(f"--index {name}: no index there; give --sentences to make one")
+    if not is_writable_index(folder):
+        raise UserError(f"--{option.replace('_', '-')} {name}: exists and is no index; choose another folder")
+
+
+def prepare(model: "SimCSE", sentences: list[str] | None, folder: str | None) -> None:
+    """Gives the model an index of the sentences: that of the folder, as far as it goes, and the folder is kept so.
+
+    Args:
+      model: whose index it is to be.
+      sentences: what to search in; None: what the folder holds.
+      folder: of an index, whether it is there yet or not; None: the sentences are encoded and nothing is kept.
+
+    Raises:
+      UserError: when the folder's index is another model's, or of other sentences.
+    """
+    from simcse_jax.index_files import is_index
+
+    if folder is None or not is_index(Path(folder).expanduser()):
+        with _warnings_in_a_line():
+            model.build_index(sentences, show_progress_bar=sys.stderr.isatty())
+        if folder is not None:
+            model.save_index(folder)
+        return
+    model.load_index(folder)
+    if sentences is None:
+        return
+    known = model.index.sentences
+    if sentences[: len(known)] != known:
+        row = next((row for row, pair in enumerate(zip(known, sentences, strict=False)) if len(set(pair)) > 1), None)
+        where = f"row {row} differs" if row is not None else f"it has {len(known)}, given are {len(sentences)}"
+        raise UserError(f"{folder}: an index of other sentences ({where}); remove it or choose another folder")
+    if len(sentences) > len(known):
+        with _warnings_in_a_line():
+            model.add_to_index(sentences[len(known) :], show_progress_bar=sys.stderr.isatty())
+        model.save_index(folder)
+
+
+@contextlib.contextmanager
+def _warnings_in_a_line() -> Iterator[None]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for warning in caught:
+        print(f"warning: {warning.message}", file=sys.stderr, flush=True)
+
+
+def _typed() -> Iterator[list[str]]:
+    """Queries from standard input, a line each, until it ends or is interrupted: what was found is written then."""
+    while True:
+        if sys.stdin.isatty():
+            print("query: ", end="", file=sys.stderr, flush=True)
+        try:
+            line = sys.stdin.readline()
+        except UnicodeDecodeError:
+            raise UserError("standard input: not UTF-8") from None
+        except KeyboardInterrupt:
+            line = ""
+        if not line:
+            return
+        if line.strip():
+            yield [line.rstrip("\r\n")]
+
+
+def table(query: str, titles: Sequence[str], results: Sequence[Sequence["Result"]]) -> str:
+    """One model's results below each other, or several models' side by side as in SimCSE's Table 8.
+
+    A line is at most `WIDTH` wide, counted in the columns of a terminal; longer sentences are wrapped.
+    """
+    rank = len(str(max(map(len, results), default=0))) + 1
+    number = max((len(str(result.row)) for each in results for result in each), default=0)
+    number = max(number, len("row"))
+    cell = (WIDTH - rank - 2 - 3 * (len(results) - 1)) // len(results)
+    text = cell - 6 - 2 - number - 2  # score, row and sentence, two columns apart
+
+    def line(start: str, cells: Sequence[str]) -> str:
+        padded = [content + " " * (cell - width(content)) for content in cells]
+        return f"{start:<{rank}}  {' | '.join(padded)}".rstrip()
+
+    lines = wrap(f"Query: {query}", WIDTH)
+    if len(results) > 1:
+        named = [wrap(title, cell) for title in titles]
+        lines += [line("", cells) for cells in _rows(named)]
+    lines.append(line("", [f"{'score':>6}  {'row':>{number}}  sentence"] * len(results)))
+    if not any(results):
+        lines.append("nothing is as near as the threshold")
+    for place in range(max(map(len, results), default=0)):
+        cells = []
+        for each in results:
+            if place >= len(each):
+                cells.append([])
+                continue
+            result = each[place]
+            first = f"{result.score:6.3f}  {result.row:>{number}}  "
+            wrapped = wrap(result.sentence, text) or [""]
+            cells.append([(" " * len(first) if more else first) + part for more, part in enumerate(wrapped)])
+        lines += [line("" if more else f"#{place + 1}", parts) for more, parts in enumerate(_rows(cells))]
+    return "\n".join(lines)
+
+
+def _rows(columns: Sequence[Sequence[str]]) -> list[list[str]]:
+    height = max(map(len, columns), default=0)
+    return [[column[row] if row < len(column) else "" for column in columns] for row in range(height)]
+
+
+def width(text: str) -> int:
+    """How many columns of a terminal a text takes: two for a wide character, none for a mark on another one."""
+    return sum(_columns(character) for character in text)
+
+
+def _columns(character: str) -> int:
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
+
+
+def wrap(text: str, columns: int) -> list[str]:
+    """The text in lines of at most so many columns, broken at spaces where possible; control characters are spaces."""
+    printable = "".join(" " if unicodedata.category(character) == "Cc" else character for character in text)
+    lines, line = [], ""
+    for word in printable.split():
+        if line and width(line) + 1 + width(word) <= columns:
+            line += " " + word
+            continue
+        if line:
+            lines.append(line)
+        line = ""
+        for character in word:  # a text without spaces is broken anywhere
+            if width(line) + _columns(character) > columns:
+                lines.append(line)
+                line = ""
+            line += character
+    return [*lines, line] if line else lines
+
+
+if __name__ == "__main__":
+    run_command(main)

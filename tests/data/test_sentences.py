@@ -1,0 +1,78 @@
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from simcse_jax.data.sentences import check_sentences, read_sentences
+from simcse_jax.errors import UserError
+
+SENTENCES = ["One, two.", "", "Drei 🐼", "Drei 🐼"]
+
+
+def written(folder, suffix: str):
+    path = folder / f"corpus{suffix}"
+    if suffix == ".txt":
+        path.write_text("\n".join(SENTENCES) + "\n")
+    elif suffix == ".csv":
+        path.write_text('id,sentence\n1,"One, two."\n2,\n3,Drei 🐼\n4,Drei 🐼\n')
+    elif suffix == ".tsv":
+        path.write_text("id\tsentence\n1\tOne, two.\n2\t\n3\tDrei 🐼\n4\tDrei 🐼\n")
+    elif suffix == ".jsonl":
+        path.write_text('{"id": 1, "sentence": "One, two."}\n\n{"sentence": "Drei 🐼"}\n{"sentence": "Drei 🐼"}\n')
+    else:
+        table = {"id": [1, 2, 3, 4], "sentence": [SENTENCES[0], None, *SENTENCES[2:]]}
+        pyarrow.parquet.write_table(pyarrow.table(table), path)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".csv", ".tsv", ".jsonl", ".parquet"])
+def test_a_row_of_the_file_is_a_sentence_blank_ones_too(tmp_path, suffix):
+    path = written(tmp_path, suffix)
+    assert read_sentences(path) == read_sentences(str(path), "sentence") == SENTENCES
+
+
+def test_only_the_column_that_is_wanted_has_to_be_text(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"n": 1, "body": "one"}\n{"n": null, "body": "two"}\n')
+    assert read_sentences(tmp_path / "a.jsonl", "body") == ["one", "two"]
+    (tmp_path / "a.csv").write_text("body\none\ntwo\n")
+    assert read_sentences(tmp_path / "a.csv") == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "column", "message"),
+    [
+        ("a.csv", "n,body\n1,x\n", None, r"a\.csv: which column\? It has n, body"),
+        ("a.csv", "n,body\n1,x\n", "text", r"a\.csv: no column 'text'; it has n, body"),
+        ("a.jsonl", '{"text": "x"}\n{"n": 1}\n', None, r"a\.jsonl: line 2: the field 'text' is missing"),
+        ("a.jsonl", '{"text": "x"}\n{"text": 1}\n', None, r"a\.jsonl: line 2: the field 'text' holds 1, which is no"),
+        ("a.txt", "", None, r"a\.txt: holds no sentences"),
+        ("a.txt", "\n \n", None, r"a\.txt: holds no sentences"),
+        ("a.txt", b"one\ncaf\xe9\n", None, r"a\.txt: line 2 is not UTF-8"),
+        ("a.pdf", "one", None, r"a\.pdf: unknown kind of file '\.pdf'; known are \.txt"),
+        ("a", None, None, r"a: no such file"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(tmp_path, name, content, column, message):
+    if content is not None:
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(UserError, match=message) as raised:
+        read_sentences(tmp_path / name, column)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(UserError, match="a folder; give a file of sentences"):
+        read_sentences(tmp_path)
+
+
+def test_sentences_are_strings():
+    assert check_sentences(("a", "")) == check_sentences(np.array(["a", ""])) == ["a", ""]
+    for wrong, message in (
+        (["a", None], "sentence 1 is None, not a string"),
+        (["a", b"b"], "sentence 1 is b'b', not a string"),
+        ("a", "'a': not a list of strings"),
+        (3, "3: not a list of strings"),
+        (["a\ud800"], "sentence 0 holds half a surrogate pair"),
+    ):
+        with pytest.raises(UserError, match=message):
+            check_sentences(wrong)

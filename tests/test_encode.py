@@ -1,0 +1,237 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from conftest import ROOT, call, run, sentences
+
+from simcse_jax import SimCSE, embedding_files
+from simcse_jax.embedding_files import PartialEmbeddings, SentenceFile
+from simcse_jax.errors import UserError
+
+TEXTS = [*sentences(20), "", 'the cat, "a dog"', *sentences(3)]
+
+
+@pytest.fixture(scope="module")
+def expected(tiny_bert):
+    return SimCSE(str(tiny_bert)).encode(TEXTS)
+
+
+def write(folder, kind, texts=TEXTS):
+    """The sentences as a file of that kind, beside another column."""
+    path = folder / f"corpus{kind}"
+    if kind == ".txt":
+        path.write_text("".join(f"{text}\n" for text in texts))
+    elif kind == ".jsonl":
+        path.write_text("".join(json.dumps({"n": n, "text": text}) + "\n" for n, text in enumerate(texts)))
+    elif kind == ".tsv":
+        path.write_text("n\ttext\n" + "".join(f"{n}\t{text}\n" for n, text in enumerate(texts)))
+    elif kind == ".csv":
+        quoted = (text.replace('"', '""') for text in texts)
+        path.write_text("n,text\n" + "".join(f'{n},"{text}"\n' for n, text in enumerate(quoted)))
+    else:
+        import pyarrow
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(pyarrow.table({"n": range(len(texts)), "text": texts}), path)
+    return path
+
+
+def encode(model, source, output, *more):
+    return call("encode", "--model", model, "--input", source, "--output", output, *more)
+
+
+@pytest.mark.parametrize("kind", [".txt", ".csv", ".tsv", ".jsonl", ".parquet"])
+def test_every_kind_of_input(kind, tiny_bert, expected, tmp_path, monkeypatch):
+    monkeypatch.setattr(embedding_files, "PARQUET_ROWS", 7)
+    done = encode(tiny_bert, write(tmp_path, kind), tmp_path / "emb.npy", "--save-every", 10)
+    assert done.returncode == 0, done.stderr
+    assert "25 embeddings of 32 elements, float32" in done.stdout
+    found = np.load(tmp_path / "emb.npy")
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"corpus{kind}", "emb.npy"]
+
+
+def test_parquet_out(tiny_bert, expected, tmp_path, monkeypatch):
+    import pyarrow.parquet
+
+    monkeypatch.setattr(embedding_files, "PARQUET_ROWS", 7)
+    done = encode(tiny_bert, write(tmp_path, ".txt"), tmp_path / "emb.parquet", "--save-every", 10)
+    assert done.returncode == 0, done.stderr
+    table = pyarrow.parquet.read_table(tmp_path / "emb.parquet")
+    assert table.column_names == ["sentence", "row", "embedding"]
+    assert table["sentence"].to_pylist() == TEXTS and table["row"].to_pylist() == list(range(25))
+    np.testing.assert_allclose(np.array(table["embedding"].to_pylist()), expected, atol=1e-5)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.txt", "emb.parquet"]
+
+
+def test_options_are_those_of_the_class(tiny_bert, tmp_path):
+    source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
+    more = ("--pooler", "avg", "--normalize", "--max-length", 6, "--dtype", "float16", "--num-layers", 1)
+    done = encode(tiny_bert, source, output, *more)
+    assert done.returncode == 0, done.stderr
+    with pytest.warns(UserWarning, match="longer than 6 tokens"):
+        model = SimCSE(str(tiny_bert), pooler="avg", num_layers=1)
+        expected = model.encode(TEXTS, normalize_to_unit=True, max_length=6)
+    found = np.load(output)
+    assert found.dtype == np.float16
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
+def test_cut_sentences_are_told_once(tiny_bert, tmp_path):
+    texts = ["the cat " * 40, "a dog", "the cat " * 50]
+    done = encode(tiny_bert, write(tmp_path, ".txt", texts), tmp_path / "emb.npy", "--save-every", 1)
+    assert done.returncode == 0
+    assert done.stderr.count("longer than") == 1 and "2 sentences were longer than 64 tokens" in done.stderr
+
+
+def test_processes_write_a_file_each(tiny_bert, expected, tmp_path):
+    source = write(tmp_path, ".txt")
+    for process in range(3):
+        more = ("--processes", 3, "--process-id", process)
+        assert encode(tiny_bert, source, tmp_path / "emb.npy", *more).returncode == 0
+    parts = sorted(tmp_path.glob("emb*"))
+    assert [part.name for part in parts] == [f"emb-0000{process}-of-00003.npy" for process in range(3)]
+    found = [np.load(part) for part in parts]
+    assert [len(part) for part in found] == [8, 8, 9]
+    np.testing.assert_allclose(np.concatenate(found), expected, atol=1e-5)
+
+
+class Killed(BaseException):
+    """As a kill: nothing behind it is done."""
+
+
+def stop_at(monkeypatch, number):
+    """The `number`-th write of embeddings ends in the middle, as a kill would end it."""
+    append, calls = PartialEmbeddings.append, []
+
+    def interrupted(self, embeddings, cut):
+        calls.append(1)
+        if len(calls) == number:
+            append(self, embeddings[: len(embeddings) // 2] * 0, cut)
+            state = json.loads(self._state.read_text())
+            state["done"] -= len(embeddings) // 2
+            self._state.write_text(json.dumps(state))
+            raise Killed
+        append(self, embeddings, cut)
+
+    monkeypatch.setattr(PartialEmbeddings, "append", interrupted)
+
+
+@pytest.mark.parametrize("kind", [".npy", ".parquet"])
+def test_what_a_kill_leaves_is_gone_on_with(kind, tiny_bert, tmp_path, monkeypatch):
+    source, output, whole = write(tmp_path, ".txt"), tmp_path / f"emb{kind}", tmp_path / f"whole{kind}"
+    more = ("--save-every", 6)
+    assert encode(tiny_bert, source, whole, *more).returncode == 0
+    with monkeypatch.context() as patch:
+        stop_at(patch, 3)
+        with pytest.raises(Killed):
+            encode(tiny_bert, source, output, *more)
+    assert not output.exists()
+    done = encode(tiny_bert, source, output, *more)
+    assert done.returncode == 0 and "going on behind row 12 of 25" in done.stdout
+    assert output.read_bytes() == whole.read_bytes()
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.parametrize("what", ["--input", "--model", "--pooler", "--normalize"])
+def test_what_was_begun_with_something_else_is_not_gone_on_with(what, tiny_bert, tmp_path, monkeypatch):
+    source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
+    with monkeypatch.context() as patch:
+        stop_at(patch, 2)
+        with pytest.raises(Killed):
+            encode(tiny_bert, source, output, "--save-every", 6)
+    more = {"--pooler": ("--pooler", "avg"), "--normalize": ("--normalize",), "--model": ("--num-layers", 1)}
+    if what == "--input":
+        write(tmp_path, ".txt", [*TEXTS[:-1], "a river"])
+    done = encode(tiny_bert, source, output, "--save-every", 6, *more.get(what, ()))
+    assert done.returncode == 2 and f"begun with another {what};" in done.stderr and "emb.npy.partial" in done.stderr
+    (tmp_path / "emb.npy.partial").unlink()
+    assert encode(tiny_bert, source, output, "--save-every", 6, *more.get(what, ())).returncode == 0
+
+
+def fails(message, *args):
+    done = call("encode", *args)
+    assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_mistakes_in_the_options(tmp_path):
+    good = write(tmp_path, ".txt")
+    start = ("--model", "none", "--input", good, "--output")
+    fails(": a folder;", *start, tmp_path)
+    fails("must end in .npy or .parquet", *start, tmp_path / "emb.csv")
+    fails("there is no folder", *start, tmp_path / "none" / "emb.npy")
+    output = tmp_path / "emb.npy"
+    fails("--process-id 2: must be from 0 to 1", *start, output, "--processes", 2, "--process-id", 2)
+    fails("--batch-size 0: must be 1 or more", *start, output, "--batch-size", 0)
+    fails("has only 25 rows", *start, output, "--processes", 26)
+    fails("none: no such folder", *start, output)
+    fails("no such file", "--model", "none", "--input", tmp_path / "no.txt", "--output", output)
+    fails("give a file of sentences", "--model", "none", "--input", tmp_path, "--output", output)
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus.txt"]
+
+
+def test_the_output_is_not_the_input(tmp_path):
+    source = write(tmp_path, ".parquet")
+    fails("is the input", "--model", "none", "--input", source, "--output", source)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "column", "message"),
+    [
+        ("a.txt", b"", None, "empty"),
+        ("a.txt", "gut\nschön\n".encode() + "schön\n".encode("latin-1"), None, "line 3 is not UTF-8"),
+        ("a.doc", b"a", None, "unknown kind of file '.doc'"),
+        ("a.csv", b"a,b\n1,2\n", None, "which column? It has a, b"),
+        ("a.csv", b"a,b\n1,2\n", "c", "--column c:"),
+        ("a.csv", b"text,b\n", None, "holds no sentences"),
+        ("a.csv", b"text,b\nthe cat\n", None, "line 2: 1 columns"),
+        ("a.jsonl", b'{"text": "the"}\n{"text": 5}\n', None, "line 2: the field 'text' holds 5, which is no text"),
+        ("a.jsonl", b'{"text": "the"}\n{"other": "x"}\n', None, "line 2: the field 'text' is missing"),
+        ("a.jsonl", b'{"text": "\\ud800"}\n', None, "half a surrogate pair"),
+        ("a.parquet", b"PAR1 and nonsense", None, "not a readable parquet file"),
+    ],
+)
+def test_mistakes_in_the_input(name, content, column, message, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError) as error:
+        SentenceFile(str(tmp_path / name), column).scan()
+    assert message in str(error.value) and name in str(error.value)
+
+
+def test_the_column_is_chosen(tmp_path):
+    (tmp_path / "a.csv").write_text("n,text,other\n1,the cat,a dog\n2,,\n")
+    assert list(SentenceFile(str(tmp_path / "a.csv"))) == ["the cat", ""]
+    assert list(SentenceFile(str(tmp_path / "a.csv"), "other")) == ["a dog", ""]
+
+
+def test_a_full_disk_is_told_and_nothing_is_left_whole(tmp_path):
+    partial = PartialEmbeddings(tmp_path / "none" / "emb.npy", 2, np.float32, {})
+    with pytest.raises(UserError, match=r"emb\.npy: cannot be written: No such file"):
+        partial.append(np.zeros((2, 3), np.float32), 0)
+
+
+@pytest.mark.slow
+def test_a_killed_command_goes_on_to_the_same_file(tiny_bert, tmp_path):
+    source = tmp_path / "corpus.txt"
+    source.write_text("\n".join(f"{text} {number}" for number in range(200) for text in sentences(200)))
+    args = ("--model", tiny_bert, "--input", source, "--save-every", 200, "--output")
+    assert run("encode", *args, tmp_path / "whole.npy").returncode == 0
+    command = [sys.executable, "-m", "simcse_jax.encode", *map(str, args), str(tmp_path / "emb.npy")]
+    state, kills = tmp_path / "emb.npy.state.json", 0
+    for rows in (1000, 20000):
+        process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "XLA_FLAGS": ""}, stdout=subprocess.DEVNULL)
+        while process.poll() is None and not (state.exists() and json.loads(state.read_text())["done"] >= rows):
+            time.sleep(0.01)
+        kills += process.poll() is None
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert kills == 2 and not (tmp_path / "emb.npy").exists()
+    done = run("encode", *args, tmp_path / "emb.npy")
+    assert done.returncode == 0 and "going on behind row" in done.stdout
+    assert (tmp_path / "emb.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
