@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from simcse_jax import hub
 from simcse_jax.errors import Parser, UserError, run_command
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 ARCHITECTURES = {"bert": "BertModel", "roberta": "RobertaModel"}
 SENTENCE_TRANSFORMERS = "sentence_transformers.models"  # module names that all its versions read
+PLACES = ("_name_or_path", "name_or_path", "tokenizer_file", "vocab_file", "merges_file", "special_tokens_map_file")
 
 
 def main() -> None:
@@ -22,28 +24,35 @@ def main() -> None:
     parser = Parser(prog="simcse_jax.export", description="Writes a trained model in Hugging Face format.")
     parser.add_argument("--workdir", required=True, help="a run's folder; its best checkpoint is exported")
     parser.add_argument("--output", required=True, help="the folder to write; an earlier export there is replaced")
+    parser.add_argument("--push-to-hub", metavar="OWNER/NAME", help="upload it to this model of the hub")
+    parser.add_argument("--private", action="store_true", help="with --push-to-hub: nobody else may see it")
+    parser.add_argument("--revision", help="with --push-to-hub: the branch (default: main)")
     args = parser.parse_args()
+    if args.push_to_hub is None and (args.private or args.revision is not None):
+        raise UserError(
+            f"--{'private' if args.private else 'revision'}: says how to push; add --push-to-hub OWNER/NAME"
+        )
     from simcse_jax.storage import as_path
 
-    export(as_path(args.workdir), Path(args.output).expanduser())
+    workdir, output = as_path(args.workdir), Path(args.output).expanduser()
+    check_places(workdir, output)
+    if args.push_to_hub is not None:
+        hub.check_push(args.push_to_hub, args.private, args.revision)
+    export(workdir, output, args.push_to_hub, args.revision)
     print(f"exported to {args.output}; open it with")
     print(f"  sentence_transformers.SentenceTransformer({args.output!r})")
     print(f"  transformers.AutoModel.from_pretrained({args.output!r})")
     print(f"  python -m simcse_jax.evaluate --model {args.output} --data SENTEVAL_FOLDER")
+    if args.push_to_hub is not None:
+        print(f"pushed: {hub.push(output, args.push_to_hub, args.private, args.revision)}")
 
 
-def export(workdir: "Folder", output: Path) -> None:
-    """Writes the best checkpoint of `workdir` to the folder `output`, whole or not at all.
-
-    The head, where it belongs to the model at test time, becomes the pooler's dense layer (as in the
-    reference's conversion) and sentence-transformers' dense module.
+def check_places(workdir: "Folder", output: Path) -> None:
+    """Refuses folders that cannot be exported from or to.
 
     Raises:
       UserError: when there is no run, or `output` is something else than an earlier export.
     """
-    from safetensors import SafetensorError
-
-    from simcse_jax.loading import load_workdir
     from simcse_jax.models.tokenizer import MARKER
     from simcse_jax.storage import is_remote
     from simcse_jax.workdir import is_workdir
@@ -54,8 +63,34 @@ def export(workdir: "Folder", output: Path) -> None:
         raise UserError(f"--output {output}: the run's own folder; choose another one")
     if output.exists() and not (output.is_dir() and ((output / MARKER).is_file() or not any(output.iterdir()))):
         raise UserError(f"--output {output}: exists and is no earlier export; remove it or choose another folder")
+
+
+def export(workdir: "Folder", output: Path, hub_name: str | None = None, revision: str | None = None) -> None:
+    """Writes the best checkpoint of `workdir` to the folder `output`, whole or not at all.
+
+    The head, where it belongs to the model at test time, becomes the pooler's dense layer (as in the
+    reference's conversion) and sentence-transformers' dense module.
+
+    Args:
+      workdir: a run's folder.
+      output: a new folder, an empty one, or that of an earlier export, which is replaced.
+      hub_name: OWNER/NAME, by which the model card is to load it; None for the folder's own name.
+      revision: the branch there, None for the main one.
+
+    Raises:
+      UserError: when there is no run, or `output` is something else than an earlier export.
+    """
+    from safetensors import SafetensorError
+
+    from simcse_jax.loading import load_workdir
+    from simcse_jax.model_card import model_card
+    from simcse_jax.models.weight_files import read_json
+
+    check_places(workdir, output)
     model = load_workdir(workdir)
+    result = read_json(workdir / "result.json") if (workdir / "result.json").is_file() else None
     output = output.resolve()  # a link stays one, what it points to is replaced
+    card = model_card(model, read_json(workdir / "run.json"), result, hub_name or output.name, revision)
     temporary = output.parent / f".{output.name}.new"
     earlier = output.parent / f".{output.name}.old"
     try:
@@ -65,6 +100,7 @@ def export(workdir: "Folder", output: Path) -> None:
                 shutil.rmtree(leftover, ignore_errors=True)
         temporary.mkdir()
         write_model(model, temporary)
+        (temporary / "README.md").write_text(card, encoding="utf-8")
         if output.exists():
             os.rename(output, earlier)
         os.rename(temporary, output)
@@ -121,7 +157,20 @@ def write_model(model: "Pretrained", folder: Path) -> None:
     write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
     tokenizer = Tokenizer(model.folder, model.config)
     write_encoder_files(model, tokenizer, folder, model.pooler, has_head, **fields_of_config)
+    forget_places(folder)
     write_safetensors(folder / "model.safetensors", tensors)
+
+
+def forget_places(folder: Path) -> None:
+    """Takes out where the model that was trained lay: transformers writes it into what it saves."""
+    from simcse_jax.models.weight_files import read_json, write_json
+
+    for path in (folder / "config.json", folder / "tokenizer_config.json"):
+        if path.is_file():
+            content = read_json(path)
+            kept = {field: value for field, value in content.items() if field not in PLACES}
+            if kept != content:
+                write_json(path, kept)
 
 
 def layer_weights(pooler: str, num_layers: int) -> np.ndarray | None:

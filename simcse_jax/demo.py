@@ -1,0 +1,101 @@
+"""python -m simcse_jax.demo --model M --sentences FILE: a page to try a model on, for this machine alone."""
+
+import importlib.util
+import os
+import socket
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from simcse_jax.errors import Parser, UserError, run_command
+from simcse_jax.models.config import POOLERS
+
+if TYPE_CHECKING:
+    from simcse_jax.simcse import SimCSE
+
+LOCAL = "127.0.0.1"
+
+
+def main() -> None:
+    """Reads the file and finds a port first, so that a mistake is told before a model is loaded."""
+    parser = Parser(prog="simcse_jax.demo", description="A page with search, comparison and a heat map.")
+    parser.add_argument("--model", required=True, help="a folder, a hub id, package:NAME, or a workdir")
+    parser.add_argument("--sentences", required=True, help="what to search in: .txt, .csv, .tsv, .jsonl or .parquet")
+    parser.add_argument("--column", help="of --sentences, where it has no usual name")
+    parser.add_argument("--pooler", choices=POOLERS, help="default: the model's own")
+    parser.add_argument("--host", default=LOCAL, help=f"the address to serve at (default: {LOCAL}, this machine alone)")
+    parser.add_argument("--port", type=int, default=7860, help="0 takes any that is free (default: %(default)s)")
+    parser.add_argument("--share", action="store_true", help="a public address too, through Gradio's server")
+    args = parser.parse_args()
+    if importlib.util.find_spec("gradio") is None:
+        raise UserError("the page needs Gradio; pip install 'simcse_jax[demo]'")
+    from simcse_jax.data.sentences import read_sentences
+
+    sentences = read_sentences(args.sentences, args.column)
+    port = free_port(args.host, args.port)
+    keep_to_this_machine()
+
+    from simcse_jax.simcse import SimCSE
+
+    model = SimCSE(args.model, pooler=args.pooler)
+    print(f"{args.sentences}: {len(sentences)} sentences, being encoded", flush=True)
+    model.build_index(sentences)
+    model.search(sentences[0])  # compiles what a first query needs
+    serve(model, PurePath(args.model).name, sentences, args.host, port, args.share)
+
+
+def free_port(host: str, port: int) -> int:
+    """The port, or a free one for 0.
+
+    Raises:
+      UserError: when it is taken, or the address is none of this machine's.
+    """
+    if not 0 <= port < 2**16:
+        raise UserError(f"--port {port}: must be from 0 to 65535")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            return probe.getsockname()[1]
+    except socket.gaierror:
+        raise UserError(f"--host {host}: no such address") from None
+    except OSError as error:
+        raise UserError(f"--host {host} --port {port}: {error.strerror}; choose another --port") from None
+
+
+def keep_to_this_machine() -> None:
+    """Before Gradio is imported: no telemetry, and no proxy between its server and itself."""
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    for name in ("NO_PROXY", "no_proxy"):
+        os.environ[name] = ",".join(filter(None, [os.environ.get(name), LOCAL, "localhost"]))
+
+
+def serve(model: "SimCSE", title: str, sentences: list[str], host: str, port: int, share: bool) -> None:
+    """Serves the page until it is interrupted."""
+    import gradio as gr
+
+    from simcse_jax.demo_page import CSS, build, shade_rules
+
+    examples = [sentence for sentence in dict.fromkeys(sentences) if sentence.strip()][:6]
+    page = build(model, title, len(sentences), examples)
+    fonts = {"font": ["system-ui", "sans-serif"], "font_mono": ["ui-monospace", "monospace"]}  # the machine's own
+    page.launch(
+        server_name=host,
+        server_port=port,
+        share=share,
+        quiet=True,
+        prevent_thread_lock=True,
+        footer_links=[],
+        run_history=False,
+        theme=gr.themes.Default(**fonts),
+        css=CSS + shade_rules(),
+    )
+    where = "this machine alone" if host in (LOCAL, "localhost") else "all who can reach this machine"
+    print(f"open {page.local_url} ({where}); Ctrl-C ends it", flush=True)
+    if share:
+        print(f"public for a while: {page.share_url or 'no, Gradio gave no address'}", flush=True)
+    page.block_thread()
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,174 @@
+"""The page to try a model on: what its three parts answer, as HTML, and the Gradio page that asks."""
+
+import html
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import gradio
+
+    from simcse_jax.simcse import SimCSE
+
+MOST_CHARACTERS = 20_000  # of a sentence
+MOST_LINES = 200  # of the heat map
+WITH_NUMBERS = 12  # lines of a heat map whose cells have room for their numbers
+SHADES = 32
+LIGHT, DARK = np.array([247, 251, 255]), np.array([8, 48, 107])  # the ends of the heat map's colours
+
+CSS = f"""
+.gradio-container {{ --subdued: color-mix(in srgb, var(--body-text-color) 65%, transparent); }}
+.found table, .heat table {{ border-collapse: collapse; width: 100%; margin: 0; border: 0 !important; }}
+.found tr, .heat tr, .found thead, .heat thead {{ border: 0 !important; }}
+.found td, .found th {{ padding: .45rem .6rem; border: 0; text-align: left; vertical-align: top;
+  border-bottom: 1px solid var(--border-color-primary); overflow-wrap: anywhere; }}
+.found .score {{ width: 7.5rem; white-space: nowrap; font-variant-numeric: tabular-nums; }}
+.found .row {{ width: 4rem; color: var(--subdued); text-align: right; }}
+@media (max-width: 600px) {{
+  .found .score {{ width: 4.5rem; }}
+  .found .row {{ width: 2.5rem; }}
+  .found td, .found th {{ padding: .45rem .3rem; }}
+}}
+.bar {{ display: block; height: .3rem; margin-top: .25rem; border-radius: .15rem; background: #2b6cb0; }}
+.track {{ display: block; border-radius: .15rem; background: var(--border-color-primary); }}
+.one {{ max-width: 24rem; font-size: 2rem; font-variant-numeric: tabular-nums; }}
+.message {{ padding: .6rem .8rem; border-left: .25rem solid #dd6b20; background: var(--background-fill-secondary); }}
+.note {{ color: var(--subdued); font-size: .85rem; margin: .5rem 0; }}
+.heat {{ overflow: auto; max-height: 80vh; }}
+.heat table {{ width: auto; border-spacing: 0; }}
+.heat td, .heat th {{ padding: 0; border: 0; font-weight: normal; font-size: .75rem; }}
+.heat td {{ min-width: 1.1rem; height: 1.1rem; text-align: center; font-variant-numeric: tabular-nums; }}
+.heat .numbers td {{ min-width: 2.6rem; height: 2.2rem; }}
+.heat thead th {{ color: var(--subdued); text-align: center; }}
+.heat tbody th {{ max-width: min(24rem, 42vw); padding-right: .5rem; text-align: left; white-space: nowrap;
+  overflow: hidden; text-overflow: ellipsis; position: sticky; left: 0; background: var(--background-fill-primary); }}
+.heat i {{ display: inline-block; width: 1.6em; color: var(--subdued); font-style: normal; }}
+.scale {{ display: inline-block; width: 8rem; height: .7rem; margin: 0 .4rem; vertical-align: middle;
+  background: linear-gradient(to right, rgb({",".join(map(str, LIGHT))}), rgb({",".join(map(str, DARK))})); }}
+"""
+
+
+def shade_rules() -> str:
+    """The colours of the heat map's cells, s0 (a cosine of 0 or less) to s31 (of 1), each with a text to be read on."""
+    rules = []
+    for shade in range(SHADES):
+        red, green, blue = np.rint(LIGHT + (DARK - LIGHT) * shade / (SHADES - 1)).astype(int)
+        text = "#fff" if shade > 0.45 * SHADES else "#1a202c"
+        rules.append(f".heat .s{shade} {{ background: rgb({red},{green},{blue}); color: {text}; }}")
+    return "\n".join(rules)
+
+
+def message(text: str) -> str:
+    """A hint in place of an answer."""
+    return f'<p class="message" role="status">{html.escape(text)}</p>'
+
+
+def wrong_with(sentence: str | None, what: str) -> str | None:
+    """Why a sentence cannot be taken, None if it can."""
+    if not sentence or not sentence.strip():
+        return f"{what} is empty; type one."
+    if len(sentence) > MOST_CHARACTERS:
+        return f"{what} has {len(sentence):,} characters; at most {MOST_CHARACTERS:,} are taken."
+    return None
+
+
+def bar(score: float) -> str:
+    """A line as long as the score, none for one below zero."""
+    width = 100 * min(max(score, 0), 1)
+    return f'<span class="track"><span class="bar" style="width: {width:.0f}%"></span></span>'
+
+
+def search(model: "SimCSE", query: str | None, count: float) -> str:
+    """The nearest sentences of the index, best first, as a table."""
+    if wrong := wrong_with(query, "The query"):
+        return message(wrong)
+    found = model.search(query.strip(), top_k=int(count), threshold=-np.inf)
+    rows = [
+        f'<tr><td>{html.escape(result.sentence)}</td><td class="score">{result.score:.3f}{bar(result.score)}</td>'
+        f'<td class="row">{result.row}</td></tr>'
+        for result in found
+    ]
+    head = '<tr><th>sentence</th><th class="score">cosine</th><th class="row">row</th></tr>'
+    return f'<div class="found"><table><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def compare(model: "SimCSE", first: str | None, second: str | None) -> str:
+    """The cosine of two sentences."""
+    wrong = wrong_with(first, "The first sentence") or wrong_with(second, "The second sentence")
+    if wrong:
+        return message(wrong)
+    score = float(model.similarity([first.strip()], [second.strip()])[0, 0])
+    return f'<div class="one">{score:.3f}{bar(score)}</div><p class="note">The cosine of their embeddings.</p>'
+
+
+def heat_map(model: "SimCSE", text: str | None) -> str:
+    """The cosines of all pairs of lines, as a table of coloured cells; blank lines are left out."""
+    lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
+    if len(lines) < 2:
+        return message(f"{'One line is' if lines else 'There is nothing'} to compare; paste two lines or more.")
+    if len(lines) > MOST_LINES:
+        return message(f"That is {len(lines):,} lines; at most {MOST_LINES} are taken.")
+    if wrong := next(filter(None, (wrong_with(line, f"Line {n}") for n, line in enumerate(lines, 1))), None):
+        return message(wrong)
+    return cells(lines, model.similarity(lines, lines))
+
+
+def cells(lines: Sequence[str], cosines: np.ndarray) -> str:
+    """N lines and their cosines (N, N) to HTML."""
+    shades = np.rint(np.clip(cosines, 0, 1) * (SHADES - 1)).astype(int)
+    numbers = len(lines) <= WITH_NUMBERS
+    rows = []
+    for number, line in enumerate(lines):
+        label = html.escape(line if len(line) <= 100 else line[:99] + "…")
+        row = "".join(
+            f"<td class=s{shade}>{score:.2f}</td>" if numbers else f"<td class=s{shade} title={score:.2f}></td>"
+            for shade, score in zip(shades[number], cosines[number], strict=True)
+        )
+        rows.append(f"<tr><th title='{label}'><i>{number + 1}</i> {label}</th>{row}</tr>")
+    every = 1 if numbers else 5  # narrow columns have no room for all numbers
+    marks = "".join(f"<th>{n if n == 1 or n % every == 0 else ''}</th>" for n in range(1, len(lines) + 1))
+    kind = " class=numbers" if numbers else ""
+    return (
+        f'<div class="heat"><table{kind}><thead><tr><th></th>{marks}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+        '</div><p class="note">cosine 0 or less <span class="scale"></span> 1</p>'
+    )
+
+
+def build(model: "SimCSE", title: str, count: int, examples: Sequence[str]) -> "gradio.Blocks":
+    """The page.
+
+    Args:
+      model: with an index.
+      title: which model it is.
+      count: sentences in the index.
+      examples: a few of them, to begin with.
+    """
+    import gradio as gr
+
+    # One request at a time asks the model, whichever part it comes from.
+    one = {"concurrency_limit": 1, "concurrency_id": "model", "show_progress": "minimal", "api_visibility": "private"}
+    examples = [example[:200] for example in examples]
+    with gr.Blocks(title=f"simcse_jax: {title}", analytics_enabled=False) as page:
+        reads = f"which reads {model.max_length} tokens at most"
+        gr.Markdown(f"## simcse_jax\n{count:,} sentences, model `{title}`, {reads}.")
+        with gr.Tab("Search"):
+            query = gr.Textbox(label="Query", placeholder="Type a sentence and press Enter", elem_id="query")
+            most = gr.Slider(1, min(max(count, 2), 50), value=min(10, max(count, 2)), step=1, label="Results")
+            button = gr.Button("Search", variant="primary", elem_id="search")
+            found = gr.HTML(elem_id="found")
+            gr.on([button.click, query.submit], lambda *asked: search(model, *asked), [query, most], found, **one)
+        with gr.Tab("Compare"):
+            first = gr.Textbox(label="First sentence", elem_id="first", value=examples[0])
+            second = gr.Textbox(label="Second sentence", elem_id="second", value=examples[1 % len(examples)])
+            button = gr.Button("Compare", variant="primary", elem_id="compare")
+            score = gr.HTML(elem_id="score")
+            asks = [button.click, first.submit, second.submit]
+            gr.on(asks, lambda *asked: compare(model, *asked), [first, second], score, **one)
+        with gr.Tab("Heat map"):
+            lines = gr.Textbox(label="Sentences, one a line", lines=6, max_lines=12, elem_id="lines")
+            lines.value = "\n".join(examples)
+            button = gr.Button("Draw", variant="primary", elem_id="draw")
+            picture = gr.HTML(elem_id="picture")
+            button.click(lambda text: heat_map(model, text), lines, picture, **one)
+    return page

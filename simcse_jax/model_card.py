@@ -1,0 +1,250 @@
+"""The README.md of an exported model: what it is, how to load it, its scores, its recipe. Front matter as the hub
+wants it.
+
+A card is made of what the workdir says (`run.json`, `result.json`) and nothing else. Of files and folders of the
+machine it gives the base names alone; names on a hub and of packages are given in full.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from simcse_jax.config import TASKS, default_config, flatten
+from simcse_jax.evaluation.sts import TITLES
+from simcse_jax.models.pretrained import Pretrained
+from simcse_jax.workdir import FREE
+
+MODELS = ("model.init_from", "data.augment.mlm_model")  # these fields may name a model on the hub
+# How the Massive Text Embedding Benchmark calls these test sets.
+HUB_DATA_SETS = {
+    **{f"STS{year}": f"mteb/sts{year}-sts" for year in range(12, 17)},
+    "STSBenchmark": "mteb/stsbenchmark-sts",
+    "SICKRelatedness": "mteb/sickr-sts",
+}
+TAGS = ["sentence-transformers", "sentence-similarity", "feature-extraction", "simcse", "simcse_jax"]
+SENTENCES = 'sentences = ["A man plays a guitar.", "Someone makes music.", "It rains."]'
+POOLING = {
+    "cls": "embeddings = states[-1][:, 0]  # of the first token",
+    "cls_before_pooler": "embeddings = states[-1][:, 0]  # of the first token",
+    "avg": "embeddings = (states[-1] * mask).sum(1) / mask.sum(1)  # of the last layer",
+    "avg_top2": "embeddings = ((states[-2] + states[-1]) / 2 * mask).sum(1) / mask.sum(1)  # of the last two layers",
+    "avg_first_last": "embeddings = ((states[1] + states[-1]) / 2 * mask).sum(1) / mask.sum(1)  # first and last layer",
+    "max": 'embeddings = states[-1].masked_fill(mask == 0, float("-inf")).amax(1)  # of the last layer',
+}
+
+
+def model_card(
+    model: Pretrained, run: Mapping[str, Any], result: Mapping[str, Any] | None, name: str, revision: str | None = None
+) -> str:
+    """The whole file.
+
+    Args:
+      model: what is exported.
+      run: the contents of `run.json`.
+      result: those of `result.json`, None where there is none.
+      name: what loads it: OWNER/NAME on the hub, or a folder's base name.
+      revision: the hub's branch, None for the main one.
+    """
+    recipe = changed_fields(run["config"])
+    base = public_value("model.init_from", run["config"]["model"]["init_from"])
+    has_head = "head.kernel" in model.params
+    versions = run.get("versions", {})
+    what = f"pooler `{model.pooler}`" + (", then a dense layer with tanh" if has_head else ", no head")
+    parts = [
+        front_matter(run, result, name),
+        f"# {name.rpartition('/')[2]}",
+        f"A sentence encoder: {model.config.hidden_size} numbers a sentence, to be compared by cosine. "
+        f"{model.config.num_layers} layers, {what}, at most {model.max_length} tokens. "
+        f"Trained from `{base}` with simcse_jax {versions.get('simcse_jax', '')}".rstrip()
+        + ".",
+        "## Use it",
+        *snippets(name, revision, model.pooler, has_head, model.max_length),
+        "## Scores",
+        scores(run, result),
+        "## Training",
+        training(run),
+        "The recipe: simcse_jax's defaults (unsupervised SimCSE of BERT-base), and where it differs from them:",
+        table(("field", "value"), [(f"`{field}`", f"`{value}`") for field, value in recipe.items()]),
+        "Versions: " + ", ".join(f"{package} {version}" for package, version in versions.items()) + ".",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def front_matter(run: Mapping[str, Any], result: Mapping[str, Any] | None, name: str) -> str:
+    """The YAML between two lines of dashes."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    config = run["config"]
+    results = [
+        EvalResult(
+            task_type="STS",
+            dataset_type=HUB_DATA_SETS[task],
+            dataset_name=TITLES.get(task, task),
+            dataset_split="test",
+            metric_type="cosine_spearman",
+            metric_name="Spearman of the cosines × 100",
+            metric_value=round(values["spearman"], 2),
+        )
+        for task, values in task_scores(result).items()
+        if is_test(config, task) and not postprocessing(config)
+    ]
+    base, data = config["model"]["init_from"], config["data"]["train"]
+    data = data.removeprefix("hf:").split(":")[0] if data.startswith("hf:") else ""
+    fields = ModelCardData(
+        library_name="sentence-transformers",
+        pipeline_tag="sentence-similarity",
+        tags=TAGS,
+        base_model=base.partition("@")[0] if is_hub_id(base) else None,
+        datasets=[data] if data and is_hub_id(data) else None,
+        model_name=name.rpartition("/")[2] if results else None,
+        eval_results=results or None,
+    )
+    return f"---\n{fields.to_yaml().strip()}\n---"
+
+
+def snippets(name: str, revision: str | None, pooler: str, has_head: bool, max_length: int) -> list[str]:
+    """Three ways to load it, in Markdown; each sets `embeddings`, (3, D), to the same numbers."""
+    quoted = json.dumps(name)
+    more = f", revision={json.dumps(revision)}" if revision else ""
+    # Without a head the pooler's weights are not there, and transformers would make some up.
+    pooling_layer = "" if has_head else ", add_pooling_layer=False"
+    transformers = [
+        "import torch",
+        "from transformers import AutoModel, AutoTokenizer",
+        "",
+        SENTENCES,
+        f"tokenizer = AutoTokenizer.from_pretrained({quoted}{more})",
+        f"model = AutoModel.from_pretrained({quoted}{more}{pooling_layer}).eval()",
+        f'batch = tokenizer(sentences, padding=True, truncation=True, max_length={max_length}, return_tensors="pt")',
+        "with torch.no_grad():",
+        "    states = model(**batch, output_hidden_states=True).hidden_states",
+        *(['    mask = batch["attention_mask"].unsqueeze(-1)'] if not pooler.startswith("cls") else []),
+        f"    {POOLING[pooler]}",
+        *(["    embeddings = torch.tanh(model.pooler.dense(embeddings))  # the head"] if has_head else []),
+    ]
+    sentence_transformers = [
+        "from sentence_transformers import SentenceTransformer",
+        "",
+        SENTENCES,
+        f"model = SentenceTransformer({quoted}{more})",
+        "embeddings = model.encode(sentences)",
+    ]
+    ours = [
+        "from simcse_jax import SimCSE",
+        "",
+        SENTENCES,
+        f"model = SimCSE({json.dumps(f'{name}@{revision}' if revision else name)})",
+        "embeddings = model.encode(sentences)",
+    ]
+    found = {"sentence-transformers": sentence_transformers, "transformers": transformers, "simcse_jax": ours}
+    return ["\n".join([f"With {title}:", "", "```python", *lines, "```"]) for title, lines in found.items()]
+
+
+def task_scores(result: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]:
+    """The tasks of a `result.json`, without what stands beside them."""
+    found = {task: values for task, values in (result or {}).items() if isinstance(values, dict)}
+    return {task: values for task, values in found.items() if "spearman" in values and "pairs" in values}
+
+
+def postprocessing(config: Mapping[str, Any]) -> str:
+    """What the embeddings went through before they were scored, empty for nothing. An export does not contain it."""
+    return config.get("eval", {}).get("postprocess", "")
+
+
+def is_test(config: Mapping[str, Any], task: str) -> bool:
+    """Whether a score is of a published test set; else it is of the pairs that the checkpoint was chosen by."""
+    evaluation = config.get("eval", {})
+    return task in TASKS and task in evaluation.get("tasks", ()) and not Path(evaluation.get("data", "")).suffix
+
+
+def scores(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
+    """The table and its protocol."""
+    found = task_scores(result)
+    if not found:
+        return "The run has no scores: none was evaluated, or it has not ended."
+    config = run["config"]
+    test = all(is_test(config, task) for task in found)
+    rows = [(TITLES.get(task, task), f"{values['spearman']:.2f}", values["pairs"]) for task, values in found.items()]
+    if len(found) == len(TASKS):
+        rows.append(("mean", f"{sum(values['spearman'] for values in found.values()) / len(found):.2f}", ""))
+    protocol = (
+        "Spearman's rank correlation × 100 between cosine similarity and the human ratings, over all pairs of a task "
+        'together ("all" of SimCSE, Appendix B), nothing trained on top. '
+    )
+    if test:
+        protocol += "SentEval's test sets; the checkpoint was chosen on the development set of STS-B."
+    else:
+        protocol += "These are the pairs that the checkpoint was chosen by, not a test set."
+    if method := postprocessing(config):
+        fitted = public_value("eval.postprocess_data", config["eval"].get("postprocess_data", ""))
+        protocol += f" The embeddings went through {method} first, fit on `{fitted}`; this model does not contain it."
+    return protocol + "\n\n" + table(("task", "Spearman × 100", "pairs"), rows)
+
+
+def training(run: Mapping[str, Any]) -> str:
+    """Data, seed and device in sentences."""
+    config, device = run["config"], run.get("device", {})
+    terms = {name: term["weight"] for name, term in config["objective"].items() if term["weight"]}
+    data = public_value("data.train", config["data"]["train"])
+    fingerprint = run.get("sha256", {}).get("data.train")
+    lines = [f"- Data: `{data}`" + (f" (SHA-256 of its token ids: `{fingerprint}`)" if fingerprint else "")]
+    lines += ["- Loss: " + " + ".join(f"{weight:g} · `{name}`" for name, weight in terms.items())]
+    lines += [f"- Seed: {config['seed']}"]
+    if device:
+        lines += [f"- Device: {device.get('count')} × {device.get('kind')}"]
+    return "\n".join(lines)
+
+
+def changed_fields(config: Mapping[str, Any]) -> dict[str, str]:
+    """The fields of a run's config that differ from the defaults and count for its result, fit to be published."""
+    from ml_collections import config_dict
+
+    default = flatten(default_config())
+    given = flatten(config_dict.ConfigDict(dict(config)))
+    return {
+        field: public_value(field, value)
+        for field, value in given.items()
+        if not field.startswith(FREE) and _plain(value) != _plain(default.get(field))
+    }
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def public_value(field: str, value: Any) -> str:
+    """A field's value without the places of files: `/home/me/corpus.csv` is `corpus.csv`.
+
+    A name with one slash is a hub's where a field can have one and there is no such folder here.
+    """
+    if isinstance(value, list | tuple):
+        return ", ".join(str(item) for item in value)
+    if not isinstance(value, str) or field.startswith("data.columns."):
+        return str(value)
+    kind, colon, rest = value.partition(":")
+    if colon and kind in ("hf", "tfds"):
+        name, *others = rest.split(":")
+        return ":".join([kind, name if is_hub_id(name) else base_name(name), *others])
+    if field in MODELS and (is_hub_id(value) or value.startswith("package:")):
+        return value
+    return base_name(value)
+
+
+def is_hub_id(name: str) -> bool:
+    """Whether a name can only be one of a hub: NAME or OWNER/NAME, perhaps @REVISION, and no folder here."""
+    from simcse_jax.hub import split_name
+
+    return split_name(name) is not None and not Path(name).expanduser().exists()
+
+
+def base_name(path: str) -> str:
+    """The last part of a path of any system, or of an address."""
+    return re.split(r"[/\\]", path.rstrip("/\\"))[-1]
+
+
+def table(titles: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
+    """A table in Markdown."""
+    lines = [titles, ("---",) * len(titles), *rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", r"\|") for cell in line) + " |" for line in lines)

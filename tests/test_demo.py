@@ -1,0 +1,304 @@
+import importlib.util
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from conftest import ROOT, call
+
+from simcse_jax import demo, demo_page
+from simcse_jax.errors import UserError
+from simcse_jax.index import Result
+
+QUICK = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+# Runs the command, which tells of every connection to another machine that Python opens.
+WATCHED = """
+import runpy, sys
+
+def watch(event, args):
+    if event == "socket.connect" and isinstance(args[1], tuple) and args[1][0] not in ("127.0.0.1", "::1", "0.0.0.0"):
+        print("connects to", args[1], flush=True)
+    if event == "socket.getaddrinfo" and args[0] not in (None, "", "127.0.0.1", "::1", "localhost", "0.0.0.0"):
+        print("connects to", args[0], flush=True)
+
+sys.addaudithook(watch)
+runpy.run_module("simcse_jax.demo", run_name="__main__", alter_sys=True)
+"""
+
+
+class Letters:
+    """A model whose embeddings count letters."""
+
+    def __init__(self, *sentences: str):
+        self.sentences = sentences
+
+    def encode(self, sentences):
+        counts = np.array([[1 + sentence.lower().count(letter) for letter in "abcdefgh"] for sentence in sentences])
+        return (counts / np.linalg.norm(counts, axis=1, keepdims=True)).astype(np.float32)
+
+    def similarity(self, first, second):
+        return self.encode(first) @ self.encode(second).T
+
+    def search(self, query, top_k=5, threshold=0.6):
+        cosines = self.similarity([query], self.sentences)[0]
+        found = [Result(self.sentences[row], int(row), float(cosines[row])) for row in np.argsort(-cosines)[:top_k]]
+        return [result for result in found if result.score >= threshold]
+
+
+def text_of(page: str) -> str:
+    return re.sub(r"<[^>]*>", " ", page)
+
+
+def test_results_come_ranked_with_their_scores_and_rows():
+    page = demo_page.search(Letters("hhhh", "aaaa", "aab", "x"), " aaaa ", 4)
+    assert text_of(page).split() == [
+        "sentence",
+        "cosine",
+        "row",
+        "aaaa",
+        "1.000",
+        "1",
+        "aab",
+        "0.933",
+        "2",
+        "x",
+        "0.750",
+        "3",
+        "hhhh",
+        "0.500",
+        "0",
+    ]
+    assert page.count("<tr>") == 5
+
+
+def test_a_sentence_is_text_not_html():
+    model = Letters("<script>alert(1)</script>", "a & b")
+    for page in (
+        demo_page.search(model, "<b>", 5),
+        demo_page.heat_map(model, "<script>alert('x')</script>\n'onload=\"b\""),
+    ):
+        assert "<script" not in page and "'onload" not in page
+    assert "&lt;script&gt;" in demo_page.search(model, "b", 5)
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (lambda model: demo_page.search(model, "", 5), "The query is empty; type one."),
+        (lambda model: demo_page.search(model, None, 5), "The query is empty; type one."),
+        (lambda model: demo_page.search(model, " \n", 5), "The query is empty; type one."),
+        (lambda model: demo_page.search(model, "a" * 20_001, 5), "20,001 characters; at most 20,000 are taken"),
+        (lambda model: demo_page.compare(model, "a", ""), "The second sentence is empty"),
+        (lambda model: demo_page.compare(model, " ", "a"), "The first sentence is empty"),
+        (lambda model: demo_page.heat_map(model, ""), "There is nothing to compare; paste two lines or more."),
+        (lambda model: demo_page.heat_map(model, None), "There is nothing to compare"),
+        (lambda model: demo_page.heat_map(model, "\n one \n\n"), "One line is to compare"),
+        (lambda model: demo_page.heat_map(model, "a\n" * 201), "That is 201 lines; at most 200 are taken."),
+        (lambda model: demo_page.heat_map(model, "a\n" + "b" * 20_001), "Line 2 has 20,001 characters"),
+    ],
+)
+def test_what_cannot_be_answered_is_said(answer, says):
+    page = answer(Letters("a", "b"))
+    assert 'class="message"' in page and says in page, page
+
+
+def test_what_is_long_is_answered():
+    model = Letters("a", "b")
+    assert "<table>" in demo_page.search(model, "a b " * 5000, 5)
+    page = demo_page.heat_map(model, "\n".join(["c d" * 100, *("abcdefgh"[n % 8] * n for n in range(1, 200))]))
+    assert page.count("<td") == 200 * 200 and page.count("<tr") == 201
+    assert len(page) < 2_000_000
+
+
+def test_a_comparison_is_the_cosine():
+    assert text_of(demo_page.compare(Letters(), "aaaa", "aab")).split()[0] == "0.933"
+    assert "width: 0%" in demo_page.bar(-0.3) and "width: 100%" in demo_page.bar(1.0000001)
+
+
+def test_cells_are_coloured_by_their_cosine():
+    page = demo_page.cells(["x", "y"], np.array([[1, -0.2], [0.5, 1]]))
+    assert re.findall(r"<td class=s(\d+)>([-\d.]+)</td>", page) == [
+        ("31", "1.00"),
+        ("0", "-0.20"),
+        ("16", "0.50"),
+        ("31", "1.00"),
+    ]
+    rules = demo_page.shade_rules().split("\n")
+    assert len(rules) == 32
+    assert rules[0] == ".heat .s0 { background: rgb(247,251,255); color: #1a202c; }"
+    assert rules[31] == ".heat .s31 { background: rgb(8,48,107); color: #fff; }"
+
+
+def test_a_port_is_looked_for_before_a_model_is_loaded(tmp_path):
+    assert 1024 <= demo.free_port("127.0.0.1", 0) < 2**16
+    (tmp_path / "s.txt").write_text("a\nb\n")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(UserError, match=f"--port {port}: Address already in use; choose another --port"):
+            demo.free_port("127.0.0.1", port)
+        if importlib.util.find_spec("gradio") is not None:
+            done = call("demo", "--model", "/nowhere", "--sentences", tmp_path / "s.txt", "--port", port)
+            assert done.returncode == 2 and f"--port {port}" in done.stderr
+    with pytest.raises(UserError, match="must be from 0 to 65535"):
+        demo.free_port("127.0.0.1", 70_000)
+    with pytest.raises(UserError, match="--host"):
+        demo.free_port("198.51.100.7", 0)  # an address that no machine has
+
+
+def test_mistakes_are_told_in_a_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    done = call("demo", "--model", "m", "--sentences", "s.txt")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: the page needs Gradio; pip install 'simcse_jax[demo]'\n",
+    )
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
+    done = call("demo", "--model", "m", "--sentences", tmp_path / "none.txt")
+    assert done.returncode == 2 and "no such file" in done.stderr
+    (tmp_path / "empty.txt").write_text("\n\n")
+    done = call("demo", "--model", "m", "--sentences", tmp_path / "empty.txt")
+    assert done.returncode == 2 and "holds no sentences" in done.stderr
+
+
+@pytest.fixture
+def browser(tmp_path):
+    """Chromium without a window, which tells of all that it asks for."""
+    pytest.importorskip("selenium", reason="selenium is not installed")
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not chromium or not driver:
+        pytest.skip("Chromium is not installed: apt-get install chromium chromium-driver")
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for argument in (*QUICK, f"--user-data-dir={tmp_path / 'chromium'}", "--window-size=1280,900"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield opened
+    opened.quit()
+
+
+@pytest.fixture
+def address(tiny_bert, corpus):
+    """Of the page of a tiny model, served by the command itself."""
+    if importlib.util.find_spec("gradio") is None:
+        pytest.skip("Gradio is not installed: pip install 'simcse_jax[demo]'")
+    command = [sys.executable, "-c", WATCHED, "--model", str(tiny_bert), "--sentences", str(corpus["txt"])]
+    environment = {**os.environ, "XLA_FLAGS": ""}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen([*command, "--port", "0"], cwd=ROOT, env=environment, **pipes) as server:
+        said = []
+        for line in server.stdout:
+            said.append(line)
+            if found := re.match(r"open (http://127\.0\.0\.1:\d+/) \(this machine alone\)", line):
+                break
+        else:
+            pytest.fail("".join(said))
+        rest = threading.Thread(target=lambda: said.extend(server.stdout), daemon=True)
+        rest.start()
+        yield found[1]
+        server.terminate()
+        rest.join(timeout=30)
+    assert not re.search("Traceback|connects to", "".join(said)), "".join(said)
+
+
+@pytest.mark.slow
+def test_the_page_in_a_browser(browser, address, corpus):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    def every(selector: str) -> list:
+        return browser.find_elements(By.CSS_SELECTOR, selector)
+
+    def wait(condition) -> None:
+        WebDriverWait(browser, 60).until(lambda _: condition())
+
+    def type_into(name: str, text: str) -> None:
+        # As a paste does it: the value at once, and the event that the page listens to.
+        script = (
+            "const box = arguments[0], kind = Object.getPrototypeOf(box);"
+            "Object.getOwnPropertyDescriptor(kind, 'value').set.call(box, arguments[1]);"
+            "box.dispatchEvent(new Event('input', {bubbles: true}));"
+        )
+        browser.execute_script(script, every(f"#{name} textarea, #{name} input")[0], text)
+
+    def tab(name: str) -> None:
+        next(button for button in every("button[role=tab]") if button.text.strip() == name).click()
+
+    def ask(button: str, answer: str) -> None:
+        every(f"#{button}")[0].click()
+        wait(lambda: every(answer))
+
+    browser.get(address)
+    wait(lambda: every("#search"))
+    browser.get_log("performance")  # what the browser's first, own page asked for
+    browser.get(address)
+    wait(lambda: every("#search"))
+
+    lines = corpus["txt"].read_text().splitlines()
+    ask("search", "#found .message")
+    assert "The query is empty" in every("#found .message")[0].text
+    type_into("query", lines[6])
+    ask("search", "#found tbody tr")
+    rows = [[cell.text for cell in row.find_elements(By.TAG_NAME, "td")] for row in every("#found tbody tr")]
+    assert len(rows) == 10 and rows[0] == [lines[6], "1.000", "6"]
+    scores = [float(row[1]) for row in rows]
+    assert scores == sorted(scores, reverse=True)
+    type_into("query", "the cat " * 2000)  # 4,000 words: cut, and answered
+    ask("search", "#found tbody tr")
+    wait(lambda: every("#found tbody td")[0].text != lines[6] or every("#found tbody td")[1].text != "1.000")
+
+    tab("Compare")
+    wait(lambda: every("#compare")[0].is_displayed())
+    type_into("first", "the cat sat")
+    type_into("second", "the cat sat")
+    ask("compare", "#score .one")
+    assert every("#score .one")[0].text.strip() == "1.000"
+
+    tab("Heat map")
+    wait(lambda: every("#draw")[0].is_displayed())
+    type_into("lines", "the cat sat")
+    ask("draw", "#picture .message")
+    assert "One line is to compare" in every("#picture .message")[0].text
+    type_into("lines", "the cat sat\na dog ran\n\nthe river")
+    ask("draw", "#picture table")
+    cells = [cell.text for cell in every("#picture td")]
+    assert len(cells) == 9 and cells[0] == cells[4] == cells[8] == "1.00"
+    type_into("lines", "\n".join(lines * 5))  # 200 lines
+    every("#draw")[0].click()
+    wait(lambda: len(every("#picture tbody tr")) == 200)
+
+    for width in (1280, 390):  # a desktop's and a phone's: nothing is wider than the window
+        size = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 600}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        wait(lambda width=width: browser.execute_script("return window.innerWidth") == width)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        reach = "arguments[0].scrollLeft = 99999; return arguments[0].scrollLeft"
+        assert browser.execute_script(reach, every(".heat")[0]) > 0  # what is wider can be scrolled to
+
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+    asked += [event["params"]["url"] for event in events if event["method"] == "Network.webSocketCreated"]
+    outside = [url for url in asked if not url.startswith((address, "data:", "blob:"))]
+    assert len(asked) > 20 and outside == []
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []

