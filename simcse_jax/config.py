@@ -21,6 +21,7 @@ DTYPES = ("float32", "bfloat16")
 PRECISIONS = ("highest", "high", "default")
 POLICIES = ("independent", "shared", "off", "noisy", "mean")  # see views.py
 READINGS = ("paper", "released")  # of objective.dimension_wise
+POSTPROCESSING = ("whitening", "flow")  # see evaluation/postprocess.py
 CONTRASTIVE = ("info_nce", "off_dropout", "dimension_wise", "barlow_twins")  # these take a pair for positive
 MOST_ARTIFICIAL = 100_000  # rows of objective.barlow_twins
 TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICKRelatedness")
@@ -93,7 +94,7 @@ def default_config() -> config_dict.ConfigDict:
     config.train.learning_rate = 3e-5  # falls linearly to zero
     config.train.weight_decay = 0.0  # of matrices, not of biases and norms
     config.train.max_grad_norm = 1.0  # clips the gradient's global norm; 0.0: off
-    config.train.epochs = 1
+    config.train.epochs = 1  # 0, with max_steps 0: nothing is trained, the model is scored as it is
     config.train.max_steps = 0  # above 0 it replaces the epochs and is the horizon of the decay
     config.train.log_every = 25
     # Of the encoder's products, float32 or bfloat16; parameters, optimizer, softmax, norms and losses stay float32.
@@ -104,6 +105,12 @@ def default_config() -> config_dict.ConfigDict:
     config.eval.data = "data/SentEval/data/downstream"  # or a file of graded pairs; empty: no evaluation
     config.eval.every = 250  # steps between evaluations; each one also saves a checkpoint
     config.eval.tasks = TASKS  # scored with the best checkpoint at the end
+    config.eval.transfer = False  # score the transfer tasks at the end too
+    # Of the embeddings that are scored at the end: whitening or flow, fit on a source of sentences (whatever data.train
+    # may be; all of its columns) or on the target: for each task the sentences that it is scored on.
+    config.eval.postprocess = ""
+    config.eval.postprocess_data = ""
+    config.eval.postprocess_dimensions = 0  # that whitening keeps; 0: all
 
     config.checkpoint = config_dict.ConfigDict()
     config.checkpoint.keep_every = 0  # keep the checkpoints of every n-th step too; 0: the two latest and the best
@@ -253,7 +260,9 @@ def validate(config: config_dict.ConfigDict) -> None:
         check(field, given[field] >= 0, "0 or more")
     for field in ("parallel.devices", "parallel.chunk_size", "parallel.processes", "parallel.process_id"):
         check(field, given[field] >= 0, "0 or more")
-    for field in ("train.epochs", "train.log_every", "eval.every"):
+    for field in ("train.epochs", "eval.postprocess_dimensions"):
+        check(field, given[field] >= 0, "0 or more")
+    for field in ("train.log_every", "eval.every"):
         check(field, given[field] >= 1, "1 or more")
     for field in ("train.weight_decay", "train.max_grad_norm"):
         check(field, 0 <= given[field] < float("inf"), "0.0 or more")
@@ -283,9 +292,37 @@ def validate(config: config_dict.ConfigDict) -> None:
             raise UserError(f"config.eval.tasks: no task {task!r}; the nearest one is {nearest(task, TASKS)}")
         if config.eval.tasks.count(task) > 1:
             raise UserError(f"config.eval.tasks: {task} comes twice; name each task once, in one list with commas")
+    check_postprocess(*(config.eval[name] for name in _POSTPROCESS), "config.eval.postprocess", "_")
 
 
 Check = Callable[[str, bool, str], None]
+
+
+def trains(config: config_dict.ConfigDict) -> bool:
+    """Whether there is an update to do; without one the model that it starts from is scored."""
+    return bool(config.train.max_steps or config.train.epochs)
+
+
+_POSTPROCESS = ("postprocess", "postprocess_data", "postprocess_dimensions")
+
+
+def check_postprocess(method: str, data: str, dimensions: int, field: str, joint: str) -> None:
+    """Checks what can be checked of a post-processing without reading anything.
+
+    `field` is what the user has set `method` by, `field + joint + "data"` and `… "dimensions"` the others.
+
+    Raises:
+      UserError: naming the field.
+    """
+    if method and method not in POSTPROCESSING:
+        raise UserError(f"{field}: no method {method!r}; the nearest one is {nearest(method, POSTPROCESSING)}")
+    data_field, dimensions_field = f"{field}{joint}data", f"{field}{joint}dimensions"
+    if method and not data:
+        raise UserError(f"{data_field}: must be set for {method}: a file of sentences, or target")
+    if data and not method:
+        raise UserError(f"{data_field}={data}: has no use without {field}={' or '.join(POSTPROCESSING)}")
+    if dimensions < 0 or (dimensions and method != "whitening"):
+        raise UserError(f"{dimensions_field}={dimensions}: must be 0, or above it for {field}=whitening")
 
 
 def _check_data(config: config_dict.ConfigDict, check: Check) -> None:

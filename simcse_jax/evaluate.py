@@ -1,52 +1,112 @@
-"""python -m simcse_jax.evaluate --model M --data SENTEVAL_FOLDER: STS scores of any model."""
+"""python -m simcse_jax.evaluate --model M --data SENTEVAL_FOLDER: STS and transfer scores of any model."""
 
+import functools
 import json
 from pathlib import Path
 
-from simcse_jax.config import TASKS, nearest
+from simcse_jax.config import TASKS, check_postprocess, nearest
 from simcse_jax.errors import Parser, UserError, run_command
 from simcse_jax.models.config import POOLERS
+
+TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")  # those of evaluation.transfer, which imports JAX
+SETS = {"sts": TASKS, "transfer": TRANSFER}
+METRICS = ("spearman", "pearson")
+AGGREGATIONS = ("all", "mean", "wmean")
+
+
+def choose(option: str, text: str, known: tuple[str, ...], what: str) -> list[str]:
+    """The names of a comma-separated list, each once.
+
+    Raises:
+      UserError: when there is none, or one that is not known.
+    """
+    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    for name in names:
+        if name not in known:
+            raise UserError(f"{option}: no {what} {name!r}; the nearest one is {nearest(name, known)}")
+    if not names:
+        raise UserError(f"{option} names none; there are {', '.join(known)}")
+    return names
 
 
 def main() -> None:
     """Reads the data first, so that a mistake in it is told before a model is loaded."""
-    parser = Parser(prog="simcse_jax.evaluate", description="Scores a model on semantic textual similarity.")
+    parser = Parser(prog="simcse_jax.evaluate", description="Scores a model on textual similarity and transfer tasks.")
     parser.add_argument("--model", required=True, help="a folder, a hub id, package:NAME, or a workdir")
     parser.add_argument("--data", required=True, help="SentEval's data/downstream, or a file of graded pairs")
-    parser.add_argument("--tasks", default=",".join(TASKS), help="comma-separated (default: all seven)")
+    every = f"{', '.join((*TASKS, *TRANSFER))}; sts and transfer for all of a kind"
+    parser.add_argument("--tasks", default="sts", help=f"comma-separated: {every} (default: sts)")
+    parser.add_argument("--metric", default="spearman", help="of STS, comma-separated: spearman, pearson")
+    parser.add_argument("--aggregation", default="all", help="of STS subsets, comma-separated: all, mean, wmean")
+    parser.add_argument("--regressor", action="store_true", help="SentEval's regressor too, for STS-B and SICK-R")
+    parser.add_argument("--grid", choices=("sklearn", "pytorch"), default="sklearn", help="regularization of transfer")
     parser.add_argument("--split", choices=("dev", "test"), default="test", help="dev: of STS-B and SICK-R")
     parser.add_argument("--pooler", choices=POOLERS, help="default: the model's own")
     parser.add_argument("--num-layers", type=int, default=0, help="keep the first n layers (default: all)")
     parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--output", help="a JSON file for the scores")
+    parser.add_argument("--postprocess", default="", help="of the embeddings: whitening or flow")
+    parser.add_argument(
+        "--postprocess-data", default="", help="what it is fit on: a file of sentences, or target, each task's own"
+    )
+    parser.add_argument("--postprocess-dimensions", type=int, default=0, help="that whitening keeps (default: all)")
+    parser.add_argument(
+        "--output", help="a JSON file for the scores, with all metrics, aggregations, subsets and folds"
+    )
     args = parser.parse_args()
-    tasks = [task.strip() for task in args.tasks.split(",") if task.strip()]
-    for task in tasks:
-        if task not in TASKS:
-            raise UserError(f"--tasks: no task {task!r}; the nearest one is {nearest(task, TASKS)}")
-    if not tasks:
-        raise UserError(f"--tasks names none; there are {', '.join(TASKS)}")
+    named = choose("--tasks", args.tasks, (*TASKS, *TRANSFER, *SETS), "task")
+    named = list(dict.fromkeys(task for name in named for task in SETS.get(name, (name,))))
+    sts_tasks, transfer_tasks = ([task for task in named if task in tasks] for tasks in (TASKS, TRANSFER))
+    metrics = choose("--metric", args.metric, METRICS, "metric")
+    aggregations = choose("--aggregation", args.aggregation, AGGREGATIONS, "aggregation")
+    if args.split == "dev" and (transfer_tasks or args.regressor):
+        what = f"--tasks {transfer_tasks[0]}" if transfer_tasks else "--regressor"
+        raise UserError(f"--split dev is of similarity alone; {what} uses its development data for its own choices")
+    if args.regressor and not {"STSBenchmark", "SICKRelatedness"} & set(sts_tasks):
+        raise UserError("--regressor is for STSBenchmark and SICKRelatedness; --tasks names neither")
     if args.batch_size < 1:
         raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
+    postprocessing = (args.postprocess, args.postprocess_data, args.postprocess_dimensions)
+    check_postprocess(*postprocessing, "--postprocess", "-")
     output = Path(args.output).expanduser() if args.output else None
     if output and (output.is_dir() or not output.absolute().parent.is_dir()):
         raise UserError(f"--output {args.output}: must be a file in a folder that exists")
 
-    from simcse_jax.evaluation import sts
+    from simcse_jax.evaluation import postprocess, relatedness, sts, transfer
     from simcse_jax.simcse import SimCSE
     from simcse_jax.storage import write_atomically
 
-    pairs, missing = sts.read(args.data, tasks, args.split)
-    if missing:
-        what = "has no development set" if args.split == "dev" else "not there"
-        print(f"{args.data}: {', '.join(missing)} {what}; left out, so no average is given", flush=True)
+    pairs, missing = sts.read(args.data, sts_tasks, args.split) if sts_tasks else ({}, [])
+    graded = relatedness.read(args.data, list(pairs)) if args.regressor else {}
+    classes, absent = transfer.read(args.data, transfer_tasks) if transfer_tasks else ({}, [])
+    for gone, what in (
+        (missing, "has no development set" if args.split == "dev" else "not there"),
+        (absent, "not there"),
+    ):
+        if gone:
+            print(f"{args.data}: {', '.join(gone)} {what}; left out, so no average is given", flush=True)
+    fit_on = postprocess.read(*postprocessing) if args.postprocess else None
     model = SimCSE(args.model, pooler=args.pooler, num_layers=args.num_layers, batch_size=args.batch_size)
-    head = " with head" if model.use_head else ""
-    print(f"{args.model}: pooler {model.pooler}{head}; Spearman × 100, all pairs of a task together", flush=True)
-    results = sts.evaluate(model.encode, pairs)
-    print(sts.table(results, missing))
+    if fit_on:
+        postprocess.check(fit_on, model.config.hidden_size, (*pairs.items(), *graded.items(), *classes.items()))
+    behind = f", behind {args.postprocess} fit on {args.postprocess_data}" if fit_on else ""
+    print(f"{args.model}: pooler {model.pooler}{' with head' if model.use_head else ''}{behind}", flush=True)
+    score = postprocess.scorer(model.encode, fit_on)
+    scores = {}
+    if pairs:
+        results = score(sts.evaluate, pairs)
+        for task, regressor in score(relatedness.evaluate, graded).items():
+            results[task]["regressor"] = regressor
+        protocol = "all pairs of a task together" if aggregations == ["all"] else f"by {', '.join(aggregations)}"
+        print(f"{' and '.join(sts.METRICS[metric] for metric in metrics)} × 100, {protocol}")
+        print(sts.table(results, missing, metrics, aggregations), flush=True)
+        scores |= {**results, **sts.averages(results, missing)}
+    if classes:
+        accuracies = score(functools.partial(transfer.evaluate, grid=args.grid), classes)
+        print(f"accuracy × 100 of logistic regression, grid {args.grid}")
+        print(transfer.table(accuracies, absent))
+        scores |= {**accuracies, **transfer.average(accuracies, absent)}
     if output:
-        write_atomically(output, json.dumps({**results, **sts.average(results, missing)}, indent=2) + "\n")
+        write_atomically(output, json.dumps(scores, indent=2) + "\n")
 
 
 if __name__ == "__main__":

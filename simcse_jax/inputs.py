@@ -9,11 +9,12 @@ import numpy as np
 from ml_collections import config_dict
 
 from simcse_jax import parallel
+from simcse_jax.config import trains
 from simcse_jax.data.augment import augment
 from simcse_jax.data.batches import Corpus, sha256, steps_per_epoch, tokenize
 from simcse_jax.data.sources import Examples, read_examples
 from simcse_jax.errors import UserError
-from simcse_jax.evaluation import sts
+from simcse_jax.evaluation import postprocess, sts, transfer
 from simcse_jax.loading import load_model
 from simcse_jax.models.pretrained import Pretrained
 from simcse_jax.models.tokenizer import Tokenizer, special_tokens
@@ -27,6 +28,14 @@ class Evaluation(NamedTuple):
     development: dict[str, sts.Pairs]
     test: dict[str, sts.Pairs]
     missing: list[str]
+    transfer: dict[str, transfer.Task]  # empty where they are not asked for
+    transfer_missing: list[str]
+    postprocess: postprocess.Postprocess | None
+
+    @property
+    def final(self) -> dict[str, sts.Pairs]:
+        """What is scored at the end: the test tasks, or the development pairs where there are none."""
+        return self.test or self.development
 
     @property
     def fingerprint(self) -> str:
@@ -42,21 +51,21 @@ class Inputs(NamedTuple):
     evaluation: Evaluation | None
     model: Pretrained
     tokenizer: Tokenizer
-    corpus: Corpus
+    corpus: Corpus | None  # None: nothing is trained
     language_model: LanguageModel | None  # what `objective.mlm` needs to know of the tokenizer
     total_steps: int
 
     @property
     def num_columns(self) -> int:
         """Of sentences in the data."""
-        return self.corpus.input_ids.shape[1]
+        return 1 if self.corpus is None else self.corpus.input_ids.shape[1]
 
     @property
     def fingerprints(self) -> dict[str, str]:
         """SHA-256 of what the config's fields lead to: a run goes on only with the same."""
-        labels = () if self.corpus.labels is None else (self.corpus.labels,)
+        corpus = () if self.corpus is None else (self.corpus.input_ids, self.corpus.labels)
         return {
-            "data.train": sha256(self.corpus.input_ids, *labels),
+            "data.train": sha256(*(array for array in corpus if array is not None)),
             "model.init_from": sha256(*(self.model.params[name] for name in sorted(self.model.params))),
             "eval.data": self.evaluation.fingerprint if self.evaluation else "",
         }
@@ -73,6 +82,14 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
     model = load_model(config.model.init_from, config.model.num_layers)
     tokenizer = Tokenizer(model.folder, model.config)
     language_model = LanguageModel(*special_tokens(model.folder)) if config.objective.mlm.weight else None
+    if evaluation and evaluation.postprocess:
+        scored = (*evaluation.development.items(), *evaluation.test.items(), *evaluation.transfer.items())
+        try:
+            postprocess.check(evaluation.postprocess, model.config.hidden_size, scored)
+        except UserError as error:
+            raise UserError(f"config.eval.postprocess_data={config.eval.postprocess_data}: {error}") from None
+    if not trains(config):
+        return Inputs(devices, evaluation, model, tokenizer, None, language_model, 0)
     corpus = read_corpus(config, model, tokenizer)
     check_columns(config, corpus.input_ids.shape[1])
     epoch = steps_per_epoch(len(corpus.input_ids), config.train.batch_size)
@@ -86,7 +103,8 @@ def choose_devices(config: config_dict.ConfigDict) -> list[jax.Device]:
     if wanted > there:
         raise UserError(f"config.parallel.devices={wanted}: there are {there} (0: all of them)")
     devices = [d for process in range(jax.process_count()) for d in jax.local_devices(process)[: wanted or None]]
-    check_divides(config, len(devices))
+    if trains(config):
+        check_divides(config, len(devices))
     return devices
 
 
@@ -104,18 +122,36 @@ def check_divides(config: config_dict.ConfigDict, devices: int) -> None:
 def read_evaluation(config: config_dict.ConfigDict) -> Evaluation | None:
     """Reads all STS data before the run starts; None when `eval.data` is empty."""
     if not config.eval.data:
+        for field in ("transfer", "postprocess"):
+            if config.eval[field]:
+                raise UserError(f"config.eval.{field}={config.eval[field]}: eval.data is empty, so nothing is scored")
         return None
+    fit_on = read_postprocess(config)
     try:
         if Path(config.eval.data).expanduser().is_file():
+            if config.eval.transfer:
+                raise UserError(f"{config.eval.data} is a file, but eval.transfer needs SentEval's data/downstream")
             pairs, _ = sts.read(config.eval.data, ())
-            return Evaluation(f"eval/{next(iter(pairs))}", pairs, {}, [])
+            return Evaluation(f"eval/{next(iter(pairs))}", pairs, {}, [], {}, [], fit_on)
         development, _ = sts.read(config.eval.data, [sts.DEVELOPMENT], "dev")
         test, missing = sts.read(config.eval.data, config.eval.tasks) if config.eval.tasks else ({}, [])
+        tasks = transfer.read(config.eval.data, transfer.TASKS) if config.eval.transfer else ({}, [])
     except UserError as error:
         raise UserError(f"config.eval.data: {error} (set it to nothing to train without evaluation)") from None
-    if missing:
-        parallel.say(f"{config.eval.data}: {', '.join(missing)} not there and left out")
-    return Evaluation("eval/stsb_dev", development, test, missing)
+    if absent := [*missing, *tasks[1]]:
+        parallel.say(f"{config.eval.data}: {', '.join(absent)} not there and left out")
+    return Evaluation("eval/stsb_dev", development, test, missing, *tasks, fit_on)
+
+
+def read_postprocess(config: config_dict.ConfigDict) -> postprocess.Postprocess | None:
+    """The post-processing with the sentences that it is fit on; None where there is none."""
+    settings = config.eval
+    if not settings.postprocess:
+        return None
+    try:
+        return postprocess.read(settings.postprocess, settings.postprocess_data, settings.postprocess_dimensions)
+    except UserError as error:
+        raise UserError(f"config.eval.postprocess_data: {error}") from None
 
 
 def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: Tokenizer) -> Corpus:

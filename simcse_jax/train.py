@@ -24,7 +24,7 @@ from simcse_jax.config import ineffective, validate
 from simcse_jax.data.batches import Batches
 from simcse_jax.encoding import make_encode
 from simcse_jax.errors import Preempted, UserError
-from simcse_jax.evaluation import sts
+from simcse_jax.evaluation import postprocess, sts, transfer
 from simcse_jax.inputs import Evaluation, Inputs, read_inputs
 from simcse_jax.models import huggingface
 from simcse_jax.models.parameters import Params
@@ -70,7 +70,7 @@ def _train_and_evaluate(config: config_dict.ConfigDict, workdir: str, preemption
         workdir_lib.wait_for(folder)
 
     mesh = step_lib.data_mesh(inputs.devices)
-    settings = make_settings(config, total_steps)
+    settings = make_settings(config, max(total_steps, 1))  # the horizon that the learning rate is divided by
     graph, _ = huggingface.build(model.config, config.model.mlp != "none", jnp.dtype(config.train.dtype))
     state = step_lib.init_state(initial_params(config, model), settings)
     state = parallel.replicate(state, step_lib.replicated(mesh))
@@ -89,7 +89,7 @@ def _train_and_evaluate(config: config_dict.ConfigDict, workdir: str, preemption
         loop = Loop(config, settings, total_steps, encode, inputs.evaluation, checkpoints, metrics, preemption)
         state = loop.run(graph, recipe, mesh, Batches(inputs.corpus, config.train.batch_size, config.seed), state)
         best, params = checkpoints.restore_best(state.params)
-        report(folder, encode, params, best, inputs.evaluation)
+        report(folder, encode, params, best, inputs.evaluation, config.seed)
 
 
 def make_scored_encode(config: config_dict.ConfigDict, inputs: Inputs, mesh: Mesh) -> Encode:
@@ -135,8 +135,10 @@ class Loop:
     def run(
         self, graph: Any, recipe: step_lib.Recipe, mesh: Mesh, batches: Batches, state: step_lib.TrainState
     ) -> step_lib.TrainState:
-        """All updates that are left."""
+        """All updates that are left. Where there are none at all, what a run starts from is scored and saved."""
         first = int(state.step)
+        if not self.total_steps and self.checkpoints.latest is None:
+            self.save(state, self.evaluate(0, state.params))
         if first >= self.total_steps:
             return state
         sharding = step_lib.split_over_examples(mesh)
@@ -249,21 +251,36 @@ class Loop:
         self.checkpoints.save(state, score)
 
 
-def report(folder: Folder, encode: Encode, params: Params, best: int, evaluation: Evaluation | None) -> None:
+def report(folder: Folder, encode: Encode, params: Params, best: int, evaluation: Evaluation | None, seed: int) -> None:
     """Scores the best checkpoint on the test sets, prints the paper's table and writes `result.json`."""
     if evaluation is None:
         parallel.say(f"done; the last checkpoint (step {best}) is in {folder}")
         return
-    result = final_scores(encode, params, evaluation)
+    result = final_scores(encode, params, evaluation, seed)
     if parallel.is_first():
         write_atomically(folder / "result.json", json.dumps(result, indent=2) + "\n")
     kind = "test" if evaluation.test else "development"
-    results = {task: scores for task, scores in result.items() if task != "average"}
-    parallel.say(f"best checkpoint: step {best}; {kind} scores (Spearman × 100, all):")
-    parallel.say(sts.table(results, evaluation.missing if evaluation.test else []))
+    behind = f" behind {evaluation.postprocess.method}" if evaluation.postprocess else ""
+    parallel.say(f"best checkpoint: step {best}; {kind} scores{behind} (Spearman × 100, all):")
+    parallel.say(sts.table({task: result[task] for task in evaluation.final}, evaluation.missing))
+    if evaluation.transfer:
+        parallel.say(f"transfer{behind} (accuracy):")
+        parallel.say(transfer.table(result["transfer"], evaluation.transfer_missing))
 
 
-def final_scores(encode: Encode, params: Params, evaluation: Evaluation) -> dict[str, Any]:
-    """The contents of `result.json`: the test tasks' scores, or the development pairs' where there are none."""
-    results = sts.evaluate(lambda sentences: encode(params, sentences), evaluation.test or evaluation.development)
-    return {**results, **sts.average(results, evaluation.missing if evaluation.test else [])}
+def final_scores(encode: Encode, params: Params, evaluation: Evaluation, seed: int) -> dict[str, Any]:
+    """The contents of `result.json`: the test tasks' scores, or the development pairs' where there are none.
+
+    Behind them, as far as they are asked for: `average`; `development`, the development pairs' score behind the
+    post-processing, which chose no checkpoint; `transfer`, by task, and `transfer_average`. `seed` is the flow's.
+    """
+    score = postprocess.scorer(lambda sentences: encode(params, sentences), evaluation.postprocess, seed)
+    results = score(sts.evaluate, evaluation.final)
+    beside: dict[str, Any] = sts.average(results, evaluation.missing)
+    if evaluation.postprocess and evaluation.test:
+        (development,) = score(sts.evaluate, evaluation.development).values()
+        beside["development"] = development["spearman"]
+    if evaluation.transfer:
+        found = score(transfer.evaluate, evaluation.transfer)
+        beside |= {"transfer": found, **transfer.average(found, evaluation.transfer_missing)}
+    return {**results, **beside}

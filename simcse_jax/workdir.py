@@ -24,7 +24,7 @@ import jax
 from ml_collections import config_dict
 
 from simcse_jax import __version__
-from simcse_jax.config import flatten
+from simcse_jax.config import default_config, flatten
 from simcse_jax.errors import UserError
 from simcse_jax.models.pretrained import Pretrained
 from simcse_jax.models.tokenizer import FILES, MARKER, Tokenizer
@@ -86,7 +86,8 @@ def identity(config: config_dict.ConfigDict) -> str:
 def check_same_run(folder: Folder, config: config_dict.ConfigDict, fingerprints: Mapping[str, str]) -> None:
     """Refuses to go on in a folder that belongs to another config, other data or other weights.
 
-    `fingerprints` are SHA-256 of what the named config fields lead to.
+    `fingerprints` are SHA-256 of what the named config fields lead to. A field that the run's version did not know had
+    its default.
 
     Raises:
       UserError: naming the fields that differ.
@@ -94,7 +95,8 @@ def check_same_run(folder: Folder, config: config_dict.ConfigDict, fingerprints:
     path = folder / "run.json"
     saved = read_json(path)
     try:
-        before = flatten(config_dict.ConfigDict(saved["config"]))
+        defaults = flatten(config_dict.ConfigDict(resolved(default_config())))
+        before = defaults | flatten(config_dict.ConfigDict(saved["config"]))
         fingerprints_before = dict(saved["sha256"])
     except (KeyError, TypeError):
         raise UserError(f"{path}: damaged; choose another workdir") from None

@@ -12,6 +12,7 @@ from simcse_jax.sweeps.variants import load_variants, read_sweep
 FOLDER = ROOT / "configs" / "ablations"
 ARGUMENTS = {
     "simcse_table6": ("unsup", "sup"),
+    "simcse_tableC1": ("bert", "sbert"),
     "simcse_grid": ("unsup", "sup"),
     "simcse_pp_table3": ("base", "large", "sbert_base", "sbert_large"),
     "simcse_pp_table5": ("both", "paper", "released"),
@@ -26,12 +27,14 @@ ROWS = {
     "simcse_table6": 4,
     "simcse_table7": 5,
     "simcse_tableD1": 6,
+    "simcse_tableC1": 5,
     "simcse_tableD2": 4,
+    "simcse_tableE1": 8,
     "simcse_grid": 12,
     "simcse_pp_table1": 5,
     "simcse_pp_table2": 5,
     "simcse_pp_table3": 4,
-    "simcse_pp_table4": 3,
+    "simcse_pp_table4": 9,
     "simcse_pp_table5": 32,
     "simcse_pp_table6": 2,
     "isotropy_temperature": 3,
@@ -125,14 +128,22 @@ def test_the_papers_values():
     assert list(paper("simcse_table6.py:sup").values()) == [86.2, 85.8, 86.2, 86.1]
     assert list(paper("simcse_table7.py").values()) == [84.9, 86.1, 86.2, 86.2, 85.3]
     assert list(paper("simcse_tableD1.py").values()) == [85.9, 84.9, 85.4, 86.2, 82.0, 64.0]
+    assert list(paper("simcse_tableC1.py", "sts_avg").values()) == [56.70, 66.55, 66.31, 66.28, 64.26]
+    assert list(paper("simcse_tableC1.py:sbert", "sts_avg").values()) == [74.89, 76.60, 75.48, 77.00, 72.64]
     assert list(paper("simcse_tableD2.py").values()) == [86.2, 85.7, 85.7, 85.1]
+    assert list(paper("simcse_tableD2.py", "transfer_dev_avg").values()) == [85.8, 86.1, 86.2, 85.8]
+    assert [score for score in paper("simcse_tableE1.py", "transfer_avg").values() if score] == [
+        84.94, 84.66, 85.81, 86.64
+    ]  # fmt: skip
     assert list(paper("simcse_pp_table1.py", "sts_avg").values()) == [76.25, 75.25, 65.55, 74.53, 77.06]
     assert list(paper("simcse_pp_table2.py", "sts_avg").values()) == [76.25, 64.05, 71.37, 73.56, 76.08]
     assert list(paper("simcse_pp_table3.py", "sts_avg").values()) == [76.25, 77.13, 77.40, 78.05]
     assert list(paper("simcse_pp_table3.py:large", "sts_avg").values()) == [78.41, 79.30]
     assert list(paper("simcse_pp_table3.py:sbert_base", "sts_avg").values()) == [77.33, 79.25]
     assert list(paper("simcse_pp_table3.py:sbert_large", "sts_avg").values()) == [80.03, 80.63]
-    assert list(paper("simcse_pp_table4.py", "sts_avg").values()) == [67.07, 69.03, 76.25]
+    assert list(paper("simcse_pp_table4.py", "sts_avg").values()) == [
+        56.70, 61.33, 67.07, 66.55, 66.28, 69.03, 76.25, 69.93, 72.24
+    ]  # fmt: skip
     grid = [83.77, 68.55, 81.61, 79.11, 79.99, 71.49, 82.60, 83.25, 82.36, 80.79, 77.79, 82.16, 82.43, 83.56, 83.37]
     assert list(paper("simcse_pp_table5.py").values()) == 2 * [*grid, 81.76]
     assert list(paper("simcse_pp_table6.py", "training_minutes").values()) == [60 + 50, 60 + 59]
@@ -200,7 +211,7 @@ def without(fields, *names):
 
 
 # Fields that a sweep's base sets for its other rows, and that its baseline does not look at.
-UNUSED = ("objective.dimension_wise", "objective.off_dropout", "data.augment", "views.negative")
+UNUSED = ("objective.dimension_wise", "objective.off_dropout", "data.augment", "views.negative", "eval.transfer")
 SAME = {
     ("simcse_table1.py", "none"): "unsup_bert.py",
     ("simcse_table2.py", "SimCSE"): "unsup_bert.py",
@@ -264,8 +275,39 @@ def test_the_dimension_wise_loss_stands_alone_in_table_4():
         assert terms == {"dimension_wise": 1.0}
         assert runs[name].objective.dimension_wise.temperature == 0.05
         assert (runs[name].model.pooler, runs[name].model.mlp) == ("avg_first_last", "none")
+    assert {name for name, one in runs.items() if not config_lib.trains(one)} == {
+        "none", "whitening on wiki", "flow on NLI", "whitening on NLI"
+    }  # fmt: skip
     simcse = without(config_lib.flatten(runs["SimCSE"]), "objective.dimension_wise", "eval.every")
     assert simcse == without(recipe("unsup_bert.py"), "objective.dimension_wise", "eval.every")
+
+
+def test_post_processing_is_all_that_its_rows_change():
+    def fit_on(config):
+        return config.eval.postprocess, config.eval.postprocess_data
+
+    nli = "data/nli_sentences.txt"
+    flow, whitening = ({"eval.postprocess": method, "eval.postprocess_data": nli} for method in ("flow", "whitening"))
+    for name in ("simcse_tableC1.py", "simcse_tableC1.py:sbert"):
+        target = {"eval.postprocess_data": "target"}
+        assert changes(name) == {
+            "none": {},
+            "flow (NLI)": flow,
+            "flow (target)": flow | target,
+            "whitening (NLI)": whitening,
+            "whitening (target)": whitening | target,
+        }
+        assert not any(config_lib.trains(config) for config in resolved(name).values())
+    runs = resolved("simcse_pp_table4.py")
+    assert fit_on(runs["whitening on wiki"]) == ("whitening", "data/wiki1m_for_simcse.txt")
+    for row, method in (("SimCSE + flow", "flow"), ("SimCSE + whitening", "whitening")):
+        assert fit_on(runs[row]) == (method, nli)
+        same = [without(config_lib.flatten(runs[name]), "eval.postprocess") for name in (row, "SimCSE")]
+        assert same[0] == same[1]
+    runs = resolved("simcse_tableE1.py")
+    assert all(config.eval.transfer for config in runs.values())
+    assert fit_on(runs["average of BERT + flow"]) == ("flow", nli)
+    assert without(config_lib.flatten(runs["SimCSE"]), "eval.") == without(recipe("unsup_bert.py"), "eval.")
 
 
 def test_the_isotropy_paper_s_setup():

@@ -101,6 +101,12 @@ MISTAKES = {
     "--config.data.columns.neutral=c": "columns.anchor: must be set too",
     "--config.eval.tasks=STS12,STSBench": "nearest one is STSBenchmark",
     "--config.eval.every=0": "1 or more",
+    "--config.train.epochs=-1": "0 or more",
+    "--config.eval.postprocess=whitning": "config.eval.postprocess: no method 'whitning'; the nearest one is whitening",
+    "--config.eval.postprocess=flow": "config.eval.postprocess_data: must be set for flow: a file of",
+    "--config.eval.postprocess_data=target": "config.eval.postprocess_data=target: has no use without config.eval.post",
+    "--config.eval.postprocess_dimensions=8": "config.eval.postprocess_dimensions=8: must be 0, or above it for config",
+    "--config.eval.postprocess_dimensions=-1": "0 or more",
     "--config.data.columns.positive=b": "columns.anchor: must be set too",
     "--config.seed=-1": "from 0",
     "--config.seed[0]=1": "no such field",
@@ -124,6 +130,16 @@ def test_fields_that_do_not_go_together():
     ):
         with pytest.raises(UserError, match=message):
             parse(f"--config.{first}", f"--config.{second}")
+
+
+def test_post_processing_and_runs_that_train_nothing():
+    whitening = ("--config.eval.postprocess=whitening", "--config.eval.postprocess_data=target")
+    config, _ = parse(*whitening, "--config.eval.postprocess_dimensions=256", "--config.train.epochs=0")
+    assert not config_lib.trains(config)
+    assert config_lib.trains(parse("--config.train.epochs=0", "--config.train.max_steps=1")[0])
+    flow = ("--config.eval.postprocess=flow", "--config.eval.postprocess_data=target")
+    with pytest.raises(UserError, match="dimensions=2: must be 0"):
+        parse(*flow, "--config.eval.postprocess_dimensions=2")
 
 
 def test_what_counts_for_nothing_is_named():

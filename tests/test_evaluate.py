@@ -24,10 +24,10 @@ def test_graded_pairs_are_scored_printed_and_written(tmp_path, tiny_bert, corpus
     pairs = sts.read_graded_pairs(corpus["dev"])
     encode = SimCSE(str(tiny_bert)).encode
     expected = sts.spearman(sts.cosine(encode(pairs.first), encode(pairs.second)), pairs.gold)
-    assert results == {
-        "dev": {"spearman": pytest.approx(expected, abs=1e-3), "pairs": 20, "subsets": {}},
-        "average": results["dev"]["spearman"],
-    }
+    assert set(results) == {"dev", "average", "averages"}
+    assert (results["dev"]["spearman"], results["dev"]["pairs"]) == (pytest.approx(expected, abs=1e-3), 20)
+    assert results["dev"]["subsets"] == {}
+    assert results["average"] == results["dev"]["spearman"]
     assert f"{tiny_bert}: pooler cls" in printed
     assert printed.splitlines()[-1].strip() == f"{expected:.2f}"
 
@@ -54,6 +54,33 @@ def test_a_sent_eval_folder_gives_subsets_and_names_what_is_missing(tmp_path, ti
     assert {subset["pairs"] for subset in results["STS13"]["subsets"].values()} == {2}
     assert "STS12 not there; left out, so no average is given" in printed
     assert printed.splitlines()[-3].split(" | ")[0].strip() == "STS12"
+
+
+def test_every_protocol_that_is_asked_for_is_a_row_and_transfer_a_table(tmp_path, tiny_bert):
+    year = tmp_path / "STS" / "STS13-en-test"
+    year.mkdir(parents=True)
+    for subset in sts.SUBSETS["STS13"]:
+        (year / f"STS.input.{subset}.txt").write_text("the cat\ta dog\nhe ran\tshe sings\nred bird\tthe old tree\n")
+        (year / f"STS.gs.{subset}.txt").write_text("1\n5\n2\n")
+    (tmp_path / "SICK").mkdir()
+    for name in ("train", "trial", "test_annotated"):
+        rows = "".join(f"{n}\tthe cat\t{text}\t{n}\tNEUTRAL\n" for n, text in enumerate(["dog", "he ran", "cat"], 1))
+        (tmp_path / f"SICK/SICK_{name}.txt").write_text("header\n" + rows)
+    (tmp_path / "SST" / "binary").mkdir(parents=True)
+    for split in ("train", "dev", "test"):
+        (tmp_path / f"SST/binary/sentiment-{split}").write_text("the cat\t1\na dog sings\t0\nshe ran\t1\nold\t0\n")
+    chosen = ["--tasks", "STS13,SICKRelatedness,SST2", "--metric", "spearman,pearson", "--aggregation", "all,wmean"]
+    printed, results = scored(tmp_path, tiny_bert, tmp_path, *chosen, "--regressor")
+    labels = [f"{metric}, {how}" for metric in ("Spearman", "Pearson") for how in ("all", "wmean", "regressor")]
+    assert [
+        line.split("|")[0].strip() for line in printed.splitlines() if ", " in line.split("|")[0] and "|" in line
+    ] == labels
+    assert {"spearman", "pearson", "mse"} <= set(results["SICKRelatedness"]["regressor"])
+    assert set(results["averages"]) == {"spearman", "pearson"}
+    assert set(results["averages"]["pearson"]) == {"all", "mean", "wmean"}
+    assert results["SST2"]["examples"] == 4
+    assert results["transfer_average"] == results["SST2"]["accuracy"]
+    assert printed.splitlines()[-1].strip() == f"{results['SST2']['accuracy']:.2f}"
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +148,13 @@ def test_a_broken_model_is_refused_in_one_line(broken, corpus, how, parts):
     [
         ({"--tasks": "STS12,STSBenchmrk"}, ["--tasks", "'STSBenchmrk'", "nearest", "STSBenchmark"]),
         ({"--tasks": ","}, ["--tasks names none", "SICKRelatedness"]),
+        ({"--tasks": "sts,TREK"}, ["--tasks", "'TREK'", "nearest", "TREC"]),
+        ({"--tasks": "MR"}, ["no such folder", "data/downstream"]),
+        ({"--tasks": "transfer", "--data": "tests"}, ["tests: no MR, CR", "data/downstream"]),
+        ({"--tasks": "MR", "--split": "dev"}, ["--split dev", "--tasks MR"]),
+        ({"--metric": "kendall"}, ["--metric", "'kendall'", "nearest"]),
+        ({"--aggregation": "median"}, ["--aggregation", "'median'", "mean"]),
+        ({"--grid": "random"}, ["--grid", "'random'", "pytorch"]),
         ({"--model": "no/such/folder"}, ["no/such/folder: no such folder"]),
         ({"--model": "no-one/no-model"}, ["no-one/no-model: no such folder, and not to be had from the hub"]),
         ({"--model": __file__}, ["test_evaluate.py: a file", "config.json"]),
@@ -134,8 +168,14 @@ def test_a_broken_model_is_refused_in_one_line(broken, corpus, how, parts):
         ({"--pooler": "min"}, ["--pooler", "'min'", "avg_top2"]),
         ({"--colour": "red"}, ["unrecognized arguments: --colour red", "--help"]),
     ],
-    ids=lambda value: " ".join(map(str, *value.items())) if isinstance(value, dict) else "",
+    ids=lambda value: " ".join(f"{option} {text}" for option, text in value.items()) if isinstance(value, dict) else "",
 )
 def test_a_bad_argument_is_refused_in_one_line(tiny_bert, corpus, changes, parts):
     args = {"--model": tiny_bert, "--data": corpus["dev"]} | changes
     refused(*(part for pair in args.items() for part in pair), parts=parts)
+
+
+def test_a_regressor_without_its_tasks_is_refused(tiny_bert, corpus):
+    args = ("--model", tiny_bert, "--data", corpus["dev"], "--regressor")
+    refused(*args, "--tasks", "STS12", parts=["--regressor", "STSBenchmark", "SICKRelatedness"])
+    refused(*args, parts=["regressor", "STSBenchmark"])

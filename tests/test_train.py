@@ -12,8 +12,10 @@ from conftest import call, run, train_args
 
 from simcse_jax.checkpoint import Checkpoints
 from simcse_jax.errors import UserError
+from simcse_jax.evaluation import postprocess, sts, transfer
 from simcse_jax.loading import load_model
 from simcse_jax.models import pretrained
+from simcse_jax.simcse import SimCSE
 from simcse_jax.step import METRICS
 from simcse_jax.train import Loop
 
@@ -55,13 +57,17 @@ def test_a_run_leaves_all_that_it_promises(trained):
 
 def test_a_finished_run_started_again_changes_nothing(trained, tiny_bert, corpus, tmp_path):
     workdir = shutil.copytree(trained, tmp_path / "run")
-    before = lines(workdir), (workdir / "result.json").read_text(), sorted(os.listdir(workdir / "checkpoints"))
+
+    def files():
+        result = json.loads((workdir / "result.json").read_text())
+        return lines(workdir), result["dev"]["spearman"], sorted(os.listdir(workdir / "checkpoints"))
+
+    before = files()
     again = train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always")
     done = call("main", *again, "--config.train.log_every=1", "--config.parallel.devices=0")
     assert done.returncode == 0, done.stderr
     assert "resuming at step 8 of 8" in done.stdout
-    after = lines(workdir), (workdir / "result.json").read_text(), sorted(os.listdir(workdir / "checkpoints"))
-    assert after == before
+    assert files() == before
 
 
 def test_a_workdir_that_belongs_to_another_config_or_other_data(trained, tiny_bert, corpus):
@@ -74,6 +80,122 @@ def test_a_workdir_that_belongs_to_another_config_or_other_data(trained, tiny_be
             refused(call("main", *args), f"what {field}=", "has changed since")
         finally:
             corpus[kind].write_text(original)
+
+
+def test_a_run_of_a_version_that_knew_fewer_fields_had_their_defaults(trained, tiny_bert, corpus, tmp_path):
+    workdir = shutil.copytree(trained, tmp_path / "run")
+    run_json = json.loads((workdir / "run.json").read_text())
+    for field in ("transfer", "postprocess", "postprocess_data", "postprocess_dimensions"):
+        del run_json["config"]["eval"][field]
+    (workdir / "run.json").write_text(json.dumps(run_json))
+    args = train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always")
+    assert call("main", *args).returncode == 0
+    whitening = ("--config.eval.postprocess=whitening", "--config.eval.postprocess_data=target")
+    refused(call("main", *args, *whitening), "another config: eval.postprocess was '', is 'whitening'")
+
+
+NOTHING = ("--config.train.epochs=0", "--config.train.max_steps=0", "--config.model.mlp=none")
+
+
+def test_a_run_that_trains_nothing_scores_what_it_starts_from(tiny_bert, corpus, tmp_path):
+    args = train_args(tiny_bert, "no/such.txt", corpus["dev"], tmp_path / "run", *NOTHING)
+    done = call("main", *args, "--config.parallel.devices=3")
+    assert done.returncode == 0, done.stderr
+    assert "best checkpoint: step 0" in done.stdout
+    assert [(line["step"], set(line)) for line in lines(tmp_path / "run")] == [(0, {"step", "eval/dev"})]
+    model = SimCSE(str(tiny_bert), pooler="cls")
+    expected = sts.evaluate(model.encode, {"dev": sts.read_graded_pairs(corpus["dev"])})
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["dev"]["spearman"] == pytest.approx(expected["dev"]["spearman"], abs=1e-3)
+    before, after = pretrained.load(str(tiny_bert)).params, load_model(str(tmp_path / "run")).params
+    assert after.keys() == {name for name in before if not name.startswith("head.")}
+    assert all(np.array_equal(before[name], after[name]) for name in after)
+    done = call("main", *args)
+    assert done.returncode == 0 and "resuming at step 0 of 0" in done.stdout
+    assert json.loads((tmp_path / "run" / "result.json").read_text()) == result
+    assert len(lines(tmp_path / "run")) == 1
+    without_scores = train_args(tiny_bert, "no/such.txt", "", tmp_path / "unscored", *NOTHING)
+    assert call("main", *without_scores).returncode == 0
+    assert load_model(str(tmp_path / "unscored")).pooler == "cls"
+
+
+@pytest.mark.parametrize("method, data", [("whitening", "target"), ("whitening", "csv"), ("flow", "target")])
+def test_post_processing_stands_before_the_final_scores_alone(method, data, tiny_bert, corpus, tmp_path):
+    source = str(corpus.get(data, data))
+    fields = (f"--config.eval.postprocess={method}", f"--config.eval.postprocess_data={source}")
+    fields += ("--config.eval.postprocess_dimensions=6",) if method == "whitening" else ()
+    done = call("main", *train_args(tiny_bert, "no/such.txt", corpus["dev"], tmp_path / "run", *NOTHING, *fields))
+    assert done.returncode == 0, done.stderr
+    assert f"development scores behind {method} " in done.stdout
+    encode = SimCSE(str(tiny_bert), pooler="cls").encode
+    tasks = {"dev": sts.read_graded_pairs(corpus["dev"])}
+    fit_on = postprocess.read(method, source, 6 if method == "whitening" else 0)
+    expected = postprocess.scorer(encode, fit_on, 42)(sts.evaluate, tasks)["dev"]["spearman"]
+    raw = sts.evaluate(encode, tasks)["dev"]["spearman"]
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["dev"]["spearman"] == pytest.approx(expected, abs=0.5) and abs(expected - raw) > 1
+    assert lines(tmp_path / "run")[0]["eval/dev"] == pytest.approx(raw, abs=1e-2)
+
+
+def write_senteval(folder, corpus):
+    """A SentEval folder with STS-B of the little corpus, ten pairs each for development and test."""
+    benchmark = folder / "STS" / "STSBenchmark"
+    benchmark.mkdir(parents=True)
+    rows = [line.split("\t") for line in corpus["dev"].read_text().splitlines()[1:]]
+    for split, part in (("dev", rows[:10]), ("test", rows[10:])):
+        content = "".join(f"main\tfile\t2012\t{i}\t{s}\t{a}\t{b}\n" for i, (a, b, s) in enumerate(part))
+        (benchmark / f"sts-{split}.csv").write_text(content)
+    return folder
+
+
+def test_transfer_tasks_are_scored_at_the_end_where_asked_for(tiny_bert, corpus, tmp_path):
+    senteval = write_senteval(tmp_path / "senteval", corpus)
+    (senteval / "CR").mkdir()
+    words = corpus["txt"].read_text().splitlines()
+    (senteval / "CR" / "custrev.pos").write_text("\n".join(words[:20]) + "\n")
+    (senteval / "CR" / "custrev.neg").write_text("\n".join(words[20:]) + "\n")
+    fields = ("eval.transfer=True", "eval.tasks=STSBenchmark", "eval.postprocess=whitening", "eval.postprocess_data")
+    args = train_args(tiny_bert, "no/such.txt", senteval, tmp_path / "run", *NOTHING)
+    args += [f"--config.{field}" for field in fields[:3]] + [f"--config.{fields[3]}={corpus['csv']}"]
+    done = call("main", *args)
+    assert done.returncode == 0, done.stderr
+    assert "MR, SUBJ, MPQA, SST2, TREC, MRPC not there and left out" in done.stdout
+    assert "transfer behind whitening (accuracy):" in done.stdout
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert set(result) == {"STSBenchmark", "average", "development", "transfer"}  # no average: six tasks are missing
+    encode = SimCSE(str(tiny_bert), pooler="cls").encode
+    score = postprocess.scorer(encode, postprocess.read("whitening", str(corpus["csv"])))
+    tasks, _ = transfer.read(str(senteval), ["CR"])
+    accuracy = score(transfer.evaluate, tasks)["CR"]["accuracy"]
+    assert result["transfer"]["CR"]["accuracy"] == pytest.approx(accuracy, abs=5.1)  # two of forty sentences
+    development = sts.read(str(senteval), ["STSBenchmark"], "dev")[0]
+    expected = score(sts.evaluate, development)["STSBenchmark"]["spearman"]
+    assert result["development"] == pytest.approx(expected, abs=2)
+
+
+def test_mistakes_of_scoring_are_told_before_anything_is_compiled(tiny_bert, corpus, tmp_path):
+    (tmp_path / "few.txt").write_text("a cat\na dog\n")
+    whitening = "--config.eval.postprocess=whitening"
+    cases = {
+        (whitening, "--config.eval.postprocess_data=no/such.txt"): "eval.postprocess_data: no/such.txt: no such file",
+        (whitening, f"--config.eval.postprocess_data={tmp_path}/few.txt"): "the source has 2 different sentences; "
+        "whitening of 32 dimensions needs 33 or more",
+        (
+            whitening,
+            "--config.eval.postprocess_data=target",
+            "--config.eval.postprocess_dimensions=33",
+        ): "33 dimensions cannot be kept of the 32",
+        ("--config.eval.transfer=True",): "dev.tsv is a file, but eval.transfer needs SentEval's",
+        (
+            "--config.eval.transfer=True",
+            f"--config.eval.data={write_senteval(tmp_path / 'senteval', corpus)}",
+        ): "no MR, CR, SUBJ, MPQA, SST2, TREC, MRPC there",
+        ("--config.eval.transfer=True", "--config.eval.data="): "config.eval.transfer=True: eval.data is empty",
+    }
+    for fields, message in cases.items():
+        done = call("main", *train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", *fields))
+        refused(done, message)
+        assert not (tmp_path / "run").exists() and "compiled" not in done.stdout
 
 
 def test_the_epochs_drop_the_last_partial_batch_and_blank_lines_are_told(tiny_bert, corpus, tmp_path):
@@ -89,13 +211,8 @@ def test_the_epochs_drop_the_last_partial_batch_and_blank_lines_are_told(tiny_be
 
 
 def test_a_sent_eval_folder_chooses_on_sts_b_dev_and_ends_with_the_paper_s_table(tiny_bert, corpus, tmp_path):
-    folder = tmp_path / "senteval" / "STS" / "STSBenchmark"
-    folder.mkdir(parents=True)
-    rows = [line.split("\t") for line in corpus["dev"].read_text().splitlines()[1:]]
-    for split, part in (("dev", rows[:10]), ("test", rows[10:])):
-        content = "".join(f"main\tfile\t2012\t{i}\t{s}\t{a}\t{b}\n" for i, (a, b, s) in enumerate(part))
-        (folder / f"sts-{split}.csv").write_text(content)
-    args = train_args(tiny_bert, corpus["txt"], tmp_path / "senteval", tmp_path / "run")
+    senteval = write_senteval(tmp_path / "senteval", corpus)
+    args = train_args(tiny_bert, corpus["txt"], senteval, tmp_path / "run")
     done = call("main", *args, "--config.eval.tasks=STS12,STSBenchmark", "--config.train.max_steps=3")
     assert done.returncode == 0, done.stderr
     assert "STS12 not there and left out" in done.stdout

@@ -1,6 +1,6 @@
 """SimCSE, Table D.2: the auxiliary masked-language-model loss and its weight λ, supervised, STS-B dev.
 
-The table's other column is the average of the transfer tasks, which is not measured here.
+Both columns are of development sets; for transfer tasks that is what the regularization is chosen by.
 """
 
 from ml_collections import config_dict
@@ -17,17 +17,23 @@ def get_config() -> config_dict.ConfigDict:
     config.train.batch_size = 512
     config.train.learning_rate = 5e-5
     config.train.epochs = 3
-    config.sweep = sweep_defaults("Auxiliary MLM loss", "SimCSE, Table D.2", ("stsb_dev",), baseline="without MLM")
+    config.eval.transfer = True
+    metrics = ("stsb_dev", "transfer_dev_avg")
+    config.sweep = sweep_defaults("Auxiliary MLM loss", "SimCSE, Table D.2", metrics, baseline="without MLM")
     return config
 
 
 def get_variants() -> tuple[Variant, ...]:
     """The rows of the table."""
-    paper = {0.01: 85.7, 0.1: 85.7, 1.0: 85.1}
+    paper = {0.01: (85.7, 86.1), 0.1: (85.7, 86.2), 1.0: (85.1, 85.8)}
     return (
-        Variant("without MLM", {}, {"stsb_dev": 86.2}),
+        Variant("without MLM", {}, {"stsb_dev": 86.2, "transfer_dev_avg": 85.8}),
         *(
-            Variant(f"lambda {weight:g}", {"objective.mlm.weight": weight}, {"stsb_dev": score})
-            for weight, score in paper.items()
+            Variant(
+                f"lambda {weight:g}",
+                {"objective.mlm.weight": weight},
+                {"stsb_dev": score, "transfer_dev_avg": transfer},
+            )
+            for weight, (score, transfer) in paper.items()
         ),
     )

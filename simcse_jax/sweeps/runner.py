@@ -5,13 +5,16 @@ import json
 import signal
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from ml_collections import config_dict
 
 from simcse_jax import workdir as workdir_lib
-from simcse_jax.config import TASKS, flatten
+from simcse_jax.config import TASKS, flatten, trains
 from simcse_jax.errors import Preempted, UserError
+from simcse_jax.evaluation import transfer
+from simcse_jax.evaluation.postprocess import TARGET
 from simcse_jax.models.weight_files import read_json
 from simcse_jax.sweeps.variants import Variant, read_seeds
 from simcse_jax.sweeps.vectorized import group_key, train_together
@@ -63,7 +66,7 @@ def all_runs(
             raise UserError(f"{where}.parallel.processes: a sweep runs in one process; set it to 1")
         if not config.eval.data:
             raise UserError(f"{where}.eval.data is empty; a sweep is a table of scores")
-        for field, name in (("data.train", config.data.train), ("eval.data", config.eval.data)):
+        for field, name in sources(config).items():
             if not name.startswith(("hf:", "tfds:")) and not Path(name).expanduser().exists():
                 raise UserError(f"{where}.{field}={name}: no such file (config.sweep.only chooses other rows)")
         if "sts_avg" in sweep.metrics and not scores_tests(config):
@@ -71,6 +74,14 @@ def all_runs(
                 f"{where}.eval.data={config.eval.data} has no test tasks for sts_avg; give SentEval's folder and "
                 "eval.tasks, or set config.sweep.metrics=stsb_dev"
             )
+        for metric in ("transfer_avg", "transfer_dev_avg"):
+            if metric in sweep.metrics and not config.eval.transfer:
+                raise UserError(f"{where}.eval.transfer: must be set for the metric {metric}")
+    for data in dict.fromkeys(config.eval.data for _, config in variants if config.eval.transfer):
+        try:
+            transfer.read(data, transfer.TASKS)
+        except UserError as error:
+            raise UserError(f"config.eval.transfer: {error}") from None
     runs = []
     for seed in read_seeds(sweep):
         for variant, base in variants:
@@ -78,6 +89,14 @@ def all_runs(
             config.seed = seed
             runs.append(Run(variant.name, seed, config, folder / variant.name / f"seed{seed}"))
     return runs
+
+
+def sources(config: config_dict.ConfigDict) -> dict[str, str]:
+    """What a run reads, by field."""
+    found = {"data.train": config.data.train} if trains(config) else {}
+    if config.eval.postprocess and config.eval.postprocess_data != TARGET:
+        found["eval.postprocess_data"] = config.eval.postprocess_data
+    return found | {"eval.data": config.eval.data}
 
 
 def scores_tests(config: config_dict.ConfigDict) -> bool:
@@ -156,8 +175,9 @@ def read_scores(runs: Sequence[Run]) -> Scores:
     """What the finished runs measured; a metric that a run does not have is left out.
 
     `stsb_dev` is the best of the development scores (of `eval.data` if that is a file), by which the checkpoint
-    was chosen; `sts_avg` that checkpoint's average over the test tasks, where none is missing; `training_minutes`
-    without evaluations and compilation.
+    was chosen, or that checkpoint's score behind the post-processing; `sts_avg` its average over the test tasks and
+    `transfer_avg` over the transfer tasks, `transfer_dev_avg` over what their regularization was chosen by, where none
+    is missing; `training_minutes` without evaluations and compilation.
     """
     scores: Scores = {}
     for run in runs:
@@ -165,12 +185,20 @@ def read_scores(runs: Sequence[Run]) -> Scores:
         if not run.is_done():
             continue
         lines = [json.loads(line) for line in (run.workdir / "metrics.jsonl").read_text("utf-8").splitlines()]
-        # Step 0 is no candidate for the best checkpoint.
-        developments = [line[name] for line in lines if line["step"] for name in line if name.startswith("eval/")]
+        # Step 0 is no candidate for the best checkpoint, unless there is nothing else.
+        scored = [line for line in lines if line["step"] or not trains(run.config)]
+        developments = [line[name] for line in scored for name in line if name.startswith("eval/")]
+        result = read_json(run.workdir / "result.json")
+        if run.config.eval.postprocess:
+            first = next(iter(result.values()))  # the development pairs, where they are what is scored at the end
+            developments = [result["development"] if scores_tests(run.config) else first["spearman"]]
+        classifiers = result["transfer"].values() if "transfer_average" in result else ()
         seconds = [line["seconds"] for line in lines if "seconds" in line]
         measured: dict[str, Any] = {
             "stsb_dev": max(developments, default=None),
-            "sts_avg": read_json(run.workdir / "result.json").get("average") if scores_tests(run.config) else None,
+            "sts_avg": result.get("average") if scores_tests(run.config) else None,
+            "transfer_avg": result.get("transfer_average"),
+            "transfer_dev_avg": fmean(task["dev_accuracy"] for task in classifiers) if classifiers else None,
             "training_minutes": sum(seconds) / 60 if seconds else None,
         }
         seeds[run.seed] = {name: value for name, value in measured.items() if value is not None}
@@ -189,6 +217,8 @@ def what_was_run(runs: Sequence[Run]) -> str:
     fields = [flatten(run.config) for run in runs]
     names = ("model.init_from", "model.num_layers", "data.train", "train.batch_size", "train.max_steps", "train.epochs")
     names += ("train.learning_rate", "eval.tasks")
+    if not any(trains(run.config) for run in runs):
+        names = [name for name in names if not name.startswith(("data.train", "train."))]
     common = [f"{name}={_text(fields[0][name])}" for name in names if all(f[name] == fields[0][name] for f in fields)]
     return ", ".join(common)
 

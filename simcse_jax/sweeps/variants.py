@@ -18,7 +18,13 @@ from simcse_jax.config import flatten, nearest, validate
 from simcse_jax.errors import UserError, reason
 
 # What a run can be measured by, and the heading of its column.
-METRICS = {"stsb_dev": "STS-B dev", "sts_avg": "STS avg.", "training_minutes": "training, min"}
+METRICS = {
+    "stsb_dev": "STS-B dev",
+    "sts_avg": "STS avg.",
+    "transfer_avg": "transfer avg.",
+    "transfer_dev_avg": "transfer dev avg.",
+    "training_minutes": "training, min",
+}
 
 LARGEST_SEED = 2**32 - 1
 

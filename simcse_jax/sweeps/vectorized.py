@@ -19,7 +19,7 @@ from simcse_jax import step as step_lib
 from simcse_jax import train
 from simcse_jax import workdir as workdir_lib
 from simcse_jax.checkpoint import Checkpoints
-from simcse_jax.config import flatten
+from simcse_jax.config import flatten, trains
 from simcse_jax.data.batches import Batches
 from simcse_jax.errors import Preempted, UserError
 from simcse_jax.evaluation import sts
@@ -36,9 +36,12 @@ BEST = "best."  # in a checkpoint, before the names of the parameters that score
 
 
 def group_key(config: config_dict.ConfigDict) -> str | None:
-    """Runs of the same key can be trained together; None: only alone, since its data depends on its seed."""
+    """Runs of the same key can be trained together; None: only alone, since its data depends on its seed.
+
+    What trains nothing is alone too.
+    """
     data = config.data
-    if data.augment.name or data.subsample or data.positives == "next_3_sentences":
+    if not trains(config) or data.augment.name or data.subsample or data.positives == "next_3_sentences":
         return None
     fields = flatten(config)
     for name in list(fields):
@@ -96,8 +99,8 @@ def train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequence
     preemption = Preemption()
     metrics = [workdir_lib.Metrics(workdir, first) for workdir in workdirs]
     runs = [
-        _Run(f"{workdir.parent.name} ({workdir.name})", *both)
-        for workdir, both in zip(workdirs, zip(metrics, map(_best_score, workdirs), strict=True), strict=True)
+        _Run(f"{workdir.parent.name} ({workdir.name})", each.seed, own, _best_score(workdir))
+        for each, workdir, own in zip(configs, workdirs, metrics, strict=True)
     ]
     with train.closing_all([preemption, *metrics, checkpoints]):
         group = _Group(config, inputs, train.make_scored_encode(config, inputs, mesh), runs, best)
@@ -115,6 +118,7 @@ class _Run:
     """What is kept of each run beside its arrays."""
 
     name: str
+    seed: int
     metrics: workdir_lib.Metrics
     best: float  # score so far
     problem: str = ""  # why it was given up
@@ -208,7 +212,9 @@ class _Group:
         return [
             None
             if run.problem
-            else train.final_scores(self.encode, jax.tree.map(lambda x: x[row], self.best), self.inputs.evaluation)
+            else train.final_scores(
+                self.encode, jax.tree.map(lambda x: x[row], self.best), self.inputs.evaluation, run.seed
+            )
             for row, run in enumerate(self.runs)
         ]
 

@@ -158,6 +158,8 @@ REFUSED = {
     "--config.parallel.processes=0": "a sweep runs in one process",
     "--config.sweep.metrics=sts_avg": "has no test tasks for sts_avg",
     "--config.sweep.baseline=c": "'c' is not a variant",
+    "--config.sweep.metrics=transfer_avg": "variant 'a': config.eval.transfer: must be set for the metric transfer_avg",
+    "--config.eval.transfer=True": "config.eval.transfer: ",
     "--config.sweep.only=b": "leaves out 'a', the baseline",
 }
 
@@ -238,6 +240,49 @@ def test_a_run_that_was_begun_alone_goes_on_alone(file, tmp_path):
     ]
 
 
+def test_rows_that_train_nothing_and_post_processing(file, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "untrained.py"
+    content = file.read_text().partition("def get_variants")[0]
+    path.write_text(
+        f"""{content}
+def get_variants():
+    nothing = {{"train.epochs": 0, "train.max_steps": 0, "data.train": "no/such.txt"}}
+    whitening = {{
+        "eval.postprocess": "whitening", "eval.postprocess_data": "target", "eval.postprocess_dimensions": 4
+    }}
+    return (
+        Variant("a", nothing, {{"stsb_dev": 50.0}}), Variant("white", nothing | whitening), Variant("both", whitening)
+    )
+"""
+    )
+    together = ("--config.sweep.vectorize=True", "--config.sweep.seeds=1", "--config.train.epochs=1")
+    run(monkeypatch, path, tmp_path / "sweep", *together, "--config.train.max_steps=2")
+    dev = {}
+    for name in ("a", "white", "both"):
+        _, scores, result = read(tmp_path / "sweep", name, 1)
+        dev[name] = json.loads(result)["dev"]["spearman"]
+        assert list(scores) == ([0] if name != "both" else [0, 2])
+        assert f"{name},stsb_dev,1,{dev[name]:.8g}"[:-2] in (tmp_path / "sweep" / "untrained.csv").read_text()
+    assert len({round(score, 2) for score in dev.values()}) == 3
+    capsys.readouterr()
+    run(monkeypatch, path, tmp_path / "sweep", *together, "--config.train.max_steps=2")
+    assert "3 runs, 3 of them done" in capsys.readouterr().out
+
+
+def test_the_transfer_average_is_read_where_it_was_measured(file, tmp_path):
+    config = config_lib.parse(["--config", str(file), "--workdir=w"])[0]
+    tasks = {"MR": {"accuracy": 81.0, "dev_accuracy": 71.0}, "CR": {"accuracy": 82.0, "dev_accuracy": 70.0}}
+    transferred, partly = {"transfer": tasks, "transfer_average": 81.5}, {"transfer": tasks}  # partly: some are missing
+    (one, other, *_) = runner.all_runs(read_sweep(config, load_variants(str(file))), config.sweep, tmp_path)
+    for each, result in ((one, transferred), (other, partly)):
+        each.workdir.mkdir(parents=True)
+        (each.workdir / "run.json").write_text(json.dumps({"config": json.loads(each.config.to_json()), "sha256": {}}))
+        (each.workdir / "result.json").write_text(json.dumps(result))
+        (each.workdir / "metrics.jsonl").write_text("")
+    scores = runner.read_scores([one, other])
+    assert (scores["a"][1], scores["b"][1]) == ({"transfer_avg": 81.5, "transfer_dev_avg": 70.5}, {})
+
+
 def changed(**fields):
     config = default_config()
     for name, value in fields.items():
@@ -252,5 +297,10 @@ def test_what_can_be_trained_together():
     assert changed(objective__off_dropout__weight=1.0) == changed(objective__off_dropout__weight=0.3)
     for fields in ({"model__pooler": "avg"}, {"objective__info_nce__symmetric": True}, {"train__batch_size": 8}):
         assert changed(**fields) != changed()
-    for fields in ({"data__subsample": 9}, {"data__positives": "next_3_sentences"}, {"data__augment__name": "crop"}):
+    for fields in (
+        {"train__epochs": 0},
+        {"data__subsample": 9},
+        {"data__positives": "next_3_sentences"},
+        {"data__augment__name": "crop"},
+    ):
         assert changed(**fields) is None

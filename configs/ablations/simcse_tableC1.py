@@ -1,0 +1,45 @@
+"""SimCSE, Table C.1: flow and whitening, fit on NLI or on the target, test average.
+
+By argument: `bert` (BERT-base, also without one) or `sbert` (SBERT's checkpoint of NLI). No row trains anything. The
+pooler is first-last average, as the paper's Appendix C has it for whitening; the first row is the model as it is (Table
+5, where SBERT has its own pooler, the average of the last layer). Sentences of NLI without labels:
+`data/nli_sentences.txt`, one a line. For transfer tasks behind post-processing see `simcse_tableE1.py`.
+"""
+
+from ml_collections import config_dict
+
+from simcse_jax.config import choose_variant, default_config
+from simcse_jax.sweeps.variants import Variant, sweep_defaults
+
+ENCODERS = {"bert": "bert-base-uncased", "sbert": "sentence-transformers/bert-base-nli-mean-tokens"}
+PAPER = {  # none; flow, whitening: each on NLI, on the target
+    "bert": (56.70, 66.55, 66.31, 66.28, 64.26),
+    "sbert": (74.89, 76.60, 75.48, 77.00, 72.64),
+}
+
+
+def get_config(encoder: str = "bert") -> config_dict.ConfigDict:
+    """The model as it is."""
+    config = default_config()
+    config.model.init_from = choose_variant(encoder, ENCODERS)
+    config.model.pooler = "avg_first_last"
+    config.model.mlp = "none"
+    config.train.epochs = 0
+    config.sweep = sweep_defaults(
+        f"Post-processing, {encoder}", "SimCSE, Table C.1", ("sts_avg", "stsb_dev"), baseline="none"
+    )
+    return config
+
+
+def get_variants(encoder: str = "bert") -> tuple[Variant, ...]:
+    """The rows of the table for the encoder, behind the model itself."""
+    data = {"NLI": "data/nli_sentences.txt", "target": "target"}
+    rows = {"none": {}} | {
+        f"{method} ({name})": {"eval.postprocess": method, "eval.postprocess_data": source}
+        for method in ("flow", "whitening")
+        for name, source in data.items()
+    }
+    paper = choose_variant(encoder, PAPER)
+    return tuple(
+        Variant(name, fields, {"sts_avg": score}) for (name, fields), score in zip(rows.items(), paper, strict=True)
+    )

@@ -1,0 +1,170 @@
+"""BERT-flow (Li et al. 2020, "On the Sentence Embeddings from Pre-trained Language Models"): a small Glow.
+
+An invertible map f of embeddings to a standard normal latent space, z = f(x), trained by maximum likelihood on frozen
+embeddings; cosines are then taken of z. Architecture and hyper-parameters are those of the authors' released code
+(github.com/bohanli/BERT-flow, config_l3_d3_w32): three levels of three steps, each step an actnorm, the channels in
+reverse order, and an additive coupling; after a level half of the channels go straight to z. What differs: the actnorms
+are initialized from more than one batch, and Adam has its bias correction.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from simcse_jax.errors import UserError
+
+LEVELS, DEPTH, WIDTH = 3, 3, 32
+SMALLEST = 2**LEVELS  # dimensions: a coupling of the last level needs two
+SCALE = 3.0  # log-scales are learned as multiples of it, as in Glow
+BATCH_SIZE = 64  # sentences: the authors' 32 pairs
+INITIAL_ROWS = 4096  # that the actnorms are initialized from
+BLOCK = 1024  # rows that are mapped at a time
+CONSTANT = 1e-4  # a channel that varies by less, relative to the one that varies most, is left as it is
+ROUNDING = 1e-6  # so is one with a smaller standard deviation
+OPTIMIZER = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3, eps=1e-6, weight_decay=0.01))
+
+Params = list[dict[str, Any]]  # level → arrays, with an axis of its steps before the others
+
+
+@jax.jit
+def init(key: jax.Array, x: jax.Array) -> Params:
+    """Parameters with which every actnorm has mean 0 and variance 1 on x (N, D), and every coupling adds nothing."""
+    params: Params = []
+    for level in range(LEVELS):
+        if level:
+            x = x[:, : x.shape[1] // 2]
+        x, steps = jax.lax.scan(_init_step, x, jax.random.split(jax.random.fold_in(key, level), DEPTH))
+        params.append(steps)
+    return params
+
+
+def forward(params: Params, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """z = f(x), (B, D) to (B, D), and log|det ∂z/∂x|, a scalar: an additive coupling keeps volumes, so all x share it.
+
+    D must be `SMALLEST` or more.
+    """
+    done, log_det = [], jnp.zeros(())
+    for level, steps in enumerate(params):
+        if level:
+            half = x.shape[1] // 2
+            x, rest = x[:, :half], x[:, half:]
+            done.append(rest)
+        x, own = jax.lax.scan(_step, x, steps)
+        log_det += jnp.sum(own)
+    return jnp.concatenate([*done, x], axis=1), log_det
+
+
+def inverse(params: Params, z: jax.Array) -> jax.Array:
+    """x = f⁻¹(z), (B, D) to (B, D)."""
+    sizes = [z.shape[1]]
+    for _ in params[1:]:
+        sizes.append(sizes[-1] // 2)
+    x = z[:, z.shape[1] - sizes[-1] :]
+    for level in reversed(range(len(params))):
+        x, _ = jax.lax.scan(_step_back, x, params[level], reverse=True)
+        if level:
+            end = z.shape[1] - sizes[level]
+            x = jnp.concatenate([x, z[:, end - (sizes[level - 1] - sizes[level]) : end]], axis=1)
+    return x
+
+
+def log_likelihood(params: Params, x: jax.Array) -> jax.Array:
+    """log p(x) = log N(f(x); 0, I) + log|det ∂f/∂x| (the paper's section 4), (B, D) to (B,), in nats."""
+    z, log_det = forward(params, x)
+    return jnp.sum(jax.scipy.stats.norm.logpdf(z), axis=1) + log_det
+
+
+def fit(embeddings: np.ndarray, seed: int = 0, epochs: int = 1) -> Params:
+    """The parameters of maximum likelihood on embeddings (N, D): the same for the same seed.
+
+    Raises:
+      UserError: when the likelihood is not finite in the end.
+    """
+    embeddings = np.asarray(embeddings, np.float32)
+    generator = np.random.Generator(np.random.Philox(key=seed))
+    rows = generator.permutation(len(embeddings))
+    batch_size = min(BATCH_SIZE, len(embeddings))
+    with jax.default_matmul_precision("highest"):  # float32 on TPUs and GPUs too
+        params = init(jax.random.key(seed, impl="threefry2x32"), jnp.asarray(embeddings[rows[:INITIAL_ROWS]]))
+        state = OPTIMIZER.init(params)
+        for _ in range(epochs):
+            for place in range(0, len(rows) - batch_size + 1, batch_size):
+                params, state = _update(params, state, embeddings[rows[place : place + batch_size]])
+            rows = generator.permutation(len(embeddings))
+        if not np.isfinite(_log_likelihood(params, jnp.asarray(embeddings[rows[:INITIAL_ROWS]])).mean()):
+            raise UserError("the flow's likelihood is not finite on the sentences that it was fit on; try whitening")
+    return params
+
+
+def transform(params: Params, embeddings: np.ndarray) -> np.ndarray:
+    """z of embeddings (N, D), (N, D) float32."""
+    blocks = [np.zeros((0, embeddings.shape[1]), np.float32)]
+    for start in range(0, len(embeddings), BLOCK):
+        block = np.asarray(embeddings[start : start + BLOCK], np.float32)
+        filled = np.pad(block, ((0, BLOCK - len(block)), (0, 0)))  # one shape, one compilation
+        with jax.default_matmul_precision("highest"):
+            blocks.append(np.asarray(_forward(params, filled)[0])[: len(block)])
+    return np.concatenate(blocks)
+
+
+_forward, _log_likelihood = jax.jit(forward), jax.jit(log_likelihood)
+
+
+@functools.partial(jax.jit, donate_argnums=(0, 1))
+def _update(params: Params, state: optax.OptState, batch: jax.Array) -> tuple[Params, optax.OptState]:
+    def bits_per_dimension(params: Params) -> jax.Array:
+        return -jnp.mean(log_likelihood(params, batch)) / (jnp.log(2.0) * batch.shape[1])
+
+    gradient = jax.grad(bits_per_dimension)(params)
+    updates, state = OPTIMIZER.update(gradient, state, params)
+    return optax.apply_updates(params, updates), state
+
+
+def _actnorm(norm: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+    return (x + norm["bias"]) * jnp.exp(SCALE * norm["log_scale"])
+
+
+def _init_actnorm(x: jax.Array) -> dict[str, jax.Array]:
+    std = jnp.std(x, axis=0)
+    std = jnp.where(std > jnp.maximum(CONSTANT * jnp.max(std), ROUNDING), std, 1.0)
+    return {"bias": -jnp.mean(x, axis=0), "log_scale": -jnp.log(std) / SCALE}
+
+
+def _shift(step: dict[str, Any], x: jax.Array) -> jax.Array:
+    """The coupling's network: two hidden layers with actnorm, and a last one that starts at zero."""
+    for layer in step["hidden"]:
+        x = jax.nn.relu(_actnorm(layer["actnorm"], x @ layer["kernel"]))
+    last = step["last"]
+    return (x @ last["kernel"] + last["bias"]) * jnp.exp(SCALE * last["log_scale"])
+
+
+def _init_step(x: jax.Array, key: jax.Array) -> tuple[jax.Array, dict[str, Any]]:
+    """x behind a fresh step, and the step."""
+    step: dict[str, Any] = {"actnorm": _init_actnorm(x), "hidden": []}
+    x = _actnorm(step["actnorm"], x)[:, ::-1]
+    kept = x.shape[1] // 2
+    size, hidden = x.shape[1] - kept, x[:, :kept]
+    for layer_key in jax.random.split(key, 2):
+        kernel = 0.05 * jax.random.normal(layer_key, (hidden.shape[1], WIDTH))
+        step["hidden"].append({"kernel": kernel, "actnorm": _init_actnorm(hidden @ kernel)})
+        hidden = jax.nn.relu(_actnorm(step["hidden"][-1]["actnorm"], hidden @ kernel))
+    step["last"] = {"kernel": jnp.zeros((WIDTH, size)), "bias": jnp.zeros(size), "log_scale": jnp.zeros(size)}
+    return x, step  # the coupling adds nothing yet
+
+
+def _step(x: jax.Array, step: dict[str, Any]) -> tuple[jax.Array, jax.Array]:
+    """x behind a step, and the step's log-determinant."""
+    x = _actnorm(step["actnorm"], x)[:, ::-1]
+    kept, shifted = jnp.split(x, [x.shape[1] // 2], axis=1)
+    x = jnp.concatenate([kept, shifted + _shift(step, kept)], axis=1)
+    return x, SCALE * jnp.sum(step["actnorm"]["log_scale"])
+
+
+def _step_back(x: jax.Array, step: dict[str, Any]) -> tuple[jax.Array, None]:
+    kept, shifted = jnp.split(x, [x.shape[1] // 2], axis=1)
+    x = jnp.concatenate([kept, shifted - _shift(step, kept)], axis=1)[:, ::-1]
+    return x * jnp.exp(-SCALE * step["actnorm"]["log_scale"]) - step["actnorm"]["bias"], None

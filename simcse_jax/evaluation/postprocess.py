@@ -1,0 +1,174 @@
+"""Post-processing: a map of frozen embeddings to more isotropic ones, fit on sentences without labels.
+
+It turns one `encode` into another, so that whatever takes `encode` scores it: whitening (Su et al. 2021) and a flow (Li
+et al. 2020, see flow.py). What they are fit on is a source of sentences (NLI, Wikipedia), or the target: for each task
+the sentences that it is scored on.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from simcse_jax.data.sources import read_examples
+from simcse_jax.errors import UserError
+
+Encode = Callable[[Sequence[str]], np.ndarray]
+Transform = Callable[[np.ndarray], np.ndarray]  # (B, D) to (B, K)
+Evaluate = Callable[[Encode, dict[str, Any]], dict[str, Any]]  # sts.evaluate, transfer.evaluate
+
+TARGET = "target"
+ROUNDING = 1e-5  # a direction's standard deviation below this part of the embeddings' size is float32's rounding
+ROWS = 65_536  # taken to float64 at a time
+
+
+class Postprocess(NamedTuple):
+    """What is fit, and on what."""
+
+    method: str  # a key of `METHODS`
+    sentences: list[str] | None  # None: those of each task
+    dimensions: int = 0  # that whitening keeps; 0: all
+
+
+def read(method: str, data: str, dimensions: int = 0) -> Postprocess:
+    """Reads the sentences of `data`, all of its columns, or leaves them to the tasks for `target`.
+
+    Raises:
+      UserError: for whatever is wrong with the source.
+    """
+    if data == TARGET:
+        return Postprocess(method, None, dimensions)
+    if not data.startswith(("hf:", "tfds:")) and not Path(data).expanduser().is_file():
+        raise UserError(f"{data}: no such file, nor is it {TARGET!r}")
+    examples = read_examples(data)
+    return Postprocess(method, [sentence for column in examples.columns for sentence in column], dimensions)
+
+
+def check(postprocess: Postprocess, size: int, tasks: Iterable[tuple[str, Any]]) -> None:
+    """Refuses, before anything is encoded, dimensions or sentences that cannot be enough.
+
+    Args:
+      postprocess: what is to be fit.
+      size: the dimensions D of the embeddings.
+      tasks: the names of what is scored, and the tasks with their sentences `first` and `second`.
+
+    Raises:
+      UserError: naming the number that is needed.
+    """
+    if postprocess.dimensions > size:
+        raise UserError(f"{postprocess.dimensions} dimensions cannot be kept of the {size} that embeddings have")
+    kept = postprocess.dimensions or size
+    fit_on = [("the source", postprocess.sentences)]
+    if postprocess.sentences is None:
+        fit_on = [(name, sentences_of(task)) for name, task in tasks]
+    for name, sentences in fit_on:
+        if (count := len(set(sentences))) <= kept:
+            fewer = ", or fewer dimensions" if postprocess.method == "whitening" else ""
+            raise UserError(
+                f"{name} has {count} different sentences; {postprocess.method} of {kept} dimensions needs "
+                f"{kept + 1} or more{fewer}"
+            )
+
+
+def sentences_of(task: Any) -> list[str]:
+    """All sentences of a task, of STS or transfer, of all of its splits: what it is fit on for the target."""
+    parts = task.values() if isinstance(task, dict) else [task]
+    return [sentence for part in parts for side in (part.first, part.second) for sentence in side]
+
+
+def scorer(encode: Encode, postprocess: Postprocess | None, seed: int = 0) -> Callable[[Evaluate, dict], dict]:
+    """Builds score(evaluate, tasks) = evaluate(encode with the post-processing behind it, tasks).
+
+    On a source it is fit once, here; on the target for each task apart.
+
+    Args:
+      encode: of the model.
+      postprocess: None scores `encode` as it is.
+      seed: of the flow.
+    """
+    if postprocess is None:
+        return lambda evaluate, tasks: evaluate(encode, tasks)
+
+    def fitted(sentences: Sequence[str]) -> Encode:
+        transform = fit(postprocess.method, encode(sentences), dimensions=postprocess.dimensions, seed=seed)
+        return lambda others: transform(encode(others))
+
+    if postprocess.sentences is not None:
+        once = fitted(postprocess.sentences)
+        return lambda evaluate, tasks: evaluate(once, tasks)
+
+    def score(evaluate: Evaluate, tasks: dict[str, Any]) -> dict[str, Any]:
+        results = {}
+        for name, task in tasks.items():
+            results |= evaluate(fitted(sentences_of(task)), {name: task})
+        return results
+
+    return score
+
+
+def fit(method: str, embeddings: np.ndarray, *, dimensions: int = 0, seed: int = 0) -> Transform:
+    """Fits one of `METHODS` on embeddings (N, D).
+
+    Returns:
+      transform: (B, D) to (B, K) float32, with K = D or `dimensions`.
+
+    Raises:
+      UserError: when embeddings are not finite, or too few or too alike.
+    """
+    if not np.all(np.isfinite(embeddings)):
+        raise UserError("the model's embeddings are not finite; nothing can be fit on them")
+    return METHODS[method](embeddings, dimensions, seed)
+
+
+def whitening(embeddings: np.ndarray, dimensions: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Mean μ and kernel W that whiten x: (x - μ) W has mean 0 and covariance I (Su et al. 2021, Algorithm 1).
+
+    With Σ = U Λ Uᵀ the covariance of the embeddings, W = U Λ^(-1/2), of which the first `dimensions` columns are kept,
+    those of the largest eigenvalues. Directions in which the embeddings do not vary are left out: LayerNorm leaves one
+    at least, and whitening would blow its rounding up to the size of all others.
+
+    Args:
+      embeddings: (N, D), computed with in float64.
+      dimensions: K; 0: all in which the embeddings vary.
+
+    Returns:
+      μ (D,) and W (D, K), float64.
+
+    Raises:
+      UserError: when the embeddings vary in fewer directions than are to be kept.
+    """
+    size = embeddings.shape[1]
+    blocks = [embeddings[start : start + ROWS] for start in range(0, len(embeddings), ROWS)]
+    mean = sum(np.sum(block, axis=0, dtype=np.float64) for block in blocks) / len(embeddings)
+    square = sum(np.sum(np.square(block, dtype=np.float64)) for block in blocks) / len(embeddings) / size
+    covariance = np.zeros((size, size))
+    for block in blocks:
+        centred = block - mean
+        covariance += centred.T @ centred / len(embeddings)
+    directions, variances, _ = np.linalg.svd(covariance, hermitian=True)  # the largest first
+    varying = int(np.sum(variances > ROUNDING**2 * square))
+    if dimensions > varying or not varying:
+        raise UserError(
+            f"the embeddings that whitening is fit on vary in {varying} directions only; keep so many dimensions, "
+            "or fit it on more sentences"
+        )
+    kept = slice(dimensions or varying)
+    return mean, directions[:, kept] / np.sqrt(variances[kept])
+
+
+def _whitening(embeddings: np.ndarray, dimensions: int, seed: int) -> Transform:
+    mean, kernel = whitening(embeddings, dimensions)
+    return lambda others: ((others - mean) @ kernel).astype(np.float32)
+
+
+def _flow(embeddings: np.ndarray, dimensions: int, seed: int) -> Transform:
+    from simcse_jax.evaluation import flow  # imports JAX
+
+    if embeddings.shape[1] < flow.SMALLEST:
+        raise UserError(f"a flow needs embeddings of {flow.SMALLEST} dimensions or more, not {embeddings.shape[1]}")
+    params = flow.fit(embeddings, seed)
+    return lambda others: flow.transform(params, others)
+
+
+METHODS: dict[str, Callable[[np.ndarray, int, int], Transform]] = {"whitening": _whitening, "flow": _flow}

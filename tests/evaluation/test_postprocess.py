@@ -1,0 +1,199 @@
+import json
+
+import numpy as np
+import pytest
+from conftest import call
+
+from simcse_jax import config
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation import postprocess, sts
+from simcse_jax.evaluation.sts import Pairs
+from simcse_jax.simcse import SimCSE
+
+
+def correlated(rows: int, size: int, seed: int = 0) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    mixing = generator.normal(0, 1, (size, size)) * np.geomspace(0.05, 3, size)
+    return (5 + generator.normal(0, 1, (rows, size)) @ mixing).astype(np.float32)
+
+
+def test_whitened_embeddings_have_the_identity_for_covariance():
+    x = correlated(500, 16)
+    mean, kernel = postprocess.whitening(x)
+    white = (x - mean) @ kernel
+    np.testing.assert_allclose(white.mean(axis=0), 0, atol=1e-9)
+    np.testing.assert_allclose(np.cov(white.T, ddof=0), np.eye(16), atol=1e-9)
+    inverse = np.linalg.inv(np.cov(x.T, ddof=0))  # cosines are those of the Mahalanobis product, whatever the rotation
+    expected = (x[:5] - mean) @ inverse @ (x[:5] - mean).T
+    np.testing.assert_allclose(white[:5] @ white[:5].T, expected, rtol=1e-6)
+
+
+def test_the_kept_dimensions_are_those_of_the_largest_variance():
+    x = correlated(500, 16)
+    _, kernel = postprocess.whitening(x, 3)
+    assert kernel.shape == (16, 3)
+    np.testing.assert_allclose(kernel, postprocess.whitening(x)[1][:, :3])
+    values, vectors = np.linalg.eigh(np.cov(x.T, ddof=0))
+    np.testing.assert_allclose(
+        np.abs(vectors[:, -3:][:, ::-1].T @ kernel), np.diag(values[-3:][::-1] ** -0.5), atol=1e-6
+    )
+
+
+def test_blocks_of_rows_change_nothing(monkeypatch):
+    x = correlated(500, 6)
+    whole = postprocess.whitening(x)
+    monkeypatch.setattr(postprocess, "ROWS", 64)
+    for one, other in zip(whole, postprocess.whitening(x), strict=True):
+        np.testing.assert_allclose(np.abs(one), np.abs(other), rtol=1e-9)
+
+
+def test_a_direction_that_is_rounding_alone_is_left_out():
+    x = correlated(500, 8)
+    x -= x.mean(axis=1, keepdims=True)  # what LayerNorm does
+    transform = postprocess.fit("whitening", x)
+    assert transform(x).shape == (500, 7) and transform(x).dtype == np.float32
+    with pytest.raises(UserError, match="vary in 7 directions only"):
+        postprocess.fit("whitening", x, dimensions=8)
+    with pytest.raises(UserError, match="vary in 0 directions only"):
+        postprocess.fit("whitening", np.ones((9, 4), np.float32))
+
+
+def test_the_flow_maps_to_as_many_dimensions():
+    x = correlated(512, 8)
+    transform = postprocess.fit("flow", x, seed=1)
+    assert transform(x[:7]).shape == (7, 8)
+    assert np.array_equal(transform(x), postprocess.fit("flow", x, seed=1)(x))
+    with pytest.raises(UserError, match="8 dimensions or more, not 7"):
+        postprocess.fit("flow", x[:, :7])
+
+
+def test_embeddings_that_are_not_finite_are_told():
+    with pytest.raises(UserError, match="not finite"):
+        postprocess.fit("whitening", np.array([[1.0, np.nan], [0.0, 1.0]]))
+
+
+def encoder(size: int = 4):
+    """An encoder with a strong common direction, and the list of what it was asked for."""
+    asked = []
+
+    def encode(sentences):
+        asked.append(list(sentences))
+        rows = [np.random.default_rng(sum(map(ord, s)) * 31 + len(s)).normal(0, 1, size) for s in sentences]
+        return (np.array(rows) * np.linspace(0.1, 2, size) + 10).astype(np.float32)
+
+    return encode, asked
+
+
+def pairs(names) -> Pairs:
+    return Pairs([f"{name} a" for name in names], [f"{name} b" for name in names], np.arange(len(names)) / 1.0, {})
+
+
+TASKS = {"one": pairs("abcdefgh"), "two": pairs("qrstuvwxyz")}
+
+
+def test_a_source_is_fit_once_for_all_tasks():
+    encode, asked = encoder()
+    sentences = [f"sentence {number}" for number in range(30)]
+    score = postprocess.scorer(encode, postprocess.Postprocess("whitening", sentences))
+    mean, kernel = postprocess.whitening(encode(sentences))
+    expected = sts.evaluate(lambda s: (encode(s) - mean) @ kernel, TASKS)
+    asked.clear()
+    for _ in range(2):
+        results = score(sts.evaluate, TASKS)
+        assert {task: r["spearman"] for task, r in results.items()} == pytest.approx(
+            {task: r["spearman"] for task, r in expected.items()}
+        )
+    assert sentences not in asked and len(asked) == 2
+    assert results != sts.evaluate(encode, TASKS)
+
+
+def test_the_target_is_each_task_s_own_sentences():
+    encode, _ = encoder()
+    score = postprocess.scorer(encode, postprocess.Postprocess("whitening", None, 3))
+    results = score(sts.evaluate, TASKS)
+    assert list(results) == list(TASKS)
+    for name, task in TASKS.items():
+        mean, kernel = postprocess.whitening(encode([*task.first, *task.second]), 3)
+        expected = sts.evaluate(lambda s: (encode(s) - mean) @ kernel, {name: task})
+        assert results[name]["spearman"] == pytest.approx(expected[name]["spearman"])
+
+
+def test_the_sentences_of_a_task_are_those_of_all_its_splits():
+    one, two = TASKS.values()
+    assert postprocess.sentences_of({"train": one, "test": two}) == [*one.first, *one.second, *two.first, *two.second]
+
+
+def test_without_post_processing_nothing_changes():
+    encode, _ = encoder()
+    assert postprocess.scorer(encode, None)(sts.evaluate, TASKS) == sts.evaluate(encode, TASKS)
+
+
+def test_any_source_is_read_with_all_of_its_columns(corpus):
+    found = postprocess.read("flow", str(corpus["csv"]))
+    assert len(found.sentences) == 3 * 40 and found.method == "flow"
+    assert len(postprocess.read("whitening", str(corpus["txt"]), 8).sentences) == 40
+    assert postprocess.read("whitening", "target", 8) == postprocess.Postprocess("whitening", None, 8)
+    with pytest.raises(UserError, match=r"no/such\.txt: no such file, nor is it 'target'"):
+        postprocess.read("whitening", "no/such.txt")
+
+
+def test_too_few_sentences_are_told_before_anything_is_encoded():
+    def check(dimensions, size, method="whitening", sentences=None):
+        postprocess.check(postprocess.Postprocess(method, sentences, dimensions), size, TASKS.items())
+
+    check(0, 15)
+    with pytest.raises(UserError, match=r"one has 16 different sentences; whitening of 16 dimensions needs 17 or more"):
+        check(0, 16)
+    check(3, 16)
+    with pytest.raises(UserError, match="the source has 1 different sentences; flow of 4 dimensions needs 5 or more"):
+        check(0, 4, "flow", ["a"] * 9)
+    with pytest.raises(UserError, match="17 dimensions cannot be kept of the 16"):
+        check(17, 16)
+
+
+def test_names_are_those_of_the_config():
+    assert set(config.POSTPROCESSING) == set(postprocess.METHODS)
+
+
+@pytest.mark.slow
+def test_it_helps_an_anisotropic_encoder_and_not_one_that_is_not(minilm, senteval):
+    """Three layers of MiniLM, averaged, are anisotropic; first-last average of all six is not."""
+    tasks, _ = sts.read(str(senteval), ["STSBenchmark"])
+
+    def spearman(pooler: str, num_layers: int, method: str | None) -> float:
+        fit_on = postprocess.Postprocess(method, None) if method else None
+        score = postprocess.scorer(SimCSE(minilm, pooler=pooler, num_layers=num_layers).encode, fit_on)
+        return score(sts.evaluate, tasks)["STSBenchmark"]["spearman"]
+
+    raw = spearman("avg", 3, None)
+    assert spearman("avg", 3, "whitening") > raw + 10 and spearman("avg", 3, "flow") > raw + 10
+    assert spearman("avg_first_last", 0, "whitening") < spearman("avg_first_last", 0, None) - 2
+
+
+def test_the_evaluation_command_takes_it(tiny_bert, corpus, tmp_path):
+    args = ("--model", tiny_bert, "--data", corpus["dev"], "--output", tmp_path / "scores.json")
+    whitening = ("--postprocess", "whitening", "--postprocess-data", corpus["csv"], "--postprocess-dimensions", 6)
+    done = call("evaluate", *args, *whitening)
+    assert done.returncode == 0, done.stderr
+    assert f", behind whitening fit on {corpus['csv']}" in done.stdout
+    tasks = {"dev": sts.read_graded_pairs(corpus["dev"])}
+    score = postprocess.scorer(SimCSE(str(tiny_bert)).encode, postprocess.read("whitening", str(corpus["csv"]), 6))
+    written = json.loads((tmp_path / "scores.json").read_text())["dev"]["spearman"]
+    assert written == pytest.approx(score(sts.evaluate, tasks)["dev"]["spearman"], abs=0.5)
+    mistakes = {
+        (
+            "--postprocess",
+            "whiten",
+            "--postprocess-data",
+            "target",
+        ): "--postprocess: no method 'whiten'; the nearest one",
+        ("--postprocess", "flow"): "--postprocess-data: must be set for flow",
+        (
+            "--postprocess-data",
+            "target",
+        ): "--postprocess-data=target: has no use without --postprocess=whitening or flow",
+        ("--postprocess", "flow", "--postprocess-data", "no/such.txt"): "no/such.txt: no such file, nor is it 'target'",
+    }
+    for more, message in mistakes.items():
+        done = call("evaluate", *args, *more)
+        assert done.returncode == 2 and done.stderr.startswith("error: ") and message in done.stderr, done.stderr
