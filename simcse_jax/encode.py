@@ -14,14 +14,14 @@ from simcse_jax.errors import Parser, UserError, run_command
 from simcse_jax.models.config import POOLERS
 
 if TYPE_CHECKING:
-    from simcse_jax.embedding_files import SentenceFile
+    from simcse_jax.data.sentences import SentenceFile
 
 
 def main() -> None:
     """The command."""
     args = parse()
     output = check_output(args)
-    from simcse_jax.embedding_files import SentenceFile
+    from simcse_jax.data.sentences import SentenceFile
 
     sentences = SentenceFile(args.input, args.column)
     if output.exists() and sentences.path.samefile(output):

@@ -10,7 +10,7 @@ import pytest
 from conftest import ROOT, call, run, sentences
 
 from simcse_jax import SimCSE, embedding_files
-from simcse_jax.embedding_files import PartialEmbeddings, SentenceFile
+from simcse_jax.embedding_files import PartialEmbeddings
 from simcse_jax.errors import UserError
 
 TEXTS = [*sentences(20), "", 'the cat, "a dog"', *sentences(3)]
@@ -179,35 +179,6 @@ def test_mistakes_in_the_options(tmp_path):
 def test_the_output_is_not_the_input(tmp_path):
     source = write(tmp_path, ".parquet")
     fails("is the input", "--model", "none", "--input", source, "--output", source)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "column", "message"),
-    [
-        ("a.txt", b"", None, "empty"),
-        ("a.txt", "gut\nschön\n".encode() + "schön\n".encode("latin-1"), None, "line 3 is not UTF-8"),
-        ("a.doc", b"a", None, "unknown kind of file '.doc'"),
-        ("a.csv", b"a,b\n1,2\n", None, "which column? It has a, b"),
-        ("a.csv", b"a,b\n1,2\n", "c", "--column c:"),
-        ("a.csv", b"text,b\n", None, "holds no sentences"),
-        ("a.csv", b"text,b\nthe cat\n", None, "line 2: 1 columns"),
-        ("a.jsonl", b'{"text": "the"}\n{"text": 5}\n', None, "line 2: the field 'text' holds 5, which is no text"),
-        ("a.jsonl", b'{"text": "the"}\n{"other": "x"}\n', None, "line 2: the field 'text' is missing"),
-        ("a.jsonl", b'{"text": "\\ud800"}\n', None, "half a surrogate pair"),
-        ("a.parquet", b"PAR1 and nonsense", None, "not a readable parquet file"),
-    ],
-)
-def test_mistakes_in_the_input(name, content, column, message, tmp_path):
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError) as error:
-        SentenceFile(str(tmp_path / name), column).scan()
-    assert message in str(error.value) and name in str(error.value)
-
-
-def test_the_column_is_chosen(tmp_path):
-    (tmp_path / "a.csv").write_text("n,text,other\n1,the cat,a dog\n2,,\n")
-    assert list(SentenceFile(str(tmp_path / "a.csv"))) == ["the cat", ""]
-    assert list(SentenceFile(str(tmp_path / "a.csv"), "other")) == ["a dog", ""]
 
 
 def test_a_full_disk_is_told_and_nothing_is_left_whole(tmp_path):

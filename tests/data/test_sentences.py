@@ -3,7 +3,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from simcse_jax.data.sentences import check_sentences, read_sentences
+from simcse_jax.data.sentences import SentenceFile, check_sentences, read_sentences
 from simcse_jax.errors import UserError
 
 SENTENCES = ["One, two.", "", "Drei 🐼", "Drei 🐼"]
@@ -48,6 +48,10 @@ def test_only_the_column_that_is_wanted_has_to_be_text(tmp_path):
         ("a.txt", "", None, r"a\.txt: holds no sentences"),
         ("a.txt", "\n \n", None, r"a\.txt: holds no sentences"),
         ("a.txt", b"one\ncaf\xe9\n", None, r"a\.txt: line 2 is not UTF-8"),
+        ("a.csv", "text,b\n", None, r"a\.csv: holds no sentences"),
+        ("a.csv", "text,b\nthe cat\n", None, r"a\.csv: line 2: 1 columns"),
+        ("a.jsonl", '{"text": "\\ud800"}\n', None, r"a\.jsonl: line 1: holds half a surrogate pair"),
+        ("a.parquet", "PAR1 and nonsense", None, r"a\.parquet: not a readable parquet file"),
         ("a.pdf", "one", None, r"a\.pdf: unknown kind of file '\.pdf'; known are \.txt"),
         ("a", None, None, r"a: no such file"),
     ],
@@ -58,6 +62,16 @@ def test_what_is_wrong_is_told_in_one_line(tmp_path, name, content, column, mess
     with pytest.raises(UserError, match=message) as raised:
         read_sentences(tmp_path / name, column)
     assert len(str(raised.value).splitlines()) == 1
+
+
+def test_a_stream_knows_its_rows_and_what_they_are(tmp_path):
+    (tmp_path / "a.csv").write_text("n,text,other\n1,the cat,a dog\n2,,\n")
+    file, other = SentenceFile(tmp_path / "a.csv"), SentenceFile(str(tmp_path / "a.csv"), "other")
+    assert list(file) == ["the cat", ""] and list(other) == ["a dog", ""]
+    assert file.scan() == file.scan() and file.scan()[0] == 2 and file.scan()[1] != other.scan()[1]
+    (tmp_path / "a.csv").write_text("text\n")
+    with pytest.raises(UserError, match=r"a\.csv: holds no sentences"):
+        SentenceFile(tmp_path / "a.csv").scan()
 
 
 def test_a_folder_is_no_file(tmp_path):
