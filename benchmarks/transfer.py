@@ -67,11 +67,16 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="a JSON file")
     args = parser.parse_args()
     warnings.filterwarnings("ignore", message="lbfgs failed to converge")
-    tasks, _ = transfer.read(args.data, args.tasks.split(","))
+    names = args.tasks.split(",")
+    for name in set(names) - set(transfer.TASKS):
+        parser.error(f"--tasks: {name} is none of {', '.join(transfer.TASKS)}")
+    tasks, _ = transfer.read(args.data, names)
+    if args.cache:
+        args.cache.mkdir(parents=True, exist_ok=True)
     model, results = None, {}
     print("| task | fold | ours | scikit-learn | ours, s | scikit-learn, s |\n" + "| --- " * 6 + "|", flush=True)
     for name, task in tasks.items():
-        kept = args.cache / f"{name}.npy" if args.cache else None
+        kept = args.cache / f"{args.model.replace('/', '_')}-{args.pooler}-{name}.npy" if args.cache else None
         if kept and kept.is_file():
             inputs = np.load(kept)
         else:

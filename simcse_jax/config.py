@@ -399,4 +399,7 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         "data.augment.mlm_model": augment.name == "mlm",
     }
     off |= {name for name, holds in conditions.items() if not holds}
+    if not trains(config):
+        off |= {name for name in given if name.startswith(("data.", "objective.", "views.", "train."))}
+        off -= {"train.epochs", "train.dtype", "train.matmul_precision", "data.max_length"}
     return [f"{name}={given[name]}" for name in sorted(off) if given[name] != default[name]]

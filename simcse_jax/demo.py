@@ -6,7 +6,7 @@ import socket
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from simcse_jax.errors import Parser, UserError, run_command
+from simcse_jax.errors import Parser, UserError, run_command, warnings_in_a_line
 from simcse_jax.models.config import POOLERS
 
 if TYPE_CHECKING:
@@ -38,8 +38,9 @@ def main() -> None:
 
     model = SimCSE(args.model, pooler=args.pooler)
     print(f"{args.sentences}: {len(sentences)} sentences, being encoded", flush=True)
-    model.build_index(sentences)
-    model.search(sentences[0])  # compiles what a first query needs
+    with warnings_in_a_line():
+        model.build_index(sentences)
+        model.search(sentences[0])  # compiles what a first query needs
     serve(model, PurePath(args.model).name, sentences, args.host, port, args.share)
 
 
@@ -57,7 +58,7 @@ def free_port(host: str, port: int) -> int:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
             return probe.getsockname()[1]
-    except socket.gaierror:
+    except (socket.gaierror, UnicodeError):
         raise UserError(f"--host {host}: no such address") from None
     except OSError as error:
         raise UserError(f"--host {host} --port {port}: {error.strerror}; choose another --port") from None

@@ -5,6 +5,8 @@ input, model and options they are.
 """
 
 import contextlib
+import fcntl
+import itertools
 import json
 import os
 from collections.abc import Iterator
@@ -91,14 +93,25 @@ class PartialEmbeddings:
             self._state.unlink()
 
     def _open(self, size: int) -> IO[bytes]:
-        file = open(self._partial, "r+b" if self.done else "w+b")
+        file = os.fdopen(os.open(self._partial, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{self._partial}: another process is writing it") from None
         if not self.done:
+            self._state.unlink(missing_ok=True)  # that of a file that is no more
+            file.truncate(0)
             header = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False}
             np.lib.format.write_array_header_1_0(file, {**header, "shape": (self._rows, size)})
         else:
-            np.lib.format.read_magic(file)
-            np.lib.format.read_array_header_1_0(file)
+            try:
+                np.lib.format.read_magic(file)
+                np.lib.format.read_array_header_1_0(file)
+            except ValueError:
+                raise UserError(f"{self._partial}: damaged; remove it to start anew") from None
         self._start = file.tell()
+        if self.done and os.fstat(file.fileno()).st_size < self._start + self.done * size * self._dtype.itemsize:
+            raise UserError(f"{self._partial}: shorter than {self._state.name} says; remove it to start anew")
         return file
 
     @contextlib.contextmanager
@@ -120,7 +133,9 @@ def _write_parquet(path: Path, embeddings: np.ndarray, sentences: Iterator[str],
     with pyarrow.parquet.ParquetWriter(path, schema) as writer:
         for start in range(0, rows, PARQUET_ROWS):
             part = np.array(embeddings[start : start + PARQUET_ROWS])
-            texts = [next(sentences) for _ in part]
+            texts = list(itertools.islice(sentences, len(part)))
+            if len(texts) < len(part):
+                raise UserError(f"{path}: the input has changed while it was read; start again")
             numbers = np.arange(first_row + start, first_row + start + len(part))
             vectors = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(part.ravel()), type=kind)
             writer.write_table(pyarrow.table([pyarrow.array(texts), pyarrow.array(numbers), vectors], schema=schema))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from simcse_jax.errors import Parser, UserError, run_command
 from simcse_jax.models.config import POOLERS
+from simcse_jax.storage import local_path
 
 if TYPE_CHECKING:
     from simcse_jax.data.sentences import SentenceFile
@@ -54,11 +55,15 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--dtype", choices=("float32", "float16"), default="float32", help="of the output")
     parser.add_argument("--save-every", type=int, default=32768, help="rows: what a kill loses at most")
     parser.add_argument("--processes", type=int, default=1, help="share the rows among so many processes, a file each")
-    parser.add_argument("--process-id", type=int, default=0, help="which of them this is, from 0")
+    parser.add_argument("--process-id", type=int, help="which of them this is, from 0")
     args = parser.parse_args()
     for option in ("batch_size", "save_every", "processes"):
         if getattr(args, option) < 1:
             raise UserError(f"--{option.replace('_', '-')} {getattr(args, option)}: must be 1 or more")
+    if args.process_id is None:
+        if args.processes > 1:
+            raise UserError("--processes: give --process-id too, which of them this is, from 0")
+        args.process_id = 0
     if not 0 <= args.process_id < args.processes:
         raise UserError(f"--process-id {args.process_id}: must be from 0 to {args.processes - 1}, for --processes")
     return args
@@ -70,7 +75,7 @@ def check_output(args: argparse.Namespace) -> Path:
     Raises:
       UserError: when it cannot be one.
     """
-    output = Path(args.output).expanduser()
+    output = local_path(args.output)
     if output.is_dir():
         raise UserError(f"--output {args.output}: a folder; name a .npy or .parquet file in it")
     if output.suffix.lower() not in (".npy", ".parquet"):
@@ -112,7 +117,7 @@ def encode_file(
             encoded = model.encode_counted(part, max_length=max_length, normalize_to_unit=args.normalize)
             embeddings.append(encoded.embeddings, encoded.cut)
             bar.update(len(part))
-    if embeddings.done != end - first:
+    if embeddings.done != end - first or sentences.has_changed():
         raise UserError(f"{sentences.path}: has changed while it was read; start again")
     embeddings.finish(itertools.islice(iter(sentences), first, end), first)
     print(f"{output}: {end - first:,} embeddings of {model.config.hidden_size} elements, {args.dtype}")

@@ -1,8 +1,11 @@
 """Errors that are the user's to mend: one line on standard error, exit code 2, no traceback."""
 
 import argparse
+import contextlib
+import os
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 PREEMPTED = 75  # EX_TEMPFAIL of sysexits.h: try again
@@ -29,6 +32,16 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{message} (see {self.prog} --help)")
 
 
+@contextlib.contextmanager
+def warnings_in_a_line() -> Iterator[None]:
+    """Warnings for the user (`UserWarning`) as a line each, on standard error, without the place in the code."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for warning in caught:
+        print(f"warning: {warning.message}", file=sys.stderr, flush=True)
+
+
 def run_command(main: Callable[[], None]) -> NoReturn:
     """Runs a command's `main` and ends the process.
 
@@ -43,6 +56,9 @@ def run_command(main: Callable[[], None]) -> NoReturn:
     except Preempted as stop:
         print(stop, file=sys.stderr)
         sys.exit(PREEMPTED)
+    except BrokenPipeError:  # who reads has had enough, as `head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)

@@ -2,11 +2,11 @@
 
 import functools
 import json
-from pathlib import Path
 
 from simcse_jax.config import TASKS, check_postprocess, nearest
 from simcse_jax.errors import Parser, UserError, run_command
 from simcse_jax.models.config import POOLERS
+from simcse_jax.storage import local_path
 
 TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")  # those of evaluation.transfer, which imports JAX
 SETS = {"sts": TASKS, "transfer": TRANSFER}
@@ -36,10 +36,10 @@ def main() -> None:
     parser.add_argument("--data", required=True, help="SentEval's data/downstream, or a file of graded pairs")
     every = f"{', '.join((*TASKS, *TRANSFER))}; sts and transfer for all of a kind"
     parser.add_argument("--tasks", default="sts", help=f"comma-separated: {every} (default: sts)")
-    parser.add_argument("--metric", default="spearman", help="of STS, comma-separated: spearman, pearson")
-    parser.add_argument("--aggregation", default="all", help="of STS subsets, comma-separated: all, mean, wmean")
+    parser.add_argument("--metric", help="of STS, comma-separated: spearman, pearson (default: spearman)")
+    parser.add_argument("--aggregation", help="of STS subsets, comma-separated: all, mean, wmean (default: all)")
     parser.add_argument("--regressor", action="store_true", help="SentEval's regressor too, for STS-B and SICK-R")
-    parser.add_argument("--grid", choices=("sklearn", "pytorch"), default="sklearn", help="regularization of transfer")
+    parser.add_argument("--grid", choices=("sklearn", "pytorch"), help="regularization of transfer (default: sklearn)")
     parser.add_argument("--split", choices=("dev", "test"), default="test", help="dev: of STS-B and SICK-R")
     parser.add_argument("--pooler", choices=POOLERS, help="default: the model's own")
     parser.add_argument("--num-layers", type=int, default=0, help="keep the first n layers (default: all)")
@@ -56,8 +56,16 @@ def main() -> None:
     named = choose("--tasks", args.tasks, (*TASKS, *TRANSFER, *SETS), "task")
     named = list(dict.fromkeys(task for name in named for task in SETS.get(name, (name,))))
     sts_tasks, transfer_tasks = ([task for task in named if task in tasks] for tasks in (TASKS, TRANSFER))
-    metrics = choose("--metric", args.metric, METRICS, "metric")
-    aggregations = choose("--aggregation", args.aggregation, AGGREGATIONS, "aggregation")
+    for option, value, chosen, kind in (
+        ("--grid", args.grid, transfer_tasks, "transfer"),
+        ("--metric", args.metric, sts_tasks, "similarity"),
+        ("--aggregation", args.aggregation, sts_tasks, "similarity"),
+    ):
+        if value is not None and not chosen:
+            raise UserError(f"{option}: is for {kind} tasks, and --tasks names none")
+    metrics = choose("--metric", args.metric or "spearman", METRICS, "metric")
+    aggregations = choose("--aggregation", args.aggregation or "all", AGGREGATIONS, "aggregation")
+    grid = args.grid or "sklearn"
     if args.split == "dev" and (transfer_tasks or args.regressor):
         what = f"--tasks {transfer_tasks[0]}" if transfer_tasks else "--regressor"
         raise UserError(f"--split dev is of similarity alone; {what} uses its development data for its own choices")
@@ -67,7 +75,7 @@ def main() -> None:
         raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
     postprocessing = (args.postprocess, args.postprocess_data, args.postprocess_dimensions)
     check_postprocess(*postprocessing, "--postprocess", "-")
-    output = Path(args.output).expanduser() if args.output else None
+    output = local_path(args.output) if args.output else None
     if output and (output.is_dir() or not output.absolute().parent.is_dir()):
         raise UserError(f"--output {args.output}: must be a file in a folder that exists")
 
@@ -101,8 +109,8 @@ def main() -> None:
         print(sts.table(results, missing, metrics, aggregations), flush=True)
         scores |= {**results, **sts.averages(results, missing)}
     if classes:
-        accuracies = score(functools.partial(transfer.evaluate, grid=args.grid), classes)
-        print(f"accuracy × 100 of logistic regression, grid {args.grid}")
+        accuracies = score(functools.partial(transfer.evaluate, grid=grid), classes)
+        print(f"accuracy × 100 of logistic regression, grid {grid}")
         print(transfer.table(accuracies, absent))
         scores |= {**accuracies, **transfer.average(accuracies, absent)}
     if output:

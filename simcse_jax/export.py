@@ -9,6 +9,7 @@ import numpy as np
 
 from simcse_jax import hub
 from simcse_jax.errors import Parser, UserError, run_command
+from simcse_jax.storage import local_path
 
 if TYPE_CHECKING:
     from simcse_jax.models.pretrained import Pretrained
@@ -34,7 +35,7 @@ def main() -> None:
         )
     from simcse_jax.storage import as_path
 
-    workdir, output = as_path(args.workdir), Path(args.output).expanduser()
+    workdir, output = as_path(args.workdir), local_path(args.output)
     check_places(workdir, output)
     if args.push_to_hub is not None:
         hub.check_push(args.push_to_hub, args.private, args.revision)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from simcse_jax.errors import Parser, UserError, run_command
 from simcse_jax.models.config import POOLERS
+from simcse_jax.storage import local_path
 
 if TYPE_CHECKING:
     from simcse_jax.evaluation.geometry import Geometry
@@ -44,18 +45,19 @@ def main() -> None:
     """Reads the data and finds all models and checkpoints first, so that a mistake is told before hours of encoding."""
     args, models = read_arguments()
     from simcse_jax.evaluation import geometry
+    from simcse_jax.loading import choose_pooler, load_model
     from simcse_jax.simcse import SimCSE
     from simcse_jax.storage import as_path
 
     pairs = geometry.read(args.data, args.split)
-    for model in models.values():
-        check_model(model.name)
+    for model in models.values():  # seconds each, against the minutes that are lost with a mistake in the last one
+        choose_pooler(load_model(model.name, model.num_layers), model.pooler)
     runs = {name: as_path(name) for name in args.runs}
     for folder in runs.values():
         steps_of(folder)
     output = make_folder(args.output)
 
-    data = Path(args.data).name if Path(args.data).expanduser().is_file() else f"STS-B {args.split}"
+    data = Path(args.data).name if local_path(args.data).is_file() else f"STS-B {args.split}"
     positives = int((pairs.gold > geometry.POSITIVE).sum())
     print(f"{args.data}: {data}, {len(pairs.gold)} pairs, of which {positives} are rated above 4", flush=True)
     about = {"data": data, "pairs": len(pairs.gold), "positives": positives}
@@ -113,7 +115,7 @@ def read_arguments() -> tuple[Namespace, dict[str, Model]]:
             raise UserError(f"{option}: {repeated} is there twice")
     if args.batch_size < 1:
         raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
-    output = Path(args.output).expanduser()
+    output = local_path(args.output)
     if output.exists() and not output.is_dir():
         raise UserError(f"--output {args.output}: is a file; it must be a folder, which is made if need be")
     return args, models
@@ -149,22 +151,17 @@ def say(label: str, found: "Geometry") -> None:
 
 
 def parse_model(spec: str) -> Model:
-    """One argument of `--models`.
-
-    Raises:
-      UserError: when what is behind an @ is neither a number of layers nor a pooler.
-    """
-    name, *options = [spec] if Path(spec).expanduser().exists() else spec.split("@")
+    """One argument of `--models`: NAME, NAME@LAYERS, NAME@POOLER or both; NAME may be OWNER/NAME@REVISION."""
+    parts = [spec] if local_path(spec).exists() else spec.split("@")
     num_layers, pooler = 0, None
-    for option in options:
-        if re.fullmatch("[1-9][0-9]*", option) and not num_layers:
-            num_layers = int(option)
-        elif option in POOLERS and pooler is None:
-            pooler = option
+    while len(parts) > 1:  # from the end: before the options may stand a revision of a hub's model
+        if re.fullmatch("[1-9][0-9]*", parts[-1]) and not num_layers:
+            num_layers = int(parts.pop())
+        elif parts[-1] in POOLERS and pooler is None:
+            pooler = parts.pop()
         else:
-            what = f"a number of layers or one of {', '.join(POOLERS)}, each once"
-            raise UserError(f"--models {spec}: behind an @ must be {what}, not {option!r}")
-    return Model(name, num_layers, pooler)
+            break
+    return Model("@".join(parts), num_layers, pooler)
 
 
 def short_names(names: Sequence[str]) -> list[str]:
@@ -187,27 +184,13 @@ def unique(labels: list[str], names: list[str]) -> list[str]:
     return labels if len(set(labels)) == len(labels) else names
 
 
-def check_model(name: str) -> None:
-    """Refuses a model that is not there, without loading it.
-
-    Raises:
-      UserError: in one line.
-    """
-    from simcse_jax.models import pretrained
-    from simcse_jax.storage import as_path
-    from simcse_jax.workdir import is_workdir
-
-    if not is_workdir(as_path(name)):
-        pretrained.resolve(name)
-
-
 def make_folder(name: str) -> Path:
     """The folder of that name, made if need be.
 
     Raises:
       UserError: when nothing can be written to it.
     """
-    folder = Path(name).expanduser()
+    folder = local_path(name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

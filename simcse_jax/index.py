@@ -12,6 +12,7 @@ from simcse_jax.faiss_search import FaissSearch
 from simcse_jax.top_k import Block, top_k
 
 LARGE, SMALL = 1 << 17, 1 << 12  # rows of a block: all lie in large ones but the last, which lie in small ones
+ROUNDING = 1e-6  # of a cosine in float32
 RESERVE = 0.25  # of a device's memory, for the encoder and the scores
 
 Backend = Literal["jax", "faiss"]
@@ -58,6 +59,12 @@ class Index:
         new = (embeddings / np.maximum(lengths, np.finfo(np.float32).tiny)).astype(np.float32)
         self._append(new)
         self.sentences.extend(sentences)
+
+    def copy(self) -> "Index":
+        """Another one of the same rows, whose blocks it shares; adding to the one does not change the other."""
+        other = Index(self.dimension)
+        other.sentences, other._large, other._small = list(self.sentences), list(self._large), list(self._small)
+        return other
 
     @classmethod
     def from_unit_rows(cls, sentences: list[str], embeddings: np.ndarray) -> "Index":
@@ -107,7 +114,7 @@ class Index:
         Args:
           queries: (Q, D) embeddings of any length.
           top_k: at most so many for each.
-          threshold: only those whose cosine is as large as this.
+          threshold: only those whose cosine is as large as this, to within 1e-6, which is rounding.
           approximate: see `simcse_jax.top_k.top_k`; with FAISS, see `simcse_jax.faiss_search`.
           recall_target: the share of the true ones that an approximate search is to find; not for FAISS.
           backend: `jax`, or `faiss`, which takes a copy of the embeddings and leaves the order of equal ones open.
@@ -128,7 +135,7 @@ class Index:
             [
                 Result(self.sentences[row], row, score)
                 for score, row in zip(of_query, numbers, strict=True)
-                if score >= threshold and score > -math.inf
+                if score >= threshold - ROUNDING and score > -math.inf
             ]
             for of_query, numbers in zip(scores.tolist(), rows.tolist(), strict=True)
         ]

@@ -22,12 +22,13 @@ from simcse_jax import __version__
 from simcse_jax.errors import UserError, reason
 from simcse_jax.index import Index
 from simcse_jax.models.weight_files import read_json
-from simcse_jax.storage import is_remote, write_atomically
+from simcse_jax.storage import is_remote, local_path, write_atomically
 
 FORMAT = 1
 ABOUT = "index.json"
 SENTENCES_AT_ONCE = 1 << 18
-PATTERNS = ("embeddings-*.npy", "sentences-*.parquet")
+ID = "[0-9a-f]" * 8  # a glob
+PATTERNS = (f"embeddings-{ID}.npy", f"sentences-{ID}.parquet")
 
 
 class ModelIdentity(NamedTuple):
@@ -50,7 +51,7 @@ def save(index: Index, folder: str | Path, model: ModelIdentity) -> None:
     if not is_writable_index(folder):
         raise UserError(f"{folder}: exists and is no index; choose another folder")
     identifier = uuid.uuid4().hex[:8]
-    embeddings, sentences = (folder / pattern.replace("*", identifier) for pattern in PATTERNS)
+    embeddings, sentences = (folder / pattern.replace(ID, identifier) for pattern in PATTERNS)
     about = {
         "format": FORMAT,
         "rows": len(index),
@@ -109,7 +110,7 @@ def local_folder(folder: str | Path) -> Path:
     """
     if is_remote(folder):
         raise UserError(f"{folder}: an index is memory-mapped, so it must be a folder on a disk")
-    path = Path(folder).expanduser()
+    path = local_path(folder)
     if path.is_file():
         raise UserError(f"{folder}: a file; an index is a folder")
     return path
@@ -124,8 +125,10 @@ def is_writable_index(folder: Path) -> bool:
     """Whether nothing of another kind lies there."""
     if not folder.is_dir():
         return True
-    ours = {path for pattern in (*PATTERNS, ABOUT, ABOUT + ".tmp") for path in folder.glob(pattern)}
-    return is_index(folder) or ours.issuperset(folder.iterdir())
+    named = {path for pattern in PATTERNS for path in folder.glob(pattern)}
+    if is_index(folder):  # or another program's file of that name
+        return bool(named)
+    return (named | {folder / (ABOUT + ".tmp")}).issuperset(folder.iterdir())
 
 
 @contextlib.contextmanager

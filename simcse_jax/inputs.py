@@ -1,7 +1,6 @@
 """What a run reads before it starts: data, weights, tokenizer, and what it is scored by."""
 
 import dataclasses
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -15,10 +14,11 @@ from simcse_jax.data.batches import Corpus, sha256, steps_per_epoch, tokenize
 from simcse_jax.data.sources import Examples, read_examples
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import postprocess, sts, transfer
-from simcse_jax.loading import load_model
+from simcse_jax.loading import choose_pooler, load_model
 from simcse_jax.models.pretrained import Pretrained
 from simcse_jax.models.tokenizer import Tokenizer, special_tokens
 from simcse_jax.step import LanguageModel
+from simcse_jax.storage import local_path
 
 
 class Evaluation(NamedTuple):
@@ -42,6 +42,14 @@ class Evaluation(NamedTuple):
         """Of the development pairs: the best checkpoint depends on them."""
         parts = [np.array([*pairs.first, *pairs.second]) for pairs in self.development.values()]
         return sha256(*parts, *(pairs.gold for pairs in self.development.values()))
+
+    @property
+    def final_fingerprint(self) -> str:
+        """Of all sentences that are encoded at the end: all processes must ask for the same."""
+        tasks = [*self.test.values(), *self.transfer.values()]
+        sentences = [sentence for task in tasks for sentence in postprocess.sentences_of(task)]
+        sentences += (self.postprocess and self.postprocess.sentences) or []
+        return sha256(np.frombuffer("\n".join(sentences).encode(), np.uint8))
 
 
 class Inputs(NamedTuple):
@@ -89,6 +97,12 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
         except UserError as error:
             raise UserError(f"config.eval.postprocess_data={config.eval.postprocess_data}: {error}") from None
     if not trains(config):
+        has_head = "head.kernel" in model.params and choose_pooler(model, config.model.pooler)[1]
+        if config.model.mlp == "always" and not has_head:
+            raise UserError(
+                f"config.model.mlp=always: nothing is trained, and {model.name} has no such head of its own; "
+                "set model.mlp=none"
+            )
         return Inputs(devices, evaluation, model, tokenizer, None, language_model, 0)
     corpus = read_corpus(config, model, tokenizer)
     check_columns(config, corpus.input_ids.shape[1])
@@ -128,7 +142,7 @@ def read_evaluation(config: config_dict.ConfigDict) -> Evaluation | None:
         return None
     fit_on = read_postprocess(config)
     try:
-        if Path(config.eval.data).expanduser().is_file():
+        if local_path(config.eval.data).is_file():
             if config.eval.transfer:
                 raise UserError(f"{config.eval.data} is a file, but eval.transfer needs SentEval's data/downstream")
             pairs, _ = sts.read(config.eval.data, ())

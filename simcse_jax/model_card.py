@@ -14,6 +14,7 @@ from typing import Any
 from simcse_jax.config import TASKS, default_config, flatten
 from simcse_jax.evaluation.sts import TITLES
 from simcse_jax.models.pretrained import Pretrained
+from simcse_jax.storage import local_path
 from simcse_jax.workdir import FREE
 
 MODELS = ("model.init_from", "data.augment.mlm_model")  # these fields may name a model on the hub
@@ -236,7 +237,7 @@ def is_hub_id(name: str) -> bool:
     """Whether a name can only be one of a hub: NAME or OWNER/NAME, perhaps @REVISION, and no folder here."""
     from simcse_jax.hub import split_name
 
-    return split_name(name) is not None and not Path(name).expanduser().exists()
+    return split_name(name) is not None and not local_path(name).exists()
 
 
 def base_name(path: str) -> str:

@@ -1,17 +1,16 @@
 """python -m simcse_jax.search --model M --sentences FILE: the nearest sentences of each query, by one model or two."""
 
 import argparse
-import contextlib
 import json
 import sys
 import unicodedata
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simcse_jax.errors import Parser, UserError, run_command
+from simcse_jax.errors import Parser, UserError, run_command, warnings_in_a_line
 from simcse_jax.models.config import POOLERS
+from simcse_jax.storage import local_path
 
 if TYPE_CHECKING:
     from simcse_jax.index import Result
@@ -43,25 +42,28 @@ def main() -> None:
     print(f"{len(models[0].index)} sentences{by}\n", flush=True)
 
     found = []
-    for batch in [queries] if queries is not None else _typed():
-        results = [
-            model.search(
-                batch,
-                args.top_k,
-                args.threshold,
-                approximate=args.approximate,
-                recall_target=args.recall_target,
-                backend=args.backend,
-            )
-            for model in models
-        ]
-        for query, of_models in zip(batch, zip(*results, strict=True), strict=True):
-            print(table(query, titles, of_models), end="\n\n", flush=True)
-            found.append({"query": query, "results": [[result._asdict() for result in each] for each in of_models]})
-    if args.output:
-        described = [{"name": model.name, "pooler": model.pooler, "head": model.use_head} for model in models]
-        content = json.dumps({"models": described, "queries": found}, indent=2, ensure_ascii=False)
-        write_atomically(Path(args.output).expanduser(), content + "\n")
+    try:
+        for batch in [queries] if queries is not None else _typed():
+            with warnings_in_a_line():
+                results = [
+                    model.search(
+                        batch,
+                        args.top_k,
+                        args.threshold,
+                        approximate=args.approximate,
+                        recall_target=args.recall_target,
+                        backend=args.backend,
+                    )
+                    for model in models
+                ]
+            for query, of_models in zip(batch, zip(*results, strict=True), strict=True):
+                print(table(query, titles, of_models), end="\n\n", flush=True)
+                found.append({"query": query, "results": [[result._asdict() for result in each] for each in of_models]})
+    finally:  # what was found before a query that is wrong, or an interruption
+        if args.output:
+            described = [{"name": model.name, "pooler": model.pooler, "head": model.use_head} for model in models]
+            content = json.dumps({"models": described, "queries": found}, indent=2, ensure_ascii=False)
+            write_atomically(local_path(args.output), content + "\n")
 
 
 def _parse() -> argparse.Namespace:
@@ -103,11 +105,11 @@ def _parse() -> argparse.Namespace:
     if args.index and args.compare_index and Path(args.index).resolve() == Path(args.compare_index).resolve():
         raise UserError("--compare-index: the same folder as --index; each model needs its own")
     if args.output:
-        output = Path(args.output).expanduser()
+        output = local_path(args.output)
         if output.is_dir() or not output.absolute().parent.is_dir():
             raise UserError(f"--output {args.output}: must be a file in a folder that exists")
         for option in ("sentences", "queries"):
-            if (name := getattr(args, option)) and Path(name).expanduser().resolve() == output.resolve():
+            if (name := getattr(args, option)) and local_path(name).resolve() == output.resolve():
                 raise UserError(f"--output {args.output}: is the file of --{option}; choose another")
     return args
 
@@ -137,8 +139,8 @@ def prepare(model: "SimCSE", sentences: list[str] | None, folder: str | None) ->
     """
     from simcse_jax.index_files import is_index
 
-    if folder is None or not is_index(Path(folder).expanduser()):
-        with _warnings_in_a_line():
+    if folder is None or not is_index(local_path(folder)):
+        with warnings_in_a_line():
             model.build_index(sentences, show_progress_bar=sys.stderr.isatty())
         if folder is not None:
             model.save_index(folder)
@@ -152,18 +154,9 @@ def prepare(model: "SimCSE", sentences: list[str] | None, folder: str | None) ->
         where = f"row {row} differs" if row is not None else f"it has {len(known)}, given are {len(sentences)}"
         raise UserError(f"{folder}: an index of other sentences ({where}); remove it or choose another folder")
     if len(sentences) > len(known):
-        with _warnings_in_a_line():
+        with warnings_in_a_line():
             model.add_to_index(sentences[len(known) :], show_progress_bar=sys.stderr.isatty())
         model.save_index(folder)
-
-
-@contextlib.contextmanager
-def _warnings_in_a_line() -> Iterator[None]:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        yield
-    for warning in caught:
-        print(f"warning: {warning.message}", file=sys.stderr, flush=True)
 
 
 def _typed() -> Iterator[list[str]]:

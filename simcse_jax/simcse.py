@@ -16,6 +16,7 @@ from simcse_jax.encoding import Encoded, encode_sentences, keep_compilations
 from simcse_jax.errors import UserError
 from simcse_jax.index import Backend, Index, Result, check_search
 from simcse_jax.loading import choose_pooler, load_model
+from simcse_jax.model_card import public_value
 from simcse_jax.models import huggingface
 from simcse_jax.models.config import POOLERS
 from simcse_jax.models.tokenizer import Tokenizer
@@ -26,7 +27,7 @@ INDEXED_AT_ONCE = 1 << 17  # sentences, so that the embeddings of a large corpus
 class SimCSE:
     """A sentence encoder: `SimCSE("runs/my-run").encode(["A sentence.", "Another one."])`."""
 
-    def __init__(self, name: str, *, pooler: str | None = None, num_layers: int = 0, batch_size: int = 64):
+    def __init__(self, name: str | Path, *, pooler: str | None = None, num_layers: int = 0, batch_size: int = 64):
         """Loads a model onto all local devices.
 
         Args:
@@ -38,6 +39,7 @@ class SimCSE:
         Raises:
           UserError: in one line, for whatever is wrong with it.
         """
+        name = str(name)
         _check(pooler, batch_size, None)
         keep_compilations()
         model = load_model(name, num_layers)
@@ -181,7 +183,8 @@ class SimCSE:
         show_progress_bar: bool = False,
     ) -> None:
         """Adds sentences behind those of the index, or starts one; see `build_index`."""
-        index = Index(self.config.hidden_size) if self.index is None else self.index
+        # Of a copy, so that what is interrupted has added nothing.
+        index = Index(self.config.hidden_size) if self.index is None else self.index.copy()
         self._add(index, sentences_or_file, column, show_progress_bar)
         self.index = index
 
@@ -206,6 +209,7 @@ class SimCSE:
         top_k: int = 5,
         threshold: float = 0.6,
         *,
+        column: str | None = None,
         approximate: bool = False,
         recall_target: float = 0.95,
         backend: Backend = "jax",
@@ -215,6 +219,7 @@ class SimCSE:
         Args:
           queries: one string gives one list; several, or the path of a file (a `pathlib.Path`), a list for each.
           top_k, threshold: at most so many, with a cosine of at least this.
+          column: of a file of queries, where it has no usual name.
           approximate, recall_target, backend: see `simcse_jax.index.Index.search`.
 
         Raises:
@@ -226,7 +231,7 @@ class SimCSE:
         if isinstance(queries, str):
             texts = [queries]
         else:
-            texts = read_sentences(queries) if isinstance(queries, Path) else check_sentences(queries, "query")
+            texts = read_sentences(queries, column) if isinstance(queries, Path) else check_sentences(queries, "query")
         found = self.index.search(
             self.encode(check_sentences(texts, "query")),
             top_k,
@@ -258,16 +263,18 @@ class SimCSE:
     def identity(self) -> index_files.ModelIdentity:
         """What its embeddings depend on; an index, or a half-encoded file, belongs to it."""
         names = sorted(name for name in self._params if self.use_head or not name.startswith("head."))
-        digest = sha256(*(np.asarray(self._params[name]) for name in names))
-        return index_files.ModelIdentity(self.name, self.pooler, self.use_head, self.config.hidden_size, digest)
+        about = repr((self.config, self.max_length)).encode() + self._tokenizer.content()
+        digest = sha256(np.frombuffer(about, np.uint8), *(np.asarray(self._params[name]) for name in names))
+        name = public_value("model.init_from", self.name)  # not its place on this machine
+        return index_files.ModelIdentity(name, self.pooler, self.use_head, self.config.hidden_size, digest)
 
 
 def _check(pooler: str | None, batch_size: int | None, max_length: int | None, most: int = 0) -> None:
     if pooler is not None and pooler not in POOLERS:
         raise UserError(f"pooler {pooler!r} is not one of {', '.join(POOLERS)}")
-    if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
+    if batch_size is not None and (not isinstance(batch_size, int | np.integer) or batch_size < 1):
         raise UserError(f"batch_size {batch_size!r}: must be a whole number, 1 or more")
-    if max_length is not None and (not isinstance(max_length, int) or not 3 <= max_length <= most):
+    if max_length is not None and (not isinstance(max_length, int | np.integer) or not 3 <= max_length <= most):
         raise UserError(f"max_length {max_length!r}: must be a whole number from 3 to {most}, the model's own")
 
 

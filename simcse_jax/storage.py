@@ -16,6 +16,20 @@ def is_remote(path: Folder | str) -> bool:
     return "://" in str(path)
 
 
+def local_path(name: str | Path) -> Path:
+    """The path of that name, with `~` written out, whether there is anything or not.
+
+    Raises:
+      UserError: when it cannot be one: it is too long, or of the home of nobody.
+    """
+    try:
+        path = Path(name).expanduser()
+        path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UserError(f"{str(name)!r:.60}: no path: {getattr(error, 'strerror', None) or reason(error)}") from None
+    return path
+
+
 def as_path(name: str) -> Folder:
     """The folder of that name, whether it exists or not.
 
@@ -23,7 +37,7 @@ def as_path(name: str) -> Folder:
       UserError: when it lies in an object store that cannot be reached from here.
     """
     if not is_remote(name):
-        return Path(name).expanduser()
+        return local_path(name)
     scheme, _, rest = name.partition("://")
     bucket = rest.split("/")[0]
     if scheme != "gs" or not bucket:

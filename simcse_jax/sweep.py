@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from simcse_jax.errors import UserError, run_command
+from simcse_jax.storage import local_path
 
 
 def main() -> None:
@@ -28,7 +29,7 @@ def main() -> None:
 
     if is_remote(workdir):
         raise UserError(f"--workdir {workdir}: a sweep's folder must be on a disk")
-    folder = Path(workdir).expanduser()
+    folder = local_path(workdir)
     runs = runner.all_runs(variants, config.sweep, folder)
     problems = runner.run_all(runs, config.sweep.vectorize, folder)
     command = shlex.join(["python", "-m", "simcse_jax.sweep", *sys.argv[1:]])

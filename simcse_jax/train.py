@@ -60,7 +60,8 @@ def _train_and_evaluate(config: config_dict.ConfigDict, workdir: str, preemption
     resuming = workdir_lib.is_workdir(folder)
     prints = inputs.fingerprints
     has_run = {"whether there is a run in --workdir": str(resuming)}
-    parallel.agree({"the config": workdir_lib.identity(config), **prints, "--workdir": workdir, **has_run})
+    scored = {"what is scored at the end": inputs.evaluation.final_fingerprint} if inputs.evaluation else {}
+    parallel.agree({"the config": workdir_lib.identity(config), **prints, **scored, "--workdir": workdir, **has_run})
     with parallel.together():
         if resuming:
             workdir_lib.check_same_run(folder, config, prints)

@@ -15,6 +15,7 @@ from pathlib import Path
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")  # CPU devices stand in for chips
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # a test neither reads nor writes that of the user
 
 import jax
 import numpy as np

@@ -201,3 +201,9 @@ def test_mistakes_with_the_config_file_itself(tmp_path):
             config_lib.validate(config)
     with pytest.raises(UserError, match="--workdir DIR is missing"):
         config_lib.parse([CONFIG])
+
+
+def test_what_trains_nothing_names_what_has_no_effect():
+    config, _ = parse("--config.train.epochs=0", "--config.train.learning_rate=1e-3", "--config.views.positive=shared")
+    assert {"train.learning_rate=0.001", "views.positive=shared"} <= set(config_lib.ineffective(config))
+    assert not [field for field in config_lib.ineffective(config) if field.startswith("train.epochs")]

@@ -10,6 +10,7 @@ import pytest
 from conftest import ROOT, call, run, sentences
 
 from simcse_jax import SimCSE, embedding_files
+from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.embedding_files import PartialEmbeddings
 from simcse_jax.errors import UserError
 
@@ -169,7 +170,8 @@ def test_mistakes_in_the_options(tmp_path):
     output = tmp_path / "emb.npy"
     fails("--process-id 2: must be from 0 to 1", *start, output, "--processes", 2, "--process-id", 2)
     fails("--batch-size 0: must be 1 or more", *start, output, "--batch-size", 0)
-    fails("has only 25 rows", *start, output, "--processes", 26)
+    fails("has only 25 rows", *start, output, "--processes", 26, "--process-id", 0)
+    fails("--processes: give --process-id too", *start, output, "--processes", 2)
     fails("none: no such folder", *start, output)
     fails("no such file", "--model", "none", "--input", tmp_path / "no.txt", "--output", output)
     fails("give a file of sentences", "--model", "none", "--input", tmp_path, "--output", output)
@@ -179,6 +181,39 @@ def test_mistakes_in_the_options(tmp_path):
 def test_the_output_is_not_the_input(tmp_path):
     source = write(tmp_path, ".parquet")
     fails("is the input", "--model", "none", "--input", source, "--output", source)
+
+
+def test_only_one_process_writes_and_what_is_short_or_stale_is_not_gone_on_with(tmp_path):
+    def partial():
+        return PartialEmbeddings(tmp_path / "emb.npy", 4, np.float32, {})
+
+    first = partial()
+    first.append(np.ones((2, 3), np.float32), 0)
+    with pytest.raises(UserError, match="another process is writing it"):
+        partial().append(np.ones((2, 3), np.float32), 0)
+    first._file.close()
+    whole = (tmp_path / "emb.npy.partial").read_bytes()
+    for left, message in ((b"", "damaged; remove it"), (whole[:-4], "shorter than emb.npy.state.json says")):
+        (tmp_path / "emb.npy.partial").write_bytes(left)
+        with pytest.raises(UserError, match=message):
+            partial().append(np.ones((2, 3), np.float32), 0)
+    (tmp_path / "emb.npy.partial").unlink()  # as the user is told
+    again = partial()
+    assert again.done == 0
+    again._open(3).close()
+    assert not (tmp_path / "emb.npy.state.json").exists()  # else a kill here would leave rows of zeros
+
+
+def test_an_input_that_changes_while_it_is_read_is_told(tmp_path):
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    file = SentenceFile(tmp_path / "a.txt")
+    assert not file.has_changed()
+    (tmp_path / "a.txt").write_text("one\nthree\n")
+    assert file.has_changed()
+    partial = PartialEmbeddings(tmp_path / "emb.parquet", 2, np.float32, {})
+    partial.append(np.ones((2, 3), np.float32), 0)
+    with pytest.raises(UserError, match="the input has changed"):
+        partial.finish(iter(["one"]), 0)
 
 
 def test_a_full_disk_is_told_and_nothing_is_left_whole(tmp_path):

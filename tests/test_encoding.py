@@ -87,9 +87,10 @@ def test_cut_sentences_are_counted_with_their_duplicates(model):
 @pytest.fixture
 def settings():
     """JAX's settings as they were, behind the test."""
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs", "jax_enable_compilation_cache")
     before = {name: getattr(jax.config, name) for name in names}
     jax.config.update("jax_compilation_cache_dir", None)
+    jax.config.update("jax_enable_compilation_cache", True)
     yield
     for name, value in before.items():
         jax.config.update(name, value)

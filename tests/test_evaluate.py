@@ -179,3 +179,16 @@ def test_a_regressor_without_its_tasks_is_refused(tiny_bert, corpus):
     args = ("--model", tiny_bert, "--data", corpus["dev"], "--regressor")
     refused(*args, "--tasks", "STS12", parts=["--regressor", "STSBenchmark", "SICKRelatedness"])
     refused(*args, parts=["regressor", "STSBenchmark"])
+
+
+@pytest.mark.parametrize(
+    ("tasks", "option", "value", "kind"),
+    [
+        ("TREC", "--metric", "pearson", "similarity"),
+        ("TREC", "--aggregation", "wmean", "similarity"),
+        ("STS12", "--grid", "pytorch", "transfer"),
+    ],
+)
+def test_an_option_of_the_other_kind_of_task_is_refused(tasks, option, value, kind):
+    done = call("evaluate", "--model", "none", "--data", "none", "--tasks", tasks, option, value)
+    assert (done.returncode, done.stderr) == (2, f"error: {option}: is for {kind} tasks, and --tasks names none\n")

@@ -8,7 +8,6 @@ import scipy.spatial
 from conftest import call, sentences
 
 from simcse_jax import geometry
-from simcse_jax.errors import UserError
 from simcse_jax.evaluation import geometry as measures
 from simcse_jax.simcse import SimCSE
 from simcse_jax.storage import as_path
@@ -130,10 +129,17 @@ def test_a_folder_with_an_at_in_its_name_is_taken_as_it_is(tmp_path):
     assert geometry.parse_model(str(tmp_path / "runs@3")) == (str(tmp_path / "runs@3"), 0, None)
 
 
-@pytest.mark.parametrize("spec", ["model@", "model@0", "model@-1", "model@min", "model@3@4", "model@avg@cls"])
-def test_what_is_neither_layers_nor_a_pooler_is_refused(spec):
-    with pytest.raises(UserError, match=f"--models {spec}: behind an @"):
-        geometry.parse_model(spec)
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("owner/model@main", ("owner/model@main", 0, None)),
+        ("owner/model@main@3@avg", ("owner/model@main", 3, "avg")),
+        ("model@3@4", ("model@3", 4, None)),
+        ("model@avg@cls", ("model@avg", 0, "cls")),
+    ],
+)
+def test_what_stands_before_the_options_may_be_a_revision(spec, expected):
+    assert geometry.parse_model(spec) == expected
 
 
 @pytest.mark.parametrize(
@@ -162,7 +168,7 @@ def low(tmp_path_factory):
     [
         ({"--models": None}, ["name something to measure", "--models", "--runs"]),
         ({"--models": ["no/such/model"]}, ["no/such/model: no such folder"]),
-        ({"--models": ["{model}", "{model}@bad"]}, ["--models", "behind an @", "'bad'"]),
+        ({"--models": ["{model}", "{model}@bad"]}, ["tiny-bert@bad: no such folder"]),
         ({"--models": ["{model}@9"]}, ["the model has 2 layers"]),
         ({"--models": ["{model}", "{model}"]}, ["--models", "is there twice"]),
         ({"--runs": ["{model}"]}, ["--runs", "tiny-bert", "no run's folder"]),

@@ -192,6 +192,17 @@ def test_a_damaged_index_is_told_in_one_line_that_names_the_file(tmp_path, what,
     assert len(str(raised.value).splitlines()) == 1
 
 
+def test_files_that_only_look_like_ours_are_left_alone(tmp_path):
+    for name in ("embeddings-train.npy", "sentences-train.parquet"):
+        (tmp_path / name).write_text("the user's own")
+    with pytest.raises(UserError, match="exists and is no index"):
+        index_files.save(made(5), tmp_path, MODEL)
+    (tmp_path / "index.json").write_text("{}")
+    with pytest.raises(UserError, match="exists and is no index"):
+        index_files.save(made(5), tmp_path, MODEL)
+    assert (tmp_path / "embeddings-train.npy").read_text() == "the user's own"
+
+
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("do not lose me")
     with pytest.raises(UserError, match="exists and is no index"):

@@ -104,6 +104,42 @@ def test_an_index_is_saved_and_loaded_by_the_same_model_only(model, tiny_bert, t
     assert other.index is None
 
 
+def test_another_tokenizer_is_another_model(model, tiny_bert, tmp_path):
+    model.build_index(TEXTS)
+    model.save_index(tmp_path / "index")
+    other = shutil.copytree(tiny_bert, tmp_path / "other" / "tiny-bert")
+    tokenizer = (other / "tokenizer.json").read_text()
+    (other / "tokenizer.json").write_text(tokenizer.replace('"cat"', '"CAT"').replace('"dog"', '"cat"'))
+    with pytest.raises(UserError, match="with other weights"):
+        SimCSE(other).load_index(tmp_path / "index")
+    assert "/" not in json.loads((tmp_path / "index" / "index.json").read_text())["model"]["name"]
+
+
+def test_what_is_interrupted_has_added_nothing(model, monkeypatch):
+    monkeypatch.setattr("simcse_jax.simcse.INDEXED_AT_ONCE", 2)
+    model.build_index(["the cat"])
+    encode, calls = model.encode_counted, []
+
+    def interrupted(*args, **kwargs):
+        calls.append(args)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return encode(*args, **kwargs)
+
+    monkeypatch.setattr(model, "encode_counted", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.add_to_index(["the dog", "a bird", "he sat"])
+    assert model.index.sentences == ["the cat"]
+    monkeypatch.setattr(model, "encode_counted", encode)
+    model.add_to_index(["the dog", "a bird", "he sat"])
+    assert [len(model.index), len(list(model.index.embeddings())[-1])] == [4, 4]
+
+
+def test_a_sentence_finds_itself_at_a_threshold_of_1(model):
+    model.build_index(TEXTS)
+    assert all(result for result in model.search(TEXTS, 1, 1.0))
+
+
 def test_mistakes_are_told_in_one_line_and_the_index_stays(model, tmp_path):
     with pytest.raises(UserError, match="there is no index to search in; call build_index or load_index first"):
         model.search("the cat")

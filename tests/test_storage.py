@@ -71,6 +71,12 @@ def test_only_buckets_of_google_cloud_storage_are_known(name):
         storage.as_path(name)
 
 
+@pytest.mark.parametrize("name", ["a long sentence " * 30, "~nobody-of-this-name/runs"])
+def test_what_cannot_be_a_path_is_told_in_one_line(name):
+    with pytest.raises(UserError, match="no path: "):
+        storage.local_path(name)
+
+
 def test_a_folder_need_not_exist(tmp_path):
     assert storage.as_path(str(tmp_path / "none")) == tmp_path / "none"
     assert storage.as_path("~") == Path.home()

@@ -97,6 +97,11 @@ def test_a_run_of_a_version_that_knew_fewer_fields_had_their_defaults(trained, t
 NOTHING = ("--config.train.epochs=0", "--config.train.max_steps=0", "--config.model.mlp=none")
 
 
+def test_what_trains_nothing_has_no_head_of_chance(tiny_bert, corpus, tmp_path):
+    args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", *NOTHING, "--config.model.mlp=always")
+    refused(call("main", *args), "config.model.mlp=always", "no such head of its own")
+
+
 def test_a_run_that_trains_nothing_scores_what_it_starts_from(tiny_bert, corpus, tmp_path):
     args = train_args(tiny_bert, "no/such.txt", corpus["dev"], tmp_path / "run", *NOTHING)
     done = call("main", *args, "--config.parallel.devices=3")

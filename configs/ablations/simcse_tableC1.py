@@ -1,8 +1,9 @@
 """SimCSE, Table C.1: flow and whitening, fit on NLI or on the target, test average.
 
 By argument: `bert` (BERT-base, also without one) or `sbert` (SBERT's checkpoint of NLI). No row trains anything. The
-pooler is first-last average, as the paper's Appendix C has it for whitening; the first row is the model as it is (Table
-5, where SBERT has its own pooler, the average of the last layer). Sentences of NLI without labels:
+pooler is first-last average, as the paper's Appendix C has it for whitening, and for flow the average of the last two
+layers, as in its authors' code; the first row is the model as it is (Table 5: first-last average of BERT, the average
+of the last layer, its own pooler, of SBERT). Sentences of NLI without labels:
 `data/nli_sentences.txt`, one a line. For transfer tasks behind post-processing see `simcse_tableE1.py`.
 """
 
@@ -34,8 +35,14 @@ def get_config(encoder: str = "bert") -> config_dict.ConfigDict:
 def get_variants(encoder: str = "bert") -> tuple[Variant, ...]:
     """The rows of the table for the encoder, behind the model itself."""
     data = {"NLI": "data/nli_sentences.txt", "target": "target"}
-    rows = {"none": {}} | {
-        f"{method} ({name})": {"eval.postprocess": method, "eval.postprocess_data": source}
+    poolers = {"none": "avg" if encoder == "sbert" else "avg_first_last"}
+    poolers |= {"flow": "avg_top2", "whitening": "avg_first_last"}
+    rows = {"none": {"model.pooler": poolers["none"]}} | {
+        f"{method} ({name})": {
+            "model.pooler": poolers[method],
+            "eval.postprocess": method,
+            "eval.postprocess_data": source,
+        }
         for method in ("flow", "whitening")
         for name, source in data.items()
     }

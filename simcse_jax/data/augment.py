@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from simcse_jax.errors import UserError, reason
+from simcse_jax.storage import local_path
 
 AUGMENTATIONS = ("crop", "delete", "delete_one", "synonym", "mlm")
 STREAM = 0x6175676D  # in Philox's counter, so that these draws are no other's of the same seed
@@ -107,7 +108,7 @@ class Synonyms:
             raise UserError(
                 "data.augment.name=synonym needs the package wn: pip install 'simcse_jax[wordnet]'"
             ) from None
-        path = Path(lexicon).expanduser()
+        path = local_path(lexicon)
         if not lexicon or not path.exists():
             raise UserError(f"data.augment.lexicon={lexicon!r}: no such file; give a WordNet in WN-LMF (.xml, .xml.gz)")
         self._base_forms = Morphy()

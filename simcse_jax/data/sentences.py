@@ -8,6 +8,7 @@ from typing import Any
 from simcse_jax.data.columns import USUAL_NAMES
 from simcse_jax.data.sources import MISSING, READERS
 from simcse_jax.errors import UserError, reason
+from simcse_jax.storage import local_path
 
 PARQUET_ROWS = 8192  # read at once
 
@@ -28,13 +29,14 @@ class SentenceFile:
         Raises:
           UserError: when there is no such file or column, or nothing says which one to take.
         """
-        self.path = Path(name).expanduser()
+        self.path = local_path(name)
         self._suffix = self.path.suffix.lower()
         if not self.path.is_file():
             raise UserError(f"{name}: {'a folder' if self.path.is_dir() else 'no such file'}; give a file of sentences")
         if self._suffix not in READERS:
             raise UserError(f"{name}: unknown kind of file {self._suffix!r}; known are {', '.join(READERS)}")
-        if not self.path.stat().st_size:
+        self._seen = self._stamp()
+        if not self._seen[0]:
             raise UserError(f"{name}: holds no sentences")
         names = (
             _parquet(self.path).schema_arrow.names
@@ -55,7 +57,7 @@ class SentenceFile:
             if value is not None and not isinstance(value, str):
                 raise UserError(f"{where}: the field {self.column!r} holds {value!r:.60}, which is no text")
             sentence = value or ""
-            if not sentence.isascii() and any("\ud800" <= letter <= "\udfff" for letter in sentence):
+            if not _is_text(sentence):
                 raise UserError(f"{where}: holds half a surrogate pair, which is no character")
             yield sentence
 
@@ -73,6 +75,14 @@ class SentenceFile:
         if not count:
             raise UserError(f"{self.path}: holds no sentences")
         return count, digest.hexdigest()
+
+    def has_changed(self) -> bool:
+        """Whether it was written to since it was opened."""
+        return self._stamp() != self._seen
+
+    def _stamp(self) -> tuple[int, int]:
+        stat = self.path.stat()
+        return stat.st_size, stat.st_mtime_ns
 
     def _rows(self) -> Iterator[tuple[str, object]]:
         names, rows = READERS[self._suffix](self.path)
@@ -116,18 +126,22 @@ def check_sentences(sentences: Sequence[str], what: str = "sentence") -> list[st
     Raises:
       UserError: naming the first that is not a string, or holds what is no character.
     """
-    if isinstance(sentences, str | bytes) or not hasattr(sentences, "__iter__"):
+    if isinstance(sentences, str | bytes) or not hasattr(sentences, "__iter__") or getattr(sentences, "ndim", 1) == 0:
         raise UserError(f"{sentences!r:.60}: not a list of strings")
     checked = list(sentences)
     for row, sentence in enumerate(checked):
         if not isinstance(sentence, str):
             raise UserError(f"{what} {row} is {sentence!r:.60}, not a string")
-        if not sentence.isascii():
-            try:
-                sentence.encode()
-            except UnicodeEncodeError:
-                raise UserError(f"{what} {row} holds half a surrogate pair, which is no character") from None
+        if not _is_text(sentence):
+            raise UserError(f"{what} {row} holds half a surrogate pair, which is no character")
     return checked
+
+
+def _is_text(sentence: str) -> bool:
+    try:
+        return sentence.isascii() or bool(sentence.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def _parquet(path: Path) -> Any:

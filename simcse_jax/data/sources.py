@@ -18,6 +18,7 @@ from simcse_jax.data.columns import choose_columns, choose_labels
 from simcse_jax.data.documents import REACH, next_sentences, read_documents
 from simcse_jax.data.labels import LABELS, parse_label
 from simcse_jax.errors import UserError, reason
+from simcse_jax.storage import local_path
 
 POSITIVES = (*LABELS, "all", *REACH)  # what `data.positives` may be, where it is not empty
 NEXT_SENTENCES, SUBSAMPLE = 0, 1  # the streams of random numbers that are drawn from here
@@ -155,7 +156,7 @@ def _open(specification: str) -> tuple[list[str], Iterator[Row], str, bool]:
     for prefix, reader in (("hf:", _read_hub), ("tfds:", _read_tfds)):
         if specification.startswith(prefix):
             return *reader(specification.removeprefix(prefix)), specification, prefix != "tfds:"
-    path = Path(specification).expanduser()
+    path = local_path(specification)
     reader = READERS.get(path.suffix.lower())
     if not path.is_file():
         raise UserError(f"data.train={specification}: no such file")
@@ -294,7 +295,7 @@ def _table_rows(names: Sequence[str], columns: Mapping[str, Sequence], where: st
 def _read_hub(specification: str) -> tuple[list[str], Iterator[Row]]:
     name, _, rest = specification.partition(":")
     config, _, split = rest.partition(":")
-    name = str(Path(name).expanduser()) if name.startswith("~") else name
+    name = str(local_path(name)) if name.startswith("~") else name
     if not name:
         raise UserError(f"hf:{specification}: names no dataset; write hf:NAME[:CONFIG[:SPLIT]]")
     import datasets

@@ -5,6 +5,7 @@ data, each as often as it occurs. (Their figures take STS-B's three splits toget
 are normalized to length 1 first, so none of it depends on their scale, nor on a rotation.
 """
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,7 +72,7 @@ def read(data: str, split: str = "test") -> sts.Pairs:
     parts = {}
     for name in ("train", "dev", "test") if split == "all" else (split,):
         found, _ = sts.read(data, [sts.DEVELOPMENT], name)
-        parts |= {key if key != sts.DEVELOPMENT else name: pairs for key, pairs in found.items()}
+        parts |= {name if Path(data).expanduser().is_dir() else "file": pairs for pairs in found.values()}
     first = [sentence for pairs in parts.values() for sentence in pairs.first]
     second = [sentence for pairs in parts.values() for sentence in pairs.second]
     gold = np.concatenate([pairs.gold for pairs in parts.values()])

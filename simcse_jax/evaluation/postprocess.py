@@ -6,13 +6,13 @@ the sentences that it is scored on.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from simcse_jax.data.sources import read_examples
 from simcse_jax.errors import UserError
+from simcse_jax.storage import local_path
 
 Encode = Callable[[Sequence[str]], np.ndarray]
 Transform = Callable[[np.ndarray], np.ndarray]  # (B, D) to (B, K)
@@ -39,7 +39,7 @@ def read(method: str, data: str, dimensions: int = 0) -> Postprocess:
     """
     if data == TARGET:
         return Postprocess(method, None, dimensions)
-    if not data.startswith(("hf:", "tfds:")) and not Path(data).expanduser().is_file():
+    if not data.startswith(("hf:", "tfds:")) and not local_path(data).is_file():
         raise UserError(f"{data}: no such file, nor is it {TARGET!r}")
     examples = read_examples(data)
     return Postprocess(method, [sentence for column in examples.columns for sentence in column], dimensions)
@@ -90,18 +90,24 @@ def scorer(encode: Encode, postprocess: Postprocess | None, seed: int = 0) -> Ca
     if postprocess is None:
         return lambda evaluate, tasks: evaluate(encode, tasks)
 
-    def fitted(sentences: Sequence[str]) -> Encode:
-        transform = fit(postprocess.method, encode(sentences), dimensions=postprocess.dimensions, seed=seed)
-        return lambda others: transform(encode(others))
+    def fitted(embeddings: np.ndarray) -> Transform:
+        return fit(postprocess.method, embeddings, dimensions=postprocess.dimensions, seed=seed)
 
     if postprocess.sentences is not None:
-        once = fitted(postprocess.sentences)
-        return lambda evaluate, tasks: evaluate(once, tasks)
+        once = fitted(encode(postprocess.sentences))
+        return lambda evaluate, tasks: evaluate(lambda sentences: once(encode(sentences)), tasks)
+
+    def on_itself(task: Any) -> Encode:
+        sentences = sentences_of(task)
+        embeddings = encode(sentences)  # all that the evaluation will ask for
+        transform = fitted(embeddings)
+        row = {sentence: number for number, sentence in enumerate(sentences)}
+        return lambda others: transform(embeddings[[row[sentence] for sentence in others]])
 
     def score(evaluate: Evaluate, tasks: dict[str, Any]) -> dict[str, Any]:
         results = {}
         for name, task in tasks.items():
-            results |= evaluate(fitted(sentences_of(task)), {name: task})
+            results |= evaluate(on_itself(task), {name: task})
         return results
 
     return score

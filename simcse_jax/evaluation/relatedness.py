@@ -15,7 +15,6 @@ are not the same draw, and nor are the batches. SentEval wants a GPU; this runs 
 """
 
 import functools
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -25,6 +24,7 @@ import optax
 
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
+from simcse_jax.storage import local_path
 
 BINS = 5
 BATCH = 64
@@ -46,7 +46,7 @@ def read(data: str, tasks: list[str]) -> dict[str, dict[str, sts.Pairs]]:
     Raises:
       UserError: when there is no such task, a file is missing or damaged, or a score is not between 0 and 5.
     """
-    folder = Path(data).expanduser()
+    folder = local_path(data)
     found: dict[str, dict[str, sts.Pairs]] = {}
     for task in tasks:
         for split, file in sts.SINGLE_FILES.get(task, {}).items():

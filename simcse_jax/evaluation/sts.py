@@ -17,6 +17,7 @@ import scipy.stats
 
 from simcse_jax.data.sources import open_text
 from simcse_jax.errors import UserError
+from simcse_jax.storage import local_path
 
 Encode = Callable[[Sequence[str]], np.ndarray]
 
@@ -157,7 +158,7 @@ def read(data: str, tasks: Sequence[str], split: str = "test") -> tuple[dict[str
     Raises:
       UserError: when `data` is not there, no task is, or a file is damaged.
     """
-    path = Path(data).expanduser()
+    path = local_path(data)
     if path.is_file():
         name = path.name if path.stem in BESIDE_TASKS else path.stem
         return {name: read_graded_pairs(path)}, []

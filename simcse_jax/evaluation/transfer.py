@@ -25,6 +25,7 @@ import numpy as np
 from simcse_jax.data.sources import open_text
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import logistic, sts
+from simcse_jax.storage import local_path
 
 TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")  # the order of SimCSE's Table E.1
 GRIDS = {
@@ -176,7 +177,7 @@ def read(data: str, tasks: Sequence[str]) -> tuple[dict[str, Task], list[str]]:
     Raises:
       UserError: when the folder is not there, no task is, or a file is damaged.
     """
-    folder = Path(data).expanduser()
+    folder = local_path(data)
     if not folder.is_dir():
         raise UserError(f"{data}: no such folder; transfer tasks need SentEval's data/downstream")
     found = {task: read_task(folder, task) for task in tasks}
@@ -261,10 +262,13 @@ def score(inputs: np.ndarray, labels: np.ndarray, folds: Sequence[Fold], grid: s
     classes = np.unique(labels[folds[0].train])
     numbers = np.where(np.isin(labels, classes), np.searchsorted(classes, labels), -1)  # -1: never predicted
     masks = np.array([mask for fold in folds for mask in (fold.train, *(train for train, _ in fold.inner))])
+    masks, place = np.unique(masks, axis=0, return_inverse=True)  # of SST-2 the inner one is the outer one
     sizes = masks.sum(axis=1, keepdims=True)
     choices = np.array(GRIDS[grid])
-    penalties = 1 / (choices * sizes) if grid == "sklearn" else np.repeat(choices[None], len(masks), axis=0)
-    predictions = iter(logistic.predict(inputs, numbers, masks, penalties))
+    # SentEval's PyTorch classifier has a weight vector for each of two classes: their difference pays half.
+    decay = choices / 2 if len(classes) == 2 else choices
+    penalties = 1 / (choices * sizes) if grid == "sklearn" else np.repeat(decay[None], len(masks), axis=0)
+    predictions = iter(logistic.predict(inputs, numbers, masks, penalties)[place.ravel()])
     results = []
     for fold in folds:
         outer = next(predictions)  # (C, N)

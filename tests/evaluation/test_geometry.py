@@ -166,3 +166,10 @@ def test_a_split_that_is_not_there_is_refused(tmp_path):
     data = str(write_sts_b(tmp_path, test=[5, 1]))
     with pytest.raises(UserError, match="STSBenchmark"):
         geometry.read(data, "all")
+
+
+def test_a_file_is_read_once_whatever_its_name(tmp_path):
+    lines = ["sentence1\tsentence2\tscore", *(f"a {n}\tb {n}\t{n % 6}" for n in range(12))]
+    for name in ("mine.tsv", "STSBenchmark.tsv"):
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+        assert len(geometry.read(str(tmp_path / name), "all").gold) == 12

@@ -118,6 +118,18 @@ def test_the_target_is_each_task_s_own_sentences():
         assert results[name]["spearman"] == pytest.approx(expected[name]["spearman"])
 
 
+def test_on_the_target_nothing_is_encoded_twice():
+    pairs = sts.Pairs([f"a {n}" for n in range(20)], [f"b {n}" for n in range(20)], np.arange(20.0), {})
+    generator, asked = np.random.default_rng(0), []
+
+    def encode(sentences):
+        asked.extend(sentences)
+        return generator.normal(size=(len(sentences), 4)).astype(np.float32)
+
+    postprocess.scorer(encode, postprocess.Postprocess("whitening", None, 0))(sts.evaluate, {"x": pairs})
+    assert sorted(asked) == sorted(pairs.first + pairs.second)
+
+
 def test_the_sentences_of_a_task_are_those_of_all_its_splits():
     one, two = TASKS.values()
     assert postprocess.sentences_of({"train": one, "test": two}) == [*one.first, *one.second, *two.first, *two.second]

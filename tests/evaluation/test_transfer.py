@@ -109,7 +109,7 @@ def test_the_other_grid_is_a_penalty_beside_the_mean_loss(tmp_path):
     result = transfer.evaluate(encode, {"SST2": task}, grid="pytorch")["SST2"]
     inputs, chosen = np.concatenate([encode([s]) for s in task.first]), result["folds"][0]["regularization"]
     assert chosen in (1e-5, 1e-4, 1e-3, 1e-2)
-    model = LogisticRegression(C=1 / (60 * chosen), solver="newton-cholesky", tol=1e-10).fit(
+    model = LogisticRegression(C=2 / (60 * chosen), solver="newton-cholesky", tol=1e-10).fit(
         inputs[:60], task.labels[:60]
     )
     assert result["accuracy"] == pytest.approx(100 * model.score(inputs[90:], task.labels[90:]), abs=0.01)

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import signal
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -18,7 +19,7 @@ from simcse_jax.config import default_config, validate
 from simcse_jax.errors import Preempted, UserError
 from simcse_jax.loading import load_model
 from simcse_jax.preemption import Preemption
-from simcse_jax.sweeps import runner
+from simcse_jax.sweeps import runner, vectorized
 from simcse_jax.sweeps.variants import Variant, load_variants, read_sweep
 from simcse_jax.sweeps.vectorized import group_key
 
@@ -227,6 +228,19 @@ def test_runs_together_are_what_each_is_alone_also_when_stopped_and_beside_one_t
     assert not list(tmp_path.glob("together-*")) and not list(tmp_path.glob("wild/*/result.json"))
     with pytest.raises(UserError, match="has its scores but no checkpoint"):
         load_model(str(tmp_path / "a" / "seed1"))
+
+
+def test_a_run_that_cannot_be_scored_at_the_end_is_given_up_alone(monkeypatch):
+    def final_scores(encode, params, evaluation, seed):
+        if seed == 1:
+            raise UserError("the embeddings vary in 0 directions only")
+        return {"seed": seed}
+
+    monkeypatch.setattr(vectorized.train, "final_scores", final_scores)
+    runs = [vectorized._Run(f"run {seed}", seed, None, 0.0) for seed in (1, 2)]
+    group = vectorized._Group(None, SimpleNamespace(evaluation=None), None, runs, {"x": np.zeros((2, 3))})
+    assert group.final_scores() == [None, {"seed": 2}]
+    assert [run.problem for run in runs] == ["the embeddings vary in 0 directions only", ""]
 
 
 def test_a_run_that_was_begun_alone_goes_on_alone(file, tmp_path):
