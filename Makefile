@@ -15,7 +15,7 @@ test: .venv/requirements-dev.txt
 
 # What takes longer: killed runs, PyTorch and sentence-transformers beside ours.
 test-all: .venv/requirements-dev.txt
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist worksteal
 
 # The one test that needs the TPU compiler, in an environment of its own: where libtpu is installed, every JAX program
 # looks for a TPU.

@@ -26,7 +26,7 @@ def batches(minilm):
     examples = read_examples(str(ROOT / "examples" / "everyday" / "triplets.csv"))
     corpus = tokenize(examples, Tokenizer(model.folder, model.config), LENGTH)
     shape = (STEPS, BATCH, 3, LENGTH)
-    return [part[: STEPS * BATCH].reshape(shape).astype(np.int32) for part in corpus]
+    return [part[: STEPS * BATCH].reshape(shape).astype(np.int32) for part in (corpus.input_ids, corpus.attention_mask)]
 
 
 def train_ours(folder, batches):

@@ -175,7 +175,8 @@ def test_a_run_in_a_store_is_scored_and_exported(store, stored, trained, corpus,
         tables.append(done.stdout.splitlines()[1:])
     assert tables[0] == tables[1]
     for workdir, name in (("gs://bucket/run", "remote"), (trained, "local")):
-        done = run("export", "--workdir", workdir, "--output", tmp_path / name)
+        (tmp_path / name).mkdir()
+        done = run("export", "--workdir", workdir, "--output", tmp_path / name / "model")  # whose card has that name
         assert done.returncode == 0, done.stderr
     files = [path.relative_to(tmp_path / "local") for path in (tmp_path / "local").rglob("*") if path.is_file()]
     assert len(files) > 5
