@@ -60,11 +60,11 @@ class Index:
         self._append(new)
         self.sentences.extend(sentences)
 
-    def copy(self) -> "Index":
-        """Another one of the same rows, whose blocks it shares; adding to the one does not change the other."""
-        other = Index(self.dimension)
-        other.sentences, other._large, other._small = list(self.sentences), list(self._large), list(self._small)
-        return other
+    def extend(self, other: "Index") -> None:
+        """Adds the sentences of another index; rows are numbered on."""
+        for block in other.blocks():
+            self._append(np.asarray(block.rows)[: block.count])
+            self.sentences.extend(other.sentences[block.first : block.first + block.count])
 
     @classmethod
     def from_unit_rows(cls, sentences: list[str], embeddings: np.ndarray) -> "Index":

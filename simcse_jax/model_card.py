@@ -6,7 +6,6 @@ machine it gives the base names alone; names on a hub and of packages are given 
 """
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,9 @@ from typing import Any
 from simcse_jax.config import TASKS, default_config, flatten
 from simcse_jax.evaluation.sts import TITLES
 from simcse_jax.models.pretrained import Pretrained
-from simcse_jax.storage import local_path
+from simcse_jax.public_names import is_hub_id, public_value
 from simcse_jax.workdir import FREE
 
-MODELS = ("model.init_from", "data.augment.mlm_model")  # these fields may name a model on the hub
 # How the Massive Text Embedding Benchmark calls these test sets.
 HUB_DATA_SETS = {
     **{f"STS{year}": f"mteb/sts{year}-sts" for year in range(12, 17)},
@@ -213,36 +211,6 @@ def changed_fields(config: Mapping[str, Any]) -> dict[str, str]:
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
-
-
-def public_value(field: str, value: Any) -> str:
-    """A field's value without the places of files: `/home/me/corpus.csv` is `corpus.csv`.
-
-    A name with one slash is a hub's where a field can have one and there is no such folder here.
-    """
-    if isinstance(value, list | tuple):
-        return ", ".join(str(item) for item in value)
-    if not isinstance(value, str) or field.startswith("data.columns."):
-        return str(value)
-    kind, colon, rest = value.partition(":")
-    if colon and kind in ("hf", "tfds"):
-        name, *others = rest.split(":")
-        return ":".join([kind, name if is_hub_id(name) else base_name(name), *others])
-    if field in MODELS and (is_hub_id(value) or value.startswith("package:")):
-        return value
-    return base_name(value)
-
-
-def is_hub_id(name: str) -> bool:
-    """Whether a name can only be one of a hub: NAME or OWNER/NAME, perhaps @REVISION, and no folder here."""
-    from simcse_jax.hub import split_name
-
-    return split_name(name) is not None and not local_path(name).exists()
-
-
-def base_name(path: str) -> str:
-    """The last part of a path of any system, or of an address."""
-    return re.split(r"[/\\]", path.rstrip("/\\"))[-1]
 
 
 def table(titles: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:

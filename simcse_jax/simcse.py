@@ -16,10 +16,10 @@ from simcse_jax.encoding import Encoded, encode_sentences, keep_compilations
 from simcse_jax.errors import UserError
 from simcse_jax.index import Backend, Index, Result, check_search
 from simcse_jax.loading import choose_pooler, load_model
-from simcse_jax.model_card import public_value
 from simcse_jax.models import huggingface
 from simcse_jax.models.config import POOLERS
 from simcse_jax.models.tokenizer import Tokenizer
+from simcse_jax.public_names import public_value
 
 INDEXED_AT_ONCE = 1 << 17  # sentences, so that the embeddings of a large corpus are not there twice
 
@@ -171,9 +171,7 @@ class SimCSE:
         Raises:
           UserError: in one line, naming the row that is no text or what is wrong with the file.
         """
-        index = Index(self.config.hidden_size)
-        self._add(index, sentences_or_file, column, show_progress_bar)
-        self.index = index
+        self.index = self._indexed(sentences_or_file, column, show_progress_bar)
 
     def add_to_index(
         self,
@@ -182,26 +180,28 @@ class SimCSE:
         column: str | None = None,
         show_progress_bar: bool = False,
     ) -> None:
-        """Adds sentences behind those of the index, or starts one; see `build_index`."""
-        # Of a copy, so that what is interrupted has added nothing.
-        index = Index(self.config.hidden_size) if self.index is None else self.index.copy()
-        self._add(index, sentences_or_file, column, show_progress_bar)
-        self.index = index
+        """Adds sentences behind those of the index, all or none, or starts one; see `build_index`."""
+        new = self._indexed(sentences_or_file, column, show_progress_bar)
+        if self.index is None:
+            self.index = new
+        else:
+            self.index.extend(new)
 
-    def _add(
-        self, index: Index, sentences_or_file: Iterable[str] | str | Path, column: str | None, show_progress_bar: bool
-    ) -> None:
+    def _indexed(
+        self, sentences_or_file: Iterable[str] | str | Path, column: str | None, show_progress_bar: bool
+    ) -> Index:
         if isinstance(sentences_or_file, str | Path):
             sentences = read_sentences(sentences_or_file, column)
         else:
             sentences = check_sentences(sentences_or_file)
-        cut = 0
+        index, cut = Index(self.config.hidden_size), 0
         for start in range(0, len(sentences), INDEXED_AT_ONCE):
             part = sentences[start : start + INDEXED_AT_ONCE]
             encoded = self.encode_counted(part, show_progress_bar=show_progress_bar)
             index.add(part, encoded.embeddings)
             cut += encoded.cut
         _tell_cut(cut, self.max_length, stacklevel=4)
+        return index
 
     def search(
         self,

@@ -74,6 +74,19 @@ def test_adding_a_little_leaves_the_blocks_that_are_there_alone():
     assert [len(rows) for rows in after] == [64, 16, 16, 16]
 
 
+@pytest.mark.parametrize("counts", [(0, 3), (3, 0), (20, 70), (64, 64), (101, 150)])
+def test_an_index_behind_another_one_is_as_if_its_sentences_had_been_added(counts):
+    rows, more = embeddings(counts[0]), embeddings(counts[1], seed=5)
+    index, other, whole = Index(DIMENSION), Index(DIMENSION), Index(DIMENSION)
+    for each, part in ((index, rows), (other, more), (whole, rows), (whole, more)):
+        each.add([f"sentence {len(each) + place}" for place in range(len(part))], part)
+    index.extend(other)
+    assert index.sentences == whole.sentences[: counts[0]] + other.sentences
+    for block, expected_block in zip(index.blocks(), whole.blocks(), strict=True):
+        assert block[1:] == expected_block[1:]
+        np.testing.assert_array_equal(block.rows, expected_block.rows)
+
+
 def test_blocks_lie_on_the_device_as_long_as_they_fit(monkeypatch):
     bytes_a_row = 4 * DIMENSION
     monkeypatch.setattr(index_module, "free_memory", lambda: 70 * bytes_a_row)

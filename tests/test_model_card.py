@@ -9,7 +9,7 @@ import conftest
 import numpy as np
 import pytest
 import yaml
-from conftest import ROOT, call
+from conftest import ROOT
 
 from simcse_jax import model_card
 from simcse_jax.config import TASKS, default_config
@@ -47,14 +47,6 @@ def run_snippet(code: str, where: Path, monkeypatch) -> np.ndarray:
     names: dict[str, object] = {}
     exec(code, names)
     return np.asarray(names["embeddings"])
-
-
-@pytest.fixture(scope="module")
-def exported(trained, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("export") / "model"
-    done = call("export", "--workdir", trained, "--output", folder)
-    assert done.returncode == 0, done.stderr
-    return folder
 
 
 def test_a_card_tells_the_recipe(exported, trained, corpus):
