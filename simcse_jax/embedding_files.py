@@ -15,10 +15,11 @@ from typing import IO, Any
 
 import numpy as np
 
-from simcse_jax.data.sentences import PARQUET_ROWS
 from simcse_jax.errors import UserError, reason
 from simcse_jax.models.weight_files import read_json
 from simcse_jax.storage import write_atomically
+
+PARQUET_ROWS = 8192  # written at once
 
 
 class PartialEmbeddings:

@@ -3,14 +3,11 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from simcse_jax.data.columns import USUAL_NAMES
-from simcse_jax.data.sources import MISSING, READERS
-from simcse_jax.errors import UserError, reason
+from simcse_jax.data.sources import MISSING, READERS, read_parquet
+from simcse_jax.errors import UserError
 from simcse_jax.storage import local_path
-
-PARQUET_ROWS = 8192  # read at once
 
 
 class SentenceFile:
@@ -38,11 +35,7 @@ class SentenceFile:
         self._seen = self._stamp()
         if not self._seen[0]:
             raise UserError(f"{name}: holds no sentences")
-        names = (
-            _parquet(self.path).schema_arrow.names
-            if self._suffix == ".parquet"
-            else READERS[self._suffix](self.path)[0]
-        )
+        names, _ = READERS[self._suffix](self.path)
         self.column = _choose(list(names), column, str(name))
 
     def __iter__(self) -> Iterator[str]:
@@ -51,7 +44,7 @@ class SentenceFile:
         Raises:
           UserError: naming the row that holds no text, or the line that is not UTF-8.
         """
-        for where, value in self._parquet_rows() if self._suffix == ".parquet" else self._rows():
+        for where, value in self._rows():
             if value is MISSING:
                 raise UserError(f"{where}: the field {self.column!r} is missing")
             if value is not None and not isinstance(value, str):
@@ -85,21 +78,11 @@ class SentenceFile:
         return stat.st_size, stat.st_mtime_ns
 
     def _rows(self) -> Iterator[tuple[str, object]]:
+        if self._suffix == ".parquet":  # its other columns, vectors perhaps, need not be read
+            return ((row.where, row.fields[0]) for row in read_parquet(self.path, [self.column])[1])
         names, rows = READERS[self._suffix](self.path)
-        column = list(names).index(self.column)
-        return ((row.where, row.fields[column]) for row in rows)
-
-    def _parquet_rows(self) -> Iterator[tuple[str, object]]:
-        import pyarrow
-
-        number = 0
-        try:
-            for batch in _parquet(self.path).iter_batches(PARQUET_ROWS, columns=[self.column]):
-                for value in batch.column(0).to_pylist():
-                    number += 1
-                    yield f"{self.path}: row {number}", value
-        except (OSError, pyarrow.ArrowException) as error:
-            raise UserError(f"{self.path}: damaged behind row {number}: {reason(error)}") from None
+        place = list(names).index(self.column)
+        return ((row.where, row.fields[place]) for row in rows)
 
 
 def read_sentences(file: str | Path, column: str | None = None) -> list[str]:
@@ -142,16 +125,6 @@ def _is_text(sentence: str) -> bool:
         return sentence.isascii() or bool(sentence.encode())
     except UnicodeEncodeError:
         return False
-
-
-def _parquet(path: Path) -> Any:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        return pyarrow.parquet.ParquetFile(path)
-    except (OSError, pyarrow.ArrowException) as error:
-        raise UserError(f"{path}: not a readable parquet file: {reason(error)}") from None
 
 
 def _choose(names: list[str], column: str | None, where: str) -> str:

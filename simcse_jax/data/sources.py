@@ -21,6 +21,7 @@ from simcse_jax.errors import UserError, reason
 from simcse_jax.storage import local_path
 
 POSITIVES = (*LABELS, "all", *REACH)  # what `data.positives` may be, where it is not empty
+PARQUET_ROWS = 8192  # read at once
 NEXT_SENTENCES, SUBSAMPLE = 0, 1  # the streams of random numbers that are drawn from here
 
 MISSING = object()  # a field that a row does not have
@@ -274,22 +275,34 @@ def _read_jsonl(path: Path) -> tuple[list[str], Iterator[Row]]:
     return names, rows()
 
 
-def _read_parquet(path: Path) -> tuple[list[str], Iterator[Row]]:
+def read_parquet(path: Path, columns: Sequence[str] | None = None) -> tuple[list[str], Iterator[Row]]:
+    """The names of all columns, and the rows of those that are wanted (None: all), some thousand at a time.
+
+    Raises:
+      UserError: when it is no parquet file; from the rows, when it is damaged.
+    """
     import pyarrow
     import pyarrow.parquet
 
     try:
-        table = pyarrow.parquet.read_table(path)
+        file = pyarrow.parquet.ParquetFile(path)
     except (OSError, pyarrow.ArrowException) as error:
-        raise UserError(f"{path}: not a readable parquet file: {error}") from None
-    if not table.column_names:
+        raise UserError(f"{path}: not a readable parquet file: {reason(error)}") from None
+    names = file.schema_arrow.names
+    if not names:
         raise UserError(f"{path}: has no columns")
-    return table.column_names, _table_rows(table.column_names, table.to_pydict(), str(path))
 
+    def rows() -> Iterator[Row]:
+        number = 0
+        try:
+            for batch in file.iter_batches(PARQUET_ROWS, columns=columns):
+                for fields in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                    number += 1
+                    yield Row(f"{path}: row {number}", fields)
+        except (OSError, pyarrow.ArrowException) as error:
+            raise UserError(f"{path}: damaged behind row {number}: {reason(error)}") from None
 
-def _table_rows(names: Sequence[str], columns: Mapping[str, Sequence], where: str) -> Iterator[Row]:
-    for number, fields in enumerate(zip(*(columns[name] for name in names), strict=True), 1):
-        yield Row(f"{where}: row {number}", fields)
+    return names, rows()
 
 
 def _read_hub(specification: str) -> tuple[list[str], Iterator[Row]]:
@@ -360,5 +373,5 @@ READERS: dict[str, Callable[[Path], tuple[list[str], Iterator[Row]]]] = {
     ".csv": _read_csv,
     ".tsv": _read_tsv,
     ".jsonl": _read_jsonl,
-    ".parquet": _read_parquet,
+    ".parquet": read_parquet,
 }
