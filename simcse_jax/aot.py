@@ -30,7 +30,7 @@ from simcse_jax.models.published import encoder_config
 from simcse_jax.models.trained import trained_shapes
 from simcse_jax.recipe import make_recipe, make_settings
 from simcse_jax.roofline import CHIPS, Report, describe, table
-from simcse_jax.storage import local_path
+from simcse_jax.storage import output_file
 
 EXAMPLES = "v5e:2x4, v6e:4x4, v5p:2x2x2"
 # No chip is used: several may compile at a time, and libtpu need not look for the machine's own TPU nor complain that
@@ -229,9 +229,7 @@ def main() -> None:
     config_lib.validate(config)
     if args.batch_per_chip is not None and args.batch_per_chip < 1:
         raise UserError(f"--batch-per-chip {args.batch_per_chip}: must be 1 or more")
-    output = local_path(args.output) if args.output else None
-    if output and (output.is_dir() or not output.absolute().parent.is_dir()):
-        raise UserError(f"--output {args.output}: must be a file in a folder that exists")
+    output = output_file(args.output) if args.output else None
     encoder = encoder_config(config.model.init_from, config.model.num_layers)
     if config.data.max_length > encoder.max_length:
         raise UserError(f"config.data.max_length={config.data.max_length}: the model takes {encoder.max_length} tokens")

@@ -1,12 +1,15 @@
 """python -m simcse_jax.evaluate --model M --data SENTEVAL_FOLDER: STS and transfer scores of any model."""
 
+import argparse
 import functools
 import json
+from pathlib import Path
+from typing import NamedTuple
 
 from simcse_jax.config import TASKS, check_postprocess, nearest
 from simcse_jax.errors import Parser, UserError, run_command
 from simcse_jax.models.config import POOLERS
-from simcse_jax.storage import local_path
+from simcse_jax.storage import output_file
 
 TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")  # those of evaluation.transfer, which imports JAX
 SETS = {"sts": TASKS, "transfer": TRANSFER}
@@ -29,8 +32,24 @@ def choose(option: str, text: str, known: tuple[str, ...], what: str) -> list[st
     return names
 
 
-def main() -> None:
-    """Reads the data first, so that a mistake in it is told before a model is loaded."""
+class Options(NamedTuple):
+    """What the command line asks for, checked as far as that needs no file."""
+
+    args: argparse.Namespace
+    sts_tasks: list[str]
+    transfer_tasks: list[str]
+    metrics: list[str]
+    aggregations: list[str]
+    grid: str
+    output: Path | None
+
+
+def parse() -> Options:
+    """The command line.
+
+    Raises:
+      UserError: naming the option that is wrong, or has no use beside the others.
+    """
     parser = Parser(prog="simcse_jax.evaluate", description="Scores a model on textual similarity and transfer tasks.")
     parser.add_argument("--model", required=True, help="a folder, a hub id, package:NAME, or a workdir")
     parser.add_argument("--data", required=True, help="SentEval's data/downstream, or a file of graded pairs")
@@ -65,7 +84,6 @@ def main() -> None:
             raise UserError(f"{option}: is for {kind} tasks, and --tasks names none")
     metrics = choose("--metric", args.metric or "spearman", METRICS, "metric")
     aggregations = choose("--aggregation", args.aggregation or "all", AGGREGATIONS, "aggregation")
-    grid = args.grid or "sklearn"
     if args.split == "dev" and (transfer_tasks or args.regressor):
         what = f"--tasks {transfer_tasks[0]}" if transfer_tasks else "--regressor"
         raise UserError(f"--split dev is of similarity alone; {what} uses its development data for its own choices")
@@ -73,12 +91,14 @@ def main() -> None:
         raise UserError("--regressor is for STSBenchmark and SICKRelatedness; --tasks names neither")
     if args.batch_size < 1:
         raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
-    postprocessing = (args.postprocess, args.postprocess_data, args.postprocess_dimensions)
-    check_postprocess(*postprocessing, "--postprocess", "-")
-    output = local_path(args.output) if args.output else None
-    if output and (output.is_dir() or not output.absolute().parent.is_dir()):
-        raise UserError(f"--output {args.output}: must be a file in a folder that exists")
+    check_postprocess(args.postprocess, args.postprocess_data, args.postprocess_dimensions, "--postprocess", "-")
+    output = output_file(args.output) if args.output else None
+    return Options(args, sts_tasks, transfer_tasks, metrics, aggregations, args.grid or "sklearn", output)
 
+
+def main() -> None:
+    """Reads the data first, so that a mistake in it is told before a model is loaded."""
+    args, sts_tasks, transfer_tasks, metrics, aggregations, grid, output = parse()
     from simcse_jax.evaluation import postprocess, relatedness, sts, transfer
     from simcse_jax.simcse import SimCSE
     from simcse_jax.storage import write_atomically
@@ -92,7 +112,9 @@ def main() -> None:
     ):
         if gone:
             print(f"{args.data}: {', '.join(gone)} {what}; left out, so no average is given", flush=True)
-    fit_on = postprocess.read(*postprocessing) if args.postprocess else None
+    fit_on = None
+    if args.postprocess:
+        fit_on = postprocess.read(args.postprocess, args.postprocess_data, args.postprocess_dimensions)
     model = SimCSE(args.model, pooler=args.pooler, num_layers=args.num_layers, batch_size=args.batch_size)
     if fit_on:
         postprocess.check(fit_on, model.config.hidden_size, (*pairs.items(), *graded.items(), *classes.items()))

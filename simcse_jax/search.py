@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from simcse_jax.errors import Parser, UserError, run_command, warnings_in_a_line
 from simcse_jax.models.config import POOLERS
-from simcse_jax.storage import local_path
+from simcse_jax.storage import local_path, output_file
 
 if TYPE_CHECKING:
     from simcse_jax.index import Result
@@ -105,9 +105,7 @@ def _parse() -> argparse.Namespace:
     if args.index and args.compare_index and Path(args.index).resolve() == Path(args.compare_index).resolve():
         raise UserError("--compare-index: the same folder as --index; each model needs its own")
     if args.output:
-        output = local_path(args.output)
-        if output.is_dir() or not output.absolute().parent.is_dir():
-            raise UserError(f"--output {args.output}: must be a file in a folder that exists")
+        output = output_file(args.output)
         for option in ("sentences", "queries"):
             if (name := getattr(args, option)) and local_path(name).resolve() == output.resolve():
                 raise UserError(f"--output {args.output}: is the file of --{option}; choose another")

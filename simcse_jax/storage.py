@@ -30,6 +30,18 @@ def local_path(name: str | Path) -> Path:
     return path
 
 
+def output_file(name: str) -> Path:
+    """The file that `--output` names.
+
+    Raises:
+      UserError: when it is a folder, or in one that is not there.
+    """
+    path = local_path(name)
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise UserError(f"--output {name}: must be a file in a folder that exists")
+    return path
+
+
 def as_path(name: str) -> Folder:
     """The folder of that name, whether it exists or not.
 

@@ -5,24 +5,18 @@ data, each as often as it occurs. (Their figures take STS-B's three splits toget
 are normalized to length 1 first, so none of it depends on their scale, nor on a rotation.
 """
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
+from simcse_jax.storage import local_path
 
 SPLITS = ("dev", "test", "all")
 POSITIVE = 4.0  # pairs rated above it are positives
 TOP = 5.0  # of STS-B's scale, which starts at 0
-GROUPS = (
-    "0–1",
-    "1–2",
-    "2–3",
-    "3–4",
-    "4–5",
-)  # by gold score; a whole score belongs to the group above it, 5 to the last
+GROUPS = ("0–1", "1–2", "2–3", "3–4", "4–5")  # by gold score; a whole one belongs to the group above it, 5 to the last
 GRID = np.linspace(-1.0, 1.0, 201)  # the cosines at which densities are given
 BANDWIDTHS = (0.01, 0.5)  # of a density: for groups whose cosines hardly differ, and for groups of two or three pairs
 
@@ -72,7 +66,7 @@ def read(data: str, split: str = "test") -> sts.Pairs:
     parts = {}
     for name in ("train", "dev", "test") if split == "all" else (split,):
         found, _ = sts.read(data, [sts.DEVELOPMENT], name)
-        parts |= {name if Path(data).expanduser().is_dir() else "file": pairs for pairs in found.values()}
+        parts |= {name if local_path(data).is_dir() else "file": pairs for pairs in found.values()}
     first = [sentence for pairs in parts.values() for sentence in pairs.first]
     second = [sentence for pairs in parts.values() for sentence in pairs.second]
     gold = np.concatenate([pairs.gold for pairs in parts.values()])

@@ -69,9 +69,6 @@ def _fit(
         product = jnp.matmul(matrix, array.reshape(len(array), -1), precision="highest")
         return product.reshape(-1, classes, choices, fits)
 
-    def dot(first: jax.Array, second: jax.Array) -> jax.Array:  # fit by fit
-        return jnp.sum(first * second, axis=(0, 1), keepdims=True)
-
     def probabilities(logits: jax.Array) -> jax.Array:
         return jax.nn.softmax(logits, axis=1) if classes > 1 else jax.nn.sigmoid(logits)
 
@@ -90,8 +87,8 @@ def _fit(
         centre = jnp.sum(p * change, axis=1, keepdims=True) if classes > 1 else p * change
         spread = p * change * (change - centre)
         penalized = penalties * direction
-        first = dot(weights * (p - targets), change) + dot(penalized, params + step * direction)
-        second = dot(weights, spread) + dot(penalized, direction)
+        first = _dot(weights * (p - targets), change) + _dot(penalized, params + step * direction)
+        second = _dot(weights, spread) + _dot(penalized, direction)
         return first, jnp.maximum(second, 1e-30)
 
     def line_search(*line: jax.Array) -> jax.Array:
@@ -103,26 +100,20 @@ def _fit(
 
     def iterate(carry: tuple) -> tuple:
         number, params, logits, slope, inverse, gap, steps, changes, scales = carry
-        direction, shares = slope, []
-        for step, change, scale in zip(steps, changes, scales, strict=True):  # the latest first
-            shares.append(scale * dot(step, direction))
-            direction = direction - shares[-1] * change
-        direction = inverse * direction
-        for step, change, scale, share in reversed(list(zip(steps, changes, scales, shares, strict=True))):
-            direction = direction + (share - scale * dot(change, direction)) * step
+        direction = _newton_like(slope, inverse, steps, changes, scales)
         direction = jnp.where(gap > TOLERANCE, -direction, 0)  # those that have converged stay where they are
         along = times(rows, direction)
         length = line_search(params, logits, direction, along)
         step = length * direction
         params, logits = params + step, logits + length * along
         before, (slope, inverse) = slope, gradient(params, logits)
-        product = dot(step, slope - before)
+        product = _dot(step, slope - before)
         scale = jnp.where(product > 0, 1 / jnp.where(product > 0, product, 1), 0)
         memory = ((step, *steps[:-1]), (slope - before, *changes[:-1]), (scale, *scales[:-1]))
         return number + 1, params, logits, slope, inverse, distance(slope, inverse), *memory
 
     def distance(slope: jax.Array, inverse: jax.Array) -> jax.Array:
-        return dot(slope * inverse, slope) / 2
+        return _dot(slope * inverse, slope) / 2
 
     params = jnp.zeros((width, classes, choices, fits))
     logits = jnp.broadcast_to(rows[:, :1, None, None] * 0, (count, classes, choices, fits))  # XLA would fold zeros
@@ -134,3 +125,25 @@ def _fit(
         return (carry[0] < MAX_ITERATIONS) & jnp.any(carry[5] > TOLERANCE)
 
     return jax.lax.while_loop(unfinished, iterate, (0, params, logits, slope, inverse, gap, *memory))[2]
+
+
+def _dot(first: jax.Array, second: jax.Array) -> jax.Array:
+    """Fit by fit."""
+    return jnp.sum(first * second, axis=(0, 1), keepdims=True)
+
+
+def _newton_like(
+    slope: jax.Array, inverse: jax.Array, steps: tuple[jax.Array, ...], changes: tuple, scales: tuple
+) -> jax.Array:
+    """The two loops of L-BFGS (Nocedal and Wright, Algorithm 7.4): about the inverse Hessian times the slope.
+
+    `steps`, the `changes` of the slope over them and `scales` = 1 / (step · change) are those before, the latest first.
+    """
+    direction, shares = slope, []
+    for step, change, scale in zip(steps, changes, scales, strict=True):
+        shares.append(scale * _dot(step, direction))
+        direction = direction - shares[-1] * change
+    direction = inverse * direction
+    for step, change, scale, share in reversed(list(zip(steps, changes, scales, shares, strict=True))):
+        direction = direction + (share - scale * _dot(change, direction)) * step
+    return direction

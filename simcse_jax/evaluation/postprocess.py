@@ -5,16 +5,16 @@ et al. 2020, see flow.py). What they are fit on is a source of sentences (NLI, W
 the sentences that it is scored on.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from simcse_jax.data.sources import read_examples
 from simcse_jax.errors import UserError
+from simcse_jax.evaluation.sts import Encode
 from simcse_jax.storage import local_path
 
-Encode = Callable[[Sequence[str]], np.ndarray]
 Transform = Callable[[np.ndarray], np.ndarray]  # (B, D) to (B, K)
 Evaluate = Callable[[Encode, dict[str, Any]], dict[str, Any]]  # sts.evaluate, transfer.evaluate
 
