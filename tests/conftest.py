@@ -226,3 +226,12 @@ def trained(tiny_bert, corpus, tmp_path_factory) -> Path:
     done = run("main", *train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always"))
     assert done.returncode == 0, done.stderr
     return workdir
+
+
+@pytest.fixture(scope="session")
+def exported(trained, tmp_path_factory) -> Path:
+    """The folder that `trained` is exported to."""
+    folder = tmp_path_factory.mktemp("export") / "model"
+    done = run("export", "--workdir", trained, "--output", folder)
+    assert done.returncode == 0, done.stderr
+    return folder

@@ -9,11 +9,10 @@ import hashlib
 import itertools
 import json
 import re
-import sys
-import threading
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
+
+import loopback
 
 Files = dict[str, bytes]
 LARGE = (".safetensors", ".bin")  # these go by LFS
@@ -40,7 +39,7 @@ class Refusal(Exception):
         self.status, self.code = status, code
 
 
-class Hub:
+class Hub(loopback.Loopback):
     """Serves on a free port of this machine, for as long as the `with` block lasts."""
 
     def __init__(self):
@@ -51,19 +50,7 @@ class Hub:
         self.requests: list[str] = []  # what was asked, as "METHOD path"
         self.uploads: dict[str, bytes] = {}  # by SHA-256
         self._numbers = itertools.count(1)
-        self._server = Server(("127.0.0.1", 0), type("Handler", (Handler,), {"hub": self}))
-
-    def __enter__(self):
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self._server.shutdown()
-        self._server.server_close()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        super().__init__(type("Handler", (Handler,), {"hub": self}))
 
     def files(self, name: str, revision: str = "main") -> Files:
         repository = self.repositories[name]
@@ -82,21 +69,10 @@ class Hub:
         return sha
 
 
-class Server(ThreadingHTTPServer):
-    def handle_error(self, request, client_address):
-        if not isinstance(sys.exception(), ConnectionError):  # of a client that hung up
-            super().handle_error(request, client_address)
-
-
-class Handler(BaseHTTPRequestHandler):
+class Handler(loopback.Handler):
     """Translates between HTTP and the hub."""
 
     hub: Hub
-    protocol_version = "HTTP/1.1"
-    wbufsize = -1  # an answer in one packet
-
-    def log_message(self, *_):
-        """Says nothing."""
 
     def handle_request(self) -> None:
         body = self.read_body()
@@ -109,11 +85,7 @@ class Handler(BaseHTTPRequestHandler):
         except Refusal as refusal:
             status, content = refusal.status, {"error": str(refusal)}
             headers = {"X-Error-Message": str(refusal)} | ({"X-Error-Code": refusal.code} if refusal.code else {})
-        data = content if isinstance(content, bytes) else json.dumps(content).encode()
-        self.send_response(status)
-        for name, value in {"Content-Type": "application/json", "Content-Length": len(data), **headers}.items():
-            self.send_header(name, str(value))
-        self.end_headers()
+        data = self.send_head(status, content, headers)
         if self.command == "HEAD":
             return
         if self.hub.breaking is not None and re.match(self.hub.breaking, request):

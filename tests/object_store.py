@@ -9,13 +9,13 @@ import hashlib
 import itertools
 import json
 import re
-import sys
 import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.parser import BytesParser
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, unquote, urlsplit
+
+import loopback
 
 PAGE = 7  # entries of a listing's page; clients have to ask for the others
 
@@ -35,7 +35,7 @@ class Refusal(Exception):
         self.status = status
 
 
-class ObjectStore:
+class ObjectStore(loopback.Loopback):
     """Serves one bucket on a free port of this machine, for as long as the `with` block lasts."""
 
     def __init__(self, bucket: str = "bucket"):
@@ -46,19 +46,7 @@ class ObjectStore:
         self._uploads: dict[str, tuple[str, bytes]] = {}  # unfinished ones, which nobody sees
         self._numbers = itertools.count(1_700_000_000_000_000)
         self._lock = threading.Lock()
-        self._server = Server(("127.0.0.1", 0), type("Handler", (Handler,), {"store": self}))
-
-    def __enter__(self):
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self._server.shutdown()
-        self._server.server_close()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        super().__init__(type("Handler", (Handler,), {"store": self}))
 
     @property
     def environment(self) -> dict[str, str]:
@@ -155,21 +143,10 @@ class ObjectStore:
             raise Refusal(412, "At least one of the pre-conditions you specified did not hold.")
 
 
-class Server(ThreadingHTTPServer):
-    def handle_error(self, request, client_address):
-        if not isinstance(sys.exception(), ConnectionError):  # of a client that was killed
-            super().handle_error(request, client_address)
-
-
-class Handler(BaseHTTPRequestHandler):
+class Handler(loopback.Handler):
     """Translates between HTTP and the store."""
 
     store: ObjectStore
-    protocol_version = "HTTP/1.1"
-    wbufsize = -1  # an answer in one packet
-
-    def log_message(self, *_):
-        """Says nothing."""
 
     def handle_request(self) -> None:
         length = int(self.headers.get("Content-Length", 0))
@@ -186,11 +163,7 @@ class Handler(BaseHTTPRequestHandler):
         except Refusal as refusal:
             answer = refusal.status, {"error": {"code": refusal.status, "message": str(refusal)}}, {}
         status, content, headers = answer
-        data = content if isinstance(content, bytes) else json.dumps(content).encode()
-        self.send_response(status)
-        for name, value in {"Content-Type": "application/json", "Content-Length": len(data), **headers}.items():
-            self.send_header(name, str(value))
-        self.end_headers()
+        data = self.send_head(status, content, headers)
         if status not in (204, 304):
             self.wfile.write(data)
 

@@ -4,7 +4,8 @@ import shutil
 import pytest
 from conftest import call
 
-from simcse_jax.evaluation import sts
+from simcse_jax import evaluate
+from simcse_jax.evaluation import sts, transfer
 from simcse_jax.simcse import SimCSE
 
 MINILM_SCORES = {"STS12": 72.37, "STS13": 80.60, "STS14": 75.60, "STS16": 78.99, "STSBenchmark": 82.03}  # pooler avg
@@ -42,12 +43,17 @@ def test_the_pooler_can_be_chosen(tmp_path, tiny_bert, corpus):
     assert "pooler avg" in printed
 
 
-def test_a_sent_eval_folder_gives_subsets_and_names_what_is_missing(tmp_path, tiny_bert):
-    year = tmp_path / "STS" / "STS13-en-test"
+def write_sts13(folder, scores: str) -> None:
+    """Three pairs in each subset, with these scores."""
+    year = folder / "STS" / "STS13-en-test"
     year.mkdir(parents=True)
     for subset in sts.SUBSETS["STS13"]:
         (year / f"STS.input.{subset}.txt").write_text("the cat\ta dog\nhe ran\tshe sings\nred bird\tthe old tree\n")
-        (year / f"STS.gs.{subset}.txt").write_text("1\n5\n\n")
+        (year / f"STS.gs.{subset}.txt").write_text(scores)
+
+
+def test_a_sent_eval_folder_gives_subsets_and_names_what_is_missing(tmp_path, tiny_bert):
+    write_sts13(tmp_path, "1\n5\n\n")
     printed, results = scored(tmp_path, tiny_bert, tmp_path, "--tasks", "STS13,STS12")
     assert list(results) == ["STS13"]
     assert (results["STS13"]["pairs"], list(results["STS13"]["subsets"])) == (6, ["FNWN", "headlines", "OnWN"])
@@ -57,11 +63,7 @@ def test_a_sent_eval_folder_gives_subsets_and_names_what_is_missing(tmp_path, ti
 
 
 def test_every_protocol_that_is_asked_for_is_a_row_and_transfer_a_table(tmp_path, tiny_bert):
-    year = tmp_path / "STS" / "STS13-en-test"
-    year.mkdir(parents=True)
-    for subset in sts.SUBSETS["STS13"]:
-        (year / f"STS.input.{subset}.txt").write_text("the cat\ta dog\nhe ran\tshe sings\nred bird\tthe old tree\n")
-        (year / f"STS.gs.{subset}.txt").write_text("1\n5\n2\n")
+    write_sts13(tmp_path, "1\n5\n2\n")
     (tmp_path / "SICK").mkdir()
     for name in ("train", "trial", "test_annotated"):
         rows = "".join(f"{n}\tthe cat\t{text}\t{n}\tNEUTRAL\n" for n, text in enumerate(["dog", "he ran", "cat"], 1))
@@ -192,3 +194,7 @@ def test_a_regressor_without_its_tasks_is_refused(tiny_bert, corpus):
 def test_an_option_of_the_other_kind_of_task_is_refused(tasks, option, value, kind):
     done = call("evaluate", "--model", "none", "--data", "none", "--tasks", tasks, option, value)
     assert (done.returncode, done.stderr) == (2, f"error: {option}: is for {kind} tasks, and --tasks names none\n")
+
+
+def test_the_command_knows_all_transfer_tasks():
+    assert evaluate.TRANSFER == transfer.TASKS

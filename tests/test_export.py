@@ -12,14 +12,6 @@ from simcse_jax.simcse import SimCSE
 SENTENCES = ["the cat sat on the mat.", "", "a dog", " ".join(WORDS * 4), "unknown words", "The BIRD sings"]
 
 
-@pytest.fixture(scope="session")
-def exported(trained, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("export") / "model"
-    done = run("export", "--workdir", trained, "--output", folder)
-    assert done.returncode == 0, done.stderr
-    return folder
-
-
 def test_an_export_is_the_model_of_the_workdir(trained, exported):
     from_workdir, from_export = SimCSE(str(trained)), SimCSE(str(exported))
     assert (from_export.pooler, from_export.use_head) == (from_workdir.pooler, from_workdir.use_head) == ("cls", True)

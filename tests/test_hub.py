@@ -39,14 +39,6 @@ def environment(hub, tmp_path):
     }
 
 
-@pytest.fixture(scope="module")
-def exported(trained, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("export") / "model"
-    done = call("export", "--workdir", trained, "--output", folder)
-    assert done.returncode == 0, done.stderr
-    return folder
-
-
 def publish(hub: Hub, folder: Path, name: str = "ann/tiny", private: bool = False) -> str:
     """Puts a folder on the hub without a push."""
     hub.create(name, private)
