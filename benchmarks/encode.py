@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from simcse_jax import SimCSE
-from simcse_jax.embedding_files import SentenceFile
+from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.models.pretrained import resolve
 
 

@@ -1,14 +1,15 @@
 """Sentences to embeddings: sorted by length into a few static shapes, duplicates encoded once.
 
 A thread tokenizes some thousand sentences while the devices work on those before them, so what is held beside the
-sentences and the result does not grow with their number.
+sentences and the result does not grow with their number. On a CPU several threads compute a batch each.
 """
 
 import collections
 import functools
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,9 +29,11 @@ LENGTHS = (16, 24, 32, 48, 64, 128, 256, 512)
 FINE_LENGTHS = (*range(8, 16, 2), *range(16, 32, 4), *range(32, 64, 8), *range(64, 128, 16), *range(128, 513, 64))
 MANY = 2048  # distinct sentences: as many are worth the fine lengths' compilations
 FULL_BATCH_LENGTH = 64  # up to it a batch has `batch_size` sentences; of longer ones it has fewer, not more tokens
+CPU_TOKENS = 1024  # of a batch at most: its activations then stay in a core's cache
 FEW = 8  # sentences: what is left over, if it is no more than these, is not worth a whole batch
 TOKENIZED_AT_ONCE = 4096  # sentences
-IN_FLIGHT = 4  # batches that are dispatched and not fetched
+IN_FLIGHT = 4  # batches that are dispatched and not fetched, on each thread
+MOST_THREADS = 8  # that compute on a CPU, each of whose programs takes several cores already
 
 
 def keep_compilations() -> None:
@@ -112,7 +115,8 @@ def encode_sentences(
       sentences: strings.
       pooler, use_head: see `SentenceEncoder.__call__`; dropout is off.
       max_length: longer sentences are cut, in tokens.
-      batch_size: sentences encoded together, up to 64 tokens; fewer of longer ones.
+      batch_size: sentences encoded together, up to 64 tokens; fewer of longer ones, and on a CPU, which has several
+        batches under way at once, no more than make 1,024 tokens.
       sharding: how a batch's rows are split over the devices of all processes; None: the default device.
       show_progress_bar: counts the distinct sentences on standard error.
     """
@@ -124,24 +128,42 @@ def encode_sentences(
     embeddings = np.empty((len(distinct), params[parameters.WORD_EMBEDDING].shape[1]), np.float32)
     cut = np.zeros(len(distinct), bool)
     devices = 1 if sharding is None else sharding.num_devices
+    on_cpu = devices == 1 and jax.default_backend() == "cpu"
+    # One program leaves a CPU's cores idle between its products, and those of one thread run one after the other.
+    threads = min(os.cpu_count() or 1, MOST_THREADS) if on_cpu else 1
     # What comes back from other processes comes back by a collective, which must not run beside another one.
-    in_flight = IN_FLIGHT if sharding is None or sharding.is_fully_addressable else len(distinct)
-    waiting: collections.deque[tuple[np.ndarray, jax.Array]] = collections.deque()
-    with tqdm(total=len(distinct), unit=" sentences", disable=not show_progress_bar) as bar:
+    in_flight = threads * IN_FLIGHT if sharding is None or sharding.is_fully_addressable else len(distinct)
+    waiting: collections.deque[tuple[np.ndarray, Future[jax.Array]]] = collections.deque()
+    compiling = collections.defaultdict(threading.Lock)
+
+    def compute(tokens: list[np.ndarray], length: int, size: int, lock: threading.Lock) -> jax.Array:
+        # Filled up with its first row, so that it has the shape of others.
+        ids, mask = tokenizer.pad(tokens + [tokens[0]] * (size - len(tokens)), length)
+        if sharding is not None:
+            ids, mask = parallel.place(lambda part: (ids[part], mask[part]), size, sharding)
+        with lock:  # or two threads would compile the same
+            output = embed(params, ids, mask)
+        return jax.block_until_ready(output) if on_cpu else output
+
+    with (
+        ThreadPoolExecutor(threads) as pool,
+        tqdm(total=len(distinct), unit=" sentences", disable=not show_progress_bar) as bar,
+    ):
 
         def fetch(most: int) -> None:
             while len(waiting) > most:
                 rows, output = waiting.popleft()
-                embeddings[rows] = parallel.fetch(output)[: len(rows)]
+                embeddings[rows] = parallel.fetch(output.result())[: len(rows)]
                 bar.update(len(rows))
 
-        for rows, tokens, length, size in _batches(distinct, tokenizer, max_length, batch_size, devices, cut):
-            # Filled up with its first row, so that it has the shape of others.
-            ids, mask = tokenizer.pad(tokens + [tokens[0]] * (size - len(tokens)), length)
-            if sharding is not None:
-                ids, mask = parallel.place(lambda part: (ids[part], mask[part]), size, sharding)
-            # Dispatched: the next batch is padded meanwhile. Without collectives, which would not be safe side by side.
-            waiting.append((rows, embed(params, ids, mask)))
+        most_tokens = batch_size * FULL_BATCH_LENGTH
+        if on_cpu:
+            most_tokens = min(most_tokens, CPU_TOKENS)
+        for rows, tokens, length, size in _batches(
+            distinct, tokenizer, max_length, batch_size, most_tokens, devices, cut
+        ):
+            # Dispatched: the next batch is tokenized meanwhile.
+            waiting.append((rows, pool.submit(compute, tokens, length, size, compiling[length, size])))
             fetch(in_flight)
         fetch(0)
     if len(distinct) < len(inverse):
@@ -157,7 +179,13 @@ class _Batch(NamedTuple):
 
 
 def _batches(
-    sentences: list[str], tokenizer: Tokenizer, max_length: int, batch_size: int, devices: int, cut: np.ndarray
+    sentences: list[str],
+    tokenizer: Tokenizer,
+    max_length: int,
+    batch_size: int,
+    most_tokens: int,
+    devices: int,
+    cut: np.ndarray,
 ) -> Iterator[_Batch]:
     """Batches of like length, the longest first; marks in `cut` the sentences that are cut.
 
@@ -170,7 +198,7 @@ def _batches(
     parts = [order[start : start + TOKENIZED_AT_ONCE] for start in range(0, len(order), TOKENIZED_AT_ONCE)]
 
     def size_of(length: int) -> int:
-        return _round_up(max(batch_size * FULL_BATCH_LENGTH // max(length, FULL_BATCH_LENGTH), 1), devices)
+        return _round_up(max(min(batch_size, most_tokens // length), 1), devices)
 
     def tokenize(part: np.ndarray) -> tuple[list[np.ndarray], list[int]]:
         return tokenizer.tokenize([sentences[row] for row in part], max_length)

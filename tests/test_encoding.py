@@ -65,6 +65,13 @@ def test_longer_sentences_share_smaller_batches(model):
     assert {rows for rows, length in recorder.shapes if length == 128} == {4}
 
 
+def test_a_batch_on_a_cpu_has_no_more_tokens_than_its_cache_takes(model, monkeypatch):
+    monkeypatch.setattr(encoding, "CPU_TOKENS", 16 * 8)
+    recorder = Recorder(model[2])
+    encode((model[0], model[1], recorder), sentences(40), batch_size=32, pooler="cls")
+    assert {rows for rows, length in recorder.shapes if length == 16} == {8}
+
+
 def test_a_shape_compiles_once(model):
     embed = encoding._make_embed(model[0], "max", False, None)
     before = embed._cache_size()

@@ -8,13 +8,20 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.dropout import dropout
 
+
+def gelu(x: jax.Array) -> jax.Array:
+    """x Φ(x), as 0.5 x (1 + erf(x/√2)): `jax.nn.gelu` takes the error function's complement, four times as dear."""
+    return 0.5 * x * (1.0 + jax.lax.erf(x * np.float32(0.5**0.5)))
+
+
 ACTIVATIONS = {
-    "gelu": functools.partial(jax.nn.gelu, approximate=False),
+    "gelu": gelu,
     "gelu_new": functools.partial(jax.nn.gelu, approximate=True),
     "gelu_pytorch_tanh": functools.partial(jax.nn.gelu, approximate=True),
     "relu": jax.nn.relu,
@@ -102,11 +109,13 @@ class Layer(nnx.Module):
         # noise, which Adam blows up to full steps, other ones on every machine.
         bias = jnp.stack([bias[0], jax.lax.stop_gradient(bias[1]), bias[2]]).ravel()
         qkv = (product(x, self.qkv, self.dtype) + bias).astype(self.dtype)
-        query, key, value = jnp.moveaxis(qkv.reshape(rows, length, 3, self.num_heads, head_size), 2, 0)
-        scores = jnp.einsum("bqhd,bkhd->bhqk", query, key, preferred_element_type=jnp.float32) * head_size**-0.5
+        # Heads before tokens: the products below are then of contiguous matrices.
+        query, key, value = qkv.reshape(rows, length, 3, self.num_heads, head_size).transpose(2, 0, 3, 1, 4)
+        scores = jnp.einsum("bhqd,bhkd->bhqk", query, key, preferred_element_type=jnp.float32) * head_size**-0.5
         scores = jnp.where(attention_mask[:, None, None, :] > 0, scores, jnp.finfo(scores.dtype).min)
         probabilities = drop(0, jax.nn.softmax(scores, axis=-1), lane_axis=1)
-        context = jnp.einsum("bhqk,bkhd->bqhd", probabilities.astype(self.dtype), value).reshape(rows, length, size)
+        context = jnp.einsum("bhqk,bhkd->bhqd", probabilities.astype(self.dtype), value)
+        context = context.swapaxes(1, 2).reshape(rows, length, size)
         x = self.attention_norm(x + drop(1, dense(context, self.attention_output, self.dtype), lane_axis=2))
         inner = ACTIVATIONS[self.activation](dense(x, self.intermediate, self.dtype))
         return self.output_norm(x + drop(2, dense(inner, self.output, self.dtype), lane_axis=2)).astype(self.dtype)
