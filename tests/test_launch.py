@@ -439,14 +439,10 @@ def test_an_interrupt_deletes_the_tpu(programs):
     gcloud_that_pretends(programs, ["0"])
     text = (programs / "gcloud").read_text().replace('outcome="$(head', 'touch running; sleep 1; outcome="$(head')
     write_program(programs / "gcloud", text)
-    command = ["bash", str(LAUNCH / "tpu.sh"), "train", *ARGUMENTS]
-    with subprocess.Popen(
-        command,
-        env=environment(programs, POLL="0", **CLOUD),
-        stderr=subprocess.DEVNULL,
-        # A shell cannot trap what it was started to ignore, as it is where the tests run in the background.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    ) as child:
+    # A shell cannot trap what it was started to ignore, as it is where the tests run in the background.
+    start = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execvp('bash', sys.argv[1:])"
+    command = [sys.executable, "-c", start, "bash", str(LAUNCH / "tpu.sh"), "train", *ARGUMENTS]
+    with subprocess.Popen(command, env=environment(programs, POLL="0", **CLOUD), stderr=subprocess.DEVNULL) as child:
         wait_for(programs / "running")
         child.send_signal(signal.SIGINT)
         assert child.wait(timeout=10) == 130
