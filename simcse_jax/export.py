@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from simcse_jax.models.pretrained import Pretrained
     from simcse_jax.storage import Folder
 
-ARCHITECTURES = {"bert": "BertModel", "roberta": "RobertaModel"}
+ARCHITECTURES = {"bert": "BertModel", "roberta": "RobertaModel", "mpnet": "MPNetModel"}
 SENTENCE_TRANSFORMERS = "sentence_transformers.models"  # module names that all its versions read
 PLACES = ("_name_or_path", "name_or_path", "tokenizer_file", "vocab_file", "merges_file", "special_tokens_map_file")
 
@@ -138,7 +138,7 @@ def write_model(model: "Pretrained", folder: Path) -> None:
         "pooling_mode_mean_sqrt_len_tokens": False,
     }
     modules.append((f"{len(modules)}_Pooling", "Pooling", pooling, {}))
-    tensors = to_tensors(model.params)
+    tensors = to_tensors(model.params, model.config.model_type)
     if has_head:
         dense = {f"linear.{part}": tensors[f"pooler.dense.{part}"] for part in ("weight", "bias")}
         fields = {"in_features": size, "out_features": size, "bias": True}

@@ -101,15 +101,20 @@ def test_the_batch_is_that_of_the_first_topology_or_given_a_chip():
         aot.choose_batch(config(**{"train.batch_size": 6}), None, 8, 8)
 
 
-def test_published_shapes_are_known_and_others_read_from_their_config(tiny_folder):
+def test_other_shapes_are_read_from_their_config(tiny_folder):
+    assert encoder_config(str(tiny_folder)) == EncoderConfig.from_hugging_face(CONFIGS[tiny_folder.name], "test")
+
+
+def test_published_shapes_are_known():
     _, params = aot.huggingface.build(PUBLISHED["bert-base-uncased"], with_head=False)
     # 109,482,240 of BERT-base, less its pooler.
     assert sum(value.size for value in params.values()) == 109_482_240 - 768 * 769
     _, params = aot.huggingface.build(PUBLISHED["roberta-large"], with_head=False)
     assert sum(value.size for value in params.values()) == 355_359_744 - 1024 * 1025
+    _, params = aot.huggingface.build(PUBLISHED["microsoft/mpnet-base"], with_head=False)
+    assert sum(value.size for value in params.values()) == 109_486_464 - 768 * 769
     assert encoder_config("google-bert/bert-large-cased", 3).num_layers == 3
-    assert encoder_config(str(tiny_folder)) == EncoderConfig.from_hugging_face(CONFIGS[tiny_folder.name], "test")
-    with pytest.raises(UserError, match=r"gpt2: no such folder, .* bert-base-uncased, .*roberta-large$"):
+    with pytest.raises(UserError, match=r"gpt2: no such folder, .* bert-base-uncased, .*all-mpnet-base-v2$"):
         encoder_config("gpt2")
 
 

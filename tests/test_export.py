@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import shutil
 
@@ -7,6 +8,8 @@ from conftest import ROOT, WORDS, call, run, train_args, write_model
 
 from simcse_jax.errors import UserError
 from simcse_jax.export import export, layer_weights
+from simcse_jax.export import write_model as write_folder
+from simcse_jax.models.pretrained import load, resolve
 from simcse_jax.simcse import SimCSE
 
 SENTENCES = ["the cat sat on the mat.", "", "a dog", " ".join(WORDS * 4), "unknown words", "The BIRD sings"]
@@ -94,6 +97,9 @@ CASES = [
     ("roberta", "avg_first_last", "none"),
     ("bert", "max", "none"),
     ("roberta", "max", "always"),
+    ("mpnet", "avg", "none"),
+    ("mpnet", "cls", "always"),
+    ("mpnet", "avg_first_last", "none"),
 ]
 
 
@@ -149,3 +155,24 @@ def test_a_real_tokenizer_goes_out_as_it_came_in(minilm, tmp_path):
     texts = ["Grüße aus Köln 🎸", "don't-stop, McDonald's?", "", "漢字かな", "a " * 600, "ÉCOLE normale"]
     theirs = SentenceTransformer(str(tmp_path / "export"), device="cpu").encode(texts)
     np.testing.assert_allclose(theirs, SimCSE(str(tmp_path / "run")).encode(texts), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_mpnet_s_tokenizer_goes_out_as_it_came_in(minilm, tmp_path):
+    """MPNet-base's vocabulary is BERT's 30,522 pieces, which MiniLM has too, between five tokens of its own."""
+    pytest.importorskip("torch")
+    from sentence_transformers import SentenceTransformer
+    from transformers import MPNetTokenizer
+
+    pieces = (resolve(minilm) / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    words = ["<s>", "<pad>", "</s>", "<unk>", *pieces, "<mask>"]
+    assert len(words) == 30527
+    source = write_model(tmp_path / "source", "mpnet", vocab_size=len(words))
+    MPNetTokenizer({word: number for number, word in enumerate(words)}).save_pretrained(source)
+    model = dataclasses.replace(load(str(source)), pooler="avg")
+    (tmp_path / "export").mkdir()
+    write_folder(model, tmp_path / "export")
+    texts = ["Grüße aus Köln 🎸", "don't-stop, McDonald's? <mask>", "", "漢字かな", "a " * 600, "ÉCOLE normale"]
+    ours = SimCSE(str(source), pooler="avg").encode(texts)
+    for found in (SentenceTransformer(str(tmp_path / "export"), device="cpu"), SimCSE(str(tmp_path / "export"))):
+        np.testing.assert_allclose(found.encode(texts), ours, atol=1e-5)

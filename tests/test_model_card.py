@@ -184,6 +184,8 @@ CASES = [
     ("bert", "avg_top2", False),
     ("roberta", "avg_first_last", False),
     ("bert", "max", False),
+    ("mpnet", "avg", False),
+    ("mpnet", "cls", True),
 ]
 
 

@@ -37,9 +37,9 @@ def batch(columns, seed=0):
     return {"input_ids": ids, "attention_mask": mask, "index": np.arange(BATCH, dtype=np.int32)}
 
 
-def loss_function(devices=1, columns=1, dtype=jnp.float32, **changes):
+def loss_function(devices=1, columns=1, dtype=jnp.float32, model_type="bert", **changes):
     """The jitted loss and gradient, and the arguments to try it on."""
-    graph, params, _ = random_model(dtype=dtype, num_layers=1)  # compiles in half the time of two
+    graph, params, _ = random_model(model_type, dtype=dtype, num_layers=1)  # compiles in half the time of two
     mesh = step_lib.data_mesh(jax.devices()[:devices])
     function = jax.jit(step_lib.make_loss(graph, recipe(columns, **changes), mesh))
     return function, (params, jnp.int32(0), batch(columns), settings())
@@ -72,6 +72,13 @@ def test_the_gradient_is_the_same_in_chunks_of_any_size(monkeypatch):
     assert_same(gradient(1, 3, chunk_size=3), expected)  # 3, 3 and 2 examples
     monkeypatch.setattr("simcse_jax.objectives.info_nce.SIMILARITIES", 48)  # of 8 × 16: the loss in blocks, too
     assert_same(gradient(2, 3, chunk_size=1), expected)
+
+
+def test_mpnet_s_gradient_is_the_same_on_several_devices_and_in_chunks():
+    """All layers, rows and views share one table of relative positions."""
+    expected = gradient(1, 2, model_type="mpnet")
+    assert np.abs(expected[1]["encoder.relative_bias"]).max() > 1e-4
+    assert_same(gradient(4, 2, model_type="mpnet", chunk_size=1), expected)
 
 
 def primitives(jaxpr, inside=()):

@@ -53,7 +53,7 @@ def train_ours(folder, batches):
         batch = {"input_ids": ids[number], "attention_mask": mask[number], "index": np.arange(BATCH, dtype=np.int32)}
         state, metrics = update(state, batch, settings)
         losses.append(float(metrics["loss"]))
-    return losses, huggingface.to_tensors(state.params)
+    return losses, huggingface.to_tensors(state.params, "bert")
 
 
 def train_torch(folder, batches):

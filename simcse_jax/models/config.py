@@ -4,8 +4,9 @@ import dataclasses
 from typing import Any
 
 from simcse_jax.errors import UserError
+from simcse_jax.models.relative_positions import BUCKETS
 
-MODEL_TYPES = ("bert", "roberta")
+MODEL_TYPES = ("bert", "roberta", "mpnet")
 POOLERS = ("cls", "cls_before_pooler", "avg", "avg_top2", "avg_first_last", "max")  # see pooling.py
 
 
@@ -20,15 +21,15 @@ class EncoderConfig:
     num_heads: int
     intermediate_size: int
     max_positions: int  # rows of the position table; `max_length` is what a sentence may have
-    type_vocab_size: int
+    type_vocab_size: int  # 0: the model has no types
     layer_norm_eps: float
     hidden_act: str
     pad_token_id: int
 
     @property
     def max_length(self) -> int:
-        """The most tokens a sentence may have: RoBERTa's positions start behind its padding index."""
-        return self.max_positions - (self.pad_token_id + 1 if self.model_type == "roberta" else 0)
+        """The most tokens a sentence may have: RoBERTa's and MPNet's positions start behind the padding index."""
+        return self.max_positions - (0 if self.model_type == "bert" else self.pad_token_id + 1)
 
     @classmethod
     def from_hugging_face(cls, config: dict[str, Any], where: str) -> "EncoderConfig":
@@ -43,10 +44,15 @@ class EncoderConfig:
         """
         model_type = config.get("model_type")
         if model_type not in MODEL_TYPES:
-            raise UserError(f"{where}: model_type is {model_type!r}; this encoder reads {' and '.join(MODEL_TYPES)}")
+            raise UserError(f"{where}: model_type is {model_type!r}; this encoder reads {', '.join(MODEL_TYPES)}")
         if config.get("position_embedding_type", "absolute") != "absolute":
             raise UserError(f"{where}: position_embedding_type must be 'absolute'")
-        pad, default_pad = config.get("pad_token_id"), 1 if model_type == "roberta" else 0
+        pad, default_pad = config.get("pad_token_id"), 0 if model_type == "bert" else 1
+        if model_type == "mpnet":  # transformers' model has these two numbers in its code, whatever the file says
+            config = {**config, "type_vocab_size": 0}
+            for field, only in (("pad_token_id", 1), ("relative_attention_num_buckets", BUCKETS)):
+                if config.get(field) not in (None, only):
+                    raise UserError(f"{where}: {field} is {config[field]}; an MPNet's is {only}")
         try:
             fields = cls(
                 model_type=model_type,

@@ -1,4 +1,4 @@
-"""BERT and RoBERTa in Flax NNX. Shapes: B sentences, T tokens, D hidden size, L layers, H heads.
+"""BERT, RoBERTa and MPNet in Flax NNX. Shapes: B sentences, T tokens, D hidden size, L layers, H heads.
 
 Parameters are float32. `dtype` is that of the matrix products' inputs and of what passes between layers; biases, sums
 with the residual, norms, softmax and activations are float32 whatever it is, and so are their gradients.
@@ -13,10 +13,11 @@ from flax import nnx
 
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.dropout import dropout
+from simcse_jax.models.relative_positions import BUCKETS, buckets
 
 
 def gelu(x: jax.Array) -> jax.Array:
-    """x Φ(x), as 0.5 x (1 + erf(x/√2)): `jax.nn.gelu` takes the error function's complement, four times as dear."""
+    """x Φ(x), as 0.5 x (1 + erf(x/√2)): `jax.nn.gelu` takes the error function's complement, which costs more."""
     return 0.5 * x * (1.0 + jax.lax.erf(x * np.float32(0.5**0.5)))
 
 
@@ -63,7 +64,7 @@ class Embeddings(nnx.Module):
 
         self.word = table(config.vocab_size)
         self.position = table(config.max_positions)
-        self.type = table(config.type_vocab_size)
+        self.type = table(config.type_vocab_size) if config.type_vocab_size else None
         self.norm = layer_norm(config, rngs)
         self.config = config
         self.dtype = dtype
@@ -72,11 +73,13 @@ class Embeddings(nnx.Module):
         self, input_ids: jax.Array, attention_mask: jax.Array, dropout_keys: Keys, dropout_rate: Rate
     ) -> jax.Array:
         """(B, T) token ids to (B, T, D)."""
-        if self.config.model_type == "roberta":
+        if self.config.model_type != "bert":
             positions = jnp.cumsum(attention_mask, axis=1) * attention_mask + self.config.pad_token_id
         else:
             positions = jnp.arange(input_ids.shape[1])[None]
-        x = self.word(input_ids) + self.position(positions) + self.type.embedding[0]
+        x = self.word(input_ids) + self.position(positions)
+        if self.type is not None:
+            x += self.type.embedding[0]
         return dropout(dropout_keys, EMBEDDING_SITE, self.norm(x), dropout_rate, lane_axis=2).astype(self.dtype)
 
 
@@ -96,8 +99,15 @@ class Layer(nnx.Module):
         self.first_site = 1 + SITES_PER_LAYER * index
         self.dtype = dtype
 
-    def __call__(self, x: jax.Array, attention_mask: jax.Array, dropout_keys: Keys, dropout_rate: Rate) -> jax.Array:
-        """(B, T, D) to (B, T, D)."""
+    def __call__(
+        self,
+        x: jax.Array,
+        attention_mask: jax.Array,
+        dropout_keys: Keys,
+        dropout_rate: Rate,
+        relative_bias: jax.Array | None = None,
+    ) -> jax.Array:
+        """(B, T, D) to (B, T, D); `relative_bias` (H, T, T) is added to attention's scores."""
 
         def drop(site: int, value: jax.Array, lane_axis: int) -> jax.Array:
             return dropout(dropout_keys, self.first_site + site, value, dropout_rate, lane_axis=lane_axis)
@@ -112,6 +122,8 @@ class Layer(nnx.Module):
         # Heads before tokens: the products below are then of contiguous matrices.
         query, key, value = qkv.reshape(rows, length, 3, self.num_heads, head_size).transpose(2, 0, 3, 1, 4)
         scores = jnp.einsum("bhqd,bhkd->bhqk", query, key, preferred_element_type=jnp.float32) * head_size**-0.5
+        if relative_bias is not None:
+            scores += relative_bias
         scores = jnp.where(attention_mask[:, None, None, :] > 0, scores, jnp.finfo(scores.dtype).min)
         probabilities = drop(0, jax.nn.softmax(scores, axis=-1), lane_axis=1)
         context = jnp.einsum("bhqk,bhkd->bhqd", probabilities.astype(self.dtype), value)
@@ -122,11 +134,15 @@ class Layer(nnx.Module):
 
 
 class Encoder(nnx.Module):
-    """BERT or RoBERTa without any head."""
+    """BERT, RoBERTa or MPNet without any head."""
 
     def __init__(self, config: EncoderConfig, *, rngs: nnx.Rngs, dtype: DType = jnp.float32):
         self.embeddings = Embeddings(config, rngs, dtype)
         self.layers = nnx.List([Layer(config, index, rngs, dtype) for index in range(config.num_layers)])
+        # MPNet's alone, shared by all layers: a number for each bucket of distances and each head.
+        shape = (BUCKETS, config.num_heads)
+        relative = nnx.initializers.normal(0.02)
+        self.relative_bias = nnx.Param(relative(rngs.params(), shape)) if config.model_type == "mpnet" else None
         self.config = config
 
     def __call__(
@@ -150,8 +166,11 @@ class Encoder(nnx.Module):
           layer's. Under `jax.jit` those that nobody reads cost nothing.
         """
         x = self.embeddings(input_ids, attention_mask, dropout_keys, dropout_rate)
+        relative_bias = None
+        if self.relative_bias is not None:
+            relative_bias = jnp.moveaxis(self.relative_bias[...][buckets(input_ids.shape[1])], 2, 0)
         hidden_states = [x]
         for layer in self.layers:
-            x = layer(x, attention_mask, dropout_keys, dropout_rate)
+            x = layer(x, attention_mask, dropout_keys, dropout_rate, relative_bias)
             hidden_states.append(x)
         return tuple(hidden_states)

@@ -1,4 +1,4 @@
-"""Names of weights: Hugging Face's BERT and RoBERTa on one side, ours on the other."""
+"""Names of weights: Hugging Face's BERT, RoBERTa and MPNet on one side, ours on the other."""
 
 from collections.abc import Mapping
 
@@ -13,20 +13,28 @@ from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.encoder import DType
 from simcse_jax.models.sentence_encoder import SentenceEncoder
 
-PREFIXES = ("bert.", "roberta.")
+PREFIXES = ("bert.", "roberta.", "mpnet.")
 LEGACY = ((".gamma", ".weight"), (".beta", ".bias"))  # as converted from the TensorFlow release of BERT
-EMBEDDINGS = {
+TABLES = {
     "encoder.embeddings.word.embedding": "embeddings.word_embeddings.weight",
     "encoder.embeddings.position.embedding": "embeddings.position_embeddings.weight",
     "encoder.embeddings.type.embedding": "embeddings.token_type_embeddings.weight",
+    "encoder.relative_bias": "encoder.relative_attention_bias.weight",
 }
-LAYER = {
-    "attention_output": "attention.output.dense",
-    "attention_norm": "attention.output.LayerNorm",
-    "intermediate": "intermediate.dense",
-    "output": "output.dense",
-    "output_norm": "output.LayerNorm",
+BERT_LAYER = {
+    "qkv": ("attention.self.query", "attention.self.key", "attention.self.value"),
+    "attention_output": ("attention.output.dense",),
+    "attention_norm": ("attention.output.LayerNorm",),
+    "intermediate": ("intermediate.dense",),
+    "output": ("output.dense",),
+    "output_norm": ("output.LayerNorm",),
 }
+MPNET_LAYER = BERT_LAYER | {
+    "qkv": ("attention.attn.q", "attention.attn.k", "attention.attn.v"),
+    "attention_output": ("attention.attn.o",),
+    "attention_norm": ("attention.LayerNorm",),
+}
+LAYERS = {"bert": BERT_LAYER, "roberta": BERT_LAYER, "mpnet": MPNET_LAYER}
 HEADS = ("mlp.dense", "pooler.dense")  # the reference's training code, and a converted model
 
 
@@ -40,23 +48,20 @@ def build(
     return parameters.abstract(lambda: SentenceEncoder(config, with_head=with_head, rngs=nnx.Rngs(0), dtype=dtype))
 
 
-def _sources(name: str) -> list[str]:
+def _sources(name: str, model_type: str) -> list[str]:
     """The Hugging Face tensors of which our encoder parameter `name` is made, in order."""
-    if name in EMBEDDINGS:
-        return [EMBEDDINGS[name]]
+    if name in TABLES:
+        return [TABLES[name]]
     module, _, kind = name.removeprefix("encoder.").rpartition(".")
     suffix = {"kernel": "weight", "scale": "weight", "bias": "bias"}[kind]
     if module == "embeddings.norm":
         return [f"embeddings.LayerNorm.{suffix}"]
     _, index, part = module.split(".")
-    layer = f"encoder.layer.{index}"
-    if part == "qkv":
-        return [f"{layer}.attention.self.{which}.{suffix}" for which in ("query", "key", "value")]
-    return [f"{layer}.{LAYER[part]}.{suffix}"]
+    return [f"encoder.layer.{index}.{source}.{suffix}" for source in LAYERS[model_type][part]]
 
 
 def normalize_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Takes off the `bert.` or `roberta.` prefix and writes gamma and beta as weight and bias."""
+    """Takes off the prefix (`bert.`, `roberta.`, `mpnet.`) and writes gamma and beta as weight and bias."""
     names = {}
     for name, value in tensors.items():
         for prefix in PREFIXES:
@@ -96,8 +101,8 @@ def to_params(
         if name.startswith("head."):
             sources = [f"{head}.{'weight' if name.endswith('kernel') else 'bias'}"]
         else:
-            sources = _sources(name)
-        wanted = expected.shape if name.endswith("embedding") else expected.shape[::-1]
+            sources = _sources(name, config.model_type)
+        wanted = expected.shape[::-1] if name.endswith("kernel") else expected.shape
         wanted = (wanted[0] // len(sources), *wanted[1:])
         parts = []
         for source in sources:
@@ -112,8 +117,8 @@ def to_params(
     return params
 
 
-def to_tensors(params: Mapping[str, jax.Array]) -> dict[str, np.ndarray]:
-    """The inverse of `to_params`, for `BertModel` and `RobertaModel`; a head becomes the pooler's dense layer."""
+def to_tensors(params: Mapping[str, jax.Array], model_type: str) -> dict[str, np.ndarray]:
+    """The inverse of `to_params`, for `BertModel`, `RobertaModel`, `MPNetModel`; a head becomes the pooler's layer."""
     tensors = {}
     for name, value in params.items():
         array = np.asarray(value, np.float32)
@@ -122,7 +127,7 @@ def to_tensors(params: Mapping[str, jax.Array]) -> dict[str, np.ndarray]:
         if name.startswith("head."):
             sources = [f"pooler.dense.{'weight' if name.endswith('kernel') else 'bias'}"]
         else:
-            sources = _sources(name)
+            sources = _sources(name, model_type)
         for source, part in zip(sources, np.split(array, len(sources)), strict=True):
             tensors[source] = np.ascontiguousarray(part)
     return tensors

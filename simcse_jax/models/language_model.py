@@ -1,4 +1,4 @@
-"""The masked-language-model head of BERT and RoBERTa: dense, activation, norm, and the word embeddings once more."""
+"""The masked-language-model head of BERT, RoBERTa and MPNet: dense, activation, norm, the word embeddings once more."""
 
 from collections.abc import Callable, Mapping
 
@@ -9,7 +9,7 @@ import numpy as np
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.encoder import ACTIVATIONS
 
-# Ours: the tensors of BERT and of RoBERTa that can be it, the first one there counts.
+# Ours: the tensors of BERT and of the other two that can be it, the first one there counts.
 SOURCES = {
     "dense.kernel": ("cls.predictions.transform.dense.weight", "lm_head.dense.weight"),
     "dense.bias": ("cls.predictions.transform.dense.bias", "lm_head.dense.bias"),
@@ -49,8 +49,8 @@ def logits(
 
 
 def activation(config: EncoderConfig) -> Callable[[jax.Array], jax.Array]:
-    """The head's activation: BERT takes the encoder's, RoBERTa the exact GELU whatever the encoder's is."""
-    return ACTIVATIONS["gelu" if config.model_type == "roberta" else config.hidden_act]
+    """The head's activation: BERT takes the encoder's, the others the exact GELU whatever the encoder's is."""
+    return ACTIVATIONS[config.hidden_act if config.model_type == "bert" else "gelu"]
 
 
 def shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:

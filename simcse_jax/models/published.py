@@ -17,6 +17,7 @@ def _roberta(hidden_size: int, num_layers: int) -> EncoderConfig:
     return EncoderConfig("roberta", 50265, hidden_size, num_layers, heads, inner, 514, 1, 1e-5, "gelu", 1)
 
 
+_MPNET = EncoderConfig("mpnet", 30527, 768, 12, 12, 3072, 514, 0, 1e-5, "gelu", 1)
 PUBLISHED = {
     "bert-base-uncased": _bert(30522, 768, 12),
     "bert-large-uncased": _bert(30522, 1024, 24),
@@ -24,8 +25,10 @@ PUBLISHED = {
     "bert-large-cased": _bert(28996, 1024, 24),
     "roberta-base": _roberta(768, 12),
     "roberta-large": _roberta(1024, 24),
+    "microsoft/mpnet-base": _MPNET,
+    "sentence-transformers/all-mpnet-base-v2": _MPNET,
 }
-OWNERS = ("google-bert/", "FacebookAI/")  # the hub knows these models with and without them
+OWNERS = ("google-bert/", "FacebookAI/")  # the hub knows their models with and without them
 # Where a model's config.json lies: in its folder; in a run's workdir; in a sentence-transformers folder.
 PLACES = ("config.json", "model/config.json", "0_Transformer/config.json")
 

@@ -8,7 +8,7 @@ models, which are then read as they are.
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,12 +20,13 @@ from simcse_jax.models.tokenizer_files import SPECIAL_TOKENS, read_usual
 from simcse_jax.models.weight_files import read_json
 
 if TYPE_CHECKING:
+    from tokenizers import Encoding
     from tokenizers import Tokenizer as Backend
 
 MARKER = "simcse_jax.json"  # stands in folders that we wrote; an exported one's tells its pooler and its head
 
 CHUNK = 8192  # sentences tokenized at once
-# Of BERT and RoBERTa, where a folder's files do not name one.
+# Of BERT, RoBERTa and MPNet, where a folder's files do not name one.
 MASK_TOKENS = tuple(special["mask"] for special in SPECIAL_TOKENS.values())
 
 # What a tokenizer may consist of, copied along with a trained model.
@@ -64,15 +65,33 @@ class Tokenizer:
         """Token ids as `__call__` gives them, and the rows of the sentences that were cut. Threads may share it."""
         tokens: list[np.ndarray] = []
         cut = []
+        for encoding in self._encodings(sentences, max_length, self._backend.encode_batch_fast):
+            ids = np.array(encoding.ids, np.int32)
+            if len(ids) == max_length and encoding.overflowing:
+                cut.append(len(tokens))
+            tokens.append(ids)
+        return tokens, cut
+
+    def words(self, sentences: Sequence[str], max_length: int) -> list[np.ndarray]:
+        """For each token of `__call__`, the number of its word in the sentence; −1 for a special token around it.
+
+        Words are what the tokenizer splits a sentence into before it looks at its vocabulary: BERT's stop at blanks and
+        punctuation marks.
+        """
+        encodings = self._encodings(sentences, max_length, self._backend.encode_batch)
+        return [np.array([-1 if word is None else word for word in e.word_ids], np.int32) for e in encodings]
+
+    def token(self, number: int) -> str:
+        """The text of a token as the vocabulary has it, `##ing` or `Ġthe`."""
+        return self._backend.id_to_token(number)
+
+    def _encodings(
+        self, sentences: Sequence[str], max_length: int, encode: Callable[[list[str]], list["Encoding"]]
+    ) -> Iterator["Encoding"]:
         with self._lock:
             self._backend.enable_truncation(max_length)
             for start in range(0, len(sentences), CHUNK):  # an encoding is large until its ids are taken out
-                for encoding in self._backend.encode_batch_fast(list(sentences[start : start + CHUNK])):
-                    ids = np.array(encoding.ids, np.int32)
-                    if len(ids) == max_length and encoding.overflowing:
-                        cut.append(len(tokens))
-                    tokens.append(ids)
-        return tokens, cut
+                yield from encode(list(sentences[start : start + CHUNK]))
 
     def save(self, path: Path) -> None:
         """Writes the `tokenizer.json` that this tokenizer is, without truncation."""

@@ -1,9 +1,9 @@
-"""The tokenizer of a usual BERT or RoBERTa folder, made as transformers makes it, without importing transformers.
+"""The tokenizer of a usual BERT, RoBERTa or MPNet folder, as transformers makes it, without importing transformers.
 
-transformers 5 takes vocabulary, merges and added tokens from `tokenizer.json` (BERT's vocabulary also from `vocab.txt`)
-and nothing else: normalizer, pre-tokenizer and post-processor are those of the model's class, with the settings of
-`tokenizer_config.json`. A folder is usual when that is the whole story: the class is the model's, the special tokens
-are the class's own, and no others are added.
+transformers 5 takes vocabulary, merges and added tokens from `tokenizer.json` (BERT's and MPNet's vocabulary also from
+`vocab.txt`) and nothing else: normalizer, pre-tokenizer and post-processor are those of the model's class, with the
+settings of `tokenizer_config.json`. A folder is usual when that is the whole story: the class is the model's, the
+special tokens are the class's own, and no others are added.
 """
 
 import json
@@ -19,13 +19,15 @@ SPECIAL_TOKENS = {
     "bert": {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"},
     "roberta": {"unk": "<unk>", "sep": "</s>", "pad": "<pad>", "cls": "<s>", "mask": "<mask>"}
     | {"bos": "<s>", "eos": "</s>"},
+    "mpnet": {"unk": "[UNK]", "sep": "</s>", "pad": "<pad>", "cls": "<s>", "mask": "<mask>"}
+    | {"bos": "<s>", "eos": "</s>"},
 }
-CLASSES = {"bert": "BertTokenizer", "roberta": "RobertaTokenizer"}
+OLD_UNK = "<unk>"  # the published MPNets have it beside their own [UNK]
+CLASSES = {"bert": "BertTokenizer", "roberta": "RobertaTokenizer", "mpnet": "MPNetTokenizer"}
+MODELS = {"bert": "WordPiece", "roberta": "BPE", "mpnet": "WordPiece"}
 # Settings, their defaults and what they may be.
-SETTINGS = {
-    "bert": {"do_lower_case": True, "tokenize_chinese_chars": True, "strip_accents": None},
-    "roberta": {"add_prefix_space": False, "trim_offsets": True},
-}
+WORD_PIECE = {"do_lower_case": True, "tokenize_chinese_chars": True, "strip_accents": None}
+SETTINGS = {"bert": WORD_PIECE, "roberta": {"add_prefix_space": False, "trim_offsets": True}, "mpnet": WORD_PIECE}
 # Fields by which transformers does something else than what stands above.
 UNUSUAL = ("auto_map", "fast_tokenizer_files", "init_inputs", "add_bos_token", "add_eos_token", "split_special_tokens")
 UNUSUAL += ("additional_special_tokens", "extra_special_tokens", "model_specific_special_tokens")
@@ -66,36 +68,40 @@ def _read(folder: Path) -> "Tokenizer | None":
         tokens = {token.pop("id"): token for token in parts["added_tokens"]}
         decoder = {int(number): token for number, token in config.get("added_tokens_decoder", tokens).items()}
         vocabulary, merges = parts["model"]["vocab"], parts["model"].get("merges")
-        known = {vocabulary[content]: content for content in set(special.values())}
-        if decoder != tokens or {number: token["content"] for number, token in tokens.items()} != known:
+        contents = {number: token["content"] for number, token in tokens.items()}
+        usual = set(special.values()) | ({OLD_UNK} & set(contents.values()) if kind == "mpnet" else set())
+        if decoder != tokens or contents != {vocabulary[content]: content for content in usual}:
             return None
-        kind_of_model = {"bert": "WordPiece", "roberta": "BPE"}[kind]
-        if parts["model"]["type"] != kind_of_model or not all(token["special"] for token in tokens.values()):
+        if parts["model"]["type"] != MODELS[kind] or not all(token["special"] for token in tokens.values()):
             return None
-    elif kind == "bert" and not any(isinstance(value, dict) for value in (*config.values(), *names.values())):
+    elif kind != "roberta" and not any(isinstance(value, dict) for value in (*config.values(), *names.values())):
         vocabulary, merges = str(folder / "vocab.txt"), None
         tokens = {content: {"content": content, "special": True, "normalized": False} for content in special.values()}
+        tokens[special["mask"]]["lstrip"] = kind == "mpnet"
     else:
         return None
     from tokenizers import AddedToken
 
     added = [AddedToken(**token) for _, token in sorted(tokens.items())]
-    return _bert(vocabulary, added, **settings) if kind == "bert" else _roberta(vocabulary, merges, added, **settings)
+    if kind == "roberta":
+        return _roberta(vocabulary, merges, added, **settings)
+    return _word_piece(kind, vocabulary, added, **settings)
 
 
-def _bert(
+def _word_piece(
+    kind: str,
     vocabulary: dict[str, int] | str,
     added: "list[AddedToken]",
     do_lower_case: bool,
     tokenize_chinese_chars: bool,
     strip_accents: bool | None,
 ) -> "Tokenizer | None":
-    """`vocabulary` may be the path of a `vocab.txt`; None if it lacks a special token."""
+    """BERT's or MPNet's. `vocabulary` may be the path of a `vocab.txt`; None if it lacks a special token."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-    kind = models.WordPiece if isinstance(vocabulary, dict) else models.WordPiece.from_file
-    backend = Tokenizer(kind(vocabulary, unk_token="[UNK]"))
-    if any(backend.token_to_id(content) is None for content in SPECIAL_TOKENS["bert"].values()):
+    model = models.WordPiece if isinstance(vocabulary, dict) else models.WordPiece.from_file
+    backend = Tokenizer(model(vocabulary, unk_token="[UNK]"))
+    if any(backend.token_to_id(content) is None for content in SPECIAL_TOKENS[kind].values()):
         return None
     backend.normalizer = normalizers.BertNormalizer(
         clean_text=True,
@@ -106,6 +112,10 @@ def _bert(
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece(prefix="##")
     backend.add_special_tokens(added)
+    if kind == "mpnet":
+        sep, cls = (("</s>", backend.token_to_id("</s>")), ("<s>", backend.token_to_id("<s>")))
+        backend.post_processor = processors.RobertaProcessing(sep, cls, trim_offsets=True, add_prefix_space=False)
+        return backend
     backend.post_processor = processors.TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
         pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",

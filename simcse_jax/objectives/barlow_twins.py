@@ -16,16 +16,10 @@ def barlow_twins(
 ) -> jax.Array:
     """Barlow Twins: pulls the cross-correlation matrix of two views to the identity.
 
-        ℓ = Σ_c (1 − C_cc)² + λ_BT Σ_c Σ_{d≠c} C_cd²,   C_cd = Σ_i z¹_ic z²_id / ( √Σ_i (z¹_ic)² √Σ_i (z²_id)² )
+        ℓ = Σ_c (1 − C_cc)² + λ_BT Σ_c Σ_{d≠c} C_cd²
 
-    SimCSE++ equation 4 (Zbontar et al. 2021, arXiv:2103.03230, equation 1). The minus sign that SimCSE++ prints
-    before the first sum is a misprint: the loss pulls the diagonal to 1. The correlation is not centred, as printed.
-
-    i runs over the N sentences of the global batch and the M artificial ones of Section 4.2, which raise the rank that
-    C can have from N to N + M. The same artificial rows are appended to both views: with others in each, the diagonal
-    could not become 1.
-
-    A dimension that is zero in all rows correlates with none, and its gradient is zero.
+    SimCSE++ equation 4 (Zbontar et al. 2021, arXiv:2103.03230, equation 1), C being `cross_correlation`. The minus
+    sign that SimCSE++ prints before the first sum is a misprint: the loss pulls the diagonal to 1.
 
     Args:
       first: (B, D) z¹, the rows at hand.
@@ -37,6 +31,30 @@ def barlow_twins(
     Returns:
       The loss of the global batch, a scalar, the same on every device.
     """
+    correlation = cross_correlation(first, second, artificial, psum)
+    diagonal = jnp.diagonal(correlation)
+    off_diagonal = jnp.where(jnp.eye(len(diagonal), dtype=bool), 0.0, correlation)
+    return jnp.sum((1 - diagonal) ** 2) + off_diagonal_weight * jnp.sum(off_diagonal**2)
+
+
+def cross_correlation(
+    first: jax.Array, second: jax.Array, artificial: jax.Array, psum: Callable[[jax.Array], jax.Array]
+) -> jax.Array:
+    """How the dimensions of one view correlate with those of the other, over the global batch.
+
+        C_cd = Σ_i z¹_ic z²_id / ( √Σ_i (z¹_ic)² √Σ_i (z²_id)² )
+
+    The correlation is not centred, as SimCSE++'s equation 4 has it. i runs over the N sentences of the global batch
+    and the M artificial ones of Section 4.2, which raise the rank that C can have from N to N + M. The same artificial
+    rows are appended to both views: with others in each, the diagonal could not become 1.
+
+    A dimension that is zero in all rows correlates with none, and its gradient is zero.
+
+    Args: those of `barlow_twins`.
+
+    Returns:
+      (D, D), the same on every device.
+    """
     own = jnp.sum(artificial * artificial, axis=0)
 
     def inverse_norms(x: jax.Array) -> jax.Array:  # of the columns
@@ -45,7 +63,4 @@ def barlow_twins(
         return jnp.where(squares > 0, jax.lax.rsqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)
 
     product = psum(first.T @ second) + artificial.T @ artificial
-    correlation = product * inverse_norms(first)[:, None] * inverse_norms(second)
-    diagonal = jnp.diagonal(correlation)
-    off_diagonal = jnp.where(jnp.eye(len(diagonal), dtype=bool), 0.0, correlation)
-    return jnp.sum((1 - diagonal) ** 2) + off_diagonal_weight * jnp.sum(off_diagonal**2)
+    return product * inverse_norms(first)[:, None] * inverse_norms(second)

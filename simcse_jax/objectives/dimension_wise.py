@@ -52,13 +52,13 @@ def dimension_wise(
         raise ValueError(f"reading is {reading!r}: {' or '.join(READINGS)}")
     count = psum(jnp.float32(first.shape[0]))
     degrees = jnp.maximum(count - 1, 1) if reading == "paper" else count
-    product = psum(_standardize(first, count, degrees, psum).T @ _standardize(second, count, degrees, psum))
+    product = psum(standardize(first, count, degrees, psum).T @ standardize(second, count, degrees, psum))
     logits = product / temperature / (1 if reading == "paper" else count)
     losses = jax.nn.logsumexp(logits, axis=1) - jnp.diagonal(logits)
     return jnp.sum(losses) if reading == "paper" else jnp.mean(losses)
 
 
-def _standardize(
+def standardize(
     x: jax.Array, count: jax.Array, degrees: jax.Array, psum: Callable[[jax.Array], jax.Array]
 ) -> jax.Array:
     """Columns of mean 0 and variance 1 over the global batch. No E[x²] − E[x]², which cancels."""

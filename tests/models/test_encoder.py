@@ -42,7 +42,7 @@ def apart(left, right):
     return min(np.abs(left[pooler] - right[pooler]).max() for pooler in POOLERS)
 
 
-@pytest.mark.parametrize("model_type", ["bert", "roberta"])
+@pytest.mark.parametrize("model_type", ["bert", "mpnet"])  # RoBERTa's positions are MPNet's
 def test_padding_chunking_and_order_change_nothing_with_dropout_on(model_type):
     keys = row_keys(ROWS)
     whole = embed(model_type, keys=keys)
@@ -151,9 +151,10 @@ def test_models_views_objectives_and_step_run_with_jax_flax_optax_and_numpy_alon
     assert done.returncode == 0, done.stderr
 
 
-def test_the_key_s_bias_has_a_gradient_of_exactly_zero_and_the_others_do_not():
+@pytest.mark.parametrize("model_type", ["bert", "mpnet"])
+def test_the_key_s_bias_has_a_gradient_of_exactly_zero_and_the_others_do_not(model_type):
     """In exact arithmetic it is zero; as noise, Adam would make steps of it that differ on every machine."""
-    graph, params, _ = random_model()
+    graph, params, _ = random_model(model_type)
     ids, mask = random_batch(4, 8)
 
     def total(params):
@@ -165,3 +166,30 @@ def test_the_key_s_bias_has_a_gradient_of_exactly_zero_and_the_others_do_not():
     # It still counts: the forward pass is the checkpoint's own.
     moved = params | {"encoder.layers.0.qkv.bias": params["encoder.layers.0.qkv.bias"] + 0.5}
     assert float(total(moved)) != float(total(params))
+
+
+def test_a_relative_bias_moves_attention_to_the_keys_of_its_buckets():
+    """One head is told to look at the next token alone: its context is that token's value."""
+    graph, params, config = random_model("mpnet", num_layers=1)
+    ids, mask = (array[:, 0] for array in random_batch(2, 8))
+    size = config.hidden_size // config.num_heads
+    table = np.zeros((32, config.num_heads), np.float32)
+    table[17, 1] = 1e4  # 17: one position behind the query
+    only_context = {  # what comes out of attention goes on as it is, in place of x
+        "encoder.layers.0.attention_output.kernel": np.eye(32, dtype=np.float32),
+        "encoder.layers.0.attention_output.bias": np.zeros(32, np.float32),
+    }
+    model = parameters.merge(graph, params | only_context | {"encoder.relative_bias": jnp.array(table)})
+    x = model.encoder.embeddings(ids, mask, None, 0.0)
+    layer = model.encoder.layers[0]
+    layer.attention_norm = lambda context: context - x
+    layer.intermediate.kernel[...] = 0 * layer.intermediate.kernel[...]  # of the feed-forward part a constant is left
+    layer.output.bias[...] = 0 * layer.output.bias[...]
+    layer.output_norm = lambda value: value
+    layer.intermediate.bias[...] = 0 * layer.intermediate.bias[...]
+    context = np.asarray(model.encoder(ids, mask)[-1])
+    value = np.asarray(x @ layer.qkv.kernel[...] + layer.qkv.bias[...])[:, :, 2 * 32 :]
+    length = int(mask[0].sum())
+    head = slice(size, 2 * size)
+    np.testing.assert_allclose(context[0, : length - 1, head], value[0, 1:length, head], atol=1e-5)
+    assert np.abs(context[0, : length - 1, :size] - value[0, 1:length, :size]).max() > 1e-2  # the other heads do not

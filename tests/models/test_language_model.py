@@ -29,6 +29,7 @@ NAMES = {  # as transformers writes them
         "bias": "lm_head.bias",
     },
 }
+NAMES["mpnet"] = NAMES["roberta"]
 
 
 def encoder_config(model_type, **changes):
@@ -45,7 +46,7 @@ def tensors_of(head, model_type):
     return {NAMES[model_type][name]: value.T if name == "dense.kernel" else value for name, value in head.items()}
 
 
-@pytest.fixture(params=["bert", "roberta"])
+@pytest.fixture(params=list(CONFIGS))
 def with_head(request, tmp_path):
     """(folder, head, model_type) of a checkpoint as it was pretrained."""
     folder, head = write_model(tmp_path / "model", request.param), random_head()
@@ -95,12 +96,13 @@ def test_logits_are_float32_whatever_the_encoder_computes_in():
     np.testing.assert_array_equal(found, exact)
 
 
-def test_roberta_s_activation_is_gelu_whatever_the_encoder_s_is():
+def test_the_other_heads_activation_is_gelu_whatever_the_encoder_s_is():
     x = jnp.linspace(-2, 2, 9)
     bert = language_model.activation(encoder_config("bert", hidden_act="relu"))
-    roberta = language_model.activation(encoder_config("roberta", hidden_act="relu"))
     np.testing.assert_array_equal(bert(x), jax.nn.relu(x))
-    np.testing.assert_allclose(roberta(x), jax.nn.gelu(x, approximate=False), rtol=1e-6)
+    for model_type in ("roberta", "mpnet"):
+        other = language_model.activation(encoder_config(model_type, hidden_act="relu"))
+        np.testing.assert_allclose(other(x), jax.nn.gelu(x, approximate=False), rtol=1e-6)
 
 
 def test_a_head_is_read(with_head):
@@ -190,7 +192,7 @@ def add_mask_token(folder, token):
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
 
-@pytest.mark.parametrize(("model_type", "token"), [("bert", "[MASK]"), ("roberta", "<mask>")])
+@pytest.mark.parametrize(("model_type", "token"), [("bert", "[MASK]"), ("roberta", "<mask>"), ("mpnet", "<mask>")])
 def test_special_tokens_of_a_folder_of_transformers(tmp_path, model_type, token):
     folder = write_model(tmp_path / "model", model_type)
     with pytest.raises(UserError, match="has no mask token"):
@@ -249,7 +251,7 @@ def test_a_damaged_tokenizer(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hidden_act", ["gelu", "relu"])
-@pytest.mark.parametrize("model_type", ["bert", "roberta"])
+@pytest.mark.parametrize("model_type", CONFIGS)
 def test_logits_as_transformers_computes_them(tmp_path, model_type, hidden_act):
     torch = pytest.importorskip("torch")
     from transformers import AutoModelForMaskedLM

@@ -37,7 +37,7 @@ def same(left, right):
 def test_tensors_go_there_and_back(tiny_folder):
     tensors = {k: v for k, v in load_file(tiny_folder / "model.safetensors").items()}
     model = pretrained.load(str(tiny_folder))
-    back = huggingface.to_tensors(model.params)
+    back = huggingface.to_tensors(model.params, model.config.model_type)
     assert {name for name in tensors if not name.startswith("pooler")} == set(back)
     for name, value in back.items():
         np.testing.assert_array_equal(value, tensors[name])
@@ -48,6 +48,7 @@ def test_tensors_go_there_and_back(tiny_folder):
     [
         lambda tensors: {f"bert.{k}": v for k, v in tensors.items()},
         lambda tensors: {f"roberta.{k}": v for k, v in tensors.items()},
+        lambda tensors: {f"mpnet.{k}": v for k, v in tensors.items()},
         lambda tensors: {k: v for k, v in tensors.items() if not k.startswith("pooler")},
         lambda tensors: {
             k.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): v
@@ -55,7 +56,7 @@ def test_tensors_go_there_and_back(tiny_folder):
         },
         lambda tensors: tensors | {"cls.predictions.bias": np.zeros(40, np.float32)},
     ],
-    ids=["bert.", "roberta.", "no pooler", "gamma and beta", "with a language-model head"],
+    ids=["bert.", "roberta.", "mpnet.", "no pooler", "gamma and beta", "with a language-model head"],
 )
 def test_checkpoints_as_people_have_them(tiny_folder, folder, change):
     edit_tensors(folder, change)
@@ -234,6 +235,11 @@ BREAKAGES = {
     "kind": (lambda f: break_config(f, model_type="t5"), "model_type is 't5'"),
     "activation": (lambda f: break_config(f, hidden_act="mish"), "hidden_act 'mish'"),
     "relative positions": (lambda f: break_config(f, position_embedding_type="relative_key"), "absolute"),
+    "another padding": (lambda f: break_config(f, model_type="mpnet", pad_token_id=0), "pad_token_id is 0; an MPNet's"),
+    "buckets": (
+        lambda f: break_config(f, model_type="mpnet", pad_token_id=1, relative_attention_num_buckets=64),
+        "relative_attention_num_buckets is 64; an MPNet's is 32",
+    ),
     "heads": (lambda f: break_config(f, num_attention_heads=5), "does not divide"),
     "no heads": (lambda f: break_config(f, num_attention_heads=0), "1 or more"),
     "a list": (lambda f: (f / "config.json").write_text("[1]"), "not a JSON object"),

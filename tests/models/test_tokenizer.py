@@ -14,6 +14,7 @@ from simcse_jax.models.tokenizer_files import read_usual
 TEXTS = ["Élan VITAL, naïve café!", "漢字 kanji", " leading space", "[MASK] <mask> it", "", "don't\tstop\n", "🎸 rock"]
 BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+MPNET = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"]
 
 
 def token(number, content, **flags):
@@ -58,6 +59,28 @@ def write_roberta(folder, **config):
     backend.save(str(folder / "tokenizer.json"))
     (folder / "config.json").write_text(json.dumps({"model_type": "roberta"}))
     (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "RobertaTokenizer"} | config))
+    return folder
+
+
+def write_mpnet(folder, old_unk=True, **config):
+    """As microsoft/mpnet-base has it: BERT's pieces behind RoBERTa's special tokens, with an <unk> or without."""
+    from tokenizers import AddedToken, Tokenizer, models, processors
+
+    write_bert(folder)
+    words = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    words = ["<s>", "<pad>", "</s>", "<unk>", *words, "<mask>"]
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    backend = Tokenizer(models.WordPiece({word: n for n, word in enumerate(words)}, unk_token="[UNK]"))
+    backend.add_special_tokens(
+        [
+            AddedToken(name, lstrip=name == "<mask>", normalized=name == "<unk>", special=True)
+            for name in [*MPNET, *(["<unk>"] if old_unk else [])]
+        ]
+    )
+    backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), True, False)
+    backend.save(str(folder / "tokenizer.json"))
+    (folder / "config.json").write_text(json.dumps({"model_type": "mpnet"}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "MPNetTokenizer"} | config))
     return folder
 
 
@@ -111,6 +134,29 @@ def test_usual_roberta_folders_are_read_as_transformers_reads_them(config, tmp_p
     same_as_transformers(folder, backend)
 
 
+MPNET_CONFIG = {"unk_token": "[UNK]", "bos_token": "<s>", "eos_token": "</s>", "mask_token": "<mask>"}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{}, MPNET_CONFIG | {"do_lower_case": True, "tokenizer_class": "MPNetTokenizerFast"}, {"do_lower_case": False}],
+    ids=str,
+)
+@pytest.mark.parametrize("removed", ["vocab.txt", "tokenizer.json"])
+@pytest.mark.parametrize("old_unk", [True, False])
+def test_usual_mpnet_folders_are_read_as_transformers_reads_them(old_unk, removed, config, tmp_path):
+    folder = write_mpnet(tmp_path / "m", old_unk, **config)
+    (folder / "special_tokens_map.json").write_text(json.dumps({"mask_token": "<mask>", "unk_token": "[UNK]"}))
+    (folder / removed).unlink()
+    backend = read_usual(folder)
+    assert backend is not None
+    same_as_transformers(folder, backend)
+    assert read_backend(folder)[1] == "<mask>"
+    tokens = [backend.id_to_token(number) for number in backend.encode("Stop <mask>").ids]
+    assert tokens[0] == "<s>" and tokens[-2:] == ["<mask>", "</s>"]
+    assert ("stop" in tokens) is config.get("do_lower_case", True)
+
+
 def unusual_file(name, content):
     return lambda folder: (folder / name).write_text(json.dumps(content))
 
@@ -144,6 +190,14 @@ def test_other_folders_are_left_to_transformers(config, change, tmp_path):
     folder = write_bert(tmp_path / "m", **config)
     if change:
         change(folder)
+    assert read_usual(folder) is None
+
+
+def test_other_folders_of_mpnet_are_left_to_transformers(tmp_path):
+    assert read_usual(write_mpnet(tmp_path / "unk", unk_token="<unk>")) is None
+    assert read_usual(write_mpnet(tmp_path / "class", tokenizer_class="BertTokenizer")) is None
+    folder = write_mpnet(tmp_path / "added")
+    edit_tokenizer(lambda parts: parts["added_tokens"].append(token(9, "[MASK]")))(folder)
     assert read_usual(folder) is None
 
 

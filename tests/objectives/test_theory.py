@@ -1,0 +1,230 @@
+"""What the papers prove of the objectives, as far as it can be computed; `docs/objectives.md` sums it up."""
+
+import csv
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import ROOT, row_keys
+
+from simcse_jax.models import huggingface, parameters, pretrained
+from simcse_jax.models.pooling import pool
+from simcse_jax.models.tokenizer import Tokenizer
+from simcse_jax.objectives.barlow_twins import cross_correlation
+from simcse_jax.objectives.dimension_wise import standardize
+from simcse_jax.objectives.info_nce import info_nce
+
+BATCH = 64
+NO_ROWS = np.zeros((0, 1), np.float32)
+
+
+def alone(x):
+    """`psum` where all rows are at hand."""
+    return x
+
+
+def unit(x):
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def real(minilm):
+    """Mean-pooled layers 3 and 6 of the real MiniLM, for 64 sentences under two masks each: {layer: (2, 64, 384)}."""
+    with open(ROOT / "examples" / "everyday" / "triplets.csv", newline="", encoding="utf-8") as file:
+        sentences = list(dict.fromkeys(row["sent0"] for row in csv.DictReader(file)))[:BATCH]
+    model = pretrained.load(minilm)
+    tokenizer = Tokenizer(model.folder, model.config)
+    ids, mask = tokenizer.pad(tokenizer(sentences, 32), 32)
+    graph, _ = huggingface.build(model.config, with_head=False)
+
+    @jax.jit
+    def embed(params, keys):
+        states = parameters.merge(graph, params).encoder(ids, mask, dropout_keys=keys, dropout_rate=0.1)
+        return {layer: pool(states[: layer + 1], mask, "avg") for layer in (3, 6)}
+
+    views = [embed(model.params, row_keys(BATCH, seed)) for seed in (0, 1)]
+    return {layer: np.stack([view[layer] for view in views]) for layer in (3, 6)}
+
+
+def uniformity(h, temperature):
+    """The second term of SimCSE's equation 6 over m unit vectors, from the objective: its ℓ_i have −1/τ and no 1/m."""
+    losses = info_nce(h, h, None, jnp.arange(len(h)), temperature=temperature)
+    return jnp.mean(losses) + 1 / temperature - jnp.log(len(h))
+
+
+def assert_equation_7(h, temperature):
+    """(1/m) Σ_i log( (1/m) Σ_j exp(h_iᵀh_j / τ) ) ≥ 1/(τ m²) Σ_i Σ_j h_iᵀh_j; returns what is between them."""
+    h = unit(np.float64(h))
+    similarity = h @ h.T
+    left = np.mean(np.log(np.mean(np.exp(similarity / temperature), axis=1)))
+    right = similarity.mean() / temperature
+    assert float(uniformity(jnp.float32(h), temperature)) == pytest.approx(left, rel=1e-5, abs=1e-5)
+    assert left >= right - 1e-12
+    return left - right
+
+
+@pytest.mark.parametrize("temperature", [0.05, 0.5, 5.0])
+def test_equation_7_of_simcse_on_random_embeddings(temperature):
+    generator = np.random.default_rng(0)
+    for size, shift in ((3, 0.0), (64, 0.0), (64, 1.0)):  # shifted: a cone, as vanilla models have
+        assert assert_equation_7(generator.normal(size=(size, 16)) + shift, temperature) > 0
+    # It is Jensen's inequality: sharp where all similarities of a row are the same.
+    assert assert_equation_7(np.ones((5, 16)), temperature) == pytest.approx(0, abs=1e-12)
+
+
+def test_equation_7_of_simcse_on_real_embeddings(real):
+    for layer in real:
+        assert assert_equation_7(real[layer][0], 0.05) > 1
+        assert 0 < assert_equation_7(real[layer][0], 1.0) < 0.1  # the bound says more at a high temperature
+
+
+def eigenvalue_and_sum(h):
+    """λ_max(WWᵀ) and Sum(WWᵀ), W having the unit vectors in its rows."""
+    product = unit(np.float64(h)) @ unit(np.float64(h)).T
+    return np.linalg.eigvalsh(product)[-1], product.sum(), product.min()
+
+
+def test_the_sum_of_similarities_bounds_the_top_eigenvalue_where_none_is_negative(real):
+    """λ_max ≤ Sum (Merikoski 1984) then; Sum / m ≤ λ_max always, by the vector of ones."""
+    generator = np.random.default_rng(0)
+    positive = [np.abs(generator.normal(size=(m, d))) for m, d in ((2, 3), (64, 16), (16, 64))] + [real[3][0]]
+    for h in positive:
+        largest, total, least = eigenvalue_and_sum(h)
+        assert least > 0 and total / len(h) <= largest <= total
+    # The real model's layer 3 is a cone (no negative similarity among 64 sentences), its last one is not.
+    largest, total, least = eigenvalue_and_sum(real[6][0])
+    assert least < 0 and total / BATCH <= largest
+
+
+def test_the_sum_bounds_nothing_where_similarities_are_negative():
+    """Sum can be 0 whatever the spectrum is; λ_max is at least m / min(m, D), since the eigenvalues add up to m."""
+    largest, total, _ = eigenvalue_and_sum(np.array([[1.0, 0.0], [-1.0, 0.0]]))
+    assert (largest, total) == (2, 0)
+    h = np.random.default_rng(0).normal(size=(32, 8))
+    largest, total, _ = eigenvalue_and_sum(np.concatenate([h, -h]))
+    assert total == pytest.approx(0, abs=1e-9) and largest >= 64 / 8
+
+
+def test_minimizing_uniformity_flattens_the_spectrum():
+    """Gradient descent on the term alone, from a cone: Sum and λ_max fall, while the trace stays m."""
+    h = jnp.float32(np.random.default_rng(0).normal(size=(BATCH, 16)) + 2)
+    gradient = jax.jit(jax.grad(lambda h: uniformity(h, 0.5)))
+    found = [eigenvalue_and_sum(h)]
+    for _ in range(3):
+        for _ in range(200):
+            h -= 20 * gradient(h)
+        found.append(eigenvalue_and_sum(h))
+    eigenvalues, sums, least = zip(*found, strict=True)
+    assert list(eigenvalues) == sorted(eigenvalues, reverse=True) and list(sums) == sorted(sums, reverse=True)
+    assert eigenvalues[0] > BATCH / 2 and eigenvalues[-1] < 1.5 * BATCH / 16  # of 64 / 16 at best
+    assert least[0] > 0 > least[-1] and sums[-1] < eigenvalues[-1]  # by then the sum bounds nothing any more
+
+
+def losses_at_bounds(s, temperature, n):
+    """(ℓ_upper(τ), ℓ_lower(2τ)) of the isotropy paper's section 4.1, by the objective.
+
+    One anchor e₁, its positive at cosine s, and n − 1 negatives at cosine 0 (upper) or −1 (lower). One anchor can have
+    that; all n at once cannot have −1 for n > 2, since the mean cosine of n vectors is at least −1/(n − 1).
+    """
+    anchor = np.eye(1, n + 1)
+    positive = s * anchor + np.sqrt(1 - s * s) * np.eye(1, n + 1, n)
+
+    def loss(negatives, temperature):
+        with jax.enable_x64(True):
+            rows = jnp.asarray(np.concatenate([positive, negatives]))
+            return float(info_nce(jnp.asarray(anchor), rows, None, jnp.zeros(1, int), temperature=temperature)[0])
+
+    return loss(np.eye(n + 1)[1:n], temperature), loss(np.repeat(-anchor, n - 1, axis=0), 2 * temperature)
+
+
+@pytest.mark.parametrize("n", [4, 64])
+@pytest.mark.parametrize("temperature", [0.025, 0.05, 0.1])
+def test_the_lower_bound_s_loss_at_twice_the_temperature_is_the_upper_bound_s(temperature, n):
+    """Equation 17 of the isotropy paper, ℓ_lower(2τ) ≈ ℓ_upper(τ), with its error.
+
+    With a = (n − 1) e^{−s/τ} and ρ = e^{−(1 − s)/(2τ)},
+
+        ℓ_upper(τ) = log(1 + a),   ℓ_lower(2τ) = log(1 + a ρ),
+
+    so ℓ_lower(2τ) is the smaller one, by min(a (1 − ρ), (1 − s)/(2τ)) at most, and equal at s = 1. The error is small
+    beside 1 (and beside the loss of a batch) for every s, but beside ℓ_upper itself it is 1 − ρ: the two are the same
+    function of s only as far as 1 − s is small beside 2τ.
+    """
+    for s in np.linspace(0.9, 1, 11):
+        a, rho = (n - 1) * np.exp(-s / temperature), np.exp(-(1 - s) / (2 * temperature))
+        upper, lower = losses_at_bounds(s, temperature, n)
+        assert upper == pytest.approx(np.log1p(a), rel=1e-6, abs=1e-13)  # 1e-13: the rounding of logits of 40
+        assert lower == pytest.approx(np.log1p(a * rho), rel=1e-6, abs=1e-13)
+        error = np.log1p(a) - np.log1p(a * rho)
+        assert 0 <= error <= min(a * (1 - rho), (1 - s) / (2 * temperature)) * (1 + 1e-12)
+        assert error / np.log1p(a) == pytest.approx(1 - rho, abs=a + 1e-12)
+    assert error == 0  # at s = 1, the last one
+
+
+def test_the_error_of_equation_17_in_numbers():
+    """The paper's batch of 64 at s = 0.9: ℓ is 8e-3 at most, and off by 39%, 63% and 86% of itself."""
+    relative = {}
+    for temperature in (0.1, 0.05, 0.025):
+        upper, lower = losses_at_bounds(0.9, temperature, 64)
+        assert upper < 8e-3
+        relative[temperature] = round(1 - lower / upper, 2) if upper > 1e-12 else None
+    assert relative == {0.1: 0.39, 0.05: 0.63, 0.025: None}  # None: 1e-14, lost in float64's logits
+    assert 1 - np.exp(-0.1 / 0.05) == pytest.approx(0.86, abs=0.005)
+
+
+def test_equal_losses_of_equation_17_are_not_equal_gradients():
+    """At s = 1 the losses agree exactly; the pull on the positive at 2τ is half of that at τ, and so the push."""
+    n, temperature = 64, 0.1
+
+    def loss(s, negative, temperature):
+        logits = jnp.concatenate([s[None], negative]) / temperature
+        return jax.nn.logsumexp(logits) - logits[0]
+
+    pulls = [
+        jax.grad(loss, argnums=(0, 1))(jnp.float32(1.0), jnp.full(n - 1, value), tau)
+        for value, tau in ((0.0, temperature), (-1.0, 2 * temperature))
+    ]
+    for at_upper, at_lower in zip(*pulls, strict=True):
+        np.testing.assert_allclose(at_lower, at_upper / 2, rtol=1e-4)
+
+
+def correlation(first, second):
+    """SimCSE++'s equation 4, not centred."""
+    nothing = jnp.zeros((0, first.shape[1]))
+    return np.asarray(cross_correlation(jnp.asarray(first), jnp.asarray(second), nothing, alone))
+
+
+def standardized(first, second):
+    """What equation 5's similarities are made of: centred by dimension."""
+    rows = jnp.float32(len(first))
+    first, second = (standardize(jnp.asarray(x), rows, rows - 1, alone) for x in (first, second))
+    return np.asarray(first.T @ second)
+
+
+@pytest.mark.parametrize(("rows", "size"), [(8, 32), (32, 32), (48, 16)])
+def test_the_correlation_of_two_views_has_at_most_the_rank_of_the_batch(rows, size):
+    """SimCSE++ section 4.2: rank C ≤ min(N, D). C = (Z¹S₁)ᵀ(Z²S₂) with diagonal S whatever the denominators are."""
+    first, second = np.random.default_rng(0).normal(size=(2, rows, size)).astype(np.float32)
+    assert np.linalg.matrix_rank(correlation(first, second)) == min(rows, size)
+    assert np.linalg.matrix_rank(standardized(first, second)) == min(rows - 1, size)  # centring takes one away
+
+
+def test_artificial_rows_raise_the_rank_by_their_number():
+    """SimCSE++ section 4.2."""
+    first, second, more = (np.random.default_rng(seed).normal(size=(8, 32)).astype(np.float32) for seed in range(3))
+    for count in (0, 3, 8):
+        c = cross_correlation(jnp.asarray(first), jnp.asarray(second), jnp.asarray(more[:count]), alone)
+        assert np.linalg.matrix_rank(np.asarray(c)) == 8 + count
+
+
+def test_the_rank_of_a_real_batch_of_64_is_64(real):
+    """As SimCSE++ finds for its D = 768; centred, as equation 5 standardizes, it is 63."""
+    for first, second in real.values():
+        assert first.shape == (64, 384)
+        c, z = correlation(first, second), standardized(first, second)
+        assert (np.linalg.matrix_rank(c), np.linalg.matrix_rank(z)) == (64, 63)
+        # Far from a matter of rounding: the last of them is 5e-3 of the largest, what follows is float32's noise.
+        for matrix, rank in ((c, 64), (z, 63)):
+            values = np.linalg.svd(np.float64(matrix), compute_uv=False) / np.linalg.norm(matrix, 2)
+            assert values[rank - 1] > 5e-3 and values[rank] < 1e-6
