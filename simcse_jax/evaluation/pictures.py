@@ -4,8 +4,6 @@ Each is drawn as PNG and as SVG, is to be read without a caption, and stays legi
 style and markers, not in colour alone. The same numbers give the same bytes.
 """
 
-import contextlib
-import io
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simcse_jax.evaluation.geometry import GRID, GROUPS, Geometry
+from simcse_jax.plotting import COLOURS, LONGEST, Pictures, line_style, new_figure, shortened, spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,16 +22,9 @@ if TYPE_CHECKING:
 ALIGNMENT = "alignment  E ‖f(x) − f(x⁺)‖²   (lower is better)"
 UNIFORMITY = "uniformity  log E exp(−2 ‖f(x) − f(y)‖²)   (lower is better)"
 FIGURE_3 = ("uniformity", "alignment", "spearman")  # across, up, colour
-COLOURS = ("#1f3a5f", "#c46a1b", "#2f8f6f", "#8e3b6f", "#555555")
-STYLES = ("-", "--", "-.", ":")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 PALE = "0.6"
-LONGEST = 44  # characters of a name
-DPI = 150
 # Where the label of a point may stand: right, left, above, below, and between.
 AROUND = ((1, 0), (-1, 0), (0, 1), (0, -1), (0.8, 0.8), (-0.8, 0.8), (0.8, -0.8), (-0.8, -0.8))
-
-Pictures = dict[str, bytes]  # "png" and "svg"
 
 
 def models(found: Mapping[str, Geometry], title: str) -> Pictures:
@@ -46,9 +38,9 @@ def models(found: Mapping[str, Geometry], title: str) -> Pictures:
     x, y, spearman = (np.array([getattr(found[name], field) for name in names]) for field in FIGURE_3)
     labels = [f"{shortened(name)} ({score:.1f})" for name, score in zip(names, spearman, strict=True)]
     size = (5.2 + 0.072 * max(map(len, labels)), max(4.6, 1.8 + 0.24 * len(names)))
-    with _figure(size) as (figure, pictures):
+    with new_figure(size) as (figure, pictures):
         axes = figure.subplots()
-        _title(axes, f"Alignment and uniformity on {title}")
+        axes.set_title(f"Alignment and uniformity on {title}", loc="left")
         low, high = math.floor(spearman.min()), max(math.ceil(spearman.max()), math.floor(spearman.min()) + 1)
         style = {"cmap": "viridis", "vmin": low, "vmax": high, "s": 52, "edgecolors": "black", "linewidths": 0.8}
         points = axes.scatter(x, y, c=spearman, zorder=3, **style)
@@ -80,17 +72,16 @@ def runs(found: Mapping[str, Sequence[tuple[int, Geometry]]], title: str) -> Pic
     names = [shortened(name) for name in found]
     columns = max(1, min(3, int(80 / (max(map(len, names)) + 8))))
     rows = math.ceil(len(names) / columns)
-    with _figure((6.6, 4.7 + 0.2 * rows)) as (figure, pictures):
+    with new_figure((6.6, 4.7 + 0.2 * rows)) as (figure, pictures):
         axes = figure.subplots()
-        _title(axes, f"Alignment and uniformity on {title}, by training step")
+        axes.set_title(f"Alignment and uniformity on {title}, by training step", loc="left")
         lines = []
         for number, (name, points) in enumerate(zip(names, found.values(), strict=True)):
             x, y = ([getattr(point, field) for _, point in points] for field in ("uniformity", "alignment"))
-            marker, colour = MARKERS[number % len(MARKERS)], COLOURS[number % len(COLOURS)]
-            style = {"color": colour, "linestyle": STYLES[number % len(STYLES)], "linewidth": 1.3}
-            axes.plot(x, y, marker=marker, markersize=4.5, label=name, zorder=3, **style)
-            axes.plot(x[:1], y[:1], marker=marker, markersize=5.5, markerfacecolor="white", color=colour, zorder=4)
-            lines.append(([step for step, _ in points], np.column_stack([x, y]), colour))
+            style = line_style(number)
+            axes.plot(x, y, markersize=4.5, linewidth=1.3, label=name, zorder=3, **style)
+            axes.plot(x[:1], y[:1], markersize=5.5, markerfacecolor="white", zorder=4, **style)
+            lines.append(([step for step, _ in points], np.column_stack([x, y]), style["color"]))
         _alignment_and_uniformity(axes, *np.concatenate([points for _, points, _ in lines]).T)
         handles, _ = axes.get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, handlelength=3.5)
@@ -101,22 +92,19 @@ def runs(found: Mapping[str, Sequence[tuple[int, Geometry]]], title: str) -> Pic
 def singular_values(found: Mapping[str, Geometry], title: str) -> Pictures:
     """The singular values of the models' sentence embeddings, the largest one set to 1 (Figure F.1)."""
     names = [shortened(name) for name in found]
-    with _figure((6.2, 4.4 + 0.2 * len(names))) as (figure, pictures):
+    with new_figure((6.2, 4.4 + 0.2 * len(names))) as (figure, pictures):
         axes = figure.subplots()
-        _title(axes, f"Singular values of the embeddings of the sentences of {title}")
+        axes.set_title(f"Singular values of the embeddings of the sentences of {title}", loc="left")
         for number, (name, geometry) in enumerate(zip(names, found.values(), strict=True)):
             values = geometry.singular_values
-            style = {"color": COLOURS[number % len(COLOURS)], "linestyle": STYLES[number % len(STYLES)]}
-            marker = MARKERS[number % len(MARKERS)]
             axes.plot(
                 np.arange(1, len(values) + 1),
                 values,
-                marker=marker,
                 markersize=4,
                 markevery=(0.02 * number, 0.15),
                 linewidth=1.4,
                 label=name,
-                **style,
+                **line_style(number),
             )
         axes.set_yscale("log")
         axes.set_ylim(max(1e-4, 0.7 * min(_smallest(geometry.singular_values) for geometry in found.values())), 1.3)
@@ -137,7 +125,7 @@ def cosines(found: Mapping[str, Geometry], title: str) -> Pictures:
     visible = [group.density > 0.02 * group.density.max() for group in groups]
     shown = GRID[np.any(visible, axis=0)]
     width = 3.0 if columns > 1 else 5.0
-    with _figure((0.6 + width * columns, 0.9 + 2.9 * rows)) as (figure, pictures):
+    with new_figure((0.6 + width * columns, 0.9 + 2.9 * rows)) as (figure, pictures):
         panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
         figure.suptitle(f"Cosine similarities of the pairs of {title}, by gold score", fontsize=10)
         for panel, (name, geometry) in zip(panels, found.items(), strict=False):
@@ -151,58 +139,6 @@ def cosines(found: Mapping[str, Geometry], title: str) -> Pictures:
         figure.supxlabel("cosine similarity   (height: density, on each panel's own scale; tick: mean)", fontsize=9)
         figure.supylabel("gold score of the pairs (0 to 5)", fontsize=9)
     return pictures
-
-
-def shortened(name: str) -> str:
-    """The name, or its end where it is too long for a picture."""
-    return name if len(name) <= LONGEST else "…" + name[-LONGEST + 1 :]
-
-
-def spread(places: np.ndarray, gap: float) -> np.ndarray:
-    """Places in [0, 1], moved as little as needed so that none is nearer to the next than `gap`, in the same order.
-
-    Where there is no room for that, they fill [0, 1] evenly.
-    """
-    order = np.argsort(places, kind="stable")
-    gap = min(gap, 1 / max(1, len(places) - 1))
-    lowest = np.arange(len(places)) * gap
-    # Without the gaps, what remains is to be rising; a running maximum from below and a minimum from above meet midway.
-    free = np.clip(places[order] - lowest, 0, 1 - (len(places) - 1) * gap)
-    rising = (np.maximum.accumulate(free) + np.minimum.accumulate(free[::-1])[::-1]) / 2
-    moved = np.empty(len(places))
-    moved[order] = rising + lowest
-    return moved
-
-
-@contextlib.contextmanager
-def _figure(size: tuple[float, float]) -> Iterator[tuple["Figure", Pictures]]:
-    """A figure to draw on, and a dictionary that has the pictures afterwards."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    style = {
-        "font.size": 9,
-        "axes.titlesize": 10,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "svg.fonttype": "none",
-        "svg.hashsalt": "simcse_jax",  # else the names inside the svg are random
-        "text.parse_math": False,  # a $ in a name is a $
-    }
-    pictures: Pictures = {}
-    with matplotlib.rc_context({**matplotlib.rcParamsDefault, "backend": "agg", **style}):
-        figure = Figure(figsize=size, dpi=DPI, layout="constrained")
-        FigureCanvasAgg(figure)
-        yield figure, pictures
-        for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
-            out = io.BytesIO()
-            figure.savefig(out, format=kind, dpi=DPI, metadata=metadata)
-            pictures[kind] = out.getvalue()
-
-
-def _title(axes: "Axes", text: str) -> None:
-    axes.set_title(text, loc="left")
 
 
 def _alignment_and_uniformity(axes: "Axes", x: np.ndarray, y: np.ndarray) -> None:

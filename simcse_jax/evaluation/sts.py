@@ -41,6 +41,7 @@ SINGLE_FILES = {
     },
 }
 TITLES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}  # where the paper's table has another name
+GRADED = {"sentence1", "sentence2", "score"}  # the header of a file of graded pairs
 METRICS = {"spearman": "Spearman", "pearson": "Pearson"}
 AGGREGATIONS = ("all", "mean", "wmean")
 BESIDE_TASKS = ("average", "averages")  # what stands beside the tasks in a result file
@@ -141,12 +142,19 @@ def read_graded_pairs(path: Path) -> Pairs:
       UserError: when it is neither, or damaged.
     """
     header = next(open_text(path), "").split("\t")
-    if {"sentence1", "sentence2", "score"} <= set(header):
+    if set(header) >= GRADED:
         columns = (header.index("score"), header.index("sentence1"), header.index("sentence2"))
         return _pairs({path.stem: _rows(path, columns, skip_header=True)}, str(path))
     if len(header) >= 7:
         return _pairs({path.stem: _rows(path, (4, 5, 6))}, str(path))
     raise UserError(f"{path}: line 1 must be the header sentence1, sentence2, score, separated by tabs (or be STS-B's)")
+
+
+def is_graded(path: Path) -> bool:
+    """Whether it is for `read`: a folder, or a file of graded pairs, by its header or its name, one of STS-B's."""
+    if path.is_dir() or path.name in {Path(file).name for file in SINGLE_FILES["STSBenchmark"].values()}:
+        return True
+    return path.suffix == ".tsv" and path.is_file() and set(next(open_text(path), "").split("\t")) >= GRADED
 
 
 def read(data: str, tasks: Sequence[str], split: str = "test") -> tuple[dict[str, Pairs], list[str]]:

@@ -1,25 +1,9 @@
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
-import pytest
 
 from simcse_jax.evaluation import geometry, pictures
 from simcse_jax.evaluation.sts import Pairs
-
-
-@pytest.mark.parametrize("places", [[0.5, 0.5, 0.5], [0.0, 0.9, 1.0, 1.0], [0.3, 0.1, 0.32], [0.5], [0.0, 0.0]])
-def test_labels_are_spread_so_far_that_they_do_not_touch(places):
-    places = np.array(places)
-    moved = pictures.spread(places, 0.1)
-    assert np.all((moved >= 0) & (moved <= 1))
-    assert np.all(np.diff(np.sort(moved)) >= 0.1 - 1e-12)
-    assert np.array_equal(np.argsort(moved, kind="stable"), np.argsort(places, kind="stable"))
-
-
-def test_labels_that_have_room_stay_where_they_are():
-    assert pictures.spread(np.array([0.9, 0.2, 0.5]), 0.1) == pytest.approx([0.9, 0.2, 0.5])
-    crowded = pictures.spread(np.zeros(11), 0.3)
-    assert crowded == pytest.approx(np.linspace(0, 1, 11))
 
 
 def measured(seed: int) -> geometry.Geometry:
