@@ -127,48 +127,86 @@ def encode_sentences(
     distinct = list(numbers)
     embeddings = np.empty((len(distinct), params[parameters.WORD_EMBEDDING].shape[1]), np.float32)
     cut = np.zeros(len(distinct), bool)
+    with tqdm(total=len(distinct), unit=" sentences", disable=not show_progress_bar) as bar:
+        for rows, output in compute(
+            embed,
+            params,
+            tokenizer,
+            distinct,
+            cut,
+            max_length=max_length,
+            batch_size=batch_size,
+            sharding=sharding,
+            in_flight=IN_FLIGHT,
+        ):
+            embeddings[rows] = output
+            bar.update(len(rows))
+    if len(distinct) < len(inverse):
+        return Encoded(embeddings[inverse], int(cut[inverse].sum()))
+    return Encoded(embeddings, int(cut.sum()))
+
+
+def compute(
+    function: Callable[..., jax.Array],
+    params: Params,
+    tokenizer: Tokenizer,
+    sentences: list[str],
+    cut: np.ndarray,
+    *,
+    max_length: int,
+    batch_size: int,
+    sharding: NamedSharding | None,
+    in_flight: int,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Runs a compiled function on batches of sentences of like length.
+
+    Args:
+      function: takes the parameters, token ids and mask, both (B, T), and gives an array of B rows.
+      params: what it takes.
+      tokenizer, max_length, batch_size, sharding: see `encode_sentences`.
+      sentences: N of them.
+      cut: (N,) booleans; those of sentences that are cut are set.
+      in_flight: batches that are dispatched and not fetched, at most, on each thread; what is held does not grow
+        beyond them.
+
+    Yields:
+      Which sentences a batch has, and the function's rows of them.
+    """
     devices = 1 if sharding is None else sharding.num_devices
     on_cpu = devices == 1 and jax.default_backend() == "cpu"
     # One program leaves a CPU's cores idle between its products, and those of one thread run one after the other.
     threads = min(os.cpu_count() or 1, MOST_THREADS) if on_cpu else 1
+    most_tokens = batch_size * FULL_BATCH_LENGTH
+    if on_cpu:
+        most_tokens = min(most_tokens, CPU_TOKENS)
     # What comes back from other processes comes back by a collective, which must not run beside another one.
-    in_flight = threads * IN_FLIGHT if sharding is None or sharding.is_fully_addressable else len(distinct)
+    most = threads * in_flight if sharding is None or sharding.is_fully_addressable else len(sentences)
     waiting: collections.deque[tuple[np.ndarray, Future[jax.Array]]] = collections.deque()
     compiling = collections.defaultdict(threading.Lock)
 
-    def compute(tokens: list[np.ndarray], length: int, size: int, lock: threading.Lock) -> jax.Array:
+    def run(tokens: list[np.ndarray], length: int, size: int, lock: threading.Lock) -> jax.Array:
         # Filled up with its first row, so that it has the shape of others.
         ids, mask = tokenizer.pad(tokens + [tokens[0]] * (size - len(tokens)), length)
         if sharding is not None:
             ids, mask = parallel.place(lambda part: (ids[part], mask[part]), size, sharding)
         with lock:  # or two threads would compile the same
-            output = embed(params, ids, mask)
+            output = function(params, ids, mask)
         return jax.block_until_ready(output) if on_cpu else output
 
-    with (
-        ThreadPoolExecutor(threads) as pool,
-        tqdm(total=len(distinct), unit=" sentences", disable=not show_progress_bar) as bar,
-    ):
+    def fetch() -> tuple[np.ndarray, np.ndarray]:
+        rows, output = waiting.popleft()
+        return rows, parallel.fetch(output.result())[: len(rows)]
 
-        def fetch(most: int) -> None:
-            while len(waiting) > most:
-                rows, output = waiting.popleft()
-                embeddings[rows] = parallel.fetch(output.result())[: len(rows)]
-                bar.update(len(rows))
-
-        most_tokens = batch_size * FULL_BATCH_LENGTH
-        if on_cpu:
-            most_tokens = min(most_tokens, CPU_TOKENS)
+    with ThreadPoolExecutor(threads) as pool:
         for rows, tokens, length, size in _batches(
-            distinct, tokenizer, max_length, batch_size, most_tokens, devices, cut
+            sentences, tokenizer, max_length, batch_size, most_tokens, devices, cut
         ):
-            # Dispatched: the next batch is tokenized meanwhile.
-            waiting.append((rows, pool.submit(compute, tokens, length, size, compiling[length, size])))
-            fetch(in_flight)
-        fetch(0)
-    if len(distinct) < len(inverse):
-        return Encoded(embeddings[inverse], int(cut[inverse].sum()))
-    return Encoded(embeddings, int(cut.sum()))
+            # Dispatched: the next batch is tokenized meanwhile. Without collectives, which are not safe side by side.
+            waiting.append((rows, pool.submit(run, tokens, length, size, compiling[length, size])))
+            while len(waiting) > most:
+                yield fetch()
+        while waiting:
+            yield fetch()
 
 
 class _Batch(NamedTuple):

@@ -20,6 +20,7 @@ from simcse_jax.models import huggingface
 from simcse_jax.models.config import POOLERS
 from simcse_jax.models.tokenizer import Tokenizer
 from simcse_jax.public_names import public_value
+from simcse_jax.token_encoder import TokenEncoder
 
 INDEXED_AT_ONCE = 1 << 17  # sentences, so that the embeddings of a large corpus are not there twice
 
@@ -46,6 +47,7 @@ class SimCSE:
         self.name = name
         self.index: Index | None = None
         self.pooler, self.use_head = choose_pooler(model, pooler)
+        self.own_pooler = model.pooler  # None where its files ask for one that this encoder lacks
         self.config = model.config
         self.max_length = model.max_length  # in tokens
         self.normalize = model.normalize  # whether its files ask for embeddings of unit length
@@ -124,6 +126,17 @@ class SimCSE:
         if self.normalize if normalize_to_unit is None else normalize_to_unit:
             encoded = encoded._replace(embeddings=_to_unit(encoded.embeddings))
         return encoded
+
+    def token_encoder(self, max_length: int | None = None) -> TokenEncoder:
+        """The token embeddings of every layer, before pooler and head: what `simcse_jax.analysis` measures.
+
+        Args:
+          max_length: see `encode`.
+        """
+        _check(None, None, max_length, self.max_length)
+        length = self.max_length if max_length is None else max_length
+        size = self.batch_size * len(jax.local_devices())
+        return TokenEncoder(self._graph, self._params, self._tokenizer, length, size, self._rows)
 
     def similarity(
         self, a: str | Iterable[str] | np.ndarray, b: str | Iterable[str] | np.ndarray

@@ -1,0 +1,127 @@
+"""How runs change the space while they train: their measures over the steps, drawn together (Figures 8 to 23)."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from simcse_jax.analysis import page, pictures
+from simcse_jax.analysis.page import Section
+from simcse_jax.analysis.pictures import MEASURES
+from simcse_jax.analysis.report import PAGE, PAPER, explained, to_json
+from simcse_jax.plotting import short_names, unique
+from simcse_jax.storage import write_atomically
+
+FIELDS = (
+    "anisotropy",
+    "l2_norm",
+    "adjusted_self_similarity",
+    "adjusted_intra_sentence_similarity",
+    "alignment",
+    "uniformity",
+)
+DYNAMICS = "dynamics.json"
+VAGUE = ("name", "weight", "m")  # last parts of config fields that say nothing alone
+
+Points = Sequence[Mapping[str, float]]  # of a run: `step`, and measures of the last layer
+
+
+def labels(configs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What to call runs on a picture: by the one field in which their configs differ, else by their folders.
+
+    Args:
+      configs: the fields that change a result, by their dotted names; by the names of the runs' folders.
+    """
+    names, every = list(configs), list(configs.values())
+    fields = dict.fromkeys(field for config in every for field in config)
+    differing = [field for field in fields if any(config.get(field) != every[0].get(field) for config in every)]
+    if len(differing) == 1:
+        *_, parent, last = ["", *differing[0].split(".")]
+        what = (f"{parent} {last}" if last in VAGUE else last).replace("_", " ").strip()
+        found = [f"{what} {_value(config.get(differing[0]))}" for config in every]
+        if len(set(found)) == len(found):
+            return found
+    return unique(short_names(names), names)
+
+
+def write(
+    runs: Mapping[str, Points],
+    folder: Path,
+    *,
+    data: str,
+    about: Mapping[str, Any],
+    workdirs: Mapping[str, str],
+    versions: Mapping[str, str],
+) -> list[str]:
+    """Writes `dynamics.json`, a picture a measure (NAME.png, .svg and .json) and `report.html`, each file whole or not.
+
+    Args:
+      runs: by their labels; the steps of each rise. A measure that no point has is left out.
+      folder: where to, made if need be.
+      data: what was measured on, for the titles.
+      about: how it was measured.
+      workdirs: the runs' folders, by their labels.
+      versions: of the packages that the numbers can depend on.
+
+    Returns:
+      The names of the files; the page is the last to be written.
+
+    Raises:
+      UserError: when the folder cannot be written to.
+      ValueError: when a number is not finite.
+    """
+    shown = {label: {"workdir": workdirs[label], "points": list(points)} for label, points in runs.items()}
+    files: dict[str, str | bytes] = {DYNAMICS: to_json({"data": data, "about": dict(about), "runs": shown})}
+    sections = []
+    for field in FIELDS:
+        found = {
+            label: [(int(point["step"]), float(point[field])) for point in points if field in point]
+            for label, points in runs.items()
+        }
+        found = {label: points for label, points in found.items() if points}
+        if not found:
+            continue
+        drawn = pictures.over_steps(found, field, data)
+        numbers = {label: [{"step": step, field: value} for step, value in points] for label, points in found.items()}
+        files |= {f"{field}.{kind}": content for kind, content in drawn.items()} | {f"{field}.json": to_json(numbers)}
+        content = page.figures([(drawn["svg"], _described(field, found))])
+        sections.append(Section(MEASURES[field].title, MEASURES[field].meaning, content))
+    sections.append(Section("First and last step", "", _ends(runs)))
+    sections.append(Section("How it was measured", "", _about({"data": data, **about}, workdirs, versions)))
+    lead = f"{len(runs)} run{'s' * (len(runs) > 1)}, measured on {data}. What is measured is that of {PAPER}."
+    files[PAGE] = page.page("How training changes the space", lead, sections)
+    for name, content in files.items():
+        write_atomically(folder / name, content)
+    return list(files)
+
+
+def _described(field: str, found: Mapping[str, Sequence[tuple[int, float]]]) -> str:
+    """A line chart in words."""
+    parts = [
+        f"{label}: {points[0][1]:.3f} at step {points[0][0]}, {points[-1][1]:.3f} at step {points[-1][0]}."
+        for label, points in found.items()
+    ]
+    return f"{MEASURES[field].title} by training step. {' '.join(parts)}"
+
+
+def _ends(runs: Mapping[str, Points]) -> str:
+    """The table of the first and the last measured step of each run."""
+    fields = [field for field in FIELDS if any(field in point for points in runs.values() for point in points)]
+    rows = [
+        [label, str(point["step"]), *(f"{point[field]:.3f}" if field in point else "–" for field in fields)]
+        for label, points in runs.items()
+        for point in (points[0], *points[1:][-1:])
+    ]
+    return page.table("The last layer", ["", "step", *(MEASURES[field].title for field in fields)], rows)
+
+
+def _about(about: Mapping[str, Any], workdirs: Mapping[str, str], versions: Mapping[str, str]) -> str:
+    parts = {"What was measured": explained(about), "The runs": list(workdirs.items()), "Versions": explained(versions)}
+    return "".join(page.table(caption, [], rows, text=True) for caption, rows in parts.items())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_value, value))
+    return "none" if value in (None, "") else str(value)

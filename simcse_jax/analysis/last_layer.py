@@ -1,0 +1,72 @@
+"""The last layer in eight numbers, cheap enough to be measured while a model trains: section 4 of the isotropy paper.
+
+Token embeddings give six of them, as `analysis.measure` measures them with its default protocol; sentence embeddings
+give alignment and uniformity (SimCSE, eq. 2 and 3). All sentences are the same every time.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from simcse_jax.analysis.measure import measure
+from simcse_jax.analysis.tokens import Survey, TokenEncoder
+from simcse_jax.evaluation import geometry, sts
+
+T = TypeVar("T")
+
+
+class Sample(NamedTuple):
+    """What is measured on."""
+
+    sentences: list[str]  # N, for all but alignment
+    positives: list[tuple[str, str]]  # P pairs of sentences of the same meaning, for alignment; there may be none
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of all of it."""
+        texts = [self.sentences, [text for pair in self.positives for text in pair]]
+        return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
+
+
+def evenly(items: Sequence[T], count: int) -> list[T]:
+    """`count` of the items, spread evenly from the first to the last; all of them where they are fewer."""
+    places = np.linspace(0, len(items) - 1, min(count, len(items)))
+    return [items[place] for place in places.round().astype(int)]
+
+
+def positives(pairs: sts.Pairs, count: int) -> list[tuple[str, str]]:
+    """At most `count` of the pairs that are rated above 4 of 5, spread evenly; none where the scale is another one."""
+    if pairs.gold.min() < 0 or pairs.gold.max() > geometry.TOP:
+        return []
+    rows = np.flatnonzero(pairs.gold > geometry.POSITIVE)
+    return [(pairs.first[row], pairs.second[row]) for row in evenly(rows, count)]
+
+
+def measure_last_layer(encode: sts.Encode, tokens: TokenEncoder, survey: Survey, sample: Sample) -> dict[str, float]:
+    """Measures one model.
+
+    Args:
+      encode: sentences to embeddings.
+      tokens: sentences to the hidden states of layers, of which the last one counts.
+      survey: of the sample's sentences, by the model's tokenizer.
+      sample: what to measure on.
+
+    Returns:
+      `anisotropy`, `self_similarity`, `intra_sentence_similarity`, `l2_norm`, `adjusted_self_similarity`,
+      `adjusted_intra_sentence_similarity`, `alignment` where there are positives, and `uniformity`.
+
+    Raises:
+      UserError: when a hidden state is not finite.
+    """
+    sides = [list(side) for side in zip(*sample.positives, strict=True)] or [[], []]
+    embeddings = encode([*sample.sentences, *sides[0], *sides[1]])
+    found = measure(tokens, survey).to_json()["layers"][-1]
+    del found["layer"]
+    count, pairs = len(sample.sentences), len(sample.positives)
+    if pairs:
+        found["alignment"] = geometry.alignment(embeddings[count : count + pairs], embeddings[count + pairs :])
+    found["uniformity"] = geometry.uniformity(embeddings[:count])
+    return {name: round(float(value), 6) for name, value in found.items()}

@@ -1,0 +1,269 @@
+"""Pictures of a report and of the dynamics of runs: the figures of the isotropy paper.
+
+Each is drawn as PNG and as SVG, is to be read without a caption, and stays legible in grey: lines differ in their
+style and markers, not in colour alone. The same numbers give the same bytes.
+"""
+
+from collections.abc import Mapping, Sequence, Sized
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from simcse_jax.plotting import Pictures, line_style, new_figure, shortened
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from simcse_jax.analysis.map import Map
+
+COSINE = "mean cosine similarity"
+ADJUSTED = "mean cosine − anisotropy"
+SHARES = (10, 20, 50)  # percent
+WINDOW = 25  # tokens of a running mean
+SIZE = (5.0, 3.5)  # inches; two fit beside each other on a page
+MOST_IN_A_LINE = 45  # characters of a legend
+
+
+class Measure(NamedTuple):
+    """What a number of a layer, or of a step of a run, is called and means."""
+
+    title: str
+    axis: str
+    meaning: str  # for who has never heard of it
+
+
+MEASURES = {
+    "anisotropy": Measure(
+        "Anisotropy",
+        COSINE,
+        "How similar two tokens of different sentences are on average: near 0 they point in all directions, near 1 "
+        "they all crowd into a narrow cone.",
+    ),
+    "l2_norm": Measure(
+        "L2 norm",
+        "mean L2 norm",
+        "How far the token embeddings lie from the origin on average.",
+    ),
+    "self_similarity": Measure(
+        "Self-similarity",
+        COSINE,
+        "How similar a token is to itself in other sentences: high means that its embedding hardly depends on the "
+        "context.",
+    ),
+    "adjusted_self_similarity": Measure(
+        "Adjusted self-similarity",
+        ADJUSTED,
+        "How much more similar a token is to itself in other sentences than to any other token.",
+    ),
+    "intra_sentence_similarity": Measure(
+        "Intra-sentence similarity",
+        COSINE,
+        "How similar the tokens of a sentence are to their mean: high means that they have converged to one place.",
+    ),
+    "adjusted_intra_sentence_similarity": Measure(
+        "Adjusted intra-sentence similarity",
+        ADJUSTED,
+        "How much more similar the tokens of a sentence are to their mean than tokens of different sentences to each "
+        "other.",
+    ),
+    "alignment": Measure(
+        "Alignment",
+        "E ‖f(x) − f(x⁺)‖²   (lower is better)",
+        "How far apart the embeddings of two sentences of the same meaning are.",
+    ),
+    "uniformity": Measure(
+        "Uniformity",
+        "log E exp(−2 ‖f(x) − f(y)‖²)   (lower is better)",
+        "How evenly the sentence embeddings are spread over the sphere.",
+    ),
+}
+
+
+def layers(found: Mapping[str, Sequence[Mapping[str, float]]], field: str, data: str) -> Pictures:
+    """A measure over the layers, a line a model (Figures 2 to 7).
+
+    Args:
+      found: the `layers` of a report, by the models' names.
+      field: of `MEASURES`.
+      data: its name.
+    """
+    measure = MEASURES[field]
+    with new_figure(_size(found)) as (figure, pictures):
+        axes = figure.subplots()
+        axes.set_title(f"{measure.title} of the tokens, by layer\n{shortened(data)}", loc="left")
+        axes.axhline(0, color="0.5", linewidth=0.8, zorder=1)  # and so 0 is on the scale
+        for number, (name, rows) in enumerate(found.items()):
+            x, y = ([row[key] for row in rows] for key in ("layer", field))
+            axes.plot(x, y, label=shortened(name), markersize=5, **line_style(number))
+        if axes.dataLim.ymin >= 0:
+            axes.set_ylim(bottom=0)
+        axes.set_xticks(range(1 + max(rows[-1]["layer"] for rows in found.values())))
+        axes.set_xlabel("layer   (0: the embedding layer)")
+        axes.set_ylabel(measure.axis)
+        _finish(figure, axes)
+    return pictures
+
+
+def dimensions(found: Mapping[str, Sequence[float]], pairs: str, data: str) -> Pictures:
+    """How much of the mean cosine the top dimensions give together, a line a model (Table 1).
+
+    Args:
+      found: the cumulated shares of the D dimensions, the largest first, by the models' names.
+      pairs: which pairs of tokens the cosines are of.
+      data: its name.
+    """
+    with new_figure(_size(found)) as (figure, pictures):
+        axes = figure.subplots()
+        title = f"Share of the top dimensions in the cosines\nof {pairs}, last layer\n{shortened(data)}"
+        axes.set_title(title, loc="left")
+        for number, (name, shares) in enumerate(found.items()):
+            percent = 100 * np.asarray(shares)
+            needed = [int(np.argmax(percent >= share)) for share in SHARES]
+            style = {**line_style(number), "markersize": 5, "markevery": needed}
+            axes.plot(np.arange(1, len(percent) + 1), percent, label=shortened(name), **style)
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.xaxis.set_minor_formatter(lambda value, _: "")
+        axes.set_ylim(bottom=0)
+        axes.set_yticks([0, *SHARES, 75, 100])
+        axes.set_xlabel("dimensions, the largest contribution first\n(markers: as many are needed for 10, 20 and 50%)")
+        axes.set_ylabel("% of the mean cosine, cumulated")
+        _finish(figure, axes)
+    return pictures
+
+
+def informativity(found: Mapping[str, Sequence[Mapping[str, float]]], data: str) -> Pictures:
+    """r² of the cosines before and after the top k dimensions are removed, a line a model (Table 3)."""
+    with new_figure(_size(found)) as (figure, pictures):
+        axes = figure.subplots()
+        axes.set_title(f"What the cosines keep without the top k dimensions\ntokens of {shortened(data)}", loc="left")
+        ticks = sorted({row["k"] for rows in found.values() for row in rows})
+        for number, (name, rows) in enumerate(found.items()):
+            x, y = ([row[field] for row in rows] for field in ("k", "r2"))
+            axes.plot(x, y, label=shortened(name), markersize=5, **line_style(number))
+        axes.set_xscale("log")
+        axes.set_xticks(ticks, map(str, ticks))
+        axes.minorticks_off()
+        axes.set_ylim(0, 1.03)
+        axes.set_xlabel("k: dimensions removed, the largest contribution first")
+        axes.set_ylabel("r² with the cosines of all dimensions")
+        _finish(figure, axes)
+    return pictures
+
+
+def self_similarity_change(tokens: Sequence[Mapping[str, Any]], model: str, base: str) -> Pictures:
+    """The self-similarity change (eq. 10) of frequent tokens, the most frequent first (Figure 24).
+
+    Args:
+      tokens: each with its `change`, by falling frequency.
+      model, base: their names.
+    """
+    changes = np.array([token["change"] for token in tokens])
+    ranks = np.arange(1, len(changes) + 1)
+    window = min(WINDOW, len(changes))
+    with new_figure(SIZE) as (figure, pictures):
+        axes = figure.subplots()
+        names = f"{shortened(base)}\n→ {shortened(model)}"
+        axes.set_title(f"Self-similarity change of the {len(changes)} most frequent tokens\n{names}", loc="left")
+        axes.axhline(0, color="0.5", linewidth=0.8, zorder=1)
+        style = {"marker": "o", "markersize": 3.5, "markerfacecolor": "white", "linestyle": "", "color": "0.45"}
+        axes.plot(ranks, changes, label="a token", zorder=2, **style)
+        mean = np.convolve(changes, np.full(window, 1 / window), "valid")
+        style = {"color": line_style(0)["color"], "linewidth": 1.8}
+        axes.plot(ranks[: len(mean)] + (window - 1) / 2, mean, label=f"mean of {window} tokens", zorder=3, **style)
+        axes.set_xlabel("rank of the token, the most frequent first")
+        axes.set_ylabel("change   (above 0: less contextualized)")
+        _finish(figure, axes)
+    return pictures
+
+
+def correlation(by_n: Sequence[float | None], best_n: int, best: float) -> Pictures:
+    """The correlation of two model pairs' self-similarity changes over the n most frequent tokens (eq. 11, Figure 24).
+
+    Args:
+      by_n: of n = 1, 2, …; None where there is none.
+      best_n, best: the n with the highest correlation, and that.
+    """
+    y = np.array([np.nan if value is None else value for value in by_n], np.float64)
+    with new_figure(SIZE) as (figure, pictures):
+        axes = figure.subplots()
+        title = "Do two pairs of models change the same tokens?\nCorrelation of their self-similarity changes"
+        axes.set_title(title, loc="left")
+        style = line_style(0)
+        axes.plot(np.arange(1, len(y) + 1), y, color=style["color"], linewidth=1.4, zorder=2)
+        label = f"best: {best:.3f} at n = {best_n}"
+        axes.plot([best_n], [best], linestyle="", marker=style["marker"], color="black", label=label, zorder=3)
+        axes.set_xlabel("n: the most frequent tokens that are compared")
+        axes.set_ylabel("Pearson correlation")
+        _finish(figure, axes)
+    return pictures
+
+
+def embedding_map(found: "Map", data: str) -> Pictures:
+    """Sentence embeddings in two dimensions, a panel a model on the same axes (Figure 1)."""
+    names = list(found.points)
+    everything = np.concatenate(list(found.points.values()))
+    low, high = everything.min(axis=0), everything.max(axis=0)
+    middle, half = (low + high) / 2, 0.55 * max(1e-9, (high - low).max())  # both axes have the same scale
+    size = np.clip(8000 / len(everything), 5, 24)
+    with new_figure((0.4 + 3.4 * len(names), 4.4)) as (figure, pictures):
+        panels = figure.subplots(1, len(names), sharex=True, sharey=True, squeeze=False)[0]
+        figure.suptitle(f"Sentence embeddings of {shortened(data)}, {found.title}", fontsize=10, x=0.01, ha="left")
+        for panel, (name, points) in zip(panels, found.points.items(), strict=True):
+            others = [other for other in names if other != name]
+            for other in others:
+                style = {"s": size, "color": "0.82", "linewidths": 0, "rasterized": True}
+                panel.scatter(*found.points[other].T, zorder=1, **style)
+            cosine = round(found.cosines[name], 2) + 0.0  # no −0.00
+            style = {"s": size, "color": line_style(0)["color"], "linewidths": 0, "rasterized": True}
+            panel.scatter(*points.T, zorder=2, **style)
+            panel.set_title(f"{shortened(name, 38)}\nmean cosine of two sentences: {cosine:.2f}", fontsize=9)
+            panel.set_aspect("equal")
+            panel.set_xlim(middle[0] - half, middle[0] + half)
+            panel.set_ylim(middle[1] - half, middle[1] + half)
+            panel.set_xlabel(found.axes[0])
+            panel.set_ylabel(found.axes[1])
+        if len(names) > 1:
+            figure.supxlabel("pale: the other model's", fontsize=8)
+    return pictures
+
+
+def over_steps(found: Mapping[str, Sequence[tuple[int, float]]], field: str, data: str) -> Pictures:
+    """A measure over the steps of runs, a line a run (Figures 8 to 23).
+
+    Args:
+      found: the steps and values, by the runs' names.
+      field: of `MEASURES`.
+      data: its name.
+    """
+    measure = MEASURES[field]
+    with new_figure(_size(found)) as (figure, pictures):
+        axes = figure.subplots()
+        axes.set_title(f"{measure.title}, by training step\n{shortened(data)}", loc="left")
+        longest = max(len(points) for points in found.values())
+        for number, (name, points) in enumerate(found.items()):
+            x, y = zip(*points, strict=True)
+            every = max(1, longest // 15)
+            style = {**line_style(number), "markersize": 4.5, "markevery": every, "linewidth": 1.4}
+            axes.plot(x, y, label=shortened(name), **style)
+        axes.set_xlabel("training step")
+        axes.set_ylabel(measure.axis)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        _finish(figure, axes)
+    return pictures
+
+
+def _size(lines: Sized) -> tuple[float, float]:
+    """With room for a legend of so many lines."""
+    return SIZE[0], SIZE[1] + 0.2 * len(lines)
+
+
+def _finish(figure: "Figure", axes: "Axes") -> None:
+    """The grid behind the lines, and their names below."""
+    axes.grid(color="0.92")
+    axes.set_axisbelow(True)
+    handles, names = axes.get_legend_handles_labels()
+    columns = 1 if sum(map(len, names)) > MOST_IN_A_LINE else len(names)
+    style = {"loc": "outside lower center", "ncols": columns, "frameon": False, "handlelength": 3.5}
+    figure.legend(handles, names, **style)
