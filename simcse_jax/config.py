@@ -24,6 +24,7 @@ READINGS = ("paper", "released")  # of objective.dimension_wise
 POSTPROCESSING = ("whitening", "flow")  # see evaluation/postprocess.py
 CONTRASTIVE = ("info_nce", "off_dropout", "dimension_wise", "barlow_twins")  # these take a pair for positive
 MOST_ARTIFICIAL = 100_000  # rows of objective.barlow_twins
+FEWEST_ANALYSED = 10  # sentences of analysis.sentences
 TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICKRelatedness")
 
 
@@ -111,6 +112,12 @@ def default_config() -> config_dict.ConfigDict:
     config.eval.postprocess = ""
     config.eval.postprocess_data = ""
     config.eval.postprocess_dimensions = 0  # that whitening keeps; 0: all
+
+    # How the space changes while it is trained: eight numbers of the last layer (docs/dynamics.md).
+    config.analysis = config_dict.ConfigDict()
+    config.analysis.every = 0  # steps between measurements, the start and the end are measured too; 0: none
+    config.analysis.data = ""  # a file of sentences; empty: the first ones of eval.data's development pairs
+    config.analysis.sentences = 256  # that are measured, evenly spread over the data
 
     config.checkpoint = config_dict.ConfigDict()
     config.checkpoint.keep_every = 0  # keep the checkpoints of every n-th step too; 0: the two latest and the best
@@ -256,7 +263,7 @@ def validate(config: config_dict.ConfigDict) -> None:
         if not holds:
             raise UserError(f"config.{field}={given[field]!r}: must be {expected}")
 
-    for field in ("model.num_layers", "train.max_steps", "checkpoint.keep_every"):
+    for field in ("model.num_layers", "train.max_steps", "checkpoint.keep_every", "analysis.every"):
         check(field, given[field] >= 0, "0 or more")
     for field in ("parallel.devices", "parallel.chunk_size", "parallel.processes", "parallel.process_id"):
         check(field, given[field] >= 0, "0 or more")
@@ -293,6 +300,10 @@ def validate(config: config_dict.ConfigDict) -> None:
         if config.eval.tasks.count(task) > 1:
             raise UserError(f"config.eval.tasks: {task} comes twice; name each task once, in one list with commas")
     check_postprocess(*(config.eval[name] for name in _POSTPROCESS), "config.eval.postprocess", "_")
+    least = FEWEST_ANALYSED
+    check("analysis.sentences", config.analysis.sentences >= least, f"{least} or more (tokens must occur in several)")
+    if config.analysis.every and not config.analysis.data and not config.eval.data:
+        raise UserError("config.analysis.data: must be set, a file of sentences, since eval.data is empty")
 
 
 Check = Callable[[str, bool, str], None]
@@ -397,6 +408,8 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         "data.augment.both": bool(augment.name),
         "data.augment.lexicon": augment.name == "synonym",
         "data.augment.mlm_model": augment.name == "mlm",
+        "analysis.data": config.analysis.every > 0,
+        "analysis.sentences": config.analysis.every > 0,
     }
     off |= {name for name, holds in conditions.items() if not holds}
     if not trains(config):

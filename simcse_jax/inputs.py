@@ -8,9 +8,11 @@ import numpy as np
 from ml_collections import config_dict
 
 from simcse_jax import parallel
-from simcse_jax.config import trains
+from simcse_jax.analysis import last_layer
+from simcse_jax.config import FEWEST_ANALYSED, trains
 from simcse_jax.data.augment import augment
 from simcse_jax.data.batches import Corpus, sha256, steps_per_epoch, tokenize
+from simcse_jax.data.sentences import read_sentences
 from simcse_jax.data.sources import Examples, read_examples
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import postprocess, sts, transfer
@@ -61,6 +63,7 @@ class Inputs(NamedTuple):
     tokenizer: Tokenizer
     corpus: Corpus | None  # None: nothing is trained
     language_model: LanguageModel | None  # what `objective.mlm` needs to know of the tokenizer
+    analysis: last_layer.Sample | None  # what the last layer is measured on while it trains
     total_steps: int
 
     @property
@@ -76,6 +79,7 @@ class Inputs(NamedTuple):
             "data.train": sha256(*(array for array in corpus if array is not None)),
             "model.init_from": sha256(*(self.model.params[name] for name in sorted(self.model.params))),
             "eval.data": self.evaluation.fingerprint if self.evaluation else "",
+            **({"analysis.data": self.analysis.fingerprint} if self.analysis else {}),
         }
 
 
@@ -90,6 +94,7 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
     model = load_model(config.model.init_from, config.model.num_layers)
     tokenizer = Tokenizer(model.folder, model.config)
     language_model = LanguageModel(*special_tokens(model.folder)) if config.objective.mlm.weight else None
+    analysis = read_analysis(config, evaluation)
     if evaluation and evaluation.postprocess:
         scored = (*evaluation.development.items(), *evaluation.test.items(), *evaluation.transfer.items())
         try:
@@ -103,12 +108,12 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
                 f"config.model.mlp=always: nothing is trained, and {model.name} has no such head of its own; "
                 "set model.mlp=none"
             )
-        return Inputs(devices, evaluation, model, tokenizer, None, language_model, 0)
+        return Inputs(devices, evaluation, model, tokenizer, None, language_model, analysis, 0)
     corpus = read_corpus(config, model, tokenizer)
     check_columns(config, corpus.input_ids.shape[1])
     epoch = steps_per_epoch(len(corpus.input_ids), config.train.batch_size)
     total_steps = config.train.max_steps or config.train.epochs * epoch
-    return Inputs(devices, evaluation, model, tokenizer, corpus, language_model, total_steps)
+    return Inputs(devices, evaluation, model, tokenizer, corpus, language_model, analysis, total_steps)
 
 
 def choose_devices(config: config_dict.ConfigDict) -> list[jax.Device]:
@@ -166,6 +171,32 @@ def read_postprocess(config: config_dict.ConfigDict) -> postprocess.Postprocess 
         return postprocess.read(settings.postprocess, settings.postprocess_data, settings.postprocess_dimensions)
     except UserError as error:
         raise UserError(f"config.eval.postprocess_data: {error}") from None
+
+
+def read_analysis(config: config_dict.ConfigDict, evaluation: Evaluation | None) -> last_layer.Sample | None:
+    """What the last layer is measured on while it trains; None where it is not.
+
+    Raises:
+      UserError: naming the file, or that there are too few sentences.
+    """
+    if not config.analysis.every:
+        return None
+    development = next(iter(evaluation.development.values())) if evaluation else None
+    try:
+        found = read_sentences(config.analysis.data) if config.analysis.data else development.first
+    except UserError as error:
+        raise UserError(f"config.analysis.data: {error}") from None
+    distinct = [sentence for sentence in dict.fromkeys(found) if sentence.strip()]
+    if len(distinct) < FEWEST_ANALYSED:
+        where = f"analysis.data={config.analysis.data}" if config.analysis.data else f"eval.data={config.eval.data}"
+        raise UserError(
+            f"config.{where}: has {len(distinct)} distinct sentences to analyse, {FEWEST_ANALYSED} are needed"
+        )
+    count = config.analysis.sentences
+    rated = last_layer.positives(development, count // 2) if evaluation else []
+    if evaluation and not rated:
+        parallel.say(f"{config.eval.data}: no pair is rated above 4 of 5, so no alignment is measured")
+    return last_layer.Sample(last_layer.evenly(distinct, count), rated)
 
 
 def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: Tokenizer) -> Corpus:

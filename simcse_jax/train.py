@@ -19,6 +19,9 @@ from tqdm import tqdm
 from simcse_jax import parallel
 from simcse_jax import step as step_lib
 from simcse_jax import workdir as workdir_lib
+from simcse_jax.analysis.last_layer import measure_last_layer
+from simcse_jax.analysis.protocol import Protocol
+from simcse_jax.analysis.tokens import survey
 from simcse_jax.checkpoint import Checkpoints
 from simcse_jax.config import ineffective, validate
 from simcse_jax.data.batches import Batches
@@ -31,8 +34,10 @@ from simcse_jax.models.parameters import Params
 from simcse_jax.preemption import Preemption
 from simcse_jax.recipe import initial_params, make_recipe, make_settings
 from simcse_jax.storage import Folder, as_path, write_atomically
+from simcse_jax.token_encoder import TokenEncoder
 
 Encode = Callable[[Params, Sequence[str]], np.ndarray]
+Analyse = Callable[[sts.Encode, Params], dict[str, float]]
 
 
 def train_and_evaluate(config: config_dict.ConfigDict, workdir: str) -> None:
@@ -82,15 +87,16 @@ def _train_and_evaluate(config: config_dict.ConfigDict, workdir: str, preemption
         state = saved
         parallel.say(f"resuming at step {resumed} of {total_steps}")
 
-    encode = make_scored_encode(config, inputs, mesh)
+    encode, analyse = make_scored_encode(config, inputs, mesh), make_analyse(config, inputs, mesh)
     with parallel.together():
         metrics = workdir_lib.Metrics(folder, resumed) if parallel.is_first() else None
     with closing_all([checkpoints] if metrics is None else [metrics, checkpoints]):
         recipe = make_recipe(config, inputs.num_columns, inputs.language_model)
-        loop = Loop(config, settings, total_steps, encode, inputs.evaluation, checkpoints, metrics, preemption)
+        evaluation = inputs.evaluation
+        loop = Loop(config, settings, total_steps, encode, evaluation, analyse, checkpoints, metrics, preemption)
         state = loop.run(graph, recipe, mesh, Batches(inputs.corpus, config.train.batch_size, config.seed), state)
         best, params = checkpoints.restore_best(state.params)
-        report(folder, encode, params, best, inputs.evaluation, config.seed)
+        report(folder, encode, params, best, evaluation, config.seed)
 
 
 def make_scored_encode(config: config_dict.ConfigDict, inputs: Inputs, mesh: Mesh) -> Encode:
@@ -103,6 +109,27 @@ def make_scored_encode(config: config_dict.ConfigDict, inputs: Inputs, mesh: Mes
         max_length=inputs.model.max_length,
         sharding=step_lib.split_over_examples(mesh),
     )
+
+
+def make_analyse(config: config_dict.ConfigDict, inputs: Inputs, mesh: Mesh) -> Analyse | None:
+    """analyse(encode, params): numbers of the last layer, on the same sentences every time; None where it is off."""
+    if inputs.analysis is None:
+        return None
+    sample, model = inputs.analysis, inputs.model
+    tokens = TokenEncoder(
+        huggingface.build(model.config, config.model.mlp != "none")[0],
+        {},
+        inputs.tokenizer,
+        model.max_length,
+        sharding=step_lib.split_over_examples(mesh),
+        last_only=True,
+    )
+    found = survey(tokens, sample.sentences, Protocol(), "config.analysis.data")
+
+    def analyse(encode: sts.Encode, params: Params) -> dict[str, float]:
+        return measure_last_layer(encode, dataclasses.replace(tokens, params=params), found, sample)
+
+    return analyse
 
 
 @contextlib.contextmanager
@@ -121,13 +148,14 @@ def closing_all(things: Sequence[Any]) -> Iterator[None]:
 
 @dataclasses.dataclass
 class Loop:
-    """The training loop, and its book-keeping: what was measured since the last log line, when to evaluate and save."""
+    """The training loop, and its book-keeping: what was measured since the last log line, when to do what beside."""
 
     config: config_dict.ConfigDict
     settings: step_lib.Settings
     total_steps: int
     encode: Encode
     evaluation: Evaluation | None
+    analyse: Analyse | None
     checkpoints: Checkpoints
     metrics: workdir_lib.Metrics | None  # the first process's alone
     preemption: Preemption
@@ -139,6 +167,7 @@ class Loop:
         """All updates that are left. Where there are none at all, what a run starts from is scored and saved."""
         first = int(state.step)
         if not self.total_steps and self.checkpoints.latest is None:
+            self.measure_space(0, state.params)
             self.save(state, self.evaluate(0, state.params))
         if first >= self.total_steps:
             return state
@@ -154,6 +183,7 @@ class Loop:
         update = update.lower(state, batch, self.settings).compile()
         parallel.say(f"compiled the step in {time.perf_counter() - started:.1f} s")
         if first == 0:
+            self.measure_space(0, state.params)
             self.evaluate(0, state.params)
 
         sentences = self.config.train.batch_size * num_columns
@@ -176,9 +206,14 @@ class Loop:
                     self.write(number, line)
                     bar.set_postfix(loss=f"{line['loss']:.4f}", sentences_per_s=f"{line['sentences_per_second']:.0f}")
                     clock, counted = time.perf_counter(), 0
-                keep_every = self.config.checkpoint.keep_every
+                keep_every, analyse_every = self.config.checkpoint.keep_every, self.config.analysis.every
                 due = last or number % self.config.eval.every == 0
                 preempted = self.preemption.reached(number) and not last
+                if analyse_every and (last or number % analyse_every == 0):
+                    self.fetch()
+                    paused = time.perf_counter()
+                    self.measure_space(number, state.params)
+                    clock += time.perf_counter() - paused
                 if due or preempted or (keep_every and number % keep_every == 0):
                     self.fetch()
                     paused = time.perf_counter()
@@ -239,7 +274,12 @@ class Loop:
             tqdm.write(f"step {number}: {self.evaluation.name} {score:.2f}")
         return score
 
-    def write(self, number: int, values: dict[str, float]) -> None:
+    def measure_space(self, number: int, params: Params) -> None:
+        """Measures the last layer, where that is asked for, and writes the metrics' line."""
+        if self.analyse is not None:
+            self.write(number, {"analysis": self.analyse(self.checked_encode(number, params), params)})
+
+    def write(self, number: int, values: dict[str, Any]) -> None:
         """Adds a line to the metrics."""
         if self.metrics is not None:
             self.metrics.write(number, values)

@@ -1,7 +1,7 @@
 """A run's folder: what is being run (`run.json`), what it has measured (`metrics.jsonl`), the model's own files.
 
 run.json        the resolved config, versions, device, fingerprints of data and weights
-metrics.jsonl   a line a logged step, a line an evaluation
+metrics.jsonl   a line a logged step, a line an evaluation, a line a measurement of the last layer
 result.json     the test scores of the best checkpoint
 model/          the encoder's config.json and tokenizer, so that the folder needs nothing else
 checkpoints/    Orbax
@@ -47,7 +47,8 @@ PACKAGES = (
     "ml-collections",
 )
 # Fields that do not change the result, so a run may go on with other values of them.
-FREE = ("train.log_every", "checkpoint.", "parallel.")
+FREE = ("train.log_every", "analysis.", "checkpoint.", "parallel.")
+MEASURED_ON = ("analysis.data", "analysis.sentences")  # but all lines of its metrics are of the same sentences
 WRITE_SECONDS = 5  # between two writes of metrics.jsonl
 SEEN_SECONDS = 60  # until a new workdir must be seen by all processes
 
@@ -101,7 +102,7 @@ def check_same_run(folder: Folder, config: config_dict.ConfigDict, fingerprints:
     except (KeyError, TypeError):
         raise UserError(f"{path}: damaged; choose another workdir") from None
     now = flatten(config_dict.ConfigDict(resolved(config)))
-    names = sorted(name for name in before.keys() | now.keys() if not name.startswith(FREE))
+    names = sorted(name for name in before.keys() | now.keys() if name in MEASURED_ON or not name.startswith(FREE))
     differing = [
         f"{name} was {before.get(name)!r}, is {now.get(name)!r}" for name in names if before.get(name) != now.get(name)
     ]
@@ -110,7 +111,7 @@ def check_same_run(folder: Folder, config: config_dict.ConfigDict, fingerprints:
             f"{folder} belongs to another config: {'; '.join(differing)}. Choose another workdir, or remove this one"
         )
     for field, fingerprint in fingerprints.items():
-        if fingerprints_before.get(field) != fingerprint:
+        if fingerprints_before.get(field, fingerprint) != fingerprint:  # a run may be analysed from here on
             raise UserError(f"{folder}: what {field}={now[field]} leads to has changed since; choose another workdir")
 
 
@@ -175,6 +176,16 @@ def versions() -> dict[str, str]:
     return found
 
 
+def read_metrics(folder: Folder) -> list[dict[str, Any]]:
+    """The lines that the run has written to `metrics.jsonl`, none before its first.
+
+    Raises:
+      UserError: when a line is damaged.
+    """
+    path = folder / "metrics.jsonl"
+    return _whole_lines(path) if path.is_file() else []
+
+
 class Metrics:
     """Writes metrics to `metrics.jsonl` and TensorBoard; on resume both go back to the resumed step.
 
@@ -199,11 +210,13 @@ class Metrics:
         )
         self.flush()
 
-    def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Adds a line."""
+    def write(self, step: int, values: Mapping[str, float | Mapping[str, float]]) -> None:
+        """Adds a line. TensorBoard has what is in a group as GROUP/NAME."""
         self._lines.append({"step": step, **values})
         for name, value in values.items():
-            self._writer.add_scalar(name, value, step)
+            group = {f"{name}/{part}": x for part, x in value.items()} if isinstance(value, Mapping) else {name: value}
+            for title, number in group.items():
+                self._writer.add_scalar(title, number, step)
         if time.monotonic() > self._written + WRITE_SECONDS:
             with contextlib.suppress(UserError):  # it is told before the next checkpoint, by all processes together
                 self.flush()

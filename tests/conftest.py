@@ -46,6 +46,14 @@ CONFIGS = {
     | {"type_vocab_size": 2, "layer_norm_eps": 1e-12, "pad_token_id": 0},
     "roberta": {**SIZES, "model_type": "roberta", "architectures": ["RobertaModel"], "max_position_embeddings": 66}
     | {"type_vocab_size": 1, "layer_norm_eps": 1e-5, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
+    "mpnet": {**SIZES, "model_type": "mpnet", "architectures": ["MPNetModel"], "max_position_embeddings": 66}
+    | {"layer_norm_eps": 1e-5, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+    | {"relative_attention_num_buckets": 32},
+}
+SPECIAL = {
+    "bert": ["[PAD]", "[UNK]", "[CLS]", "[SEP]"],
+    "roberta": ["<s>", "<pad>", "</s>", "<unk>"],
+    "mpnet": ["<s>", "<pad>", "</s>", "[UNK]"],
 }
 
 
@@ -53,7 +61,7 @@ def write_tokenizer(folder: Path, model_type: str) -> None:
     """A word-level tokenizer of 25 words or so, saved as transformers saves one."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-    special = {"bert": ["[PAD]", "[UNK]", "[CLS]", "[SEP]"], "roberta": ["<s>", "<pad>", "</s>", "<unk>"]}[model_type]
+    special = SPECIAL[model_type]
     pad, unk, cls, sep = special if model_type == "bert" else (special[1], special[3], special[0], special[2])
     vocabulary = {word: index for index, word in enumerate([*special, *WORDS, "."])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=unk))
@@ -80,14 +88,15 @@ def write_model(folder: Path, model_type: str, **changes) -> Path:
         name: np.float32(name.endswith("scale")) + generator.normal(0, 0.15, shape.shape).astype(np.float32)
         for name, shape in shapes.items()
     }
-    save_file(huggingface.to_tensors(params), folder / "model.safetensors", metadata={"format": "pt"})
+    tensors = huggingface.to_tensors(params, model_type)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     write_tokenizer(folder, model_type)
     return folder
 
 
-@pytest.fixture(scope="session", params=["bert", "roberta"])
+@pytest.fixture(scope="session", params=list(CONFIGS))
 def tiny_folder(request, tmp_path_factory) -> Path:
-    """Both kinds of encoder, one after the other."""
+    """All kinds of encoder, one after the other."""
     return write_model(tmp_path_factory.mktemp("models") / request.param, request.param)
 
 

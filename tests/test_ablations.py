@@ -317,6 +317,8 @@ def test_the_isotropy_paper_s_setup():
         for variant, config in resolved(f"{name}.py").items():
             assert (config.data.train, config.data.positives) == ("data/nli_pairs.csv", "entailment")
             assert (config.train.epochs, config.model.mlp) == (1, "none")
+            assert (config.model.init_from, config.model.num_layers) == ("microsoft/mpnet-base", 0)
+            assert {config.analysis.every, config.checkpoint.keep_every, config.eval.every} == {200}
             assert config.train.batch_size == (int(variant) if name == "isotropy_batch_size" else 64)
             assert config.model.pooler == (variant if name == "isotropy_pooling" else "avg")
             temperature = float(variant) if "temperature" in name else 0.05

@@ -54,6 +54,9 @@ def test_no_default_is_none():
 
 
 MISTAKES = {
+    "--config.analysis.every=-1": "config.analysis.every=-1: must be 0 or more",
+    "--config.analysis.sentences=9": "config.analysis.sentences=9: must be 10 or more",
+    "--config.analysis.evry=9": "nearest one is --config.analysis.every",
     "--config.seeed=1": "--config.seeed: no such field; the nearest one is --config.seed",
     "--config.model.pooller=cls": "nearest one is --config.model.pooler",
     "--config.modl.pooler=cls": "nearest one is --config.model.pooler",
@@ -127,6 +130,7 @@ def test_fields_that_do_not_go_together():
         ("objective.softmax_nli.weight=1", "data.augment.name=crop", "needs labelled pairs"),
         ("objective.softmax_nli.weight=1", "data.positives=neutral", "must be all, for objective.softmax_nli"),
         ("objective.softmax_nli.weight=1", "seed=1", "config.objective.info_nce.weight: beside softmax_nli"),
+        ("analysis.every=10", "eval.data=", "config.analysis.data: must be set, a file of sentences"),
     ):
         with pytest.raises(UserError, match=message):
             parse(f"--config.{first}", f"--config.{second}")

@@ -24,7 +24,7 @@ STEPS = 20
 def arguments(tiny_bert, corpus):
     def make(workdir, *more):
         fields = {"train.max_steps": STEPS, "train.learning_rate": 5e-5, "train.log_every": 1, "eval.every": 10}
-        fields |= {"checkpoint.keep_every": 5}
+        fields |= {"checkpoint.keep_every": 5, "analysis.every": 5}
         given = [f"--config.{name}={value}" for name, value in fields.items()]
         return train_args(tiny_bert, corpus["txt"], corpus["dev"], workdir, *given, *more)
 
@@ -76,12 +76,14 @@ def lines(workdir):
 
 
 def assert_same(found, expected, model):
-    """Losses within 1e-4 relative, scores and parameters within 1e-5."""
+    """Losses within 1e-4 relative, scores, the last layer's measures and parameters within 1e-5."""
     assert len(lines(found)) == len(lines(expected))
     for one, other in zip(lines(found), lines(expected), strict=True):
         assert one["step"] == other["step"]
         if "loss" in other:
             assert one["loss"] == pytest.approx(other["loss"], rel=1e-4), one["step"]
+        elif "analysis" in other:
+            assert one["analysis"] == pytest.approx(other["analysis"], abs=1e-5), one["step"]
         else:
             assert one["eval/dev"] == pytest.approx(other["eval/dev"], abs=0.01)
     ours = params(found, model)

@@ -274,7 +274,7 @@ def test_the_first_step_that_went_wrong_is_named_with_the_last_good_checkpoint()
     checkpoints = SimpleNamespace(latest=4, close=lambda: None)
     good = dict.fromkeys(METRICS, np.float32(1))
     steps = [(5, good), (6, good | {"gradient_norm": np.inf}), (7, good)]
-    loop = Loop(None, {}, 9, None, None, checkpoints, None, None, pending=steps)
+    loop = Loop(None, {}, 9, None, None, None, checkpoints, None, None, pending=steps)
     with pytest.raises(UserError, match=r"step 6: .*norm inf; the last good checkpoint is of step 4"):
         loop.fetch()
 

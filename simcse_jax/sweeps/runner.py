@@ -101,6 +101,8 @@ def sources(config: config_dict.ConfigDict) -> dict[str, str]:
     found = {"data.train": config.data.train} if trains(config) else {}
     if config.eval.postprocess and config.eval.postprocess_data != TARGET:
         found["eval.postprocess_data"] = config.eval.postprocess_data
+    if config.analysis.every and config.analysis.data:
+        found["analysis.data"] = config.analysis.data
     return found | {"eval.data": config.eval.data}
 
 

@@ -38,9 +38,11 @@ BEST = "best."  # in a checkpoint, before the names of the parameters that score
 def group_key(config: config_dict.ConfigDict) -> str | None:
     """Runs of the same key can be trained together; None: only alone, since its data depends on its seed.
 
-    What trains nothing is alone too.
+    What trains nothing is alone too, and what keeps checkpoints or is analysed on its way.
     """
     data = config.data
+    if config.checkpoint.keep_every or config.analysis.every:
+        return None
     if not trains(config) or data.augment.name or data.subsample or data.positives == "next_3_sentences":
         return None
     fields = flatten(config)

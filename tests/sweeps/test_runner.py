@@ -316,5 +316,7 @@ def test_what_can_be_trained_together():
         {"data__subsample": 9},
         {"data__positives": "next_3_sentences"},
         {"data__augment__name": "crop"},
+        {"checkpoint__keep_every": 200},
+        {"analysis__every": 200},
     ):
         assert changed(**fields) is None
