@@ -146,7 +146,7 @@ def check_same_tokens(surveys: Mapping[str, Survey]) -> None:
         if found.digest != one.digest:
             raise UserError(
                 f"{first} and {other} have different tokenizers, so their tokens cannot be compared: of the same "
-                f"sentences one makes {one.units.sum():,} tokens and the other {found.units.sum():,}, or other ones"
+                f"sentences they make different tokens, {one.units.sum():,} and {found.units.sum():,}"
             )
 
 

@@ -82,7 +82,10 @@ class EncoderConfig:
     def keep_layers(self, num_layers: int) -> "EncoderConfig":
         """The first `num_layers` layers; 0 keeps all of them."""
         if not 0 <= num_layers <= self.num_layers:
-            raise UserError(f"model.num_layers={num_layers}: the model has {self.num_layers} layers (0 keeps all)")
+            where = "model.num_layers, --num-layers or NAME@LAYERS"
+            raise UserError(
+                f"the model has {self.num_layers} layers and cannot keep {num_layers} ({where}; 0 keeps all)"
+            )
         return dataclasses.replace(self, num_layers=num_layers or self.num_layers)
 
 
