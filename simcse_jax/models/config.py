@@ -82,10 +82,8 @@ class EncoderConfig:
     def keep_layers(self, num_layers: int) -> "EncoderConfig":
         """The first `num_layers` layers; 0 keeps all of them."""
         if not 0 <= num_layers <= self.num_layers:
-            where = "model.num_layers, --num-layers or NAME@LAYERS"
-            raise UserError(
-                f"the model has {self.num_layers} layers and cannot keep {num_layers} ({where}; 0 keeps all)"
-            )
+            given = f"model.num_layers={num_layers}, --num-layers {num_layers} or NAME@{num_layers}"
+            raise UserError(f"{given}: the model has {self.num_layers} layers (0 keeps all)")
         return dataclasses.replace(self, num_layers=num_layers or self.num_layers)
 
 
