@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from simcse_jax.analysis.isotropy import mean_cosine
 from simcse_jax.evaluation.geometry import normalize
 
 NEIGHBOURS = 15  # UMAP's own default; of no more rows than these it makes no map
@@ -52,18 +53,8 @@ def project(embeddings: Mapping[str, np.ndarray], *, umap: bool | None = None, s
     use_umap = importlib.util.find_spec("umap") is not None if umap is None else umap
     points, title, axes = _umap(stacked, seed) if use_umap and len(stacked) > NEIGHBOURS else _pca(stacked)
     parts = np.split(points, np.cumsum([len(part) for part in rows.values()])[:-1])
-    cosines = {name: mean_cosine(part) for name, part in rows.items()}
+    cosines = {name: float(mean_cosine(part)) for name, part in rows.items()}
     return Map(title, axes, dict(zip(rows, parts, strict=True)), cosines)
-
-
-def mean_cosine(rows: np.ndarray) -> float:
-    """The mean cosine of two different rows of length 1, over all N (N − 1) pairs: (N, D) to a number.
-
-    ‖Σᵢ uᵢ‖² = Σᵢ ‖uᵢ‖² + Σ_{i≠j} uᵢ·uⱼ, so no matrix of pairs is needed.
-    """
-    count = len(rows)
-    total = np.sum(rows.sum(axis=0) ** 2) - np.sum(rows**2)
-    return float(total / (count * (count - 1)))
 
 
 def _pca(rows: np.ndarray) -> tuple[np.ndarray, str, tuple[str, str]]:
