@@ -2,10 +2,10 @@
 
 import itertools
 import json
-import shutil
 
 import numpy as np
 import pytest
+from chromium import chromium
 from PIL import Image
 
 from simcse_jax.analysis import dynamics, page, report
@@ -69,21 +69,9 @@ def pages(tmp_path_factory) -> dict:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    """Chromium without a window, which tells of all that it asks for."""
-    pytest.importorskip("selenium", reason="selenium is not installed")
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not chromium or not driver:
-        pytest.skip("Chromium is not installed: apt-get install chromium chromium-driver")
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for argument in (*ARGUMENTS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    yield opened
-    opened.quit()
+    """Chromium without a window."""
+    with chromium(tmp_path_factory.mktemp("chromium"), *ARGUMENTS) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize("name", ["report", "dynamics"])

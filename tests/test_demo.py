@@ -2,7 +2,6 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import threading
 
 import numpy as np
 import pytest
+from chromium import chromium
 from conftest import ROOT, call
 
 from simcse_jax import demo, demo_page
@@ -181,21 +181,9 @@ def test_mistakes_are_told_in_a_line(tmp_path, monkeypatch):
 
 @pytest.fixture
 def browser(tmp_path):
-    """Chromium without a window, which tells of all that it asks for."""
-    pytest.importorskip("selenium", reason="selenium is not installed")
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not chromium or not driver:
-        pytest.skip("Chromium is not installed: apt-get install chromium chromium-driver")
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for argument in (*QUICK, f"--user-data-dir={tmp_path / 'chromium'}", "--window-size=1280,900"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    yield opened
-    opened.quit()
+    """Chromium without a window."""
+    with chromium(tmp_path / "chromium", *QUICK, "--window-size=1280,900") as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -1,0 +1,28 @@
+"""A browser for tests of pages."""
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@contextlib.contextmanager
+def chromium(profile: Path, *arguments: str) -> Iterator[Any]:
+    """Chromium's driver, which tells of all that the browser asks for; the test is skipped where there is none."""
+    pytest.importorskip("selenium", reason="selenium is not installed")
+    binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not binary or not driver:
+        pytest.skip("Chromium is not installed: apt-get install chromium chromium-driver")
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    for argument in (*arguments, f"--user-data-dir={profile}"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield opened
+    opened.quit()
