@@ -1,7 +1,8 @@
 """python -m simcse_jax.aot --config FILE --topology v5e:2x4: what a train step costs on TPUs, without a TPU.
 
 Compiles the step of `train.py` with the TPU compiler of PyPI's `libtpu`, which runs on any Linux machine, for chips
-that are only described. Neither weights nor data are read.
+that are only described. Neither weights nor data are read, so every sentence is taken to fill its row, whereas a run
+leaves padding out (`train.unpad`).
 """
 
 import importlib.util

@@ -44,6 +44,8 @@ class Recipe(NamedTuple):
     `views` are the embeddings of each example that are made, `positive` and `negative` say which of them make up the
     pairs (see `views.plan`). `chunk_size` examples are encoded at a time on each device (0: all of its part of the
     batch). `matmul_precision` is that of float32 products: highest, high or default (`jax.default_matmul_precision`).
+    `most_tokens` says of each column how many tokens the examples that are encoded at a time have at most
+    (`Batches.sizes`): nothing is computed of padding then; (): it is computed too.
     """
 
     pooler: str
@@ -55,6 +57,7 @@ class Recipe(NamedTuple):
     chunk_size: int = 0
     matmul_precision: str = "highest"
     language_model: LanguageModel | None = None
+    most_tokens: tuple[int, ...] = ()
 
 
 Batch = dict[str, jax.Array]  # input_ids, attention_mask: (B, C, T); index: (B,) in the global batch; label: (B,)
@@ -155,6 +158,9 @@ def encode_rows(
     def by_column(x: jax.Array, columns: list[int]) -> jax.Array:  # (B, C, T) -> (P * B, T)
         return jnp.concatenate([x[:, column] for column in columns])
 
+    def most_tokens(columns: list[int]) -> int | None:
+        return sum(recipe.most_tokens[column] for column in columns) if recipe.most_tokens else None
+
     def encode(tower: int, columns: list[int], masks: list[int] | None) -> jax.Array:
         embeddings = parameters.merge(graph, parameters.sentence_encoder(params, tower))(
             by_column(batch["input_ids"], columns),
@@ -163,6 +169,7 @@ def encode_rows(
             use_head=recipe.use_head,
             dropout_keys=None if masks is None else keys(masks).reshape(-1),
             dropout_rate=settings["dropout"],
+            most_tokens=most_tokens(columns),
         )
         return embeddings.reshape(len(columns), *batch["index"].shape, -1)
 
@@ -183,6 +190,7 @@ def encode_rows(
             mask,
             dropout_keys=keys([views.LANGUAGE_MODEL + column for column in columns]).reshape(-1),
             dropout_rate=settings["dropout"],
+            most_tokens=most_tokens(columns),
         )[-1]
         # Logits where they are needed only: of half of the positions, three times what is masked on average.
         positions, valid = select_positions(selected, -(-ids.shape[1] // 2))

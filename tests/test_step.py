@@ -110,9 +110,10 @@ def other_terms(columns, positive, negative, two_towers, numbers):
     data = batch(columns) | {"label": np.arange(BATCH, dtype=np.int32) % 3}
     chosen = settings(objective=numbers)
 
-    def compute(devices, chunk_size):
+    def compute(devices, chunk_size, most_tokens=()):
         mesh = step_lib.data_mesh(jax.devices()[:devices])
-        function = jax.jit(step_lib.make_loss(graph, recipe(columns, chunk_size=chunk_size, **changes), mesh))
+        chosen_recipe = recipe(columns, chunk_size=chunk_size, most_tokens=most_tokens, **changes)
+        function = jax.jit(step_lib.make_loss(graph, chosen_recipe, mesh))
         loss, values = function(params, jnp.int32(0), data, chosen)
         return float(loss), {name: np.asarray(value) for name, value in values.items()}
 
@@ -140,6 +141,10 @@ def test_all_objectives_and_views_are_the_same_on_any_number_of_devices_and_in_c
     compute = other_terms(columns, positive, negative, two_towers, numbers)
     expected = compute(1, 0)
     assert_same(compute(4, 1), expected)
+    lengths = batch(columns)["attention_mask"].sum(axis=2)
+    together = np.add.reduceat(lengths, [0, 3, 4, 7]).max(axis=0)  # on 2 devices, 3 examples at a time
+    assert np.sum(together) < 0.95 * 3 * columns * 16
+    assert_same(compute(2, 3, tuple(together.tolist())), expected)
     trained = {name.split(".")[0] for name, value in expected[1].items() if np.abs(value).max() > 1e-6}
     wanted = {"encoder", "head", *(["second", "softmax_nli"] if two_towers else ["language_model"])}
     assert trained == wanted

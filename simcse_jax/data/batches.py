@@ -1,6 +1,7 @@
 """Token ids of a whole corpus, and the batch of any step: a function of (seed, step) alone."""
 
 import hashlib
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +10,10 @@ from simcse_jax.data.sources import Examples
 from simcse_jax.models.tokenizer import Tokenizer
 
 LENGTH_MULTIPLE = 8  # lengths are rounded up to it
+WORTH_LEAVING_OUT = 0.95  # where no more than this share of a batch is tokens, padding is left out
+MOST = 0.9  # of the batches are to have places in the smaller program
+EXTREME = 4.5  # standard deviations that the tokens of a batch hardly ever exceed
+MANY_STEPS = 500  # are worth a second compilation
 
 
 class Corpus(NamedTuple):
@@ -65,8 +70,7 @@ class Batches:
         """These rows of a batch; no others are read."""
         epoch, position = divmod(step, steps_per_epoch(len(self._corpus.input_ids), self.batch_size))
         if epoch != self._epoch:
-            generator = np.random.Generator(np.random.Philox(key=[self._seed, epoch]))
-            self._epoch, self._order = epoch, generator.permutation(len(self._corpus.input_ids))
+            self._epoch, self._order = epoch, self._permutation(epoch)
         rows = self._order[position * self.batch_size : (position + 1) * self.batch_size][part]
         batch = {
             "input_ids": self._corpus.input_ids[rows],
@@ -74,3 +78,52 @@ class Batches:
             "index": np.arange(self.batch_size, dtype=np.int32)[part],
         }
         return batch if self._corpus.labels is None else batch | {"label": self._corpus.labels[rows]}
+
+    def sizes(self, steps: int, devices: int, chunk_size: int = 0) -> tuple[tuple[tuple[int, ...], ...], np.ndarray]:
+        """How many tokens a program must have places for, and which of two programs does for which step.
+
+        Of E random examples the sum of lengths is about normal. One program has places for as many standard deviations
+        more than its mean as nine batches of ten keep to, in all their columns and parts. The other has them for 4.5,
+        or for more if a batch of this run has more. So runs that differ in their seeds nearly always share programs.
+
+        Args:
+          steps: of the run, 1 or more.
+          devices: that share a batch.
+          chunk_size: examples that each of them encodes at a time; 0: all that it has.
+
+        Returns:
+          One size or two, the larger one last: of each column, the most tokens that some examples which are encoded
+          together may have; none at all where so few are padding that they may stay. And (steps,) indices of sizes.
+        """
+        lengths = np.count_nonzero(self._corpus.attention_mask, axis=2)
+        share = self.batch_size // devices
+        together = min(chunk_size or share, share)
+        most = self._most_tokens(lengths, steps, share, together)
+        mean, deviation = together * lengths.mean(axis=0), together**0.5 * lengths.std(axis=0)
+        parts = self.batch_size // share * -(-share // together) * len(mean)
+        factors = (NormalDist().inv_cdf(MOST ** (1 / parts)), EXTREME)
+        usual, all_of_them = (np.ceil(mean + factor * deviation).astype(np.int64) for factor in factors)
+        all_of_them = np.maximum(all_of_them, most.max(axis=0))
+        places = together * self._corpus.input_ids.shape[2] * len(mean)
+
+        def size(tokens: np.ndarray) -> tuple[int, ...]:
+            return tuple(tokens.tolist()) if tokens.sum() <= WORTH_LEAVING_OUT * places else ()
+
+        if steps < MANY_STEPS or not size(usual) or usual.sum() > WORTH_LEAVING_OUT * all_of_them.sum():
+            return (size(all_of_them),), np.zeros(steps, np.int8)
+        return (size(usual), size(all_of_them)), np.any(most > usual, axis=1).astype(np.int8)
+
+    def _most_tokens(self, lengths: np.ndarray, steps: int, share: int, together: int) -> np.ndarray:
+        """(steps, C): the most tokens of what is encoded together, `together` examples of every `share` of a batch."""
+        starts = [first + start for first in range(0, self.batch_size, share) for start in range(0, share, together)]
+        per_epoch = steps_per_epoch(len(lengths), self.batch_size)
+        found = []
+        for epoch, first in enumerate(range(0, steps, per_epoch)):
+            rows = self._permutation(epoch)[: min(steps - first, per_epoch) * self.batch_size]
+            by_batch = lengths[rows].reshape(-1, self.batch_size, lengths.shape[1])
+            found.append(np.add.reduceat(by_batch, starts, axis=1).max(axis=1))
+        return np.concatenate(found)
+
+    def _permutation(self, epoch: int) -> np.ndarray:
+        generator = np.random.Generator(np.random.Philox(key=[self._seed, epoch]))
+        return generator.permutation(len(self._corpus.input_ids))

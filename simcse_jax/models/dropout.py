@@ -13,6 +13,7 @@ import jax.numpy as jnp
 LANES = 4  # one threefry block is 64 bits: four masks of 16 bits
 
 
+@jax.jit  # traced once, not at each of its uses: half of a step's text
 def threefry2x32(key: tuple[jax.Array, jax.Array], x0: jax.Array, x1: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Threefry-2x32 with 20 rounds (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
 
@@ -36,43 +37,62 @@ def threefry2x32(key: tuple[jax.Array, jax.Array], x0: jax.Array, x1: jax.Array)
     return x0, x1
 
 
-def dropout(
-    row_keys: jax.Array | None, site: int, x: jax.Array, rate: jax.Array | float, *, lane_axis: int
+def token_dropout(
+    keys: jax.Array | None, positions: jax.Array, site: int, x: jax.Array, rate: jax.Array | float
 ) -> jax.Array:
-    """Drops elements of `x` with probability `rate` and scales the others by 1 / (1 - rate).
+    """Drops channels of tokens with probability `rate` and scales the others by 1 / (1 - rate).
 
     Args:
-      row_keys: (B,) typed threefry keys, one an example; None for a deterministic pass.
+      keys: typed threefry keys, each token's that of its example; None for a deterministic pass.
+      positions: of the tokens in their sentences. Keys and positions are broadcast to `x.shape[:-1]`.
       site: a number that no other dropout of the model has.
-      x: (B, T, D) hidden states or (B, H, T, T) attention probabilities.
+      x: (..., D) hidden states.
       rate: in [0, 1), taken to the nearest 2⁻¹⁶; may be traced.
-      lane_axis: the axis of `x` whose size does not depend on padding (channels or heads). Four of its
-        elements share a threefry block.
 
     Returns:
       An array like `x`.
     """
+    if keys is None:
+        return x
+    groups = jnp.arange(-(-x.shape[-1] // LANES), dtype=jnp.uint32) << 16
+    counter = groups | positions[..., None].astype(jnp.uint32)
+    return _drop(_site_key(keys, site, x), counter, jnp.uint32(0), x, rate, lane_axis=x.ndim - 1)
+
+
+def attention_dropout(row_keys: jax.Array | None, site: int, x: jax.Array, rate: jax.Array | float) -> jax.Array:
+    """Like `token_dropout`, of (B, H, Q, K) attention probabilities and (B,) keys."""
     if row_keys is None:
         return x
-    words = jax.random.key_data(row_keys)
-    if words.shape != (x.shape[0], 2):
-        raise ValueError(f"dropout wants one threefry key per row: keys {row_keys.shape}, rows {x.shape[0]}")
-    words = words.reshape(words.shape + (1,) * (x.ndim - 1))
-    site_key = threefry2x32((words[:, 0], words[:, 1]), jnp.uint32(site), jnp.uint32(0))
+    _, heads, queries, keys = x.shape
+    shape = (1, -(-heads // LANES), queries, keys)
+    group, query, key = (jax.lax.broadcasted_iota(jnp.uint32, shape, axis) for axis in (1, 2, 3))
+    return _drop(_site_key(row_keys[:, None, None], site, x), group << 16 | query, key, x, rate, lane_axis=1)
 
-    lanes = x.shape[lane_axis]
-    shape = [1, *x.shape[1:]]
-    shape[lane_axis] = -(-lanes // LANES)
-    group, *positions = [
-        jax.lax.broadcasted_iota(jnp.uint32, shape, axis)
-        for axis in (lane_axis % x.ndim, *(axis for axis in range(1, x.ndim) if axis != lane_axis % x.ndim))
-    ]
-    b0, b1 = threefry2x32(site_key, group << 16 | positions[0], positions[1] if len(positions) > 1 else jnp.uint32(0))
-    low = jnp.uint32(0xFFFF)
-    draws = jnp.concatenate([b0 & low, b0 >> 16, b1 & low, b1 >> 16], axis=lane_axis)
-    draws = jax.lax.slice_in_dim(draws, 0, lanes, axis=lane_axis)
 
+def _site_key(keys: jax.Array, site: int, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """A key of two words for this site of each row or token, with an axis behind, which the mask's elements share."""
+    words = jax.random.key_data(keys)
+    if words.shape[-1] != 2 or keys.ndim != x.ndim - 1 or keys.shape[0] != x.shape[0]:
+        raise ValueError(f"dropout wants one threefry key per row: keys {keys.shape}, values {x.shape}")
+    return threefry2x32((words[..., :1], words[..., 1:]), jnp.uint32(site), jnp.uint32(0))
+
+
+def _drop(
+    site_key: tuple[jax.Array, jax.Array],
+    x0: jax.Array,
+    x1: jax.Array,
+    x: jax.Array,
+    rate: jax.Array | float,
+    *,
+    lane_axis: int,
+) -> jax.Array:
+    """Masks `x` by the bits of the counters `x0`, `x1`; four of its elements along `lane_axis` share a counter."""
+    b0, b1 = threefry2x32(site_key, x0, x1)
     threshold = jnp.round(jnp.asarray(rate, jnp.float32) * 65536).astype(jnp.uint32)
+    low = jnp.uint32(0xFFFF)
+    # Compared first: what goes through memory is then a byte an element.
+    kept = [draws >= threshold for draws in (b0 & low, b0 >> 16, b1 & low, b1 >> 16)]
+    keep = jax.lax.slice_in_dim(jnp.concatenate(kept, axis=lane_axis), 0, x.shape[lane_axis], axis=lane_axis)
     scale = 1.0 / (1.0 - threshold.astype(jnp.float32) / 65536)
     # In float32 whatever x is: a scale rounded to bfloat16 would shift the mean.
-    return jnp.where(draws >= threshold, x.astype(jnp.float32) * scale, 0.0).astype(x.dtype)
+    return jnp.where(keep, x.astype(jnp.float32) * scale, 0.0).astype(x.dtype)

@@ -10,7 +10,7 @@ from flax import nnx
 from simcse_jax.errors import UserError
 from simcse_jax.models import parameters
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.encoder import DType
+from simcse_jax.models.products import DType
 from simcse_jax.models.sentence_encoder import SentenceEncoder
 
 PREFIXES = ("bert.", "roberta.", "mpnet.")

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 
 from simcse_jax.models.config import POOLERS
 
+FIRST_TOKEN = ("cls", "cls_before_pooler")  # poolers that read nothing but the last layer's first token
+
 
 def pool(hidden_states: Sequence[jax.Array], attention_mask: jax.Array, pooler: str) -> jax.Array:
     """Pools L + 1 hidden states of shape (B, T, D) into (B, D), in float32.
@@ -19,7 +21,7 @@ def pool(hidden_states: Sequence[jax.Array], attention_mask: jax.Array, pooler: 
     Sentence Representation Learning", appendix D).
     """
     first, second_last, last = (hidden_states[layer].astype(jnp.float32) for layer in (1, -2, -1))
-    if pooler in ("cls", "cls_before_pooler"):
+    if pooler in FIRST_TOKEN:
         return last[:, 0]
     if pooler == "max":
         return jnp.max(last, axis=1, where=attention_mask[:, :, None] != 0, initial=-jnp.inf)

@@ -5,8 +5,9 @@ import jax.numpy as jnp
 from flax import nnx
 
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.encoder import DType, Encoder, linear
-from simcse_jax.models.pooling import pool
+from simcse_jax.models.encoder import Encoder, linear
+from simcse_jax.models.pooling import FIRST_TOKEN, pool
+from simcse_jax.models.products import DType
 
 
 class SentenceEncoder(nnx.Module):
@@ -29,8 +30,16 @@ class SentenceEncoder(nnx.Module):
         use_head: bool,
         dropout_keys: jax.Array | None = None,
         dropout_rate: jax.Array | float = 0.1,
+        most_tokens: int | None = None,
     ) -> jax.Array:
-        """(B, T) token ids to (B, D) embeddings, not normalized. See `Encoder.__call__` for the keys."""
-        hidden_states = self.encoder(input_ids, attention_mask, dropout_keys=dropout_keys, dropout_rate=dropout_rate)
+        """(B, T) token ids to (B, D) embeddings, not normalized. See `Encoder.__call__` for the other arguments."""
+        hidden_states = self.encoder(
+            input_ids,
+            attention_mask,
+            dropout_keys=dropout_keys,
+            dropout_rate=dropout_rate,
+            most_tokens=most_tokens,
+            first_only=pooler in FIRST_TOKEN,
+        )
         embeddings = pool(hidden_states, attention_mask, pooler)
         return jnp.tanh(self.head(embeddings)) if use_head else embeddings

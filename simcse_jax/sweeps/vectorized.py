@@ -57,7 +57,7 @@ def group_key(config: config_dict.ConfigDict) -> str | None:
 
 
 def train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequence[Path], folder: Path) -> list[str]:
-    """Trains R runs of one `group_key` in one compiled step, each as it would be alone.
+    """Trains R runs of one `group_key` in one compiled step, each as it would be alone, to the rounding of sums.
 
     Writes each one's `run.json`, `metrics.jsonl` and `result.json`. There are no checkpoints of single runs: a run that
     is worth keeping is trained again alone. Those of the group hold all states, and the best parameters so far. A run
@@ -148,11 +148,15 @@ class _Group:
         """All updates that are left."""
         config, inputs = self.config, self.inputs
         graph, _ = huggingface.build(inputs.model.config, config.model.mlp != "none", jnp.dtype(config.train.dtype))
+        batches = [Batches(inputs.corpus, config.train.batch_size, seed) for seed in seeds]
         recipe = make_recipe(config, inputs.num_columns, inputs.language_model)
+        if config.train.unpad:  # one program for all runs, with places for the longest batch of any
+            largest = [one.sizes(inputs.total_steps, mesh.size, recipe.chunk_size)[0][-1] for one in batches]
+            if all(largest):
+                recipe = recipe._replace(most_tokens=tuple(np.max(largest, axis=0).tolist()))
         update = step_lib.make_steps(graph, recipe, mesh)
         settings = jax.device_put(settings, step_lib.replicated(mesh))
         sharding = NamedSharding(mesh, PartitionSpec(None, step_lib.AXIS))
-        batches = [Batches(inputs.corpus, config.train.batch_size, seed) for seed in seeds]
         first, total = int(state.step), inputs.total_steps
         if first == 0:
             self.evaluate(0, state.params)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from conftest import CONFIGS, sentences
 
-from simcse_jax.data.batches import Batches, sha256, steps_per_epoch, tokenize
+from simcse_jax.data.batches import Batches, Corpus, sha256, steps_per_epoch, tokenize
 from simcse_jax.data.sources import Examples
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.tokenizer import Tokenizer
@@ -138,3 +138,47 @@ def test_the_fingerprint_changes_with_the_text_alone(tokenizer):
         fingerprint(["a cat", "the dog", "a cat"], ["a bird", "red", "a bird"]),
     ]
     assert len({original, *changed}) == 1 + len(changed)
+
+
+@pytest.mark.parametrize(("devices", "chunk_size"), [(1, 0), (2, 0), (2, 3), (1, 64)])
+@pytest.mark.parametrize("steps", [13, 2000])
+def test_a_step_s_size_has_places_for_all_that_is_encoded_together(devices, chunk_size, steps):
+    corpus, batch = of_lengths(np.random.default_rng(0).integers(2, 24, (90, 2))), 16
+    sizes, which = Batches(corpus, batch, seed=5).sizes(steps, devices, chunk_size)
+    together = min(chunk_size or batch, batch // devices)
+    batches, ends = Batches(corpus, batch, seed=5), []
+    for step in range(steps):
+        rows = np.split(batches[step]["attention_mask"].sum(axis=2), devices)
+        parts = [part[first : first + together].sum(axis=0) for part in rows for first in range(0, len(part), together)]
+        ends.append(np.max(parts, axis=0))
+    most = np.array(ends)
+    assert len(which) == steps and len(sizes) == (2 if steps == 2000 else 1)
+    assert np.all(most <= np.array(sizes)[which])
+    if len(sizes) == 2:
+        assert sum(sizes[0]) <= 0.95 * sum(sizes[1])
+        fits = np.all(most <= sizes[0], axis=1)
+        np.testing.assert_array_equal(which, ~fits)  # the smaller one wherever it does
+        assert 0.75 < fits.mean() < 1
+    assert sum(sizes[-1]) < 2 * together * 32
+    assert sizes == Batches(corpus, batch, seed=6).sizes(steps, devices, chunk_size)[0]  # one program for all seeds
+
+
+def test_the_size_is_that_of_a_batch_which_has_more_than_ever_happens():
+    lengths = np.full((1000, 1), 4)
+    order = np.random.Generator(np.random.Philox(key=[0, 0])).permutation(1000)
+    lengths[order[:8]] = 32  # a whole batch of them
+    assert Batches(of_lengths(lengths), 8, seed=0).sizes(125, 1)[0] == ((),)  # as many tokens as places
+    lengths[order[5:8]] = 4
+    assert Batches(of_lengths(lengths), 8, seed=0).sizes(125, 1)[0] == ((5 * 32 + 3 * 4,),)
+
+
+def test_where_there_is_little_padding_it_stays():
+    assert Batches(of_lengths(np.full((20, 1), 31)), 4, seed=0).sizes(5, 1)[0] == ((),)
+    assert Batches(of_lengths(np.full((20, 1), 16)), 4, seed=0).sizes(5, 1)[0] == ((4 * 16,),)
+    assert Batches(of_lengths(np.full((20, 1), 16)), 4, seed=0).sizes(5000, 1)[0] == ((4 * 16,),)
+
+
+def of_lengths(lengths: np.ndarray) -> Corpus:
+    """(N, C) lengths; a padded sentence has 32 places."""
+    mask = (np.arange(32) < lengths[:, :, None]).astype(np.int8)
+    return Corpus(mask.astype(np.int32), mask)

@@ -5,11 +5,18 @@ import pytest
 from conftest import row_keys
 from jax.extend.random import threefry_2x32
 
-from simcse_jax.models.dropout import dropout, threefry2x32
+from simcse_jax.models.dropout import attention_dropout, threefry2x32, token_dropout
 
 
-def mask(keys, site, shape, rate, lane_axis):
-    return np.asarray(dropout(keys, site, jnp.ones(shape), rate, lane_axis=lane_axis)) > 0
+def dropout(keys, site, x, rate):
+    """Of (B, T, D) hidden states or (B, H, Q, K) attention probabilities."""
+    if x.ndim == 4:
+        return attention_dropout(keys, site, x, rate)
+    return token_dropout(keys if keys is None else keys[:, None], jnp.arange(x.shape[1])[None], site, x, rate)
+
+
+def mask(keys, site, shape, rate):
+    return np.asarray(dropout(keys, site, jnp.ones(shape), rate)) > 0
 
 
 def test_threefry_is_the_library_s():
@@ -20,31 +27,39 @@ def test_threefry_is_the_library_s():
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.5])
-@pytest.mark.parametrize(("shape", "lane_axis"), [((64, 16, 30), 2), ((64, 6, 16, 16), 1)])
-def test_drops_with_the_rate_and_keeps_the_mean(rate, shape, lane_axis):
-    out = np.asarray(dropout(row_keys(64), 3, jnp.ones(shape), rate, lane_axis=lane_axis))
+@pytest.mark.parametrize("shape", [(64, 16, 30), (64, 6, 16, 16)])
+def test_drops_with_the_rate_and_keeps_the_mean(rate, shape):
+    out = np.asarray(dropout(row_keys(64), 3, jnp.ones(shape), rate))
     assert np.mean(out == 0) == pytest.approx(rate, abs=4 * np.sqrt(0.25 / out.size))
     assert set(np.unique(out)) <= {0.0, np.float32(1 / (1 - round(rate * 65536) / 65536))}
 
 
 def test_without_keys_nothing_is_dropped():
     x = jnp.arange(12.0).reshape(2, 2, 3)
-    assert dropout(None, 0, x, 0.5, lane_axis=2) is x
+    assert dropout(None, 0, x, 0.5) is x
+    assert attention_dropout(None, 0, x[..., None], 0.5).shape == (2, 2, 3, 1)
 
 
 def test_a_mask_is_cut_not_changed_by_a_shorter_padding():
     keys = row_keys(3)
-    long, short = mask(keys, 1, (3, 24, 10), 0.5, 2), mask(keys, 1, (3, 16, 10), 0.5, 2)
+    long, short = mask(keys, 1, (3, 24, 10), 0.5), mask(keys, 1, (3, 16, 10), 0.5)
     np.testing.assert_array_equal(long[:, :16], short)
-    long, short = mask(keys, 1, (3, 6, 24, 24), 0.5, 1), mask(keys, 1, (3, 6, 16, 16), 0.5, 1)
+    long, short = mask(keys, 1, (3, 6, 24, 24), 0.5), mask(keys, 1, (3, 6, 16, 16), 0.5)
     np.testing.assert_array_equal(long[:, :, :16, :16], short)
 
 
 def test_a_row_s_mask_is_its_key_s_alone():
     keys = row_keys(4)
-    together = mask(keys, 1, (4, 8, 12), 0.5, 2)
-    np.testing.assert_array_equal(together[2:3], mask(keys[2:3], 1, (1, 8, 12), 0.5, 2))
-    np.testing.assert_array_equal(together[::-1], mask(keys[::-1], 1, (4, 8, 12), 0.5, 2))
+    together = mask(keys, 1, (4, 8, 12), 0.5)
+    np.testing.assert_array_equal(together[2:3], mask(keys[2:3], 1, (1, 8, 12), 0.5))
+    np.testing.assert_array_equal(together[::-1], mask(keys[::-1], 1, (4, 8, 12), 0.5))
+
+
+def test_a_token_s_mask_is_that_of_its_key_and_position_wherever_it_lies():
+    keys, rows = row_keys(3), jnp.array([2, 0, 2, 1])
+    positions = jnp.array([5, 0, 1, 7])
+    flat = token_dropout(keys[rows], positions, 1, jnp.ones((4, 12)), 0.5) > 0
+    np.testing.assert_array_equal(flat, mask(keys, 1, (3, 8, 12), 0.5)[rows, positions])
 
 
 def most_alike(vectors):
@@ -53,9 +68,9 @@ def most_alike(vectors):
     return np.abs(correlation).max() * np.sqrt(vectors.shape[1])
 
 
-@pytest.mark.parametrize(("shape", "lane_axis"), [((2, 512, 32), 2), ((2, 12, 64, 32), 1)])
-def test_no_two_rows_sites_or_places_share_a_mask(shape, lane_axis):
-    masks = np.stack([mask(row_keys(2), site, shape, 0.5, lane_axis) for site in range(3)])
+@pytest.mark.parametrize("shape", [(2, 512, 32), (2, 12, 64, 32)])
+def test_no_two_rows_sites_or_places_share_a_mask(shape):
+    masks = np.stack([mask(row_keys(2), site, shape, 0.5) for site in range(3)])
     assert most_alike(masks.reshape(6, -1)) < 5  # every site of every row
     for axis in range(len(shape) - 1):  # heads, positions, channels
         assert most_alike(np.moveaxis(masks[0, 0], axis, 0).reshape(shape[axis + 1], -1)) < 6
@@ -63,9 +78,11 @@ def test_no_two_rows_sites_or_places_share_a_mask(shape, lane_axis):
 
 def test_the_rate_may_be_traced_and_the_keys_must_fit():
     x = jnp.ones((2, 4, 8))
-    drop = jax.jit(lambda rate: dropout(row_keys(2), 0, x, rate, lane_axis=2))
-    np.testing.assert_array_equal(drop(0.3), dropout(row_keys(2), 0, x, 0.3, lane_axis=2))
+    drop = jax.jit(lambda rate: dropout(row_keys(2), 0, x, rate))
+    np.testing.assert_array_equal(drop(0.3), dropout(row_keys(2), 0, x, 0.3))
     with pytest.raises(ValueError, match="one threefry key per row"):
-        dropout(row_keys(3), 0, x, 0.1, lane_axis=2)
+        dropout(row_keys(3), 0, x, 0.1)
     with pytest.raises(ValueError, match="one threefry key per row"):
-        dropout(jax.random.split(jax.random.key(0, impl="rbg"), 2), 0, x, 0.1, lane_axis=2)
+        dropout(row_keys(1), 0, x, 0.1)
+    with pytest.raises(ValueError, match="one threefry key per row"):
+        dropout(jax.random.split(jax.random.key(0, impl="rbg"), 2), 0, x, 0.1)

@@ -9,6 +9,7 @@ import pytest
 from conftest import random_batch, random_model, row_keys
 
 from simcse_jax.models import parameters
+from simcse_jax.models.layout import Padded
 from simcse_jax.models.pooling import POOLERS, pool
 
 ROWS = 6
@@ -54,6 +55,51 @@ def test_padding_chunking_and_order_change_nothing_with_dropout_on(model_type):
     close(embed(model_type, keys=keys, order=order), {pooler: whole[pooler][order] for pooler in POOLERS})
 
 
+@pytest.mark.parametrize("model_type", ["bert", "mpnet"])
+@pytest.mark.parametrize("pooler", ["cls", "avg_first_last"])
+def test_leaving_padding_out_changes_neither_embeddings_nor_gradients(model_type, pooler):
+    """With the same masks of dropout, whether the places are just enough or there are some over."""
+    graph, params, _ = random_model(model_type)
+    ids, mask = (array[:, 0] for array in random_batch(ROWS, 16))
+    target = np.random.default_rng(0).normal(size=(ROWS, 32))
+
+    @functools.partial(jax.jit, static_argnums=1)
+    def loss_and_gradient(params, most_tokens):
+        def loss(params):
+            embeddings = parameters.merge(graph, params)(
+                ids, mask, pooler=pooler, use_head=True, dropout_keys=row_keys(ROWS), most_tokens=most_tokens
+            )
+            return jnp.sum(target * embeddings), embeddings
+
+        (_, embeddings), gradient = jax.value_and_grad(loss, has_aux=True)(params)
+        return embeddings, gradient
+
+    expected, expected_gradient = loss_and_gradient(params, None)
+    assert mask.sum() + 5 < mask.size
+    for most_tokens in (int(mask.sum()), int(mask.sum()) + 5):
+        embeddings, gradient = loss_and_gradient(params, most_tokens)
+        np.testing.assert_allclose(embeddings, expected, atol=2e-6)
+        for name, value in gradient.items():
+            np.testing.assert_allclose(value, expected_gradient[name], rtol=1e-5, atol=1e-5, err_msg=name)
+    # Not enough places: rather no number than a wrong one.
+    for most_tokens in (int(mask.sum()) - 1, int(mask[:-2].sum()) - 1):
+        assert np.isnan(loss_and_gradient(params, most_tokens)[0]).all()
+
+
+@pytest.mark.parametrize("model_type", ["bert", "mpnet"])
+@pytest.mark.parametrize(("most_tokens", "num_layers"), [(None, 2), (70, 2), (70, 1)])
+def test_the_first_token_alone_is_what_it_is_beside_the_others(model_type, most_tokens, num_layers):
+    graph, params, _ = random_model(model_type, num_layers=num_layers)
+    ids, mask = (array[:, 0] for array in random_batch(ROWS, 16))
+    encoder, keys = parameters.merge(graph, params).encoder, row_keys(ROWS)
+    assert mask.sum() <= 70
+    *others, last = encoder(ids, mask, dropout_keys=keys, most_tokens=most_tokens, first_only=True)
+    *expected, whole = encoder(ids, mask, dropout_keys=keys)
+    np.testing.assert_allclose(last, whole[:, :1], atol=2e-6)
+    for ours, theirs in zip(others, expected, strict=True):
+        np.testing.assert_allclose(ours * mask[..., None], theirs * mask[..., None], atol=2e-6)
+
+
 def test_dropout_is_on_where_keys_are_given_and_is_theirs_alone():
     keys = row_keys(ROWS)
     masked = embed("bert", keys=keys)
@@ -67,11 +113,15 @@ def test_every_dropout_site_has_a_number_of_its_own(monkeypatch):
 
     sites = []
 
-    def record(keys, site, x, rate, *, lane_axis):
+    def record_tokens(keys, positions, site, x, rate):
+        return record(keys, site, x, rate)
+
+    def record(keys, site, x, rate):
         sites.append(site)
         return x
 
-    monkeypatch.setattr(encoder, "dropout", record)
+    monkeypatch.setattr(encoder, "token_dropout", record_tokens)
+    monkeypatch.setattr(encoder, "attention_dropout", record)
     graph, params, config = random_model()
     ids, mask = (array[:, 0] for array in random_batch(2, 8))
     parameters.merge(graph, params).encoder(ids, mask, dropout_keys=row_keys(2))
@@ -180,7 +230,7 @@ def test_a_relative_bias_moves_attention_to_the_keys_of_its_buckets():
         "encoder.layers.0.attention_output.bias": np.zeros(32, np.float32),
     }
     model = parameters.merge(graph, params | only_context | {"encoder.relative_bias": jnp.array(table)})
-    x = model.encoder.embeddings(ids, mask, None, 0.0)
+    x = model.encoder.embeddings(ids, mask, Padded(8), None, 0.0)
     layer = model.encoder.layers[0]
     layer.attention_norm = lambda context: context - x
     layer.intermediate.kernel[...] = 0 * layer.intermediate.kernel[...]  # of the feed-forward part a constant is left

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conftest import row_keys
 
-from simcse_jax.models.dropout import dropout
+from simcse_jax.models.dropout import token_dropout
 from simcse_jax.models.masking import mask_tokens, select_positions
 
 SPECIAL, MASK, WORDS = (0, 1, 2, 3, 4), 4, 1000
@@ -81,7 +81,8 @@ def test_a_token_s_fate_is_its_row_s_and_position_s_alone():
 def test_no_dropout_of_the_same_key_has_the_same_draws():
     selected = mask(row_keys(40), random_ids(40, 24), probability=0.5)[1]
     for site in range(4):
-        dropped = np.asarray(dropout(row_keys(40), site, jnp.ones((40, 24, 4)), 0.5, lane_axis=2)) == 0
+        keys, places = row_keys(40)[:, None], jnp.arange(24)[None]
+        dropped = np.asarray(token_dropout(keys, places, site, jnp.ones((40, 24, 4)), 0.5)) == 0
         agreement = np.mean(dropped == selected[:, :, None], axis=(0, 1))
         assert np.abs(agreement - 0.5).max() < 5 * np.sqrt(0.25 / selected.size)
 

@@ -1,0 +1,50 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from simcse_jax.models.products import einsum
+
+SHAPES = {"nf,fg->ng": ((6, 8), (8, 4)), "bhqd,bhkd->bhqk": ((2, 3, 5, 8), (2, 3, 4, 8))}
+
+
+def operands(subscripts):
+    generator = np.random.default_rng(0)
+    return [jnp.asarray(generator.normal(size=shape), jnp.float32) for shape in SHAPES[subscripts]]
+
+
+def rounded(x):
+    return np.asarray(x.astype(jnp.bfloat16), np.float64)
+
+
+@pytest.mark.parametrize("subscripts", SHAPES)
+def test_float32_is_the_product_and_bfloat16_that_of_rounded_factors_summed_exactly(subscripts):
+    x, y = operands(subscripts)
+    ours = einsum(subscripts, x, y, jnp.float32)
+    np.testing.assert_allclose(ours, np.einsum(subscripts, np.float64(x), np.float64(y)), atol=1e-5)
+    ours = einsum(subscripts, x, y, jnp.bfloat16)
+    assert ours.dtype == jnp.float32
+    np.testing.assert_allclose(ours, np.einsum(subscripts, rounded(x), rounded(y)), atol=1e-5)
+
+
+@pytest.mark.parametrize("subscripts", SHAPES)
+def test_gradients_are_products_of_rounded_factors_too_and_come_back_in_the_factors_types(subscripts):
+    x, y = operands(subscripts)
+    y = y.astype(jnp.bfloat16)
+    product, pull = jax.vjp(lambda x, y: einsum(subscripts, x, y, jnp.bfloat16), x, y)
+    gradient = jnp.asarray(np.random.default_rng(1).normal(size=product.shape), jnp.float32)
+    dx, dy = pull(gradient)
+    assert (dx.dtype, dy.dtype) == (jnp.float32, jnp.bfloat16)
+    _, exact = jax.vjp(lambda x, y: jnp.einsum(subscripts, x, y), jnp.float32(rounded(x)), y.astype(jnp.float32))
+    expected_x, expected_y = exact(jnp.float32(rounded(gradient)))
+    np.testing.assert_allclose(dx, expected_x, atol=1e-5)
+    np.testing.assert_allclose(dy.astype(jnp.float32), expected_y, rtol=2**-8, atol=1e-5)
+
+
+def test_no_product_of_a_bfloat16_step_mixes_types():
+    x, y = operands("nf,fg->ng")
+    step = jax.grad(lambda x, y: jnp.sum(einsum("nf,fg->ng", x, y, jnp.bfloat16) ** 2), argnums=(0, 1))
+    text = jax.jit(step).lower(x, y).as_text()
+    products = [line for line in text.splitlines() if "dot_general" in line]
+    assert len(products) == 3
+    assert all("xbf16>, tensor" in line and "xf32>, tensor" not in line for line in products), products
