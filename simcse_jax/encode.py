@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from simcse_jax.errors import Parser, UserError, run_command
 from simcse_jax.models.config import POOLERS
+from simcse_jax.options import add_compute_dtype
 from simcse_jax.storage import local_path
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--num-layers", type=int, default=0, help="keep the first n layers (default: all)")
     parser.add_argument("--max-length", type=int, help="in tokens (default: the model's own)")
     parser.add_argument("--batch-size", type=int, default=64, help="sentences together on each device")
+    add_compute_dtype(parser)
     normalize = parser.add_mutually_exclusive_group()
     normalize.add_argument(
         "--normalize", action="store_true", default=None, help="to unit length (default: as the model)"
@@ -96,7 +98,13 @@ def encode_file(
     from simcse_jax.embedding_files import PartialEmbeddings
     from simcse_jax.simcse import SimCSE
 
-    model = SimCSE(args.model, pooler=args.pooler, num_layers=args.num_layers, batch_size=args.batch_size)
+    model = SimCSE(
+        args.model,
+        pooler=args.pooler,
+        num_layers=args.num_layers,
+        batch_size=args.batch_size,
+        dtype=args.compute_dtype,
+    )
     max_length = model.max_length if args.max_length is None else args.max_length
     about = {
         "--input": fingerprint,
@@ -104,6 +112,7 @@ def encode_file(
         "--pooler": f"{model.pooler}{' with head' if model.use_head else ''}",
         "--max-length": max_length,
         "--normalize": model.normalize if args.normalize is None else args.normalize,
+        "--compute-dtype": args.compute_dtype,
         "--dtype": args.dtype,
         "--batch-size": args.batch_size,
         "--save-every": args.save_every,

@@ -10,12 +10,10 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.experimental.compilation_cache import compilation_cache
 from jax.sharding import NamedSharding
 from tqdm import tqdm
 
@@ -34,25 +32,6 @@ FEW = 8  # sentences: what is left over, if it is no more than these, is not wor
 TOKENIZED_AT_ONCE = 4096  # sentences
 IN_FLIGHT = 4  # batches that are dispatched and not fetched, on each thread
 MOST_THREADS = 8  # that compute on a CPU, each of whose programs takes several cores already
-
-
-def keep_compilations() -> None:
-    """Turns JAX's persistent compilation cache on, unless the user has set it or the home folder is not writable.
-
-    It lies in `~/.cache/simcse_jax/xla` (`XDG_CACHE_HOME` is heeded).
-    """
-    if "JAX_COMPILATION_CACHE_DIR" in os.environ or jax.config.jax_compilation_cache_dir:
-        return
-    try:
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "simcse_jax" / "xla"
-        folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK):
-            return
-    except (OSError, RuntimeError):  # there is no home
-        return
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)  # small models compile fast, but many shapes
-    compilation_cache.reset_cache()  # else a program that has compiled something already would go on without
 
 
 class Encoded(NamedTuple):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from simcse_jax.config import TASKS, check_postprocess, nearest
 from simcse_jax.errors import Parser, UserError, run_command
 from simcse_jax.models.config import POOLERS
+from simcse_jax.options import add_compute_dtype
 from simcse_jax.storage import output_file
 
 TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")  # those of evaluation.transfer, which imports JAX
@@ -63,6 +64,7 @@ def parse() -> Options:
     parser.add_argument("--pooler", choices=POOLERS, help="default: the model's own")
     parser.add_argument("--num-layers", type=int, default=0, help="keep the first n layers (default: all)")
     parser.add_argument("--batch-size", type=int, default=64)
+    add_compute_dtype(parser)
     parser.add_argument("--postprocess", default="", help="of the embeddings: whitening or flow")
     parser.add_argument(
         "--postprocess-data", default="", help="what it is fit on: a file of sentences, or target, each task's own"
@@ -115,7 +117,13 @@ def main() -> None:
     fit_on = None
     if args.postprocess:
         fit_on = postprocess.read(args.postprocess, args.postprocess_data, args.postprocess_dimensions)
-    model = SimCSE(args.model, pooler=args.pooler, num_layers=args.num_layers, batch_size=args.batch_size)
+    model = SimCSE(
+        args.model,
+        pooler=args.pooler,
+        num_layers=args.num_layers,
+        batch_size=args.batch_size,
+        dtype=args.compute_dtype,
+    )
     if fit_on:
         postprocess.check(fit_on, model.config.hidden_size, (*pairs.items(), *graded.items(), *classes.items()))
     behind = f", behind {args.postprocess} fit on {args.postprocess_data}" if fit_on else ""

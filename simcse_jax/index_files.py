@@ -1,6 +1,6 @@
 """An index as a folder.
 
-index.json               whose embeddings they are (the model's name, pooler, head, size and SHA-256), versions, files
+index.json               whose embeddings they are (model, pooler, head, size, SHA-256, dtype), versions, names of files
 embeddings-ID.npy        (N, D) float32, of unit length; memory-mapped when loaded
 sentences-ID.parquet     N sentences in the same order
 
@@ -39,6 +39,7 @@ class ModelIdentity(NamedTuple):
     head: bool
     dimension: int
     sha256: str  # of the parameters
+    dtype: str = "float32"  # of the encoder's products; an index that says nothing of it is of this one
 
 
 def save(index: Index, folder: str | Path, model: ModelIdentity) -> None:
@@ -162,7 +163,8 @@ def _check_maker(folder: Path, maker: ModelIdentity, model: ModelIdentity) -> No
         return
 
     def describe(identity: ModelIdentity) -> str:
-        return f"{identity.name} (pooler {identity.pooler}{' with head' if identity.head else ''})"
+        head, dtype = " with head" if identity.head else "", "" if maker.dtype == model.dtype else f", {identity.dtype}"
+        return f"{identity.name} (pooler {identity.pooler}{head}{dtype})"
 
     weights = ""
     if describe(maker) == describe(model):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from simcse_jax.checkpoint import Checkpoints
+from simcse_jax.compilation import keep_compilations
 from simcse_jax.errors import UserError
 from simcse_jax.models import huggingface, pretrained
 from simcse_jax.models.config import EncoderConfig
@@ -30,6 +31,7 @@ def load_model(name: str, num_layers: int = 0) -> Pretrained:
     Raises:
       UserError: in one line, for whatever is wrong with it.
     """
+    keep_compilations()  # who loads a model compiles programs for it: training, scoring, encoding alike
     if re.match(r"\w+:[^/]", name):  # package:NAME
         return pretrained.load(name, num_layers)
     folder = as_path(name)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from simcse_jax.errors import Parser, UserError, run_command, warnings_in_a_line
 from simcse_jax.models.config import POOLERS
+from simcse_jax.options import add_compute_dtype
 from simcse_jax.storage import local_path, output_file
 
 if TYPE_CHECKING:
@@ -32,10 +33,11 @@ def main() -> None:
     from simcse_jax.simcse import SimCSE
     from simcse_jax.storage import write_atomically
 
-    models = [SimCSE(args.model, pooler=args.pooler, batch_size=args.batch_size)]
+    shared = {"batch_size": args.batch_size, "dtype": args.compute_dtype}
+    models = [SimCSE(args.model, pooler=args.pooler, **shared)]
     prepare(models[0], sentences, args.index)
     if args.compare:
-        models.append(SimCSE(args.compare, pooler=args.compare_pooler, batch_size=args.batch_size))
+        models.append(SimCSE(args.compare, pooler=args.compare_pooler, **shared))
         prepare(models[1], models[0].index.sentences, args.compare_index)
     titles = [f"{model.name}, pooler {model.pooler}{' with head' if model.use_head else ''}" for model in models]
     by = "" if args.compare else f", {titles[0]}"
@@ -80,6 +82,7 @@ def _parse() -> argparse.Namespace:
     asked.add_argument("--queries", help="a file of queries")
     parser.add_argument("--queries-column", help="of --queries")
     parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
+    add_compute_dtype(parser)
     parser.add_argument("--top-k", type=int, default=5)
     parser.add_argument("--threshold", type=float, default=-1.0, help="the least cosine to be shown (default: any)")
     parser.add_argument("--approximate", action="store_true", help="made for TPUs; with FAISS, its cells")

@@ -6,13 +6,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from simcse_jax import index_files
+from simcse_jax.config import DTYPES
 from simcse_jax.data.batches import sha256
 from simcse_jax.data.sentences import check_sentences, read_sentences
-from simcse_jax.encoding import Encoded, encode_sentences, keep_compilations
+from simcse_jax.encoding import Encoded, encode_sentences
 from simcse_jax.errors import UserError
 from simcse_jax.index import Backend, Index, Result, check_search
 from simcse_jax.loading import choose_pooler, load_model
@@ -28,7 +30,15 @@ INDEXED_AT_ONCE = 1 << 17  # sentences, so that the embeddings of a large corpus
 class SimCSE:
     """A sentence encoder: `SimCSE("runs/my-run").encode(["A sentence.", "Another one."])`."""
 
-    def __init__(self, name: str | Path, *, pooler: str | None = None, num_layers: int = 0, batch_size: int = 64):
+    def __init__(
+        self,
+        name: str | Path,
+        *,
+        pooler: str | None = None,
+        num_layers: int = 0,
+        batch_size: int = 64,
+        dtype: str = "float32",
+    ):
         """Loads a model onto all local devices.
 
         Args:
@@ -36,13 +46,15 @@ class SimCSE:
           pooler: None takes the model's own.
           num_layers: keep the first n layers; 0 keeps all.
           batch_size: sentences encoded together on each device; of those longer than 64 tokens fewer.
+          dtype: of the encoder's matrix products, float32 or bfloat16; embeddings are float32 with both.
 
         Raises:
           UserError: in one line, for whatever is wrong with it.
         """
         name = str(name)
         _check(pooler, batch_size, None)
-        keep_compilations()
+        if dtype not in DTYPES:
+            raise UserError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}")
         model = load_model(name, num_layers)
         self.name = name
         self.index: Index | None = None
@@ -52,7 +64,8 @@ class SimCSE:
         self.max_length = model.max_length  # in tokens
         self.normalize = model.normalize  # whether its files ask for embeddings of unit length
         self.batch_size = batch_size
-        self._graph, _ = huggingface.build(model.config, with_head="head.kernel" in model.params)
+        self.dtype = dtype
+        self._graph, _ = huggingface.build(model.config, "head.kernel" in model.params, jnp.dtype(dtype))
         self._tokenizer = Tokenizer(model.folder, model.config)
         devices = jax.local_devices()
         mesh = Mesh(np.array(devices), ("data",))
@@ -279,7 +292,7 @@ class SimCSE:
         about = repr((self.config, self.max_length)).encode() + self._tokenizer.content()
         digest = sha256(np.frombuffer(about, np.uint8), *(np.asarray(self._params[name]) for name in names))
         name = public_value("model.init_from", self.name)  # not its place on this machine
-        return index_files.ModelIdentity(name, self.pooler, self.use_head, self.config.hidden_size, digest)
+        return index_files.ModelIdentity(name, self.pooler, self.use_head, self.config.hidden_size, digest, self.dtype)
 
 
 def _check(pooler: str | None, batch_size: int | None, max_length: int | None, most: int = 0) -> None:

@@ -84,6 +84,15 @@ def test_options_are_those_of_the_class(tiny_bert, tmp_path):
     np.testing.assert_allclose(found, expected, atol=1e-3)
 
 
+def test_products_in_bfloat16_give_float32_embeddings(tiny_bert, expected, tmp_path):
+    source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
+    done = encode(tiny_bert, source, output, "--compute-dtype", "bfloat16")
+    assert done.returncode == 0 and "elements, float32" in done.stdout, done.stderr
+    found = np.load(output)
+    np.testing.assert_allclose(found, SimCSE(str(tiny_bert), dtype="bfloat16").encode(TEXTS), atol=1e-6)
+    assert 1e-4 < np.abs(found - expected).max() < 0.1
+
+
 def test_cut_sentences_are_told_once(tiny_bert, tmp_path):
     texts = ["the cat " * 40, "a dog", "the cat " * 50]
     done = encode(tiny_bert, write(tmp_path, ".txt", texts), tmp_path / "emb.npy", "--save-every", 1)
@@ -140,7 +149,7 @@ def test_what_a_kill_leaves_is_gone_on_with(kind, tiny_bert, tmp_path, monkeypat
     assert len(list(tmp_path.iterdir())) == 3
 
 
-@pytest.mark.parametrize("what", ["--input", "--model", "--pooler", "--normalize"])
+@pytest.mark.parametrize("what", ["--input", "--model", "--pooler", "--normalize", "--compute-dtype"])
 def test_what_was_begun_with_something_else_is_not_gone_on_with(what, tiny_bert, tmp_path, monkeypatch):
     source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
     with monkeypatch.context() as patch:
@@ -148,6 +157,7 @@ def test_what_was_begun_with_something_else_is_not_gone_on_with(what, tiny_bert,
         with pytest.raises(Killed):
             encode(tiny_bert, source, output, "--save-every", 6)
     more = {"--pooler": ("--pooler", "avg"), "--normalize": ("--normalize",), "--model": ("--num-layers", 1)}
+    more["--compute-dtype"] = ("--compute-dtype", "bfloat16")
     if what == "--input":
         write(tmp_path, ".txt", [*TEXTS[:-1], "a river"])
     done = encode(tiny_bert, source, output, "--save-every", 6, *more.get(what, ()))
@@ -170,6 +180,7 @@ def test_mistakes_in_the_options(tmp_path):
     output = tmp_path / "emb.npy"
     fails("--process-id 2: must be from 0 to 1", *start, output, "--processes", 2, "--process-id", 2)
     fails("--batch-size 0: must be 1 or more", *start, output, "--batch-size", 0)
+    fails("--compute-dtype: invalid choice: 'float16'", *start, output, "--compute-dtype", "float16")
     fails("has only 25 rows", *start, output, "--processes", 26, "--process-id", 0)
     fails("--processes: give --process-id too", *start, output, "--processes", 2)
     fails("none: no such folder", *start, output)

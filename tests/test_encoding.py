@@ -1,10 +1,9 @@
-import jax
 import numpy as np
 import pytest
 from conftest import random_model, sentences
 
 from simcse_jax import encoding
-from simcse_jax.encoding import encode_sentences, keep_compilations
+from simcse_jax.encoding import encode_sentences
 from simcse_jax.models.tokenizer import Tokenizer
 
 
@@ -89,47 +88,3 @@ def test_cut_sentences_are_counted_with_their_duplicates(model):
     long = "the cat sat on the mat " * 10
     assert encode(model, [long, "the cat", long]).cut == 0
     assert encode(model, [long, "the cat", long], max_length=16).cut == 2
-
-
-@pytest.fixture
-def settings():
-    """JAX's settings as they were, behind the test."""
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs", "jax_enable_compilation_cache")
-    before = {name: getattr(jax.config, name) for name in names}
-    jax.config.update("jax_compilation_cache_dir", None)
-    jax.config.update("jax_enable_compilation_cache", True)
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    encoding.compilation_cache.reset_cache()
-
-
-def test_compilations_are_kept(settings, monkeypatch, tmp_path):
-    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    keep_compilations()
-    folder = tmp_path / "simcse_jax" / "xla"
-    assert jax.config.jax_compilation_cache_dir == str(folder)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-    jax.block_until_ready(jax.jit(lambda x: x * 3 + 17)(np.ones(5, np.float32)))
-    assert list(folder.iterdir())
-
-
-def test_a_user_s_own_cache_is_left_alone(settings, monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "ours"))
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "theirs"))
-    keep_compilations()
-    assert jax.config.jax_compilation_cache_dir is None  # JAX itself has read the variable, when it was imported
-    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path / "set"))
-    keep_compilations()
-    assert jax.config.jax_compilation_cache_dir == str(tmp_path / "set")
-    assert not (tmp_path / "ours").exists()
-
-
-def test_a_home_that_cannot_be_written_does_not_matter(settings, monkeypatch, tmp_path):
-    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    keep_compilations()
-    assert jax.config.jax_compilation_cache_dir is None

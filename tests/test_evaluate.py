@@ -43,6 +43,14 @@ def test_the_pooler_can_be_chosen(tmp_path, tiny_bert, corpus):
     assert "pooler avg" in printed
 
 
+def test_the_dtype_of_the_products_can_be_chosen(tmp_path, tiny_bert, corpus):
+    _, results = scored(tmp_path, tiny_bert, corpus["dev"], "--compute-dtype", "bfloat16", "--metric", "pearson")
+    pairs = {"dev": sts.read_graded_pairs(corpus["dev"])}
+    encode = {dtype: SimCSE(str(tiny_bert), dtype=dtype).encode for dtype in ("bfloat16", "float32")}
+    expected, other = (sts.evaluate(encode[dtype], pairs)["dev"]["pearson"] for dtype in ("bfloat16", "float32"))
+    assert results["dev"]["pearson"] == pytest.approx(expected, abs=1e-3) and abs(expected - other) > 1e-2
+
+
 def write_sts13(folder, scores: str) -> None:
     """Three pairs in each subset, with these scores."""
     year = folder / "STS" / "STS13-en-test"
@@ -168,6 +176,7 @@ def test_a_broken_model_is_refused_in_one_line(broken, corpus, how, parts):
         ({"--batch-size": "0"}, ["--batch-size 0", "1 or more"]),
         ({"--num-layers": "9"}, ["9", "the model has 2 layers"]),
         ({"--pooler": "min"}, ["--pooler", "'min'", "avg_top2"]),
+        ({"--compute-dtype": "int8"}, ["--compute-dtype", "'int8'", "bfloat16"]),
         ({"--colour": "red"}, ["unrecognized arguments: --colour red", "--help"]),
     ],
     ids=lambda value: " ".join(f"{option} {text}" for option, text in value.items()) if isinstance(value, dict) else "",

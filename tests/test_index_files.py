@@ -125,6 +125,7 @@ def test_a_first_saving_that_is_killed_can_be_done_again(tmp_path, monkeypatch):
         ({"name": "b", "sha256": "1"}, "an index of runs/a (pooler avg), not of b (pooler avg)"),
         ({"pooler": "cls"}, "an index of runs/a (pooler avg), not of runs/a (pooler cls)"),
         ({"head": True}, "an index of runs/a (pooler avg), not of runs/a (pooler avg with head)"),
+        ({"dtype": "bfloat16"}, "an index of runs/a (pooler avg, float32), not of runs/a (pooler avg, bfloat16)"),
         ({"dimension": 32}, "an index of runs/a (pooler avg), 12 elements wide, not of runs/a"),
     ],
 )
@@ -139,6 +140,16 @@ def test_an_index_of_another_model_is_refused(tmp_path, changes, parts):
 def test_the_same_weights_under_another_name_are_the_same_model(tmp_path):
     index_files.save(made(3), tmp_path, MODEL)
     assert len(index_files.load(tmp_path, MODEL._replace(name="exported"))) == 3
+
+
+def test_an_index_that_says_nothing_of_a_dtype_is_of_float32(tmp_path):
+    index_files.save(made(3), tmp_path, MODEL)
+    about = json.loads((tmp_path / "index.json").read_text())
+    assert about["model"].pop("dtype") == "float32"
+    (tmp_path / "index.json").write_text(json.dumps(about))
+    assert len(index_files.load(tmp_path, MODEL)) == 3
+    with pytest.raises(UserError, match="bfloat16"):
+        index_files.load(tmp_path, MODEL._replace(dtype="bfloat16"))
 
 
 def damage(folder, what: str) -> None:

@@ -331,6 +331,7 @@ def test_an_index_of_other_sentences_or_of_another_model_is_refused(tiny_bert, f
     (files / "fewer.txt").write_text("\n".join(TEXTS[:7]) + "\n")
     refused(*args, "--sentences", files / "fewer.txt", parts=["other sentences (it has 32, given are 7)"])
     refused(*args, "--pooler", "avg", parts=["an index of", "(pooler cls", "(pooler avg)"])
+    refused(*args, "--compute-dtype", "bfloat16", parts=["an index of", "float32)", "bfloat16)"])
 
 
 def test_a_table_is_aligned_whatever_the_sentences_are():

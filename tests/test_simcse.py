@@ -89,6 +89,20 @@ def test_an_unknown_pooler_is_refused(tiny_folder):
         SimCSE(str(tiny_folder), pooler="min")
     with pytest.raises(UserError, match="batch_size 0"):
         SimCSE(str(tiny_folder), batch_size=0)
+    with pytest.raises(UserError, match="dtype 'float16' is not one of float32, bfloat16"):
+        SimCSE(str(tiny_folder), dtype="float16")
+
+
+def test_products_in_bfloat16_give_nearly_the_same_embeddings(minilm):
+    texts = ["A man is riding in a boat.", "", "The dog is asleep.", "It's cold. " * 40]
+    exact, found = (SimCSE(minilm, dtype=dtype).encode(texts) for dtype in ("float32", "bfloat16"))
+    assert found.dtype == np.float32
+    cosines = np.sum(_unit(exact) * _unit(found), axis=1)
+    assert cosines.min() >= 0.999 and np.abs(exact - found).max() > 1e-5
+
+
+def _unit(vectors):
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def test_a_call_s_own_pooler(model, tiny_bert):
