@@ -100,6 +100,7 @@ def default_config() -> config_dict.ConfigDict:
     config.train.log_every = 25
     # Of the encoder's products, float32 or bfloat16; parameters, optimizer, softmax, norms and losses stay float32.
     config.train.dtype = "float32"
+    config.train.unpad = True  # compute nothing of padding: faster, the same up to the rounding of sums
     config.train.matmul_precision = "highest"  # of float32 products on TPUs and GPUs: highest is float32; high, default
 
     config.eval = config_dict.ConfigDict()
@@ -154,6 +155,12 @@ def flatten(config: config_dict.ConfigDict, prefix: str = "") -> dict[str, objec
     return fields
 
 
+FOLDERS = {
+    "workdir": "where checkpoints, metrics and results go",
+    "profile": "where a trace of a few steps goes",
+}
+
+
 def parse(argv: Sequence[str], needs_workdir: bool = True) -> tuple[config_dict.ConfigDict, str]:
     """Reads `--config FILE --workdir DIR [--config.FIELD=VALUE …]`.
 
@@ -163,6 +170,18 @@ def parse(argv: Sequence[str], needs_workdir: bool = True) -> tuple[config_dict.
     Raises:
       UserError: for whatever is wrong with flags, file or values; an unknown field's nearest known one is named.
     """
+    config, folders = _parse(argv, ("workdir",) if needs_workdir else ())
+    return config, folders.get("workdir", "")
+
+
+def parse_run(argv: Sequence[str]) -> tuple[config_dict.ConfigDict, str, str | None]:
+    """As `parse`; the third is what `--profile DIR` names, which is no part of the config: it changes nothing."""
+    config, folders = _parse(argv, tuple(FOLDERS))
+    return config, folders["workdir"], folders["profile"]
+
+
+def _parse(argv: Sequence[str], folders: Sequence[str]) -> tuple[config_dict.ConfigDict, dict[str, str | None]]:
+    """The config and the named flags of `FOLDERS`."""
     values = flags.FlagValues()
     args = ["simcse_jax.main", *argv]
     help_text = "a recipe, e.g. configs/unsup_bert.py or configs/unsup_bert.py:large"
@@ -172,18 +191,20 @@ def parse(argv: Sequence[str], needs_workdir: bool = True) -> tuple[config_dict.
     known = flatten(_get_config(path))
     try:
         config_flags.DEFINE_config_file("config", None, help_text, flag_values=values, sys_argv=args)
-        if needs_workdir:
-            flags.DEFINE_string("workdir", None, "where checkpoints, metrics and results go", flag_values=values)
+        for name in folders:
+            flags.DEFINE_string(name, None, FOLDERS[name], flag_values=values)
         rest = values(args)[1:]
     except (AttributeError, KeyError, IndexError, TypeError, ValueError, flags.Error) as error:
         raise UserError(_unknown_field(argv, known) or str(error)) from None
-    if needs_workdir and not values.workdir:
-        raise UserError("--workdir DIR is missing: where checkpoints, metrics and results go")
+    if "workdir" in folders and not values.workdir:
+        raise UserError(f"--workdir DIR is missing: {FOLDERS['workdir']}")
+    if "profile" in folders and values.profile == "":
+        raise UserError("--profile: name a folder")
     if rest:
         raise UserError(f"unknown argument {rest[0]!r}; a field is set with --config.FIELD=VALUE")
     config = values.config.unlock()
     _split_tuples(config)
-    return config, values.workdir if needs_workdir else ""
+    return config, {name: values[name].value for name in folders}
 
 
 def config_path(argv: Sequence[str]) -> str:

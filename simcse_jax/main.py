@@ -1,4 +1,4 @@
-"""python -m simcse_jax.main --config configs/unsup_bert.py --workdir DIR [--config.FIELD=VALUE …]"""
+"""python -m simcse_jax.main --config configs/unsup_bert.py --workdir DIR [--config.FIELD=VALUE …] [--profile DIR]"""
 
 import sys
 
@@ -12,11 +12,11 @@ def main() -> None:
         return
     from simcse_jax import config as config_lib
 
-    config, workdir = config_lib.parse(sys.argv[1:])
+    config, workdir, profile = config_lib.parse_run(sys.argv[1:])
     config_lib.validate(config)
     from simcse_jax.train import train_and_evaluate
 
-    train_and_evaluate(config, workdir)
+    train_and_evaluate(config, workdir, profile)
 
 
 if __name__ == "__main__":

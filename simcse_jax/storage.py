@@ -42,21 +42,23 @@ def output_file(name: str) -> Path:
     return path
 
 
-def output_folder(name: str) -> Path:
-    """The folder that `--output` names, made if need be.
+def output_folder(name: str, option: str = "--output") -> Path:
+    """The folder that an option names, made if need be.
 
     Raises:
-      UserError: when it is a file, or nothing can be written to it.
+      UserError: when it is a file, lies in an object store, or nothing can be written to it.
     """
+    if is_remote(name):
+        raise UserError(f"{option} {name}: must be a folder on a disk")
     folder = local_path(name)
     if folder.exists() and not folder.is_dir():
-        raise UserError(f"--output {name}: is a file; it must be a folder, which is made if need be")
+        raise UserError(f"{option} {name}: is a file; it must be a folder, which is made if need be")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"--output {name}: cannot be made: {error.strerror}") from None
+        raise UserError(f"{option} {name}: cannot be made: {error.strerror}") from None
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise UserError(f"--output {name}: cannot be written to")
+        raise UserError(f"{option} {name}: cannot be written to")
     return folder
 
 

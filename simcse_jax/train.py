@@ -7,12 +7,13 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from ml_collections import config_dict
 from tqdm import tqdm
 
@@ -32,16 +33,22 @@ from simcse_jax.inputs import Evaluation, Inputs, read_inputs
 from simcse_jax.models import huggingface
 from simcse_jax.models.parameters import Params
 from simcse_jax.preemption import Preemption
+from simcse_jax.profiling import LAST_TRACED, traced
 from simcse_jax.recipe import initial_params, make_recipe, make_settings
-from simcse_jax.storage import Folder, as_path, write_atomically
+from simcse_jax.storage import Folder, as_path, output_folder, write_atomically
 from simcse_jax.token_encoder import TokenEncoder
+from simcse_jax.updates import Updates
 
 Encode = Callable[[Params, Sequence[str]], np.ndarray]
 Analyse = Callable[[sts.Encode, Params], dict[str, float]]
 
 
-def train_and_evaluate(config: config_dict.ConfigDict, workdir: str) -> None:
+def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: str | None = None) -> None:
     """Trains as `config` says, in `workdir`, where it resumes if it was there before.
+
+    Args:
+      config, workdir: of the run.
+      profile: a folder for a trace of a few steps of the first process (`profiling.traced`); None: there is none.
 
     Raises:
       UserError: for a mistake in the config, the data or the workdir; nothing is written before all is checked.
@@ -49,10 +56,12 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str) -> None:
     validate(config)
     parallel.initialize(config.parallel)
     with contextlib.closing(Preemption()) as preemption:
-        _train_and_evaluate(config, workdir, preemption)
+        _train_and_evaluate(config, workdir, profile, preemption)
 
 
-def _train_and_evaluate(config: config_dict.ConfigDict, workdir: str, preemption: Preemption) -> None:
+def _train_and_evaluate(
+    config: config_dict.ConfigDict, workdir: str, profile: str | None, preemption: Preemption
+) -> None:
     with parallel.together():
         folder = as_path(workdir)
         if folder.exists() and not folder.is_dir():
@@ -60,6 +69,7 @@ def _train_and_evaluate(config: config_dict.ConfigDict, workdir: str, preemption
         for field in ineffective(config):
             parallel.say(f"config.{field} has no effect beside the other fields")
         inputs = read_inputs(config)
+        trace_folder = output_folder(profile, "--profile") if profile and parallel.is_first() else None
     model, total_steps = inputs.model, inputs.total_steps
 
     resuming = workdir_lib.is_workdir(folder)
@@ -91,10 +101,14 @@ def _train_and_evaluate(config: config_dict.ConfigDict, workdir: str, preemption
     with parallel.together():
         metrics = workdir_lib.Metrics(folder, resumed) if parallel.is_first() else None
     with closing_all([checkpoints] if metrics is None else [metrics, checkpoints]):
+        batches = Batches(inputs.corpus, config.train.batch_size, config.seed)
         recipe = make_recipe(config, inputs.num_columns, inputs.language_model)
+        updates = Updates(graph, recipe, mesh, batches, total_steps, unpad=config.train.unpad)
         evaluation = inputs.evaluation
-        loop = Loop(config, settings, total_steps, encode, evaluation, analyse, checkpoints, metrics, preemption)
-        state = loop.run(graph, recipe, mesh, Batches(inputs.corpus, config.train.batch_size, config.seed), state)
+        loop = Loop(
+            config, settings, total_steps, encode, evaluation, analyse, checkpoints, metrics, preemption, trace_folder
+        )
+        state = loop.run(updates, batches, step_lib.split_over_examples(mesh), state)
         best, params = checkpoints.restore_best(state.params)
         report(folder, encode, params, best, evaluation, config.seed)
 
@@ -159,10 +173,11 @@ class Loop:
     checkpoints: Checkpoints
     metrics: workdir_lib.Metrics | None  # the first process's alone
     preemption: Preemption
+    trace_folder: Path | None = None  # for a trace of a few steps; the first process's alone
     pending: list[tuple[int, dict[str, jax.Array]]] = dataclasses.field(default_factory=list)  # still on the device
 
     def run(
-        self, graph: Any, recipe: step_lib.Recipe, mesh: Mesh, batches: Batches, state: step_lib.TrainState
+        self, updates: Updates, batches: Batches, sharding: NamedSharding, state: step_lib.TrainState
     ) -> step_lib.TrainState:
         """All updates that are left. Where there are none at all, what a run starts from is scored and saved."""
         first = int(state.step)
@@ -170,18 +185,17 @@ class Loop:
             self.measure_space(0, state.params)
             self.save(state, self.evaluate(0, state.params))
         if first >= self.total_steps:
+            if self.trace_folder:
+                parallel.say(f"--profile {self.trace_folder}: no step is left that could be traced")
             return state
-        sharding = step_lib.split_over_examples(mesh)
 
         def read(number: int) -> step_lib.Batch:
             return parallel.place(functools.partial(batches.rows, number), batches.batch_size, sharding)
 
         batch = read(first)
         num_columns = batch["input_ids"].shape[1]
-        started = time.perf_counter()
-        update = step_lib.make_step(graph, recipe, mesh)
-        update = update.lower(state, batch, self.settings).compile()
-        parallel.say(f"compiled the step in {time.perf_counter() - started:.1f} s")
+        for step in range(first, min(first + 1 + (LAST_TRACED if self.trace_folder else 0), self.total_steps)):
+            updates.compile(step, state, batch, self.settings)  # not within a trace; all batches have one shape
         if first == 0:
             self.measure_space(0, state.params)
             self.evaluate(0, state.params)
@@ -190,43 +204,53 @@ class Loop:
         bar = tqdm(
             total=self.total_steps, initial=first, unit="step", dynamic_ncols=True, disable=not parallel.is_first()
         )
-        with bar:
+        with bar, traced(updates, self.trace_folder, self.total_steps - first) as update:
             clock, counted = time.perf_counter(), 0
             for number in range(first + 1, self.total_steps + 1):
-                state, values = update(state, batch, self.settings)
+                clock += updates.compile(number - 1, state, batch, self.settings)
+                state, values = update(number - 1, state, batch, self.settings)
                 if number < self.total_steps:
                     batch = read(number)
                 self.pending.append((number, values))
                 counted += sentences
-                last = number == self.total_steps
-                if number == 1 or last or number % self.config.train.log_every == 0:
+                if number == 1 or number == self.total_steps or number % self.config.train.log_every == 0:
                     line = self.fetch()
                     line["seconds"] = time.perf_counter() - clock
                     line["sentences_per_second"] = counted / line["seconds"]
                     self.write(number, line)
                     bar.set_postfix(loss=f"{line['loss']:.4f}", sentences_per_s=f"{line['sentences_per_second']:.0f}")
                     clock, counted = time.perf_counter(), 0
-                keep_every, analyse_every = self.config.checkpoint.keep_every, self.config.analysis.every
-                due = last or number % self.config.eval.every == 0
-                preempted = self.preemption.reached(number) and not last
-                if analyse_every and (last or number % analyse_every == 0):
-                    self.fetch()
-                    paused = time.perf_counter()
-                    self.measure_space(number, state.params)
-                    clock += time.perf_counter() - paused
-                if due or preempted or (keep_every and number % keep_every == 0):
-                    self.fetch()
-                    paused = time.perf_counter()
-                    score = self.evaluate(number, state.params) if due else None
-                    if score is None and not preempted:  # there is no time to compile then
-                        self.checked_encode(number, state.params)(["Are these parameters fit to be saved?"])
-                    self.save(state, score)
-                    if preempted:
-                        self.checkpoints.close()
-                        raise Preempted(f"SIGTERM: saved at step {number}; the same command goes on from there")
-                    clock += time.perf_counter() - paused
+                clock += self.beside(number, state)
                 bar.update()
         return state
+
+    def beside(self, number: int, state: step_lib.TrainState) -> float:
+        """Measures, scores and saves what is due behind a step; returns the seconds that this took.
+
+        Raises:
+          Preempted: behind the saving, when the machine is about to be taken away.
+        """
+        last = number == self.total_steps
+        keep_every, analyse_every = self.config.checkpoint.keep_every, self.config.analysis.every
+        preempted = self.preemption.reached(number) and not last
+        measured = analyse_every and (last or number % analyse_every == 0)
+        scored = last or number % self.config.eval.every == 0
+        saved = scored or preempted or (keep_every and number % keep_every == 0)
+        if not (measured or saved):
+            return 0.0
+        self.fetch()  # the steps' own time
+        started = time.perf_counter()
+        if measured:
+            self.measure_space(number, state.params)
+        if saved:
+            score = self.evaluate(number, state.params) if scored else None
+            if score is None and not preempted:  # there is no time to compile then
+                self.checked_encode(number, state.params)(["Are these parameters fit to be saved?"])
+            self.save(state, score)
+        if preempted:
+            self.checkpoints.close()
+            raise Preempted(f"SIGTERM: saved at step {number}; the same command goes on from there")
+        return time.perf_counter() - started
 
     def fetch(self) -> dict[str, float]:
         """Waits for the steps under way and returns the last one's metrics.

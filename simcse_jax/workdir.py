@@ -195,28 +195,21 @@ class Metrics:
 
     def __init__(self, folder: Folder, step: int | None):
         """Opens them; `step` is the one resumed from, None at a run's start."""
-        from tensorboardX import SummaryWriter
-
         self._path = folder / "metrics.jsonl"
         self._lines = []
         if self._path.exists():
             self._lines = [line for line in _whole_lines(self._path) if step is not None and line["step"] <= step]
         self._tensorboard = folder / "tensorboard"
         self._temporary = tempfile.TemporaryDirectory() if is_remote(folder) else None
-        self._writer = SummaryWriter(
-            self._temporary.name if self._temporary else str(self._tensorboard),
-            purge_step=0 if step is None else step + 1,
-            write_to_disk=True,
-        )
+        self._purge_step = 0 if step is None else step + 1
+        self._writer = None  # made by the first flush that has a line, for its import takes seconds beside PyTorch
+        self._unshown: list[tuple[float, dict[str, Any]]] = []  # lines that TensorBoard lacks, and when they came
         self.flush()
 
     def write(self, step: int, values: Mapping[str, float | Mapping[str, float]]) -> None:
-        """Adds a line. TensorBoard has what is in a group as GROUP/NAME."""
+        """Adds a line."""
         self._lines.append({"step": step, **values})
-        for name, value in values.items():
-            group = {f"{name}/{part}": x for part, x in value.items()} if isinstance(value, Mapping) else {name: value}
-            for title, number in group.items():
-                self._writer.add_scalar(title, number, step)
+        self._unshown.append((time.time(), self._lines[-1]))
         if time.monotonic() > self._written + WRITE_SECONDS:
             with contextlib.suppress(UserError):  # it is told before the next checkpoint, by all processes together
                 self.flush()
@@ -230,17 +223,40 @@ class Metrics:
         self._written = time.monotonic()
         write_atomically(self._path, "".join(json.dumps(line) + "\n" for line in self._lines))
         try:
-            self._writer.flush()
+            self._show()
         except OSError as error:
             raise UserError(f"{self._tensorboard}: cannot be written: {error.strerror}") from None
+        self._upload()
+
+    def _upload(self) -> None:
         if self._temporary:
             for file in Path(self._temporary.name).iterdir():
                 write_atomically(self._tensorboard / file.name, file.read_bytes())
 
+    def _show(self) -> None:
+        """Brings TensorBoard up to date; it has what is in a group as GROUP/NAME."""
+        if not self._unshown:
+            return
+        if self._writer is None:
+            from tensorboardX import SummaryWriter
+
+            folder = self._temporary.name if self._temporary else str(self._tensorboard)
+            self._writer = SummaryWriter(folder, purge_step=self._purge_step, write_to_disk=True)
+        for seconds, line in self._unshown:
+            step, *values = line.items()
+            for name, value in values:
+                grouped = isinstance(value, Mapping)
+                for title, number in {f"{name}/{x}": value[x] for x in value}.items() if grouped else [(name, value)]:
+                    self._writer.add_scalar(title, number, step[1], seconds)
+        self._unshown = []
+        self._writer.flush()
+
     def close(self) -> None:
         """Writes out what is left."""
         self.flush()
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()  # it has a thread that may have been writing until here
+            self._upload()
         if self._temporary:
             self._temporary.cleanup()
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.stats
 
 from simcse_jax.data.sources import open_text
 from simcse_jax.errors import UserError
@@ -191,6 +190,8 @@ def cosine(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 def spearman(similarity: np.ndarray, gold: np.ndarray) -> float:
     """Spearman's rank correlation × 100; 0 where one side is constant and has no ranks."""
+    import scipy.stats  # the better part of a second, which a run's first step need not wait for
+
     if len(gold) < 2 or np.ptp(similarity) == 0 or np.ptp(gold) == 0:
         return 0.0
     return 100 * float(scipy.stats.spearmanr(similarity, gold).statistic)
