@@ -3,7 +3,7 @@ PYTHON ?= python3
 WORKERS ?= 2
 BIN := .venv/bin
 
-.PHONY: quickstart test test-all test-tpu lint clean
+.PHONY: quickstart test test-all test-tpu bench lint clean
 
 quickstart: .venv/requirements.txt
 	bash examples/quickstart.sh $(BIN)/python
@@ -23,6 +23,28 @@ test-tpu:
 	test -x .venv-tpu/bin/python || $(PYTHON) -m venv .venv-tpu
 	.venv-tpu/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt "pytest>=8.4" "libtpu>=0.0.51"
 	JAX_PLATFORMS=cpu .venv-tpu/bin/python -m pytest tests/test_aot.py
+
+# Ours and the peers in turn, quickly: about half an hour on two cores. Each benchmark's --help tells what else it has.
+# `make bench DATA=wiki.txt SENTEVAL=SentEval/data/downstream` takes other sentences, and scores all STS files.
+DATA ?= examples/everyday/triplets.csv
+SENTEVAL ?=
+BENCH := runs/bench
+
+bench: .venv/requirements-dev.txt .venv/onnx/done
+	mkdir -p $(BENCH)
+	$(BIN)/python -m benchmarks.train_step --data $(DATA) --rounds 3 --output $(BENCH)/train_step.json
+	$(BIN)/python -m benchmarks.encode --data $(DATA) --onnx-python .venv/onnx/bin/python --output $(BENCH)/encode.json
+	$(if $(SENTEVAL),$(BIN)/python -m benchmarks.sts --data $(SENTEVAL) --output $(BENCH)/sts.json)
+	$(BIN)/python -m benchmarks.startup --data $(DATA) --output $(BENCH)/startup.json
+	$(BIN)/python -m benchmarks.search --rows 100000 --output $(BENCH)/search.json
+	$(BIN)/python -m benchmarks.scale --data $(DATA) --seconds 300 --output $(BENCH)
+	@echo "figures and plots: $(BENCH)$(if $(SENTEVAL),, (no STS: give SENTEVAL=FOLDER))"
+
+# ONNX Runtime beside them: optimum-onnx asks for an older transformers than ours, so it is in an environment of its own.
+.venv/onnx/done: | $(BIN)/python
+	$(PYTHON) -m venv .venv/onnx
+	.venv/onnx/bin/python -m pip install --quiet --disable-pip-version-check "sentence-transformers[onnx]" torch==2.13.0
+	touch $@
 
 lint: .venv/requirements-dev.txt
 	$(BIN)/ruff check --fix .

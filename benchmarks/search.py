@@ -1,26 +1,36 @@
-"""Search in random unit vectors: exact, `approximate=True`, NumPy and, where it is installed, FAISS.
+"""Index build and search in random unit vectors, in turn: ours, exact and approximate, NumPy, FAISS flat and in cells.
 
-    python -m benchmarks.search --output search.json
+    python -m benchmarks.search [--rows 100000 1000000] [--dimension 384] [--rounds 5] [--output FILE]
 
-Milliseconds a query, for 1 query and for 64 together, the five nearest of each: the fastest of `--repeats` searches,
-after one that compiles and moves the rows to the device. Recall is the share of the exact search's five that a search
-finds; random vectors have no clusters, so it is a hard case for FAISS's cells. Each size runs in a process of its own,
-whose peak memory so far is given: NumPy's rows and the index's, then FAISS's copies as well.
+Three tables a size: the index built of embeddings that lie in memory, up to its first answer; the five nearest of a
+query; those of 64 queries together. The work are rows, and queries. Recall is the share of the true five that a search
+finds; random vectors have no clusters, so it is a hard case for FAISS's cells. The vectors lie in a file that all map
+into their memory, where it counts for each; an index copies them. Needs faiss-cpu.
 """
 
 import argparse
-import importlib.util
-import json
-import resource
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from benchmarks import side_by_side
+from benchmarks.contender import Done, Round
+from benchmarks.side_by_side import Contender, Need
+from simcse_jax.errors import Parser, UserError, run_command
+from simcse_jax.storage import output_file
+
 TOP_K = 5
+KINDS = {
+    "simcse_jax, exact": "exact",
+    "simcse_jax, approximate": "approximate",
+    "NumPy": "numpy",
+    "FAISS, flat": "flat",
+    "FAISS, cells": "cells",
+}
+Search = Callable[[np.ndarray], np.ndarray]  # (Q, D) to (Q, TOP_K) rows
 
 
 def unit_rows(count: int, dimension: int, seed: int) -> np.ndarray:
@@ -37,80 +47,127 @@ def brute_force(queries: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return np.take_along_axis(found, np.argsort(-np.take_along_axis(scores, found, axis=1), axis=1), axis=1)
 
 
-def peak_gib() -> float:
-    """This process's peak memory so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+def build(kind: str, rows: np.ndarray) -> Search:
+    """An index of one of `KINDS`, and the search in it."""
+    if kind == "numpy":
+        return lambda queries: brute_force(queries, rows)
+    if kind in ("exact", "approximate"):
+        from simcse_jax.index import Index
+
+        index = Index(rows.shape[1])
+        index.add([""] * len(rows), rows)
+
+        def search(queries: np.ndarray) -> np.ndarray:
+            results = index.search(queries, TOP_K, -1.0, approximate=kind == "approximate")
+            return np.array([[one.row for one in each] for each in results])
+
+        return search
+    import faiss
+
+    flat = faiss.IndexFlatIP(rows.shape[1])
+    if kind == "flat":
+        flat.add(rows)
+        return lambda queries: flat.search(queries, TOP_K)[1]
+    # The reference's: 100 cells of which 10 are looked through, found on so many rows as FAISS asks for.
+    cells = faiss.IndexIVFFlat(flat, rows.shape[1], min(100, max(1, len(rows) // 39)), faiss.METRIC_INNER_PRODUCT)
+    cells.train(rows[: 256 * 100])
+    cells.add(rows)
+    cells.nprobe = 10
+    return lambda queries, flat=flat: cells.search(queries, TOP_K)[1]  # FAISS refers to `flat` and does not keep it
 
 
-def measure(count: int, dimension: int, repeats: int) -> Iterator[dict]:
-    """One size: a dictionary a search, as soon as it is done."""
-    import jax
+def building(kind: str, rows: str, **_: Any) -> Round:
+    """A contender (see `benchmarks.contender`): a round builds the index and searches once."""
+    array = np.load(rows, mmap_mode="r")
+    query = unit_rows(1, array.shape[1], 1)
 
-    from simcse_jax.index import Index
+    def do_round() -> Done:
+        build(kind, array)(query)
+        return Done(len(array))
 
-    rows = unit_rows(count, dimension, 0)
-    index = Index.from_unit_rows([""] * count, rows)
-    queries = {number: unit_rows(number, dimension, 1) for number in (1, 64)}
-    exact: dict[int, list[set[int]]] = {}
+    do_round()  # compiles, and reads the file
+    return do_round
 
-    def timed(name: str, search: Callable[[np.ndarray], list]) -> dict:
-        measured = {"rows": count, "dimension": dimension, "search": name}
-        for number, asked in queries.items():
-            found = [set(map(int, each)) for each in search(asked)]
-            seconds = []
-            for _ in range(repeats):
-                start = time.perf_counter()
-                search(asked)
-                seconds.append(time.perf_counter() - start)
-            hits = sum(len(some & true) for some, true in zip(found, exact.setdefault(number, found), strict=True))
-            measured[f"ms_a_query_of_{number}"] = 1000 * min(seconds) / number
-            measured["recall"] = hits / (TOP_K * number)
-        return {**measured, "peak_gib": peak_gib()}
 
-    def ours(**options: object) -> Callable[[np.ndarray], list]:
-        return lambda asked: [[result.row for result in each] for each in index.search(asked, TOP_K, -1.0, **options)]
+def searching(kind: str, rows: str, queries: int, truth: list[list[int]]) -> Round:
+    """A contender: a round searches for so many queries, whose true rows are known."""
+    array = np.load(rows, mmap_mode="r")
+    asked = unit_rows(queries, array.shape[1], 1)
+    search = build(kind, array)
+    found = search(asked)
+    hits = sum(len(set(some.tolist()) & set(true)) for some, true in zip(found, truth, strict=True))
 
-    device = jax.devices()[0].device_kind
-    yield timed(f"exact, {device}", ours())
-    yield timed(f"approximate, {device}", ours(approximate=True))
-    yield timed("NumPy", lambda asked: list(brute_force(asked, rows)))
-    if importlib.util.find_spec("faiss") is not None:
-        yield timed("FAISS, flat", ours(backend="faiss"))
-        yield timed("FAISS, cells", ours(approximate=True, backend="faiss"))
+    def do_round() -> Done:
+        search(asked)
+        return Done(queries, {"recall": hits / (TOP_K * queries)})
+
+    return do_round
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = Parser(prog="benchmarks.search", description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--dimension", type=int, default=384)
+    parser.add_argument("--queries", type=int, nargs="+", default=[1, 64])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--output", type=output_file, help="the figures as JSON")
+    args = parser.parse_args()
+    if min(args.rows) < TOP_K:
+        raise UserError(f"--rows {min(args.rows)}: must be {TOP_K} or more")
+    return args
 
 
 def main() -> None:
-    """Prints a table; a process a size."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", default="100000,1000000")
-    parser.add_argument("--dimension", type=int, default=384)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--output", help="a JSON file")
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.child:
-        for measured in measure(int(args.rows), args.dimension, args.repeats):
-            print(json.dumps(measured), flush=True)
-        return
-    everything = []
-    print("| rows | search | 1 query, ms | 64 queries, ms each | recall | peak memory, GiB |\n" + "| --- " * 6 + "|")
-    for count in args.rows.split(","):
-        command = [sys.executable, "-m", "benchmarks.search", "--child", "--rows", count]
-        command += ["--dimension", str(args.dimension), "--repeats", str(args.repeats)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
-            for line in child.stdout:
-                row = json.loads(line)
-                everything.append(row)
-                times = f"{row['ms_a_query_of_1']:.2f} | {row['ms_a_query_of_64']:.2f}"
-                print(
-                    f"| {row['rows']:,} | {row['search']} | {times} | {row['recall']:.3f} | {row['peak_gib']:.2f} |",
-                    flush=True,
-                )
-        if child.returncode:
-            sys.exit(child.returncode)
-    if args.output:
-        Path(args.output).write_text(json.dumps(everything, indent=2) + "\n")
+    """Prints three tables a size."""
+    args = parse()
+    print(side_by_side.heading(), flush=True)
+    results = [found for count in args.rows for found in measure(count, args)]
+    side_by_side.report("search", results, args.output)
+
+
+def measure(count: int, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """The tables of one size, printed, and their figures."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "rows.npy"
+        rows = unit_rows(count, args.dimension, 0)
+        np.save(file, rows)
+        asked = {number: unit_rows(number, args.dimension, 1) for number in args.queries}
+        truth = {number: brute_force(each, rows).tolist() for number, each in asked.items()}
+        del rows
+        options = {"rows": str(file)}
+        title = f"{count:,} rows of {args.dimension}"
+        # NumPy needs no index.
+        found.append(show(f"{title}: built", "rows", "building", options, args.rounds, {"NumPy"}))
+        for number, rows_of in truth.items():
+            options = {"rows": str(file), "queries": number, "truth": rows_of}
+            flops = 2.0 * count * args.dimension
+            name = f"{title}: {number} quer{'y' if number == 1 else 'ies'}"
+            found.append(show(name, "queries", "searching", options, args.rounds, set(), flops))
+    return found
+
+
+def show(
+    title: str, unit: str, factory: str, options: dict[str, Any], rounds: int, without: set[str], flops: float = 0.0
+) -> dict[str, Any]:
+    """One table, printed, and its figures. `flops`: of a query that all rows are multiplied with."""
+    contenders = [
+        Contender(name, f"benchmarks.search:{factory}", {"kind": kind, **options})
+        for name, kind in KINDS.items()
+        if name not in without
+    ]
+    exact = [one.name for one in contenders if one.options["kind"] != "cells"]
+    needs = {name: Need(flops, "float32") for name in exact} if flops else {}
+    comparison = side_by_side.compare(title, unit, contenders, rounds, needs=needs)
+    found = comparison.to_json()
+    print(f"\n{side_by_side.table(comparison)}")
+    recalls = {name: each["notes"].get("recall", 1.0) for name, each in found["contenders"].items()}
+    for name, recall in recalls.items():
+        if recall < 1:
+            print(f"  {name}: finds {recall:.1%} of the nearest")
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

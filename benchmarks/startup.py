@@ -1,0 +1,132 @@
+"""From the shell prompt to the first embedding, and to the first training step, of fresh processes, in turn.
+
+    python -m benchmarks.startup [--what embedding step] [--rounds 3] [--output FILE]
+
+Ours starts with an empty compilation cache (cold), and with one that an earlier process has filled (warm). A training
+step is that of `python -m simcse_jax.main --config configs/unsup_bert.py`, told when its progress bar has the first
+loss; its evaluation is off. Beside ours stand sentence-transformers' first embedding and the PyTorch loop's first step.
+Files are in the system's cache, for a round before the first is not counted. Memory is that of the largest process
+started.
+"""
+
+import argparse
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks import fresh, side_by_side
+from benchmarks.contender import Done, Round
+from benchmarks.side_by_side import Contender
+from benchmarks.train_step import MINILM, SENTENCES
+from simcse_jax.errors import Parser, run_command
+from simcse_jax.storage import output_file
+
+TARGETS = {"embedding": 5.0, "step": 10.0}  # seconds, of ours with a warm cache
+
+
+def started(command: list[str], sign: str, cache: str, cold: bool) -> Round:
+    """A contender (see `benchmarks.contender`): a round starts the command and waits until its output has the sign.
+
+    Args:
+      command: the arguments of Python; `WORKDIR` in them stands for a folder that is new each time.
+      sign: a text that it prints when the first one is there.
+      cache: JAX's compilation cache: a folder.
+      cold: whether it is emptied before each round.
+    """
+    environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": cache, "PYTHONUNBUFFERED": "1"}
+
+    def do_round() -> Done:
+        if cold:
+            shutil.rmtree(cache, ignore_errors=True)
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = [part.replace("WORKDIR", f"{folder}/run") for part in command]
+            before = time.perf_counter()
+            # Its two outputs are one, read as they come.
+            process = subprocess.Popen(
+                [sys.executable, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
+            )
+            output, seconds = b"", None
+            while part := os.read(process.stdout.fileno(), 1 << 16):
+                output += part
+                if seconds is None and sign.encode() in output:
+                    seconds = time.perf_counter() - before
+            process.stdout.close()
+            if process.wait() or seconds is None:
+                last = output.decode(errors="replace").strip().splitlines()[-1:]
+                raise RuntimeError(f"{' '.join(command[:3])} ended with code {process.returncode}: {last}")
+        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        return Done(1, {"peak_memory_of_process_mib": round(peak)}, seconds)
+
+    do_round()
+    return do_round
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = Parser(prog="benchmarks.startup", description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default=MINILM)
+    parser.add_argument("--data", default=SENTENCES, help="training sentences: .txt, or a .csv with sent0")
+    parser.add_argument("--what", nargs="+", choices=tuple(TARGETS), default=list(TARGETS))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--output", type=output_file, help="the figures as JSON")
+    return parser.parse_args()
+
+
+def commands(what: str, model: str, data: str) -> dict[str, tuple[list[str], str]]:
+    """Ours and the peer's: the arguments of Python, and what is printed when the first one is there."""
+    from simcse_jax.models.pretrained import resolve
+
+    def one(name: str, where: str) -> tuple[list[str], str]:
+        return ["-m", "benchmarks.fresh", name, where, data], fresh.DONE
+
+    folder = str(resolve(model))
+    if what == "embedding":
+        return {"simcse_jax": one("our_embedding", model), "sentence-transformers": one("their_embedding", folder)}
+    column = [] if Path(data).suffix == ".txt" else ["--config.data.columns.anchor=sent0"]
+    run = ["-m", "simcse_jax.main", "--config=configs/unsup_bert.py", "--workdir=WORKDIR"]
+    run += [f"--config.model.init_from={model}", f"--config.data.train={data}", *column]
+    run += ["--config.eval.data=", "--config.train.max_steps=1"]
+    return {"simcse_jax": (run, "loss="), "PyTorch": one("pytorch_step", folder)}
+
+
+def measure(what: str, args: argparse.Namespace) -> dict[str, Any]:
+    """One table, printed, and its figures."""
+    ours, peer = commands(what, args.model, args.data).items()
+    with tempfile.TemporaryDirectory() as folder:
+        contenders = [
+            Contender(name, "benchmarks.startup:started", dict(command=command, sign=sign, cache=cache, cold=cold))
+            for name, (command, sign), cache, cold in (
+                (f"{ours[0]}, warm cache", ours[1], f"{folder}/warm", False),
+                (f"{ours[0]}, cold cache", ours[1], f"{folder}/cold", True),
+                (peer[0], peer[1], f"{folder}/peer", False),
+            )
+        ]
+        comparison = side_by_side.compare(f"first {what}", "starts", contenders, args.rounds)
+    for answers in comparison.rounds.values():  # of what was started, not of what started it
+        for answer in answers:
+            answer["memory_mib"] = answer["notes"]["peak_memory_of_process_mib"]
+    print(f"\n{side_by_side.table(comparison)}", flush=True)
+    found = comparison.to_json()
+    warm = found["contenders"].get(f"{ours[0]}, warm cache")
+    if warm:
+        seconds = warm["seconds"]
+        print(f"  warm: {seconds['median']:.1f} s ({seconds['min']:.1f} to {seconds['max']:.1f});", end=" ")
+        print(f"to reach: {TARGETS[what]:.0f} s", flush=True)
+    return found
+
+
+def main() -> None:
+    """Prints a table for the embedding and one for the step."""
+    args = parse()
+    print(side_by_side.heading(), flush=True)
+    side_by_side.report("startup", [measure(what, args) for what in args.what], args.output)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,217 @@
+"""Training steps as contenders (`benchmarks.contender`): ours, the PyTorch loop's, sentence-transformers' Trainer's.
+
+All factories take the fields of `Setting`, the peers a folder as the model; they import no JAX. A round does `steps`
+steps and its work are the examples trained on. Reading batches is part of a step, compilation is not. All train the
+same model on the same examples, each in an order of its own: [CLS] and a dense head with tanh, dropout 0.1, cross
+entropy of cosines / 0.05, AdamW, clipping at 1.0, a learning rate that falls linearly.
+"""
+
+import dataclasses
+import importlib
+import queue
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.contender import Done, Round
+from simcse_jax.data.sources import read_examples
+
+# The config of a recipe, and how many sentences of an example it encodes.
+RECIPES = {"unsup": ("unsup_bert", 2), "sup": ("sup_bert", 3), "simcse_plus_plus": ("simcse_plus_plus", 3)}
+TOTAL_STEPS = 20_000  # of the learning rate's decay: more than are ever done
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What is trained, and how. `chunk_size` examples are encoded at a time; `num_layers` are the first n; 0: all."""
+
+    model: str
+    data: str
+    recipe: str = "unsup"
+    dtype: str = "float32"
+    batch_size: int = 64
+    max_length: int = 32
+    steps: int = 4
+    warmup: int = 4
+    num_layers: int = 0
+    chunk_size: int = 0
+    devices: int = 1
+
+
+def read_columns(data: str, recipe: str) -> tuple[list[str], ...]:
+    """The sentences of each example, by column: one column, or of `sup` two or three."""
+    return read_examples(data, _columns(data, recipe)).columns
+
+
+def _columns(data: str, recipe: str) -> dict[str, str]:
+    return {} if recipe == "sup" or Path(data).suffix == ".txt" else {"anchor": "sent0"}
+
+
+def ours(**options: Any) -> Round:
+    """Our step, as `simcse_jax.train` builds it of a config."""
+    import jax
+    import jax.numpy as jnp
+
+    from simcse_jax import step as step_lib
+    from simcse_jax.data.batches import Batches
+    from simcse_jax.inputs import read_inputs
+    from simcse_jax.models import huggingface
+    from simcse_jax.recipe import initial_params, make_recipe, make_settings
+    from simcse_jax.updates import Updates
+
+    setting = Setting(**options)
+    config = importlib.import_module(f"configs.{RECIPES[setting.recipe][0]}").get_config()
+    config.model.init_from, config.model.num_layers = setting.model, setting.num_layers
+    config.data.train, config.data.max_length = setting.data, setting.max_length
+    config.data.columns.update(_columns(setting.data, setting.recipe))
+    config.train.batch_size, config.train.dtype = setting.batch_size, setting.dtype
+    config.parallel.devices, config.parallel.chunk_size = setting.devices, setting.chunk_size
+    config.eval.data = ""
+    inputs = read_inputs(config)
+    graph, _ = huggingface.build(inputs.model.config, config.model.mlp != "none", jnp.dtype(setting.dtype))
+    mesh = step_lib.data_mesh(inputs.devices)
+    settings = make_settings(config, TOTAL_STEPS)
+    batches, number = Batches(inputs.corpus, setting.batch_size, config.seed), 0
+    recipe = make_recipe(config, inputs.num_columns, inputs.language_model)
+    updates = Updates(graph, recipe, mesh, batches, TOTAL_STEPS, unpad=config.train.unpad)
+    state = step_lib.init_state(initial_params(config, inputs.model), settings)
+    state = jax.device_put(state, step_lib.replicated(mesh))
+    rows = step_lib.split_over_examples(mesh)
+
+    def run(steps: int) -> None:
+        nonlocal state, number
+        for _ in range(steps):
+            batch = jax.device_put(batches[number], rows)
+            updates.compile(number, state, batch, settings)
+            state, _ = updates(number, state, batch, settings)
+            number += 1
+        jax.block_until_ready(state)
+
+    return _rounds(run, setting)
+
+
+def pytorch(compiled: bool = False, **options: Any) -> Round:
+    """The loop of `benchmarks.pytorch_simcse`: padded to a batch's longest sentence, SDPA; bfloat16 is autocast."""
+    import torch
+
+    from benchmarks import pytorch_simcse as peer
+
+    setting = Setting(**options)
+    torch.manual_seed(0)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    tokenizer = peer.AutoTokenizer.from_pretrained(setting.model)
+    model = peer.Encoder(setting.model, setting.num_layers or None, "cls", "train", 0.1).to(device)
+    encode = torch.compile(model) if compiled else model
+    columns = read_columns(setting.data, setting.recipe)
+    columns = columns * 2 if len(columns) == 1 else columns
+    views = [peer.tokenize(tokenizer, column, setting.max_length) for column in columns]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-5, weight_decay=0.0)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / TOTAL_STEPS)
+    stream = peer.batches(len(views[0]), setting.batch_size, 0)
+
+    def run(steps: int) -> None:
+        for _ in range(steps):
+            batch = next(stream)
+            padded = peer.pad([view[number] for view in views for number in batch])
+            with torch.autocast(device, torch.bfloat16, enabled=setting.dtype == "bfloat16"):
+                vectors = encode({name: values.to(device) for name, values in padded.items()})
+            loss = peer.simcse_loss(vectors.float().unflatten(0, (len(views), len(batch))), 0.05)
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    return _rounds(run, setting)
+
+
+def trainer(**options: Any) -> Round:
+    """sentence-transformers' Trainer with MultipleNegativesRankingLoss; with chunks, the Cached one.
+
+    It needs accelerate. It runs in a thread, which at the end of each step waits until it may do another one.
+    """
+    import torch
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+    from sentence_transformers import SentenceTransformerTrainingArguments as Arguments
+    from sentence_transformers.sentence_transformer import losses
+    from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Transformer
+    from transformers import TrainerCallback
+
+    setting = Setting(**options)
+    layers = {"num_hidden_layers": setting.num_layers} if setting.num_layers else {}
+    encoder = Transformer(setting.model, max_seq_length=setting.max_length, config_kwargs=layers)
+    size = encoder.get_embedding_dimension()
+    on_cpu = not torch.cuda.is_available()
+    modules = [encoder, Pooling(size, "cls"), Dense(size, size)]
+    model = SentenceTransformer(modules=modules, device="cpu" if on_cpu else "cuda")
+    columns = read_columns(setting.data, setting.recipe)
+    columns = columns * 2 if len(columns) == 1 else columns
+    names = ("anchor", "positive", "negative")
+    chunk = {"mini_batch_size": setting.chunk_size} if setting.chunk_size else {}
+    kind = losses.CachedMultipleNegativesRankingLoss if chunk else losses.MultipleNegativesRankingLoss
+    allowed, ended = threading.Semaphore(0), queue.SimpleQueue()
+
+    class Turns(TrainerCallback):
+        def on_train_begin(self, *_: Any, **__: Any) -> None:
+            allowed.acquire()
+
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            ended.put(None)
+            allowed.acquire()  # before it reads the next batch, which is part of the next step
+
+    arguments = Arguments(
+        output_dir="unused",  # nothing is saved
+        max_steps=TOTAL_STEPS,
+        per_device_train_batch_size=setting.batch_size,
+        learning_rate=3e-5,
+        max_grad_norm=1.0,
+        bf16=setting.dtype == "bfloat16",
+        use_cpu=on_cpu,
+        dataloader_drop_last=True,
+        save_strategy="no",
+        logging_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+    )
+    steps = SentenceTransformerTrainer(
+        model=model,
+        args=arguments,
+        train_dataset=Dataset.from_dict(dict(zip(names, columns, strict=False))),
+        loss=kind(model, scale=20.0, **chunk),
+        callbacks=[Turns()],
+    )
+
+    def train() -> None:
+        try:
+            steps.train()
+            ended.put(RuntimeError("the Trainer has ended by itself"))
+        except Exception as error:
+            ended.put(error)
+
+    threading.Thread(target=train, daemon=True).start()
+
+    def run(count: int) -> None:
+        for _ in range(count):
+            allowed.release()
+        for _ in range(count):
+            if (error := ended.get()) is not None:
+                raise error
+        if not on_cpu:
+            torch.cuda.synchronize()
+
+    return _rounds(run, setting)
+
+
+def _rounds(run: Callable[[int], None], setting: Setting) -> Round:
+    """Warms up, and gives the round."""
+    run(setting.warmup)
+
+    def do_round() -> Done:
+        run(setting.steps)
+        return Done(setting.steps * setting.batch_size)
+
+    return do_round

@@ -1,0 +1,203 @@
+"""The benchmarks' command lines, and on tiny models (slow) the benchmarks themselves."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import ROOT
+
+from simcse_jax.errors import UserError
+
+sys.path.insert(0, str(ROOT))
+from benchmarks import encode, scale, search, startup, sts, train_step
+from benchmarks.training import Setting
+
+WRONG = [
+    (train_step, ["--recipe", "simsce"], "--recipe"),
+    (train_step, ["--base", "--model", "x"], "--model"),
+    (train_step, ["--output", "no/such/folder/x.json"], "--output"),
+    (encode, ["--dtype", "float16"], "--dtype"),
+    (sts, ["--data", "x", "--tasks", "STS99"], "STS99"),
+    (sts, [], "--data"),
+    (startup, ["--what", "lunch"], "--what"),
+    (scale, ["--axes", "width"], "--axes"),
+    (scale, ["--largest", "8"], "--largest 8"),
+    (search, ["--rows", "3"], "--rows 3"),
+]
+
+
+@pytest.mark.parametrize(("module", "arguments", "told"), WRONG, ids=lambda value: getattr(value, "__name__", None))
+def test_a_wrong_option_is_told(module, arguments, told, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["name", *arguments])
+    with pytest.raises(UserError, match=told):
+        module.parse()
+
+
+def test_a_mistake_is_one_line_and_exit_code_2(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.encode", "--data", str(tmp_path / "none.txt")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+    assert "none.txt" in done.stderr
+
+
+def test_defaults_are_those_that_the_figures_are_about(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["train_step"])
+    args = train_step.parse()
+    assert (args.batch_size, args.max_length, args.chunk) == (64, 32, 0)
+    assert args.dtype == ["float32", "bfloat16"]
+    assert set(args.peers) == {"pytorch", "pytorch-compiled", "sentence-transformers"}
+
+
+def test_the_peers_processes_are_without_jax():
+    code = "import sys; import benchmarks.contender, benchmarks.training, benchmarks.encoders, benchmarks.sts; "
+    code += "import benchmarks.peak; print({'jax', 'torch', 'transformers'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "set()\n", done.stderr
+
+
+def test_simcse_plus_plus_needs_half_more_than_simcse(tiny_bert, corpus):
+    setting = Setting(model=str(tiny_bert), data=str(corpus["csv"]))
+    unsup, plus_plus, sup = (
+        train_step.need_of(setting, recipe).flops for recipe in ("unsup", "simcse_plus_plus", "sup")
+    )
+    assert plus_plus == pytest.approx(1.5 * unsup)
+    assert sup > unsup
+
+
+def test_the_cost_of_simcse_plus_plus_is_that_of_paired_rounds():
+    answer = {"notes": {}, "memory_mib": 1, "device_memory_mib": None}
+    rounds = {
+        train_step.OURS: [{**answer, "work": 6, "seconds": seconds} for seconds in (3.0, 6.0)],
+        train_step.OUR_SIMCSE: [{**answer, "work": 6, "seconds": seconds} for seconds in (2.0, 3.0)],
+    }
+    comparison = train_step.Comparison("", "", train_step.OURS, rounds, {}, {}, {}, {})
+    cost = train_step.cost_of(comparison)
+    assert cost["steps"] == 1.75  # of 3 / 2 and 6 / 3
+    assert cost["rows_per_second"] == 3 * 1.5
+    assert cost["simcse_rows_per_second"] == 2 * 2.5
+
+
+def test_sentences_of_a_file_and_of_pairs(corpus):
+    lines = corpus["txt"].read_text().splitlines()
+    assert encode.sentences_of(str(corpus["txt"]), None, 1000) == lines
+    assert encode.sentences_of(str(corpus["txt"]), None, 2) == [lines[0], lines[-1]]
+    both = encode.sentences_of(str(corpus["dev"]), None, 1000)
+    assert len(both) == 40  # 20 pairs
+    with pytest.raises(UserError, match="folder"):
+        encode.sentences_of(str(corpus["dev"].parent), None, 10)
+
+
+def test_agreement_tells_cosines_and_differences():
+    exact = np.eye(2, dtype=np.float32)
+    rough = np.array([[1, 1], [0, 1]], np.float32)
+    found = encode.agreement({encode.OURS["float32"]: exact, encode.OURS["bfloat16"]: rough, encode.ONNX: exact + 0.25})
+    assert sorted(found.values()) == pytest.approx([0.25, 0.5**0.5])
+
+
+def test_the_slope_on_log_axes_is_the_growth():
+    points = [scale.Point(value, 3.0 * value**2, 7.0) for value in (1, 2, 4)]
+    assert scale.slope(points, "seconds") == pytest.approx(2)
+    assert scale.slope(points, "memory_mib") == pytest.approx(0)
+    assert scale.slope(points[:1], "seconds") is None
+    assert set(scale.plot({"batch": points, "layers": points[:1], "length": []})) == {"png", "svg"}
+
+
+def test_an_axis_ends_where_its_time_does_and_where_the_model_does(monkeypatch, tiny_bert, capsys):
+    monkeypatch.setattr(sys, "argv", ["scale", "--model", str(tiny_bert), "--largest", "512", "--steps", "1"])
+    args = scale.parse()
+    monkeypatch.setattr(scale, "measure", lambda axis, value, *_: scale.Point(value, float(value), 1.0))
+    assert [point.value for point in scale.climb("batch", args, None, 1e6)] == [64, 128, 256, 512]
+    assert [point.value for point in scale.climb("layers", args, None, 1e6)] == [1, 2]
+    assert [point.value for point in scale.climb("length", args, None, 1e6)] == [16, 32, 64]
+    # Two steps of 128 examples more than the last time, 128 s each, are expected of the next point.
+    assert [point.value for point in scale.climb("batch", args, None, 200.0)] == [64, 128]
+    assert "batch 256 and beyond: left out" in capsys.readouterr().out
+
+
+def test_sentences_are_strung_together_to_a_length():
+    made = scale.long_sentences(["a b c", "d e"], 7)
+    assert made[:2] == ["a b c d e a b", "c d e a b c d"]
+
+
+def test_brute_force_and_cells_find_the_nearest():
+    pytest.importorskip("faiss")
+    rows, queries = search.unit_rows(500, 16, 0), search.unit_rows(3, 16, 1)
+    truth = np.argsort(-(queries @ rows.T), axis=1)[:, : search.TOP_K]
+    for kind in ("numpy", "exact", "flat"):
+        np.testing.assert_array_equal(search.build(kind, rows)(queries), truth)
+    assert search.build("cells", rows)(queries).shape == truth.shape
+
+
+def run(module, output, *arguments):
+    """Runs a benchmark and gives the results of its JSON file."""
+    command = [sys.executable, "-m", f"benchmarks.{module}", "--output", str(output), *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads((output / "scale.json" if module == "scale" else output).read_text())["results"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("recipe", "dtype", "chunk"), [("unsup", "float32", 0), ("sup", "bfloat16", 4)])
+def test_a_step_of_all_contenders(recipe, dtype, chunk, tiny_bert, corpus, tmp_path):
+    pytest.importorskip("accelerate")
+    few = ["--rounds", 2, "--steps", 1, "--warmup", 1, "--batch-size", 8, "--peers", "pytorch", "sentence-transformers"]
+    few += ["--recipe", recipe, "--dtype", dtype, "--chunk", chunk, "--data", corpus["csv"]]
+    (found,) = run("train_step", tmp_path / "out.json", "--model", tiny_bert, *few)
+    assert found["missing"] == {}
+    assert list(found["contenders"]) == ["simcse_jax", "pytorch", "sentence-transformers"]
+    for figures in found["contenders"].values():
+        assert figures["rate"]["min"] > 0
+        assert 0 < figures["share_of_peak"]["median"] < 1
+
+
+@pytest.mark.slow
+def test_simcse_plus_plus_beside_simcse(tiny_bert, corpus, tmp_path):
+    few = ["--rounds", 2, "--steps", 1, "--warmup", 1, "--batch-size", 8, "--data", corpus["txt"]]
+    few += ["--recipe", "simcse_plus_plus", "--dtype", "float32"]
+    (found,) = run("train_step", tmp_path / "out.json", "--model", tiny_bert, *few)
+    assert found["missing"] == {}
+    assert found["cost"]["steps"] > 0
+
+
+@pytest.mark.slow
+def test_encode_and_sts_agree_with_sentence_transformers(exported, corpus, tmp_path):
+    few = ["--model", exported, "--rounds", 1, "--dtype", "float32"]
+    (found,) = run("encode", tmp_path / "out.json", "--data", corpus["dev"], *few)
+    assert {encode.OURS["float32"], encode.THEIRS["float32"]} <= set(found["contenders"])
+    assert found["agreement"][f"largest difference of {encode.OURS['float32']} to {encode.THEIRS['float32']}"] < 1e-5
+    (found,) = run("sts", tmp_path / "out.json", "--data", corpus["dev"], *few)
+    ours, theirs = (figures["notes"]["scores"] for figures in found["contenders"].values())
+    assert ours == pytest.approx(theirs, abs=1e-3)
+
+
+@pytest.mark.slow
+def test_startup_of_a_tiny_model(exported, corpus, tmp_path):
+    (found,) = run("startup", tmp_path / "out.json", "--model", exported, "--rounds", 1, "--what", "embedding")
+    assert found["missing"] == {}
+    assert len(found["contenders"]) == 3
+
+
+@pytest.mark.slow
+def test_scale_of_a_tiny_model(tiny_bert, corpus, tmp_path, monkeypatch):
+    few = ["--model", str(tiny_bert), "--data", str(corpus["txt"]), "--steps", "1"]
+    (found,) = run("scale", tmp_path / "out", *few, "--axes", "layers", "--seconds", "100000")
+    assert [point["value"] for point in found["points"]] == [1, 2]
+    assert (tmp_path / "out" / "scale.png").is_file()
+    monkeypatch.setattr(sys, "argv", ["scale", *few])
+    assert scale.measure("devices", 2, scale.parse(), tmp_path).seconds > 0
+
+
+@pytest.mark.slow
+def test_search_in_a_few_rows(tmp_path):
+    pytest.importorskip("faiss")
+    found = run("search", tmp_path / "out.json", "--rows", 2000, "--dimension", 16, "--rounds", 1, "--queries", 3)
+    assert [each["missing"] for each in found] == [{}, {}]
+    recalls = {name: each["notes"]["recall"] for name, each in found[1]["contenders"].items()}
+    assert recalls["simcse_jax, exact"] == recalls["FAISS, flat"] == 1

@@ -1,0 +1,107 @@
+import json
+import sys
+
+import pytest
+from conftest import ROOT
+
+from simcse_jax.errors import UserError
+
+sys.path.insert(0, str(ROOT))
+from benchmarks import side_by_side
+from benchmarks.side_by_side import Comparison, Contender, Need, compare
+
+
+def fake(title, function="steady", **options):
+    return Contender(title, f"tests.benchmarks.fakes:{function}", options)
+
+
+def answers(*rounds):
+    return [
+        {"work": work, "seconds": seconds, "notes": {}, "memory_mib": 1.0, "device_memory_mib": None}
+        for work, seconds in rounds
+    ]
+
+
+def made(needs=None, peaks=None):
+    rounds = {"ours": answers((8, 1), (8, 2), (8, 4)), "theirs": answers((4, 1), (4, 0.5), (4, 1))}
+    about = {name: {"device": "a processor", "versions": {}} for name in rounds}
+    return Comparison("title", "things", "ours", rounds, {"third": "is not installed"}, about, peaks or {}, needs or {})
+
+
+def silent(_):
+    pass
+
+
+def test_ratios_are_those_of_rounds_that_belong_together():
+    comparison = made()
+    assert comparison.rates("ours") == [8, 4, 2]
+    assert comparison.ratios("ours", "theirs") == [2, 0.5, 0.5]  # their median is not that of the medians, 4 / 4
+    found = comparison.to_json()["contenders"]
+    assert found["theirs"]["ours_is"] == {"median": 0.5, "min": 0.5, "max": 2}
+    assert found["ours"]["ours_is"] == {"median": 1, "min": 1, "max": 1}
+    assert found["ours"]["rate"] == {"median": 4, "min": 2, "max": 8}
+    assert comparison.ratios("ours", "third") == []
+
+
+def test_the_share_of_the_peak_is_that_of_the_contender_s_dtype_in_the_same_round():
+    peaks = {"float32": [80.0, 40.0, 40.0], "bfloat16": [800.0, 800.0, 800.0]}
+    comparison = made({"ours": Need(5.0, "float32"), "theirs": Need(5.0, "bfloat16")}, peaks)
+    assert comparison.shares("ours") == [0.5, 0.5, 0.25]
+    assert comparison.shares("theirs")[0] == 5 * 4 / 800
+    assert made({"ours": Need(5.0, "float32")}).shares("ours") == []  # no peak was measured
+    text = side_by_side.table(comparison)
+    assert "50.0%" in text
+    assert "missing: third: is not installed" in text
+
+
+def test_contenders_take_turns_in_processes_of_their_own(tmp_path):
+    log = str(tmp_path / "log")
+    contenders = [fake("A", log=log, name="A", memory_mib=300), fake("B", log=log, name="B", seconds=1.0)]
+    comparison = compare("turns", "things", contenders, 3, say=silent)
+    assert (tmp_path / "log").read_text().split() == ["A", "B"] * 3
+    assert comparison.ratios("A", "B") == [0.5] * 3
+    found = comparison.to_json()["contenders"]
+    assert found["A"]["peak_memory_mib"] > found["B"]["peak_memory_mib"] + 250
+    assert found["A"]["versions"]["python"]
+
+
+def test_who_fails_is_named_and_the_others_go_on(tmp_path):
+    contenders = [
+        fake("ours", notes={"scores": [1]}),
+        fake("not installed", "unbuildable", message="no module\nof that name"),
+        fake("died", "dies"),
+        fake("no such", "nothing_of_that_name"),
+        fake("later", "fails_later"),
+    ]
+    comparison = compare("failures", "things", contenders, 3, say=silent)
+    assert list(comparison.rounds) == ["ours"]
+    assert len(comparison.rounds["ours"]) == 3
+    missing = comparison.missing
+    assert missing["not installed"] == "ImportError: no module of that name"
+    assert missing["died"] == "its process ended with code 9: Killed: no memory is left"
+    assert "nothing_of_that_name" in missing["no such"]
+    assert missing["later"] == "failed in round 3: StopIteration"
+    found = comparison.to_json()
+    assert found["missing"] == missing
+    assert found["contenders"]["ours"]["notes"] == {"scores": [1]}
+
+
+def test_where_ours_fails_the_others_are_still_told():
+    comparison = compare("ours fails", "things", [fake("ours", "dies"), fake("theirs")], 1, say=silent)
+    assert comparison.to_json()["contenders"]["theirs"]["ours_is"] is None
+    assert "theirs" in side_by_side.table(comparison)
+
+
+def test_a_report_has_machine_versions_and_figures(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["name", "--rounds", "3"])
+    side_by_side.report("name", [made().to_json()], tmp_path / "out.json")
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert set(found) == {"benchmark", "arguments", "machine", "versions", "results"}
+    assert found["arguments"] == ["--rounds", "3"]
+    assert {"cpu", "cores"} <= set(found["machine"])
+    assert {"python", "jax", "flax"} <= set(found["versions"])
+    keys = {"rate", "seconds", "ours_is", "share_of_peak", "peak_memory_mib", "device", "versions", "notes"}
+    assert keys <= set(found["results"][0]["contenders"]["ours"])
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UserError, match="cannot be written"):
+        side_by_side.report("name", [], tmp_path / "folder")
