@@ -88,13 +88,24 @@ def optimizer(step: jax.Array, settings: Settings) -> optax.GradientTransformati
     """AdamW (0.9, 0.999, 1e-8) behind clipping by the global norm; weight decay spares biases and norms."""
     limit = settings["max_grad_norm"]
     return optax.chain(
-        optax.clip_by_global_norm(jnp.where(limit > 0, limit, jnp.inf)),
+        clip_by_global_norm(jnp.where(limit > 0, limit, jnp.inf)),
         optax.adamw(
             learning_rate(step, settings),
             weight_decay=settings["weight_decay"],
             mask=lambda params: {name: name.endswith(("kernel", "embedding")) for name in params},
         ),
     )
+
+
+def clip_by_global_norm(limit: jax.Array) -> optax.GradientTransformation:
+    """Like optax's, but one factor for all elements: its divisions go through memory, for AdamW reads them twice."""
+
+    def update(gradient: Params, state: optax.EmptyState, _: Params | None = None) -> tuple[Params, optax.EmptyState]:
+        norm = optax.tree.norm(gradient)
+        factor = jnp.where(norm < limit, 1.0, limit / norm)
+        return jax.tree.map(lambda x: x * factor, gradient), state
+
+    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
 
 def init_state(params: Params, settings: Settings) -> TrainState:
@@ -107,13 +118,15 @@ def make_loss(graph: Any, recipe: Recipe, mesh: Mesh) -> Callable[..., tuple[jax
     """Builds loss_and_gradient(params, step, batch, settings), the gradient being that of the global loss.
 
     Every device encodes its rows of the batch; embeddings are all-gathered *with* their gradients, so N devices
-    compute what one device computes with the whole batch.
+    compute what one device computes with the whole batch. One device alone has nothing to gather and to sum.
     """
+    alone = mesh.size == 1
 
     def loss(params: Params, step: jax.Array, batch: Batch, settings: Settings) -> jax.Array:
         # Said here, or else every use of a parameter (with chunks: in every turn of the scan) would mean it, and the
         # gradient be summed over the devices at each.
-        params = jax.lax.pcast(params, AXIS, to="varying")
+        if not alone:
+            params = jax.lax.pcast(params, AXIS, to="varying")
 
         def encode(batch: Batch) -> dict[str, Any]:
             return encode_rows(graph, recipe, params, step, batch, settings)
@@ -130,8 +143,8 @@ def make_loss(graph: Any, recipe: Recipe, mesh: Mesh) -> Callable[..., tuple[jax
             positive=recipe.positive,
             negative=recipe.negative,
             own=batch["index"],
-            gather=lambda x: jax.lax.all_gather(x, AXIS, axis=1, tiled=True),
-            psum=lambda x: jax.lax.psum(x, AXIS),
+            gather=lambda x: x if alone else jax.lax.all_gather(x, AXIS, axis=1, tiled=True),
+            psum=lambda x: x if alone else jax.lax.psum(x, AXIS),
             artificial=artificial,
             label=batch.get("label"),
             classifier=params.get(parameters.CLASSIFIER),
@@ -143,6 +156,8 @@ def make_loss(graph: Any, recipe: Recipe, mesh: Mesh) -> Callable[..., tuple[jax
         with jax.default_matmul_precision(recipe.matmul_precision):
             return jax.value_and_grad(loss)(*args)
 
+    if alone:
+        return loss_and_gradient
     # `shard_map` sums the gradients of replicated parameters by itself: no psum of them here.
     return jax.shard_map(loss_and_gradient, mesh=mesh, in_specs=(P(), P(), P(AXIS), P()), out_specs=(P(), P()))
 

@@ -8,20 +8,14 @@ import functools
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import nnx
 
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.dropout import attention_dropout, token_dropout
+from simcse_jax.models.functions import gelu, layer_norm, softmax
 from simcse_jax.models.layout import Layout, Padded, unpadded
 from simcse_jax.models.products import DType, einsum
 from simcse_jax.models.relative_positions import BUCKETS, buckets
-
-
-def gelu(x: jax.Array) -> jax.Array:
-    """x Φ(x), as 0.5 x (1 + erf(x/√2)): `jax.nn.gelu` takes the error function's complement, which costs more."""
-    return 0.5 * x * (1.0 + jax.lax.erf(x * np.float32(0.5**0.5)))
-
 
 ACTIVATIONS = {
     "gelu": gelu,
@@ -57,9 +51,17 @@ def of_tokens(dropout_keys: Keys, layout: Layout) -> Keys:
     return None if dropout_keys is None else layout.of_examples(dropout_keys)
 
 
-def layer_norm(config: EncoderConfig, rngs: nnx.Rngs) -> nnx.LayerNorm:
-    """Layer normalization with the exact variance: Flax's default, E[x²] - E[x]², cancels."""
-    return nnx.LayerNorm(config.hidden_size, epsilon=config.layer_norm_eps, use_fast_variance=False, rngs=rngs)
+class LayerNorm(nnx.Module):
+    """Layer normalization of the hidden states, in float32."""
+
+    def __init__(self, config: EncoderConfig):
+        self.scale = nnx.Param(jnp.ones(config.hidden_size))
+        self.bias = nnx.Param(jnp.zeros(config.hidden_size))
+        self.epsilon = config.layer_norm_eps
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """(..., D) to the same shape."""
+        return layer_norm(x, self.scale[...], self.bias[...], self.epsilon)
 
 
 class Embeddings(nnx.Module):
@@ -72,7 +74,7 @@ class Embeddings(nnx.Module):
         self.word = table(config.vocab_size)
         self.position = table(config.max_positions)
         self.type = table(config.type_vocab_size) if config.type_vocab_size else None
-        self.norm = layer_norm(config, rngs)
+        self.norm = LayerNorm(config)
         self.config = config
         self.dtype = dtype
 
@@ -105,10 +107,10 @@ class Layer(nnx.Module):
         size = config.hidden_size
         self.qkv = linear(size, 3 * size, rngs)  # one product for query, key and value
         self.attention_output = linear(size, size, rngs)
-        self.attention_norm = layer_norm(config, rngs)
+        self.attention_norm = LayerNorm(config)
         self.intermediate = linear(size, config.intermediate_size, rngs)
         self.output = linear(config.intermediate_size, size, rngs)
-        self.output_norm = layer_norm(config, rngs)
+        self.output_norm = LayerNorm(config)
         self.num_heads = config.num_heads
         self.activation = config.hidden_act
         self.first_site = 1 + SITES_PER_LAYER * index
@@ -136,10 +138,11 @@ class Layer(nnx.Module):
         # noise, which Adam blows up to full steps, other ones on every machine.
         bias = jnp.stack([bias[0], jax.lax.stop_gradient(bias[1]), bias[2]]).ravel()
 
-        def project(x: jax.Array, layout: Layout, part: slice) -> jax.Array:  # (query, key, value; B, H, T, D / H)
-            y = layout.to_rows((product(x, kernel[:, part], self.dtype) + bias[part]).astype(self.dtype))
+        def project(x: jax.Array, layout: Layout, part: slice) -> list[jax.Array]:  # query, key, value; B, H, T, D / H
+            y = (product(x, kernel[:, part], self.dtype) + bias[part]).astype(self.dtype)
+            rows = [layout.to_rows(one) for one in jnp.split(y, y.shape[-1] // size, axis=-1)]
             # Heads before tokens: the products below are then of contiguous matrices.
-            return y.reshape(*y.shape[:2], -1, self.num_heads, size // self.num_heads).transpose(2, 0, 3, 1, 4)
+            return [x.reshape(*x.shape[:2], self.num_heads, size // self.num_heads).swapaxes(1, 2) for x in rows]
 
         if first_only:
             key, value = project(x, layout, slice(size, None))
@@ -153,7 +156,7 @@ class Layer(nnx.Module):
         if relative_bias is not None:
             scores += relative_bias
         scores = jnp.where(attention_mask[:, None, None, :] > 0, scores, jnp.finfo(scores.dtype).min)
-        probabilities = jax.nn.softmax(scores, axis=-1)
+        probabilities = softmax(scores)
         probabilities = attention_dropout(dropout_keys, self.first_site, probabilities, dropout_rate)
         context = einsum("bhqk,bhkd->bhqd", probabilities, value, self.dtype).astype(self.dtype).swapaxes(1, 2)
         context = layout.to_tokens(context.reshape(*context.shape[:2], size))

