@@ -278,6 +278,27 @@ def test_updates_fall_linearly_learn_and_compile_once():
     assert update._cache_size() == 1
 
 
+def test_steps_of_two_runs_at_once_are_the_same_on_two_devices():
+    graph, params, _ = random_model(num_layers=1)
+    rates = jnp.array([1e-3, 1e-4], jnp.float32)
+
+    def step(devices):
+        mesh = step_lib.data_mesh(jax.devices()[:devices])
+        state = step_lib.init_state(params, settings())
+        state, data, chosen = jax.tree.map(lambda x: jnp.stack([x, x]), (state, batch(1), settings()))
+        state, values = step_lib.make_steps(graph, recipe(1), mesh)(
+            state._replace(step=jnp.int32(0)), data, chosen | {"learning_rate": rates}
+        )
+        return np.asarray(values["loss"]), {name: np.asarray(value) for name, value in state.params.items()}
+
+    (losses, trained), (other_losses, other) = step(1), step(2)
+    np.testing.assert_allclose(other_losses, losses, rtol=1e-6)
+    for name, value in trained.items():
+        np.testing.assert_allclose(other[name], value, atol=2e-6, err_msg=name)
+    kernel = trained["head.kernel"] - params["head.kernel"]
+    assert np.abs(kernel[0]).mean() > 5 * np.abs(kernel[1]).mean() > 0
+
+
 @pytest.mark.parametrize("limit", [0.0, 0.5, 10.0])
 def test_clipping(limit):
     chosen = settings(max_grad_norm=limit)

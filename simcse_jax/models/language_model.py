@@ -8,6 +8,7 @@ import numpy as np
 
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.encoder import ACTIVATIONS
+from simcse_jax.models.functions import layer_norm
 
 # Ours: the tensors of BERT and of the other two that can be it, the first one there counts.
 SOURCES = {
@@ -42,9 +43,7 @@ def logits(
       (P, V) float32.
     """
     x = activation(hidden.astype(jnp.float32) @ head["dense.kernel"] + head["dense.bias"])
-    mean = jnp.mean(x, axis=-1, keepdims=True)
-    variance = jnp.mean((x - mean) ** 2, axis=-1, keepdims=True)  # the exact one, as in the encoder
-    x = (x - mean) * jax.lax.rsqrt(variance + eps) * head["norm.scale"] + head["norm.bias"]
+    x = layer_norm(x, head["norm.scale"], head["norm.bias"], eps)
     return x @ word_embedding.astype(jnp.float32).T + head["bias"]
 
 
