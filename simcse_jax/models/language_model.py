@@ -8,7 +8,7 @@ import numpy as np
 
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.encoder import ACTIVATIONS
-from simcse_jax.models.functions import layer_norm
+from simcse_jax.models.nonlinearities import layer_norm
 
 # Ours: the tensors of BERT and of the other two that can be it, the first one there counts.
 SOURCES = {
