@@ -1,3 +1,5 @@
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -5,7 +7,11 @@ import pytest
 
 from simcse_jax.models.products import einsum
 
-SHAPES = {"nf,fg->ng": ((6, 8), (8, 4)), "bhqd,bhkd->bhqk": ((2, 3, 5, 8), (2, 3, 4, 8))}
+SHAPES = {
+    "nf,fg->ng": ((6, 8), (8, 4)),
+    "bhqd,bhkd->bhqk": ((2, 3, 5, 8), (2, 3, 4, 8)),
+    "bhqk,bhkd->bhqd": ((2, 3, 5, 4), (2, 3, 4, 8)),
+}
 
 
 def operands(subscripts):
@@ -48,3 +54,27 @@ def test_no_product_of_a_bfloat16_step_mixes_types():
     products = [line for line in text.splitlines() if "dot_general" in line]
     assert len(products) == 3
     assert all("xbf16>, tensor" in line and "xf32>, tensor" not in line for line in products), products
+
+
+@pytest.mark.parametrize("subscripts", SHAPES)
+def test_gradients_of_many_at_once_are_those_of_each(subscripts):
+    x, y = (jnp.stack([factor, 2 * factor, factor[::-1]]) for factor in operands(subscripts))
+    gradients = jax.grad(lambda x, y: jnp.sum(jnp.sin(einsum(subscripts, x, y, jnp.bfloat16))), argnums=(0, 1))
+    at_once = jax.jit(jax.vmap(gradients))(x, y)
+    one_by_one = [gradients(*each) for each in zip(x, y, strict=True)]
+    for many, ones in zip(at_once, zip(*one_by_one, strict=True), strict=True):
+        np.testing.assert_allclose(many, jnp.stack(ones), atol=1e-5)
+
+
+@pytest.mark.parametrize("subscripts", SHAPES)
+@pytest.mark.parametrize("platform", ["cpu", "tpu"])
+def test_products_of_a_bfloat16_step_sum_over_the_left_factors_last_axis_which_cpus_are_told_to_keep_so(
+    subscripts, platform
+):
+    x, y = operands(subscripts)
+    step = jax.jit(jax.grad(lambda x, y: jnp.sum(einsum(subscripts, x, y, jnp.bfloat16) ** 2), argnums=(0, 1)))
+    text = step.trace(x, y).lower(lowering_platforms=(platform,)).as_text()
+    summed = re.findall(r"dot_general.* contracting_dims = \[([\d, ]+)\] x", text)
+    assert summed == [str(x.ndim - 1)] * 3
+    layouts = re.findall(r"LayoutConstraint.* result_layouts = \[dense<\[([\d, ]+)\]>", text)
+    assert layouts == ([", ".join(map(str, reversed(range(x.ndim))))] if platform == "cpu" else [])
