@@ -56,7 +56,7 @@ class Index:
         if not np.isfinite(lengths).all():
             row = int(np.flatnonzero(~np.isfinite(lengths))[0])
             raise UserError(f"the embedding of sentence {row}, {sentences[row]!r:.60}, is not finite")
-        new = (embeddings / np.maximum(lengths, np.finfo(np.float32).tiny)).astype(np.float32)
+        new = (embeddings / np.maximum(lengths, np.finfo(np.float32).tiny)).astype(np.float32, copy=False)
         self._append(new)
         self.sentences.extend(sentences)
 
