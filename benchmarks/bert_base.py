@@ -4,7 +4,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from simcse_jax.models.tokenizer import FILES
+from simcse_jax.huggingface.tokenizer import FILES
 
 
 def write(folder: Path, tokenizer: Path) -> None:

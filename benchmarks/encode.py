@@ -29,8 +29,9 @@ from benchmarks import side_by_side
 from benchmarks.side_by_side import Contender, Need
 from benchmarks.train_step import MINILM, SENTENCES
 from benchmarks.work import encoder_flops
+from simcse_jax.command_line import Parser, run_command
 from simcse_jax.data.sentences import SentenceFile
-from simcse_jax.errors import Parser, UserError, run_command
+from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
 from simcse_jax.storage import local_path, output_file
 
@@ -115,7 +116,7 @@ def measure(name: str, sentences: Sequence[str], args: argparse.Namespace) -> di
 
 def contenders_of(args: argparse.Namespace, folder: Path) -> list[Contender]:
     """Ours and theirs of each dtype, and theirs with ONNX Runtime."""
-    from simcse_jax.models.pretrained import resolve
+    from simcse_jax.huggingface.resolve import resolve
 
     model = str(resolve(args.model))
     contenders: list[Contender] = []
@@ -136,8 +137,8 @@ def contenders_of(args: argparse.Namespace, folder: Path) -> list[Contender]:
 
 def flops_of(model: str, sentences: Sequence[str]) -> float:
     """What a sentence needs, on average; see `benchmarks.work`."""
-    from simcse_jax.loading import load_model
-    from simcse_jax.models.tokenizer import Tokenizer
+    from simcse_jax.huggingface.tokenizer import Tokenizer
+    from simcse_jax.runs.loading import load_model
 
     loaded = load_model(model, 0)
     tokens = Tokenizer(loaded.folder, loaded.config)(sentences, loaded.max_length)

@@ -14,20 +14,20 @@ from pathlib import Path
 
 import jax
 
-from simcse_jax import aot
-from simcse_jax.config import default_config
-from simcse_jax.models.published import encoder_config
+from simcse_jax.config.fields import default_config
+from simcse_jax.costs.compile import described_devices, memory_of_error, prepare, trace_step
+from simcse_jax.huggingface.published import encoder_config
 
 
 def temporaries(model: str, batch_size: int, chunk_size: int, topology: str | None) -> float:
     """GiB of the compiled step's temporaries; what the TPU compiler says was needed, if it does not fit."""
     config = default_config()
     config.train.batch_size, config.parallel.chunk_size = batch_size, chunk_size
-    devices = aot.described_devices(topology) if topology else jax.devices()[:1]
+    devices = described_devices(topology) if topology else jax.devices()[:1]
     try:
-        compiled = aot.trace_step(config, encoder_config(model), 1, devices).lower().compile()
+        compiled = trace_step(config, encoder_config(model), 1, devices).lower().compile()
     except jax.errors.JaxRuntimeError as error:
-        if (sizes := aot.memory_of_error(str(error))) is None:
+        if (sizes := memory_of_error(str(error))) is None:
             raise
         return sizes[0] / 2**30
     return compiled.memory_analysis().temp_size_in_bytes / 2**30
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--topology", help="e.g. v5e:1x1; default: a CPU device")
     parser.add_argument("--output", help="a JSON file")
     args = parser.parse_args()
-    aot.prepare()
+    prepare()
     rows = []
     print(f"| batch | all at once, GiB | in chunks of {args.chunk_size}, GiB |\n| --- | --- | --- |", flush=True)
     for batch_size in map(int, args.batches.split(",")):

@@ -29,7 +29,8 @@ from benchmarks import side_by_side
 from benchmarks.side_by_side import Child, Contender, FailedError
 from benchmarks.train_step import MINILM, SENTENCES
 from benchmarks.training import Setting, read_columns
-from simcse_jax.errors import Parser, UserError, run_command
+from simcse_jax.command_line import Parser, run_command
+from simcse_jax.errors import UserError
 from simcse_jax.plotting import line_style, new_figure
 from simcse_jax.storage import output_folder, write_atomically
 
@@ -123,7 +124,7 @@ def climb(axis: str, args: argparse.Namespace, folder: Path, budget: float) -> l
 
 def values_of(axis: str, args: argparse.Namespace) -> list[int]:
     """Those that the model and the command line allow."""
-    from simcse_jax.models.published import encoder_config
+    from simcse_jax.huggingface.published import encoder_config
 
     config = encoder_config(args.model)
     most = {"batch": args.largest, "layers": config.num_layers, "length": config.max_length}

@@ -19,7 +19,8 @@ import numpy as np
 from benchmarks import side_by_side
 from benchmarks.contender import Done, Round
 from benchmarks.side_by_side import Contender, Need
-from simcse_jax.errors import Parser, UserError, run_command
+from simcse_jax.command_line import Parser, run_command
+from simcse_jax.errors import UserError
 from simcse_jax.storage import output_file
 
 TOP_K = 5
@@ -52,7 +53,7 @@ def build(kind: str, rows: np.ndarray) -> Search:
     if kind == "numpy":
         return lambda queries: brute_force(queries, rows)
     if kind in ("exact", "approximate"):
-        from simcse_jax.index import Index
+        from simcse_jax.index.index import Index
 
         index = Index(rows.shape[1])
         index.add([""] * len(rows), rows)

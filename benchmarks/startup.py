@@ -24,7 +24,7 @@ from benchmarks import fresh, side_by_side
 from benchmarks.contender import Done, Round
 from benchmarks.side_by_side import Contender
 from benchmarks.train_step import MINILM, SENTENCES
-from simcse_jax.errors import Parser, run_command
+from simcse_jax.command_line import Parser, run_command
 from simcse_jax.storage import output_file
 
 TARGETS = {"embedding": 5.0, "step": 10.0}  # seconds, of ours with a warm cache
@@ -80,7 +80,7 @@ def parse() -> argparse.Namespace:
 
 def commands(what: str, model: str, data: str) -> dict[str, tuple[list[str], str]]:
     """Ours and the peer's: the arguments of Python, and what is printed when the first one is there."""
-    from simcse_jax.models.pretrained import resolve
+    from simcse_jax.huggingface.resolve import resolve
 
     def one(name: str, where: str) -> tuple[list[str], str]:
         return ["-m", "benchmarks.fresh", name, where, data], fresh.DONE

@@ -17,10 +17,10 @@ from benchmarks.contender import Done, Round
 from benchmarks.encoders import our_encode, their_encode
 from benchmarks.side_by_side import Contender
 from benchmarks.train_step import MINILM
-from simcse_jax.config import TASKS
-from simcse_jax.errors import Parser, run_command
+from simcse_jax.command_line import Parser, run_command
 from simcse_jax.evaluate import choose
 from simcse_jax.evaluation import sts
+from simcse_jax.evaluation.tasks import TASKS
 from simcse_jax.storage import output_file
 
 
@@ -79,7 +79,7 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     """Prints a table and the scores of all."""
     args = parse()
-    from simcse_jax.models.pretrained import resolve
+    from simcse_jax.huggingface.resolve import resolve
 
     pairs, absent = sts.read(args.data, args.tasks)
     if absent:

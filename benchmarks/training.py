@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.contender import Done, Round
-from simcse_jax.data.sources import read_examples
+from simcse_jax.data.examples import read_examples
 
 # The config of a recipe, and how many sentences of an example it encodes.
 RECIPES = {"unsup": ("unsup_bert", 2), "sup": ("sup_bert", 3), "simcse_plus_plus": ("simcse_plus_plus", 3)}
@@ -49,16 +49,18 @@ def _columns(data: str, recipe: str) -> dict[str, str]:
 
 
 def ours(**options: Any) -> Round:
-    """Our step, as `simcse_jax.train` builds it of a config."""
+    """Our step, as `simcse_jax.training.run` builds it of a config."""
     import jax
     import jax.numpy as jnp
 
-    from simcse_jax import step as step_lib
     from simcse_jax.data.batches import Batches
-    from simcse_jax.inputs import read_inputs
-    from simcse_jax.models import huggingface
-    from simcse_jax.recipe import initial_params, make_recipe, make_settings
-    from simcse_jax.updates import Updates
+    from simcse_jax.devices.mesh import data_mesh, replicated, split_over_examples
+    from simcse_jax.models.sentence_encoder import build
+    from simcse_jax.runs.state import initial_params
+    from simcse_jax.training.inputs import read_inputs
+    from simcse_jax.training.optimizer import init_state
+    from simcse_jax.training.programs import Updates
+    from simcse_jax.training.recipe import make_recipe, make_settings
 
     setting = Setting(**options)
     config = importlib.import_module(f"configs.{RECIPES[setting.recipe][0]}").get_config()
@@ -69,15 +71,15 @@ def ours(**options: Any) -> Round:
     config.parallel.devices, config.parallel.chunk_size = setting.devices, setting.chunk_size
     config.eval.data = ""
     inputs = read_inputs(config)
-    graph, _ = huggingface.build(inputs.model.config, config.model.mlp != "none", jnp.dtype(setting.dtype))
-    mesh = step_lib.data_mesh(inputs.devices)
+    graph, _ = build(inputs.model.config, config.model.mlp != "none", jnp.dtype(setting.dtype))
+    mesh = data_mesh(inputs.devices)
     settings = make_settings(config, TOTAL_STEPS)
     batches, number = Batches(inputs.corpus, setting.batch_size, config.seed), 0
     recipe = make_recipe(config, inputs.num_columns, inputs.language_model)
     updates = Updates(graph, recipe, mesh, batches, TOTAL_STEPS, unpad=config.train.unpad)
-    state = step_lib.init_state(initial_params(config, inputs.model), settings)
-    state = jax.device_put(state, step_lib.replicated(mesh))
-    rows = step_lib.split_over_examples(mesh)
+    state = init_state(initial_params(config, inputs.model), settings)
+    state = jax.device_put(state, replicated(mesh))
+    rows = split_over_examples(mesh)
     first = jax.device_put(batches[0], rows)
     for step in range(TOTAL_STEPS):  # all programs, before any step is timed
         updates.compile(step, state, first, settings)

@@ -12,12 +12,15 @@ import time
 import jax
 import numpy as np
 
-from simcse_jax import step as step_lib
-from simcse_jax.config import default_config
+from simcse_jax.config.fields import default_config
 from simcse_jax.data.batches import Batches
-from simcse_jax.inputs import read_inputs
-from simcse_jax.models import huggingface
-from simcse_jax.recipe import initial_params, make_recipe, make_settings
+from simcse_jax.devices.mesh import data_mesh
+from simcse_jax.models.sentence_encoder import build
+from simcse_jax.runs.state import TrainState, initial_params
+from simcse_jax.training.inputs import read_inputs
+from simcse_jax.training.optimizer import init_state
+from simcse_jax.training.recipe import make_recipe, make_settings
+from simcse_jax.training.step import make_step, make_steps
 
 
 def main() -> None:
@@ -33,22 +36,22 @@ def main() -> None:
     config.eval.data = ""
     inputs = read_inputs(config)
     model, corpus = inputs.model, inputs.corpus
-    graph, _ = huggingface.build(model.config, with_head=True)
-    mesh, recipe = step_lib.data_mesh(jax.local_devices()[:1]), make_recipe(config, 1)
+    graph, _ = build(model.config, with_head=True)
+    mesh, recipe = data_mesh(jax.local_devices()[:1]), make_recipe(config, 1)
 
     states, settings, batches = [], [], []
     for seed in range(args.runs):
         config.seed = seed
         settings.append(make_settings(config, total_steps=1000))
-        states.append(step_lib.init_state(initial_params(config, model), settings[-1]))
+        states.append(init_state(initial_params(config, model), settings[-1]))
         batches.append(Batches(corpus, args.batch_size, seed))
 
     def stack(trees: list) -> object:
         return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
 
-    together = step_lib.TrainState(states[0].step, *stack([state[1:] for state in states]))
+    together = TrainState(states[0].step, *stack([state[1:] for state in states]))
     all_settings = stack(settings)
-    alone, at_once = step_lib.make_step(graph, recipe, mesh), step_lib.make_steps(graph, recipe, mesh)
+    alone, at_once = make_step(graph, recipe, mesh), make_steps(graph, recipe, mesh)
 
     def in_turn(steps: int) -> None:
         for run in range(args.runs):

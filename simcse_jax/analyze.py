@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from simcse_jax.analysis.protocol import CHOICES, Protocol, option
-from simcse_jax.errors import Parser, UserError, run_command
-from simcse_jax.model_names import parse_model
+from simcse_jax.command_line import Parser, parse_model, run_command
+from simcse_jax.errors import UserError
 from simcse_jax.storage import local_path, output_folder
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def main() -> None:
 
         return analyze_runs(args, protocol, read_data(args.data, args.column) if args.data else None)
     from simcse_jax.analysis import report, tokens
-    from simcse_jax.workdir import versions
+    from simcse_jax.runs.workdir import versions
 
     sentences, data, _ = read_data(args.data, args.column)
     pairs = [[args.model, args.compare] if args.compare else [args.model], args.second_pair or []]

@@ -9,12 +9,12 @@ from ml_collections import config_dict
 
 from simcse_jax.analysis import dynamics, last_layer, tokens
 from simcse_jax.analysis.protocol import Protocol
-from simcse_jax.config import default_config, flatten
+from simcse_jax.config.fields import default_config, flatten
 from simcse_jax.errors import UserError
-from simcse_jax.kept_checkpoints import checkpoint_encoders, steps_of
-from simcse_jax.models.weight_files import read_json
-from simcse_jax.storage import Folder, as_path, output_folder
-from simcse_jax.workdir import FREE, is_workdir, read_metrics, resolved, versions
+from simcse_jax.runs.kept import checkpoint_encoders, steps_of
+from simcse_jax.runs.metrics import read_metrics
+from simcse_jax.runs.workdir import FREE, is_workdir, resolved, versions
+from simcse_jax.storage import Folder, as_path, output_folder, read_json
 
 if TYPE_CHECKING:
     from simcse_jax.analyze import Data

@@ -6,7 +6,8 @@ import socket
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from simcse_jax.errors import Parser, UserError, run_command, warnings_in_a_line
+from simcse_jax.command_line import Parser, run_command, warnings_in_a_line
+from simcse_jax.errors import UserError
 from simcse_jax.models.config import POOLERS
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simcse_jax.errors import Parser, UserError, run_command
+from simcse_jax.command_line import Parser, add_compute_dtype, run_command
+from simcse_jax.errors import UserError
 from simcse_jax.models.config import POOLERS
-from simcse_jax.options import add_compute_dtype
 from simcse_jax.storage import local_path
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def encode_file(
     """Encodes the rows from `first` to `end` (not with it), as far as that is not done, and writes the output."""
     from tqdm import tqdm
 
-    from simcse_jax.embedding_files import PartialEmbeddings
+    from simcse_jax.encoding.files import PartialEmbeddings
     from simcse_jax.simcse import SimCSE
 
     model = SimCSE(

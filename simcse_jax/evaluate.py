@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from simcse_jax.config import TASKS, check_postprocess, nearest
-from simcse_jax.errors import Parser, UserError, run_command
+from simcse_jax.command_line import Parser, add_compute_dtype, run_command
+from simcse_jax.config.checks import check_postprocess
+from simcse_jax.errors import UserError, nearest
+from simcse_jax.evaluation.tasks import TASKS
 from simcse_jax.models.config import POOLERS
-from simcse_jax.options import add_compute_dtype
 from simcse_jax.storage import output_file
 
 TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")  # those of evaluation.transfer, which imports JAX

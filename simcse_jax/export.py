@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simcse_jax import hub
-from simcse_jax.errors import Parser, UserError, run_command
+from simcse_jax.command_line import Parser, run_command
+from simcse_jax.errors import UserError
+from simcse_jax.huggingface import hub
 from simcse_jax.storage import local_path
 
 if TYPE_CHECKING:
-    from simcse_jax.models.pretrained import Pretrained
+    from simcse_jax.huggingface.load import Pretrained
     from simcse_jax.storage import Folder
 
 ARCHITECTURES = {"bert": "BertModel", "roberta": "RobertaModel", "mpnet": "MPNetModel"}
@@ -54,9 +55,9 @@ def check_places(workdir: "Folder", output: Path) -> None:
     Raises:
       UserError: when there is no run, or `output` is something else than an earlier export.
     """
-    from simcse_jax.models.tokenizer import MARKER
+    from simcse_jax.huggingface.tokenizer import MARKER
+    from simcse_jax.runs.workdir import is_workdir
     from simcse_jax.storage import is_remote
-    from simcse_jax.workdir import is_workdir
 
     if not is_workdir(workdir):
         raise UserError(f"--workdir {workdir}: no run.json there, so it is no run's folder")
@@ -83,9 +84,9 @@ def export(workdir: "Folder", output: Path, hub_name: str | None = None, revisio
     """
     from safetensors import SafetensorError
 
-    from simcse_jax.loading import load_workdir
     from simcse_jax.model_card import model_card
-    from simcse_jax.models.weight_files import read_json
+    from simcse_jax.runs.loading import load_workdir
+    from simcse_jax.storage import read_json
 
     check_places(workdir, output)
     model = load_workdir(workdir)
@@ -115,10 +116,10 @@ def export(workdir: "Folder", output: Path, hub_name: str | None = None, revisio
 
 def write_model(model: "Pretrained", folder: Path) -> None:
     """Writes a `Pretrained` model's files into an empty folder."""
-    from simcse_jax.models.huggingface import to_tensors
-    from simcse_jax.models.tokenizer import Tokenizer
-    from simcse_jax.models.weight_files import write_json
-    from simcse_jax.workdir import write_encoder_files
+    from simcse_jax.huggingface.names import to_tensors
+    from simcse_jax.huggingface.tokenizer import Tokenizer
+    from simcse_jax.huggingface.write import write_encoder_files
+    from simcse_jax.storage import write_json
 
     has_head = "head.kernel" in model.params
     fields_of_config = {"architectures": [ARCHITECTURES[model.config.model_type]]}
@@ -164,7 +165,7 @@ def write_model(model: "Pretrained", folder: Path) -> None:
 
 def forget_places(folder: Path) -> None:
     """Takes out where the model that was trained lay: transformers writes it into what it saves."""
-    from simcse_jax.models.weight_files import read_json, write_json
+    from simcse_jax.storage import read_json, write_json
 
     for path in (folder / "config.json", folder / "tokenizer_config.json"):
         if path.is_file():

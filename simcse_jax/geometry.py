@@ -9,8 +9,8 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simcse_jax.errors import Parser, UserError, run_command
-from simcse_jax.model_names import Model, parse_model
+from simcse_jax.command_line import Model, Parser, parse_model, run_command
+from simcse_jax.errors import UserError
 from simcse_jax.plotting import short_names, unique
 from simcse_jax.storage import local_path, output_folder
 
@@ -24,8 +24,9 @@ def main() -> None:
     """Reads the data and finds all models and checkpoints first, so that a mistake is told before hours of encoding."""
     args, models = read_arguments()
     from simcse_jax.evaluation import geometry
-    from simcse_jax.kept_checkpoints import checkpoint_encoders, steps_of
-    from simcse_jax.loading import choose_pooler, load_model
+    from simcse_jax.huggingface.load import choose_pooler
+    from simcse_jax.runs.kept import checkpoint_encoders, steps_of
+    from simcse_jax.runs.loading import load_model
     from simcse_jax.simcse import SimCSE
     from simcse_jax.storage import as_path
 
@@ -105,7 +106,7 @@ def write(
     by_run: "dict[str, list[tuple[int, Geometry]]]",
 ) -> None:
     """Writes the numbers and the pictures, each file whole or not at all, and says so."""
-    from simcse_jax.evaluation import pictures
+    from simcse_jax.evaluation import geometry_pictures as pictures
     from simcse_jax.storage import write_atomically
 
     drawn: dict[str, dict[str, bytes]] = {}

@@ -2,7 +2,7 @@
 
 import sys
 
-from simcse_jax.errors import run_command
+from simcse_jax.command_line import run_command
 
 
 def main() -> None:
@@ -10,11 +10,12 @@ def main() -> None:
     if {"-h", "--help"} & set(sys.argv[1:]):
         print(__doc__)
         return
-    from simcse_jax import config as config_lib
+    from simcse_jax.config.checks import validate
+    from simcse_jax.config.flags import parse_run
 
-    config, workdir, profile = config_lib.parse_run(sys.argv[1:])
-    config_lib.validate(config)
-    from simcse_jax.train import train_and_evaluate
+    config, workdir, profile = parse_run(sys.argv[1:])
+    validate(config)
+    from simcse_jax.training.run import train_and_evaluate
 
     train_and_evaluate(config, workdir, profile)
 

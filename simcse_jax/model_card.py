@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from simcse_jax.config import TASKS, default_config, flatten
+from simcse_jax.config.fields import default_config, flatten
 from simcse_jax.evaluation.sts import TITLES
-from simcse_jax.models.pretrained import Pretrained
-from simcse_jax.public_names import is_hub_id, public_value
-from simcse_jax.workdir import FREE
+from simcse_jax.evaluation.tasks import TASKS
+from simcse_jax.huggingface.load import Pretrained
+from simcse_jax.huggingface.public_names import is_hub_id, public_value
+from simcse_jax.runs.workdir import FREE
 
 # How the Massive Text Embedding Benchmark calls these test sets.
 HUB_DATA_SETS = {

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simcse_jax.errors import Parser, UserError, run_command, warnings_in_a_line
+from simcse_jax.command_line import Parser, add_compute_dtype, run_command, warnings_in_a_line
+from simcse_jax.errors import UserError
 from simcse_jax.models.config import POOLERS
-from simcse_jax.options import add_compute_dtype
 from simcse_jax.storage import local_path, output_file
 
 if TYPE_CHECKING:
-    from simcse_jax.index import Result
+    from simcse_jax.index.index import Result
     from simcse_jax.simcse import SimCSE
 
 WIDTH = 120  # columns of a terminal that a line may take
@@ -24,7 +24,7 @@ def main() -> None:
     """Reads all files first, so that a mistake in one is told before a model is loaded."""
     args = _parse()
     from simcse_jax.data.sentences import read_sentences
-    from simcse_jax.index import check_search
+    from simcse_jax.index.index import check_search
 
     check_search(args.top_k, args.threshold, args.recall_target, args.backend)
     sentences = read_sentences(args.sentences, args.column) if args.sentences else None
@@ -118,7 +118,7 @@ def _parse() -> argparse.Namespace:
 def _check_index(option: str, name: str | None, needed: bool) -> None:
     if name is None:
         return
-    from simcse_jax.index_files import is_index, is_writable_index, local_folder
+    from simcse_jax.index.files import is_index, is_writable_index, local_folder
 
     folder = local_folder(name)
     if needed and not is_index(folder):
@@ -138,7 +138,7 @@ def prepare(model: "SimCSE", sentences: list[str] | None, folder: str | None) ->
     Raises:
       UserError: when the folder's index is another model's, or of other sentences.
     """
-    from simcse_jax.index_files import is_index
+    from simcse_jax.index.files import is_index
 
     if folder is None or not is_index(local_path(folder)):
         with warnings_in_a_line():

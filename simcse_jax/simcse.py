@@ -10,19 +10,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from simcse_jax import index_files
-from simcse_jax.config import DTYPES
-from simcse_jax.data.batches import sha256
+from simcse_jax.config.fields import DTYPES
 from simcse_jax.data.sentences import check_sentences, read_sentences
-from simcse_jax.encoding import Encoded, encode_sentences
+from simcse_jax.encoding.embedder import Encoded, encode_sentences
+from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
-from simcse_jax.index import Backend, Index, Result, check_search
-from simcse_jax.loading import choose_pooler, load_model
-from simcse_jax.models import huggingface
+from simcse_jax.huggingface.load import choose_pooler
+from simcse_jax.huggingface.public_names import public_value
+from simcse_jax.huggingface.tokenizer import Tokenizer
+from simcse_jax.index import files as index_files
+from simcse_jax.index.index import Backend, Index, Result, check_search
 from simcse_jax.models.config import POOLERS
-from simcse_jax.models.tokenizer import Tokenizer
-from simcse_jax.public_names import public_value
-from simcse_jax.token_encoder import TokenEncoder
+from simcse_jax.models.sentence_encoder import build
+from simcse_jax.runs.loading import load_model
+from simcse_jax.storage import sha256
 
 INDEXED_AT_ONCE = 1 << 17  # sentences, so that the embeddings of a large corpus are not there twice
 
@@ -65,7 +66,7 @@ class SimCSE:
         self.normalize = model.normalize  # whether its files ask for embeddings of unit length
         self.batch_size = batch_size
         self.dtype = dtype
-        self._graph, _ = huggingface.build(model.config, "head.kernel" in model.params, jnp.dtype(dtype))
+        self._graph, _ = build(model.config, "head.kernel" in model.params, jnp.dtype(dtype))
         self._tokenizer = Tokenizer(model.folder, model.config)
         devices = jax.local_devices()
         mesh = Mesh(np.array(devices), ("data",))
@@ -246,7 +247,7 @@ class SimCSE:
           queries: one string gives one list; several, or the path of a file (a `pathlib.Path`), a list for each.
           top_k, threshold: at most so many, with a cosine of at least this.
           column: of a file of queries, where it has no usual name.
-          approximate, recall_target, backend: see `simcse_jax.index.Index.search`.
+          approximate, recall_target, backend: see `simcse_jax.index.index.Index.search`.
 
         Raises:
           UserError: when there is no index, or an argument is wrong.

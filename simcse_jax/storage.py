@@ -1,9 +1,13 @@
 """Folders on a disk and in an object store (`gs://…`), read and written alike."""
 
+import hashlib
+import json
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from etils import epath
 
 from simcse_jax.errors import UserError, reason
@@ -117,3 +121,34 @@ def write_atomically(path: Folder, content: str | bytes) -> None:
         os.replace(temporary, path)
     except Exception as error:  # an OSError, or what a store's client raises
         raise UserError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or reason(error)}") from None
+
+
+def read_json(path: Path, kind: type = dict) -> Any:
+    """A JSON object (or list, where `kind` says so) from a file.
+
+    Raises:
+      UserError: when the file cannot be read or is no JSON object.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or reason(error)}") from None
+    except ValueError as error:
+        raise UserError(f"{path}: not valid JSON: {error}") from None
+    if not isinstance(content, kind):
+        raise UserError(f"{path}: not a JSON {'object' if kind is dict else kind.__name__}")
+    return content
+
+
+def write_json(path: Path, content: dict | list) -> None:
+    """Indented, with a final newline."""
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def sha256(*arrays: np.ndarray) -> str:
+    """A fingerprint of arrays: their shapes and their contents."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(str((array.shape, array.dtype)).encode())
+        digest.update(np.ascontiguousarray(array).view(np.uint8))
+    return digest.hexdigest()

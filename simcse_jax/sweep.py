@@ -9,7 +9,8 @@ import shlex
 import sys
 from pathlib import Path
 
-from simcse_jax.errors import UserError, run_command
+from simcse_jax.command_line import run_command
+from simcse_jax.errors import UserError
 from simcse_jax.storage import local_path
 
 
@@ -18,11 +19,11 @@ def main() -> None:
     if {"-h", "--help"} & set(sys.argv[1:]):
         print(__doc__)
         return
-    from simcse_jax import config as config_lib
+    from simcse_jax.config.flags import config_path, parse
     from simcse_jax.sweeps.variants import load_variants, read_sweep
 
-    config, workdir = config_lib.parse(sys.argv[1:])
-    path = config_lib.config_path(sys.argv[1:])
+    config, workdir = parse(sys.argv[1:])
+    path = config_path(sys.argv[1:])
     variants = read_sweep(config, load_variants(path))
     from simcse_jax.storage import is_remote
     from simcse_jax.sweeps import runner, table

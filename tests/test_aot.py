@@ -6,15 +6,17 @@ from pathlib import Path
 
 import jax
 import pytest
-from conftest import CONFIGS, ROOT, run
+from support import CONFIGS, ROOT, run
 
-from simcse_jax import aot
-from simcse_jax.config import default_config
-from simcse_jax.cost import Collective, product_flops
+from simcse_jax.aot import choose_batch, guess_columns, main
+from simcse_jax.config.fields import default_config
+from simcse_jax.costs import compile
+from simcse_jax.costs.program import Collective, product_flops
+from simcse_jax.costs.roofline import CHIPS, Report, describe, table
 from simcse_jax.errors import UserError
+from simcse_jax.huggingface.published import PUBLISHED, encoder_config
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.published import PUBLISHED, encoder_config
-from simcse_jax.roofline import CHIPS, Report, describe, table
+from simcse_jax.models.sentence_encoder import build
 
 TINY = EncoderConfig.from_hugging_face(CONFIGS["bert"], "test")
 UNSUP = "--config=configs/unsup_bert.py"
@@ -71,10 +73,10 @@ def test_the_compiler_s_message_is_understood():
         "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO "
         "temporaries (55.33G) exceeds available HBM (512.5M). HLO module: jit_step."
     )
-    assert aot.memory_of_error(late) == (17.95 * 2**30, 15.75 * 2**30)
-    assert aot.memory_of_error(early) == (55.33 * 2**30, 512.5 * 2**20)
-    assert aot.memory_of_error("RESOURCE_EXHAUSTED: too much vmem: 3.2M of 1.0M") is None
-    assert aot.memory_of_error("INTERNAL: hbm 3.2G of 1.0G") is None
+    assert compile.memory_of_error(late) == (17.95 * 2**30, 15.75 * 2**30)
+    assert compile.memory_of_error(early) == (55.33 * 2**30, 512.5 * 2**20)
+    assert compile.memory_of_error("RESOURCE_EXHAUSTED: too much vmem: 3.2M of 1.0M") is None
+    assert compile.memory_of_error("INTERNAL: hbm 3.2G of 1.0G") is None
 
 
 @pytest.mark.parametrize("limit", [0, 1, 255, 256, 400, 2000])
@@ -86,19 +88,19 @@ def test_the_largest_chunk_that_fits_is_found(limit, share):
         tried.append(chunk)
         return chunk <= limit
 
-    found = aot.largest_chunk(fits, 2048, share)
+    found = compile.largest_chunk(fits, 2048, share)
     start = max(2048 >> k for k in range(1, 12) if 2048 >> (k + 1) < 2048 * share)
     assert found == max((2048 >> k for k in range(1, 12) if 2048 >> k <= min(limit, start)), default=0)
     assert tried[0] == start
 
 
 def test_the_batch_is_that_of_the_first_topology_or_given_a_chip():
-    assert aot.choose_batch(config(**{"train.batch_size": 64}), None, 256, 8) == 2048
-    assert aot.choose_batch(config(), 5, 256, 8) == 1280
+    assert choose_batch(config(**{"train.batch_size": 64}), None, 256, 8) == 2048
+    assert choose_batch(config(), 5, 256, 8) == 1280
     with pytest.raises(UserError, match="batch_size=63 does not divide by 8 devices; the nearest are 56 and 64"):
-        aot.choose_batch(config(**{"train.batch_size": 63}), None, 8, 8)
+        choose_batch(config(**{"train.batch_size": 63}), None, 8, 8)
     with pytest.raises(UserError, match=r"the nearest are 8$"):
-        aot.choose_batch(config(**{"train.batch_size": 6}), None, 8, 8)
+        choose_batch(config(**{"train.batch_size": 6}), None, 8, 8)
 
 
 def test_other_shapes_are_read_from_their_config(tiny_folder):
@@ -106,12 +108,12 @@ def test_other_shapes_are_read_from_their_config(tiny_folder):
 
 
 def test_published_shapes_are_known():
-    _, params = aot.huggingface.build(PUBLISHED["bert-base-uncased"], with_head=False)
+    _, params = build(PUBLISHED["bert-base-uncased"], with_head=False)
     # 109,482,240 of BERT-base, less its pooler.
     assert sum(value.size for value in params.values()) == 109_482_240 - 768 * 769
-    _, params = aot.huggingface.build(PUBLISHED["roberta-large"], with_head=False)
+    _, params = build(PUBLISHED["roberta-large"], with_head=False)
     assert sum(value.size for value in params.values()) == 355_359_744 - 1024 * 1025
-    _, params = aot.huggingface.build(PUBLISHED["microsoft/mpnet-base"], with_head=False)
+    _, params = build(PUBLISHED["microsoft/mpnet-base"], with_head=False)
     assert sum(value.size for value in params.values()) == 109_486_464 - 768 * 769
     assert encoder_config("google-bert/bert-large-cased", 3).num_layers == 3
     with pytest.raises(UserError, match=r"gpt2: no such folder, .* bert-base-uncased, .*all-mpnet-base-v2$"):
@@ -135,7 +137,7 @@ def test_mistakes_in_the_arguments(arguments, message, monkeypatch):
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(sys, "argv", ["aot", UNSUP, *arguments])
     with pytest.raises(UserError) as error:
-        aot.main()
+        main()
     assert message in str(error.value)
 
 
@@ -150,14 +152,14 @@ def test_an_unknown_topology_is_one_line():
 def test_without_libtpu_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"`pip install libtpu`.*JAX_PLATFORMS=cpu"):
-        aot.described_devices("v5e:2x4")
+        compile.described_devices("v5e:2x4")
 
 
 @pytest.mark.parametrize(("dtype", "most_tokens"), [("float32", ()), ("bfloat16", ()), ("bfloat16", (40,))])
 def test_the_step_is_lowered_for_gpus_from_here(dtype, most_tokens, monkeypatch):
-    make_recipe = aot.make_recipe
-    monkeypatch.setattr(aot, "make_recipe", lambda *args: make_recipe(*args)._replace(most_tokens=most_tokens))
-    traced = aot.trace_step(config(**{"train.dtype": dtype}), TINY, 1, jax.devices())
+    make_recipe = compile.make_recipe
+    monkeypatch.setattr(compile, "make_recipe", lambda *args: make_recipe(*args)._replace(most_tokens=most_tokens))
+    traced = compile.trace_step(config(**{"train.dtype": dtype}), TINY, 1, jax.devices())
     text = traced.lower(lowering_platforms=("cuda",)).as_text()
     assert "mhlo.num_partitions = 8" in text
     assert "tf.aliasing_output" in text  # the old state is given up
@@ -187,11 +189,11 @@ def test_the_step_s_flops_are_those_of_its_layers():
     )
     forward = (TINY.num_layers - 1) * layer + last + 2 * rows * size * size  # and the head
     loss = 2 * 4 * 32 * size  # four anchors, 32 columns
-    whole = product_flops(aot.trace_step(config(), TINY, 1, jax.devices()).jaxpr)
+    whole = product_flops(compile.trace_step(config(), TINY, 1, jax.devices()).jaxpr)
     assert whole == {6: 3 * (forward + loss)}
     chunked = config(**{"parallel.chunk_size": 2, "train.matmul_precision": "high"})
     # Chunks are encoded twice.
-    again = product_flops(aot.trace_step(chunked, TINY, 1, jax.devices()).jaxpr)
+    again = product_flops(compile.trace_step(chunked, TINY, 1, jax.devices()).jaxpr)
     assert again == {3: 4 * forward + 3 * loss}
 
 
@@ -208,17 +210,17 @@ def test_the_step_s_flops_are_those_of_its_layers():
     ],
 )
 def test_the_columns_that_a_config_lets_expect(fields, columns):
-    assert aot.guess_columns(config(**fields)) == columns
+    assert guess_columns(config(**fields)) == columns
 
 
 def test_steps_of_other_objectives_are_traced():
-    plain = product_flops(aot.trace_step(config(), TINY, 2, jax.devices()).jaxpr).total()
+    plain = product_flops(compile.trace_step(config(), TINY, 2, jax.devices()).jaxpr).total()
     fields = {"objective.off_dropout.weight": 1.0, "objective.dimension_wise.weight": 0.1, "objective.mlm.weight": 0.1}
     fields |= {"objective.info_nce.weight": 0.0}
-    both = product_flops(aot.trace_step(config(**fields), TINY, 2, jax.devices()).jaxpr).total()
+    both = product_flops(compile.trace_step(config(**fields), TINY, 2, jax.devices()).jaxpr).total()
     assert both > 2 * plain  # the pairs once more without masks, and once more with tokens masked
     labelled = config(**{"objective.info_nce.weight": 0.0, "objective.softmax_nli.weight": 1.0})
-    traced = aot.trace_step(labelled, TINY, 2, jax.devices())
+    traced = compile.trace_step(labelled, TINY, 2, jax.devices())
     assert "label" in str(traced.in_tree)
 
 
@@ -230,9 +232,9 @@ def test_a_tiny_model_s_step_compiles_for_a_tpu(tiny_bert: Path, tmp_path: Path)
     assert done.returncode == 0, done.stderr
     assert "a bound, not a measurement" in done.stdout
     (figures,) = json.loads((tmp_path / "figures.json").read_text())
-    traced = aot.trace_step(config(**fields | {"model.init_from": ""}), TINY, 1, jax.devices()[:4])
+    traced = compile.trace_step(config(**fields | {"model.init_from": ""}), TINY, 1, jax.devices()[:4])
     assert figures["flops"] == product_flops(traced.jaxpr).total()
-    parameters = sum(value.size for value in aot.huggingface.build(TINY, with_head=True)[1].values())
+    parameters = sum(value.size for value in build(TINY, with_head=True)[1].values())
     reduced = sum(each["bytes"] for each in figures["collectives"] if each["kind"] == "all-reduce")
     assert 4 * parameters <= reduced < 1.05 * 4 * parameters  # the gradient, and some small things
     assert {each["devices"] for each in figures["collectives"]} == {4}

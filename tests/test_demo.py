@@ -9,12 +9,12 @@ import threading
 
 import numpy as np
 import pytest
-from chromium import chromium
-from conftest import ROOT, call
+from support import ROOT, call
+from support.chromium import chromium
 
 from simcse_jax import demo, demo_page
 from simcse_jax.errors import UserError
-from simcse_jax.index import Result
+from simcse_jax.index.index import Result
 
 QUICK = [
     "--headless",

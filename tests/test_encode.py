@@ -7,11 +7,12 @@ import time
 
 import numpy as np
 import pytest
-from conftest import ROOT, call, run, sentences
+from support import ROOT, call, run, sentences
 
-from simcse_jax import SimCSE, embedding_files
+from simcse_jax import SimCSE
 from simcse_jax.data.sentences import SentenceFile
-from simcse_jax.embedding_files import PartialEmbeddings
+from simcse_jax.encoding import files as embedding_files
+from simcse_jax.encoding.files import PartialEmbeddings
 from simcse_jax.errors import UserError
 
 TEXTS = [*sentences(20), "", 'the cat, "a dog"', *sentences(3)]

@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 
-from conftest import ROOT
+from support import ROOT
 
 
 def needs(name: str, seen: set[str]) -> set[str]:
@@ -42,7 +42,7 @@ class Block:
             raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, Block())
-import simcse_jax.main, simcse_jax.train, simcse_jax.evaluate, simcse_jax.export, simcse_jax.simcse
+import simcse_jax.main, simcse_jax.training.run, simcse_jax.evaluate, simcse_jax.export, simcse_jax.simcse
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr

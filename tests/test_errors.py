@@ -2,7 +2,7 @@ import subprocess
 import sys
 import warnings
 
-from simcse_jax.errors import warnings_in_a_line
+from simcse_jax.command_line import warnings_in_a_line
 
 ENDLESS = "from simcse_jax.errors import run_command; run_command(lambda: [print('x' * 99) for _ in range(10**5)])"
 

@@ -2,7 +2,7 @@ import json
 import shutil
 
 import pytest
-from conftest import call
+from support import call
 
 from simcse_jax import evaluate
 from simcse_jax.evaluation import sts, transfer

@@ -4,12 +4,13 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import ROOT, WORDS, call, run, train_args, write_model
+from support import ROOT, WORDS, call, run, train_args, write_model
 
 from simcse_jax.errors import UserError
 from simcse_jax.export import export, layer_weights
 from simcse_jax.export import write_model as write_folder
-from simcse_jax.models.pretrained import load, resolve
+from simcse_jax.huggingface.load import load
+from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.simcse import SimCSE
 
 SENTENCES = ["the cat sat on the mat.", "", "a dog", " ".join(WORDS * 4), "unknown words", "The BIRD sings"]

@@ -5,18 +5,19 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
-import conftest
 import numpy as np
 import pytest
+import support
 import yaml
-from conftest import ROOT
+from support import ROOT
 
 from simcse_jax import model_card
-from simcse_jax.config import TASKS, default_config
+from simcse_jax.config.fields import default_config
+from simcse_jax.evaluation.tasks import TASKS
 from simcse_jax.export import export, write_model
-from simcse_jax.models.pretrained import load
+from simcse_jax.huggingface.load import load
+from simcse_jax.runs.workdir import resolved
 from simcse_jax.simcse import SimCSE
-from simcse_jax.workdir import resolved
 
 HEADLESS = SimpleNamespace(
     pooler="avg", params={}, max_length=128, config=SimpleNamespace(hidden_size=384, num_layers=6)
@@ -195,7 +196,7 @@ def test_the_snippets_of_all_three_libraries_run(model_type, pooler, has_head, t
     pytest.importorskip("torch")
     pytest.importorskip("sentence_transformers")
     architecture = "BertForCL" if has_head else "BertModel"  # the reference's class says that there is a head
-    source = conftest.write_model(tmp_path / "source", model_type, architectures=[architecture])
+    source = support.write_model(tmp_path / "source", model_type, architectures=[architecture])
     model = dataclasses.replace(load(str(source)), pooler=pooler)
     (tmp_path / "export").mkdir()
     write_model(model, tmp_path / "export")

@@ -5,12 +5,12 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import call, sentences, write_model
+from support import call, sentences, write_model
 
 from simcse_jax import SimCSE
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
-from simcse_jax.index import Index, Result
+from simcse_jax.index.index import Index, Result
 from simcse_jax.search import WIDTH, table, width, wrap
 
 TEXTS = [*sentences(30), "", sentences(30)[4]]  # the last one is a duplicate

@@ -7,9 +7,10 @@ import warnings
 import jax
 import numpy as np
 import pytest
-from conftest import DATA, sentences
+from support import DATA, sentences
 
-from simcse_jax import SimCSE, encoding
+from simcse_jax import SimCSE
+from simcse_jax.encoding.embedder import _make_embed
 from simcse_jax.errors import UserError
 
 SCRIPTS = ["漢字かな交じり文。", "Привет, мир!", "שלום עולם", "مرحبا بالعالم", "नमस्ते दुनिया", "สวัสดีชาวโลก", "안녕하세요"]
@@ -37,7 +38,7 @@ def test_encode_keeps_the_order_whatever_the_batches(tiny_folder):
 
 def test_all_devices_take_part(model):
     assert model._rows.num_devices == len(jax.local_devices()) == 8
-    embed = encoding._make_embed(model._graph, model.pooler, model.use_head, model._rows)
+    embed = _make_embed(model._graph, model.pooler, model.use_head, model._rows)
     ids = jax.device_put(np.ones((16, 8), np.int32), model._rows)
     program = embed.lower(model._params, ids, ids).compile()
     assert program.output_shardings.shard_shape((16, 32)) == (2, 32)
@@ -196,7 +197,7 @@ def test_embeddings_are_those_of_sentence_transformers(minilm, senteval):
     pytest.importorskip("torch")
     from sentence_transformers import SentenceTransformer
 
-    from simcse_jax.models.pretrained import resolve
+    from simcse_jax.huggingface.resolve import resolve
 
     texts = mixed(1000)
     with pytest.warns(UserWarning, match="sentences were longer than 256 tokens"):

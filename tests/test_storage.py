@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, finish, run, start_processes, train_args
-from object_store import ObjectStore
+from support import ROOT, finish, run, start_processes, train_args
+from support.object_store import ObjectStore
 
 from simcse_jax import storage
 from simcse_jax.errors import UserError
@@ -186,7 +186,7 @@ def test_a_run_in_a_store_is_scored_and_exported(store, stored, trained, corpus,
 
 @NEEDS_GCSFS
 def test_models_that_are_not_there_are_told_in_one_line(store):
-    from simcse_jax.loading import load_model
+    from simcse_jax.runs.loading import load_model
 
     with pytest.raises(UserError, match=r"^gs://bucket/none: no run.json there, so it is no run's folder$"):
         load_model("gs://bucket/none")

@@ -22,7 +22,7 @@ CHUNK = 4096  # sentences tokenized, and encoded, at once
 
 
 class TokenEncoder(Interface):
-    """What the analysis needs of a model; `simcse_jax.token_encoder` has one."""
+    """What the analysis needs of a model; `simcse_jax.encoding.tokens` has one."""
 
     def tokenize(self, sentences: Sequence[str]) -> tuple[list[tuple[np.ndarray, np.ndarray]], int]:
         """Each sentence's token ids and their words' numbers (T,), −1 for a special token; how many were cut."""

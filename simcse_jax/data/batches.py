@@ -1,13 +1,12 @@
 """Token ids of a whole corpus, and the batch of any step: a function of (seed, step) alone."""
 
-import hashlib
 from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 
-from simcse_jax.data.sources import Examples
-from simcse_jax.models.tokenizer import Tokenizer
+from simcse_jax.data.examples import Examples
+from simcse_jax.huggingface.tokenizer import Tokenizer
 
 LENGTH_MULTIPLE = 8  # lengths are rounded up to it
 WORTH_LEAVING_OUT = 0.95  # where no more than this share of a batch is tokens, padding is left out
@@ -22,15 +21,6 @@ class Corpus(NamedTuple):
     input_ids: np.ndarray  # (N, C, T) int32
     attention_mask: np.ndarray  # (N, C, T) int8
     labels: np.ndarray | None = None  # (N,) int32
-
-
-def sha256(*arrays: np.ndarray) -> str:
-    """A fingerprint of arrays: their shapes and their contents."""
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(str((array.shape, array.dtype)).encode())
-        digest.update(np.ascontiguousarray(array).view(np.uint8))
-    return digest.hexdigest()
 
 
 def tokenize(examples: Examples, tokenizer: Tokenizer, max_length: int) -> Corpus:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from simcse_jax.errors import Parser, UserError, run_command
+from simcse_jax.command_line import Parser, run_command
+from simcse_jax.errors import UserError
 
 WORD = re.compile(r"\w+(?:['’]\w+)*")
 
@@ -20,7 +21,7 @@ def main() -> None:
     parser.add_argument("--positive", default="", help="the second sentence's column")
     parser.add_argument("--label", default="", help="the label's column")
     args = parser.parse_args()
-    from simcse_jax.data.sources import read_examples
+    from simcse_jax.data.examples import read_examples
 
     columns = {"anchor": args.anchor, "positive": args.positive, "label": args.label}
     examples = read_examples(args.data, columns, positives=args.positives)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from simcse_jax.data.columns import USUAL_NAMES
-from simcse_jax.data.sources import MISSING, READERS, read_parquet
+from simcse_jax.data.files import MISSING, READERS, read_parquet
 from simcse_jax.errors import UserError
 from simcse_jax.storage import local_path
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simcse_jax.data.sources import read_examples
+from simcse_jax.data.examples import read_examples
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.sts import Encode
 from simcse_jax.storage import local_path

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simcse_jax.data.sources import open_text
+from simcse_jax.data.files import open_text
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import logistic, sts
 from simcse_jax.storage import local_path

@@ -12,8 +12,8 @@ from flax import nnx
 
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.dropout import attention_dropout, token_dropout
-from simcse_jax.models.layout import Layout, Padded, unpadded
 from simcse_jax.models.nonlinearities import gelu, layer_norm, softmax
+from simcse_jax.models.padding import Layout, Padded, unpadded
 from simcse_jax.models.products import DType, einsum
 from simcse_jax.models.relative_positions import BUCKETS, buckets
 

@@ -4,22 +4,10 @@ from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.encoder import ACTIVATIONS
 from simcse_jax.models.nonlinearities import layer_norm
-
-# Ours: the tensors of BERT and of the other two that can be it, the first one there counts.
-SOURCES = {
-    "dense.kernel": ("cls.predictions.transform.dense.weight", "lm_head.dense.weight"),
-    "dense.bias": ("cls.predictions.transform.dense.bias", "lm_head.dense.bias"),
-    "norm.scale": ("cls.predictions.transform.LayerNorm.weight", "lm_head.layer_norm.weight"),
-    "norm.bias": ("cls.predictions.transform.LayerNorm.bias", "lm_head.layer_norm.bias"),
-    "bias": ("cls.predictions.bias", "cls.predictions.decoder.bias", "lm_head.bias", "lm_head.decoder.bias"),
-}
-DECODERS = ("cls.predictions.decoder.weight", "lm_head.decoder.weight")
-WORDS = "embeddings.word_embeddings.weight"
 
 
 def logits(
@@ -69,29 +57,4 @@ def fresh_head(config: EncoderConfig, key: jax.Array) -> dict[str, jax.Array]:
     head = {name: jnp.zeros(shape, jnp.float32) for name, shape in shapes(config).items()}
     head["dense.kernel"] = 0.02 * jax.random.normal(key, head["dense.kernel"].shape, jnp.float32)
     head["norm.scale"] += 1
-    return head
-
-
-def read_head(tensors: Mapping[str, np.ndarray], config: EncoderConfig) -> dict[str, np.ndarray] | None:
-    """The language-model head of a checkpoint, as `logits` takes it.
-
-    Args:
-      tensors: names as `huggingface.normalize_names` leaves them.
-      config: what shapes to expect.
-
-    Returns:
-      float32 arrays, the dense kernel transposed. None for a checkpoint without a head, with half of one, of other
-      shapes than `config` has, or with a decoder of its own: `logits` ties it to the word embeddings.
-    """
-    found = {name: next((source for source in sources if source in tensors), None) for name, sources in SOURCES.items()}
-    if None in found.values():
-        return None
-    if any(name in tensors and not np.array_equal(tensors[name], tensors.get(WORDS)) for name in DECODERS):
-        return None
-    head = {}
-    for name, shape in shapes(config).items():
-        value = tensors[found[name]]
-        if value.shape != shape:  # e.g. padded to more words than there are
-            return None
-        head[name] = np.ascontiguousarray(value.T if name.endswith("kernel") else value, np.float32)
     return head

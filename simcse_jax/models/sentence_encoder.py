@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from simcse_jax.models import parameters
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.encoder import Encoder, linear
 from simcse_jax.models.pooling import FIRST_TOKEN, pool
@@ -43,3 +44,13 @@ class SentenceEncoder(nnx.Module):
         )
         embeddings = pool(hidden_states, attention_mask, pooler)
         return jnp.tanh(self.head(embeddings)) if use_head else embeddings
+
+
+def build(
+    config: EncoderConfig, with_head: bool, dtype: DType = jnp.float32
+) -> tuple[nnx.GraphDef, dict[str, jax.ShapeDtypeStruct]]:
+    """The graph and the abstract float32 parameters of a `SentenceEncoder`, without allocating any.
+
+    `dtype` is that of the encoder's products (see `models.encoder`).
+    """
+    return parameters.abstract(lambda: SentenceEncoder(config, with_head=with_head, rngs=nnx.Rngs(0), dtype=dtype))

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from simcse_jax.chunks import in_chunks
+from simcse_jax.devices.chunks import in_chunks
 
 SIMILARITIES = 2**22  # computed at a time: a batch of 16,384 needs 1 GiB for all of them, and as much for gradients
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 
-from simcse_jax.chunks import in_chunks
+from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.models.language_model import logits
 from simcse_jax.objectives import info_nce
 

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from simcse_jax.chunks import in_chunks
+from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.objectives import info_nce
 from simcse_jax.objectives.info_nce import normalize
 

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 
 from ml_collections import config_dict
 
-from simcse_jax import workdir as workdir_lib
-from simcse_jax.config import TASKS, flatten, trains
+from simcse_jax.config.fields import flatten, trains
 from simcse_jax.errors import Preempted, UserError
 from simcse_jax.evaluation import transfer
 from simcse_jax.evaluation.postprocess import TARGET
-from simcse_jax.models.weight_files import read_json
-from simcse_jax.storage import local_path
+from simcse_jax.evaluation.tasks import TASKS
+from simcse_jax.runs.workdir import check_same_run, is_workdir
+from simcse_jax.storage import local_path, read_json
+from simcse_jax.sweeps.together import group_key, train_together
 from simcse_jax.sweeps.variants import Variant, read_seeds
-from simcse_jax.sweeps.vectorized import group_key, train_together
-from simcse_jax.train import train_and_evaluate
+from simcse_jax.training.run import train_and_evaluate
 
 Scores = dict[str, dict[int, dict[str, float]]]  # variant -> seed -> metric -> value
 
@@ -43,9 +43,9 @@ class Run(NamedTuple):
         Raises:
           UserError: when its folder holds a run of another config.
         """
-        if not (workdir_lib.is_workdir(self.workdir) and (self.workdir / "result.json").is_file()):
+        if not (is_workdir(self.workdir) and (self.workdir / "result.json").is_file()):
             return False
-        workdir_lib.check_same_run(self.workdir, self.config, {})
+        check_same_run(self.workdir, self.config, {})
         return True
 
 

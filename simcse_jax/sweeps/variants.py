@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 from ml_collections import config_dict
 
-from simcse_jax.config import flatten, nearest, validate
-from simcse_jax.errors import UserError, reason
+from simcse_jax.config.checks import validate
+from simcse_jax.config.fields import flatten
+from simcse_jax.errors import UserError, nearest, reason
 
 # What a run can be measured by, and the heading of its column.
 METRICS = {

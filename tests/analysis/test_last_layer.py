@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from fake_encoder import FakeEncoder
+from support.fake_encoder import FakeEncoder
 
 from simcse_jax.analysis.last_layer import Sample, evenly, measure_last_layer, positives
 from simcse_jax.analysis.measure import measure

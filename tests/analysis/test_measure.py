@@ -3,7 +3,7 @@ import itertools
 
 import numpy as np
 import pytest
-from fake_encoder import LAYERS, SIZE, FakeEncoder
+from support.fake_encoder import LAYERS, SIZE, FakeEncoder
 
 from simcse_jax.analysis import measure as module
 from simcse_jax.analysis.measure import measure, token_changes

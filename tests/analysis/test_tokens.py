@@ -2,7 +2,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from fake_encoder import FakeEncoder
+from support.fake_encoder import FakeEncoder
 
 from simcse_jax.analysis import tokens
 from simcse_jax.analysis.protocol import CHOICES, Protocol

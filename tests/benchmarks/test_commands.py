@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import ROOT
+from support import ROOT
 
 from simcse_jax.errors import UserError
 

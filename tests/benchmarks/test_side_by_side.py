@@ -2,7 +2,7 @@ import json
 import sys
 
 import pytest
-from conftest import ROOT
+from support import ROOT
 
 from simcse_jax.errors import UserError
 

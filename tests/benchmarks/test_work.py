@@ -2,9 +2,9 @@ import sys
 
 import jax
 import jax.numpy as jnp
-from conftest import ROOT, random_batch, random_model
+from support import ROOT, random_batch, random_model
 
-from simcse_jax.cost import product_flops
+from simcse_jax.costs.program import product_flops
 from simcse_jax.models import parameters
 
 sys.path.insert(0, str(ROOT))

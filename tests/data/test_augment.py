@@ -7,13 +7,19 @@ from itertools import combinations
 import jax
 import numpy as np
 import pytest
-from conftest import CONFIGS, WORDS, sentences, write_model
 from safetensors.numpy import load_file, save_file
+from support import CONFIGS, WORDS, sentences, write_model
 
-from simcse_jax.data.augment import AUGMENTATIONS, Synonyms, augment, crop, delete, delete_one, row_generator
+from simcse_jax.data.augment import AUGMENTATIONS, augment, crop, delete, delete_one
+from simcse_jax.data.draws import row_generator
+from simcse_jax.data.synonyms import Synonyms
 from simcse_jax.errors import UserError
-from simcse_jax.models import huggingface, language_model, parameters, pretrained
+from simcse_jax.huggingface.load import load
+from simcse_jax.huggingface.names import SOURCES
+from simcse_jax.models import parameters
 from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.language_model import activation, logits, shapes
+from simcse_jax.models.sentence_encoder import build
 
 TEN = [f"w{number}" for number in range(10)]
 
@@ -265,8 +271,8 @@ def write_language_model(folder, head=True, mask=True):
     generator = np.random.default_rng(3)
     tensors = load_file(folder / "model.safetensors")
     if head:
-        for name, shape in language_model.shapes(config).items():
-            tensors[language_model.SOURCES[name][0]] = generator.normal(0, 0.5, shape).astype(np.float32)
+        for name, shape in shapes(config).items():
+            tensors[SOURCES[name][0]] = generator.normal(0, 0.5, shape).astype(np.float32)
         tensors["cls.predictions.bias"][:4] = tensors["cls.predictions.bias"][30:] = 100  # specials, unused rows
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     if mask:
@@ -294,8 +300,8 @@ def test_words_are_replaced_by_the_best_other_ones(masked_model):
     texts = [*sentences(66, seed=4), "zebra the cat"]  # more than a batch; a word that the tokenizer lacks
     replaced = change(texts, "mlm", 30, mlm_model=masked_model)
 
-    model = pretrained.load(str(masked_model))
-    graph, _ = huggingface.build(model.config, with_head=False)
+    model = load(str(masked_model))
+    graph, _ = build(model.config, with_head=False)
     encode = jax.jit(lambda ids, mask: parameters.merge(graph, model.params).encoder(ids, mask)[-1][0])
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *dict.fromkeys(WORDS), "."]
     index = {word: vocabulary.index(word) for word in vocabulary}
@@ -314,11 +320,11 @@ def test_words_are_replaced_by_the_best_other_ones(masked_model):
         masked[[place + 1 for place in places]] = MASK
         hidden = encode(masked[None], (np.arange(12) < length)[None])
         scores = np.array(
-            language_model.logits(
+            logits(
                 hidden,
                 model.language_model,
                 model.params["encoder.embeddings.word.embedding"],
-                activation=language_model.activation(model.config),
+                activation=activation(model.config),
                 eps=model.config.layer_norm_eps,
             )
         )

@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
-from conftest import CONFIGS, sentences
+from support import CONFIGS, sentences
 
-from simcse_jax.data.batches import Batches, Corpus, sha256, steps_per_epoch, tokenize
-from simcse_jax.data.sources import Examples
+from simcse_jax.data.batches import Batches, Corpus, steps_per_epoch, tokenize
+from simcse_jax.data.examples import Examples
+from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.tokenizer import Tokenizer
+from simcse_jax.storage import sha256
 
 EXAMPLES, BATCH = 22, 4
 STEPS = EXAMPLES // BATCH

@@ -2,9 +2,9 @@ import json
 
 import numpy as np
 import pytest
-from conftest import call
+from support import call
 
-from simcse_jax import config
+from simcse_jax.config.fields import POSTPROCESSING
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import postprocess, sts
 from simcse_jax.evaluation.sts import Pairs
@@ -164,7 +164,7 @@ def test_too_few_sentences_are_told_before_anything_is_encoded():
 
 
 def test_names_are_those_of_the_config():
-    assert set(config.POSTPROCESSING) == set(postprocess.METHODS)
+    assert set(POSTPROCESSING) == set(postprocess.METHODS)
 
 
 @pytest.mark.slow

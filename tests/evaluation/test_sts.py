@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from simcse_jax.config import TASKS
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
+from simcse_jax.evaluation.tasks import TASKS
 
 WORDS = ["the", "a", "cat", "dog", "bird", "sat", "ran", "sings", "on", "in", "mat", "park"]
 VECTORS = dict(zip(WORDS, np.random.default_rng(0).normal(size=(len(WORDS), 8)), strict=True))
@@ -394,7 +394,7 @@ def test_all_equals_sentence_transformers_and_scipy(minilm, senteval):
 
     from sentence_transformers import SentenceTransformer, models
 
-    from simcse_jax.models.pretrained import load
+    from simcse_jax.huggingface.load import load
     from simcse_jax.simcse import SimCSE
 
     tasks, _ = sts.read(str(senteval), ["STS13", "STSBenchmark"])  # the others agree too, and take minutes

@@ -2,8 +2,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import row_keys
 from jax.extend.random import threefry_2x32
+from support import row_keys
 
 from simcse_jax.models.dropout import attention_dropout, threefry2x32, token_dropout
 

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import random_batch, random_model, row_keys
+from support import random_batch, random_model, row_keys
 
 from simcse_jax.models import parameters
-from simcse_jax.models.layout import Padded
+from simcse_jax.models.padding import Padded
 from simcse_jax.models.pooling import POOLERS, pool
 
 ROWS = 6
@@ -171,7 +171,7 @@ class Block:
 
 sys.meta_path.insert(0, Block())
 import jax
-import simcse_jax.models.pretrained
+import simcse_jax.huggingface.load
 from flax import nnx
 from simcse_jax import step
 from simcse_jax.models import parameters

@@ -5,13 +5,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import CONFIGS, random_batch, write_model
 from safetensors.numpy import load_file, save_file
+from support import CONFIGS, random_batch, write_model
 
 from simcse_jax.errors import UserError
-from simcse_jax.models import huggingface, language_model, parameters, pretrained
+from simcse_jax.huggingface.load import load
+from simcse_jax.huggingface.names import normalize_names, read_head
+from simcse_jax.huggingface.tokenizer import MARKER, read_backend, special_tokens
+from simcse_jax.models import language_model, parameters
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.tokenizer import MARKER, read_backend, special_tokens
+from simcse_jax.models.sentence_encoder import build
 
 NAMES = {  # as transformers writes them
     "bert": {
@@ -107,10 +110,10 @@ def test_the_other_heads_activation_is_gelu_whatever_the_encoder_s_is():
 
 def test_a_head_is_read(with_head):
     folder, head, _ = with_head
-    model = pretrained.load(str(folder))
+    model = load(str(folder))
     same(model.language_model, head)
     assert not any(name.startswith(("cls", "lm_head")) for name in model.params)
-    same(pretrained.load(str(folder), 1).language_model, head)
+    same(load(str(folder), 1).language_model, head)
 
 
 def test_names_as_people_have_them(with_head):
@@ -120,10 +123,10 @@ def test_names_as_people_have_them(with_head):
     saved = load_file(folder / "model.safetensors")
     # The bias under its other name, and the decoder written out although it is tied.
     add_tensors(folder, {f"{decoder}.bias": head["bias"], f"{decoder}.weight": saved[words]}, names["bias"])
-    same(pretrained.load(str(folder)).language_model, head)
+    same(load(str(folder)).language_model, head)
     half = {names["norm.scale"]: np.ones(32, np.float16)}
     add_tensors(folder, half)
-    same(pretrained.load(str(folder)).language_model, head | {"norm.scale": np.ones(32, np.float32)})
+    same(load(str(folder)).language_model, head | {"norm.scale": np.ones(32, np.float32)})
 
 
 def test_gamma_and_beta_and_the_prefix(tmp_path):
@@ -135,23 +138,23 @@ def test_gamma_and_beta_and_the_prefix(tmp_path):
         for name, value in tensors.items()
     }
     save_file({k: np.ascontiguousarray(v) for k, v in tensors.items()}, tmp_path / "model" / "model.safetensors")
-    same(pretrained.load(str(tmp_path / "model")).language_model, head)
+    same(load(str(tmp_path / "model")).language_model, head)
 
 
 def test_checkpoints_without_a_whole_head_have_none(with_head, tiny_folder):
     folder, _, model_type = with_head
-    assert pretrained.load(str(tiny_folder)).language_model is None
+    assert load(str(tiny_folder)).language_model is None
     for name in NAMES[model_type].values():
-        tensors = huggingface.normalize_names(load_file(folder / "model.safetensors"))
+        tensors = normalize_names(load_file(folder / "model.safetensors"))
         del tensors[name]
-        assert language_model.read_head(tensors, encoder_config(model_type)) is None, name
+        assert read_head(tensors, encoder_config(model_type)) is None, name
 
 
 def test_a_decoder_of_its_own_is_no_head_of_ours(with_head):
     folder, _, model_type = with_head
     name = NAMES[model_type]["bias"].replace("bias", "decoder.weight")
     add_tensors(folder, {name: np.ones((40, 32), np.float32)})
-    assert pretrained.load(str(folder)).language_model is None
+    assert load(str(folder)).language_model is None
 
 
 @pytest.mark.parametrize("part", ["dense.kernel", "dense.bias", "norm.scale", "norm.bias", "bias"])
@@ -159,7 +162,7 @@ def test_a_head_of_another_shape_is_none_of_ours(with_head, part):
     folder, _, model_type = with_head
     name = NAMES[model_type][part]
     add_tensors(folder, {name: np.zeros((7,), np.float32)})
-    assert pretrained.load(str(folder)).language_model is None
+    assert load(str(folder)).language_model is None
 
 
 def test_a_fresh_head():
@@ -272,8 +275,8 @@ def test_logits_as_transformers_computes_them(tmp_path, model_type, hidden_act):
     shutil.copy(folder / "tokenizer.json", tmp_path / "theirs")
 
     for name in (folder, tmp_path / "theirs"):
-        model = pretrained.load(str(name))
-        graph, _ = huggingface.build(model.config, with_head=False)
+        model = load(str(name))
+        graph, _ = build(model.config, with_head=False)
         hidden = parameters.merge(graph, model.params).encoder(ids, mask)[-1]
         ours = language_model.logits(
             hidden.reshape(-1, 32),

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import row_keys
+from support import row_keys
 
 from simcse_jax.models.dropout import token_dropout
 from simcse_jax.models.masking import mask_tokens, select_positions

@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_gradient, assert_sharded_is_whole, random
+from support.checks import assert_gradient, assert_sharded_is_whole, random
 
 from simcse_jax.objectives.dimension_wise import dimension_wise
 

@@ -2,8 +2,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_gradient, assert_sharded_is_whole, cosine, random
 from jax.test_util import check_grads
+from support.checks import assert_gradient, assert_sharded_is_whole, cosine, random
 
 from simcse_jax.objectives.info_nce import info_nce, symmetric_info_nce
 

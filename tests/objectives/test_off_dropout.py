@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import assert_gradient, assert_sharded_is_whole, cosine, random
+from support.checks import assert_gradient, assert_sharded_is_whole, cosine, random
 
 from simcse_jax.objectives.info_nce import info_nce
 from simcse_jax.objectives.off_dropout import off_dropout

@@ -1,6 +1,6 @@
 import jax.numpy as jnp
 import numpy as np
-from checks import assert_gradient, assert_sharded_is_whole, random
+from support.checks import assert_gradient, assert_sharded_is_whole, random
 
 from simcse_jax.objectives.softmax_nli import softmax_nli
 

@@ -6,11 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import ROOT, row_keys
+from support import ROOT, row_keys
 
-from simcse_jax.models import huggingface, parameters, pretrained
+from simcse_jax.huggingface.load import load
+from simcse_jax.huggingface.tokenizer import Tokenizer
+from simcse_jax.models import parameters
 from simcse_jax.models.pooling import pool
-from simcse_jax.models.tokenizer import Tokenizer
+from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.barlow_twins import cross_correlation
 from simcse_jax.objectives.dimension_wise import standardize
 from simcse_jax.objectives.info_nce import info_nce
@@ -33,10 +35,10 @@ def real(minilm):
     """Mean-pooled layers 3 and 6 of the real MiniLM, for 64 sentences under two masks each: {layer: (2, 64, 384)}."""
     with open(ROOT / "examples" / "everyday" / "triplets.csv", newline="", encoding="utf-8") as file:
         sentences = list(dict.fromkeys(row["sent0"] for row in csv.DictReader(file)))[:BATCH]
-    model = pretrained.load(minilm)
+    model = load(minilm)
     tokenizer = Tokenizer(model.folder, model.config)
     ids, mask = tokenizer.pad(tokenizer(sentences, 32), 32)
-    graph, _ = huggingface.build(model.config, with_head=False)
+    graph, _ = build(model.config, with_head=False)
 
     @jax.jit
     def embed(params, keys):

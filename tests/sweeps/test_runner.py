@@ -12,16 +12,18 @@ import jax
 import numpy as np
 import pytest
 
-from simcse_jax import config as config_lib
 from simcse_jax import sweep
-from simcse_jax import train as train_lib
-from simcse_jax.config import default_config, validate
+from simcse_jax.config.checks import validate
+from simcse_jax.config.fields import default_config
+from simcse_jax.config.flags import parse
+from simcse_jax.devices.preemption import Preemption
 from simcse_jax.errors import Preempted, UserError
-from simcse_jax.loading import load_model
-from simcse_jax.preemption import Preemption
-from simcse_jax.sweeps import runner, vectorized
+from simcse_jax.runs.loading import load_model
+from simcse_jax.sweeps import runner
+from simcse_jax.sweeps import together as vectorized
+from simcse_jax.sweeps.together import group_key
 from simcse_jax.sweeps.variants import Variant, load_variants, read_sweep
-from simcse_jax.sweeps.vectorized import group_key
+from simcse_jax.training.run import train_and_evaluate
 
 FILE = """
 from simcse_jax.config import default_config
@@ -88,7 +90,7 @@ def finished(file, tmp_path_factory):
             if stop.runs:
                 raise KeyboardInterrupt
             stop.runs.append(args)
-            train_lib.train_and_evaluate(*args)
+            train_and_evaluate(*args)
 
         stop.runs = []
         patch.setattr(runner, "train_and_evaluate", stop)
@@ -180,7 +182,7 @@ def test_more_that_is_refused(file, tmp_path, monkeypatch):
     with pytest.raises(UserError, match="no training_minutes of their own"):
         run(monkeypatch, file, tmp_path, minutes, "--config.sweep.vectorize=True")
     with pytest.raises(UserError, match=r"is a sweep; run it with python -m simcse_jax\.sweep"):
-        validate(config_lib.parse(["--config", str(file), "--workdir=w"])[0])
+        validate(parse(["--config", str(file), "--workdir=w"])[0])
 
 
 def test_the_paper_s_average_stands_beside_that_of_the_same_tasks_alone():
@@ -204,7 +206,7 @@ def test_runs_together_are_what_each_is_alone_also_when_stopped_and_beside_one_t
 
     together = "--config.sweep.vectorize=True"
     with monkeypatch.context() as patch:
-        patch.setattr("simcse_jax.sweeps.vectorized.write_atomically", stop)
+        patch.setattr("simcse_jax.sweeps.together.write_atomically", stop)
         with pytest.raises(KeyboardInterrupt):
             run(patch, file, tmp_path, together)
     assert len(list(tmp_path.glob("*/*/result.json"))) == 1
@@ -244,7 +246,7 @@ def test_a_run_that_cannot_be_scored_at_the_end_is_given_up_alone(monkeypatch):
 
 
 def test_a_run_that_was_begun_alone_goes_on_alone(file, tmp_path):
-    config = config_lib.parse(["--config", str(file), "--workdir=w"])[0]
+    config = parse(["--config", str(file), "--workdir=w"])[0]
     runs = runner.all_runs(read_sweep(config, load_variants(str(file))), config.sweep, tmp_path)
     assert [len(group) for group in runner.make_groups(runs, runs, tmp_path)] == [6]
     (runs[1].workdir / "checkpoints").mkdir(parents=True)
@@ -284,7 +286,7 @@ def get_variants():
 
 
 def test_the_transfer_average_is_read_where_it_was_measured(file, tmp_path):
-    config = config_lib.parse(["--config", str(file), "--workdir=w"])[0]
+    config = parse(["--config", str(file), "--workdir=w"])[0]
     tasks = {"MR": {"accuracy": 81.0, "dev_accuracy": 71.0}, "CR": {"accuracy": 82.0, "dev_accuracy": 70.0}}
     transferred, partly = {"transfer": tasks, "transfer_average": 81.5}, {"transfer": tasks}  # partly: some are missing
     (one, other, *_) = runner.all_runs(read_sweep(config, load_variants(str(file))), config.sweep, tmp_path)

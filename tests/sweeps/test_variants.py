@@ -1,6 +1,7 @@
 import pytest
 
-from simcse_jax import config as config_lib
+from simcse_jax.config.fields import default_config, flatten
+from simcse_jax.config.flags import parse
 from simcse_jax.errors import UserError
 from simcse_jax.sweeps.variants import METRICS, Variant, load_variants, read_seeds, read_sweep, sweep_defaults
 
@@ -28,7 +29,7 @@ def get_variants(rate="0.1"):
 
 
 def base(**sweep):
-    config = config_lib.default_config()
+    config = default_config()
     config.sweep = sweep_defaults("title", "source", ("stsb_dev", "sts_avg"), "default")
     config.sweep.update(sweep)
     return config
@@ -39,8 +40,8 @@ def test_variants_lie_over_the_base():
     config.train.batch_size = 16
     runs = read_sweep(config, VARIANTS)
     assert [variant for variant, _ in runs] == list(VARIANTS)
-    flat = [config_lib.flatten(resolved) for _, resolved in runs]
-    expected = config_lib.flatten(config_lib.default_config()) | {"train.batch_size": 16}
+    flat = [flatten(resolved) for _, resolved in runs]
+    expected = flatten(default_config()) | {"train.batch_size": 16}
     assert flat[0] == expected
     assert flat[1] == expected | {TEMPERATURE: 0.01}
     assert flat[2] == expected | {TEMPERATURE: 1.0, "model.pooler": "avg", "model.mlp": "none"}
@@ -54,7 +55,7 @@ def test_a_file_is_read_as_the_command_reads_it(tmp_path):
     file.write_text(FILE)
 
     def read(path, *args):
-        config, _ = config_lib.parse([f"--config={path}", "--workdir=w", *args])
+        config, _ = parse([f"--config={path}", "--workdir=w", *args])
         return [(v.name, c.model.dropout, c.train.epochs) for v, c in read_sweep(config, load_variants(path))]
 
     assert read(f"{file}") == [("a", 0.1, 2), ("b=1 c", 0.3, 1)]
@@ -71,7 +72,7 @@ def test_seeds_of_the_command_line_are_integers(tmp_path):
     file.write_text(FILE)
 
     def read(*args):
-        return read_seeds(config_lib.parse([f"--config={file}", "--workdir=w", *args])[0].sweep)
+        return read_seeds(parse([f"--config={file}", "--workdir=w", *args])[0].sweep)
 
     assert read() == (42, 43, 44)
     assert read("--config.sweep.seeds=1,2") == (1, 2)
@@ -152,7 +153,7 @@ def test_a_file_that_is_no_sweep_is_told(tmp_path, content, message):
 
 def test_a_config_without_a_sweep_is_told():
     with pytest.raises(UserError, match=r"config\.sweep is missing"):
-        read_sweep(config_lib.default_config(), VARIANTS)
+        read_sweep(default_config(), VARIANTS)
 
 
 def test_the_metrics_have_headings():

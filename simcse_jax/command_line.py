@@ -1,0 +1,97 @@
+"""What commands share: the parser, options, how a model is named, and the net for errors."""
+
+import argparse
+import contextlib
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, NoReturn
+
+from simcse_jax.config.fields import DTYPES
+from simcse_jax.errors import Preempted, UserError
+from simcse_jax.models.config import POOLERS
+from simcse_jax.storage import local_path
+
+
+class Model(NamedTuple):
+    """A model as a command names it: NAME, NAME@LAYERS, NAME@POOLER or NAME@LAYERS@POOLER."""
+
+    name: str
+    num_layers: int = 0  # 0: all
+    pooler: str | None = None  # None: the model's own
+
+    @property
+    def details(self) -> str:
+        """What it says beside the name, for a picture."""
+        layers = [f"{self.num_layers} layer{'s' * (self.num_layers > 1)}"] if self.num_layers else []
+        return "".join(f", {part}" for part in [*layers, *([self.pooler] if self.pooler else [])])
+
+
+def parse_model(spec: str) -> Model:
+    """From the command line: NAME, NAME@LAYERS, NAME@POOLER or both; NAME may be OWNER/NAME@REVISION."""
+    parts = [spec] if local_path(spec).exists() else spec.split("@")
+    num_layers, pooler = 0, None
+    while len(parts) > 1:  # from the end: before the options may stand a revision of a hub's model
+        if re.fullmatch("[1-9][0-9]*", parts[-1]) and not num_layers:
+            num_layers = int(parts.pop())
+        elif parts[-1] in POOLERS and pooler is None:
+            pooler = parts.pop()
+        else:
+            break
+    return Model("@".join(parts), num_layers, pooler)
+
+
+PREEMPTED = 75  # EX_TEMPFAIL of sysexits.h: try again
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, whose complaints are one line too."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises a `UserError` instead of printing the usage and leaving."""
+        raise UserError(f"{message} (see {self.prog} --help)")
+
+
+@contextlib.contextmanager
+def warnings_in_a_line() -> Iterator[None]:
+    """Warnings for the user (`UserWarning`) as a line each, on standard error, without the place in the code."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for warning in caught:
+        print(f"warning: {warning.message}", file=sys.stderr, flush=True)
+
+
+def run_command(main: Callable[[], None]) -> NoReturn:
+    """Runs a command's `main` and ends the process.
+
+    Exit code 0 when it is done, 2 for a mistake of the user's (one line), 75 when it was pre-empted and has saved
+    itself (start it again), 130 when interrupted.
+    """
+    try:
+        main()
+    except UserError as error:
+        print("error: " + " ".join(str(error).split()), file=sys.stderr)
+        sys.exit(2)
+    except Preempted as stop:
+        print(stop, file=sys.stderr)
+        sys.exit(PREEMPTED)
+    except BrokenPipeError:  # who reads has had enough, as `head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    sys.exit(0)
+
+
+def add_compute_dtype(parser: Parser) -> None:
+    """Adds `--compute-dtype`, the `dtype` of `SimCSE`."""
+    parser.add_argument(
+        "--compute-dtype",
+        choices=DTYPES,
+        default=DTYPES[0],
+        help="of the encoder's matrix products (default: %(default)s)",
+    )

@@ -1,0 +1,9 @@
+"""What a run is: its fields, what they may be, and how they are read from files and the command line.
+
+A recipe in `configs/` takes `default_config` and `choose_variant` from here.
+"""
+
+from simcse_jax.config.fields import default_config
+from simcse_jax.config.variants import choose_variant
+
+__all__ = ["choose_variant", "default_config"]

@@ -1,0 +1,1 @@
+"""What a program costs on hardware that need not be there."""

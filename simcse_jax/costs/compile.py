@@ -1,0 +1,158 @@
+"""Compiles the train step of a config for a TPU topology that is only described, and reads what it costs."""
+
+import importlib.util
+import os
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import topologies
+from ml_collections import config_dict
+
+from simcse_jax.costs.program import Program, product_flops
+from simcse_jax.costs.roofline import CHIPS, Report
+from simcse_jax.devices import mesh as mesh_lib
+from simcse_jax.errors import UserError, reason
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.sentence_encoder import build
+from simcse_jax.runs.state import trained_shapes
+from simcse_jax.training.loss import LanguageModel
+from simcse_jax.training.optimizer import init_state
+from simcse_jax.training.recipe import make_recipe, make_settings
+from simcse_jax.training.step import make_step
+
+EXAMPLES = "v5e:2x4, v6e:4x4, v5p:2x2x2"
+# No chip is used: several may compile at a time, and libtpu need not look for the machine's own TPU nor complain that
+# there is none.
+ENVIRONMENT = {
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-8",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+}
+
+
+class OutOfMemory(Exception):
+    """The compiler found no way to fit the step; bytes."""
+
+    def __init__(self, needed: float, available: float):
+        self.needed, self.available = needed, available
+
+
+def prepare() -> None:
+    """Lets libtpu compile where there is no TPU; to be called before JAX touches a device."""
+    jax.config.update("jax_platforms", "cpu")  # or JAX would look for a TPU here
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+
+
+def described_devices(topology: str) -> list[jax.Device]:
+    """The chips of a topology such as v5e:2x4, which need not be there.
+
+    Raises:
+      UserError: when libtpu is missing or the topology is none.
+    """
+    generation = topology.partition(":")[0]
+    if generation not in CHIPS:
+        raise UserError(f"--topology {topology}: must be one of {', '.join(CHIPS)} and a shape, e.g. {EXAMPLES}")
+    if importlib.util.find_spec("libtpu") is None:
+        raise UserError(
+            "libtpu is missing: try `pip install libtpu`, best in an environment of its own, since "
+            "where it is installed other JAX programs look for a TPU unless JAX_PLATFORMS=cpu is set"
+        )
+    # Else a v4 chip counts as two devices; since v5p a chip is always one.
+    options = {"chip_config_name": "megacore"} if generation == "v4" else {}
+    try:
+        return list(topologies.get_topology_desc(topology, "tpu", **options).devices)
+    except jax.errors.JaxRuntimeError as error:
+        raise UserError(f"--topology {topology}: {reason(error)}; examples are {EXAMPLES}") from None
+
+
+def trace_step(
+    config: config_dict.ConfigDict, encoder: EncoderConfig, columns: int, devices: list[jax.Device]
+) -> jax.stages.Traced:
+    """Traces the train step as a run of `config` would compile it, on shapes alone."""
+    mesh = mesh_lib.data_mesh(devices)
+    graph, _ = build(encoder, config.model.mlp != "none", jnp.dtype(config.train.dtype))
+    settings = make_settings(config, total_steps=1)
+    state = jax.eval_shape(init_state, trained_shapes(encoder, config), settings)
+    tokens = jax.ShapeDtypeStruct((config.train.batch_size, columns, config.data.max_length), jnp.int32)
+    batch = {"input_ids": tokens, "attention_mask": tokens}
+    batch["index"] = jax.ShapeDtypeStruct((config.train.batch_size,), jnp.int32)
+    if config.objective.softmax_nli.weight:
+        batch["label"] = batch["index"]
+
+    def placed(sharding: jax.sharding.Sharding, tree: Any) -> Any:
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree)
+
+    replicated = mesh_lib.replicated(mesh)
+    masking = LanguageModel(mask_id=103, special_ids=(0, 100, 101, 102, 103))  # BERT's
+    step = make_step(graph, make_recipe(config, columns, masking), mesh)
+    return step.trace(
+        placed(replicated, state), placed(mesh_lib.split_over_examples(mesh), batch), placed(replicated, settings)
+    )
+
+
+def compile_step(config: config_dict.ConfigDict, encoder: EncoderConfig, columns: int, topology: str) -> Report:
+    """Compiles the step for a topology and reads its costs.
+
+    Raises:
+      OutOfMemory: when it does not fit.
+    """
+    devices = described_devices(topology)
+    started = time.perf_counter()
+    traced = trace_step(config, encoder, columns, devices)
+    try:
+        compiled = traced.lower().compile()
+    except jax.errors.JaxRuntimeError as error:
+        if (needed_and_available := memory_of_error(str(error))) is None:
+            raise
+        raise OutOfMemory(*needed_and_available) from None
+    memory, program = compiled.memory_analysis(), Program(compiled.as_text())
+    return Report(
+        topology=topology,
+        chips=len(devices),
+        batch=config.train.batch_size,
+        sentences=config.train.batch_size * columns,
+        compile_seconds=time.perf_counter() - started,
+        memory={
+            "arguments": memory.argument_size_in_bytes,
+            "results": memory.output_size_in_bytes - memory.alias_size_in_bytes,
+            "temporaries": memory.temp_size_in_bytes,
+            "program": memory.generated_code_size_in_bytes,
+        },
+        passes=dict(product_flops(traced.jaxpr)),
+        hbm_bytes=program.bytes_accessed(),
+        collectives=program.collectives(),
+    )
+
+
+def memory_of_error(message: str) -> tuple[float, float] | None:
+    """The bytes needed and available, of a message such as `… HBM …: required (55.33G) exceeds available (15.75G)`.
+
+    None where the compiler did not fail for want of HBM.
+    """
+    sizes = re.findall(r"\b(\d+(?:\.\d+)?)([KMGT])\b", message)
+    if "RESOURCE_EXHAUSTED" not in message or "hbm" not in message.lower() or len(sizes) < 2:
+        return None
+    needed, available = (float(size) * 2 ** (10 * (1 + "KMGT".index(unit))) for size, unit in sizes[:2])
+    return needed, available
+
+
+def largest_chunk(fits: Callable[[int], bool], whole: int, share: float) -> int:
+    """The largest of whole/2, whole/4, … that fits, 0 if none does.
+
+    Args:
+      fits: tries one size, which takes a minute or two unless it is far too large.
+      whole: the size that was too large.
+      share: of its memory that there is. The search starts just above this share of `whole`.
+    """
+    chunk = whole // 2
+    while chunk // 2 >= whole * share:
+        chunk //= 2
+    while chunk and not fits(chunk):
+        chunk //= 2
+    return chunk

@@ -1,0 +1,172 @@
+"""Training sentences from files, hub datasets and TensorFlow datasets.
+
+A specification is a path ending in .txt, .csv, .tsv, .jsonl or .parquet, `hf:NAME[:CONFIG[:SPLIT]]` or
+`tfds:NAME[:SPLIT]`. What comes out is the same for all: one column of sentences a role.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from simcse_jax.data.columns import choose_columns, choose_labels
+from simcse_jax.data.datasets import _read_hub, _read_tfds
+from simcse_jax.data.documents import REACH, next_sentences, read_documents
+from simcse_jax.data.draws import NEXT_SENTENCES, SUBSAMPLE, _generator
+from simcse_jax.data.files import MISSING, READERS, Row
+from simcse_jax.data.labels import LABELS, parse_label
+from simcse_jax.errors import UserError
+from simcse_jax.storage import local_path
+
+POSITIVES = (*LABELS, "all", *REACH)  # what `data.positives` may be, where it is not empty
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Examples:
+    """Columns of N sentences each: anchors; and positives; and hard negatives; and neutral hypotheses."""
+
+    columns: tuple[list[str], ...]
+    blank: int  # rows left out because a sentence was blank
+    labels: np.ndarray | None = None  # (N,) int32, places in `LABELS`; kept where they are asked for
+    unlabelled: int = 0  # rows left out because they had no label, where labels are read
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+
+def read_examples(
+    specification: str,
+    columns: Mapping[str, str] | None = None,
+    *,
+    positives: str = "",
+    labels: bool = False,
+    subsample: int = 0,
+    seed: int = 0,
+) -> Examples:
+    """Reads all examples of a specification (see the module's docstring).
+
+    Args:
+      specification: what to read.
+      columns: role (anchor, positive, negative, neutral; label) to column name, where the names are not the usual
+        ones; empty names do not count. Once `label` is set, rows without a label are left out.
+      positives: what the positive of an anchor is. Empty: what the column says. A label: the hypotheses with
+        this one; `all`: those with any label (SimCSE, Table 4). `next_sentence`, `next_3_sentences`: a sentence
+        that follows in a document (Table 2, see documents.py).
+      labels: whether labels are needed, and kept.
+      subsample: take so many of the examples, drawn without replacement, in their order; 0 takes all.
+      seed: of all that is drawn here.
+
+    Raises:
+      UserError: in one line, naming the file and the row, or the setting that does not fit the data.
+    """
+    columns = columns or {}
+    if positives and positives not in POSITIVES:
+        raise UserError(f"data.positives={positives!r}: not one of {', '.join(POSITIVES)}, or nothing")
+    needed_by = "objective.softmax_nli" if labels else ""
+    if positives and positives not in REACH:
+        needed_by = f"data.positives={positives}"
+    hub = specification.startswith(("hf:", "tfds:"))
+    if positives in REACH and (hub or Path(specification).suffix.lower() != ".txt"):
+        raise UserError(
+            f"{specification}: data.positives={positives} reads a .txt file of documents, a blank line between them"
+        )
+    names, rows, where, ordered = _open(specification)
+    chosen = choose_columns(names, columns, where, ordered)
+    label = choose_labels(names, columns, needed_by, where)
+    if needed_by and len(chosen) < 2:
+        raise UserError(f"{where}: one column of sentences, but {needed_by} needs pairs; set data.columns.positive")
+    if positives in REACH:
+        examples = _pair(rows, positives, seed, where)
+    else:
+        examples = _collect(rows, names, chosen, label, where)
+    if positives in LABELS:
+        examples = _take(examples, np.flatnonzero(examples.labels == LABELS.index(positives)))
+        if not len(examples):
+            raise UserError(f"{where}: no pair is labelled {positives}; choose another data.positives")
+    if subsample:
+        if not 0 < subsample <= len(examples):
+            raise UserError(f"data.subsample={subsample}: {where} gives {len(examples)} examples; 0 takes them all")
+        drawn = _generator(seed, SUBSAMPLE).permutation(len(examples))[:subsample]
+        examples = _take(examples, np.sort(drawn))
+    return examples if labels else dataclasses.replace(examples, labels=None)
+
+
+def _take(examples: Examples, rows: np.ndarray) -> Examples:
+    columns = tuple([column[row] for row in rows.tolist()] for column in examples.columns)
+    labels = None if examples.labels is None else examples.labels[rows]
+    return dataclasses.replace(examples, columns=columns, labels=labels)
+
+
+def _pair(rows: Iterable[Row], positives: str, seed: int, where: str) -> Examples:
+    documents = read_documents(row.fields[0] for row in rows)
+    if not documents:
+        raise UserError(f"{where}: holds no sentences")
+    if len(documents) == 1:
+        raise UserError(
+            f"{where}: no blank line between sentences, so they are taken to be shuffled and none to be the next of "
+            f"another; data.positives={positives} needs documents with a blank line between them"
+        )
+    pairs = next_sentences(documents, REACH[positives], _generator(seed, NEXT_SENTENCES))
+    if not pairs[0]:
+        raise UserError(
+            f"{where}: no document has two sentences, which data.positives={positives} needs; "
+            f"leave blank lines between documents only"
+        )
+    return Examples(pairs, 0)
+
+
+def _open(specification: str) -> tuple[list[str], Iterator[Row], str, bool]:
+    """Column names, rows, what to call the source in messages, and whether the order of its columns means anything."""
+    for prefix, reader in (("hf:", _read_hub), ("tfds:", _read_tfds)):
+        if specification.startswith(prefix):
+            return *reader(specification.removeprefix(prefix)), specification, prefix != "tfds:"
+    path = local_path(specification)
+    reader = READERS.get(path.suffix.lower())
+    if not path.is_file():
+        raise UserError(f"data.train={specification}: no such file")
+    if reader is None:
+        raise UserError(f"{path}: unknown kind of file {path.suffix!r}; known are {', '.join(READERS)}, hf: and tfds:")
+    return *reader(path), str(path), True
+
+
+def _collect(
+    rows: Iterable[Row], names: Sequence[str], chosen: Sequence[int], label: int | None, where: str
+) -> Examples:
+    collected: tuple[list[str], ...] = tuple([] for _ in chosen)
+    labels: list[int] = []
+    blank = unlabelled = 0
+    for row in rows:
+        sentences = [row.fields[column] for column in chosen]
+        for column, sentence in zip(chosen, sentences, strict=True):
+            _check_text(sentence, f"{row.where}: the field {names[column]!r}")
+        if not all(sentence and sentence.strip() for sentence in sentences):
+            blank += 1
+            continue
+        if label is not None:
+            field = f"{row.where}: the field {names[label]!r}"
+            if row.fields[label] is MISSING:
+                raise UserError(f"{field} is missing")
+            number = parse_label(row.fields[label], field)
+            if number is None:
+                unlabelled += 1
+                continue
+            labels.append(number)
+        for column, sentence in zip(collected, sentences, strict=True):
+            column.append(sentence.strip())
+    if not collected[0]:
+        counts = ((blank, "blank rows"), (unlabelled, "rows without a label"))
+        left_out = " and ".join(f"{count} {kind}" for count, kind in counts if count)
+        raise UserError(f"{where}: holds no sentences" + (f", only {left_out}" if left_out else ""))
+    return Examples(collected, blank, None if label is None else np.array(labels, np.int32), unlabelled)
+
+
+def _check_text(sentence: object, where: str) -> None:
+    if sentence is MISSING:
+        raise UserError(f"{where} is missing")
+    if sentence is not None and not isinstance(sentence, str):
+        raise UserError(f"{where} holds {sentence!r}, which is no text; choose text columns with data.columns")
+    try:
+        (sentence or "").encode()
+    except UnicodeEncodeError:
+        raise UserError(f"{where} holds half a surrogate pair, which is no character") from None

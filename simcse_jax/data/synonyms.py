@@ -1,0 +1,145 @@
+"""Words replaced by synonyms of a WordNet."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from simcse_jax.data.draws import row_generator
+from simcse_jax.errors import UserError, reason
+from simcse_jax.storage import local_path
+
+# What nlpaug's part-of-speech tags leave out: WordNet knows "a" as the ampere.
+DETERMINERS = re.compile("an?|all|another|any|both|each|either|every|neither|no|some|th(at|e|ese|is|ose)")
+EDGES = re.compile(r"(\W*)(.*?)(\W*)")  # punctuation, the word, punctuation
+
+
+class Synonyms:
+    """Replaces one word by a synonym: another word of a synset that it belongs to.
+
+    As nlpaug does it, which the paper used: any synset of the word counts, inflected words have those of their base
+    form (English suffixes are taken off, irregular forms are the lexicon's), and determiners stay. Unlike nlpaug,
+    which tags parts of speech, it takes all of them, and it chooses among the words that have a synonym.
+    """
+
+    def __init__(self, lexicon: str):
+        """Reads a WordNet.
+
+        Args:
+          lexicon: a WN-LMF file or package, also compressed, or the data directory of the `wn` package.
+
+        Raises:
+          UserError: when it is missing or damaged, holds no synonyms, or `wn` is not installed.
+        """
+        try:
+            from wn.morphy import Morphy
+        except ImportError:
+            raise UserError(
+                "data.augment.name=synonym needs the package wn: pip install 'simcse_jax[wordnet]'"
+            ) from None
+        path = local_path(lexicon)
+        if not lexicon or not path.exists():
+            raise UserError(f"data.augment.lexicon={lexicon!r}: no such file; give a WordNet in WN-LMF (.xml, .xml.gz)")
+        self._base_forms = Morphy()
+        self._senses: dict[tuple[str, str], list[tuple[str, str]]] = {}  # (form, part of speech): (word, synset)
+        self._members: dict[str, dict[str, None]] = {}  # synset: its words, as they are written
+        try:
+            entries = _database_entries(path) if (path / "wn.db").is_file() else _file_entries(path)
+            for part, forms, synsets in entries:
+                for synset in synsets:
+                    self._members.setdefault(synset, {})[forms[0]] = None
+                for form in dict.fromkeys(form.lower() for form in forms):
+                    self._senses.setdefault((form, part), []).extend((forms[0], synset) for synset in synsets)
+        except Exception as error:  # the package raises its own, the XML parser's and bare assertions
+            raise UserError(f"data.augment.lexicon={lexicon}: no WN-LMF lexicon can be read: {reason(error)}") from None
+        if all(len(members) < 2 for members in self._members.values()):
+            raise UserError(f"data.augment.lexicon={lexicon}: holds no synonyms; is it a whole WordNet?")
+        self._cache: dict[str, list[str]] = {}
+
+    def of(self, word: str) -> list[str]:
+        """The synonyms of a word, in the lexicon's order; none for a determiner."""
+        word = word.lower()
+        if word not in self._cache:
+            self._cache[word] = [] if DETERMINERS.fullmatch(word) else self._look_up(word)
+        return self._cache[word]
+
+    def _look_up(self, word: str) -> list[str]:
+        found: dict[str, None] = {}
+        for part in "nvar":
+            bases = {base for forms in self._base_forms(word, part).values() for base in forms}
+            for form in [word, *sorted(bases - {word})]:
+                for lemma, synset in self._senses.get((form, part), ()):
+                    found |= dict.fromkeys(other for other in self._members[synset] if other != lemma)
+        return [other for other in found if other.lower() != word]
+
+    def replace(self, words: Sequence[str], generator: np.random.Generator) -> list[str]:
+        """The words with a random one of those that have synonyms replaced; all as they are if none has.
+
+        Punctuation at its edges and a capital first letter are kept.
+        """
+        parts = [EDGES.fullmatch(word).groups() for word in words]
+        places = [index for index, (_, word, _) in enumerate(parts) if self.of(word)]
+        if not places:
+            return list(words)
+        place = places[int(generator.integers(len(places)))]
+        before, word, after = parts[place]
+        synonyms = self.of(word)
+        chosen = synonyms[int(generator.integers(len(synonyms)))]
+        if word[0].isupper():
+            chosen = chosen[0].upper() + chosen[1:]
+        return [*words[:place], before + chosen + after, *words[place + 1 :]]
+
+
+Entry = tuple[str, list[str], list[str]]  # part of speech, the word and its other forms, the synsets of its senses
+
+
+def _file_entries(path: Path) -> Iterator[Entry]:
+    """The words of WN-LMF files, without a database."""
+    from wn import lmf
+    from wn.project import iterpackages
+
+    for package in iterpackages(path):
+        if package.type != "wordnet":
+            continue
+        for lexicon in lmf.load(package.resource_file(), progress_handler=None)["lexicons"]:
+            for entry in lexicon.get("entries", []):
+                lemma = entry.get("lemma")
+                if lemma is None or entry.get("external"):  # what an extension says of another lexicon's word
+                    continue
+                forms = [lemma["writtenForm"], *(form["writtenForm"] for form in entry.get("forms", []))]
+                synsets = [sense["synset"] for sense in entry.get("senses", [])]
+                yield _part_of_speech(lemma["partOfSpeech"]), forms, synsets
+
+
+def _database_entries(folder: Path) -> Iterator[Entry]:
+    """The words of all lexicons of a `wn` data directory."""
+    import wn
+
+    before = wn.config.database_path.parent
+    wn.config.data_directory = folder
+    try:
+        for word in wn.words():
+            synsets = [f"{sense.lexicon().specifier()} {sense.synset().id}" for sense in word.senses()]
+            yield _part_of_speech(word.pos), [str(form) for form in word.forms()], synsets
+    finally:
+        wn.config.data_directory = before
+
+
+def _part_of_speech(part: str) -> str:
+    return "a" if part == "s" else part  # satellite adjectives
+
+
+def _replace_by_synonyms(sentences: Sequence[str], lexicon: str, seed: int, column: int) -> list[str]:
+    from simcse_jax.devices import processes
+
+    synonyms = Synonyms(lexicon)
+    changed, without = [], 0
+    for row, sentence in enumerate(sentences):
+        words = sentence.split()
+        replaced = synonyms.replace(words, row_generator(seed, row, column))
+        without += replaced == words
+        changed.append(" ".join(replaced))
+    if without:
+        processes.say(f"{lexicon}: no synonym for any word of {without} of {len(sentences)} sentences; they stay")
+    return changed

@@ -1,0 +1,61 @@
+"""The mesh of devices over which a batch is split; arrays placed on it and fetched from it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+AXIS = "data"
+
+
+def data_mesh(devices: list[jax.Device]) -> Mesh:
+    """The one-dimensional mesh over which a batch is split."""
+    return jax.make_mesh((len(devices),), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,), devices=devices)
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+    """The same array on every device."""
+    return NamedSharding(mesh, P())
+
+
+def split_over_examples(mesh: Mesh) -> NamedSharding:
+    """The first axis split over the devices."""
+    return NamedSharding(mesh, P(AXIS))
+
+
+def fetch(array: jax.Array) -> np.ndarray:
+    """The whole array, in every process; all of them must call it if it is split over their devices."""
+    if array.is_fully_addressable:
+        return np.asarray(array)
+    return multihost_utils.process_allgather(array, tiled=True)
+
+
+def place(read: Callable[[slice], Any], rows: int, sharding: NamedSharding) -> Any:
+    """Arrays split by rows over the devices of all processes, of which each reads its own rows only.
+
+    Args:
+      read: from a slice of the rows to a pytree of NumPy arrays that hold them.
+      rows: how many there are in all.
+      sharding: how the first axis is split.
+    """
+    places = sharding.addressable_devices_indices_map((rows,))
+    shards = [jax.device_put(read(index), device) for device, (index,) in places.items()]
+
+    def join(*parts: jax.Array) -> jax.Array:
+        return jax.make_array_from_single_device_arrays((rows, *parts[0].shape[1:]), sharding, list(parts))
+
+    return jax.tree.map(join, *shards)
+
+
+def replicate(tree: Any, sharding: NamedSharding) -> Any:
+    """The same arrays on every device of all processes; each process must have the same values at hand."""
+
+    def copy(value: Any) -> jax.Array:
+        copies = [jax.device_put(value, device) for device in sharding.addressable_devices]
+        return jax.make_array_from_single_device_arrays(np.shape(value), sharding, copies)
+
+    return jax.tree.map(copy, tree)

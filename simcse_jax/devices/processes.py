@@ -1,0 +1,93 @@
+"""Several processes that run the same program: starting them, speaking with one voice, placing arrays.
+
+With one process all of this does nothing, or what `jax.device_put` does.
+"""
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Mapping
+
+import jax
+from jax._src import distributed  # JAX has no public way to its key-value store; Orbax takes this one too
+from ml_collections import config_dict
+
+from simcse_jax.errors import UserError, reason
+
+WAIT_SECONDS = 600  # for what another process has to say
+START_SECONDS = 300  # for all processes to be there
+END_SECONDS = 60  # for all processes to be done, once one is
+_calls = itertools.count()
+
+
+def initialize(settings: config_dict.ConfigDict) -> None:
+    """Joins the other processes, as `config.parallel` says; call it before anything else touches a device.
+
+    Raises:
+      UserError: when the settings or the environment do not say where they are. That one of them does not come in
+        time is no mistake of the user's, who should start again: JAX's own error, an ordinary failure.
+    """
+    if settings.processes == 1:
+        return
+    known = {}
+    if settings.processes:
+        known = {"num_processes": settings.processes, "process_id": settings.process_id}
+        known["coordinator_address"] = settings.coordinator
+    try:
+        jax.distributed.initialize(**known, initialization_timeout=START_SECONDS, shutdown_timeout_seconds=END_SECONDS)
+    except (ValueError, TypeError) as error:
+        how = "set parallel.processes, .process_id and .coordinator, or parallel.processes=1 for this process alone"
+        raise UserError(
+            f"config.parallel.processes={settings.processes}: {reason(error)}" + ("" if known else f"; {how}")
+        ) from None
+
+
+def is_first() -> bool:
+    """Whether this is the process that writes files and speaks."""
+    return jax.process_index() == 0
+
+
+def say(text: str) -> None:
+    """Prints a line, once for all processes."""
+    if is_first():
+        print(text, flush=True)
+
+
+def gather(text: str) -> list[str]:
+    """What each process says, in their order; all of them must call it."""
+    if jax.process_count() == 1:
+        return [text]
+    # Over the service through which processes found each other: no device takes part, so nothing that runs on devices
+    # can get in its way, and waiting ends.
+    client, call = distributed.global_state.client, next(_calls)
+    client.key_value_set(f"simcse_jax/{call}/{jax.process_index()}", "=" + text)  # a value may not be empty
+    keys = [f"simcse_jax/{call}/{process}" for process in range(jax.process_count())]
+    return [client.blocking_key_value_get(key, 1000 * WAIT_SECONDS).removeprefix("=") for key in keys]
+
+
+@contextlib.contextmanager
+def together() -> Iterator[None]:
+    """All processes leave the block together: a user's mistake that one of them meets ends them all.
+
+    Without it the others would wait for the one that has left.
+    """
+    error = None
+    try:
+        yield
+    except UserError as own:
+        error = own
+    for process, told in enumerate(gather(str(error) if error else "")):
+        if told:
+            raise error or UserError(f"process {process}: {told}")
+
+
+def agree(facts: Mapping[str, str]) -> None:
+    """Makes sure that all processes run the same thing on the same data.
+
+    Raises:
+      UserError: naming the first fact that is not the same everywhere.
+    """
+    for name, fact in facts.items():
+        everywhere = gather(fact)
+        for process, other in enumerate(everywhere):
+            if other != everywhere[0]:
+                raise UserError(f"{name}: process {process} has another one than process 0; all must have the same")

@@ -1,0 +1,1 @@
+"""Sentences to embeddings of sentences and of tokens."""

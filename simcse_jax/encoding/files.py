@@ -1,0 +1,141 @@
+"""The embeddings of a file, written as far as they are there: what `simcse_jax.encode` needs.
+
+Embeddings lie in OUTPUT.partial until all are there; OUTPUT.state.json tells how many rows of it are safe, and of which
+input, model and options they are.
+"""
+
+import contextlib
+import fcntl
+import itertools
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from simcse_jax.errors import UserError, reason
+from simcse_jax.storage import read_json, write_atomically
+
+PARQUET_ROWS = 8192  # written at once
+
+
+class PartialEmbeddings:
+    """Embeddings (N, D) that are written in order and may be written on after a kill."""
+
+    def __init__(self, output: Path, rows: int, dtype: np.dtype, about: dict[str, Any]):
+        """Opens what an earlier call has left, or nothing yet.
+
+        Args:
+          output: the file that is to be; a .npy, or a .parquet.
+          rows: N.
+          dtype: of the file's elements.
+          about: what the embeddings depend on; what was left must have the same.
+
+        Raises:
+          UserError: when what was left is of another input, model or options.
+        """
+        self.output, self._rows, self._dtype, self._about = output, rows, np.dtype(dtype), about
+        self._partial = output.with_name(output.name + ".partial")
+        self._state = output.with_name(output.name + ".state.json")
+        self._file: IO[bytes] | None = None
+        self.done, self.cut = 0, 0  # rows that are safe, and how many of their sentences were cut
+        if not self._state.is_file() or not self._partial.is_file():
+            return
+        state = read_json(self._state)
+        for name, value in about.items():
+            if state.get("about", {}).get(name) != value:
+                raise UserError(
+                    f"{self._partial}: begun with another {name}; give the same one to go on, or remove the file to "
+                    f"start anew"
+                )
+        self.done, self.cut = int(state["done"]), int(state["cut"])
+
+    def append(self, embeddings: np.ndarray, cut: int) -> None:
+        """Adds n rows (n, D); they are safe when this returns.
+
+        Raises:
+          UserError: when the disk is full.
+        """
+        with self._writing():
+            if self._file is None:
+                self._file = self._open(embeddings.shape[1])
+            self._file.seek(self._start + self.done * embeddings.shape[1] * self._dtype.itemsize)
+            self._file.write(np.ascontiguousarray(embeddings, self._dtype).data)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        self.done, self.cut = self.done + len(embeddings), self.cut + cut
+        write_atomically(
+            self._state, json.dumps({"done": self.done, "cut": self.cut, "about": self._about}, indent=2) + "\n"
+        )
+
+    def finish(self, sentences: Iterator[str], first_row: int) -> None:
+        """Makes the output of all rows, in one piece, and removes what was beside it.
+
+        Args:
+          sentences: those of the rows, for a .parquet.
+          first_row: the number of the first one in its file, for a .parquet.
+
+        Raises:
+          UserError: when it cannot be written.
+        """
+        if self._file is not None:
+            self._file.close()
+        with self._writing():
+            if self.output.suffix.lower() == ".parquet":
+                temporary = self.output.with_name(self.output.name + ".tmp")
+                _write_parquet(temporary, np.load(self._partial, mmap_mode="r"), sentences, first_row)
+                os.replace(temporary, self.output)
+                self._partial.unlink()
+            else:
+                os.replace(self._partial, self.output)
+            self._state.unlink()
+
+    def _open(self, size: int) -> IO[bytes]:
+        file = os.fdopen(os.open(self._partial, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{self._partial}: another process is writing it") from None
+        if not self.done:
+            self._state.unlink(missing_ok=True)  # that of a file that is no more
+            file.truncate(0)
+            header = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False}
+            np.lib.format.write_array_header_1_0(file, {**header, "shape": (self._rows, size)})
+        else:
+            try:
+                np.lib.format.read_magic(file)
+                np.lib.format.read_array_header_1_0(file)
+            except ValueError:
+                raise UserError(f"{self._partial}: damaged; remove it to start anew") from None
+        self._start = file.tell()
+        if self.done and os.fstat(file.fileno()).st_size < self._start + self.done * size * self._dtype.itemsize:
+            raise UserError(f"{self._partial}: shorter than {self._state.name} says; remove it to start anew")
+        return file
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise UserError(f"{self.output}: cannot be written: {error.strerror or reason(error)}") from None
+
+
+def _write_parquet(path: Path, embeddings: np.ndarray, sentences: Iterator[str], first_row: int) -> None:
+    """Columns `sentence`, `row` (its number in the input, from 0) and `embedding`."""
+    import pyarrow
+    import pyarrow.parquet
+
+    rows, size = embeddings.shape
+    kind = pyarrow.list_(pyarrow.from_numpy_dtype(embeddings.dtype), size)
+    schema = pyarrow.schema([("sentence", pyarrow.string()), ("row", pyarrow.int64()), ("embedding", kind)])
+    with pyarrow.parquet.ParquetWriter(path, schema) as writer:
+        for start in range(0, rows, PARQUET_ROWS):
+            part = np.array(embeddings[start : start + PARQUET_ROWS])
+            texts = list(itertools.islice(sentences, len(part)))
+            if len(texts) < len(part):
+                raise UserError(f"{path}: the input has changed while it was read; start again")
+            numbers = np.arange(first_row + start, first_row + start + len(part))
+            vectors = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(part.ravel()), type=kind)
+            writer.write_table(pyarrow.table([pyarrow.array(texts), pyarrow.array(numbers), vectors], schema=schema))

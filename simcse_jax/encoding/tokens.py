@@ -1,0 +1,80 @@
+"""Sentences to token embeddings of every layer: what `simcse_jax.analysis` measures, without pooler and head."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+
+from simcse_jax.encoding.batching import compute
+from simcse_jax.huggingface.tokenizer import Tokenizer
+from simcse_jax.models import parameters
+from simcse_jax.models.parameters import Params
+
+IN_FLIGHT = 1  # batches: all layers of one are some hundred MB
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenEncoder:
+    """An encoder's token embeddings. `dataclasses.replace` gives that of other parameters, compiled only once.
+
+    `params` may be those of a whole run, of which the sentence encoder's are taken. With `last_only` there is the last
+    layer alone, of which there is less to fetch and to look at. For the rest see `encoding.encode_sentences`.
+    """
+
+    graph: Any
+    params: Params
+    tokenizer: Tokenizer
+    max_length: int
+    batch_size: int = 64
+    sharding: NamedSharding | None = None
+    last_only: bool = False
+
+    def tokenize(self, sentences: Sequence[str]) -> tuple[list[tuple[np.ndarray, np.ndarray]], int]:
+        """Each sentence's token ids and their words' numbers (`Tokenizer.words`), and how many sentences were cut.
+
+        Returns:
+          Pairs of (T,) integers, and a number.
+        """
+        ids, cut = self.tokenizer.tokenize(sentences, self.max_length)
+        return list(zip(ids, self.tokenizer.words(sentences, self.max_length), strict=True)), len(cut)
+
+    def token(self, number: int) -> str:
+        """The text of a token id."""
+        return self.tokenizer.token(number)
+
+    def hidden_states(self, sentences: Sequence[str]) -> Iterator[tuple[int, np.ndarray]]:
+        """The hidden states of all layers, sentence by sentence, of which a few batches are held at a time.
+
+        Yields:
+          The sentence's row, long sentences first, and (L + 1, ≥ T, D) float32: the embedding layer's, then each
+          layer's (with `last_only` the last one's alone); behind its T tokens there may be padding.
+        """
+        function = _make_hidden_states(self.graph, self.sharding, self.last_only)
+        for rows, states in compute(
+            function,
+            parameters.sentence_encoder(self.params),
+            self.tokenizer,
+            list(sentences),
+            np.zeros(len(sentences), bool),
+            max_length=self.max_length,
+            batch_size=self.batch_size,
+            sharding=self.sharding,
+            in_flight=IN_FLIGHT,
+        ):
+            yield from zip(rows.tolist(), states, strict=True)
+
+
+@functools.lru_cache(maxsize=16)
+def _make_hidden_states(graph: Any, sharding: NamedSharding | None, last_only: bool) -> Callable[..., jax.Array]:
+    @functools.partial(jax.jit, out_shardings=sharding)
+    def hidden_states(params: Params, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
+        with jax.default_matmul_precision("highest"):  # float32 on TPUs and GPUs too
+            states = parameters.merge(graph, params).encoder(input_ids, attention_mask)
+        return jnp.stack(states[-1:] if last_only else states, axis=1).astype(jnp.float32)
+
+    return hidden_states

@@ -1,0 +1,1 @@
+"""Models in Hugging Face format: names, weights, tokenizers, the hub; read and written."""

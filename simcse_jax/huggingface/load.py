@@ -1,0 +1,121 @@
+"""From a model's name to its parameters, its own pooler and its head.
+
+A name is a folder in Hugging Face format, a hub id, or `package:NAME` for weights that an installed
+Python package ships.
+"""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import numpy as np
+
+from simcse_jax.errors import UserError
+from simcse_jax.huggingface.names import head_name, normalize_names, read_head, to_params
+from simcse_jax.huggingface.resolve import resolve
+from simcse_jax.huggingface.sentence_transformers import _sentence_transformers
+from simcse_jax.huggingface.tokenizer import MARKER
+from simcse_jax.huggingface.weight_files import read_weights
+from simcse_jax.models.config import POOLERS, EncoderConfig
+from simcse_jax.storage import read_json
+
+# The reference's released models say nothing of their pooler in their files, only in their names.
+REFERENCE_NAME = re.compile(r"(unsup|sup)-simcse-(bert|roberta)-(base|large)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Pretrained:
+    """A model as it lies in a folder.
+
+    `params` has `head.kernel` and `head.bias` if and only if the model has a head at test time. `pooler` is the
+    model's own, None where its folder asks for one that this encoder lacks (`pooling` then says which).
+    `language_model` is the checkpoint's masked-language-model head (`models.language_model`), None where it has none.
+    `normalize` tells whether its files ask for embeddings of unit length (sentence-transformers' module Normalize).
+    """
+
+    name: str
+    folder: Path
+    config: EncoderConfig
+    params: dict[str, np.ndarray]
+    pooler: str | None
+    pooling: str
+    max_length: int
+    language_model: dict[str, np.ndarray] | None = None
+    normalize: bool = False
+
+
+def load(name: str, num_layers: int = 0) -> Pretrained:
+    """Loads a model by name.
+
+    What the folder says of its own pooler and head is taken from our export's marker, else from
+    sentence-transformers' `modules.json`, else from the marks of the reference code: a `mlp.dense` layer, a
+    `…ForCL` architecture, or the name of a released model (`sup-simcse-…` has its pooler for a head,
+    `unsup-simcse-…` had it in training only). The pooler that any other checkpoint carries is not a head.
+
+    Args:
+      name: a folder, a hub id, or `package:NAME`.
+      num_layers: keep the first n layers; 0 keeps all.
+
+    Raises:
+      UserError: in one line, for whatever is wrong with it.
+    """
+    folder = resolve(name)
+    transformer = folder
+    marker = read_json(folder / MARKER) if (folder / MARKER).is_file() else None
+    modules = marker is None and (folder / "modules.json").is_file()
+    pooler, pooling, dense, normalize = "cls", "cls", {}, False
+    if modules:
+        transformer, pooler, pooling, dense, normalize = _sentence_transformers(folder)
+    if not (transformer / "config.json").is_file():
+        raise UserError(
+            f"{folder}: no config.json; a model is a folder in Hugging Face format, a hub id or package:NAME"
+        )
+    hf_config = read_json(transformer / "config.json")
+    config = EncoderConfig.from_hugging_face(hf_config, str(transformer / "config.json")).keep_layers(num_layers)
+    tensors, path = read_weights(transformer)
+    tensors = normalize_names(tensors) | dense
+
+    reference = REFERENCE_NAME.match(Path(name).name)
+    architecture = str(hf_config.get("architectures"))
+    if marker is not None:
+        pooler, has_head = marker.get("pooler"), marker.get("head")
+        if pooler not in POOLERS or not isinstance(has_head, bool):
+            raise UserError(f"{folder / MARKER}: damaged; it must tell the pooler and the head. Export the model again")
+        pooling = pooler
+    elif modules:
+        has_head = bool(dense)
+    elif reference:
+        has_head = reference[1] == "sup"
+    else:
+        has_head = "mlp.dense.weight" in tensors or "ForCL" in architecture
+    head = head_name(tensors) if has_head else None
+    if has_head and head is None:
+        raise UserError(f"{path}: the model has a head, but its tensor 'pooler.dense.weight' is missing")
+    params = to_params(tensors, config, head, str(path))
+    lm_head = read_head(tensors, config)
+    max_length = _max_length(transformer, config)
+    return Pretrained(name, transformer, config, params, pooler, pooling, max_length, lm_head, normalize)
+
+
+def _max_length(folder: Path, config: EncoderConfig) -> int:
+    """The length that the model's files state, if any: sentence-transformers writes it here or there."""
+    for file, field in (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length")):
+        stated = read_json(folder / file).get(field) if (folder / file).is_file() else None
+        if isinstance(stated, (int, float)) and stated >= 3:  # two tokens are special
+            return int(min(stated, config.max_length))
+    return config.max_length
+
+
+def choose_pooler(model: Pretrained, pooler: str | None) -> tuple[str, bool]:
+    """The pooler to use, the model's own unless told otherwise, and whether its head goes behind it.
+
+    The head belongs to the model's own pooler; `cls` means with the head if the model has one,
+    `cls_before_pooler` never.
+
+    Raises:
+      UserError: when none was given and the model's own is one that this encoder lacks.
+    """
+    if pooler is None and model.pooler is None:
+        raise UserError(f"{model.name}: its own pooling is {model.pooling}, which this encoder lacks; name a pooler")
+    chosen = pooler or model.pooler
+    return chosen, "head.kernel" in model.params and chosen in ("cls", model.pooler) and chosen != "cls_before_pooler"

@@ -1,0 +1,157 @@
+"""Names of weights: Hugging Face's BERT, RoBERTa and MPNet on one side, ours on the other."""
+
+from collections.abc import Mapping
+
+import jax
+import numpy as np
+
+from simcse_jax.errors import UserError
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.language_model import shapes
+from simcse_jax.models.sentence_encoder import build
+
+PREFIXES = ("bert.", "roberta.", "mpnet.")
+LEGACY = ((".gamma", ".weight"), (".beta", ".bias"))  # as converted from the TensorFlow release of BERT
+TABLES = {
+    "encoder.embeddings.word.embedding": "embeddings.word_embeddings.weight",
+    "encoder.embeddings.position.embedding": "embeddings.position_embeddings.weight",
+    "encoder.embeddings.type.embedding": "embeddings.token_type_embeddings.weight",
+    "encoder.relative_bias": "encoder.relative_attention_bias.weight",
+}
+BERT_LAYER = {
+    "qkv": ("attention.self.query", "attention.self.key", "attention.self.value"),
+    "attention_output": ("attention.output.dense",),
+    "attention_norm": ("attention.output.LayerNorm",),
+    "intermediate": ("intermediate.dense",),
+    "output": ("output.dense",),
+    "output_norm": ("output.LayerNorm",),
+}
+MPNET_LAYER = BERT_LAYER | {
+    "qkv": ("attention.attn.q", "attention.attn.k", "attention.attn.v"),
+    "attention_output": ("attention.attn.o",),
+    "attention_norm": ("attention.LayerNorm",),
+}
+LAYERS = {"bert": BERT_LAYER, "roberta": BERT_LAYER, "mpnet": MPNET_LAYER}
+HEADS = ("mlp.dense", "pooler.dense")  # the reference's training code, and a converted model
+
+
+def _sources(name: str, model_type: str) -> list[str]:
+    """The Hugging Face tensors of which our encoder parameter `name` is made, in order."""
+    if name in TABLES:
+        return [TABLES[name]]
+    module, _, kind = name.removeprefix("encoder.").rpartition(".")
+    suffix = {"kernel": "weight", "scale": "weight", "bias": "bias"}[kind]
+    if module == "embeddings.norm":
+        return [f"embeddings.LayerNorm.{suffix}"]
+    _, index, part = module.split(".")
+    return [f"encoder.layer.{index}.{source}.{suffix}" for source in LAYERS[model_type][part]]
+
+
+def normalize_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Takes off the prefix (`bert.`, `roberta.`, `mpnet.`) and writes gamma and beta as weight and bias."""
+    names = {}
+    for name, value in tensors.items():
+        for prefix in PREFIXES:
+            name = name.removeprefix(prefix)
+        for old, new in LEGACY:
+            if name.endswith(old):
+                name = name.removesuffix(old) + new
+        names[name] = value
+    return names
+
+
+def head_name(tensors: Mapping[str, np.ndarray]) -> str | None:
+    """The module that can serve as a head, as `normalize_names` leaves it; None if there is none."""
+    return next((name for name in HEADS if f"{name}.weight" in tensors), None)
+
+
+def to_params(
+    tensors: Mapping[str, np.ndarray], config: EncoderConfig, head: str | None, where: str
+) -> dict[str, np.ndarray]:
+    """Makes our parameters of a checkpoint's tensors.
+
+    Args:
+      tensors: names as `normalize_names` leaves them.
+      config: what shapes to expect; further layers and heads of the checkpoint are left out.
+      head: the module that is the model's head, or None for a model without.
+      where: the file or folder, for error messages.
+
+    Returns:
+      float32 arrays by our names; dense kernels transposed, query, key and value joined.
+
+    Raises:
+      UserError: when a tensor is missing or its shape does not fit `config`.
+    """
+    _, shapes = build(config, with_head=head is not None)
+    params = {}
+    for name, expected in shapes.items():
+        if name.startswith("head."):
+            sources = [f"{head}.{'weight' if name.endswith('kernel') else 'bias'}"]
+        else:
+            sources = _sources(name, config.model_type)
+        wanted = expected.shape[::-1] if name.endswith("kernel") else expected.shape
+        wanted = (wanted[0] // len(sources), *wanted[1:])
+        parts = []
+        for source in sources:
+            if source not in tensors:
+                raise UserError(f"{where}: the tensor {source!r} is missing; is this a {config.model_type} checkpoint?")
+            value = tensors[source]
+            if value.shape != wanted:
+                raise UserError(f"{where}: {source!r} has shape {value.shape}, config.json asks for {wanted}")
+            parts.append(np.asarray(value, np.float32))
+        joined = np.concatenate(parts) if len(parts) > 1 else parts[0]
+        params[name] = np.ascontiguousarray(joined.T) if name.endswith("kernel") else joined
+    return params
+
+
+def to_tensors(params: Mapping[str, jax.Array], model_type: str) -> dict[str, np.ndarray]:
+    """The inverse of `to_params`, for `BertModel`, `RobertaModel`, `MPNetModel`; a head becomes the pooler's layer."""
+    tensors = {}
+    for name, value in params.items():
+        array = np.asarray(value, np.float32)
+        if name.endswith("kernel"):
+            array = array.T
+        if name.startswith("head."):
+            sources = [f"pooler.dense.{'weight' if name.endswith('kernel') else 'bias'}"]
+        else:
+            sources = _sources(name, model_type)
+        for source, part in zip(sources, np.split(array, len(sources)), strict=True):
+            tensors[source] = np.ascontiguousarray(part)
+    return tensors
+
+
+# Ours: the tensors of BERT and of the other two that can be it, the first one there counts.
+SOURCES = {
+    "dense.kernel": ("cls.predictions.transform.dense.weight", "lm_head.dense.weight"),
+    "dense.bias": ("cls.predictions.transform.dense.bias", "lm_head.dense.bias"),
+    "norm.scale": ("cls.predictions.transform.LayerNorm.weight", "lm_head.layer_norm.weight"),
+    "norm.bias": ("cls.predictions.transform.LayerNorm.bias", "lm_head.layer_norm.bias"),
+    "bias": ("cls.predictions.bias", "cls.predictions.decoder.bias", "lm_head.bias", "lm_head.decoder.bias"),
+}
+DECODERS = ("cls.predictions.decoder.weight", "lm_head.decoder.weight")
+WORDS = "embeddings.word_embeddings.weight"
+
+
+def read_head(tensors: Mapping[str, np.ndarray], config: EncoderConfig) -> dict[str, np.ndarray] | None:
+    """The language-model head of a checkpoint, as `logits` takes it.
+
+    Args:
+      tensors: names as `huggingface.normalize_names` leaves them.
+      config: what shapes to expect.
+
+    Returns:
+      float32 arrays, the dense kernel transposed. None for a checkpoint without a head, with half of one, of other
+      shapes than `config` has, or with a decoder of its own: `logits` ties it to the word embeddings.
+    """
+    found = {name: next((source for source in sources if source in tensors), None) for name, sources in SOURCES.items()}
+    if None in found.values():
+        return None
+    if any(name in tensors and not np.array_equal(tensors[name], tensors.get(WORDS)) for name in DECODERS):
+        return None
+    head = {}
+    for name, shape in shapes(config).items():
+        value = tensors[found[name]]
+        if value.shape != shape:  # e.g. padded to more words than there are
+            return None
+        head[name] = np.ascontiguousarray(value.T if name.endswith("kernel") else value, np.float32)
+    return head

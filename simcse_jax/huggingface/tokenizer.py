@@ -1,0 +1,171 @@
+"""Text to token ids, with the `tokenizers` library.
+
+transformers decides what a folder's tokenizer is: it lays `tokenizer_config.json` and the defaults of the
+model's class over `tokenizer.json`. For the usual folders `tokenizer_rules` does the same, without
+the seconds that importing transformers takes; any other folder is read by transformers. The outcome is saved with our
+models, which are then read as they are.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simcse_jax.errors import UserError, reason
+from simcse_jax.huggingface.tokenizer_rules import SPECIAL_TOKENS, read_usual
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.storage import read_json
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding
+    from tokenizers import Tokenizer as Backend
+
+MARKER = "simcse_jax.json"  # stands in folders that we wrote; an exported one's tells its pooler and its head
+
+CHUNK = 8192  # sentences tokenized at once
+# Of BERT, RoBERTa and MPNet, where a folder's files do not name one.
+MASK_TOKENS = tuple(special["mask"] for special in SPECIAL_TOKENS.values())
+
+# What a tokenizer may consist of, copied along with a trained model.
+FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+)
+
+
+class Tokenizer:
+    """Sentences to token ids with the model's special tokens, cut at `max_length`."""
+
+    def __init__(self, folder: Path, config: EncoderConfig):
+        """Reads a model folder's tokenizer.
+
+        Raises:
+          UserError: when the folder has none, it is damaged, or it does not belong to the weights.
+        """
+        self.pad_token_id = config.pad_token_id
+        self._backend, _ = read_backend(folder)
+        self._lock = threading.Lock()  # the backend's truncation is state of its own
+        largest = max(self._backend.get_vocab(with_added_tokens=True).values(), default=0)
+        if largest >= config.vocab_size:
+            raise UserError(f"{folder}: its tokenizer has token {largest}, its weights only {config.vocab_size} rows")
+
+    def __call__(self, sentences: Sequence[str], max_length: int) -> list[np.ndarray]:
+        """Token ids, one int32 array a sentence, each of at most `max_length` with the special tokens."""
+        return self.tokenize(sentences, max_length)[0]
+
+    def tokenize(self, sentences: Sequence[str], max_length: int) -> tuple[list[np.ndarray], list[int]]:
+        """Token ids as `__call__` gives them, and the rows of the sentences that were cut. Threads may share it."""
+        tokens: list[np.ndarray] = []
+        cut = []
+        for encoding in self._encodings(sentences, max_length, self._backend.encode_batch_fast):
+            ids = np.array(encoding.ids, np.int32)
+            if len(ids) == max_length and encoding.overflowing:
+                cut.append(len(tokens))
+            tokens.append(ids)
+        return tokens, cut
+
+    def words(self, sentences: Sequence[str], max_length: int) -> list[np.ndarray]:
+        """For each token of `__call__`, the number of its word in the sentence; −1 for a special token around it.
+
+        Words are what the tokenizer splits a sentence into before it looks at its vocabulary: BERT's stop at blanks and
+        punctuation marks.
+        """
+        encodings = self._encodings(sentences, max_length, self._backend.encode_batch)
+        return [np.array([-1 if word is None else word for word in e.word_ids], np.int32) for e in encodings]
+
+    def token(self, number: int) -> str:
+        """The text of a token as the vocabulary has it, `##ing` or `Ġthe`."""
+        return self._backend.id_to_token(number)
+
+    def _encodings(
+        self, sentences: Sequence[str], max_length: int, encode: Callable[[list[str]], list["Encoding"]]
+    ) -> Iterator["Encoding"]:
+        with self._lock:
+            self._backend.enable_truncation(max_length)
+            for start in range(0, len(sentences), CHUNK):  # an encoding is large until its ids are taken out
+                yield from encode(list(sentences[start : start + CHUNK]))
+
+    def save(self, path: Path) -> None:
+        """Writes the `tokenizer.json` that this tokenizer is, without truncation."""
+        with self._lock:
+            self._backend.no_truncation()
+            self._backend.save(str(path))
+
+    def content(self) -> bytes:
+        """What `save` writes: all that its tokens depend on."""
+        with self._lock:
+            self._backend.no_truncation()
+            return self._backend.to_str().encode()
+
+    def pad(self, rows: Sequence[np.ndarray], length: int) -> tuple[np.ndarray, np.ndarray]:
+        """Pads B rows on the right: token ids and mask, both (B, length) int32."""
+        ids = np.full((len(rows), length), self.pad_token_id, np.int32)
+        mask = np.zeros((len(rows), length), np.int32)
+        for row, tokens in enumerate(rows):
+            ids[row, : len(tokens)] = tokens
+            mask[row, : len(tokens)] = 1
+        return ids, mask
+
+
+def special_tokens(folder: Path) -> tuple[int, tuple[int, ...]]:
+    """The id of a model folder's mask token, and in order those of all its special tokens (the mask token's too).
+
+    Raises:
+      UserError: when the tokenizer cannot be read or has no mask token.
+    """
+    backend, mask_token = read_backend(folder)
+    special = {index for index, token in backend.get_added_tokens_decoder().items() if token.special}
+    mask = backend.token_to_id(mask_token) if mask_token else None
+    if mask is None:
+        raise UserError(f"{folder}: its tokenizer has no mask token, so no language model can be trained or asked")
+    return mask, tuple(sorted(special | {mask}))
+
+
+def read_backend(folder: Path) -> tuple["Backend", str | None]:
+    """A model folder's tokenizer and the text of its mask token, if it has one.
+
+    Raises:
+      UserError: when the folder has none, or it is damaged.
+    """
+    try:
+        if (folder / MARKER).is_file():
+            from tokenizers import Tokenizer as Backend
+
+            backend = Backend.from_file(str(folder / "tokenizer.json"))
+            mask_token = _stated_mask_token(folder)
+        elif (backend := read_usual(folder)) is not None:
+            mask_token = None  # the usual one
+        else:
+            os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that PyTorch is not there
+            from transformers import AutoTokenizer
+
+            tokenizer = AutoTokenizer.from_pretrained(folder)
+            backend, mask_token = tokenizer.backend_tokenizer, tokenizer.mask_token
+    except UserError:
+        raise
+    except Exception as error:  # both libraries raise bare exceptions
+        raise UserError(f"{folder}: no tokenizer could be read from it: {reason(error)}") from None
+    if mask_token is None:
+        added = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
+        mask_token = next((token for token in MASK_TOKENS if token in added), None)
+    backend.no_padding()
+    backend.no_truncation()
+    return backend, mask_token
+
+
+def _stated_mask_token(folder: Path) -> str | None:
+    """What the files beside `tokenizer.json` say; it stands there as a string or as an object."""
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        token = read_json(folder / name).get("mask_token") if (folder / name).is_file() else None
+        content = token.get("content") if isinstance(token, dict) else token
+        if isinstance(content, str):
+            return content
+    return None

@@ -1,0 +1,1 @@
+"""Search: an index of sentences, its files, and the nearest rows of a matrix."""

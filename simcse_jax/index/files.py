@@ -1,0 +1,205 @@
+"""An index as a folder.
+
+index.json               whose embeddings they are (model, pooler, head, size, SHA-256, dtype), versions, names of files
+embeddings-ID.npy        (N, D) float32, of unit length; memory-mapped when loaded
+sentences-ID.parquet     N sentences in the same order
+
+A saved index is what `index.json` names. That file is replaced last, in one piece: whatever ends a saving before it,
+the folder holds the index that it held.
+"""
+
+import contextlib
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import numpy as np
+
+from simcse_jax import __version__
+from simcse_jax.errors import UserError, reason
+from simcse_jax.index.index import Index
+from simcse_jax.storage import is_remote, local_path, read_json, write_atomically
+
+FORMAT = 1
+ABOUT = "index.json"
+SENTENCES_AT_ONCE = 1 << 18
+ID = "[0-9a-f]" * 8  # a glob
+PATTERNS = (f"embeddings-{ID}.npy", f"sentences-{ID}.parquet")
+
+
+class ModelIdentity(NamedTuple):
+    """What an index's embeddings depend on, and the model's name, for messages."""
+
+    name: str
+    pooler: str
+    head: bool
+    dimension: int
+    sha256: str  # of the parameters
+    dtype: str = "float32"  # of the encoder's products; an index that says nothing of it is of this one
+
+
+def save(index: Index, folder: str | Path, model: ModelIdentity) -> None:
+    """Writes the index whole or not at all; an earlier one in the folder is replaced.
+
+    Raises:
+      UserError: when the folder cannot be written, or holds something that is no index.
+    """
+    folder = local_folder(folder)
+    if not is_writable_index(folder):
+        raise UserError(f"{folder}: exists and is no index; choose another folder")
+    identifier = uuid.uuid4().hex[:8]
+    embeddings, sentences = (folder / pattern.replace(ID, identifier) for pattern in PATTERNS)
+    about = {
+        "format": FORMAT,
+        "rows": len(index),
+        "model": model._asdict(),
+        "embeddings": embeddings.name,
+        "sentences": sentences.name,
+        "versions": {"simcse_jax": __version__, "numpy": np.__version__},
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _written(embeddings) as file:
+            _write_embeddings(index, file)
+        with _written(sentences) as file:
+            _write_sentences(index.sentences, file)
+        write_atomically(folder / ABOUT, json.dumps(about, indent=2) + "\n")
+    except Exception as error:
+        for path in (embeddings, sentences):
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise UserError(f"{folder}: cannot be written: {error.strerror or reason(error)}") from None
+        raise
+    for path in (path for pattern in PATTERNS for path in folder.glob(pattern)):
+        if path not in (embeddings, sentences):  # the earlier index's, or left by a saving that was killed
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def load(folder: str | Path, model: ModelIdentity) -> Index:
+    """Reads an index; its embeddings are memory-mapped.
+
+    Raises:
+      UserError: when there is none, a file of it is missing or damaged, or it is another model's.
+    """
+    folder = local_folder(folder)
+    if not is_index(folder):
+        raise UserError(f"{folder}: no index there ({ABOUT} is missing)")
+    about = read_json(folder / ABOUT)
+    damaged = f"{folder / ABOUT}: damaged; build the index anew"
+    if about.get("format", FORMAT) != FORMAT:
+        raise UserError(f"{folder / ABOUT}: format {about['format']!r}; this version reads {FORMAT}")
+    try:
+        maker = ModelIdentity(**about["model"])
+        rows, embeddings, sentences = int(about["rows"]), folder / about["embeddings"], folder / about["sentences"]
+    except (KeyError, TypeError, ValueError):
+        raise UserError(damaged) from None
+    _check_maker(folder, maker, model)
+    return Index.from_unit_rows(_read_sentences(sentences, rows), _map_embeddings(embeddings, (rows, model.dimension)))
+
+
+def local_folder(folder: str | Path) -> Path:
+    """The folder of that name.
+
+    Raises:
+      UserError: when it lies in an object store, where nothing can be memory-mapped, or is a file.
+    """
+    if is_remote(folder):
+        raise UserError(f"{folder}: an index is memory-mapped, so it must be a folder on a disk")
+    path = local_path(folder)
+    if path.is_file():
+        raise UserError(f"{folder}: a file; an index is a folder")
+    return path
+
+
+def is_index(folder: Path) -> bool:
+    """Whether an index has been saved there."""
+    return (folder / ABOUT).is_file()
+
+
+def is_writable_index(folder: Path) -> bool:
+    """Whether nothing of another kind lies there."""
+    if not folder.is_dir():
+        return True
+    named = {path for pattern in PATTERNS for path in folder.glob(pattern)}
+    if is_index(folder):  # or another program's file of that name
+        return bool(named)
+    return (named | {folder / (ABOUT + ".tmp")}).issuperset(folder.iterdir())
+
+
+@contextlib.contextmanager
+def _written(path: Path) -> Iterator[IO[bytes]]:
+    with open(path, "wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _write_embeddings(index: Index, file: IO[bytes]) -> None:
+    # Not with open_memmap: a full disk would be a bus error instead of an exception.
+    header = {"descr": "<f4", "fortran_order": False, "shape": (len(index), index.dimension)}
+    np.lib.format.write_array_header_1_0(file, header)
+    for rows in index.embeddings():
+        file.write(np.ascontiguousarray(rows, "<f4").data)
+
+
+def _write_sentences(sentences: list[str], file: IO[bytes]) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    schema = pyarrow.schema([("sentence", pyarrow.string())])
+    with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+        for start in range(0, len(sentences), SENTENCES_AT_ONCE):
+            writer.write_table(pyarrow.table([sentences[start : start + SENTENCES_AT_ONCE]], schema))
+
+
+def _check_maker(folder: Path, maker: ModelIdentity, model: ModelIdentity) -> None:
+    if maker._replace(name=model.name) == model:
+        return
+
+    def describe(identity: ModelIdentity) -> str:
+        head, dtype = " with head" if identity.head else "", "" if maker.dtype == model.dtype else f", {identity.dtype}"
+        return f"{identity.name} (pooler {identity.pooler}{head}{dtype})"
+
+    weights = ""
+    if describe(maker) == describe(model):
+        weights = " with other weights" if maker.dimension == model.dimension else f", {maker.dimension} elements wide"
+    raise UserError(
+        f"{folder}: an index of {describe(maker)}{weights}, not of {describe(model)}; load it with that model, "
+        f"or build another"
+    )
+
+
+def _map_embeddings(path: Path, shape: tuple[int, int]) -> np.ndarray:
+    try:
+        if not shape[0]:  # nothing to map
+            return np.zeros(shape, np.float32)
+        embeddings = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise UserError(f"{path}: missing; build the index anew") from None
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(f"{path}: truncated or damaged ({reason(error)}); build the index anew") from None
+    if embeddings.shape != shape or embeddings.dtype != np.float32:
+        raise UserError(
+            f"{path}: {embeddings.dtype} {embeddings.shape}, but the index has float32 {shape}; build it anew"
+        )
+    return embeddings
+
+
+def _read_sentences(path: Path, rows: int) -> list[str]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        sentences = pyarrow.parquet.read_table(path, columns=["sentence"])["sentence"].to_pylist()
+    except FileNotFoundError:
+        raise UserError(f"{path}: missing; build the index anew") from None
+    except (OSError, KeyError, pyarrow.ArrowException) as error:
+        raise UserError(f"{path}: truncated or damaged ({reason(error)}); build the index anew") from None
+    if len(sentences) != rows:
+        raise UserError(f"{path}: {len(sentences)} sentences, but the index has {rows}; build it anew")
+    return sentences

@@ -1,0 +1,197 @@
+"""An index to search in: sentences and their embeddings, which lie on the device as long as they fit."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import jax
+import numpy as np
+
+from simcse_jax.errors import UserError
+from simcse_jax.index.faiss import FaissSearch
+from simcse_jax.index.top_k import Block, top_k
+
+LARGE, SMALL = 1 << 17, 1 << 12  # rows of a block: all lie in large ones but the last, which lie in small ones
+ROUNDING = 1e-6  # of a cosine in float32
+RESERVE = 0.25  # of a device's memory, for the encoder and the scores
+
+Backend = Literal["jax", "faiss"]
+BACKENDS = ("jax", "faiss")
+
+
+class Result(NamedTuple):
+    """A sentence that was found."""
+
+    sentence: str
+    row: int  # its number in the index, from 0
+    score: float  # its cosine with the query
+
+
+class Index:
+    """N sentences and their embeddings (N, D), scaled to unit length."""
+
+    def __init__(self, dimension: int):
+        """An empty one, for embeddings of `dimension` elements."""
+        self.dimension = dimension
+        self.sentences: list[str] = []
+        self._large: list[jax.Array | np.ndarray] = []  # (LARGE, D), full
+        self._small: list[jax.Array | np.ndarray] = []  # (SMALL, D), full but the last, which is padded with zeros
+        # Approximate or not, made when it is asked for: with the number of rows that there were then.
+        self._faiss: dict[bool, tuple[FaissSearch, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    def add(self, sentences: Sequence[str], embeddings: np.ndarray) -> None:
+        """Adds n sentences with their embeddings (n, D) of any length; rows are numbered on.
+
+        What it copies is what is new and less than one block before it.
+
+        Raises:
+          UserError: when an embedding is not finite.
+        """
+        if embeddings.shape != (len(sentences), self.dimension):
+            raise ValueError(f"{len(sentences)} sentences of {self.dimension}, embeddings {embeddings.shape}")
+        lengths = np.linalg.norm(embeddings, axis=1, keepdims=True)
+        if not np.isfinite(lengths).all():
+            row = int(np.flatnonzero(~np.isfinite(lengths))[0])
+            raise UserError(f"the embedding of sentence {row}, {sentences[row]!r:.60}, is not finite")
+        new = (embeddings / np.maximum(lengths, np.finfo(np.float32).tiny)).astype(np.float32, copy=False)
+        self._append(new)
+        self.sentences.extend(sentences)
+
+    def extend(self, other: "Index") -> None:
+        """Adds the sentences of another index; rows are numbered on."""
+        for block in other.blocks():
+            self._append(np.asarray(block.rows)[: block.count])
+            self.sentences.extend(other.sentences[block.first : block.first + block.count])
+
+    @classmethod
+    def from_unit_rows(cls, sentences: list[str], embeddings: np.ndarray) -> "Index":
+        """Of embeddings (N, D) float32 that have unit length and may be memory-mapped: they are not copied."""
+        index = cls(embeddings.shape[1])
+        index._append(embeddings)
+        index.sentences = sentences
+        return index
+
+    def _append(self, new: np.ndarray) -> None:
+        behind = len(self) - LARGE * len(self._large)  # rows in small blocks
+        full = 0 if behind + len(new) >= LARGE else behind // SMALL
+        moved, self._small = self._small[full:], self._small[:full]
+        if moved:
+            new = np.concatenate([np.concatenate([np.asarray(rows) for rows in moved])[: behind - SMALL * full], new])
+        for size, blocks in ((LARGE, self._large), (SMALL, self._small)):
+            whole = len(new) // size * size
+            blocks.extend(new[start : start + size] for start in range(0, whole, size))
+            new = new[whole:]
+        if len(new):
+            self._small.append(np.pad(new, ((0, SMALL - len(new)), (0, 0))))
+
+    def blocks(self) -> Iterator[Block]:
+        """All rows, in their order."""
+        first = 0
+        for rows in (*self._large, *self._small):
+            yield Block(rows, first, min(len(rows), len(self) - first))
+            first += len(rows)
+
+    def embeddings(self) -> Iterator[np.ndarray]:
+        """All embeddings, in their order: (n, D) float32 for a block of n rows."""
+        for block in self.blocks():
+            yield np.asarray(block.rows)[: block.count]
+
+    def search(
+        self,
+        queries: np.ndarray,
+        top_k: int = 5,
+        threshold: float = 0.6,
+        *,
+        approximate: bool = False,
+        recall_target: float = 0.95,
+        backend: Backend = "jax",
+    ) -> list[list[Result]]:
+        """The nearest sentences of each query by cosine, best first, of equal ones the lower row first.
+
+        Args:
+          queries: (Q, D) embeddings of any length.
+          top_k: at most so many for each.
+          threshold: only those whose cosine is as large as this, to within 1e-6, which is rounding.
+          approximate: see `simcse_jax.index.top_k.top_k`; with FAISS, see `simcse_jax.index.faiss`.
+          recall_target: the share of the true ones that an approximate search is to find; not for FAISS.
+          backend: `jax`, or `faiss`, which takes a copy of the embeddings and leaves the order of equal ones open.
+
+        Raises:
+          UserError: when an argument is out of its range, or FAISS is not installed.
+        """
+        check_search(top_k, threshold, recall_target, backend)
+        k = min(top_k, len(self))
+        if not k or not len(queries):
+            return [[] for _ in range(len(queries))]
+        queries = queries / np.maximum(np.linalg.norm(queries, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+        if backend == "faiss":
+            scores, rows = self._search_faiss(queries.astype(np.float32), k, approximate)
+        else:
+            scores, rows = self._search_jax(queries, k, recall_target if approximate else None)
+        return [
+            [
+                Result(self.sentences[row], row, score)
+                for score, row in zip(of_query, numbers, strict=True)
+                if score >= threshold - ROUNDING and score > -math.inf
+            ]
+            for of_query, numbers in zip(scores.tolist(), rows.tolist(), strict=True)
+        ]
+
+    def _search_jax(self, queries: np.ndarray, k: int, recall_target: float | None) -> tuple[np.ndarray, np.ndarray]:
+        self._move_to_device()
+        wanted = 1 << (k - 1).bit_length()  # so that few values compile
+        scores, rows = top_k(queries, self.blocks(), wanted, recall_target)
+        return scores[:, :k], rows[:, :k]
+
+    def _move_to_device(self) -> None:
+        """Blocks that fit go to the device for good; the others are sent at every search.
+
+        A CPU's device memory is the host's: there a memory-mapped block stays the file's.
+        """
+        room = free_memory()
+        for blocks in (self._large, self._small):
+            for place, rows in enumerate(blocks):
+                if isinstance(rows, np.ndarray) and rows.nbytes <= room:
+                    room -= rows.nbytes
+                    blocks[place] = jax.device_put(rows)
+
+    def _search_faiss(self, queries: np.ndarray, k: int, approximate: bool) -> tuple[np.ndarray, np.ndarray]:
+        faiss, made_of = self._faiss.get(approximate, (None, 0))
+        if faiss is None or (approximate and len(self) >= 2 * made_of):  # cells found in few rows do not suit many
+            sample = None
+            if approximate:
+                step = -(-len(self) // FaissSearch.SAMPLE)
+                sample = np.concatenate([rows[::step] for rows in self.embeddings()])
+            faiss = FaissSearch(self.dimension, sample)
+            self._faiss[approximate] = (faiss, len(self))
+        for block in self.blocks():
+            if block.first + block.count > len(faiss):
+                faiss.add(np.asarray(block.rows)[max(len(faiss) - block.first, 0) : block.count])
+        return faiss.search(queries, k)
+
+
+def check_search(top_k: int, threshold: float, recall_target: float = 0.95, backend: str = "jax") -> None:
+    """Checks what can be checked before anything is encoded.
+
+    Raises:
+      UserError: naming the argument that is out of its range, or when FAISS is not installed.
+    """
+    if not isinstance(top_k, int | np.integer) or isinstance(top_k, bool) or top_k < 1:
+        raise UserError(f"top_k={top_k!r}: must be a whole number, 1 or more")
+    if not isinstance(threshold, int | float | np.number) or math.isnan(threshold):
+        raise UserError(f"threshold={threshold!r}: must be a number; a cosine is at least -1 and at most 1")
+    if not isinstance(recall_target, int | float) or not 0 < recall_target <= 1:
+        raise UserError(f"recall_target={recall_target!r}: must be above 0 and at most 1")
+    if backend not in BACKENDS:
+        raise UserError(f"backend={backend!r}: not one of {', '.join(BACKENDS)}")
+    if backend == "faiss":
+        FaissSearch.check_installed()
+
+
+def free_memory() -> float:
+    """Bytes of the first device that an index may take; without limit where it does not tell, as a CPU."""
+    stats = jax.local_devices()[0].memory_stats() or {}
+    return (1 - RESERVE) * stats.get("bytes_limit", math.inf) - stats.get("bytes_in_use", 0)

@@ -1,0 +1,265 @@
+"""Checkpoints with Orbax: the two latest, the best, and every n-th; a killed save leaves those before intact."""
+
+import contextlib
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import absl.logging
+import jax
+import jax.numpy as jnp
+import orbax.checkpoint as ocp
+from etils import epath
+
+from simcse_jax import storage
+from simcse_jax.devices import processes
+from simcse_jax.errors import UserError, reason
+from simcse_jax.models.parameters import Params
+from simcse_jax.runs.state import TrainState
+
+SCORE = "score"
+SAVE_SECONDS = 600  # for all processes to have written their part
+DAMAGED = "damaged_checkpoints"  # where those go that cannot be read
+
+
+class Checkpoints:
+    """The checkpoints of a workdir. A checkpoint is named by the number of updates done."""
+
+    def __init__(self, workdir: storage.Folder, keep_every: int = 0, read_only: bool = False):
+        """Opens `workdir/checkpoints`.
+
+        Args:
+          workdir: the run's folder.
+          keep_every: keep the checkpoints of every n-th step too; 0: only the two latest and the best.
+          read_only: for commands that only load.
+
+        Raises:
+          UserError: when it cannot be read or written.
+        """
+        # Orbax tells every file that it touches, and of a save that fails in pages; we tell in one line.
+        absl.logging.set_verbosity(absl.logging.FATAL)
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+        sys.unraisablehook = _unraisable
+        policies = ocp.checkpoint_managers
+        keep = [
+            policies.LatestN(2),  # two, so that there is one to go back to when the newest is damaged
+            policies.BestN(get_metric_fn=_score, n=1, keep_checkpoints_without_metrics=False),
+        ]
+        if keep_every:
+            keep.append(policies.EveryNSteps(keep_every))
+        options = ocp.CheckpointManagerOptions(
+            best_fn=_score,
+            preservation_policy=policies.AnyPreservationPolicy(keep),
+            cleanup_tmp_directories=not read_only,
+            read_only=read_only,
+            async_options=ocp.AsyncOptions(timeout_secs=SAVE_SECONDS),
+            multiprocessing_options=_alone() if read_only else ocp.options.MultiprocessingOptions(),
+        )
+        self._folder = epath.Path(workdir if storage.is_remote(workdir) else workdir.absolute()) / "checkpoints"
+        with contextlib.nullcontext() if read_only else processes.together():  # readers read each for themselves
+            if storage.is_remote(self._folder) and not read_only:
+                with self._readable():
+                    storage.look_up_bucket(self._folder)
+            if read_only or processes.is_first():
+                self._check_scores(read_only)
+        with self._readable():
+            self._manager = ocp.CheckpointManager(self._folder, options=options)
+
+    @property
+    def latest(self) -> int | None:
+        """The newest step that was saved completely."""
+        return self._manager.latest_step()
+
+    @property
+    def best(self) -> int | None:
+        """The step with the best score; without any evaluation, the newest."""
+        best = self._manager.best_step()
+        return self.latest if best is None else best
+
+    def save(self, state: TrainState, score: float | None) -> None:
+        """Saves in the background; the arrays may be given up as soon as this returns.
+
+        Raises:
+          UserError: when this save or the one before fails, e.g. because the disk is full.
+        """
+        items = {"params": state.params, "optimizer": {"step": state.step, "optimizer": state.optimizer}}
+        with self._writable():
+            self._manager.save(
+                int(state.step),
+                args=ocp.args.Composite(
+                    **{name: ocp.args.StandardSave(item) for name, item in items.items()},
+                    checksum=ocp.args.JsonSave({name: int(checksum(item)) for name, item in items.items()}),
+                ),
+                metrics=None if score is None else {SCORE: score},
+            )
+
+    def resume(self, like: TrainState) -> TrainState | None:
+        """The newest state that can be read, with the shapes and the placement of `like`; None if none was saved.
+
+        A damaged one (a missing or cut off file, a flipped bit) is moved to `damaged_checkpoints`, saying so, and the
+        one before is taken.
+
+        Raises:
+          UserError: when there are checkpoints and none of them can be read.
+        """
+        errors = {}
+        for step in sorted(self._manager.all_steps(), reverse=True):
+            try:
+                with processes.together():
+                    state = self._twice(self.restore, step, like)
+            except UserError as error:
+                errors[step] = error
+                continue
+            self._set_all_aside(errors, f"going back to step {step}")
+            return state
+        if errors:
+            raise next(iter(errors.values()))
+        return None
+
+    def restore_best(self, like: Params) -> tuple[int, Params]:
+        """The step and the parameters of the best checkpoint that can be read; damaged ones are set aside."""
+        while True:
+            best = self.best
+            try:
+                with processes.together():
+                    return best, self._twice(self.restore_params, best, like)
+            except UserError as error:
+                if len(self._manager.all_steps()) == 1:
+                    raise
+                self._set_all_aside({best: error}, "taking the next best")
+
+    def _twice(self, read: Callable[..., Any], *args: Any) -> Any:
+        # A disk in a network may fail once; what is damaged fails again.
+        with contextlib.suppress(UserError):
+            return read(*args)
+        return read(*args)
+
+    def _set_all_aside(self, errors: dict[int, UserError], instead: str) -> None:
+        with processes.together():  # nobody looks again before they are moved
+            for damaged, error in errors.items():
+                if processes.is_first():
+                    self._set_aside(damaged, f"{error}; {instead}")
+        if errors:
+            self._manager.reload()
+
+    def restore(self, step: int, like: TrainState) -> TrainState:
+        """The state saved at `step`, with the shapes and the placement of `like`."""
+        optimizer = {"step": like.step, "optimizer": like.optimizer}
+        restored = self._restore(step, params=like.params, optimizer=optimizer)
+        return TrainState(restored.optimizer["step"], restored.params, restored.optimizer["optimizer"])
+
+    def restore_params(self, step: int, like: Params) -> Params:
+        """Only the parameters saved at `step`, placed as `like` says; without a word of it, on one device here."""
+        return self._restore(step, params=like).params
+
+    def _restore(self, step: int, **items: Any) -> ocp.args.Composite:
+        one = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+
+        def describe(array: Any) -> jax.ShapeDtypeStruct:
+            sharding = getattr(array, "sharding", None) or one  # the run's own may be of devices that are not here
+            return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding)
+
+        like = jax.tree.map(describe, items)
+        args = {name: ocp.args.StandardRestore(item) for name, item in like.items()}
+        with self._readable(step):
+            restored = self._manager.restore(step, args=ocp.args.Composite(**args, checksum=ocp.args.JsonRestore()))
+            for name in items:
+                if int(checksum(restored[name])) != restored.checksum[name]:
+                    raise ValueError(f"{name} are not what was saved: their checksum differs")
+            return restored
+
+    def _check_scores(self, read_only: bool) -> None:
+        """Sets checkpoints aside whose score is damaged: Orbax reads all of them before it opens any."""
+        for path in sorted(self._folder.glob("*/metrics/metrics")) if self._folder.exists() else ():
+            if not path.parent.parent.name.isdigit():
+                continue  # of a save that is under way, or was killed: Orbax removes it
+            try:
+                json.loads(path.read_text())
+            except FileNotFoundError:
+                continue  # removed meanwhile by the run that others read from here
+            except ValueError:
+                problem = f"{path}: damaged"
+                if read_only:
+                    raise UserError(f"{problem}; start the run again, which sets that checkpoint aside") from None
+                self._set_aside(int(path.parent.parent.name), problem)
+
+    def _set_aside(self, step: int, problem: str) -> None:
+        target = self._folder.parent / DAMAGED / str(step)
+        # In a store the folder is there once something is in it, and nothing can be moved before.
+        storage.write_atomically(target.parent / f"{step}.txt", f"{problem}\n")
+        try:
+            if target.exists():
+                target.rmtree()
+            (self._folder / str(step)).rename(target)
+        except Exception as error:  # an OSError, or what a store's client raises
+            raise UserError(f"{problem}; it cannot be moved to {target}: {reason(error)}") from None
+        processes.say(f"{problem}; what could not be read is now in {DAMAGED}/{step}")
+
+    @contextlib.contextmanager
+    def _readable(self, step: int | None = None) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # Orbax and tensorstore raise many kinds
+            what = "" if step is None else f" step {step}"
+            raise UserError(f"{self._folder}:{what} cannot be read: {reason(error)}") from None
+
+    @contextlib.contextmanager
+    def _writable(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            saved = [int(path.name) for path in self._folder.iterdir() if path.name.isdigit()]
+            left = f"the last good one is of step {max(saved)}" if saved else "none was saved yet"
+            code = re.search(r"os_error_code='(\d+)'", str(error))  # else lost in tensorstore's long message
+            why = os.strerror(int(code[1])) if code else reason(error)
+            raise UserError(
+                f"{self._folder}: a checkpoint cannot be saved: {why}; {left}. "
+                "Make room, or make the folder writable; the same command goes on from there"
+            ) from None
+
+    def close(self) -> None:
+        """Waits for saves that are under way.
+
+        Raises:
+          UserError: when one of them fails.
+        """
+        with self._writable():
+            self._manager.close()
+
+
+@jax.jit
+def checksum(tree: Any) -> jax.Array:
+    """A 32-bit number that changes with any bit of any array of the tree: Orbax does not notice a flipped bit.
+
+    Integer sums, so it is the same on any number of devices: Σ_i (2i + 1)·bits_i mod 2³², summed over the arrays with
+    odd factors. An odd factor keeps every power of two from vanishing.
+    """
+    total = jnp.zeros((), jnp.uint32)
+    for number, array in enumerate(jax.tree.leaves(tree)):
+        bits = jax.lax.bitcast_convert_type(array, jnp.uint32).ravel()
+        factors = 2 * jax.lax.iota(jnp.uint32, bits.size) + 1
+        total += jnp.uint32(2 * number + 1) * jnp.sum(factors * bits, dtype=jnp.uint32)
+    return total
+
+
+def _alone() -> ocp.options.MultiprocessingOptions:
+    me = jax.process_index()
+    if jax.process_count() == 1:
+        return ocp.options.MultiprocessingOptions()
+    return ocp.options.MultiprocessingOptions(
+        primary_host=me, active_processes={me}, barrier_sync_key_prefix=f"reader{me}"
+    )
+
+
+def _unraisable(problem: Any) -> None:
+    # tensorstore's reads and writes that are under way when one fails; each would print a traceback.
+    if not str(problem.exc_value).startswith(("Event loop is closed", "Encountered error while reading array")):
+        sys.__unraisablehook__(problem)
+
+
+def _score(metrics: dict[str, float]) -> float:
+    return metrics[SCORE]

@@ -1,0 +1,95 @@
+"""The checkpoints that a run has kept (`checkpoint.keep_every`), as encoders of sentences and of tokens."""
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ml_collections import config_dict
+
+from simcse_jax.encoding.embedder import make_encode
+from simcse_jax.encoding.tokens import TokenEncoder
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation.sts import Encode
+from simcse_jax.huggingface.load import choose_pooler
+from simcse_jax.huggingface.tokenizer import Tokenizer
+from simcse_jax.models.parameters import Params
+from simcse_jax.models.sentence_encoder import build
+from simcse_jax.runs.checkpoints import Checkpoints
+from simcse_jax.runs.loading import load_model, load_workdir
+from simcse_jax.runs.state import initial_params, trained_shapes
+from simcse_jax.runs.workdir import is_workdir
+from simcse_jax.storage import Folder, read_json, sha256
+
+
+class Kept(NamedTuple):
+    """A run's model as it was at a step."""
+
+    step: int
+    encode: Encode  # sentences to (N, D), with the run's pooler and, if it belongs to the model, its head
+    tokens: TokenEncoder
+
+
+def steps_of(folder: Folder) -> list[int]:
+    """The steps whose checkpoints a run has kept.
+
+    Raises:
+      UserError: when it is no run's folder, or there are fewer than two.
+    """
+    if not is_workdir(folder):
+        raise UserError(f"--runs {folder}: no run.json there, so it is no run's folder")
+    saved = folder / "checkpoints"
+    steps = sorted(int(path.name) for path in saved.iterdir() if path.name.isdigit()) if saved.is_dir() else []
+    if len(steps) < 2:
+        what = "one checkpoint was" if steps else "no checkpoints were"
+        raise UserError(f"--runs {folder}: {what} kept; train it with --config.checkpoint.keep_every=10, say")
+    return steps
+
+
+def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
+    """The run's model as it started (step 0), where that can still be loaded, and as it was at every kept checkpoint.
+
+    All go through the same compiled encoders.
+
+    Raises:
+      UserError: when a checkpoint cannot be read.
+    """
+    model, run = load_workdir(folder), read_json(folder / "run.json")
+    pooler, use_head = choose_pooler(model, None)
+    graph, _ = build(model.config, with_head="head.kernel" in model.params)
+    tokenizer = Tokenizer(model.folder, model.config)
+    encode = make_encode(
+        graph, tokenizer, pooler=pooler, use_head=use_head, max_length=model.max_length, batch_size=batch_size
+    )
+    tokens = TokenEncoder(graph, model.params, tokenizer, model.max_length, batch_size)
+
+    def kept(step: int, params: Params) -> Kept:
+        params = {name: params[name] for name in model.params}
+        return Kept(step, functools.partial(encode, params), dataclasses.replace(tokens, params=params))
+
+    start = starting_params(folder, run)
+    if start is not None:
+        yield kept(0, start)
+    shapes = trained_shapes(model.config, run["config"])
+    with contextlib.closing(Checkpoints(folder, read_only=True)) as checkpoints:
+        for step in steps_of(folder):
+            yield kept(step, checkpoints.restore_params(step, shapes))
+
+
+def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:
+    """What the run started from, with the same fresh head; None, saying so, when those weights are not there now."""
+    # Of what a run trains, the first encoder and its head alone make embeddings.
+    model_fields = {**run["config"]["model"], "dual_encoder": False}
+    objective = {"mlm": {"weight": 0.0}, "softmax_nli": {"weight": 0.0}}
+    config = config_dict.ConfigDict({"seed": run["config"]["seed"], "model": model_fields, "objective": objective})
+    name = config.model.init_from
+    try:
+        model = load_model(name, config.model.num_layers)
+    except UserError as error:
+        print(f"{folder}: step 0 is left out: {error}", flush=True)
+        return None
+    if sha256(*(model.params[part] for part in sorted(model.params))) != run["sha256"]["model.init_from"]:
+        print(f"{folder}: step 0 is left out: {name} is not what the run started from", flush=True)
+        return None
+    return initial_params(config, model)

@@ -1,0 +1,89 @@
+"""Any model by name: what `models.pretrained` reads, and the workdirs of our own runs."""
+
+import atexit
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from simcse_jax.devices.compilation import keep_compilations
+from simcse_jax.errors import UserError
+from simcse_jax.huggingface.load import Pretrained, load
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.parameters import LANGUAGE_MODEL, sentence_encoder, subset
+from simcse_jax.models.sentence_encoder import build
+from simcse_jax.runs.checkpoints import Checkpoints
+from simcse_jax.runs.state import trained_shapes
+from simcse_jax.runs.workdir import is_workdir
+from simcse_jax.storage import Folder, as_path, is_remote, read_json
+
+
+def load_model(name: str, num_layers: int = 0) -> Pretrained:
+    """Loads a folder, a hub id, `package:NAME` or a workdir (`gs://…` too).
+
+    Args:
+      name: what to load.
+      num_layers: keep the first n layers; 0 keeps all.
+
+    Raises:
+      UserError: in one line, for whatever is wrong with it.
+    """
+    keep_compilations()  # who loads a model compiles programs for it: training, scoring, encoding alike
+    if re.match(r"\w+:[^/]", name):  # package:NAME
+        return load(name, num_layers)
+    folder = as_path(name)
+    if is_remote(folder) and not is_workdir(folder):
+        raise UserError(f"{name}: no run.json there, so it is no run's folder")
+    return load_workdir(folder, num_layers) if is_workdir(folder) else load(name, num_layers)
+
+
+def load_workdir(folder: Folder, num_layers: int = 0) -> Pretrained:
+    """Loads a run's best checkpoint, without the optimizer's state; of what only objectives need, the language model.
+
+    Of two encoders it is the first, that of the anchors.
+
+    Raises:
+      UserError: when no checkpoint has been saved, or a file of the workdir is damaged.
+    """
+    path = folder / "run.json"
+    try:
+        run = read_json(path)
+        model, max_length = run["config"]["model"], run["model"]["max_length"]
+        pooler, has_head, objective = model["pooler"], model["mlp"] == "always", run["config"]["objective"]
+    except (KeyError, TypeError):
+        raise UserError(f"{path}: damaged; it does not say which model was trained") from None
+    where = folder / "model" / "config.json"
+    config = EncoderConfig.from_hugging_face(read_json(where), str(where))
+    checkpoints = Checkpoints(folder, read_only=True)
+    best = checkpoints.best
+    if best is None:
+        if (folder / "result.json").is_file():
+            why = "has its scores but no checkpoint, as runs that a sweep trains together have"
+            raise UserError(f"{folder}: {why}; train it with simcse_jax.main")
+        raise UserError(f"{folder}: no checkpoint has been saved yet")
+    try:
+        trained = checkpoints.restore_params(best, trained_shapes(config, {"model": model, "objective": objective}))
+    finally:
+        checkpoints.close()
+    language_model = {name: np.asarray(value) for name, value in subset(trained, LANGUAGE_MODEL).items()} or None
+    params = sentence_encoder(trained)
+    params = {name: np.asarray(value) for name, value in params.items() if has_head or not name.startswith("head.")}
+    kept = config.keep_layers(num_layers)
+    if kept != config:
+        _, shapes = build(kept, with_head=has_head)
+        params = {name: params[name] for name in shapes}
+    copy = _local_copy(folder / "model")
+    return Pretrained(str(folder), copy, kept, params, pooler, pooler, max_length, language_model)
+
+
+def _local_copy(folder: Folder) -> Path:
+    """The folder itself where it is on a disk; else a copy, for tokenizers read files, and as long as we run."""
+    if not is_remote(folder):
+        return folder
+    temporary = Path(tempfile.mkdtemp(prefix="simcse_jax."))
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+    for file in folder.iterdir():
+        (temporary / file.name).write_bytes(file.read_bytes())
+    return temporary

@@ -1,0 +1,110 @@
+"""What a run has measured: `metrics.jsonl` and TensorBoard."""
+
+import contextlib
+import json
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from simcse_jax.errors import UserError
+from simcse_jax.storage import Folder, is_remote, write_atomically
+
+WRITE_SECONDS = 5  # between two writes of metrics.jsonl
+
+
+def read_metrics(folder: Folder) -> list[dict[str, Any]]:
+    """The lines that the run has written to `metrics.jsonl`, none before its first.
+
+    Raises:
+      UserError: when a line is damaged.
+    """
+    path = folder / "metrics.jsonl"
+    return _whole_lines(path) if path.is_file() else []
+
+
+class Metrics:
+    """Writes metrics to `metrics.jsonl` and TensorBoard; on resume both go back to the resumed step.
+
+    The file is written whole each time, since an object store cannot append: before each checkpoint, and in between
+    at most every `WRITE_SECONDS`. So what a kill loses is what the resumed run measures again.
+    """
+
+    def __init__(self, folder: Folder, step: int | None):
+        """Opens them; `step` is the one resumed from, None at a run's start."""
+        self._path = folder / "metrics.jsonl"
+        self._lines = []
+        if self._path.exists():
+            self._lines = [line for line in _whole_lines(self._path) if step is not None and line["step"] <= step]
+        self._tensorboard = folder / "tensorboard"
+        self._temporary = tempfile.TemporaryDirectory() if is_remote(folder) else None
+        self._purge_step = 0 if step is None else step + 1
+        self._writer = None  # made by the first flush that has a line, for its import takes seconds beside PyTorch
+        self._unshown: list[tuple[float, dict[str, Any]]] = []  # lines that TensorBoard lacks, and when they came
+        self.flush()
+
+    def write(self, step: int, values: Mapping[str, float | Mapping[str, float]]) -> None:
+        """Adds a line."""
+        self._lines.append({"step": step, **values})
+        self._unshown.append((time.time(), self._lines[-1]))
+        if time.monotonic() > self._written + WRITE_SECONDS:
+            with contextlib.suppress(UserError):  # it is told before the next checkpoint, by all processes together
+                self.flush()
+
+    def flush(self) -> None:
+        """All that was added is in the workdir when this returns.
+
+        Raises:
+          UserError: when it cannot be written.
+        """
+        self._written = time.monotonic()
+        write_atomically(self._path, "".join(json.dumps(line) + "\n" for line in self._lines))
+        try:
+            self._show()
+        except OSError as error:
+            raise UserError(f"{self._tensorboard}: cannot be written: {error.strerror}") from None
+        self._upload()
+
+    def _upload(self) -> None:
+        if self._temporary:
+            for file in Path(self._temporary.name).iterdir():
+                write_atomically(self._tensorboard / file.name, file.read_bytes())
+
+    def _show(self) -> None:
+        """Brings TensorBoard up to date; it has what is in a group as GROUP/NAME."""
+        if not self._unshown:
+            return
+        if self._writer is None:
+            from tensorboardX import SummaryWriter
+
+            folder = self._temporary.name if self._temporary else str(self._tensorboard)
+            self._writer = SummaryWriter(folder, purge_step=self._purge_step, write_to_disk=True)
+        for seconds, line in self._unshown:
+            step, *values = line.items()
+            for name, value in values:
+                grouped = isinstance(value, Mapping)
+                for title, number in {f"{name}/{x}": value[x] for x in value}.items() if grouped else [(name, value)]:
+                    self._writer.add_scalar(title, number, step[1], seconds)
+        self._unshown = []
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Writes out what is left."""
+        self.flush()
+        if self._writer is not None:
+            self._writer.close()  # it has a thread that may have been writing until here
+            self._upload()
+        if self._temporary:
+            self._temporary.cleanup()
+
+
+def _whole_lines(path: Folder) -> list[dict[str, Any]]:
+    # A last line without its end is no line, however it came to be cut off.
+    lines = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], 1):
+        try:
+            lines.append(json.loads(line))
+        except ValueError:
+            raise UserError(f"{path}: line {number} is damaged; remove that line") from None
+    return lines

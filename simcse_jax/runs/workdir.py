@@ -1,0 +1,155 @@
+"""A run's folder: what is being run (`run.json`), what it has measured (`metrics.jsonl`), the model's own files.
+
+run.json        the resolved config, versions, device, fingerprints of data and weights
+metrics.jsonl   a line a logged step, a line an evaluation, a line a measurement of the last layer
+result.json     the test scores of the best checkpoint
+model/          the encoder's config.json and tokenizer, so that the folder needs nothing else
+checkpoints/    Orbax
+tensorboard/    the metrics again
+"""
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import platform
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+from ml_collections import config_dict
+
+from simcse_jax import __version__
+from simcse_jax.config.fields import default_config, flatten
+from simcse_jax.errors import UserError
+from simcse_jax.huggingface.load import Pretrained
+from simcse_jax.huggingface.tokenizer import MARKER, Tokenizer
+from simcse_jax.huggingface.write import write_encoder_files
+from simcse_jax.storage import Folder, read_json, write_atomically
+
+PACKAGES = (
+    "jax",
+    "jaxlib",
+    "flax",
+    "optax",
+    "orbax-checkpoint",
+    "numpy",
+    "scipy",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "datasets",
+    "tensorflow-datasets",
+    "ml-collections",
+)
+# Fields that do not change the result, so a run may go on with other values of them.
+FREE = ("train.log_every", "analysis.", "checkpoint.", "parallel.")
+MEASURED_ON = ("analysis.data", "analysis.sentences")  # but all lines of its metrics are of the same sentences
+SEEN_SECONDS = 60  # until a new workdir must be seen by all processes
+
+
+def is_workdir(folder: Folder) -> bool:
+    """Whether a run has been started in it."""
+    return (folder / "run.json").is_file()
+
+
+def wait_for(folder: Folder) -> None:
+    """Returns once this process sees the run that the first one has created: a network disk may show it late.
+
+    Raises:
+      UserError: when it does not come to be seen.
+    """
+    for _ in range(SEEN_SECONDS):
+        with contextlib.suppress(OSError):
+            list(folder.iterdir())  # makes a client of NFS look again
+        if is_workdir(folder):
+            return
+        time.sleep(1)
+    raise UserError(f"--workdir {folder}: not the same folder for every process; use a shared disk or gs://…")
+
+
+def resolved(config: config_dict.ConfigDict) -> dict[str, Any]:
+    """The config as JSON gives it back: tuples are lists."""
+    return json.loads(json.dumps(config.to_dict()))
+
+
+def identity(config: config_dict.ConfigDict) -> str:
+    """A fingerprint of all fields that processes must have alike."""
+    fields = {name: value for name, value in sorted(flatten(config).items()) if name != "parallel.process_id"}
+    return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
+
+
+def check_same_run(folder: Folder, config: config_dict.ConfigDict, fingerprints: Mapping[str, str]) -> None:
+    """Refuses to go on in a folder that belongs to another config, other data or other weights.
+
+    `fingerprints` are SHA-256 of what the named config fields lead to. A field that the run's version did not know had
+    its default.
+
+    Raises:
+      UserError: naming the fields that differ.
+    """
+    path = folder / "run.json"
+    saved = read_json(path)
+    try:
+        defaults = flatten(config_dict.ConfigDict(resolved(default_config())))
+        before = defaults | flatten(config_dict.ConfigDict(saved["config"]))
+        fingerprints_before = dict(saved["sha256"])
+    except (KeyError, TypeError):
+        raise UserError(f"{path}: damaged; choose another workdir") from None
+    now = flatten(config_dict.ConfigDict(resolved(config)))
+    names = sorted(name for name in before.keys() | now.keys() if name in MEASURED_ON or not name.startswith(FREE))
+    differing = [
+        f"{name} was {before.get(name)!r}, is {now.get(name)!r}" for name in names if before.get(name) != now.get(name)
+    ]
+    if differing:
+        raise UserError(
+            f"{folder} belongs to another config: {'; '.join(differing)}. Choose another workdir, or remove this one"
+        )
+    for field, fingerprint in fingerprints.items():
+        if fingerprints_before.get(field, fingerprint) != fingerprint:  # a run may be analysed from here on
+            raise UserError(f"{folder}: what {field}={now[field]} leads to has changed since; choose another workdir")
+
+
+def create(
+    folder: Folder,
+    config: config_dict.ConfigDict,
+    fingerprints: Mapping[str, str],
+    model: Pretrained,
+    tokenizer: Tokenizer,
+) -> None:
+    """Starts a run's folder; `run.json` comes last, so a folder that has it has all the rest.
+
+    Raises:
+      UserError: when the folder cannot be written, or holds something that a run would overwrite.
+    """
+    ours = folder / "model"
+    for path in (folder / "checkpoints", folder / "metrics.jsonl", ours):
+        if path.exists() and not (path == ours and (ours / MARKER).is_file()):  # that is of a start that was killed
+            raise UserError(
+                f"workdir {folder}: has {path.name} but no run.json, so it is not known whose; choose another"
+            )
+    with tempfile.TemporaryDirectory() as temporary:
+        write_encoder_files(model, tokenizer, Path(temporary), config.model.pooler, config.model.mlp == "always")
+        for file in sorted(Path(temporary).iterdir(), key=lambda file: file.name != MARKER):  # the marker comes first
+            write_atomically(ours / file.name, file.read_bytes())
+    devices = jax.devices()
+    run = {
+        "config": resolved(config),
+        "sha256": dict(fingerprints),
+        "model": {"max_length": model.max_length},
+        "versions": {"python": platform.python_version(), **versions()},
+        "device": {"kind": devices[0].device_kind, "platform": devices[0].platform, "count": len(devices)},
+    }
+    write_atomically(folder / "run.json", json.dumps(run, indent=2) + "\n")
+
+
+def versions() -> dict[str, str]:
+    """The versions of ours and of the packages that a result can depend on."""
+    found = {"simcse_jax": __version__}
+    for name in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found

@@ -1,0 +1,269 @@
+"""What a run reads before it starts: data, weights, tokenizer, and what it is scored by."""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from ml_collections import config_dict
+
+from simcse_jax.analysis import last_layer
+from simcse_jax.config.fields import FEWEST_ANALYSED, trains
+from simcse_jax.data.augment import augment
+from simcse_jax.data.batches import Corpus, steps_per_epoch, tokenize
+from simcse_jax.data.examples import Examples, read_examples
+from simcse_jax.data.sentences import read_sentences
+from simcse_jax.devices import processes
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation import postprocess, sts, transfer
+from simcse_jax.huggingface.load import Pretrained, choose_pooler
+from simcse_jax.huggingface.tokenizer import Tokenizer, special_tokens
+from simcse_jax.runs.loading import load_model
+from simcse_jax.storage import local_path, sha256
+from simcse_jax.training.loss import LanguageModel
+
+
+class Evaluation(NamedTuple):
+    """What is scored: pairs to choose the best checkpoint by, and test tasks for the end."""
+
+    name: str
+    development: dict[str, sts.Pairs]
+    test: dict[str, sts.Pairs]
+    missing: list[str]
+    transfer: dict[str, transfer.Task]  # empty where they are not asked for
+    transfer_missing: list[str]
+    postprocess: postprocess.Postprocess | None
+
+    @property
+    def final(self) -> dict[str, sts.Pairs]:
+        """What is scored at the end: the test tasks, or the development pairs where there are none."""
+        return self.test or self.development
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the development pairs: the best checkpoint depends on them."""
+        parts = [np.array([*pairs.first, *pairs.second]) for pairs in self.development.values()]
+        return sha256(*parts, *(pairs.gold for pairs in self.development.values()))
+
+    @property
+    def final_fingerprint(self) -> str:
+        """Of all sentences that are encoded at the end: all processes must ask for the same."""
+        tasks = [*self.test.values(), *self.transfer.values()]
+        sentences = [sentence for task in tasks for sentence in postprocess.sentences_of(task)]
+        sentences += (self.postprocess and self.postprocess.sentences) or []
+        return sha256(np.frombuffer("\n".join(sentences).encode(), np.uint8))
+
+
+class Inputs(NamedTuple):
+    """All of it."""
+
+    devices: list[jax.Device]
+    evaluation: Evaluation | None
+    model: Pretrained
+    tokenizer: Tokenizer
+    corpus: Corpus | None  # None: nothing is trained
+    language_model: LanguageModel | None  # what `objective.mlm` needs to know of the tokenizer
+    analysis: last_layer.Sample | None  # what the last layer is measured on while it trains
+    total_steps: int
+
+    @property
+    def num_columns(self) -> int:
+        """Of sentences in the data."""
+        return 1 if self.corpus is None else self.corpus.input_ids.shape[1]
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """SHA-256 of what the config's fields lead to: a run goes on only with the same."""
+        corpus = () if self.corpus is None else (self.corpus.input_ids, self.corpus.labels)
+        return {
+            "data.train": sha256(*(array for array in corpus if array is not None)),
+            "model.init_from": sha256(*(self.model.params[name] for name in sorted(self.model.params))),
+            "eval.data": self.evaluation.fingerprint if self.evaluation else "",
+            **({"analysis.data": self.analysis.fingerprint} if self.analysis else {}),
+        }
+
+
+def read_inputs(config: config_dict.ConfigDict) -> Inputs:
+    """Reads and checks everything.
+
+    Raises:
+      UserError: in one line, for whatever is wrong with it.
+    """
+    devices = choose_devices(config)
+    evaluation = read_evaluation(config)
+    model = load_model(config.model.init_from, config.model.num_layers)
+    tokenizer = Tokenizer(model.folder, model.config)
+    language_model = LanguageModel(*special_tokens(model.folder)) if config.objective.mlm.weight else None
+    analysis = read_analysis(config, evaluation)
+    if evaluation and evaluation.postprocess:
+        scored = (*evaluation.development.items(), *evaluation.test.items(), *evaluation.transfer.items())
+        try:
+            postprocess.check(evaluation.postprocess, model.config.hidden_size, scored)
+        except UserError as error:
+            raise UserError(f"config.eval.postprocess_data={config.eval.postprocess_data}: {error}") from None
+    if not trains(config):
+        has_head = "head.kernel" in model.params and choose_pooler(model, config.model.pooler)[1]
+        if config.model.mlp == "always" and not has_head:
+            raise UserError(
+                f"config.model.mlp=always: nothing is trained, and {model.name} has no such head of its own; "
+                "set model.mlp=none"
+            )
+        return Inputs(devices, evaluation, model, tokenizer, None, language_model, analysis, 0)
+    corpus = read_corpus(config, model, tokenizer)
+    check_columns(config, corpus.input_ids.shape[1])
+    epoch = steps_per_epoch(len(corpus.input_ids), config.train.batch_size)
+    total_steps = config.train.max_steps or config.train.epochs * epoch
+    return Inputs(devices, evaluation, model, tokenizer, corpus, language_model, analysis, total_steps)
+
+
+def choose_devices(config: config_dict.ConfigDict) -> list[jax.Device]:
+    """The first `parallel.devices` of each process, or all; the batch must divide by their number."""
+    wanted, there = config.parallel.devices, jax.local_device_count()
+    if wanted > there:
+        raise UserError(f"config.parallel.devices={wanted}: there are {there} (0: all of them)")
+    devices = [d for process in range(jax.process_count()) for d in jax.local_devices(process)[: wanted or None]]
+    if trains(config):
+        check_divides(config, len(devices))
+    return devices
+
+
+def check_divides(config: config_dict.ConfigDict, devices: int) -> None:
+    """Refuses a batch that does not divide by the number of devices, naming the nearest that do."""
+    size = config.train.batch_size
+    if size % devices:
+        below, above = size // devices * devices, -(-size // devices) * devices
+        nearest = f"{below} and {above}" if below else str(above)
+        raise UserError(
+            f"config.train.batch_size={size} does not divide by {devices} devices; the nearest are {nearest}"
+        )
+
+
+def read_evaluation(config: config_dict.ConfigDict) -> Evaluation | None:
+    """Reads all STS data before the run starts; None when `eval.data` is empty."""
+    if not config.eval.data:
+        for field in ("transfer", "postprocess"):
+            if config.eval[field]:
+                raise UserError(f"config.eval.{field}={config.eval[field]}: eval.data is empty, so nothing is scored")
+        return None
+    fit_on = read_postprocess(config)
+    try:
+        if local_path(config.eval.data).is_file():
+            if config.eval.transfer:
+                raise UserError(f"{config.eval.data} is a file, but eval.transfer needs SentEval's data/downstream")
+            pairs, _ = sts.read(config.eval.data, ())
+            return Evaluation(f"eval/{next(iter(pairs))}", pairs, {}, [], {}, [], fit_on)
+        development, _ = sts.read(config.eval.data, [sts.DEVELOPMENT], "dev")
+        test, missing = sts.read(config.eval.data, config.eval.tasks) if config.eval.tasks else ({}, [])
+        tasks = transfer.read(config.eval.data, transfer.TASKS) if config.eval.transfer else ({}, [])
+    except UserError as error:
+        raise UserError(f"config.eval.data: {error} (set it to nothing to train without evaluation)") from None
+    if absent := [*missing, *tasks[1]]:
+        processes.say(f"{config.eval.data}: {', '.join(absent)} not there and left out")
+    return Evaluation("eval/stsb_dev", development, test, missing, *tasks, fit_on)
+
+
+def read_postprocess(config: config_dict.ConfigDict) -> postprocess.Postprocess | None:
+    """The post-processing with the sentences that it is fit on; None where there is none."""
+    settings = config.eval
+    if not settings.postprocess:
+        return None
+    try:
+        return postprocess.read(settings.postprocess, settings.postprocess_data, settings.postprocess_dimensions)
+    except UserError as error:
+        raise UserError(f"config.eval.postprocess_data: {error}") from None
+
+
+def read_analysis(config: config_dict.ConfigDict, evaluation: Evaluation | None) -> last_layer.Sample | None:
+    """What the last layer is measured on while it trains; None where it is not.
+
+    Raises:
+      UserError: naming the file, or that there are too few sentences.
+    """
+    if not config.analysis.every:
+        return None
+    development = next(iter(evaluation.development.values())) if evaluation else None
+    try:
+        found = read_sentences(config.analysis.data) if config.analysis.data else development.first
+    except UserError as error:
+        raise UserError(f"config.analysis.data: {error}") from None
+    distinct = [sentence for sentence in dict.fromkeys(found) if sentence.strip()]
+    if len(distinct) < FEWEST_ANALYSED:
+        where = f"analysis.data={config.analysis.data}" if config.analysis.data else f"eval.data={config.eval.data}"
+        raise UserError(
+            f"config.{where}: has {len(distinct)} distinct sentences to analyse, {FEWEST_ANALYSED} are needed"
+        )
+    count = config.analysis.sentences
+    rated = last_layer.positives(development, count // 2) if evaluation else []
+    if evaluation and not rated:
+        processes.say(f"{config.eval.data}: no pair is rated above 4 of 5, so no alignment is measured")
+    return last_layer.Sample(last_layer.evenly(distinct, count), rated)
+
+
+def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: Tokenizer) -> Corpus:
+    """Reads, augments and tokenizes the training sentences, and says what it found.
+
+    Raises:
+      UserError: naming the file and the row, or the field.
+    """
+    data = config.data
+    if data.max_length > model.config.max_length:
+        raise UserError(
+            f"config.data.max_length={data.max_length}: {model.name} takes at most {model.config.max_length} tokens"
+        )
+    examples = read_examples(
+        data.train,
+        data.columns,
+        positives=data.positives,
+        labels=config.objective.softmax_nli.weight > 0,
+        subsample=data.subsample,
+        seed=config.seed,
+    )
+    if data.augment.name:
+        examples = augmented(config, examples)
+    num_columns = len(examples.columns)
+    kinds = ("sentences", "pairs", "triplets", "triplets with a neutral sentence")
+    notes = [f"{examples.blank} blank rows skipped"] if examples.blank else []
+    notes += [f"{examples.unlabelled} without a label skipped"] if examples.unlabelled else []
+    processes.say(", ".join([f"{data.train}: {len(examples)} {kinds[num_columns - 1]}", *notes]))
+    if len(examples) < config.train.batch_size:
+        raise UserError(
+            f"{data.train}: {len(examples)} examples are fewer than one batch; "
+            f"set train.batch_size to {len(examples)} or less"
+        )
+    return tokenize(examples, tokenizer, data.max_length)
+
+
+def check_columns(config: config_dict.ConfigDict, num_columns: int) -> None:
+    """Refuses objectives that need other columns than the data has.
+
+    Raises:
+      UserError: naming the objective's field.
+    """
+    info_nce, data = config.objective.info_nce, config.data.train
+    if num_columns < 3 and info_nce.weight and info_nce.hard_negative_weight != 1.0:
+        raise UserError(
+            f"config.objective.info_nce.hard_negative_weight={info_nce.hard_negative_weight}: "
+            f"{data} has no column of hard negatives"
+        )
+    if config.objective.softmax_nli.weight and num_columns != 2:
+        raise UserError(
+            f"config.objective.softmax_nli.weight: needs labelled pairs, but {data} has {num_columns} column(s) of "
+            "sentences; choose two with data.columns.anchor and data.columns.positive"
+        )
+
+
+def augmented(config: config_dict.ConfigDict, examples: Examples) -> Examples:
+    """Sentences with a changed copy of each as its positive."""
+    options = config.data.augment
+    if len(examples.columns) > 1:
+        raise UserError(
+            f"config.data.augment.name={options.name!r}: {config.data.train} has positives of its own; "
+            "choose its sentences alone with data.columns.anchor"
+        )
+
+    def change(column: int) -> list[str]:
+        names = ("name", "percent", "lexicon", "mlm_model")
+        chosen = {name: options[name] for name in names}
+        return augment(examples.columns[0], seed=config.seed, column=column, **chosen)
+
+    return dataclasses.replace(examples, columns=(change(0) if options.both else examples.columns[0], change(1)))

@@ -1,0 +1,58 @@
+"""The update of every step of a run: one program, or two of which the smaller one does for most batches."""
+
+import time
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from simcse_jax.data.batches import Batches
+from simcse_jax.devices import processes
+from simcse_jax.runs.state import TrainState
+from simcse_jax.training.loss import Batch, Recipe, Settings
+from simcse_jax.training.step import make_step
+
+
+class Updates:
+    """`updates(step, state, batch, settings)` -> (state, metrics), by the program that the step's batch needs.
+
+    Which one that is, is a function of the config, the data and the step, so a run that is resumed computes what it
+    would have computed (on other devices, or in other chunks, to the rounding of sums). Each is compiled when it is
+    first needed.
+    """
+
+    def __init__(self, graph: Any, recipe: Recipe, mesh: Mesh, batches: Batches, steps: int, *, unpad: bool):
+        """Chooses the programs' sizes.
+
+        Args:
+          graph, recipe, mesh: see `make_step`.
+          batches: of the run.
+          steps: of the run.
+          unpad: compute nothing of padding, where there is enough of it.
+        """
+        sizes: tuple[tuple[int, ...], ...] = ((),)
+        self._size_of_step = np.zeros(steps, np.int8)
+        if unpad and steps:
+            sizes, self._size_of_step = batches.sizes(steps, mesh.size, recipe.chunk_size)
+        self._steps = [make_step(graph, recipe._replace(most_tokens=size), mesh) for size in sizes]
+        self._compiled: dict[int, jax.stages.Compiled] = {}
+
+    def compile(self, step: int, state: TrainState, batch: Batch, settings: Settings) -> float:
+        """Compiles what this step needs, if it is not compiled yet; returns the seconds that this took."""
+        size = int(self._size_of_step[step])
+        if size in self._compiled:
+            return 0.0
+        jax.block_until_ready(state)  # what was dispatched before is not compiling
+        started = time.perf_counter()
+        self._compiled[size] = self._steps[size].lower(state, batch, settings).compile()
+        seconds = time.perf_counter() - started
+        which = "the step" if len(self._steps) == 1 else f"the step for {('most', 'the longest')[size]} batches"
+        processes.say(f"compiled {which} in {seconds:.1f} s")
+        return seconds
+
+    def __call__(
+        self, step: int, state: TrainState, batch: Batch, settings: Settings
+    ) -> tuple[TrainState, dict[str, jax.Array]]:
+        """The update of `step`, counted from 0, which is compiled."""
+        return self._compiled[int(self._size_of_step[step])](state, batch, settings)

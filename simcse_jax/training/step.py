@@ -1,0 +1,54 @@
+"""One update, pure: step(state, batch, settings) -> (state, metrics). `shard_map` lives here and nowhere else."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import optax
+from jax.sharding import Mesh
+
+from simcse_jax.devices.mesh import replicated
+from simcse_jax.runs.state import TrainState
+from simcse_jax.training.loss import Batch, Recipe, Settings, make_loss
+from simcse_jax.training.optimizer import learning_rate, optimizer
+
+METRICS = ("loss", "learning_rate", "gradient_norm")
+
+
+Update = Callable[[TrainState, Batch, Settings], tuple[TrainState, dict[str, jax.Array]]]
+
+
+def make_update(graph: Any, recipe: Recipe, mesh: Mesh) -> Update:
+    """Builds update(state, batch, settings) -> (state, metrics), not jitted."""
+    loss_and_gradient = make_loss(graph, recipe, mesh)
+
+    def update(state: TrainState, batch: Batch, settings: Settings) -> tuple[TrainState, dict[str, jax.Array]]:
+        loss, gradient = loss_and_gradient(state.params, state.step, batch, settings)
+        updates, opt_state = optimizer(state.step, settings).update(gradient, state.optimizer, state.params)
+        metrics = {
+            "loss": loss,
+            "learning_rate": learning_rate(state.step, settings),
+            "gradient_norm": optax.tree.norm(gradient),
+        }
+        return TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state), metrics
+
+    return update
+
+
+@functools.lru_cache(maxsize=16)
+def make_step(graph: Any, recipe: Recipe, mesh: Mesh) -> Update:
+    """The jitted update, which gives up the old state; the same function for the same arguments: compiled once."""
+    return jax.jit(make_update(graph, recipe, mesh), donate_argnums=0, out_shardings=replicated(mesh))
+
+
+@functools.lru_cache(maxsize=16)
+def make_steps(graph: Any, recipe: Recipe, mesh: Mesh) -> Update:
+    """The jitted update of R runs at once, in one program.
+
+    All arrays have an axis of R before the others, `state.step` excepted, which they share: states, batches and
+    settings, so the runs may differ in all numbers and in their seeds.
+    """
+    state = TrainState(step=None, params=0, optimizer=0)
+    together = jax.vmap(make_update(graph, recipe, mesh), in_axes=(state, 0, 0), out_axes=(state, 0))
+    return jax.jit(together, donate_argnums=0, out_shardings=replicated(mesh))

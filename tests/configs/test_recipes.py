@@ -1,0 +1,335 @@
+"""Every recipe and every sweep of `configs/`: it parses, it is valid, and it says what the paper says."""
+
+import re
+
+import pytest
+from support import ROOT
+
+from simcse_jax.config.checks import validate
+from simcse_jax.config.fields import flatten, trains
+from simcse_jax.config.flags import parse
+from simcse_jax.errors import UserError
+from simcse_jax.sweeps.variants import load_variants, read_sweep
+
+FOLDER = ROOT / "configs" / "ablations"
+ARGUMENTS = {
+    "simcse_table6": ("unsup", "sup"),
+    "simcse_tableC1": ("bert", "sbert"),
+    "simcse_grid": ("unsup", "sup"),
+    "simcse_pp_table3": ("base", "large", "sbert_base", "sbert_large"),
+    "simcse_pp_table5": ("both", "paper", "released"),
+    "simcse_plus_plus": ("base", "large", "sbert_base", "sbert_large"),
+    "sup_bert": ("base", "large", "neutral", "mlm"),
+}
+ROWS = {
+    "simcse_table1": 11,
+    "simcse_table2": 8,
+    "simcse_table3": 8,
+    "simcse_table4": 17,
+    "simcse_table6": 4,
+    "simcse_table7": 5,
+    "simcse_tableD1": 6,
+    "simcse_tableC1": 5,
+    "simcse_tableD2": 4,
+    "simcse_tableE1": 8,
+    "simcse_grid": 12,
+    "simcse_pp_table1": 5,
+    "simcse_pp_table2": 5,
+    "simcse_pp_table3": 4,
+    "simcse_pp_table4": 9,
+    "simcse_pp_table5": 32,
+    "simcse_pp_table6": 2,
+    "isotropy_temperature": 3,
+    "isotropy_temperature_wide": 5,
+    "isotropy_batch_size": 3,
+    "isotropy_pooling": 3,
+}
+
+
+def with_arguments(path):
+    return [str(path), *(f"{path}:{argument}" for argument in ARGUMENTS.get(path.stem, ()))]
+
+
+SWEEPS = [name for path in sorted(FOLDER.glob("*.py")) for name in with_arguments(path)]
+RECIPES = [name for path in sorted((ROOT / "configs").glob("*.py")) for name in with_arguments(path)]
+
+
+def short(path):
+    return path.rpartition("/")[2]
+
+
+def read(name, *args):
+    path = str(FOLDER / name)
+    config, _ = parse([f"--config={path}", "--workdir=w", *args])
+    return config, read_sweep(config, load_variants(path))
+
+
+def resolved(name, *args):
+    return {variant.name: config for variant, config in read(name, *args)[1]}
+
+
+def test_every_table_has_its_file_with_all_rows():
+    assert {path.stem for path in FOLDER.glob("*.py")} == set(ROWS)
+    assert {name: len(read(f"{name}.py")[1]) for name in ROWS} == ROWS
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=short)
+def test_sweeps_are_valid(path):
+    config, runs = read(short(path))
+    names = [variant.name for variant, _ in runs]
+    assert config.sweep.baseline in names
+    assert len(set(names)) == len(names)
+    flat = [flatten(resolved) for _, resolved in runs]
+    assert len({repr(fields) for fields in flat}) == len(flat), "two rows are the same run"
+    for variant, _ in runs:
+        assert set(variant.paper) <= set(config.sweep.metrics)
+        assert (variant.baseline or config.sweep.baseline) in names
+    assert config.seed == 42
+    assert tuple(config.sweep.seeds) == ("42", "43", "44")
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=short)
+def test_the_docstring_names_the_table(path):
+    config, _ = read(short(path))
+    text = (FOLDER / short(path).partition(":")[0]).read_text()
+    first = re.match(r'"""(.*)', text)[1]
+    place = config.sweep.source.replace("On Isotropy and Learning Dynamics", "The isotropy paper")
+    assert first.startswith(place + ":")
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=short)
+def test_recipes_are_valid(path):
+    config, _ = parse([f"--config={path}", "--workdir=w"])
+    validate(config)
+    assert "sweep" not in config
+
+
+@pytest.mark.parametrize("name", [name for name in ARGUMENTS if name.startswith("simcse_") and "plus" not in name])
+def test_unknown_arguments_are_told(name):
+    with pytest.raises(UserError, match="no variant 'nonsense'"):
+        parse([f"--config={FOLDER / name}.py:nonsense", "--workdir=w"])
+    with pytest.raises(UserError, match="no variant 'nonsense'"):
+        load_variants(f"{FOLDER / name}.py:nonsense")
+
+
+def paper(name, metric="stsb_dev"):
+    return {variant.name: variant.paper.get(metric) for variant, _ in read(name)[1]}
+
+
+def test_the_papers_values():
+    """Typed again from the papers, in the order of the tables."""
+    assert list(paper("simcse_table1.py").values()) == [
+        82.5, 77.8, 71.4, 63.6, 75.9, 72.2, 68.2, 75.9, 74.2, 77.4, 62.2
+    ]  # fmt: skip
+    assert list(paper("simcse_table2.py").values()) == [67.1, 67.4, 75.9, 82.5, 68.9, 68.8, 73.1, 80.7]
+    assert list(paper("simcse_table3.py").values()) == [71.1, 72.6, 81.1, 82.5, 81.4, 80.5, 71.0, 43.6]
+    assert list(paper("simcse_table4.py").values()) == [
+        82.5, 81.8, 81.5, 81.4, 79.7, 78.7, 84.1, 84.9, 82.6, 82.9, 77.5, 77.6, 81.7, 81.9, 86.2, 85.0, 84.2
+    ]  # fmt: skip
+    assert list(paper("simcse_table6.py:unsup").values()) == [81.7, 82.5, 80.9, 81.2]
+    assert list(paper("simcse_table6.py:sup").values()) == [86.2, 85.8, 86.2, 86.1]
+    assert list(paper("simcse_table7.py").values()) == [84.9, 86.1, 86.2, 86.2, 85.3]
+    assert list(paper("simcse_tableD1.py").values()) == [85.9, 84.9, 85.4, 86.2, 82.0, 64.0]
+    assert list(paper("simcse_tableC1.py", "sts_avg").values()) == [56.70, 66.55, 66.31, 66.28, 64.26]
+    assert list(paper("simcse_tableC1.py:sbert", "sts_avg").values()) == [74.89, 76.60, 75.48, 77.00, 72.64]
+    assert list(paper("simcse_tableD2.py").values()) == [86.2, 85.7, 85.7, 85.1]
+    assert list(paper("simcse_tableD2.py", "transfer_dev_avg").values()) == [85.8, 86.1, 86.2, 85.8]
+    assert [score for score in paper("simcse_tableE1.py", "transfer_avg").values() if score] == [
+        84.94, 84.66, 85.81, 86.64
+    ]  # fmt: skip
+    assert list(paper("simcse_pp_table1.py", "sts_avg").values()) == [76.25, 75.25, 65.55, 74.53, 77.06]
+    assert list(paper("simcse_pp_table2.py", "sts_avg").values()) == [76.25, 64.05, 71.37, 73.56, 76.08]
+    assert list(paper("simcse_pp_table3.py", "sts_avg").values()) == [76.25, 77.13, 77.40, 78.05]
+    assert list(paper("simcse_pp_table3.py:large", "sts_avg").values()) == [78.41, 79.30]
+    assert list(paper("simcse_pp_table3.py:sbert_base", "sts_avg").values()) == [77.33, 79.25]
+    assert list(paper("simcse_pp_table3.py:sbert_large", "sts_avg").values()) == [80.03, 80.63]
+    assert list(paper("simcse_pp_table4.py", "sts_avg").values()) == [
+        56.70, 61.33, 67.07, 66.55, 66.28, 69.03, 76.25, 69.93, 72.24
+    ]  # fmt: skip
+    grid = [83.77, 68.55, 81.61, 79.11, 79.99, 71.49, 82.60, 83.25, 82.36, 80.79, 77.79, 82.16, 82.43, 83.56, 83.37]
+    assert list(paper("simcse_pp_table5.py").values()) == 2 * [*grid, 81.76]
+    assert list(paper("simcse_pp_table6.py", "training_minutes").values()) == [60 + 50, 60 + 59]
+
+
+def changes(name):
+    """What each row has that the baseline's config has not: row → field → value."""
+    config, runs = read(name)
+    flat = {variant.name: flatten(one) for variant, one in runs}
+    return {
+        row: {field: value for field, value in fields.items() if value != flat[config.sweep.baseline][field]}
+        for row, fields in flat.items()
+    }
+
+
+def test_the_rows_differ_from_the_baseline_in_what_they_are_about():
+    assert changes("simcse_table3.py") == {
+        **{f"{rate}": {"model.dropout": rate} for rate in (0.0, 0.01, 0.05, 0.15, 0.2, 0.5)},
+        "0.1": {},
+        "fixed 0.1": {"views.positive": "shared"},
+    }
+    one_word = changes("simcse_table1.py")["delete one word without dropout"]
+    assert one_word == {"data.augment.name": "delete_one", "model.dropout": 0.0}
+    assert changes("simcse_table1.py")["crop 30%"] == {"data.augment.name": "crop", "data.augment.percent": 30.0}
+    assert changes("simcse_table1.py")["mlm 15%"] == {"data.augment.name": "mlm", "data.augment.percent": 15.0}
+    assert changes("simcse_table2.py")["next 3 sentences with two encoders"] == {
+        "data.train": "data/wiki_documents.txt",
+        "data.positives": "next_3_sentences",
+        "model.dual_encoder": True,
+    }
+    assert changes("simcse_table4.py")["neutral sample"] == {
+        "data.train": "data/nli_pairs.csv",
+        "data.positives": "neutral",
+        "data.subsample": 134_000,
+    }
+    assert changes("simcse_table7.py")["alpha 2.0"] == {"objective.info_nce.hard_negative_weight": 2.0}
+    assert changes("simcse_table7.py")["with neutral"]["data.columns.neutral"] == "neutral"
+    assert changes("simcse_tableD1.py")["dot product"] == {
+        "objective.info_nce.similarity": "dot",
+        "objective.info_nce.temperature": 1.0,
+    }
+    assert changes("simcse_grid.py:sup")["batch 64 at 1e-05"] == {
+        "train.batch_size": 64,
+        "train.learning_rate": 1e-5,
+    }
+    noise = {"objective.info_nce.weight": 0.0, "objective.off_dropout.weight": 1.0}
+    assert changes("simcse_pp_table1.py")["negatives - noise"] == noise | {"views.negative": "mean"}
+    assert changes("simcse_pp_table1.py")["positives + noise"] == noise | {"views.positive": "noisy"}
+    assert changes("simcse_pp_table3.py")["dimension-wise"] == {"objective.dimension_wise.weight": 0.1}
+    assert changes("simcse_pp_table5.py")["released m 0.5"] == {
+        "objective.dimension_wise.reading": "released",
+        "objective.off_dropout.m": 0.5,
+    }
+    assert changes("simcse_pp_table6.py")["SimCSE++"] == noise | {"objective.dimension_wise.weight": 0.1}
+    assert changes("isotropy_batch_size.py")["256"] == {"train.batch_size": 256}
+
+
+def recipe(name):
+    config, _ = parse([f"--config={ROOT / 'configs' / name}", "--workdir=w"])
+    return flatten(config)
+
+
+def without(fields, *names):
+    return {name: value for name, value in fields.items() if not name.startswith(names)}
+
+
+# Fields that a sweep's base sets for its other rows, and that its baseline does not look at.
+UNUSED = ("objective.dimension_wise", "objective.off_dropout", "data.augment", "views.negative", "eval.transfer")
+SAME = {
+    ("simcse_table1.py", "none"): "unsup_bert.py",
+    ("simcse_table2.py", "SimCSE"): "unsup_bert.py",
+    ("simcse_table3.py", "0.1"): "unsup_bert.py",
+    ("simcse_table4.py", "unsupervised"): "unsup_bert.py",
+    ("simcse_table4.py", "entailment + hard negatives"): "sup_bert.py",
+    ("simcse_table6.py", "cls with head in training"): "unsup_bert.py",
+    ("simcse_table6.py:sup", "cls with head"): "sup_bert.py",
+    ("simcse_tableD1.py", "0.05"): "sup_bert.py",
+    ("simcse_tableD2.py", "without MLM"): "sup_bert.py",
+    ("simcse_tableD2.py", "lambda 0.1"): "sup_bert.py:mlm",
+    ("simcse_table7.py", "with neutral"): "sup_bert.py:neutral",
+    ("simcse_grid.py", "batch 64 at 3e-05"): "unsup_bert.py",
+    ("simcse_grid.py:sup", "batch 512 at 5e-05"): "sup_bert.py",
+}
+
+
+@pytest.mark.parametrize("name, row", SAME)
+def test_rows_are_the_recipes(name, row):
+    row, same = flatten(resolved(name)[row]), recipe(SAME[name, row])
+    assert without(row, *UNUSED) == without(same, *UNUSED)
+    assert row["data.augment.name"] == same["data.augment.name"] == ""
+
+
+PLUS_PLUS = [("simcse_pp_table6.py", "SimCSE++", "base"), ("simcse_pp_table5.py", "released centre", "base")]
+PLUS_PLUS += [(f"simcse_pp_table3.py:{argument}", "SimCSE++", argument) for argument in ARGUMENTS["simcse_plus_plus"]]
+
+
+@pytest.mark.parametrize("name, row, argument", PLUS_PLUS)
+def test_the_best_rows_are_simcse_plus_plus(name, row, argument):
+    same = recipe(f"simcse_plus_plus.py:{argument}")
+    reading = ("objective.dimension_wise.reading",)  # the sweeps run either
+    assert without(flatten(resolved(name)[row]), *reading) == without(same, *reading)
+
+
+def test_simcse_plus_plus_has_the_paper_s_numbers():
+    """Section 5.1."""
+    large = recipe("simcse_plus_plus.py:large")
+    assert (large["train.learning_rate"], large["train.batch_size"], large["train.epochs"]) == (8e-6, 64, 1)
+    base = recipe("simcse_plus_plus.py")
+    assert (base["train.learning_rate"], base["eval.every"], base["data.max_length"]) == (3e-5, 125, 32)
+    assert (base["objective.off_dropout.m"], base["objective.off_dropout.temperature"]) == (0.9, 0.05)
+    assert (base["objective.dimension_wise.temperature"], base["objective.dimension_wise.weight"]) == (5.0, 0.1)
+    assert (base["objective.info_nce.weight"], base["objective.off_dropout.weight"]) == (0.0, 1.0)
+    assert base["views.negative"] == "off"
+
+
+def test_pairs_that_the_noise_study_leaves_alone_have_the_usual_views():
+    runs = resolved("simcse_pp_table1.py")
+    views = {name: (config.views.positive, config.views.negative) for name, config in runs.items()}
+    assert views["positives - noise"] == ("mean", "independent")
+    assert views["negatives - noise"] == ("independent", "mean")
+    assert {config.objective.off_dropout.m for config in runs.values()} == {1.0}
+    assert {(config.views.noise, config.views.samples) for config in runs.values()} == {(0.1, 10)}
+
+
+def test_the_dimension_wise_loss_stands_alone_in_table_4():
+    runs = resolved("simcse_pp_table4.py")
+    for name in ("dimension-wise on wiki", "dimension-wise on NLI"):
+        terms = {term: fields.weight for term, fields in runs[name].objective.items() if fields.weight}
+        assert terms == {"dimension_wise": 1.0}
+        assert runs[name].objective.dimension_wise.temperature == 0.05
+        assert (runs[name].model.pooler, runs[name].model.mlp) == ("avg_first_last", "none")
+    assert {name for name, one in runs.items() if not trains(one)} == {
+        "none", "whitening on wiki", "flow on NLI", "whitening on NLI"
+    }  # fmt: skip
+    simcse = without(flatten(runs["SimCSE"]), "objective.dimension_wise", "eval.every")
+    assert simcse == without(recipe("unsup_bert.py"), "objective.dimension_wise", "eval.every")
+
+
+def test_post_processing_is_all_that_its_rows_change():
+    def fit_on(config):
+        return config.eval.postprocess, config.eval.postprocess_data
+
+    nli = "data/nli_sentences.txt"
+    flow, whitening = ({"eval.postprocess": method, "eval.postprocess_data": nli} for method in ("flow", "whitening"))
+    flow["model.pooler"] = "avg_top2"  # as in its authors' code
+    for name, own in (("simcse_tableC1.py", {}), ("simcse_tableC1.py:sbert", {"model.pooler": "avg_first_last"})):
+        target = {"eval.postprocess_data": "target"}
+        assert changes(name) == {
+            "none": {},
+            "flow (NLI)": flow,
+            "flow (target)": flow | target,
+            "whitening (NLI)": whitening | own,
+            "whitening (target)": whitening | own | target,
+        }
+        assert not any(trains(config) for config in resolved(name).values())
+    runs = resolved("simcse_pp_table4.py")
+    assert fit_on(runs["whitening on wiki"]) == ("whitening", "data/wiki1m_for_simcse.txt")
+    for row, method in (("SimCSE + flow", "flow"), ("SimCSE + whitening", "whitening")):
+        assert fit_on(runs[row]) == (method, nli)
+        same = [without(flatten(runs[name]), "eval.postprocess") for name in (row, "SimCSE")]
+        assert same[0] == same[1]
+    runs = resolved("simcse_tableE1.py")
+    assert all(config.eval.transfer for config in runs.values())
+    assert fit_on(runs["average of BERT + flow"]) == ("flow", nli)
+    assert without(flatten(runs["SimCSE"]), "eval.") == without(recipe("unsup_bert.py"), "eval.")
+
+
+def test_the_isotropy_paper_s_setup():
+    """Its section 4.2: entailment pairs alone, one epoch, batches of 64; mean pooling unless that is what is varied."""
+    for name in ("isotropy_temperature", "isotropy_temperature_wide", "isotropy_batch_size", "isotropy_pooling"):
+        for variant, config in resolved(f"{name}.py").items():
+            assert (config.data.train, config.data.positives) == ("data/nli_pairs.csv", "entailment")
+            assert (config.train.epochs, config.model.mlp) == (1, "none")
+            assert (config.model.init_from, config.model.num_layers) == ("microsoft/mpnet-base", 0)
+            assert {config.analysis.every, config.checkpoint.keep_every, config.eval.every} == {200}
+            assert config.train.batch_size == (int(variant) if name == "isotropy_batch_size" else 64)
+            assert config.model.pooler == (variant if name == "isotropy_pooling" else "avg")
+            temperature = float(variant) if "temperature" in name else 0.05
+            assert config.objective.info_nce.temperature == temperature
+
+
+def test_fields_of_the_command_line_reach_every_row():
+    runs = resolved("simcse_table3.py", "--config.train.max_steps=31", "--config.model.init_from=package:x")
+    assert {(config.train.max_steps, config.model.init_from) for config in runs.values()} == {(31, "package:x")}
+    weight = "--config.objective.barlow_twins.weight=0.01"
+    weights = {name: one.objective.barlow_twins.weight for name, one in resolved("simcse_pp_table2.py", weight).items()}
+    assert weights == dict.fromkeys(weights, 0.01) | {"SimCSE": 0.0}

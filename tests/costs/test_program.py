@@ -1,0 +1,161 @@
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from simcse_jax.costs.program import Collective, Program, product_flops
+from simcse_jax.devices.mesh import AXIS, data_mesh
+
+X, W = jnp.ones((64, 32)), jnp.ones((32, 32))
+PRODUCT = 2 * 64 * 32 * 32  # FLOPs of X @ W
+
+
+def flops(function, *args):
+    return dict(product_flops(jax.jit(function).trace(*args).jaxpr))
+
+
+def read(function, *args):
+    return Program(jax.jit(function).lower(*args).compile().as_text())
+
+
+def repeated(times):
+    return lambda x, w: jax.lax.scan(lambda x, _: (jnp.tanh(x @ w), None), x, None, length=times)[0]
+
+
+@pytest.mark.parametrize(("precision", "passes"), [("highest", 6), ("high", 3), ("default", 1), (None, 1)])
+def test_a_float32_product_takes_as_many_passes_as_its_precision_asks_for(precision, passes):
+    with jax.default_matmul_precision(precision):
+        assert flops(jnp.matmul, X, W) == {passes: PRODUCT}
+        assert flops(jnp.matmul, X.astype(jnp.bfloat16), W.astype(jnp.bfloat16)) == {1: PRODUCT}
+        mixed = lambda x, w: jax.lax.dot(x, w, preferred_element_type=jnp.float32)  # noqa: E731
+        assert flops(mixed, X, W.astype(jnp.bfloat16)) == {(1 + passes) // 2: PRODUCT}
+
+
+def test_flops_are_multiplied_by_loops_and_found_in_gradients_branches_and_checkpoints():
+    batched = jnp.ones((3, 5, 64, 32))
+    assert flops(lambda x: jnp.einsum("abij,abkj->abik", x, x), batched) == {1: 15 * 2 * 64 * 64 * 32}
+    assert flops(repeated(5), X, W) == {1: 5 * PRODUCT}
+    nested = lambda x, w: jax.lax.scan(lambda x, _: (repeated(3)(x, w), None), x, None, length=4)[0]  # noqa: E731
+    assert flops(nested, X, W) == {1: 12 * PRODUCT}
+    loss = lambda x, w: jnp.sum(repeated(5)(x, w))  # noqa: E731
+    assert flops(jax.grad(loss, argnums=(0, 1)), X, W) == {1: 15 * PRODUCT}
+    again = lambda x, w: jnp.sum(jax.checkpoint(lambda x: jnp.tanh(jnp.tanh(x @ w) @ w))(x))  # noqa: E731
+    # Two forward, two again, and two for the inputs. (What the tanh of the last one needs is computed again as well.)
+    assert flops(jax.grad(again), X, W) == {1: 6 * PRODUCT}
+    branch = lambda x, w: jax.lax.cond(x[0, 0] > 0, lambda: x @ w, lambda: x @ w @ w)  # noqa: E731
+    assert flops(branch, X, W) == {1: 2 * PRODUCT}
+
+
+def test_flops_under_shard_map_are_those_of_one_device():
+    sharded = jax.shard_map(jnp.matmul, mesh=data_mesh(jax.devices()), in_specs=(P(AXIS), P()), out_specs=P(AXIS))
+    assert flops(sharded, X, W) == {1: PRODUCT // 8}
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, w: jnp.tanh(x @ w).sum(),
+        lambda x, w: x[3:10] * 2 + x[20:27],
+        lambda x, w: jax.nn.softmax(x @ w),
+        lambda x, w: jax.lax.dynamic_update_slice(x, w[:2], (w[0, 0].astype(int), 0)),
+        lambda x, w: jax.grad(lambda w: jnp.sum(jax.nn.softmax(jnp.tanh(x @ w) @ w.T)[:, 0]))(w),
+    ],
+)
+def test_without_loops_the_bytes_are_those_of_xla_s_cost_analysis(function):
+    compiled = jax.jit(function).lower(X, W).compile()
+    program = Program(compiled.as_text())
+    assert program.bytes_accessed(on_chip=True) == compiled.cost_analysis()["bytes accessed"]
+    assert program.bytes_accessed() == program.bytes_accessed(on_chip=True)  # a CPU's memory is all of one kind
+
+
+def test_bytes_of_a_loop_are_multiplied():
+    once, five, ten = (read(repeated(times), X, W).bytes_accessed() for times in (2, 5, 10))
+    # A turn: x and w in and x out of the product, x in and out of tanh, the counter twice (4 bytes and their sum).
+    turn = 4 * (4 * X.size + W.size)
+    assert (ten - five) / 5 == pytest.approx((five - once) / 3) == pytest.approx(turn, rel=0.01)
+
+
+def test_a_gathered_table_counts_by_its_rows():
+    table, rows = jnp.ones((100_000, 8)), jnp.arange(6)
+    assert read(lambda table, rows: jnp.tanh(table[rows]), table, rows).bytes_accessed() < 2000
+
+
+def test_collectives_are_found_and_multiplied():
+    mesh = data_mesh(jax.devices())
+
+    def body(x, w):  # x: (8, 32) on each of 8 devices
+        def turn(x, _):
+            everything = jax.lax.all_gather(x, AXIS, tiled=True)  # 64 * 32 * 4 bytes
+            return jax.lax.psum_scatter(jnp.tanh(everything @ w), AXIS, tiled=True), None
+
+        x, _ = jax.lax.scan(turn, x, None, length=3)
+        return jax.lax.psum(jnp.sum(x, axis=0), AXIS)  # 32 * 4 bytes
+
+    function = jax.shard_map(body, mesh=mesh, in_specs=(P(AXIS), P()), out_specs=P())
+    assert read(function, X, W).collectives() == [
+        Collective("all-gather", 8, 3, 3 * 8192),
+        Collective("all-reduce", 8, 1, 128),
+        Collective("reduce-scatter", 8, 3, 3 * 8192),
+    ]
+
+
+def test_what_a_ring_sends():
+    sent = {kind: Collective(kind, 4, 1, 1000).bytes_sent for kind in ("all-reduce", "all-gather", "reduce-scatter")}
+    assert sent == {"all-reduce": 1500, "all-gather": 750, "reduce-scatter": 750}
+    assert Collective("collective-permute", 4, 1, 1000).bytes_sent == 1000
+    assert Collective("all-reduce", 1, 1, 1000).bytes_sent == 0
+
+
+TPU_PROGRAM = """\
+HloModule jit_f, is_scheduled=true, num_partitions=8
+
+%fused (p.0: f32[100,32], p.1: s32[]) -> f32[10,32] {
+  %p.0 = f32[100,32]{1,0:T(8,128)} parameter(0)
+  %p.1 = s32[]{:T(128)} parameter(1)
+  %zero = s32[] constant(0)
+  %rows = f32[10,32]{1,0:T(8,128)} dynamic-slice(%p.0, %p.1, %zero), dynamic_slice_sizes={10,32}
+  ROOT %tanh = f32[10,32]{1,0:T(8,128)S(1)} tanh(%rows)
+}
+
+%body (state: (s32[], f32[100,32])) -> (s32[], f32[100,32]) {
+  %state = (s32[]{:T(128)}, f32[100,32]{1,0:T(8,128)}) parameter(0)
+  %counter = s32[]{:T(128)S(1)} get-tuple-element(%state), index=0
+  %table = f32[100,32]{1,0:T(8,128)} get-tuple-element(%state), index=1
+  %fusion = f32[10,32]{1,0:T(8,128)S(1)} fusion(%table, %counter), kind=kLoop, calls=%fused, metadata={op_name="x"}
+  %all-reduce = f32[10,32]{1,0:T(8,128)S(1)} all-reduce(%fusion), replica_groups=mesh['a'=2,'b'=4] {'b'}, to_apply=%add
+  ROOT %next = (s32[]{:T(128)}, /*index=1*/f32[100,32]{1,0:T(8,128)}) tuple(%counter, %table)
+}
+
+%condition (state.1: (s32[], f32[100,32])) -> pred[] {
+  %state.1 = (s32[]{:T(128)}, f32[100,32]{1,0:T(8,128)}) parameter(0)
+  %counter.1 = s32[]{:T(128)} get-tuple-element(%state.1), index=0
+  %bound = s32[]{:T(128)} constant(7)
+  ROOT %less = pred[]{:T(512)} compare(%counter.1, %bound), direction=LT
+}
+
+ENTRY %main (x: f32[100,32]) -> bf16[50,32] {
+  %x = f32[100,32]{1,0:T(8,128)} parameter(0)
+  %zero.1 = s32[]{:T(128)} constant(0)
+  %start = (s32[]{:T(128)}, f32[100,32]{1,0:T(8,128)}) tuple(%zero.1, %x)
+  %loop = (s32[]{:T(128)}, f32[100,32]{1,0:T(8,128)}) while(%start), condition=%condition, body=%body
+  %after = f32[100,32]{1,0:T(8,128)} get-tuple-element(%loop), index=1
+  %fetch = (f32[100,32]{1,0:T(8,128)S(1)}, f32[100,32]{1,0:T(8,128)}, u32[]{:S(2)}) copy-start(%after)
+  %fetched = f32[100,32]{1,0:T(8,128)S(1)} copy-done(%fetch)
+  %part = ((f32[100,32]{1,0}), f32[5,32]{1,0:T(8,128)S(1)}, s32[]{:S(2)}) slice-start(%x), slice={[0:5], [0:32]}
+  %parted = f32[5,32]{1,0:T(8,128)S(1)} slice-done(%part)
+  %gather = f32[200,32]{1,0:T(8,128)S(1)} all-gather(%fetched), replica_groups=[4,2]<=[8], dimensions={0}
+  ROOT %half = bf16[50,32]{1,0:T(8,128)(2,1)} convert(%gather)
+}
+"""
+
+
+def test_a_tpu_s_program_is_read_with_its_two_memories():
+    program = Program(TPU_PROGRAM)
+    # In HBM: seven turns that read ten rows and compare the counter, a table and five rows fetched, the result.
+    assert program.bytes_accessed() == 7 * (4 * 32 * 10 + 4 + 4 + 1) + 4 * 32 * (100 + 5) + 2 * 32 * 50
+    assert program.collectives() == [
+        Collective("all-gather", 2, 1, 4 * 32 * 200),
+        Collective("all-reduce", 4, 7, 7 * 4 * 32 * 10),
+    ]
+    with pytest.raises(ValueError, match="the loop loop runs an unknown number of times"):
+        Program(TPU_PROGRAM.replace("constant(7)", "parameter(1)")).collectives()

@@ -1,0 +1,90 @@
+import numpy as np
+import pytest
+from support import random_model, sentences
+
+from simcse_jax.encoding import batching
+from simcse_jax.encoding.embedder import _make_embed, encode_sentences
+from simcse_jax.huggingface.tokenizer import Tokenizer
+
+
+@pytest.fixture(scope="module")
+def model(tiny_bert):
+    graph, params, config = random_model(with_head=False)
+    return graph, params, Tokenizer(tiny_bert, config)
+
+
+def encode(model, texts, batch_size=4, max_length=64, **options):
+    options = {"pooler": "avg", "use_head": False} | options
+    return encode_sentences(*model, texts, batch_size=batch_size, max_length=max_length, **options)
+
+
+class Recorder:
+    """A tokenizer that counts what passes through it."""
+
+    def __init__(self, tokenizer):
+        self.tokenizer, self.tokenized, self.shapes = tokenizer, [], []
+
+    def tokenize(self, texts, max_length):
+        self.tokenized.extend(texts)
+        return self.tokenizer.tokenize(texts, max_length)
+
+    def pad(self, rows, length):
+        self.shapes.append((len(rows), length))
+        return self.tokenizer.pad(rows, length)
+
+
+def test_duplicates_are_tokenized_and_encoded_once(model):
+    texts = [*sentences(9), *sentences(5), "", ""]
+    recorder = Recorder(model[2])
+    found = encode((model[0], model[1], recorder), texts).embeddings
+    assert sorted(recorder.tokenized) == sorted(set(texts))
+    assert sum(rows for rows, _ in recorder.shapes) < 2 * len(set(texts))
+    np.testing.assert_array_equal(found[:5], found[9:14])
+
+
+@pytest.mark.parametrize("many", [1, 1000])
+def test_shapes_are_few_and_every_row_comes_back_in_its_place(model, many, monkeypatch):
+    texts = [*sentences(40), *(f"{'the cat ' * n}sat" for n in range(25, 40))]
+    alone = np.concatenate([encode(model, [text], batch_size=1).embeddings for text in texts])
+    monkeypatch.setattr(batching, "TOKENIZED_AT_ONCE", 7)  # several parts, whose rests wait for each other
+    monkeypatch.setattr(batching, "MANY", many)
+    recorder = Recorder(model[2])
+    found = encode((model[0], model[1], recorder), texts, batch_size=16)
+    lengths = batching.FINE_LENGTHS if many == 1 else batching.LENGTHS
+    assert {length for _, length in recorder.shapes} <= {*lengths, 64}
+    assert {rows for rows, _ in recorder.shapes} <= {8, 16}
+    np.testing.assert_allclose(found.embeddings, alone, atol=1e-5)
+    assert found.cut == sum(len(text.split()) + 2 > 64 for text in texts) > 0
+
+
+def test_longer_sentences_share_smaller_batches(model):
+    recorder = Recorder(model[2])
+    texts = [f"{'the cat ' * 60}{word}" for word in sentences(40)]
+    encode((model[0], model[1], recorder), texts, batch_size=8, max_length=128, pooler="cls")
+    assert {rows for rows, length in recorder.shapes if length == 128} == {4}
+
+
+def test_a_batch_on_a_cpu_has_no_more_tokens_than_its_cache_takes(model, monkeypatch):
+    monkeypatch.setattr(batching, "CPU_TOKENS", 16 * 8)
+    recorder = Recorder(model[2])
+    encode((model[0], model[1], recorder), sentences(40), batch_size=32, pooler="cls")
+    assert {rows for rows, length in recorder.shapes if length == 16} == {8}
+
+
+def test_a_shape_compiles_once(model):
+    embed = _make_embed(model[0], "max", False, None)
+    before = embed._cache_size()
+    for texts in (sentences(20), sentences(30, seed=1), sentences(20)):
+        encode(model, texts, pooler="max", batch_size=10)
+    assert embed._cache_size() - before == 1
+
+
+def test_no_sentences_give_no_rows(model):
+    found = encode(model, [])
+    assert found.embeddings.shape == (0, 32) and found.embeddings.dtype == np.float32 and found.cut == 0
+
+
+def test_cut_sentences_are_counted_with_their_duplicates(model):
+    long = "the cat sat on the mat " * 10
+    assert encode(model, [long, "the cat", long]).cut == 0
+    assert encode(model, [long, "the cat", long], max_length=16).cut == 2

@@ -1,0 +1,74 @@
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from support import sentences
+
+from simcse_jax.encoding import tokens as token_encoder
+from simcse_jax.models import parameters
+from simcse_jax.models.sentence_encoder import build
+from simcse_jax.runs.loading import load_model
+from simcse_jax.simcse import SimCSE
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_bert):
+    return SimCSE(str(tiny_bert)).token_encoder()
+
+
+def test_hidden_states_are_those_of_every_layer_whatever_the_batch(tiny_folder):
+    encoder = SimCSE(str(tiny_folder), pooler="avg").token_encoder()
+    some = [*sentences(40), "the cat", "", "the cat"]
+    tokens, cut = encoder.tokenize(some)
+    model = load_model(str(tiny_folder))
+    graph, _ = build(model.config, with_head=False)
+    params = {name: value for name, value in model.params.items() if name.startswith("encoder.")}
+    ids, mask = encoder.tokenizer.pad([ids for ids, _ in tokens], 11)
+    expected = np.stack(jax.jit(lambda params: parameters.merge(graph, params).encoder(ids, mask))(params), axis=1)
+    found = dict(encoder.hidden_states(some))
+    assert sorted(found) == list(range(len(some))) and cut == 0
+    for row, (ids, _) in enumerate(tokens):
+        assert found[row].dtype == np.float32 and len(found[row]) == 3
+        assert np.allclose(found[row][:, : len(ids)], expected[row, :, : len(ids)], atol=1e-5)
+
+
+def test_the_last_layers_mean_is_the_sentences_embedding(tiny_bert, encoder):
+    some = sentences(20, seed=3)
+    tokens, _ = encoder.tokenize(some)
+    means = {row: states[-1, : len(tokens[row][0])].mean(axis=0) for row, states in encoder.hidden_states(some)}
+    expected = SimCSE(str(tiny_bert), pooler="avg").encode(some)
+    assert np.allclose(np.stack([means[row] for row in range(20)]), expected, atol=1e-5)
+
+
+def test_tokens_know_their_words_and_texts(encoder):
+    [(ids, words)], _ = encoder.tokenize(["The cat sat ."])
+    assert words.tolist() == [-1, 0, 1, 2, 3, -1]
+    assert [encoder.token(number) for number in ids.tolist()][1:-1] == ["the", "cat", "sat", "."]
+
+
+def test_pieces_of_a_word_have_its_number(minilm):
+    encoder = SimCSE(minilm).token_encoder()
+    [(ids, words)], _ = encoder.tokenize(["unaffable, isn't it"])
+    texts = ["[CLS]", "una", "##ffa", "##ble", ",", "isn", "'", "t", "it", "[SEP]"]
+    assert [encoder.token(number) for number in ids.tolist()] == texts
+    assert words.tolist() == [-1, 0, 0, 0, 1, 2, 3, 4, 5, -1]
+
+
+def test_long_sentences_are_cut_and_counted(tiny_bert):
+    encoder = SimCSE(str(tiny_bert)).token_encoder(max_length=8)
+    some = ["the cat", "the " * 30, "a " * 6, "a " * 7]
+    tokens, cut = encoder.tokenize(some)
+    assert ([len(ids) for ids, _ in tokens], cut) == ([4, 8, 8, 8], 2)
+    assert {states.shape[1] for _, states in encoder.hidden_states(some)} == {8}
+
+
+def test_other_parameters_do_not_compile_anew(encoder):
+    some = sentences(20, seed=3)
+    first = dict(encoder.hidden_states(some))
+    compiled = token_encoder._make_hidden_states(encoder.graph, encoder.sharding, False)
+    programs = compiled._cache_size()
+    params = jax.tree.map(lambda value: value * 1.1, encoder.params)
+    other = dict(dataclasses.replace(encoder, params=params).hidden_states(some))
+    assert compiled._cache_size() == programs > 0
+    assert all(np.abs(first[row] - other[row]).max() > 1e-3 for row in first)

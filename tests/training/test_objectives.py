@@ -1,0 +1,140 @@
+"""Whole runs, in this process, of what objectives need beside the encoder; and the data that they ask for."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from support import sentences
+
+from simcse_jax import export
+from simcse_jax.config.checks import validate
+from simcse_jax.config.fields import default_config
+from simcse_jax.errors import UserError
+from simcse_jax.huggingface.load import load
+from simcse_jax.models import parameters
+from simcse_jax.runs.checkpoints import Checkpoints
+from simcse_jax.runs.loading import load_model
+from simcse_jax.runs.state import initial_params, trained_shapes
+from simcse_jax.storage import read_json
+from simcse_jax.training import inputs
+from simcse_jax.training.run import train_and_evaluate
+
+
+@pytest.fixture(scope="module")
+def masked_bert(tiny_bert, tmp_path_factory):
+    """The tiny BERT with a mask token."""
+    folder = shutil.copytree(tiny_bert, tmp_path_factory.mktemp("masked") / "bert")
+    tokenizer, config = read_json(folder / "tokenizer.json"), read_json(folder / "tokenizer_config.json")
+    number = len(tokenizer["model"]["vocab"])
+    tokenizer["model"]["vocab"]["[MASK]"] = number
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    tokenizer["added_tokens"].append({"id": number, "content": "[MASK]", "special": True, **flags})
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (folder / "tokenizer_config.json").write_text(json.dumps(config | {"mask_token": "[MASK]"}))
+    return folder
+
+
+def make_config(model, data, dev="", **fields):
+    config = default_config()
+    chosen = {"model.init_from": str(model), "data.train": str(data), "data.max_length": 16, "eval.data": str(dev)}
+    chosen |= {"train.batch_size": 8, "train.max_steps": 4, "train.log_every": 1, "train.learning_rate": 1e-3}
+    chosen |= {"eval.every": 2, "parallel.devices": 2}
+    config.update_from_flattened_dict(chosen | {name.replace("__", "."): value for name, value in fields.items()})
+    validate(config)
+    return config
+
+
+def losses(workdir):
+    lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    return [line["loss"] for line in lines if "loss" in line]
+
+
+def test_what_only_objectives_need_is_trained_and_saved_and_the_model_is_the_anchors_encoder(
+    masked_bert, corpus, tmp_path, capsys
+):
+    fields = {"objective__info_nce__weight": 0.0, "objective__off_dropout__weight": 1.0, "objective__mlm__weight": 0.1}
+    fields |= {"objective__dimension_wise__weight": 0.1, "model__dual_encoder": True, "model__mlp": "always"}
+    config = make_config(masked_bert, corpus["csv"], corpus["dev"], **fields)
+    train_and_evaluate(config, str(tmp_path / "run"))
+    assert capsys.readouterr().out.count("no language-model head; objective.mlm starts with a fresh one") == 1
+
+    model, start = load_model(str(tmp_path / "run")), load(str(masked_bert))
+    assert model.params.keys() == start.params.keys() | {"head.kernel", "head.bias"}
+    checkpoints = Checkpoints(tmp_path / "run", read_only=True)
+    saved = checkpoints.restore_params(checkpoints.best, trained_shapes(model.config, config))
+    first = initial_params(config, start)
+    assert saved.keys() == first.keys()
+    moved = {name for name in saved if np.abs(np.asarray(saved[name]) - np.asarray(first[name])).max() > 1e-5}
+    assert {f"{parameters.SECOND}encoder.layers.0.qkv.kernel", f"{parameters.SECOND}head.kernel"} <= moved
+    assert {f"{parameters.LANGUAGE_MODEL}{name}" for name in ("dense.kernel", "norm.scale", "bias")} <= moved
+    for name, value in model.language_model.items():
+        np.testing.assert_array_equal(value, saved[f"{parameters.LANGUAGE_MODEL}{name}"])
+    for name, value in model.params.items():
+        np.testing.assert_array_equal(value, saved[name])
+        assert name in moved or name.endswith(("type.embedding", "position.embedding"))
+    # Two heads that started alike would be one encoder's twice.
+    assert np.abs(np.asarray(first["head.kernel"]) - np.asarray(first["second.head.kernel"])).max() > 0.01
+
+    export.export(tmp_path / "run", tmp_path / "exported")
+    exported = load(str(tmp_path / "exported"))
+    assert exported.params.keys() == model.params.keys()
+    np.testing.assert_array_equal(exported.params["head.kernel"], model.params["head.kernel"])
+
+
+def test_sbert_s_classifier_starts_undecided_and_learns(tiny_bert, tmp_path):
+    first, second = sentences(48, 1), sentences(48, 2)
+    label = [("entailment", "neutral", "contradiction")[row % 3] for row in range(48)]
+    rows = [",".join(row) for row in zip(first, second, label, strict=True)]
+    (tmp_path / "pairs.csv").write_text("\n".join(["sent0,sent1,label", *rows]) + "\n")
+    fields = {"objective__info_nce__weight": 0.0, "objective__softmax_nli__weight": 1.0, "model__mlp": "none"}
+    config = make_config(tiny_bert, tmp_path / "pairs.csv", model__dropout=0.0, **fields)
+    config.train.max_steps, config.train.epochs = 0, 5
+    train_and_evaluate(config, str(tmp_path / "run"))
+    found = losses(tmp_path / "run")
+    assert found[0] == pytest.approx(np.log(3), abs=0.3) and np.mean(found[-6:]) < np.mean(found[:6]) - 0.02
+    assert "softmax_nli.kernel" not in load_model(str(tmp_path / "run")).params
+
+
+def corpus_of(model, data, **fields):
+    config = make_config(model, data, **fields)
+    return inputs.read_inputs(config).corpus
+
+
+def test_a_changed_copy_is_the_positive_of_a_sentence(tiny_bert, corpus):
+    plain = corpus_of(tiny_bert, corpus["txt"])
+    pairs = corpus_of(tiny_bert, corpus["txt"], data__augment__name="delete_one")
+    assert plain.input_ids.shape[1] == 1 and pairs.input_ids.shape[1] == 2
+    np.testing.assert_array_equal(pairs.input_ids[:, 0], plain.input_ids[:, 0])
+    lengths = pairs.attention_mask.sum(2)
+    np.testing.assert_array_equal(
+        lengths[:, 1], lengths[:, 0] - 1
+    )  # every sentence of the corpus has two words or more
+    both = corpus_of(tiny_bert, corpus["txt"], data__augment__name="delete_one", data__augment__both=True)
+    np.testing.assert_array_equal(both.input_ids[:, 1], pairs.input_ids[:, 1])
+    np.testing.assert_array_equal(both.attention_mask.sum(2)[:, 0], lengths[:, 1])
+    assert (both.input_ids[:, 0] != both.input_ids[:, 1]).any()
+
+
+def test_data_that_does_not_have_what_is_asked_for_is_refused_before_anything_is_compiled(tiny_bert, corpus, tmp_path):
+    (tmp_path / "pairs.csv").write_text("sent0,sent1\n" + "a cat,a dog\n" * 9)
+    pairs = tmp_path / "pairs.csv"
+    classify = {"objective__softmax_nli__weight": 1.0, "objective__info_nce__weight": 0.0}
+    (tmp_path / "triplets.csv").write_text("sent0,sent1,hard_neg,label\n" + "a cat,a dog,a bird,neutral\n" * 9)
+    cases = [
+        (tmp_path / "triplets.csv", classify, r"has 3 column\(s\) of sentences; choose two"),
+        (pairs, {"objective__info_nce__hard_negative_weight": 0.5}, "has no column of hard negatives"),
+        (pairs, classify, "pairs.csv: .*label"),
+        (pairs, {"data__positives": "entailment"}, "pairs.csv: .*label"),
+        (pairs, {"data__augment__name": "crop"}, "has positives of its own"),
+        (corpus["txt"], {"data__positives": "next_sentence"}, "train.txt: .*blank line"),
+        (pairs, {"data__positives": "next_3_sentences"}, "next_3_sentences"),
+        (pairs, {"data__subsample": 99}, "data.subsample"),
+        (corpus["txt"], {"objective__mlm__weight": 0.1}, "no mask token"),
+    ]
+    for data, fields, message in cases:
+        with pytest.raises(UserError, match=message) as caught:
+            corpus_of(tiny_bert, data, **fields)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(UserError, match=r"train\.batch_size=1: must be 2 or more"):
+        make_config(tiny_bert, pairs, objective__barlow_twins__weight=1.0, train__batch_size=1)

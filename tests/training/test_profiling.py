@@ -1,0 +1,80 @@
+import json
+
+import jax
+import pytest
+from support import call, train_args
+
+from simcse_jax.training.profiling import traced
+
+
+@pytest.fixture
+def record(monkeypatch):
+    """What happens, in its order, in place of a trace."""
+    events = []
+    monkeypatch.setattr(jax.profiler, "start_trace", lambda folder: events.append("start"))
+    monkeypatch.setattr(jax.profiler, "stop_trace", lambda: events.append("stop"))
+    return events
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        (9, [1, 2, "start", 3, 4, 5, 6, 7, "stop", 8, 9]),
+        (5, [1, 2, "start", 3, 4, 5, "stop"]),
+        (2, [1, "start", 2, "stop"]),
+        (1, ["start", 1, "stop"]),
+    ],
+)
+def test_the_third_to_the_seventh_step_are_traced_or_fewer(steps, expected, record, tmp_path, capsys):
+    with traced(lambda step: record.append(step) or step, tmp_path, steps) as update:
+        assert [update(step) for step in range(1, steps + 1)] == list(range(1, steps + 1))
+    assert record == expected
+    (line,) = capsys.readouterr().out.splitlines()
+    count = expected.index("stop") - expected.index("start") - 1
+    assert line.startswith(f"{tmp_path}: a trace of {count} step") and "xprof" in line and "perfetto" in line
+
+
+def test_a_run_that_ends_within_its_trace_has_that_much(record, tmp_path, capsys):
+    with pytest.raises(RuntimeError), traced(lambda step: record.append(step), tmp_path, 9) as update:
+        for step in range(1, 5):
+            update(step)
+        raise RuntimeError
+    assert record == [1, 2, "start", 3, 4, "stop"]
+    assert "a trace of 2 steps" in capsys.readouterr().out
+
+
+def test_without_a_folder_the_update_is_what_it_was(record):
+    with traced(len, None, 9) as update:
+        assert update is len
+    assert record == []
+
+
+def test_a_run_writes_its_trace_and_is_the_same_run(tiny_bert, corpus, tmp_path):
+    args = train_args(tiny_bert, corpus["txt"], "", tmp_path / "run", "--config.train.max_steps=4")
+    done = call("main", *args, f"--profile={tmp_path / 'trace'}")
+    assert done.returncode == 0, done.stderr
+    assert f"{tmp_path / 'trace'}: a trace of 2 steps" in done.stdout
+    (trace,) = (tmp_path / "trace").rglob("*.xplane.pb")
+    assert b"jit_update" in trace.read_bytes()
+    assert "profile" not in json.loads((tmp_path / "run" / "run.json").read_text())["config"]
+    again = call("main", *args, f"--profile={tmp_path / 'trace'}")
+    assert again.returncode == 0 and "resuming at step 4 of 4" in again.stdout
+    assert f"--profile {tmp_path / 'trace'}: no step is left that could be traced" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("folder", "reason"), [("file", "is a file"), ("file/in", "cannot be made"), ("", "name a folder")]
+)
+def test_a_folder_that_cannot_be_is_told_before_anything_is_computed(folder, reason, tiny_bert, corpus, tmp_path):
+    (tmp_path / "file").write_text("")
+    args = train_args(tiny_bert, corpus["txt"], "", tmp_path / "run")
+    done = call("main", *args, f"--profile={tmp_path / folder if folder else ''}")
+    assert done.returncode == 2 and reason in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    assert "--profile" in done.stderr and not (tmp_path / "run").exists()
+
+
+def test_no_folder_is_made_beside_a_mistake_in_the_data(tiny_bert, corpus, tmp_path):
+    args = train_args(tiny_bert, tmp_path / "none.txt", "", tmp_path / "run")
+    done = call("main", *args, f"--profile={tmp_path / 'trace'}")
+    assert done.returncode == 2 and "none.txt" in done.stderr
+    assert not (tmp_path / "trace").exists() and not (tmp_path / "run").exists()

@@ -1,0 +1,64 @@
+import json
+import random
+
+import numpy as np
+import pytest
+from support import call, train_args
+
+from simcse_jax.runs.loading import load_model
+
+
+@pytest.fixture
+def run(tiny_bert, tmp_path, monkeypatch):
+    """Trains on sentences of two to ten words, twelve steps, two programs."""
+    monkeypatch.setattr("simcse_jax.data.batches.MANY_STEPS", 2)
+    generator = random.Random(0)
+    lengths = [generator.choice((2, 3, 4, 10)) for _ in range(60)]
+    text = "".join(" ".join(generator.choices(("cat", "dog", "a", "the"), k=n)) + "\n" for n in lengths)
+    (tmp_path / "train.txt").write_text(text)
+
+    def train(name, *more):
+        fields = ["--config.train.max_steps=12", "--config.eval.every=3", *more]
+        done = call("main", *train_args(tiny_bert, tmp_path / "train.txt", "", tmp_path / name, *fields))
+        assert done.returncode == 0, done.stderr
+        return done.stdout, tmp_path / name
+
+    return train
+
+
+def params(workdir):
+    return load_model(str(workdir)).params
+
+
+def test_both_programs_are_used_and_train_what_one_with_padding_trains(run):
+    printed, ours = run("unpadded")
+    assert "compiled the step for most batches" in printed and "compiled the step for the longest batches" in printed
+    printed, padded = run("padded", "--config.train.unpad=False")
+    assert "compiled the step in" in printed
+    losses = [
+        [
+            line["loss"]
+            for line in map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+            if "loss" in line
+        ]
+        for folder in (ours, padded)
+    ]
+    assert len(losses[0]) > 5
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
+    expected = params(padded)
+    for name, value in params(ours).items():
+        np.testing.assert_allclose(value, expected[name], atol=2e-4, err_msg=name)  # of twelve steps of 1e-3
+
+
+def test_a_run_that_is_resumed_takes_the_same_programs(run, monkeypatch):
+    from simcse_jax.devices.preemption import Preemption
+
+    _, whole = run("whole")
+    for stop in (4, 8):
+        monkeypatch.setattr(Preemption, "reached", lambda self, number, stop=stop: number == stop)
+        with pytest.raises(AssertionError, match=f"saved at step {stop}"):
+            run("parts")
+    monkeypatch.setattr(Preemption, "reached", lambda self, number: False)
+    _, parts = run("parts")
+    for name, value in params(whole).items():
+        np.testing.assert_array_equal(params(parts)[name], value, err_msg=name)

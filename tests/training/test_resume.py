@@ -1,0 +1,172 @@
+"""Killed anywhere and started again, a run ends with the same parameters, bit for bit."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from support import ROOT, run, train_args
+
+from simcse_jax.errors import UserError
+from simcse_jax.huggingface.load import load
+from simcse_jax.models.parameters import Params
+from simcse_jax.models.sentence_encoder import build
+from simcse_jax.runs.checkpoints import Checkpoints
+from simcse_jax.runs.metrics import Metrics
+from simcse_jax.runs.workdir import wait_for
+
+STEPS = 300
+KILLS = 10
+
+
+def final_params(workdir, model) -> Params:
+    checkpoints = Checkpoints(workdir, read_only=True)
+    assert checkpoints.latest == STEPS
+    _, shapes = build(load(str(model)).config, with_head=True)
+    return checkpoints.restore_params(STEPS, shapes)
+
+
+def arguments(tiny_bert, corpus, workdir) -> list[str]:
+    more = [f"--config.train.max_steps={STEPS}", "--config.train.log_every=1", "--config.eval.every=10"]
+    return train_args(tiny_bert, corpus["txt"], corpus["dev"], workdir, *more)
+
+
+@pytest.fixture(scope="module")
+def straight(tiny_bert, corpus, tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("straight") / "run"
+    done = run("main", *arguments(tiny_bert, corpus, workdir))
+    assert done.returncode == 0, done.stderr
+    return workdir
+
+
+def start(args) -> subprocess.Popen:
+    environment = {**os.environ, "XLA_FLAGS": ""}
+    command = [sys.executable, "-m", "simcse_jax.main", *args]
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def progress(workdir) -> set[str]:
+    """What changes while a run goes on: its checkpoints, whole ones and those that are being written."""
+    return set(os.listdir(workdir / "checkpoints")) if (workdir / "checkpoints").exists() else set()
+
+
+def kill(args, workdir, wait: float, in_training: bool) -> bool:
+    """Kills the run `wait` seconds behind its start, or behind the first sign of a new checkpoint.
+
+    Returns whether there was still a run to kill.
+    """
+    before = progress(workdir)
+    with start(args) as child:
+        while in_training and child.poll() is None and progress(workdir) <= before:
+            time.sleep(0.001)
+        time.sleep(wait)
+        ended = child.poll() is not None
+        child.kill()
+    return not ended
+
+
+@pytest.mark.slow
+def test_killed_runs_end_with_the_same_parameters(straight, tiny_bert, corpus, tmp_path):
+    workdir = tmp_path / "run"
+    args = arguments(tiny_bert, corpus, workdir)
+    generator = random.Random(0)
+    # Two while it starts, then anywhere between two checkpoints and in the middle of saving one.
+    landed = [kill(args, workdir, generator.uniform(0, 4), in_training=False) for _ in range(2)]
+    reached = []
+    while sum(landed) < KILLS and len(landed) < 3 * KILLS:
+        landed.append(kill(args, workdir, generator.uniform(0, 0.4), in_training=True))
+        reached.append(max((int(name) for name in progress(workdir) if name.isdigit()), default=0))
+    assert sum(landed) >= KILLS and len(set(reached)) >= 5, (landed, reached)  # at many different places
+    done = run("main", *args)
+    assert done.returncode == 0, done.stderr
+    assert "resuming at step" in done.stdout
+
+    assert_equal(workdir, straight, tiny_bert)
+
+
+def assert_equal(workdir, straight, tiny_bert):
+    """Bit for bit: the parameters, the scores, every logged value but the speed."""
+    expected, found = final_params(straight, tiny_bert), final_params(workdir, tiny_bert)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(np.asarray(found[name]), np.asarray(value), err_msg=name)
+    assert (workdir / "result.json").read_text() == (straight / "result.json").read_text()
+
+    def without_speed(folder):
+        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        return [{name: value for name, value in line.items() if "second" not in name} for line in lines]
+
+    assert without_speed(workdir) == without_speed(straight)  # no step twice, none missing, every value the same
+
+
+@pytest.mark.slow
+def test_sigterm_saves_at_the_next_step_and_the_same_command_goes_on(straight, tiny_bert, corpus, tmp_path):
+    args = arguments(tiny_bert, corpus, tmp_path / "run")
+    with start(args) as child:
+        while not progress(tmp_path / "run"):
+            assert child.poll() is None
+            time.sleep(0.001)
+        time.sleep(0.3)
+        child.send_signal(signal.SIGTERM)
+        errors = child.stderr.read().decode()
+        assert child.wait(60) == 75, errors
+    saved = Checkpoints(tmp_path / "run", read_only=True).latest
+    assert f"saved at step {saved}; the same command goes on" in errors and "Traceback" not in errors
+    assert 0 < saved < STEPS
+    done = run("main", *args)
+    assert done.returncode == 0 and f"resuming at step {saved} of {STEPS}" in done.stdout, done.stderr
+    assert_equal(tmp_path / "run", straight, tiny_bert)
+
+
+@pytest.mark.slow
+def test_another_seed_ends_elsewhere(straight, tiny_bert, corpus, tmp_path):
+    done = run("main", *arguments(tiny_bert, corpus, tmp_path / "run"), "--config.seed=7")
+    assert done.returncode == 0, done.stderr
+    other, first = final_params(tmp_path / "run", tiny_bert), final_params(straight, tiny_bert)
+    assert not np.array_equal(np.asarray(other["head.kernel"]), np.asarray(first["head.kernel"]))
+
+
+def test_metrics_that_cannot_be_written_are_told_before_the_next_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr("simcse_jax.runs.metrics.WRITE_SECONDS", 0)
+    metrics = Metrics(tmp_path, None)
+    (tmp_path / "metrics.jsonl.tmp").mkdir()
+    metrics.write(1, {"loss": 1.0})  # by one process alone: the others would wait for it
+    with pytest.raises(UserError, match=r"metrics\.jsonl: cannot be written"):
+        metrics.flush()
+    (tmp_path / "metrics.jsonl.tmp").rmdir()
+    metrics.close()
+    assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {"step": 1, "loss": 1.0}
+
+
+def test_a_damaged_line_of_the_metrics_is_named(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"st\n')
+    with pytest.raises(UserError, match=r"metrics\.jsonl: line 2 is damaged"):
+        Metrics(tmp_path, 1)
+
+
+def test_a_workdir_that_other_processes_do_not_see(tmp_path, monkeypatch):
+    monkeypatch.setattr("simcse_jax.runs.workdir.SEEN_SECONDS", 1)
+    with pytest.raises(UserError, match="not the same folder for every process"):
+        wait_for(tmp_path)
+    (tmp_path / "run.json").write_text("{}")
+    wait_for(tmp_path)
+
+
+def test_metrics_go_back_to_the_resumed_step(tmp_path):
+    metrics = Metrics(tmp_path, None)
+    for step in range(5):
+        metrics.write(step, {"loss": 1.0})
+    metrics.close()
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write('{"step": 5, "lo')  # a kill in the middle of a line
+    metrics = Metrics(tmp_path, 3)
+    metrics.write(4, {"loss": 2.0})
+    metrics.close()
+    steps = [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert steps == [0, 1, 2, 3, 4]
+    Metrics(tmp_path, None).close()  # nothing to resume from: from the start again
+    assert (tmp_path / "metrics.jsonl").read_text() == ""

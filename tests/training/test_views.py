@@ -1,0 +1,90 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from simcse_jax.config.fields import POLICIES
+from simcse_jax.objectives.registry import Group
+from simcse_jax.training.views import View, dropout_keys, embed, plan
+
+
+def words(seed, step, index, numbers=(0, 1)):
+    return np.asarray(jax.random.key_data(dropout_keys(seed, step, jnp.asarray(index), numbers)))
+
+
+def test_every_example_step_view_and_seed_has_its_own_key():
+    keys = np.concatenate([words(s, t, np.arange(8)).reshape(-1, 2) for s in range(3) for t in range(3)])
+    assert len(np.unique(keys, axis=0)) == 3 * 3 * 8 * 2
+
+
+def test_a_key_depends_on_the_place_in_the_global_batch_alone():
+    whole = words(1, 2, np.arange(8))
+    np.testing.assert_array_equal(words(1, 2, [6, 7]), whole[:, 6:])
+    np.testing.assert_array_equal(words(1, 2, [3, 0]), whole[:, [3, 0]])
+    np.testing.assert_array_equal(words(1, 2, np.arange(8), numbers=(1, 7, 0))[[2, 0]], whole)
+
+
+def test_keys_are_threefry_whatever_the_default():
+    with jax.default_prng_impl("rbg"):
+        assert jax.random.key_impl(dropout_keys(0, 0, jnp.arange(2), [0, 1])) == "threefry2x32"
+
+
+def test_unsupervised_pairs_are_one_sentence_under_two_masks():
+    assert plan(1, "independent") == ((View(0, (0,)), View(0, (1,))), Group(0, 1, ()), Group(0, 1, ()))
+
+
+def test_triplets_are_three_sentences_with_a_mask_each():
+    views, pairs, _ = plan(3, "independent")
+    assert views == (View(0, (0,)), View(1, (1,)), View(2, (2,))) and pairs == Group(0, 1, (2,))
+    assert plan(4, "independent")[1].hard_negatives == (2, 3)
+
+
+def test_off_dropout_adds_one_encoding_of_a_sentence_and_as_many_as_there_are_columns():
+    views, pairs, others = plan(1, "independent", "off")
+    assert views == (View(0, (0,)), View(0, (1,)), View(0, ()))
+    assert (pairs, others) == (Group(0, 1, ()), Group(2, 2, ()))
+    views, pairs, others = plan(3, "independent", "off")
+    assert len(views) == 6 and others == Group(3, 4, (5,)) and all(not views[view].masks for view in (3, 4, 5))
+
+
+def test_a_shared_mask_is_one_encoding():
+    assert plan(1, "shared")[0] == (View(0, (0,)),)
+    assert plan(2, "shared")[0] == (View(0, (0,)), View(1, (0,)))
+
+
+def test_the_masks_of_mean_are_all_different_and_none_is_a_pair_s():
+    views, _, _ = plan(1, "independent", "mean", samples=10)
+    masks = [mask for view in views for mask in view.masks]
+    assert len(masks) == len(set(masks)) == 22
+    assert views == plan(1, "mean", "independent", samples=10)[0][2:] + plan(1, "mean", samples=10)[0]
+
+
+def test_noise_stays_on_the_embeddings_of_a_pair_that_is_encoded_once():
+    views, pairs, others = plan(1, "noisy", "independent")
+    assert [view.masks for view in views] == [(0,), (1,), (0,), (1,)] and (pairs.anchor, others.anchor) == (0, 2)
+    assert [view.noise for view in views] == [0, 1, None, None]
+
+
+def test_two_towers():
+    assert [view.tower for view in plan(1, "independent", two_towers=True)[0]] == [0, 1]
+    assert [view.tower for view in plan(3, "independent", "off", two_towers=True)[0]] == [0, 1, 1, 0, 1, 1]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_policy_of_the_config_has_a_plan(policy):
+    assert plan(2, policy, policy)[1] == plan(2, policy)[1]
+
+
+def test_embeddings_are_encoded_once_averaged_and_made_noisy():
+    calls = []
+
+    def encode(tower, columns, masks):
+        calls.append((tower, columns, masks))
+        numbers = [0.5] * len(columns) if masks is None else masks
+        return jnp.array([[[100.0 * tower + 10 * c + m] * 3] * 2 for c, m in zip(columns, numbers, strict=True)])
+
+    views = [View(0, (1,)), View(1, (2, 4)), View(0, (1,), noise=7), View(0, ()), View(1, (1,), tower=1)]
+    found = embed(views, encode, lambda number, shape: jnp.full(shape, 1000.0 * number))
+    np.testing.assert_array_equal(found[:, 0, 0], [1.0, 13.0, 7001.0, 0.5, 111.0])
+    assert found.shape == (5, 2, 3)
+    assert calls == [(0, [0, 1, 1], [1, 2, 4]), (0, [0], None), (1, [1], [1])]
