@@ -121,7 +121,7 @@ def write_model(model: "Pretrained", folder: Path) -> None:
     from simcse_jax.huggingface.write import write_encoder_files
     from simcse_jax.storage import write_json
 
-    has_head = "head.kernel" in model.params
+    has_head = model.has_head
     fields_of_config = {"architectures": [ARCHITECTURES[model.config.model_type]]}
     modules = [("", "Transformer", {}, {})]
     layers = layer_weights(model.pooler, model.config.num_layers)

@@ -49,7 +49,7 @@ def model_card(
     """
     recipe = changed_fields(run["config"])
     base = public_value("model.init_from", run["config"]["model"]["init_from"])
-    has_head = "head.kernel" in model.params
+    has_head = model.has_head
     versions = run.get("versions", {})
     what = f"pooler `{model.pooler}`" + (", then a dense layer with tanh" if has_head else ", no head")
     parts = [

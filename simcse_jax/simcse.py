@@ -66,7 +66,7 @@ class SimCSE:
         self.normalize = model.normalize  # whether its files ask for embeddings of unit length
         self.batch_size = batch_size
         self.dtype = dtype
-        self._graph, _ = build(model.config, "head.kernel" in model.params, jnp.dtype(dtype))
+        self._graph, _ = build(model.config, model.has_head, jnp.dtype(dtype))
         self._tokenizer = Tokenizer(model.folder, model.config)
         devices = jax.local_devices()
         mesh = Mesh(np.array(devices), ("data",))

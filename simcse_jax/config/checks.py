@@ -8,7 +8,6 @@ from simcse_jax.config.fields import (
     CONTRASTIVE,
     DTYPES,
     FEWEST_ANALYSED,
-    MLP,
     MOST_ARTIFICIAL,
     POLICIES,
     POSTPROCESSING,
@@ -23,6 +22,7 @@ from simcse_jax.data.examples import POSITIVES
 from simcse_jax.errors import UserError, nearest
 from simcse_jax.evaluation.tasks import TASKS
 from simcse_jax.models.config import POOLERS
+from simcse_jax.models.head import HEADS
 
 
 def validate(config: config_dict.ConfigDict) -> None:
@@ -62,9 +62,9 @@ def validate(config: config_dict.ConfigDict) -> None:
     check("seed", 0 <= config.seed < 2**32, "from 0 to 2³² - 1")
     check("model.init_from", bool(config.model.init_from), "a folder, a hub id or package:NAME")
     check("model.pooler", config.model.pooler in POOLERS, f"one of {', '.join(POOLERS)}")
-    check("model.mlp", config.model.mlp in MLP, f"one of {', '.join(MLP)}")
+    check("model.mlp", config.model.mlp in HEADS, f"one of {', '.join(HEADS)}")
     check("model.dropout", 0 <= config.model.dropout < 1, "at least 0 and below 1")
-    if config.model.pooler == "cls_before_pooler" and config.model.mlp != "none":
+    if config.model.pooler == "cls_before_pooler" and HEADS[config.model.mlp].trained:
         raise UserError(
             f"config.model.mlp={config.model.mlp!r}: the pooler cls_before_pooler never has a head; "
             "set model.mlp=none, or model.pooler=cls"

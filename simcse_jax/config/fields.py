@@ -4,7 +4,6 @@ from ml_collections import config_dict
 
 from simcse_jax.evaluation.tasks import TASKS
 
-MLP = ("train", "always", "none")
 DTYPES = ("float32", "bfloat16")
 PRECISIONS = ("highest", "high", "default")
 POLICIES = ("independent", "shared", "off", "noisy", "mean")  # see views.py

@@ -17,6 +17,7 @@ from simcse_jax.costs.roofline import CHIPS, Report
 from simcse_jax.devices import mesh as mesh_lib
 from simcse_jax.errors import UserError, reason
 from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.head import HEADS
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.state import trained_shapes
 from simcse_jax.training.loss import LanguageModel
@@ -76,7 +77,7 @@ def trace_step(
 ) -> jax.stages.Traced:
     """Traces the train step as a run of `config` would compile it, on shapes alone."""
     mesh = mesh_lib.data_mesh(devices)
-    graph, _ = build(encoder, config.model.mlp != "none", jnp.dtype(config.train.dtype))
+    graph, _ = build(encoder, HEADS[config.model.mlp].trained, jnp.dtype(config.train.dtype))
     settings = make_settings(config, total_steps=1)
     state = jax.eval_shape(init_state, trained_shapes(encoder, config), settings)
     tokens = jax.ShapeDtypeStruct((config.train.batch_size, columns, config.data.max_length), jnp.int32)

@@ -17,6 +17,7 @@ from simcse_jax.huggingface.sentence_transformers import _sentence_transformers
 from simcse_jax.huggingface.tokenizer import MARKER
 from simcse_jax.huggingface.weight_files import read_weights
 from simcse_jax.models.config import POOLERS, EncoderConfig
+from simcse_jax.models.head import has_head
 from simcse_jax.storage import read_json
 
 # The reference's released models say nothing of their pooler in their files, only in their names.
@@ -42,6 +43,11 @@ class Pretrained:
     max_length: int
     language_model: dict[str, np.ndarray] | None = None
     normalize: bool = False
+
+    @property
+    def has_head(self) -> bool:
+        """Whether a head belongs to the model at test time."""
+        return has_head(self.params)
 
 
 def load(name: str, num_layers: int = 0) -> Pretrained:
@@ -118,4 +124,4 @@ def choose_pooler(model: Pretrained, pooler: str | None) -> tuple[str, bool]:
     if pooler is None and model.pooler is None:
         raise UserError(f"{model.name}: its own pooling is {model.pooling}, which this encoder lacks; name a pooler")
     chosen = pooler or model.pooler
-    return chosen, "head.kernel" in model.params and chosen in ("cls", model.pooler) and chosen != "cls_before_pooler"
+    return chosen, model.has_head and chosen in ("cls", model.pooler) and chosen != "cls_before_pooler"

@@ -5,6 +5,8 @@ from collections.abc import Callable
 import jax
 from flax import nnx
 
+from simcse_jax.models.head import PREFIX
+
 Params = dict[str, jax.Array]
 
 # What a run may train beside the sentence encoder's own `encoder.…` and `head.…`: a second one, and two heads.
@@ -21,7 +23,7 @@ def sentence_encoder(params: Params, tower: int = 0) -> Params:
     """The sentence encoder's own, of the first or of the second encoder; anything else that is trained left out."""
     if tower:
         return subset(params, SECOND)
-    return {name: value for name, value in params.items() if name.startswith(("encoder.", "head."))}
+    return {name: value for name, value in params.items() if name.startswith(("encoder.", PREFIX))}
 
 
 def split(model: nnx.Module) -> tuple[nnx.GraphDef, Params]:

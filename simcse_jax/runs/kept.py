@@ -57,7 +57,7 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
     """
     model, run = load_workdir(folder), read_json(folder / "run.json")
     pooler, use_head = choose_pooler(model, None)
-    graph, _ = build(model.config, with_head="head.kernel" in model.params)
+    graph, _ = build(model.config, with_head=model.has_head)
     tokenizer = Tokenizer(model.folder, model.config)
     encode = make_encode(
         graph, tokenizer, pooler=pooler, use_head=use_head, max_length=model.max_length, batch_size=batch_size

@@ -12,6 +12,7 @@ from simcse_jax.devices.compilation import keep_compilations
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import Pretrained, load
 from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.head import HEADS, PREFIX
 from simcse_jax.models.parameters import LANGUAGE_MODEL, sentence_encoder, subset
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.checkpoints import Checkpoints
@@ -51,7 +52,7 @@ def load_workdir(folder: Folder, num_layers: int = 0) -> Pretrained:
     try:
         run = read_json(path)
         model, max_length = run["config"]["model"], run["model"]["max_length"]
-        pooler, has_head, objective = model["pooler"], model["mlp"] == "always", run["config"]["objective"]
+        pooler, has_head, objective = model["pooler"], HEADS[model["mlp"]].scored, run["config"]["objective"]
     except (KeyError, TypeError):
         raise UserError(f"{path}: damaged; it does not say which model was trained") from None
     where = folder / "model" / "config.json"
@@ -69,7 +70,7 @@ def load_workdir(folder: Folder, num_layers: int = 0) -> Pretrained:
         checkpoints.close()
     language_model = {name: np.asarray(value) for name, value in subset(trained, LANGUAGE_MODEL).items()} or None
     params = sentence_encoder(trained)
-    params = {name: np.asarray(value) for name, value in params.items() if has_head or not name.startswith("head.")}
+    params = {name: np.asarray(value) for name, value in params.items() if has_head or not name.startswith(PREFIX)}
     kept = config.keep_layers(num_layers)
     if kept != config:
         _, shapes = build(kept, with_head=has_head)

@@ -12,6 +12,7 @@ from simcse_jax.devices import processes
 from simcse_jax.huggingface.load import Pretrained, choose_pooler
 from simcse_jax.models import parameters
 from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.head import HEADS, PREFIX
 from simcse_jax.models.language_model import fresh_head
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import build
@@ -39,7 +40,7 @@ def trained_shapes(encoder: EncoderConfig, run: Mapping[str, Any]) -> Shapes:
     def trains(objective: str) -> bool:
         return run["objective"].get(objective, {}).get("weight", 0.0) > 0
 
-    _, first = build(encoder, with_head=run["model"]["mlp"] != "none")
+    _, first = build(encoder, with_head=HEADS[run["model"]["mlp"]].trained)
     shapes = dict(first)
     if run["model"].get("dual_encoder", False):
         shapes |= {parameters.SECOND + name: value for name, value in first.items()}
@@ -60,21 +61,22 @@ def initial_params(config: config_dict.ConfigDict, model: Pretrained) -> Params:
 
     A second encoder starts from the same weights, with a fresh head of its own.
     """
-    params = {name: jnp.asarray(value) for name, value in model.params.items() if not name.startswith("head.")}
+    params = {name: jnp.asarray(value) for name, value in model.params.items() if not name.startswith(PREFIX)}
     size = model.config.hidden_size
+    has_own = choose_pooler(model, config.model.pooler)[1]
 
     def fresh(stream: int) -> jax.Array:
         return jax.random.fold_in(jax.random.key(config.seed, impl="threefry2x32"), stream)
 
     def head(stream: int) -> Params:
-        if config.model.mlp == "none":
+        if not HEADS[config.model.mlp].trained:
             return {}
-        if "head.kernel" in model.params and choose_pooler(model, config.model.pooler)[1]:
-            return {name: jnp.asarray(model.params[name]) for name in ("head.kernel", "head.bias")}
+        if has_own:
+            return {name: jnp.asarray(value) for name, value in model.params.items() if name.startswith(PREFIX)}
         kernel = 0.02 * jax.random.normal(fresh(stream), (size, size), jnp.float32)
         return {"head.kernel": kernel, "head.bias": jnp.zeros(size, jnp.float32)}
 
-    if config.model.mlp != "none" and "head.kernel" in model.params and choose_pooler(model, config.model.pooler)[1]:
+    if HEADS[config.model.mlp].trained and has_own:
         processes.say(f"{model.name}: its own head is trained further")
     first = params | head(HEAD_STREAM)
     everything = dict(first)

@@ -28,6 +28,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import MARKER, Tokenizer
 from simcse_jax.huggingface.write import write_encoder_files
+from simcse_jax.models.head import HEADS
 from simcse_jax.storage import Folder, read_json, write_atomically
 
 PACKAGES = (
@@ -132,7 +133,7 @@ def create(
                 f"workdir {folder}: has {path.name} but no run.json, so it is not known whose; choose another"
             )
     with tempfile.TemporaryDirectory() as temporary:
-        write_encoder_files(model, tokenizer, Path(temporary), config.model.pooler, config.model.mlp == "always")
+        write_encoder_files(model, tokenizer, Path(temporary), config.model.pooler, HEADS[config.model.mlp].scored)
         for file in sorted(Path(temporary).iterdir(), key=lambda file: file.name != MARKER):  # the marker comes first
             write_atomically(ours / file.name, file.read_bytes())
     devices = jax.devices()

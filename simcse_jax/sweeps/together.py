@@ -21,6 +21,7 @@ from simcse_jax.devices.mesh import AXIS, data_mesh, replicated
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.errors import Preempted, UserError
 from simcse_jax.evaluation import sts
+from simcse_jax.models.head import HEADS
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.checkpoints import Checkpoints
@@ -153,7 +154,7 @@ class _Group:
     ) -> None:
         """All updates that are left."""
         config, inputs = self.config, self.inputs
-        graph, _ = build(inputs.model.config, config.model.mlp != "none", jnp.dtype(config.train.dtype))
+        graph, _ = build(inputs.model.config, HEADS[config.model.mlp].trained, jnp.dtype(config.train.dtype))
         batches = [Batches(inputs.corpus, config.train.batch_size, seed) for seed in seeds]
         recipe = make_recipe(config, inputs.num_columns, inputs.language_model)
         if config.train.unpad:  # one program for all runs, with places for the longest batch of any

@@ -18,6 +18,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.evaluation import postprocess, sts, transfer
 from simcse_jax.huggingface.load import Pretrained, choose_pooler
 from simcse_jax.huggingface.tokenizer import Tokenizer, special_tokens
+from simcse_jax.models.head import HEADS
 from simcse_jax.runs.loading import load_model
 from simcse_jax.storage import local_path, sha256
 from simcse_jax.training.loss import LanguageModel
@@ -102,8 +103,7 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
         except UserError as error:
             raise UserError(f"config.eval.postprocess_data={config.eval.postprocess_data}: {error}") from None
     if not trains(config):
-        has_head = "head.kernel" in model.params and choose_pooler(model, config.model.pooler)[1]
-        if config.model.mlp == "always" and not has_head:
+        if HEADS[config.model.mlp].scored and not choose_pooler(model, config.model.pooler)[1]:
             raise UserError(
                 f"config.model.mlp=always: nothing is trained, and {model.name} has no such head of its own; "
                 "set model.mlp=none"

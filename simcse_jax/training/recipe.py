@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from ml_collections import config_dict
 
 from simcse_jax.config.fields import default_config
+from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.registry import Objective
 from simcse_jax.training.loss import LanguageModel, Recipe, Settings
 from simcse_jax.training.views import plan
@@ -50,7 +51,7 @@ def make_recipe(
     )
     return Recipe(
         pooler=config.model.pooler,
-        use_head=config.model.mlp != "none",
+        use_head=HEADS[config.model.mlp].trained,
         views=views,
         positive=positive,
         negative=negative,

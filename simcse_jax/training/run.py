@@ -21,6 +21,7 @@ from simcse_jax.encoding.embedder import make_encode
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import postprocess, sts, transfer
+from simcse_jax.models.head import HEADS
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.checkpoints import Checkpoints
@@ -79,7 +80,7 @@ def _train_and_evaluate(
 
     mesh = data_mesh(inputs.devices)
     settings = make_settings(config, max(total_steps, 1))  # the horizon that the learning rate is divided by
-    graph, _ = build(model.config, config.model.mlp != "none", jnp.dtype(config.train.dtype))
+    graph, _ = build(model.config, HEADS[config.model.mlp].trained, jnp.dtype(config.train.dtype))
     state = init_state(initial_params(config, model), settings)
     state = replicate(state, replicated(mesh))
     checkpoints = Checkpoints(folder, config.checkpoint.keep_every)
@@ -108,10 +109,10 @@ def _train_and_evaluate(
 def make_scored_encode(config: config_dict.ConfigDict, inputs: Inputs, mesh: Mesh) -> Encode:
     """encode(params, sentences) as everyone who loads the model will encode: in float32, without dropout."""
     return make_encode(
-        build(inputs.model.config, config.model.mlp != "none")[0],
+        build(inputs.model.config, HEADS[config.model.mlp].trained)[0],
         inputs.tokenizer,
         pooler=config.model.pooler,
-        use_head=config.model.mlp == "always",
+        use_head=HEADS[config.model.mlp].scored,
         max_length=inputs.model.max_length,
         sharding=split_over_examples(mesh),
     )
@@ -123,7 +124,7 @@ def make_analyse(config: config_dict.ConfigDict, inputs: Inputs, mesh: Mesh) -> 
         return None
     sample, model = inputs.analysis, inputs.model
     tokens = TokenEncoder(
-        build(model.config, config.model.mlp != "none")[0],
+        build(model.config, HEADS[config.model.mlp].trained)[0],
         {},
         inputs.tokenizer,
         model.max_length,
