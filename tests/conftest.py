@@ -1,11 +1,15 @@
 """Slow set-up that many tests share: tiny models as Hugging Face folders, the real MiniLM, real data, a trained run."""
 
 import os
+from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")  # CPU devices stand in for chips
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # a test neither reads nor writes that of the user
+# What one process of the tests has compiled the others read; the user's own cache is neither read nor written.
+os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).resolve().parent.parent / ".cache" / "xla")
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
+os.environ["JAX_COMPILATION_CACHE_MAX_SIZE"] = str(2**31)  # with a limit of size its files are locked
 
 
 import importlib
