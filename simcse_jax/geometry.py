@@ -55,7 +55,7 @@ def main() -> None:
     for (name, folder), label in zip(runs.items(), unique(short_names(list(runs)), list(runs)), strict=True):
         by_run[label] = []
         for kept in checkpoint_encoders(folder, args.batch_size):
-            by_run[label].append((kept.step, geometry.measure(kept.encode, pairs)))
+            by_run[label].append((kept.step, geometry.measure(kept.embed, pairs)))
             say(f"{label}, step {kept.step}", by_run[label][-1][1])
         checkpoints = [{"step": step, **found.numbers()} for step, found in by_run[label]]
         run_facts[label] = {"workdir": name, "checkpoints": checkpoints}

@@ -4,7 +4,9 @@ import warnings
 
 from simcse_jax.command_line import warnings_in_a_line
 
-ENDLESS = "from simcse_jax.errors import run_command; run_command(lambda: [print('x' * 99) for _ in range(10**5)])"
+ENDLESS = (
+    "from simcse_jax.command_line import run_command; run_command(lambda: [print('x' * 99) for _ in range(10**5)])"
+)
 
 
 def test_a_reader_that_has_had_enough_is_no_error():
