@@ -2,13 +2,14 @@
 
 import argparse
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from simcse_jax.command_line import Parser, add_compute_dtype, run_command
 from simcse_jax.config.checks import check_postprocess
-from simcse_jax.errors import UserError, nearest
-from simcse_jax.evaluation.tasks import TASKS
+from simcse_jax.errors import UserError, no_such
+from simcse_jax.evaluation.tasks import AGGREGATIONS, GRIDS, METRICS, POSTPROCESSING, TASKS, TRANSFER
 from simcse_jax.models.config import POOLERS
 from simcse_jax.storage import output_file
 
@@ -17,13 +18,10 @@ if TYPE_CHECKING:
     from simcse_jax.evaluation.sts import Similarity
     from simcse_jax.evaluation.transfer import Transfer
 
-TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")  # those of evaluation.transfer, which imports JAX
 SETS = {"sts": TASKS, "transfer": TRANSFER}
-METRICS = ("spearman", "pearson")
-AGGREGATIONS = ("all", "mean", "wmean")
 
 
-def choose(option: str, text: str, known: tuple[str, ...], what: str) -> list[str]:
+def choose(option: str, text: str, known: Collection[str], what: str) -> list[str]:
     """The names of a comma-separated list, each once.
 
     Raises:
@@ -32,7 +30,7 @@ def choose(option: str, text: str, known: tuple[str, ...], what: str) -> list[st
     names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     for name in names:
         if name not in known:
-            raise UserError(f"{option}: no {what} {name!r}; the nearest one is {nearest(name, known)}")
+            raise no_such(option, what, name, known)
     if not names:
         raise UserError(f"{option} names none; there are {', '.join(known)}")
     return names
@@ -56,21 +54,29 @@ def parse() -> Options:
     Raises:
       UserError: naming the option that is wrong, or has no use beside the others.
     """
-    parser = Parser(prog="simcse_jax.evaluate", description="Scores a model on textual similarity and transfer tasks.")
+    parser = Parser(
+        prog="simcse_jax.evaluate",
+        description="Scores a model on textual similarity and transfer tasks. Needs the data of the tasks. Prints "
+        "tables; writes --output alone.",
+    )
     parser.add_argument("--model", required=True, help="a folder, a hub id, package:NAME, or a workdir")
     parser.add_argument("--data", required=True, help="SentEval's data/downstream, or a file of graded pairs")
     every = f"{', '.join((*TASKS, *TRANSFER))}; sts and transfer for all of a kind"
     parser.add_argument("--tasks", default="sts", help=f"comma-separated: {every} (default: sts)")
-    parser.add_argument("--metric", help="of STS, comma-separated: spearman, pearson (default: spearman)")
-    parser.add_argument("--aggregation", help="of STS subsets, comma-separated: all, mean, wmean (default: all)")
+    parser.add_argument("--metric", help=f"of STS, comma-separated: {', '.join(METRICS)} (default: spearman)")
+    parser.add_argument(
+        "--aggregation", help=f"of STS subsets, comma-separated: {', '.join(AGGREGATIONS)} (default: all)"
+    )
     parser.add_argument("--regressor", action="store_true", help="SentEval's regressor too, for STS-B and SICK-R")
-    parser.add_argument("--grid", choices=("sklearn", "pytorch"), help="regularization of transfer (default: sklearn)")
+    parser.add_argument("--grid", choices=GRIDS, help="regularization of transfer (default: sklearn)")
     parser.add_argument("--split", choices=("dev", "test"), default="test", help="dev: of STS-B and SICK-R")
-    parser.add_argument("--pooler", choices=POOLERS, help="default: the model's own")
+    parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
     parser.add_argument("--num-layers", type=int, default=0, help="keep the first n layers (default: all)")
-    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
     add_compute_dtype(parser)
-    parser.add_argument("--postprocess", default="", help="of the embeddings: whitening or flow")
+    parser.add_argument(
+        "--postprocess", default="", help=f"of the embeddings: {' or '.join(POSTPROCESSING)} (default: none)"
+    )
     parser.add_argument(
         "--postprocess-data", default="", help="what it is fit on: a file of sentences, or target, each task's own"
     )

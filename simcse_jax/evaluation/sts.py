@@ -18,6 +18,7 @@ import numpy as np
 from simcse_jax.data.files import open_text
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
+from simcse_jax.evaluation.tasks import AGGREGATIONS, METRICS
 from simcse_jax.storage import local_path
 
 SUBSETS = {
@@ -41,8 +42,6 @@ SINGLE_FILES = {
 }
 TITLES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}  # where the paper's table has another name
 GRADED = {"sentence1", "sentence2", "score"}  # the header of a file of graded pairs
-METRICS = {"spearman": "Spearman", "pearson": "Pearson"}
-AGGREGATIONS = ("all", "mean", "wmean")
 BESIDE_TASKS = ("average", "averages")  # what stands beside the tasks in a result file
 DEVELOPMENT = "STSBenchmark"  # what the best checkpoint is chosen on
 

@@ -28,13 +28,10 @@ from simcse_jax.data.files import open_text
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import logistic, sts
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
+from simcse_jax.evaluation.tasks import GRIDS
+from simcse_jax.evaluation.tasks import TRANSFER as TASKS
 from simcse_jax.storage import local_path
 
-TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")  # the order of SimCSE's Table E.1
-GRIDS = {
-    "sklearn": tuple(2.0**power for power in range(-2, 4)),  # C
-    "pytorch": tuple(10.0**power for power in range(-5, -1)),  # the L2 penalty beside the mean loss
-}
 FOLDS = 10
 SEED = 1111
 

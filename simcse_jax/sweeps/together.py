@@ -14,7 +14,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from ml_collections import config_dict
 from tqdm import tqdm
 
-from simcse_jax.config.fields import flatten, trains
+from simcse_jax.config.fields import flatten, numbers_of_step, trains
 from simcse_jax.data.batches import Batches
 from simcse_jax.devices.mesh import AXIS
 from simcse_jax.devices.preemption import Preemption
@@ -28,14 +28,11 @@ from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.inputs import check_columns, read_inputs
 from simcse_jax.training.loop import closing_all, train
 from simcse_jax.training.loss import Batch, Recipe, Settings
-from simcse_jax.training.recipe import is_number
 from simcse_jax.training.run import resume
 from simcse_jax.training.schedule import Due
 from simcse_jax.training.setup import Setup, make_setup
 from simcse_jax.training.step import Update, make_steps
 
-# Numbers that the compiled step takes as its settings (beside those of the objectives), so runs may differ in them.
-NUMBERS = ("model.dropout", "views.noise", "train.learning_rate", "train.weight_decay", "train.max_grad_norm", "seed")
 BEST = "best."  # in a checkpoint, before the names of the parameters that scored best so far
 
 
@@ -50,13 +47,11 @@ def group_key(config: config_dict.ConfigDict) -> str | None:
     if not trains(config) or data.augment.name or data.subsample or data.positives == "next_3_sentences":
         return None
     fields = flatten(config)
-    for name in list(fields):
-        _, _, field = name.rpartition(".")
-        objective = name.startswith("objective.") and is_number(*name.split(".")[1:])
-        if name in NUMBERS or (objective and field != "weight"):
-            del fields[name]
-        elif objective:
+    for name in numbers_of_step():
+        if name.endswith(".weight"):
             fields[name] = fields[name] > 0  # which terms there are is part of the program
+        else:
+            del fields[name]
     return json.dumps(sorted(fields.items()), default=str)
 
 

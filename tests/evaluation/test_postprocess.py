@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from support import call
 
-from simcse_jax.config.fields import POSTPROCESSING
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import postprocess, sts
 from simcse_jax.evaluation.evaluator import by_task
 from simcse_jax.evaluation.sts import Pairs
+from simcse_jax.evaluation.tasks import POSTPROCESSING
 from simcse_jax.simcse import SimCSE
 
 
