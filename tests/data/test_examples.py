@@ -8,7 +8,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from simcse_jax.data import datasets as datasets_lib
+from simcse_jax.data.datasets import LIBRARIES
 from simcse_jax.data.examples import read_examples
 from simcse_jax.errors import UserError
 
@@ -454,7 +454,8 @@ def test_a_tensorflow_dataset_is_read_without_tensorflow(prepared):
 
 def test_the_order_of_a_tensorflow_dataset_s_columns_means_nothing(monkeypatch):
     for names in (["hypothesis", "premise"], ["left", "label", "right"]):
-        monkeypatch.setattr(datasets_lib, "_read_tfds", lambda specification, names=names: (names, iter([])))
+        library = LIBRARIES["tfds:"]._replace(read=lambda specification, names=names: (names, iter([])))
+        monkeypatch.setitem(LIBRARIES, "tfds:", library)
         refused("tfds:x", "tfds:x", "which columns", *names)
 
 
