@@ -7,10 +7,11 @@ import pytest
 from support import ROOT, WORDS, call, run, train_args, write_model
 
 from simcse_jax.errors import UserError
-from simcse_jax.export import export, layer_weights
-from simcse_jax.export import write_model as write_folder
+from simcse_jax.export import export
 from simcse_jax.huggingface.load import load
 from simcse_jax.huggingface.resolve import resolve
+from simcse_jax.huggingface.write import layer_weights
+from simcse_jax.huggingface.write import write_model as write_folder
 from simcse_jax.simcse import SimCSE
 
 SENTENCES = ["the cat sat on the mat.", "", "a dog", " ".join(WORDS * 4), "unknown words", "The BIRD sings"]
@@ -60,7 +61,7 @@ def test_an_earlier_export_is_replaced_and_nothing_else(trained, exported, tmp_p
 
 
 def test_an_export_that_fails_leaves_nothing(trained, tmp_path, monkeypatch):
-    from simcse_jax import export as module
+    from simcse_jax.huggingface import write as module
 
     def full(*args):
         raise OSError(28, "No space left on device")

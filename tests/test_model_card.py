@@ -14,13 +14,14 @@ from support import ROOT
 from simcse_jax import model_card
 from simcse_jax.config.fields import default_config
 from simcse_jax.evaluation.tasks import TASKS
-from simcse_jax.export import export, write_model
+from simcse_jax.export import export
 from simcse_jax.huggingface.load import load
+from simcse_jax.huggingface.write import write_model
 from simcse_jax.runs.workdir import resolved
 from simcse_jax.simcse import SimCSE
 
 HEADLESS = SimpleNamespace(
-    pooler="avg", params={}, max_length=128, config=SimpleNamespace(hidden_size=384, num_layers=6)
+    pooler="avg", has_head=False, max_length=128, config=SimpleNamespace(hidden_size=384, num_layers=6)
 )
 
 
