@@ -17,6 +17,7 @@ from simcse_jax.evaluation.tasks import TASKS
 from simcse_jax.export import export
 from simcse_jax.huggingface.load import load
 from simcse_jax.huggingface.write import write_model
+from simcse_jax.models.config import POOLERS
 from simcse_jax.runs.workdir import resolved
 from simcse_jax.simcse import SimCSE
 
@@ -128,6 +129,10 @@ def test_scores_behind_a_post_processing_are_not_those_of_the_model():
     card = model_card.model_card(HEADLESS, run_, result, "ann/best")
     assert "went through whitening first, fit on `nli.csv`; this model does not contain it." in card
     assert "| STS12 | 70.00 | 100 |" in card and "model-index" not in front_matter(card)
+
+
+def test_a_card_knows_all_poolers_and_tasks():
+    assert set(model_card.POOLING) == set(POOLERS) and set(model_card.HUB_DATA_SETS) == set(TASKS)
 
 
 @pytest.mark.parametrize(
