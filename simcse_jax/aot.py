@@ -59,7 +59,7 @@ def find_chunk(
 
     Args:
       config, encoder, columns, topology: of the step that did not fit.
-      share: of the memory that it needs, which there is.
+      share: of its memory that a chip has.
     """
 
     def fits(chunk: int) -> bool:

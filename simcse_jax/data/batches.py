@@ -90,7 +90,7 @@ class Batches:
 
         Returns:
           One size or two. A size has a number for each column: the most tokens of examples that are encoded together.
-          It is empty where so few places would be padding that padding may stay.
+          It is empty where so little is padding that padding stays.
         """
         lengths = np.count_nonzero(self._corpus.attention_mask, axis=2)
         share = self.batch_size // devices
@@ -123,7 +123,7 @@ class Batches:
 
 
 def _small_and_large(lengths: np.ndarray, together: int, parts: int) -> tuple[np.ndarray, np.ndarray]:
-    """(C,) tokens of `together` examples: as many as `MOST` batches have at most, and as hardly any batch has.
+    """(C,) tokens of `together` examples, twice: as many as `MOST` of the batches need, and as hardly any batch exceeds.
 
     A batch fits when each of its parts does, in each column.
 

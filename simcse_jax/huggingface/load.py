@@ -52,14 +52,14 @@ class Pretrained:
         return has_head(self.params)
 
 
-class Choice(NamedTuple):
+class ChosenPooler(NamedTuple):
     """How hidden states become an embedding."""
 
     pooler: str
     use_head: bool  # the model's head comes after the pooler
 
 
-def choose_pooler(model: Pretrained, pooler: str | None) -> Choice:
+def choose_pooler(model: Pretrained, pooler: str | None) -> ChosenPooler:
     """The pooler that is asked for, the model's own for None, and whether the model's head comes after it.
 
     The head belongs to the model's own pooler; `cls` means with the head if the model has one,
@@ -71,7 +71,7 @@ def choose_pooler(model: Pretrained, pooler: str | None) -> Choice:
     if pooler is None and model.pooler is None:
         raise UserError(f"{model.name}: its own pooling is {model.pooling}, which this encoder lacks; name a pooler")
     chosen = pooler or model.pooler
-    return Choice(chosen, model.has_head and chosen in ("cls", model.pooler) and chosen != "cls_before_pooler")
+    return ChosenPooler(chosen, model.has_head and chosen in ("cls", model.pooler) and chosen != "cls_before_pooler")
 
 
 def load(name: str, num_layers: int = 0) -> Pretrained:
@@ -101,7 +101,7 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
 
     if marker is not None:
         pooler, with_head = _read_marker(marker, folder / MARKER)
-    elif modules is not None:
+    elif modules:
         pooler, with_head = modules.pooler, bool(modules.dense)
     else:
         pooler, with_head = "cls", _reference_head(name, hf_config, tensors)
@@ -117,7 +117,7 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
         pooling=modules.pooling if modules else pooler,
         max_length=_max_length(transformer, config),
         language_model=read_head(tensors, config),
-        normalize=modules is not None and modules.normalize,
+        normalize=modules.normalize if modules else False,
     )
 
 
