@@ -123,7 +123,7 @@ class Batches:
 
 
 def _small_and_large(lengths: np.ndarray, together: int, parts: int) -> tuple[np.ndarray, np.ndarray]:
-    """(C,) tokens of `together` examples, twice: as many as `MOST` of the batches need, and as hardly any batch exceeds.
+    """(C,) tokens of `together` examples, twice: as many as `MOST` batches need, and as hardly any batch exceeds.
 
     A batch fits when each of its parts does, in each column.
 
