@@ -4,10 +4,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from simcse_jax import __version__
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import FILES, MARKER, Tokenizer
 from simcse_jax.storage import read_json, write_json
+from simcse_jax.version import __version__
 
 
 def write_encoder_files(

@@ -18,10 +18,10 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from simcse_jax import __version__
 from simcse_jax.errors import UserError, reason
 from simcse_jax.index.index import Index
 from simcse_jax.storage import is_remote, local_path, read_json, write_atomically
+from simcse_jax.version import __version__
 
 FORMAT = 1
 ABOUT = "index.json"
