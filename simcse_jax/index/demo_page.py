@@ -2,7 +2,7 @@
 
 import html
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -49,6 +49,7 @@ CSS = f"""
 """
 
 
+@runtime_checkable
 class Model(Protocol):
     """What the page asks; `SimCSE` answers it."""
 

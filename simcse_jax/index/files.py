@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 import numpy as np
+from jaxtyping import Float32
 
 from simcse_jax.errors import UserError, reason
 from simcse_jax.index.index import Index
@@ -174,7 +175,7 @@ def _check_maker(folder: Path, maker: ModelIdentity, model: ModelIdentity) -> No
     )
 
 
-def _map_embeddings(path: Path, shape: tuple[int, int]) -> np.ndarray:
+def _map_embeddings(path: Path, shape: tuple[int, int]) -> Float32[np.ndarray, "N D"]:
     try:
         if not shape[0]:  # nothing to map
             return np.zeros(shape, np.float32)

@@ -10,6 +10,8 @@ from simcse_jax.index.index import Result
 class Letters:
     """A model whose embeddings count letters."""
 
+    max_length = 64
+
     def __init__(self, *sentences: str):
         self.sentences = sentences
 
