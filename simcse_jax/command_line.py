@@ -9,9 +9,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, NoReturn
 
-from simcse_jax.config.fields import DTYPES
 from simcse_jax.errors import Preempted, UserError
-from simcse_jax.models.config import POOLERS
+from simcse_jax.models.config import DTYPES, POOLERS
 from simcse_jax.storage import local_path
 
 

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from simcse_jax.config.fields import DTYPES
 from simcse_jax.data.sentences import check_sentences, read_sentences
 from simcse_jax.encoding.embedder import Encoded, encode_sentences
 from simcse_jax.encoding.tokens import TokenEncoder
@@ -20,7 +19,7 @@ from simcse_jax.huggingface.public_names import public_value
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.index import files as index_files
 from simcse_jax.index.index import Backend, Index, Result, check_search
-from simcse_jax.models.config import POOLERS
+from simcse_jax.models.config import DTYPES, POOLERS
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.loading import load_model
 from simcse_jax.storage import sha256
