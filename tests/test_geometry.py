@@ -76,7 +76,7 @@ def test_every_checkpoint_is_encoded_with_its_own_parameters(trained, tmp_path):
     *before, last = steps_of(trained)
     for step in before:
         shutil.rmtree(latest / "checkpoints" / str(step))
-    encoders = {kept.step: kept.encode for kept in checkpoint_encoders(as_path(str(trained)))}
+    encoders = {kept.step: kept.embed for kept in checkpoint_encoders(as_path(str(trained)))}
     some = sentences(12, seed=5)
     embeddings = {step: encode(some) for step, encode in encoders.items()}
     model = SimCSE(str(latest))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-READINGS = ("paper", "released")
+from simcse_jax.objectives.choices import READINGS
 
 
 def dimension_wise(

@@ -64,7 +64,8 @@ def survey_checkpoints(
     """
     for folder in folders.values():
         steps_of(folder)
-    encoders = {name: next(checkpoint_encoders(folder, batch_size)).tokens for name, folder in folders.items()}
+    first = {name: next(checkpoint_encoders(folder, batch_size)) for name, folder in folders.items()}
+    encoders = {name: kept.embed.tokens for name, kept in first.items()}
     max_length = min(encoder.max_length for encoder in encoders.values())
     encoders = {name: dataclasses.replace(encoder, max_length=max_length) for name, encoder in encoders.items()}
     surveys = {name: survey(encoder, sentences, protocol, where) for name, encoder in encoders.items()}
@@ -88,8 +89,8 @@ def measure_checkpoints(
       UserError: when a checkpoint cannot be read, or a hidden state is not finite.
     """
     for kept in checkpoint_encoders(folder, batch_size):
-        encoder = dataclasses.replace(kept.tokens, max_length=max_length)
-        yield {"step": kept.step, **measure_last_layer(kept.encode, encoder, surveyed, sample)}
+        encoder = dataclasses.replace(kept.embed.tokens, max_length=max_length)
+        yield {"step": kept.step, **measure_last_layer(kept.embed, encoder, surveyed, sample)}
 
 
 def recorded(
