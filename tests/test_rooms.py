@@ -105,8 +105,10 @@ def f():
 
 
 def test_every_file_is_in_a_room_and_every_room_has_files():
+    homeless = [module for module in FILES if module.split(".")[0] not in ROOM_OF]
+    assert not homeless, report(homeless)
     assert {module.split(".")[0] for module in FILES} == set(ROOM_OF)
-    assert len(ROOM_OF) == sum(len(room.names) for room in ROOMS), "a name is in two rooms"
+    assert len(ROOM_OF) == sum(len(room.names) for room in ROOMS), "a name is in two lines"
     named = [f"{room.names[0]}.{name}" for room in ROOMS for name in room.contents]
     gone = [name for name in named if name not in FILES]
     assert not gone, report(gone)
