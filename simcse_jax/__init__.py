@@ -1,6 +1,6 @@
 """simcse_jax: contrastive sentence encoders in JAX and Flax."""
 
-__version__ = "0.1.0"
+from simcse_jax.version import __version__ as __version__
 
 
 def __getattr__(name: str):

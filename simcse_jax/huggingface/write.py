@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simcse_jax import __version__
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.names import to_tensors
 from simcse_jax.huggingface.sentence_transformers import LISTING, POOLING_SWITCHES, Kind
 from simcse_jax.huggingface.tokenizer import FILES, MARKER, Tokenizer
 from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.storage import read_json, write_json
+from simcse_jax.version import __version__
 
 ARCHITECTURES = {"bert": "BertModel", "roberta": "RobertaModel", "mpnet": "MPNetModel"}
 TYPES = "sentence_transformers.models"  # where all versions of sentence-transformers look for a module

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from support import sentences
 
-from simcse_jax.evaluation import geometry as measures
+from simcse_jax.evaluation import geometry
 from simcse_jax.runs.kept import checkpoint_encoders, steps_of
 from simcse_jax.simcse import SimCSE
 from simcse_jax.storage import as_path
@@ -17,9 +17,9 @@ def test_every_checkpoint_is_encoded_with_its_own_parameters(trained, tmp_path):
     *before, last = steps_of(trained)
     for step in before:
         shutil.rmtree(latest / "checkpoints" / str(step))
-    encoders = {kept.step: kept.embed for kept in checkpoint_encoders(as_path(str(trained)))}
+    embedders = {kept.step: kept.embed for kept in checkpoint_encoders(as_path(str(trained)))}
     some = sentences(12, seed=5)
-    embeddings = {step: encode(some) for step, encode in encoders.items()}
+    embeddings = {step: embed(some) for step, embed in embedders.items()}
     model = SimCSE(str(latest))
     assert model.use_head
     assert np.allclose(embeddings[last], model.encode(some), atol=1e-6)
@@ -28,12 +28,12 @@ def test_every_checkpoint_is_encoded_with_its_own_parameters(trained, tmp_path):
 
 def test_step_0_is_what_the_run_started_from(trained, tiny_bert):
     """With the fresh head that its seed gives: the run has scored it before the first step."""
-    step, encode = next(checkpoint_encoders(as_path(str(trained))))
+    step, embed = next(checkpoint_encoders(as_path(str(trained))))
     lines = map(json.loads, (trained / "metrics.jsonl").read_text().splitlines())
     before = next(line["eval/dev"] for line in lines if line["step"] == 0 and "eval/dev" in line)
     assert step == 0
     data = json.loads((trained / "run.json").read_text())["config"]["eval"]["data"]
-    assert measures.measure(encode, measures.read(data)).spearman == pytest.approx(before, abs=1e-3)
+    assert geometry.measure(embed, geometry.read(data)).spearman == pytest.approx(before, abs=1e-3)
 
 
 @pytest.mark.parametrize(
