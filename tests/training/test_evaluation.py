@@ -3,7 +3,7 @@ import json
 import pytest
 from support import call, lines, refused, train_args
 
-from simcse_jax.evaluation import postprocess, sts, transfer
+from simcse_jax.evaluation import postprocess, sts, transfer, transfer_files
 from simcse_jax.evaluation.evaluator import by_task
 from simcse_jax.simcse import SimCSE
 
@@ -56,7 +56,7 @@ def test_transfer_tasks_are_scored_at_the_end_where_asked_for(tiny_bert, corpus,
     assert set(result) == {"STSBenchmark", "average", "development", "transfer"}  # no average: six tasks are missing
     encode = SimCSE(str(tiny_bert), pooler="cls").encode
     embed = postprocess.applied(encode, postprocess.read("whitening", str(corpus["csv"])))
-    tasks, _ = transfer.read(str(senteval), ["CR"])
+    tasks, _ = transfer_files.read(str(senteval), ["CR"])
     accuracy = by_task(transfer.evaluate, embed, tasks)["CR"]["accuracy"]
     assert result["transfer"]["CR"]["accuracy"] == pytest.approx(accuracy, abs=5.1)  # two of forty sentences
     development = sts.read(str(senteval), ["STSBenchmark"], "dev")[0]
