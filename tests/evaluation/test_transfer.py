@@ -3,7 +3,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
-from support.senteval import write_all
+from support.senteval import WORDS, write_all
 
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import logistic, transfer, transfer_files
