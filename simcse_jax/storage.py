@@ -8,14 +8,14 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from etils import epath
 
 from simcse_jax.errors import UserError, reason
 
-Folder = Path | epath.Path
+Folder: TypeAlias = Path | epath.Path
 
 
 def is_remote(path: Folder | str) -> bool:
@@ -182,5 +182,5 @@ def sha256(*arrays: np.ndarray) -> str:
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(str((array.shape, array.dtype)).encode())
-        digest.update(np.ascontiguousarray(array).view(np.uint8))
+        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
     return digest.hexdigest()

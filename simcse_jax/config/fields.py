@@ -249,7 +249,7 @@ def defaults_of(fields: Mapping[str, Field]) -> config_dict.ConfigDict:
 
 def flatten(config: config_dict.ConfigDict, prefix: str = "") -> dict[str, object]:
     """All fields by dotted name."""
-    fields = {}
+    fields: dict[str, object] = {}
     for name, value in config.items():
         if isinstance(value, config_dict.ConfigDict):
             fields |= flatten(value, f"{prefix}{name}.")

@@ -26,13 +26,13 @@ def parse(argv: Sequence[str], needs_workdir: bool = True) -> tuple[config_dict.
       UserError: for whatever is wrong with flags, file or values; an unknown field's nearest known one is named.
     """
     config, folders = _parse(argv, ("workdir",) if needs_workdir else ())
-    return config, folders.get("workdir", "")
+    return config, folders.get("workdir") or ""
 
 
 def parse_run(argv: Sequence[str]) -> tuple[config_dict.ConfigDict, str, str | None]:
     """As `parse`; the third is what `--profile DIR` names, which is no part of the config: it changes nothing."""
     config, folders = _parse(argv, tuple(FOLDERS))
-    return config, folders["workdir"], folders["profile"]
+    return config, folders["workdir"] or "", folders["profile"]
 
 
 def _parse(argv: Sequence[str], folders: Sequence[str]) -> tuple[config_dict.ConfigDict, dict[str, str | None]]:

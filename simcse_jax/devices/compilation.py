@@ -16,7 +16,8 @@ def keep_compilations() -> None:
     `jax_compilation_cache_dir` that is set already stays.
     """
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        if jax.config.jax_compilation_cache_dir or jax.distributed.is_initialized():
+        stated = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]  # a field made at run time
+        if stated or jax.distributed.is_initialized():
             return
         try:
             folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "simcse_jax" / "xla"

@@ -43,7 +43,7 @@ def place(read: Callable[[slice], Any], rows: int, sharding: NamedSharding) -> A
       sharding: how the first axis is split.
     """
     places = sharding.addressable_devices_indices_map((rows,))
-    shards = [jax.device_put(read(index), device) for device, (index,) in places.items()]
+    shards = [jax.device_put(read(index[0]), device) for device, index in places.items() if index is not None]
 
     def join(*parts: jax.Array) -> jax.Array:
         return jax.make_array_from_single_device_arrays((rows, *parts[0].shape[1:]), sharding, list(parts))

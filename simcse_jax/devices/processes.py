@@ -59,6 +59,7 @@ def gather(text: str) -> list[str]:
     # Over the service through which processes found each other: no device takes part, so nothing that runs on devices
     # can get in its way, and waiting ends.
     client, call = distributed.global_state.client, next(_calls)
+    assert client is not None
     client.key_value_set(f"simcse_jax/{call}/{jax.process_index()}", "=" + text)  # a value may not be empty
     keys = [f"simcse_jax/{call}/{process}" for process in range(jax.process_count())]
     return [client.blocking_key_value_get(key, 1000 * WAIT_SECONDS).removeprefix("=") for key in keys]

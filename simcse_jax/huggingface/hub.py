@@ -155,14 +155,15 @@ def _explain(error: Exception, revision: str | None = None) -> str:
     """A failure of the hub's client in a few words, and what to do."""
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
-    chain = [error]
+    chain: list[BaseException] = [error]
     while (before := chain[-1].__cause__ or chain[-1].__context__) is not None and before not in chain:
         chain.append(before)
     if isinstance(error, RevisionNotFoundError):
         return f"it has no revision {revision}"
     if isinstance(error, GatedRepoError):
         return f"its owner gives it to whom they choose; ask on its page and {LOG_IN}"
-    status = next((link.response.status_code for link in chain if getattr(link, "response", None) is not None), None)
+    responses = (getattr(link, "response", None) for link in chain)
+    status = next((response.status_code for response in responses if response is not None), None)
     if isinstance(error, RepositoryNotFoundError):
         return f"there is no such model, or it is private: check the name, and {LOG_IN}"
     if status == 401:

@@ -68,9 +68,9 @@ def choose_pooler(model: Pretrained, pooler: str | None) -> ChosenPooler:
     Raises:
       UserError: when none was given and the model's own is one that this encoder lacks.
     """
-    if pooler is None and model.pooler is None:
-        raise UserError(f"{model.name}: its own pooling is {model.pooling}, which this encoder lacks; name a pooler")
     chosen = pooler or model.pooler
+    if chosen is None:
+        raise UserError(f"{model.name}: its own pooling is {model.pooling}, which this encoder lacks; name a pooler")
     return ChosenPooler(chosen, model.has_head and chosen in ("cls", model.pooler) and chosen != "cls_before_pooler")
 
 
@@ -100,11 +100,11 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
     tensors = normalize_names(tensors) | (modules.dense if modules else {})
 
     if marker is not None:
-        pooler, with_head = _read_marker(marker, folder / MARKER)
+        pooling, with_head = _read_marker(marker, folder / MARKER)
     elif modules:
-        pooler, with_head = modules.pooler, bool(modules.dense)
+        pooling, with_head = modules.pooling, bool(modules.dense)
     else:
-        pooler, with_head = "cls", _reference_head(name, hf_config, tensors)
+        pooling, with_head = "cls", _reference_head(name, hf_config, tensors)
     head = head_module(tensors) if with_head else None
     if with_head and head is None:
         raise UserError(f"{path}: the model has a head, but its tensor 'pooler.dense.weight' is missing")
@@ -113,8 +113,8 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
         transformer,
         config,
         to_params(tensors, config, head, str(path)),
-        pooler,
-        pooling=modules.pooling if modules else pooler,
+        modules.pooler if modules else pooling,
+        pooling,
         max_length=_max_length(transformer, config),
         language_model=read_head(tensors, config),
         normalize=modules.normalize if modules else False,

@@ -2,10 +2,10 @@
 
 from collections.abc import Container, Mapping
 
-import jax
 import numpy as np
 
 from simcse_jax.errors import UserError
+from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import PREFIX
 from simcse_jax.models.language_model import shapes
@@ -101,7 +101,7 @@ def to_params(
     return params
 
 
-def to_tensors(params: Mapping[str, jax.Array], model_type: str) -> dict[str, np.ndarray]:
+def to_tensors(params: Mapping[str, AnyArray], model_type: str) -> dict[str, np.ndarray]:
     """The inverse of `to_params`, for `BertModel`, `RobertaModel`, `MPNetModel`; a head becomes the pooler's layer."""
     tensors = {}
     for name, value in params.items():
@@ -137,14 +137,14 @@ def read_head(tensors: Mapping[str, np.ndarray], config: EncoderConfig) -> dict[
       float32 arrays, the dense kernel transposed. None for a checkpoint without a head, with half of one, of other
       shapes than `config` has, or with a decoder of its own: `logits` ties it to the word embeddings.
     """
-    found = {name: next((source for source in sources if source in tensors), None) for name, sources in SOURCES.items()}
-    if None in found.values():
-        return None
-    if any(name in tensors and not np.array_equal(tensors[name], tensors.get(WORDS)) for name in DECODERS):
+    words = tensors.get(WORDS)
+    if any(name in tensors and (words is None or not np.array_equal(tensors[name], words)) for name in DECODERS):
         return None
     head = {}
     for name, shape in shapes(config).items():
-        value = tensors[found[name]]
+        value = next((tensors[source] for source in SOURCES[name] if source in tensors), None)
+        if value is None:
+            return None
         if value.shape != shape:  # e.g. padded to more words than there are
             return None
         head[name] = np.ascontiguousarray(value.T if name.endswith("kernel") else value, np.float32)

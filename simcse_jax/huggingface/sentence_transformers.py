@@ -48,7 +48,9 @@ def read_modules(folder: Path) -> Modules:
     listing = read_json(folder / LISTING, kind=list)
     modules = [(folder / module.get("path", ""), str(module.get("type", "")).rpartition(".")[2]) for module in listing]
     transformer = next((path for path, kind in modules if kind == Kind.TRANSFORMER), folder)
-    pooler, pooling, dense, lacking = None, "none", {}, []
+    pooler, pooling = None, "none"
+    dense: dict[str, np.ndarray] = {}
+    lacking = []
     for place, (path, kind) in enumerate(modules):
         if kind == Kind.POOLING:
             pooler, pooling = _read_pooling(path)

@@ -92,7 +92,9 @@ class Tokenizer:
 
     def token(self, number: int) -> str:
         """The text of a token as the vocabulary has it, `##ing` or `Ġthe`."""
-        return self._backend.id_to_token(number)
+        text = self._backend.id_to_token(number)
+        assert text is not None
+        return text
 
     def _encodings(
         self, sentences: Sequence[str], max_length: int, encode: Callable[[list[str]], list["Encoding"]]
@@ -150,8 +152,8 @@ def read_backend(folder: Path) -> tuple["Backend", str | None]:
 
             backend = Backend.from_file(str(folder / "tokenizer.json"))
             mask_token = _stated_mask_token(folder)
-        elif (backend := read_usual(folder)) is not None:
-            mask_token = None  # the usual one
+        elif (usual := read_usual(folder)) is not None:
+            backend, mask_token = usual, None  # the usual one
         else:
             os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that PyTorch is not there
             from transformers import AutoTokenizer

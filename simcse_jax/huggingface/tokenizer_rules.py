@@ -27,11 +27,14 @@ OLD_UNK = "<unk>"  # the published MPNets have it in addition to their own [UNK]
 CLASSES = {"bert": "BertTokenizer", "roberta": "RobertaTokenizer", "mpnet": "MPNetTokenizer"}
 MODELS = {"bert": "WordPiece", "roberta": "BPE", "mpnet": "WordPiece"}
 # Settings, their defaults and what they may be.
-WORD_PIECE = {"do_lower_case": True, "tokenize_chinese_chars": True, "strip_accents": None}
-SETTINGS = {"bert": WORD_PIECE, "roberta": {"add_prefix_space": False, "trim_offsets": True}, "mpnet": WORD_PIECE}
+WORD_PIECE: dict[str, bool | None] = {"do_lower_case": True, "tokenize_chinese_chars": True, "strip_accents": None}
+ROBERTA: dict[str, bool | None] = {"add_prefix_space": False, "trim_offsets": True}
+SETTINGS = {"bert": WORD_PIECE, "roberta": ROBERTA, "mpnet": WORD_PIECE}
 # Fields that make transformers do something else.
-UNUSUAL = ("auto_map", "fast_tokenizer_files", "init_inputs", "add_bos_token", "add_eos_token", "split_special_tokens")
-UNUSUAL += ("additional_special_tokens", "extra_special_tokens", "model_specific_special_tokens")
+UNUSUAL = (
+    *("auto_map", "fast_tokenizer_files", "init_inputs", "add_bos_token", "add_eos_token", "split_special_tokens"),
+    *("additional_special_tokens", "extra_special_tokens", "model_specific_special_tokens"),
+)
 
 
 class Unusual(Exception):
@@ -72,13 +75,14 @@ def _read(folder: Path) -> "Tokenizer":
         raise Unusual
     added = [AddedToken(**token) for token in parts.added]
     if kind == "roberta":
+        assert isinstance(parts.vocabulary, dict) and parts.merges is not None
         return _roberta(parts.vocabulary, parts.merges, added, **settings)
     return _word_piece(kind, parts.vocabulary, added, **settings)
 
 
 def _check_class(model: dict[str, Any], config: dict[str, Any]) -> str:
     """The model's type, whose own tokenizer class it must be."""
-    kind = model.get("model_type")
+    kind = model.get("model_type", "")
     stated = config.get("tokenizer_class") or model.get("tokenizer_class") or CLASSES.get(kind)
     if kind not in CLASSES or stated not in (CLASSES[kind], CLASSES[kind] + "Fast"):
         raise Unusual
@@ -98,7 +102,7 @@ def _check_special_tokens(kind: str, config: dict[str, Any], names: dict[str, An
             raise Unusual
 
 
-def _settings(kind: str, config: dict[str, Any]) -> dict[str, bool | None]:
+def _settings(kind: str, config: dict[str, Any]) -> dict[str, Any]:
     settings = {name: config.get(name, default) for name, default in SETTINGS[kind].items()}
     if not all(isinstance(value, bool) or value is SETTINGS[kind][name] for name, value in settings.items()):
         raise Unusual
@@ -138,8 +142,11 @@ def _word_piece(
     """BERT's or MPNet's. Its vocabulary must have the special tokens."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-    model = models.WordPiece if isinstance(vocabulary, dict) else models.WordPiece.from_file
-    backend = Tokenizer(model(vocabulary, unk_token="[UNK]"))
+    if isinstance(vocabulary, dict):
+        model = models.WordPiece(vocabulary, unk_token="[UNK]")
+    else:
+        model = models.WordPiece.from_file(vocabulary, unk_token="[UNK]")
+    backend = Tokenizer(model)
     if any(backend.token_to_id(content) is None for content in SPECIAL_TOKENS[kind].values()):
         raise Unusual
     backend.normalizer = normalizers.BertNormalizer(
@@ -157,7 +164,7 @@ def _word_piece(
         backend.post_processor = processors.TemplateProcessing(
             single="[CLS]:0 $A:0 [SEP]:0",
             pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
-            special_tokens=[(token, backend.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
+            special_tokens=[_numbered(backend, token) for token in ("[CLS]", "[SEP]")],
         )
     return backend
 
@@ -167,7 +174,7 @@ def _roberta(
 ) -> "Tokenizer":
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    pairs = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in merges]
+    pairs = [(a, b) for a, b in (merge.split(" ") if isinstance(merge, str) else merge for merge in merges)]
     backend = Tokenizer(models.BPE(vocabulary, pairs, continuing_subword_prefix="", end_of_word_suffix=""))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space)
     backend.decoder = decoders.ByteLevel()
@@ -179,8 +186,15 @@ def _roberta(
 def _roberta_processing(backend: "Tokenizer", trim_offsets: bool, add_prefix_space: bool) -> "PostProcessor":
     from tokenizers import processors
 
-    sep, cls = (("</s>", backend.token_to_id("</s>")), ("<s>", backend.token_to_id("<s>")))
+    sep, cls = _numbered(backend, "</s>"), _numbered(backend, "<s>")
     return processors.RobertaProcessing(sep, cls, trim_offsets=trim_offsets, add_prefix_space=add_prefix_space)
+
+
+def _numbered(backend: "Tokenizer", token: str) -> tuple[str, int]:
+    number = backend.token_to_id(token)
+    if number is None:
+        raise Unusual
+    return token, number
 
 
 def _content(token: Any) -> Any:

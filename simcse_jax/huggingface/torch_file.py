@@ -16,7 +16,7 @@ import numpy as np
 from simcse_jax.errors import UserError
 
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
-STORAGES = {
+STORAGES: dict[str, np.dtype] = {
     "FloatStorage": np.dtype("<f4"),
     "DoubleStorage": np.dtype("<f8"),
     "HalfStorage": np.dtype("<f2"),

@@ -43,7 +43,7 @@ def read_weights(folder: Path) -> tuple[dict[str, np.ndarray], Path]:
     shards = read_json(path).get("weight_map")
     if not isinstance(shards, dict):
         raise UserError(f"{path}: has no 'weight_map'")
-    tensors = {}
+    tensors: dict[str, np.ndarray] = {}
     for shard in sorted(set(shards.values())):
         if not (folder / shard).is_file():
             raise UserError(f"{path}: its shard {shard} is missing; download it again")

@@ -32,8 +32,10 @@ def write_model(model: Pretrained, folder: Path) -> None:
 
     The head becomes the pooler's dense layer (as in the reference's conversion) and a dense module.
     """
+    pooler = model.pooler
+    assert pooler is not None  # runs have ours
     tensors = to_tensors(model.params, model.config.model_type)
-    modules = _modules(model, tensors)
+    modules = _modules(model, pooler, tensors)
     _write_modules(modules, folder)
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": model.max_length, "do_lower_case": False})
     write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
@@ -41,7 +43,7 @@ def write_model(model: Pretrained, folder: Path) -> None:
     if any(module.kind == Kind.LAYERS for module in modules):
         fields["output_hidden_states"] = True
     tokenizer = Tokenizer(model.folder, model.config)
-    write_encoder_files(model, tokenizer, folder, model.pooler, model.has_head, **fields)
+    write_encoder_files(model, tokenizer, folder, pooler, model.has_head, **fields)
     _forget_places(folder)
     write_safetensors(folder / "model.safetensors", tensors)
 
@@ -83,20 +85,21 @@ def layer_weights(pooler: str, num_layers: int) -> np.ndarray | None:
     return weights
 
 
-def _modules(model: Pretrained, tensors: dict[str, np.ndarray]) -> list[Module]:
+def _modules(model: Pretrained, pooler: str, tensors: dict[str, np.ndarray]) -> list[Module]:
     """The modules that do what the model's pooler and head do."""
     modules = []
-    size, layers = {"word_embedding_dimension": model.config.hidden_size}, model.config.num_layers
-    weights = layer_weights(model.pooler, layers)
+    size: dict[str, Any] = {"word_embedding_dimension": model.config.hidden_size}
+    layers = model.config.num_layers
+    weights = layer_weights(pooler, layers)
     if weights is not None:
         fields = size | {"layer_start": 0, "num_hidden_layers": layers}
         modules.append(Module(Kind.LAYERS, fields, {"layer_weights": weights}))
-    over_tokens = "cls" if model.pooler in FIRST_TOKEN else "avg" if model.pooler.startswith("avg") else model.pooler
-    switches = {f"pooling_mode_{name}": pooler == over_tokens for name, pooler in POOLING_SWITCHES.items()}
+    over_tokens = "cls" if pooler in FIRST_TOKEN else "avg" if pooler.startswith("avg") else pooler
+    switches = {f"pooling_mode_{name}": stands_for == over_tokens for name, stands_for in POOLING_SWITCHES.items()}
     modules.append(Module(Kind.POOLING, size | switches, {}))
     if model.has_head:
         fields = {"in_features": model.config.hidden_size, "out_features": model.config.hidden_size, "bias": True}
-        fields["activation_function"] = "torch.nn.modules.activation.Tanh"
+        fields |= {"activation_function": "torch.nn.modules.activation.Tanh"}
         dense = {f"linear.{part}": tensors[f"pooler.dense.{part}"] for part in ("weight", "bias")}
         modules.append(Module(Kind.DENSE, fields, dense))
     return modules

@@ -41,6 +41,7 @@ def product(x: Float[Array, "*tokens F"], kernel: Float[AnyArray, "F G"], dtype:
 
 def dense(x: Float[Array, "*tokens F"], layer: nnx.Linear, dtype: DType) -> Float[Array, "*tokens G"]:
     """`layer` with the product in `dtype` and the bias in float32: its gradient is a sum over all tokens."""
+    assert layer.bias is not None  # all of `linear` have one
     return product(x, layer.kernel[...], dtype) + layer.bias[...]
 
 
@@ -93,7 +94,7 @@ class Embeddings(nnx.Module):
         else:  # counted from the padding index on, which is padding's own
             rows = jnp.cumsum(attention_mask, axis=1) * attention_mask + self.config.pad_token_id
             positions = layout.to_tokens(rows)
-        embedded = self.word(layout.to_tokens(input_ids)) + self.position(positions)
+        embedded = self.word(layout.to_tokens(jnp.asarray(input_ids))) + self.position(positions)
         if self.type is not None:
             embedded += self.type.embedding[0]
         hidden = drop_tokens(dropout_keys, layout, EMBEDDING_SITE, self.norm(embedded), dropout_rate)
@@ -157,6 +158,7 @@ class Layer(nnx.Module):
         """Queries, keys and values of the heads, or `thirds` of these three."""
         size = hidden.shape[-1]
         columns = slice(thirds.start * size, thirds.stop * size)
+        assert self.qkv.bias is not None
         bias = self.qkv.bias[...].reshape(3, size)
         # The key's bias adds the same to all scores of a query, so its gradient is zero. Left to rounding it would be
         # noise, which Adam blows up to full steps, other ones on every machine.

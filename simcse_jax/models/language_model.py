@@ -31,7 +31,7 @@ def logits(
     Returns:
       (P, V) float32.
     """
-    x = activation(hidden.astype(jnp.float32) @ head["dense.kernel"] + head["dense.bias"])
+    x = activation(jnp.asarray(hidden, jnp.float32) @ head["dense.kernel"] + head["dense.bias"])
     x = layer_norm(x, head["norm.scale"], head["norm.bias"], eps)
     return x @ word_embedding.astype(jnp.float32).T + head["bias"]
 

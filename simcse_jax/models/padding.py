@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Shaped
 
-from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.arrays import AnyArray, Kind
 
 
 class Padded(NamedTuple):
@@ -27,15 +27,15 @@ class Padded(NamedTuple):
         """(B,) values of the sentences, one a token."""
         return values[:, None]
 
-    def to_tokens(self, rows: Shaped[AnyArray, "B T *F"]) -> Shaped[AnyArray, "B T *F"]:
+    def to_tokens(self, rows: Shaped[Kind, "B T *F"]) -> Shaped[Kind, "B T *F"]:
         """(B, T, ...) to this layout."""
         return rows
 
-    def to_rows(self, tokens: Shaped[AnyArray, "B T *F"]) -> Shaped[AnyArray, "B T *F"]:
+    def to_rows(self, tokens: Shaped[Kind, "B T *F"]) -> Shaped[Kind, "B T *F"]:
         """This layout to (B, T, ...)."""
         return tokens
 
-    def first(self, tokens: Shaped[AnyArray, "B T *F"]) -> Shaped[AnyArray, "B 1 *F"]:
+    def first(self, tokens: Shaped[Array, "B T *F"]) -> Shaped[Array, "B 1 *F"]:
         """(B, 1, ...): each sentence's first token."""
         return tokens[:, :1]
 

@@ -11,8 +11,8 @@ from simcse_jax.models.arrays import AnyArray
 
 DType = jnp.dtype | type
 Factor = Float[AnyArray, "..."]
-Pair = tuple[Float[Array, "..."], Float[Array, "..."]]
-Named = tuple[str, Float[Array, "..."]]  # subscripts and what they name
+Pair = tuple[Factor, Factor]
+Named = tuple[str, Factor]  # subscripts and what they name
 
 
 def einsum(subscripts: str, x: Factor, y: Factor, dtype: DType) -> Float32[Array, "..."]:

@@ -45,7 +45,10 @@ class SentenceEncoder(nnx.Module):
             first_only=pooler in FIRST_TOKEN,
         )
         embeddings = pool(hidden_states, attention_mask, pooler)
-        return jnp.tanh(self.head(embeddings)) if use_head else embeddings
+        if not use_head:
+            return embeddings
+        assert self.head is not None
+        return jnp.tanh(self.head(embeddings))
 
 
 def build(

@@ -6,10 +6,13 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from simcse_jax.errors import UserError
 from simcse_jax.storage import Folder, is_remote, write_atomically
+
+if TYPE_CHECKING:
+    from tensorboardX import SummaryWriter
 
 WRITE_SECONDS = 5  # between two writes of metrics.jsonl
 
@@ -40,7 +43,8 @@ class Metrics:
         self._tensorboard = folder / "tensorboard"
         self._temporary = tempfile.TemporaryDirectory() if is_remote(folder) else None
         self._purge_step = 0 if step is None else step + 1
-        self._writer = None  # made by the first flush that has a line, for its import takes seconds beside PyTorch
+        # Made by the first flush that has a line, for its import takes seconds where PyTorch is installed.
+        self._writer: SummaryWriter | None = None
         self._unshown: list[tuple[float, dict[str, Any]]] = []  # lines that TensorBoard lacks, and when they came
         self.flush()
 
