@@ -83,7 +83,6 @@ def serve(model: "SimCSE", title: str, sentences: list[str], host: str, port: in
 
     examples = [sentence for sentence in dict.fromkeys(sentences) if sentence.strip()][:6]
     page = build(model, title, len(sentences), examples)
-    fonts = {"font": ["system-ui", "sans-serif"], "font_mono": ["ui-monospace", "monospace"]}  # the machine's own
     page.launch(
         server_name=host,
         server_port=port,
@@ -92,7 +91,9 @@ def serve(model: "SimCSE", title: str, sentences: list[str], host: str, port: in
         prevent_thread_lock=True,
         footer_links=[],
         run_history=False,
-        theme=gr.themes.Default(**fonts),
+        theme=gr.themes.Default(
+            font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]
+        ),  # the machine has them
         css=CSS + shade_rules(),
     )
     where = "this machine alone" if host in (LOCAL, "localhost") else "all who can reach this machine"

@@ -13,7 +13,7 @@ from simcse_jax.models.config import POOLERS
 from simcse_jax.storage import local_path, output_file
 
 if TYPE_CHECKING:
-    from simcse_jax.index.index import Result
+    from simcse_jax.index.index import Index, Result
     from simcse_jax.simcse import SimCSE
 
 
@@ -31,7 +31,9 @@ def main() -> None:
     models = _load_models(args, sentences)
     titles = [f"{model.name}, pooler {model.pooler}{' with head' if model.use_head else ''}" for model in models]
     by = "" if args.compare else f", {titles[0]}"
-    print(f"{len(models[0].index)} sentences{by}\n", flush=True)
+    index = models[0].index
+    assert index is not None
+    print(f"{len(index)} sentences{by}\n", flush=True)
 
     found = []
     try:
@@ -117,10 +119,10 @@ def _load_models(args: argparse.Namespace, sentences: list[str] | None) -> "list
 
     shared = {"batch_size": args.batch_size, "dtype": args.compute_dtype}
     models = [SimCSE(args.model, pooler=args.pooler, **shared)]
-    prepare(models[0], sentences, args.index)
+    index = prepare(models[0], sentences, args.index)
     if args.compare:
         models.append(SimCSE(args.compare, pooler=args.compare_pooler, **shared))
-        prepare(models[1], models[0].index.sentences, args.compare_index)
+        prepare(models[1], index.sentences, args.compare_index)
     return models
 
 
@@ -141,7 +143,7 @@ def _write(output: str, models: "list[SimCSE]", found: list[dict[str, Any]]) -> 
     write_atomically(local_path(output), content + "\n")
 
 
-def prepare(model: "SimCSE", sentences: list[str] | None, folder: str | None) -> None:
+def prepare(model: "SimCSE", sentences: list[str] | None, folder: str | None) -> "Index":
     """Gives the model an index of the sentences: that of the folder, as far as it goes, and the folder is kept so.
 
     Args:
@@ -156,13 +158,16 @@ def prepare(model: "SimCSE", sentences: list[str] | None, folder: str | None) ->
 
     if folder is None or not is_index(local_path(folder)):
         with warnings_in_a_line():
+            assert sentences is not None  # without an index there must be some
             model.build_index(sentences, show_progress_bar=sys.stderr.isatty())
         if folder is not None:
             model.save_index(folder)
-        return
+        assert model.index is not None
+        return model.index
     model.load_index(folder)
+    assert model.index is not None
     if sentences is None:
-        return
+        return model.index
     known = model.index.sentences
     if sentences[: len(known)] != known:
         row = next((row for row, pair in enumerate(zip(known, sentences, strict=False)) if len(set(pair)) > 1), None)
@@ -172,6 +177,7 @@ def prepare(model: "SimCSE", sentences: list[str] | None, folder: str | None) ->
         with warnings_in_a_line():
             model.add_to_index(sentences[len(known) :], show_progress_bar=sys.stderr.isatty())
         model.save_index(folder)
+    return model.index
 
 
 def _typed() -> Iterator[list[str]]:

@@ -4,25 +4,27 @@ import dataclasses
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack, overload
 
 import jax
 import numpy as np
 
 from simcse_jax.data.sentences import check_sentences, read_sentences
-from simcse_jax.encoding.embedder import Embedder, Encoded, on_local_devices, to_unit
+from simcse_jax.encoding.embedder import Embedder, Encoded, check_options, on_local_devices, to_unit
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import ChosenPooler, Pretrained, choose_pooler
 from simcse_jax.huggingface.public_names import public_value
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.index import files as index_files
-from simcse_jax.index.index import Backend, Index, Result, check_search
-from simcse_jax.models.config import DTYPES, POOLERS
+from simcse_jax.index.index import Backend, Index, Result, SearchOptions, check_search
+from simcse_jax.models.config import DTYPES
 from simcse_jax.models.head import PREFIX
 from simcse_jax.runs.loading import load_model
 from simcse_jax.storage import sha256
 
+Several = list[str] | tuple[str, ...]
+Texts = str | Iterable[str]
 INDEXED_AT_ONCE = 1 << 17  # sentences, so that the embeddings of a large corpus are not there twice
 
 
@@ -51,7 +53,7 @@ class SimCSE:
           UserError: in one line, for whatever is wrong with it.
         """
         name = str(name)
-        _check(pooler, batch_size, None)
+        check_options(pooler, batch_size, None)
         if dtype not in DTYPES:
             raise UserError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}")
         model = load_model(name, num_layers)
@@ -164,7 +166,7 @@ class SimCSE:
         normalize: bool | None = None,
     ) -> Embedder:
         """The embedder, with what is not None in place of the model's own."""
-        _check(pooler, batch_size, max_length, self.max_length)
+        check_options(pooler, batch_size, max_length, self.max_length)
         pooler, use_head = (self.pooler, self.use_head) if pooler is None else choose_pooler(self._model, pooler)
         return dataclasses.replace(
             self._embedder,
@@ -183,9 +185,13 @@ class SimCSE:
         """
         return self._configured(max_length=max_length).tokens
 
-    def similarity(
-        self, a: str | Iterable[str] | np.ndarray, b: str | Iterable[str] | np.ndarray
-    ) -> np.ndarray | float:
+    @overload
+    def similarity(self, a: str, b: str) -> float: ...
+    @overload
+    def similarity(self, a: Several, b: Texts | np.ndarray) -> np.ndarray: ...
+    @overload
+    def similarity(self, a: Texts | np.ndarray, b: Texts | np.ndarray) -> np.ndarray | float: ...
+    def similarity(self, a: Texts | np.ndarray, b: Texts | np.ndarray) -> np.ndarray | float:
         """Cosines, (len(a), len(b)) float32.
 
         As in the reference's package, one string (or one embedding) for `a` gives (len(b),), one for each a number, and
@@ -203,7 +209,7 @@ class SimCSE:
             return float(cosines[0, 0]) if second.ndim == 1 else cosines[0]
         return cosines
 
-    def _vectors(self, x: str | Iterable[str] | np.ndarray) -> np.ndarray:
+    def _vectors(self, x: Texts | np.ndarray) -> np.ndarray:
         if not isinstance(x, np.ndarray | jax.Array) or not np.issubdtype(x.dtype, np.number):
             return self.encode(x)
         vectors, size = np.asarray(x, np.float32), self.dimension
@@ -261,9 +267,17 @@ class SimCSE:
         _tell_cut(cut, self.max_length, stacklevel=4)
         return index
 
+    @overload
+    def search(
+        self, queries: str, top_k: int = 5, threshold: float = 0.6, **options: Unpack[SearchOptions]
+    ) -> list[Result]: ...
+    @overload
+    def search(
+        self, queries: Several | Path, top_k: int = 5, threshold: float = 0.6, **options: Unpack[SearchOptions]
+    ) -> list[list[Result]]: ...
     def search(
         self,
-        queries: str | Iterable[str] | Path,
+        queries: Texts | Path,
         top_k: int = 5,
         threshold: float = 0.6,
         *,
@@ -326,15 +340,6 @@ class SimCSE:
         digest = sha256(np.frombuffer(about, np.uint8), *(np.asarray(params[name]) for name in names))
         name = public_value("model.init_from", self.name)  # not its place on this machine
         return index_files.ModelIdentity(name, self.pooler, self.use_head, self.dimension, digest, self.dtype)
-
-
-def _check(pooler: str | None, batch_size: int | None, max_length: int | None, most: int = 0) -> None:
-    if pooler is not None and pooler not in POOLERS:
-        raise UserError(f"pooler {pooler!r} is not one of {', '.join(POOLERS)}")
-    if batch_size is not None and (not isinstance(batch_size, int | np.integer) or batch_size < 1):
-        raise UserError(f"batch_size {batch_size!r}: must be a whole number, 1 or more")
-    if max_length is not None and (not isinstance(max_length, int | np.integer) or not 3 <= max_length <= most):
-        raise UserError(f"max_length {max_length!r}: must be a whole number from 3 to {most}, the model's own")
 
 
 def _tell_cut(cut: int, max_length: int, stacklevel: int) -> None:

@@ -65,7 +65,9 @@ def read_tensorflow_dataset(specification: str) -> Table:
       UserError: when it cannot be loaded or has no rows; from the rows, for text that is not UTF-8.
     """
     # NAME may end in a version (name/config:1.0.0), and a split may hold a colon itself (train[:1%]).
-    name, split = re.fullmatch(r"([^:]*(?::\d+\.\d+\.\d+)?):?(.*)", specification).groups()
+    parts = re.fullmatch(r"([^:]*(?::\d+\.\d+\.\d+)?):?(.*)", specification)
+    assert parts is not None  # it may all be empty
+    name, split = parts.groups()
     where = f"tfds:{specification}"
     import tensorflow_datasets as tfds
 

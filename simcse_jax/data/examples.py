@@ -131,7 +131,7 @@ def _take(examples: Examples, rows: np.ndarray) -> Examples:
 
 
 def _pair(rows: Iterable[Row], positives: str, seed: int, where: str) -> Examples:
-    documents = read_documents(row.fields[0] for row in rows)
+    documents = read_documents(str(row.fields[0]) for row in rows)
     if not documents:
         raise UserError(f"{where}: holds no sentences")
     if len(documents) == 1:

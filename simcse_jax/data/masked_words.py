@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MLM_BATCH = 64
 SHORTEST = 16  # tokens that a batch is padded to at least, and to a power of two: few shapes are compiled
 
-Predict = Callable[[parameters.Params, np.ndarray, np.ndarray, np.ndarray, np.ndarray], jax.Array]
+Predict = Callable[[parameters.Arrays, np.ndarray, np.ndarray, np.ndarray, np.ndarray], jax.Array]
 
 
 class Masked(NamedTuple):
@@ -105,6 +105,8 @@ def _replacements(backend: "Backend", model: Pretrained, special_ids: Sequence[i
 def _make_predict(model: Pretrained, known: np.ndarray) -> Predict:
     """Compiles the best `known` token of each masked place, (B, K), that is not the one `before`."""
     graph, _ = build(model.config, with_head=False)
+    head = model.language_model
+    assert head is not None  # `_load` has seen it
 
     @jax.jit
     def predict(
@@ -114,7 +116,7 @@ def _make_predict(model: Pretrained, known: np.ndarray) -> Predict:
             hidden = parameters.merge(graph, params).encoder(ids, mask)[-1]
             scores = logits(
                 jnp.take_along_axis(hidden, places[:, :, None], axis=1),
-                model.language_model,
+                head,
                 params["encoder.embeddings.word.embedding"],
                 activation=activation(model.config),
                 eps=model.config.layer_norm_eps,

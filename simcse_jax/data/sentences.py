@@ -1,7 +1,7 @@
 """The sentences of a file, all of them and as they stand: row n of the file is sentence n."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from simcse_jax.data.columns import USUAL_NAMES
@@ -103,7 +103,7 @@ def read_sentences(file: str | Path, column: str | None = None) -> list[str]:
     return sentences
 
 
-def check_sentences(sentences: Sequence[str], what: str = "sentence") -> list[str]:
+def check_sentences(sentences: Iterable[str], what: str = "sentence") -> list[str]:
     """The sentences as a list.
 
     Raises:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -104,7 +105,7 @@ class Synonyms:
 
         Punctuation at its edges and a capital first letter are kept.
         """
-        parts = [EDGES.fullmatch(word).groups() for word in words]
+        parts = [match.groups() for match in map(EDGES.fullmatch, words) if match]
         places = [index for index, (_, word, _) in enumerate(parts) if self.of(word)]
         if not places:
             return list(words)
@@ -129,7 +130,8 @@ def _file_entries(path: Path) -> Iterator[Entry]:
         if package.type != "wordnet":
             continue
         for lexicon in lmf.load(package.resource_file(), progress_handler=None)["lexicons"]:
-            for entry in lexicon.get("entries", []):
+            entries: list[Any] = list(lexicon.get("entries", []))
+            for entry in entries:
                 lemma = entry.get("lemma")
                 if lemma is None or entry.get("external"):  # what an extension says of another lexicon's word
                     continue

@@ -18,7 +18,7 @@ from jax.sharding import NamedSharding
 
 from simcse_jax.devices import mesh
 from simcse_jax.huggingface.tokenizer import Tokenizer
-from simcse_jax.models.parameters import Params
+from simcse_jax.models.parameters import Arrays
 
 # A batch is padded to the next of these, so each compiles once: of few sentences, to few lengths.
 LENGTHS = (16, 24, 32, 48, 64, 128, 256, 512)
@@ -110,7 +110,7 @@ class Batching:
 
 
 def compute(
-    function: Callable[..., jax.Array], params: Params, sentences: Sequence[str], batching: Batching, in_flight: int
+    function: Callable[..., jax.Array], params: Arrays, sentences: Sequence[str], batching: Batching, in_flight: int
 ) -> Iterator[Output]:
     """Runs a compiled function on batches of sentences of like length.
 

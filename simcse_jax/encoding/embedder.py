@@ -8,17 +8,18 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tqdm import tqdm
 
 from simcse_jax.encoding.batching import Batching, compute
 from simcse_jax.encoding.tokens import TokenEncoder
+from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import ChosenPooler, Pretrained
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models import parameters
-from simcse_jax.models.parameters import Params
-from simcse_jax.models.sentence_encoder import build
+from simcse_jax.models.config import POOLERS
+from simcse_jax.models.parameters import Arrays, Params
+from simcse_jax.models.sentence_encoder import Graph, build
 
 IN_FLIGHT = 4  # batches that are dispatched and not fetched, on each thread
 
@@ -39,8 +40,8 @@ class Embedder:
     for tokenizer to sharding `Batching`. With `normalize` embeddings have length 1.
     """
 
-    graph: nnx.GraphDef
-    params: Params
+    graph: Graph
+    params: Arrays
     pooler: str
     use_head: bool
     tokenizer: Tokenizer
@@ -86,7 +87,7 @@ class Embedder:
         """The token embeddings of every layer, before pooler and head."""
         return TokenEncoder(self.graph, self.params, self.tokenizer, self.max_length, self.batch_size, self.sharding)
 
-    def with_params(self, params: Params) -> "Embedder":
+    def with_params(self, params: Arrays) -> "Embedder":
         """The same model with other parameters."""
         return dataclasses.replace(self, params=params)
 
@@ -112,6 +113,20 @@ def on_local_devices(model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPool
     )
 
 
+def check_options(pooler: str | None, batch_size: int | None, max_length: int | None, most: int = 0) -> None:
+    """Checks how sentences are to be encoded, as far as it is not None; `most` is the model's own length.
+
+    Raises:
+      UserError: naming what is out of its range.
+    """
+    if pooler is not None and pooler not in POOLERS:
+        raise UserError(f"pooler {pooler!r} is not one of {', '.join(POOLERS)}")
+    if batch_size is not None and (not isinstance(batch_size, int | np.integer) or batch_size < 1):
+        raise UserError(f"batch_size {batch_size!r}: must be a whole number, 1 or more")
+    if max_length is not None and (not isinstance(max_length, int | np.integer) or not 3 <= max_length <= most):
+        raise UserError(f"max_length {max_length!r}: must be a whole number from 3 to {most}, the model's own")
+
+
 def to_unit(embeddings: np.ndarray) -> np.ndarray:
     """(…, D) to the same directions with length 1."""
     lengths = np.linalg.norm(embeddings, axis=-1, keepdims=True)
@@ -119,9 +134,7 @@ def to_unit(embeddings: np.ndarray) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=16)  # so that many encoders of one shape, as in a sweep, compile once
-def _make_embed(
-    graph: nnx.GraphDef, pooler: str, use_head: bool, sharding: NamedSharding | None
-) -> Callable[..., jax.Array]:
+def _make_embed(graph: Graph, pooler: str, use_head: bool, sharding: NamedSharding | None) -> Callable[..., jax.Array]:
     @functools.partial(jax.jit, out_shardings=sharding)
     def embed(params: Params, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
         with jax.default_matmul_precision("highest"):  # float32 on TPUs and GPUs too

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 from jax.sharding import NamedSharding
 
 from simcse_jax.encoding.batching import Batching, compute
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models import parameters
-from simcse_jax.models.parameters import Params
+from simcse_jax.models.parameters import Arrays, Params
+from simcse_jax.models.sentence_encoder import Graph
 
 IN_FLIGHT = 1  # batches: all layers of one are some hundred MB
 
@@ -26,8 +26,8 @@ class TokenEncoder:
     layer alone, of which there is less to fetch and to look at. For the rest see `Batching`.
     """
 
-    graph: nnx.GraphDef
-    params: Params
+    graph: Graph
+    params: Arrays
     tokenizer: Tokenizer
     max_length: int
     batch_size: int = 64
@@ -62,9 +62,7 @@ class TokenEncoder:
 
 
 @functools.lru_cache(maxsize=16)
-def _make_hidden_states(
-    graph: nnx.GraphDef, sharding: NamedSharding | None, last_only: bool
-) -> Callable[..., jax.Array]:
+def _make_hidden_states(graph: Graph, sharding: NamedSharding | None, last_only: bool) -> Callable[..., jax.Array]:
     @functools.partial(jax.jit, out_shardings=sharding)
     def hidden_states(params: Params, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
         with jax.default_matmul_precision("highest"):  # float32 on TPUs and GPUs too

@@ -20,6 +20,7 @@ from simcse_jax.huggingface.tokenizer import MARKER
 from simcse_jax.huggingface.weight_files import read_weights
 from simcse_jax.models.config import POOLERS, EncoderConfig
 from simcse_jax.models.head import has_head
+from simcse_jax.models.parameters import Arrays
 from simcse_jax.storage import read_json
 
 # The reference's released models say nothing of their pooler in their files, only in their names.
@@ -39,7 +40,7 @@ class Pretrained:
     name: str
     folder: Path
     config: EncoderConfig
-    params: dict[str, np.ndarray]
+    params: Arrays
     pooler: str | None
     pooling: str
     max_length: int

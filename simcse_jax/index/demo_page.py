@@ -2,7 +2,7 @@
 
 import html
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -79,7 +79,7 @@ def message(text: str) -> str:
     return f'<p class="message" role="status">{html.escape(text)}</p>'
 
 
-def wrong_with(sentence: str | None, what: str) -> str | None:
+def wrong_with(sentence: str, what: str) -> str | None:
     """Why a sentence cannot be taken, None if it can."""
     if not sentence or not sentence.strip():
         return f"{what} is empty; type one."
@@ -96,6 +96,7 @@ def bar(score: float) -> str:
 
 def search(model: Model, query: str | None, count: float) -> str:
     """The nearest sentences of the index, best first, as a table."""
+    query = query or ""
     if wrong := wrong_with(query, "The query"):
         return message(wrong)
     found = model.search(query.strip(), top_k=int(count), threshold=-np.inf)
@@ -110,6 +111,7 @@ def search(model: Model, query: str | None, count: float) -> str:
 
 def compare(model: Model, first: str | None, second: str | None) -> str:
     """The cosine of two sentences."""
+    first, second = first or "", second or ""
     wrong = wrong_with(first, "The first sentence") or wrong_with(second, "The second sentence")
     if wrong:
         return message(wrong)
@@ -162,7 +164,8 @@ def build(model: Model, title: str, count: int, examples: Sequence[str]) -> "gra
     import gradio as gr
 
     # One request at a time asks the model, whichever part it comes from.
-    one = {"concurrency_limit": 1, "concurrency_id": "model", "show_progress": "minimal", "api_visibility": "private"}
+    one: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "model"}
+    one |= {"show_progress": "minimal", "api_visibility": "private"}
     examples = [example[:200] for example in examples]
     with gr.Blocks(title=f"simcse_jax: {title}", analytics_enabled=False) as page:
         reads = f"which reads {model.max_length} tokens at most"

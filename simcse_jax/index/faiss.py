@@ -24,13 +24,15 @@ class FaissSearch:
         """
         import faiss
 
-        self._index = faiss.IndexFlatIP(dimension)
+        flat = faiss.IndexFlatIP(dimension)
+        self._index: faiss.Index = flat
         cells = 0 if sample is None else min(self.CELLS, len(sample) // self.ROWS_A_CELL)
         if cells:
-            self._cells = self._index  # FAISS refers to it and does not keep it
-            self._index = faiss.IndexIVFFlat(self._cells, dimension, cells, faiss.METRIC_INNER_PRODUCT)
-            self._index.train(np.ascontiguousarray(sample))
-            self._index.nprobe = min(self.CELLS_SEARCHED, cells)
+            self._cells = flat  # FAISS refers to it and does not keep it
+            in_cells = faiss.IndexIVFFlat(flat, dimension, cells, faiss.METRIC_INNER_PRODUCT)
+            in_cells.train(np.ascontiguousarray(sample))
+            in_cells.nprobe = min(self.CELLS_SEARCHED, cells)
+            self._index = in_cells
 
     @staticmethod
     def check_installed() -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict
 
 import jax
 import numpy as np
@@ -18,6 +18,15 @@ RESERVE = 0.25  # of a device's memory, for the encoder and the scores
 
 Backend = Literal["jax", "faiss"]
 BACKENDS = ("jax", "faiss")
+
+
+class SearchOptions(TypedDict, total=False):
+    """Those of `SimCSE.search` that need their names."""
+
+    column: str | None
+    approximate: bool
+    recall_target: float
+    backend: Backend
 
 
 class Result(NamedTuple):

@@ -31,7 +31,7 @@ def table(query: str, titles: Sequence[str], results: Sequence[Sequence[Result]]
     if not any(results):
         lines.append("nothing is as near as the threshold")
     for place in range(max(map(len, results), default=0)):
-        cells = []
+        cells: list[list[str]] = []
         for each in results:
             if place >= len(each):
                 cells.append([])

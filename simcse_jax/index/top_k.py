@@ -4,6 +4,7 @@ Never more than the scores of one block are there, and a block's shape is one of
 for each of them, however many rows there are in all.
 """
 
+import dataclasses
 import functools
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -16,7 +17,8 @@ from jaxtyping import Array, ArrayLike, Float, Float32, Int, Int32
 MAX_QUERIES = 128  # scored together; fewer are padded to the next power of two
 
 
-class Block(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Block:
     """Some rows of the matrix."""
 
     rows: Float32[Array | np.ndarray, "R D"]  # NumPy's are copied to the device when their turn comes

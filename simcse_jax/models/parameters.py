@@ -10,6 +10,8 @@ from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.head import PREFIX
 
 Params = dict[str, jax.Array]
+Arrays = Mapping[str, AnyArray]  # parameters wherever they lie
+Model = TypeVar("Model", bound=nnx.Module)
 Value = TypeVar("Value")  # an array, its shape or its sharding
 
 # What a run may train beside the sentence encoder's own `encoder.…` and `head.…`: a second one, and two heads.
@@ -29,13 +31,13 @@ def sentence_encoder(params: Mapping[str, Value], tower: int = 0) -> dict[str, V
     return {name: value for name, value in params.items() if name.startswith(("encoder.", PREFIX))}
 
 
-def split(model: nnx.Module) -> tuple[nnx.GraphDef, Params]:
+def split(model: Model) -> tuple[nnx.GraphDef[Model], Params]:
     """The model's graph and its parameters, by dotted name."""
     graph, state = nnx.split(model, nnx.Param)
     return graph, {".".join(map(str, path)): variable[...] for path, variable in nnx.to_flat_state(state)}
 
 
-def merge(graph: nnx.GraphDef, params: Mapping[str, AnyArray]) -> nnx.Module:
+def merge(graph: nnx.GraphDef[Model], params: Arrays) -> Model:
     """The inverse of `split`; cheap, meant to be called inside a traced function."""
     flat = {
         tuple(int(part) if part.isdigit() else part for part in name.split(".")): nnx.Param(value)
@@ -44,7 +46,7 @@ def merge(graph: nnx.GraphDef, params: Mapping[str, AnyArray]) -> nnx.Module:
     return nnx.merge(graph, nnx.from_flat_state(flat.items()))
 
 
-def abstract(build: Callable[[], nnx.Module]) -> tuple[nnx.GraphDef, dict[str, jax.ShapeDtypeStruct]]:
+def abstract(build: Callable[[], Model]) -> tuple[nnx.GraphDef[Model], dict[str, jax.ShapeDtypeStruct]]:
     """Like `split(build())`, without allocating anything."""
     graph, state = nnx.split(nnx.eval_shape(build), nnx.Param)
     return graph, {".".join(map(str, path)): variable.get_value() for path, variable in nnx.to_flat_state(state)}

@@ -51,9 +51,12 @@ class SentenceEncoder(nnx.Module):
         return jnp.tanh(self.head(embeddings))
 
 
+Graph = nnx.GraphDef[SentenceEncoder]
+
+
 def build(
     config: EncoderConfig, with_head: bool, dtype: DType = jnp.float32
-) -> tuple[nnx.GraphDef, dict[str, jax.ShapeDtypeStruct]]:
+) -> tuple[Graph, dict[str, jax.ShapeDtypeStruct]]:
     """The graph and the abstract float32 parameters of a `SentenceEncoder`, without allocating any.
 
     `dtype` is that of the encoder's products (see `models.encoder`).

@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import absl.logging
@@ -124,6 +124,7 @@ class Checkpoints:
         """The step and the parameters of the best checkpoint that can be read; damaged ones are set aside."""
         while True:
             best = self.best
+            assert best is not None
             try:
                 with processes.together():
                     return best, self._twice(self.restore_params, best, like)
@@ -152,7 +153,7 @@ class Checkpoints:
         restored = self._restore(step, params=like.params, optimizer=optimizer)
         return TrainState(restored.optimizer["step"], restored.params, restored.optimizer["optimizer"])
 
-    def restore_params(self, step: int, like: Params) -> Params:
+    def restore_params(self, step: int, like: Mapping[str, jax.Array | jax.ShapeDtypeStruct]) -> Params:
         """Only the parameters saved at `step`, placed as `like` says; without a word of it, on one device here."""
         return self._restore(step, params=like).params
 

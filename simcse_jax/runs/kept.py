@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
 from ml_collections import config_dict
 
 from simcse_jax.encoding.embedder import Embedder
@@ -80,7 +81,7 @@ def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:
     except UserError as error:
         print(f"{folder}: step 0 is left out: {error}", flush=True)
         return None
-    if sha256(*(model.params[part] for part in sorted(model.params))) != run["sha256"]["model.init_from"]:
+    if sha256(*(np.asarray(model.params[part]) for part in sorted(model.params))) != run["sha256"]["model.init_from"]:
         print(f"{folder}: step 0 is left out: {name} is not what the run started from", flush=True)
         return None
     return initial_params(config, model)

@@ -69,8 +69,8 @@ def load_workdir(folder: Folder, num_layers: int = 0) -> Pretrained:
     finally:
         checkpoints.close()
     language_model = {name: np.asarray(value) for name, value in subset(trained, LANGUAGE_MODEL).items()} or None
-    params = sentence_encoder(trained)
-    params = {name: np.asarray(value) for name, value in params.items() if has_head or not name.startswith(PREFIX)}
+    own = sentence_encoder(trained)
+    params = {name: np.asarray(value) for name, value in own.items() if has_head or not name.startswith(PREFIX)}
     kept = config.keep_layers(num_layers)
     if kept != config:
         _, shapes = build(kept, with_head=has_head)
