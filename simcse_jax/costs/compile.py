@@ -19,6 +19,7 @@ from simcse_jax.errors import UserError, reason
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.sentence_encoder import build
+from simcse_jax.objectives.registry import needs
 from simcse_jax.runs.state import trained_shapes
 from simcse_jax.training.loss import LanguageModel
 from simcse_jax.training.optimizer import init_state
@@ -83,7 +84,7 @@ def trace_step(
     tokens = jax.ShapeDtypeStruct((config.train.batch_size, columns, config.data.max_length), jnp.int32)
     batch = {"input_ids": tokens, "attention_mask": tokens}
     batch["index"] = jax.ShapeDtypeStruct((config.train.batch_size,), jnp.int32)
-    if config.objective.softmax_nli.weight:
+    if needs(config.objective).labels:
         batch["label"] = batch["index"]
 
     def placed(sharding: jax.sharding.Sharding, tree: Any) -> Any:

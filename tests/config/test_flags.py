@@ -172,10 +172,10 @@ def test_what_counts_for_nothing_is_named():
 
 def test_names_are_those_of_the_code():
     from simcse_jax.objectives import dimension_wise
-    from simcse_jax.objectives import registry as total
+    from simcse_jax.objectives.registry import OBJECTIVES
 
     assert READINGS == dimension_wise.READINGS
-    assert set(default_config().objective) == set(total.TERMS)
+    assert set(default_config().objective) == set(OBJECTIVES)
 
 
 def test_mistakes_with_the_config_file_itself(tmp_path):
