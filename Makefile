@@ -3,7 +3,7 @@ PYTHON ?= python3
 WORKERS ?= 2
 BIN := .venv/bin
 
-.PHONY: quickstart test test-all test-tpu bench lint clean
+.PHONY: quickstart test test-all test-tpu golden bench lint clean
 
 quickstart: .venv/requirements.txt
 	bash examples/quickstart.sh $(BIN)/python
@@ -23,6 +23,10 @@ test-tpu:
 	test -x .venv-tpu/bin/python || $(PYTHON) -m venv .venv-tpu
 	.venv-tpu/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt "pytest>=8.4" "libtpu>=0.0.51"
 	JAX_PLATFORMS=cpu .venv-tpu/bin/python -m pytest tests/test_aot.py
+
+# What each recipe comes to, anew: after a default or a recipe was meant to change. Its diff shows which.
+golden: .venv/requirements-dev.txt
+	PYTHONPATH=.:tests $(BIN)/python -m support.golden
 
 # Ours and the peers in turn, quickly: about half an hour on two cores. Each benchmark's --help tells what else it has.
 # `make bench DATA=wiki.txt SENTEVAL=SentEval/data/downstream` takes other sentences, and scores all STS files.

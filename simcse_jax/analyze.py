@@ -73,7 +73,11 @@ def read_arguments() -> tuple[Namespace, Protocol]:
     Raises:
       UserError: naming the option that is wrong.
     """
-    parser = Parser(prog="simcse_jax.analyze", description="Isotropy and contextualization of a model's layers.")
+    parser = Parser(
+        prog="simcse_jax.analyze",
+        description="Isotropy and contextualization of a model's layers, or how the last one changed in training. "
+        "Needs a model and sentences, or the folders of runs. Writes numbers, pictures and a page to --output.",
+    )
     model = "NAME[@LAYERS]"
     parser.add_argument("--model", metavar=model, help="a folder, hub id, package:NAME or workdir; NAME@3: 3 layers")
     parser.add_argument(
@@ -91,16 +95,16 @@ def read_arguments() -> tuple[Namespace, Protocol]:
         help="another model and what it was trained from: do the same tokens change in both (eq. 11)?",
     )
     parser.add_argument("--data", help="a .txt, .csv, .tsv, .jsonl or .parquet file, or SentEval's data/downstream")
-    parser.add_argument("--column", help="default: sentence, text, sent0 or anchor, or the only one")
+    parser.add_argument("--column", help="of the sentences (default: sentence, text, sent0 or anchor, or the only one)")
     parser.add_argument("--output", required=True, help="the folder for metrics.json, report.html and the pictures")
-    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
     choices = parser.add_argument_group("protocol", "what the paper leaves open; the defaults come closest to it")
     for name, values in CHOICES.items():
         text = "; ".join(f"{value}: {meaning}" for value, meaning in values.items())
         choices.add_argument(option(name), choices=values, default=getattr(Protocol, name), help=text)
     for name, text in NUMBERS.items():
         default = getattr(Protocol, name)
-        choices.add_argument(option(name), type=int, default=default, metavar="N", help=f"{text} ({default})")
+        choices.add_argument(option(name), type=int, default=default, metavar="N", help=text)
     args = parser.parse_args()
     if args.batch_size < 1:
         raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")

@@ -78,7 +78,8 @@ def measure_checkpoints(
     """
     for folder in folders.values():
         steps_of(folder)
-    encoders = {name: next(checkpoint_encoders(folder, args.batch_size)).tokens for name, folder in folders.items()}
+    first = {name: next(checkpoint_encoders(folder, args.batch_size)) for name, folder in folders.items()}
+    encoders = {name: kept.embed.tokens for name, kept in first.items()}
     max_length = min(encoder.max_length for encoder in encoders.values())
     encoders = {name: dataclasses.replace(encoder, max_length=max_length) for name, encoder in encoders.items()}
     surveys = {name: tokens.survey(encoder, data.sentences, protocol, args.data) for name, encoder in encoders.items()}
@@ -92,8 +93,8 @@ def measure_checkpoints(
     for name, folder in folders.items():
         points[name] = []
         for kept in checkpoint_encoders(folder, args.batch_size):
-            encoder = dataclasses.replace(kept.tokens, max_length=max_length)
-            found = last_layer.measure_last_layer(kept.encode, encoder, survey, sample)
+            encoder = dataclasses.replace(kept.embed.tokens, max_length=max_length)
+            found = last_layer.measure_last_layer(kept.embed, encoder, survey, sample)
             points[name].append({"step": kept.step, **found})
             numbers = ", ".join(f"{field} {value:.4f}" for field, value in found.items() if field in dynamics.FIELDS)
             print(f"{labels[name]}, step {kept.step}: {numbers}".replace("_", " "), flush=True)

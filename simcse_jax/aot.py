@@ -70,17 +70,16 @@ def main() -> None:
     """Checks all arguments first, since compiling takes minutes."""
     parser = Parser(
         prog="simcse_jax.aot",
-        description="What a train step costs on TPUs, without a TPU.",
-        epilog="Further: --config FILE[:VARIANT] [--config.FIELD=VALUE …], as for simcse_jax.main.",
+        description="What a train step costs on TPUs, without a TPU. Needs libtpu and a recipe; reads neither weights "
+        "nor data. Prints the costs; writes --output alone.",
+        epilog="Further: --config FILE[:VARIANT] [--config.FIELD=VALUE …], as for simcse_jax.main.\n",
         allow_abbrev=False,
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--topology", help=f"generation and shape of a TPU slice, e.g. {EXAMPLES}")
     which.add_argument("--topologies", help="several, comma-separated: a scaling table at a fixed batch a chip")
-    parser.add_argument("--batch-per-chip", type=int, help="default: train.batch_size on the first topology")
-    parser.add_argument(
-        "--columns", type=int, choices=(1, 2, 3, 4), help="of the data; default: as far as the config tells"
-    )
+    parser.add_argument("--batch-per-chip", type=int, help="examples (default: train.batch_size on the first topology)")
+    parser.add_argument("--columns", type=int, choices=(1, 2, 3, 4), help="of the data (default: as the config says)")
     parser.add_argument("--output", help="a JSON file for the figures")
     args, rest = parser.parse_known_args()
     config, _ = parse(rest, needs_workdir=False)

@@ -5,13 +5,13 @@ import contextlib
 import os
 import re
 import sys
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
-from simcse_jax.config.fields import DTYPES
 from simcse_jax.errors import Preempted, UserError
-from simcse_jax.models.config import POOLERS
+from simcse_jax.models.config import DTYPES, POOLERS
 from simcse_jax.storage import local_path
 
 
@@ -43,11 +43,43 @@ def parse_model(spec: str) -> Model:
     return Model("@".join(parts), num_layers, pooler)
 
 
+WRONG = 2
 PREEMPTED = 75  # EX_TEMPFAIL of sysexits.h: try again
+INTERRUPTED = 130
+CLOSED = 141
+EXIT_CODES = {
+    0: "done",
+    WRONG: "a mistake to mend, named in one line on standard error",
+    PREEMPTED: "pre-empted, and saved: the same command resumes",
+    INTERRUPTED: "interrupted",
+    CLOSED: "the reader of the output has closed it",
+}
+
+
+def describe_exit_codes() -> str:
+    """The exit codes of every command, for `--help`."""
+    return "\n".join(["exit codes:", *(f"  {code:<4} {meaning}" for code, meaning in EXIT_CODES.items())])
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Keeps line breaks of descriptions, and names the default of each option that does not name it itself."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join(textwrap.fill(line, width, initial_indent=indent) for line in text.splitlines())
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        text = action.help or ""
+        if action.default in (None, "", [], argparse.SUPPRESS) or action.default is False or "default:" in text:
+            return text
+        return f"{text} (default: %(default)s)".lstrip()
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, whose complaints are one line too."""
+    """argparse, whose complaints are one line too, and whose help has all defaults and the exit codes."""
+
+    def __init__(self, epilog: str = "", **kwargs: Any):
+        epilog = "\n".join(filter(None, [epilog, describe_exit_codes()]))
+        super().__init__(epilog=epilog, formatter_class=_Formatter, **kwargs)
 
     def error(self, message: str) -> NoReturn:
         """Raises a `UserError` instead of printing the usage and leaving."""
@@ -65,25 +97,21 @@ def warnings_in_a_line() -> Iterator[None]:
 
 
 def run_command(main: Callable[[], None]) -> NoReturn:
-    """Runs a command's `main` and ends the process.
-
-    Exit code 0 when it is done, 2 for a mistake of the user's (one line), 75 when it was pre-empted and has saved
-    itself (start it again), 130 when interrupted.
-    """
+    """Runs a command's `main` and ends the process with one of `EXIT_CODES`."""
     try:
         main()
     except UserError as error:
         print("error: " + " ".join(str(error).split()), file=sys.stderr)
-        sys.exit(2)
+        sys.exit(WRONG)
     except Preempted as stop:
         print(stop, file=sys.stderr)
         sys.exit(PREEMPTED)
     except BrokenPipeError:  # who reads has had enough, as `head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        sys.exit(CLOSED)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     sys.exit(0)
 
 
@@ -93,5 +121,5 @@ def add_compute_dtype(parser: Parser) -> None:
         "--compute-dtype",
         choices=DTYPES,
         default=DTYPES[0],
-        help="of the encoder's matrix products (default: %(default)s)",
+        help="of the encoder's matrix products",
     )

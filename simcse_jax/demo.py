@@ -18,11 +18,14 @@ LOCAL = "127.0.0.1"
 
 def main() -> None:
     """Reads the file and finds a port first, so that a mistake is told before a model is loaded."""
-    parser = Parser(prog="simcse_jax.demo", description="A page with search, comparison and a heat map.")
+    parser = Parser(
+        prog="simcse_jax.demo",
+        description="Serves a page with search, comparison and a heat map. Needs Gradio. Writes nothing.",
+    )
     parser.add_argument("--model", required=True, help="a folder, a hub id, package:NAME, or a workdir")
     parser.add_argument("--sentences", required=True, help="what to search in: .txt, .csv, .tsv, .jsonl or .parquet")
     parser.add_argument("--column", help="of --sentences, where it has no usual name")
-    parser.add_argument("--pooler", choices=POOLERS, help="default: the model's own")
+    parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
     parser.add_argument("--host", default=LOCAL, help=f"the address to serve at (default: {LOCAL}, this machine alone)")
     parser.add_argument("--port", type=int, default=7860, help="0 takes any that is free (default: %(default)s)")
     parser.add_argument("--share", action="store_true", help="a public address too, through Gradio's server")

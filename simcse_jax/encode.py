@@ -37,24 +37,30 @@ def main() -> None:
 
 def parse() -> argparse.Namespace:
     """The options, checked as far as that needs no file."""
-    parser = Parser(prog="simcse_jax.encode", description="Encodes a file of sentences.")
+    parser = Parser(
+        prog="simcse_jax.encode",
+        description="Encodes a file of sentences. Needs a model. Writes --output, and until it is done what a second "
+        "call resumes from.",
+    )
     parser.add_argument("--model", required=True, help="a folder, a hub id, package:NAME, or a workdir")
     parser.add_argument(
         "--input", required=True, help="a .txt (a sentence a line), .csv, .tsv, .jsonl or .parquet file"
     )
     parser.add_argument("--output", required=True, help="a .npy, or a .parquet with columns sentence, row, embedding")
-    parser.add_argument("--column", help="default: sentence, text, sent0 or anchor, or the only one")
-    parser.add_argument("--pooler", choices=POOLERS, help="default: the model's own")
+    parser.add_argument("--column", help="of the sentences (default: sentence, text, sent0 or anchor, or the only one)")
+    parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
     parser.add_argument("--num-layers", type=int, default=0, help="keep the first n layers (default: all)")
     parser.add_argument("--max-length", type=int, help="in tokens (default: the model's own)")
-    parser.add_argument("--batch-size", type=int, default=64, help="sentences together on each device")
+    parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
     add_compute_dtype(parser)
     normalize = parser.add_mutually_exclusive_group()
     normalize.add_argument(
         "--normalize", action="store_true", default=None, help="to unit length (default: as the model)"
     )
-    normalize.add_argument("--no-normalize", action="store_false", dest="normalize", default=None)
-    parser.add_argument("--dtype", choices=("float32", "float16"), default="float32", help="of the output")
+    normalize.add_argument(
+        "--no-normalize", action="store_false", dest="normalize", default=None, help="as the encoder gives them"
+    )
+    parser.add_argument("--dtype", choices=("float32", "float16"), default="float32", help="of the output's numbers")
     parser.add_argument("--save-every", type=int, default=32768, help="rows: what a kill loses at most")
     parser.add_argument("--processes", type=int, default=1, help="share the rows among so many processes, a file each")
     parser.add_argument("--process-id", type=int, help="which of them this is, from 0")

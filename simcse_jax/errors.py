@@ -13,6 +13,11 @@ class UserError(Exception):
     """What is wrong, where (file, row or field) and what to do, in one line."""
 
 
+def no_such(where: str, kind: str, name: str, known: Iterable[str]) -> UserError:
+    """The error for a name that is none of the known ones; it names the nearest."""
+    return UserError(f"{where}: no {kind} {name!r}; the nearest one is {nearest(name, known)}")
+
+
 class Preempted(Exception):
     """The run was told to end, has saved itself, and the same command resumes it."""
 

@@ -1,25 +1,27 @@
 """python -m simcse_jax.evaluate --model M --data SENTEVAL_FOLDER: STS and transfer scores of any model."""
 
 import argparse
-import functools
 import json
+from collections.abc import Collection
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from simcse_jax.command_line import Parser, add_compute_dtype, run_command
 from simcse_jax.config.checks import check_postprocess
-from simcse_jax.errors import UserError, nearest
-from simcse_jax.evaluation.tasks import TASKS
+from simcse_jax.errors import UserError, no_such
+from simcse_jax.evaluation.tasks import AGGREGATIONS, GRIDS, METRICS, POSTPROCESSING, TASKS, TRANSFER
 from simcse_jax.models.config import POOLERS
 from simcse_jax.storage import output_file
 
-TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")  # those of evaluation.transfer, which imports JAX
+if TYPE_CHECKING:
+    from simcse_jax.evaluation.relatedness import WithRegressor
+    from simcse_jax.evaluation.sts import Similarity
+    from simcse_jax.evaluation.transfer import Transfer
+
 SETS = {"sts": TASKS, "transfer": TRANSFER}
-METRICS = ("spearman", "pearson")
-AGGREGATIONS = ("all", "mean", "wmean")
 
 
-def choose(option: str, text: str, known: tuple[str, ...], what: str) -> list[str]:
+def choose(option: str, text: str, known: Collection[str], what: str) -> list[str]:
     """The names of a comma-separated list, each once.
 
     Raises:
@@ -28,7 +30,7 @@ def choose(option: str, text: str, known: tuple[str, ...], what: str) -> list[st
     names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     for name in names:
         if name not in known:
-            raise UserError(f"{option}: no {what} {name!r}; the nearest one is {nearest(name, known)}")
+            raise no_such(option, what, name, known)
     if not names:
         raise UserError(f"{option} names none; there are {', '.join(known)}")
     return names
@@ -52,21 +54,29 @@ def parse() -> Options:
     Raises:
       UserError: naming the option that is wrong, or has no use beside the others.
     """
-    parser = Parser(prog="simcse_jax.evaluate", description="Scores a model on textual similarity and transfer tasks.")
+    parser = Parser(
+        prog="simcse_jax.evaluate",
+        description="Scores a model on textual similarity and transfer tasks. Needs the data of the tasks. Prints "
+        "tables; writes --output alone.",
+    )
     parser.add_argument("--model", required=True, help="a folder, a hub id, package:NAME, or a workdir")
     parser.add_argument("--data", required=True, help="SentEval's data/downstream, or a file of graded pairs")
     every = f"{', '.join((*TASKS, *TRANSFER))}; sts and transfer for all of a kind"
     parser.add_argument("--tasks", default="sts", help=f"comma-separated: {every} (default: sts)")
-    parser.add_argument("--metric", help="of STS, comma-separated: spearman, pearson (default: spearman)")
-    parser.add_argument("--aggregation", help="of STS subsets, comma-separated: all, mean, wmean (default: all)")
+    parser.add_argument("--metric", help=f"of STS, comma-separated: {', '.join(METRICS)} (default: spearman)")
+    parser.add_argument(
+        "--aggregation", help=f"of STS subsets, comma-separated: {', '.join(AGGREGATIONS)} (default: all)"
+    )
     parser.add_argument("--regressor", action="store_true", help="SentEval's regressor too, for STS-B and SICK-R")
-    parser.add_argument("--grid", choices=("sklearn", "pytorch"), help="regularization of transfer (default: sklearn)")
+    parser.add_argument("--grid", choices=GRIDS, help="regularization of transfer (default: sklearn)")
     parser.add_argument("--split", choices=("dev", "test"), default="test", help="dev: of STS-B and SICK-R")
-    parser.add_argument("--pooler", choices=POOLERS, help="default: the model's own")
+    parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
     parser.add_argument("--num-layers", type=int, default=0, help="keep the first n layers (default: all)")
-    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
     add_compute_dtype(parser)
-    parser.add_argument("--postprocess", default="", help="of the embeddings: whitening or flow")
+    parser.add_argument(
+        "--postprocess", default="", help=f"of the embeddings: {' or '.join(POSTPROCESSING)} (default: none)"
+    )
     parser.add_argument(
         "--postprocess-data", default="", help="what it is fit on: a file of sentences, or target, each task's own"
     )
@@ -100,21 +110,14 @@ def parse() -> Options:
 
 
 def main() -> None:
-    """Reads the data first, so that a mistake in it is told before a model is loaded."""
-    args, sts_tasks, transfer_tasks, metrics, aggregations, grid, output = parse()
-    from simcse_jax.evaluation import postprocess, relatedness, sts, transfer
+    """Reads the data first, so that a mistake in it is reported before a model is loaded."""
+    options = parse()
+    args = options.args
+    from simcse_jax.evaluation import postprocess
     from simcse_jax.simcse import SimCSE
     from simcse_jax.storage import write_atomically
 
-    pairs, missing = sts.read(args.data, sts_tasks, args.split) if sts_tasks else ({}, [])
-    graded = relatedness.read(args.data, list(pairs)) if args.regressor else {}
-    classes, absent = transfer.read(args.data, transfer_tasks) if transfer_tasks else ({}, [])
-    for gone, what in (
-        (missing, "has no development set" if args.split == "dev" else "not there"),
-        (absent, "not there"),
-    ):
-        if gone:
-            print(f"{args.data}: {', '.join(gone)} {what}; left out, so no average is given", flush=True)
+    evaluators = read(options)
     fit_on = None
     if args.postprocess:
         fit_on = postprocess.read(args.postprocess, args.postprocess_data, args.postprocess_dimensions)
@@ -126,26 +129,46 @@ def main() -> None:
         dtype=args.compute_dtype,
     )
     if fit_on:
-        postprocess.check(fit_on, model.config.hidden_size, (*pairs.items(), *graded.items(), *classes.items()))
-    behind = f", behind {args.postprocess} fit on {args.postprocess_data}" if fit_on else ""
-    print(f"{args.model}: pooler {model.pooler}{' with head' if model.use_head else ''}{behind}", flush=True)
-    score = postprocess.scorer(model.encode, fit_on)
+        postprocess.check(fit_on, model.dimension, [item for each in evaluators for item in each.tasks.items()])
+    after = f", behind {args.postprocess} fit on {args.postprocess_data}" if fit_on else ""
+    print(f"{args.model}: pooler {model.pooler}{' with head' if model.use_head else ''}{after}", flush=True)
+    embed = postprocess.applied(model, fit_on)
     scores = {}
-    if pairs:
-        results = score(sts.evaluate, pairs)
-        for task, regressor in score(relatedness.evaluate, graded).items():
-            results[task]["regressor"] = regressor
-        protocol = "all pairs of a task together" if aggregations == ["all"] else f"by {', '.join(aggregations)}"
-        print(f"{' and '.join(sts.METRICS[metric] for metric in metrics)} × 100, {protocol}")
-        print(sts.table(results, missing, metrics, aggregations), flush=True)
-        scores |= {**results, **sts.averages(results, missing)}
-    if classes:
-        accuracies = score(functools.partial(transfer.evaluate, grid=grid), classes)
-        print(f"accuracy × 100 of logistic regression, grid {grid}")
-        print(transfer.table(accuracies, absent))
-        scores |= {**accuracies, **transfer.average(accuracies, absent)}
-    if output:
-        write_atomically(output, json.dumps(scores, indent=2) + "\n")
+    for evaluator in evaluators:
+        numbers = evaluator(embed)
+        print(evaluator.protocol)
+        print(evaluator.table(numbers), flush=True)
+        scores |= numbers.pop("transfer", {}) | numbers
+    if options.output:
+        write_atomically(options.output, json.dumps(scores, indent=2) + "\n")
+
+
+def read(options: Options) -> "list[Similarity | WithRegressor | Transfer]":
+    """The evaluators of the tasks that were asked for; says which of them are not there.
+
+    Raises:
+      UserError: for whatever is wrong with the data.
+    """
+    from simcse_jax.evaluation import relatedness, sts, transfer
+
+    args, evaluators = options.args, []
+    if options.sts_tasks:
+        pairs, missing = sts.read(args.data, options.sts_tasks, args.split)
+        say_missing(args.data, missing, "has no development set" if args.split == "dev" else "not there")
+        similarity = sts.Similarity(pairs, missing, options.metrics, options.aggregations, every_average=True)
+        graded = relatedness.read(args.data, list(pairs)) if args.regressor else {}
+        evaluators.append(relatedness.WithRegressor(similarity, graded) if graded else similarity)
+    if options.transfer_tasks:
+        classes, missing = transfer.read(args.data, options.transfer_tasks)
+        say_missing(args.data, missing, "not there")
+        evaluators.append(transfer.Transfer(classes, missing, options.grid))
+    return evaluators
+
+
+def say_missing(data: str, tasks: list[str], why: str) -> None:
+    """Names the tasks that are left out."""
+    if tasks:
+        print(f"{data}: {', '.join(tasks)} {why}; left out, so no average is given", flush=True)
 
 
 if __name__ == "__main__":

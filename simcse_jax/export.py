@@ -23,7 +23,10 @@ PLACES = ("_name_or_path", "name_or_path", "tokenizer_file", "vocab_file", "merg
 
 def main() -> None:
     """The command."""
-    parser = Parser(prog="simcse_jax.export", description="Writes a trained model in Hugging Face format.")
+    parser = Parser(
+        prog="simcse_jax.export",
+        description="Writes a trained model in Hugging Face format, with a model card. Needs the folder of a run.",
+    )
     parser.add_argument("--workdir", required=True, help="a run's folder; its best checkpoint is exported")
     parser.add_argument("--output", required=True, help="the folder to write; an earlier export there is replaced")
     parser.add_argument("--push-to-hub", metavar="OWNER/NAME", help="upload it to this model of the hub")

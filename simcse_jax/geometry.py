@@ -55,7 +55,7 @@ def main() -> None:
     for (name, folder), label in zip(runs.items(), unique(short_names(list(runs)), list(runs)), strict=True):
         by_run[label] = []
         for kept in checkpoint_encoders(folder, args.batch_size):
-            by_run[label].append((kept.step, geometry.measure(kept.encode, pairs)))
+            by_run[label].append((kept.step, geometry.measure(kept.embed, pairs)))
             say(f"{label}, step {kept.step}", by_run[label][-1][1])
         checkpoints = [{"step": step, **found.numbers()} for step, found in by_run[label]]
         run_facts[label] = {"workdir": name, "checkpoints": checkpoints}
@@ -69,7 +69,11 @@ def read_arguments() -> tuple[Namespace, dict[str, Model]]:
     Raises:
       UserError: naming the option that is wrong.
     """
-    parser = Parser(prog="simcse_jax.geometry", description="Alignment, uniformity and more, of models and of runs.")
+    parser = Parser(
+        prog="simcse_jax.geometry",
+        description="Alignment, uniformity, singular values and cosines, of models and of runs. Needs graded pairs. "
+        "Writes numbers and pictures to --output.",
+    )
     parser.add_argument(
         "--models",
         nargs="+",
@@ -84,7 +88,7 @@ def read_arguments() -> tuple[Namespace, dict[str, Model]]:
     parser.add_argument(
         "--split", choices=("dev", "test", "all"), default="test", help="of STS-B; all: train, dev and test together"
     )
-    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
     parser.add_argument("--output", required=True, help="the folder for geometry.json and the pictures")
     args = parser.parse_args()
     if not args.models and not args.runs:

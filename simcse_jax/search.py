@@ -69,9 +69,13 @@ def main() -> None:
 
 
 def _parse() -> argparse.Namespace:
-    parser = Parser(prog="simcse_jax.search", description="Finds the nearest sentences of each query, by cosine.")
+    parser = Parser(
+        prog="simcse_jax.search",
+        description="Finds the nearest sentences of each query, by cosine. Needs --sentences or an earlier --index. "
+        "Prints tables; writes --index and --output alone.",
+    )
     parser.add_argument("--model", required=True, help="a folder, a hub id, package:NAME, or a workdir")
-    parser.add_argument("--pooler", choices=POOLERS, help="default: the model's own")
+    parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
     parser.add_argument("--sentences", help="the file to search in: .txt, .csv, .tsv, .jsonl or .parquet")
     parser.add_argument("--column", help="of --sentences (default: sentence, text, sent0 or anchor, or the only one)")
     parser.add_argument(
@@ -83,13 +87,17 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--queries-column", help="of --queries")
     parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
     add_compute_dtype(parser)
-    parser.add_argument("--top-k", type=int, default=5)
+    parser.add_argument("--top-k", type=int, default=5, help="how many sentences to a query")
     parser.add_argument("--threshold", type=float, default=-1.0, help="the least cosine to be shown (default: any)")
-    parser.add_argument("--approximate", action="store_true", help="made for TPUs; with FAISS, its cells")
-    parser.add_argument("--recall-target", type=float, default=0.95, help="of --approximate, without FAISS")
-    parser.add_argument("--backend", default="jax", help="jax or faiss")
+    parser.add_argument(
+        "--approximate", action="store_true", help="faster, and may miss some; made for TPUs; with FAISS, its cells"
+    )
+    parser.add_argument(
+        "--recall-target", type=float, default=0.95, help="the share that --approximate is to find, without FAISS"
+    )
+    parser.add_argument("--backend", default="jax", help="what compares: jax or faiss")
     parser.add_argument("--compare", metavar="MODEL", help="a second model, its results beside the first one's")
-    parser.add_argument("--compare-pooler", choices=POOLERS)
+    parser.add_argument("--compare-pooler", choices=POOLERS, help="of the second model (default: its own)")
     parser.add_argument("--compare-index", help="as --index, for the second model")
     parser.add_argument("--output", help="a JSON file for the results")
     args = parser.parse_args()

@@ -4,23 +4,24 @@ import dataclasses
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from simcse_jax.config.fields import DTYPES
 from simcse_jax.data.sentences import check_sentences, read_sentences
-from simcse_jax.encoding.embedder import Encoded, encode_sentences
+from simcse_jax.encoding.embedder import Embedder, Encoded, to_unit
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
-from simcse_jax.huggingface.load import choose_pooler
+from simcse_jax.huggingface.load import Pretrained, choose_pooler
 from simcse_jax.huggingface.public_names import public_value
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.index import files as index_files
 from simcse_jax.index.index import Backend, Index, Result, check_search
-from simcse_jax.models.config import POOLERS
+from simcse_jax.models.config import DTYPES, POOLERS
+from simcse_jax.models.head import PREFIX
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.loading import load_model
 from simcse_jax.storage import sha256
@@ -57,23 +58,69 @@ class SimCSE:
         if dtype not in DTYPES:
             raise UserError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}")
         model = load_model(name, num_layers)
+        self._set_up(name, model, Tokenizer(model.folder, model.config), choose_pooler(model, pooler), dtype)
+        self.batch_size = batch_size
+
+    def _set_up(
+        self, name: str, model: Pretrained, tokenizer: Tokenizer, pooler_and_head: tuple[str, bool], dtype: str
+    ) -> None:
         self.name = name
         self.index: Index | None = None
-        self.pooler, self.use_head = choose_pooler(model, pooler)
+        self.pooler, self.use_head = pooler_and_head
         self.own_pooler = model.pooler  # None where its files ask for one that this encoder lacks
         self.config = model.config
         self.max_length = model.max_length  # in tokens
         self.normalize = model.normalize  # whether its files ask for embeddings of unit length
-        self.batch_size = batch_size
         self.dtype = dtype
-        self._graph, _ = build(model.config, model.has_head, jnp.dtype(dtype))
-        self._tokenizer = Tokenizer(model.folder, model.config)
         devices = jax.local_devices()
         mesh = Mesh(np.array(devices), ("data",))
-        self._rows = NamedSharding(mesh, PartitionSpec("data")) if len(devices) > 1 else None
         place = NamedSharding(mesh, PartitionSpec()) if len(devices) > 1 else devices[0]
-        self._params = jax.device_put(model.params, place)
-        self._model = dataclasses.replace(model, params=self._params, language_model=None)  # no second copy
+        params = jax.device_put(model.params, place)
+        self._model = dataclasses.replace(model, params=params, language_model=None)  # no second copy
+        self._embedder = Embedder(
+            graph=build(model.config, model.has_head, jnp.dtype(dtype))[0],
+            params=params,
+            pooler=self.pooler,
+            use_head=self.use_head,
+            tokenizer=tokenizer,
+            max_length=model.max_length,
+            sharding=NamedSharding(mesh, PartitionSpec("data")) if len(devices) > 1 else None,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What it is, without what belongs to this process: devices and compiled programs.
+        own = {name: value for name, value in vars(self).items() if name not in ("_model", "_embedder")}
+        params = {name: np.asarray(value) for name, value in self._model.params.items()}
+        return {"own": own, "model": dataclasses.replace(self._model, params=params), "tokenizer": self._tokenizer}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        own = state["own"]
+        pooler_and_head = own["pooler"], own["use_head"]
+        self._set_up(own["name"], state["model"], state["tokenizer"], pooler_and_head, own["dtype"])
+        vars(self).update(own)
+
+    def __repr__(self) -> str:
+        head = " with head" if self.use_head else ""
+        shape = f"{self.config.num_layers} layers, dimension {self.dimension}, at most {self.max_length} tokens"
+        return f"SimCSE({self.name!r}: {self.config.model_type}, {shape}, pooler {self.pooler}{head}, {self.dtype})"
+
+    def __call__(self, sentences: str | Iterable[str]) -> np.ndarray:
+        """`encode` with what the constructor has been given: a model is an `embed` for evaluators."""
+        return self.encode(sentences)
+
+    @property
+    def dimension(self) -> int:
+        """The number of elements of an embedding."""
+        return self.config.hidden_size
+
+    @property
+    def tokens(self) -> TokenEncoder:
+        """`token_encoder` with the model's own length."""
+        return self.token_encoder()
+
+    @property
+    def _tokenizer(self) -> Tokenizer:
+        return self._embedder.tokenizer
 
     def encode(
         self,
@@ -123,23 +170,27 @@ class SimCSE:
         show_progress_bar: bool = False,
     ) -> Encoded:
         """As `encode`, of an iterable; tells how many sentences were cut instead of warning."""
+        chosen = self._configured(pooler, batch_size, max_length, normalize_to_unit)
+        return chosen.encode(check_sentences(sentences), show_progress_bar=show_progress_bar)
+
+    def _configured(
+        self,
+        pooler: str | None = None,
+        batch_size: int | None = None,
+        max_length: int | None = None,
+        normalize: bool | None = None,
+    ) -> Embedder:
+        """The embedder, with what is not None in place of the model's own."""
         _check(pooler, batch_size, max_length, self.max_length)
         pooler, use_head = (self.pooler, self.use_head) if pooler is None else choose_pooler(self._model, pooler)
-        encoded = encode_sentences(
-            self._graph,
-            self._params,
-            self._tokenizer,
-            check_sentences(sentences),
+        return dataclasses.replace(
+            self._embedder,
             pooler=pooler,
             use_head=use_head,
             max_length=self.max_length if max_length is None else max_length,
             batch_size=(self.batch_size if batch_size is None else batch_size) * len(jax.local_devices()),
-            sharding=self._rows,
-            show_progress_bar=show_progress_bar,
+            normalize=self.normalize if normalize is None else normalize,
         )
-        if self.normalize if normalize_to_unit is None else normalize_to_unit:
-            encoded = encoded._replace(embeddings=_to_unit(encoded.embeddings))
-        return encoded
 
     def token_encoder(self, max_length: int | None = None) -> TokenEncoder:
         """The token embeddings of every layer, before pooler and head: what `simcse_jax.analysis` measures.
@@ -147,10 +198,7 @@ class SimCSE:
         Args:
           max_length: see `encode`.
         """
-        _check(None, None, max_length, self.max_length)
-        length = self.max_length if max_length is None else max_length
-        size = self.batch_size * len(jax.local_devices())
-        return TokenEncoder(self._graph, self._params, self._tokenizer, length, size, self._rows)
+        return self._configured(max_length=max_length).tokens
 
     def similarity(
         self, a: str | Iterable[str] | np.ndarray, b: str | Iterable[str] | np.ndarray
@@ -167,7 +215,7 @@ class SimCSE:
           UserError: for what is neither strings nor embeddings of the model's size.
         """
         first, second = self._vectors(a), self._vectors(b)
-        cosines = _to_unit(np.atleast_2d(first)) @ _to_unit(np.atleast_2d(second)).T
+        cosines = to_unit(np.atleast_2d(first)) @ to_unit(np.atleast_2d(second)).T
         if first.ndim == 1:
             return float(cosines[0, 0]) if second.ndim == 1 else cosines[0]
         return cosines
@@ -175,7 +223,7 @@ class SimCSE:
     def _vectors(self, x: str | Iterable[str] | np.ndarray) -> np.ndarray:
         if not isinstance(x, np.ndarray | jax.Array) or not np.issubdtype(x.dtype, np.number):
             return self.encode(x)
-        vectors, size = np.asarray(x, np.float32), self.config.hidden_size
+        vectors, size = np.asarray(x, np.float32), self.dimension
         if vectors.ndim not in (1, 2) or vectors.shape[-1] != size:
             raise UserError(f"embeddings of shape {vectors.shape}; this model's are ({size},) or (N, {size})")
         return vectors
@@ -221,7 +269,7 @@ class SimCSE:
             sentences = read_sentences(sentences_or_file, column)
         else:
             sentences = check_sentences(sentences_or_file)
-        index, cut = Index(self.config.hidden_size), 0
+        index, cut = Index(self.dimension), 0
         for start in range(0, len(sentences), INDEXED_AT_ONCE):
             part = sentences[start : start + INDEXED_AT_ONCE]
             encoded = self.encode_counted(part, show_progress_bar=show_progress_bar)
@@ -289,11 +337,12 @@ class SimCSE:
 
     def identity(self) -> index_files.ModelIdentity:
         """What its embeddings depend on; an index, or a half-encoded file, belongs to it."""
-        names = sorted(name for name in self._params if self.use_head or not name.startswith("head."))
+        params = self._model.params
+        names = sorted(name for name in params if self.use_head or not name.startswith(PREFIX))
         about = repr((self.config, self.max_length)).encode() + self._tokenizer.content()
-        digest = sha256(np.frombuffer(about, np.uint8), *(np.asarray(self._params[name]) for name in names))
+        digest = sha256(np.frombuffer(about, np.uint8), *(np.asarray(params[name]) for name in names))
         name = public_value("model.init_from", self.name)  # not its place on this machine
-        return index_files.ModelIdentity(name, self.pooler, self.use_head, self.config.hidden_size, digest, self.dtype)
+        return index_files.ModelIdentity(name, self.pooler, self.use_head, self.dimension, digest, self.dtype)
 
 
 def _check(pooler: str | None, batch_size: int | None, max_length: int | None, most: int = 0) -> None:
@@ -309,8 +358,3 @@ def _tell_cut(cut: int, max_length: int, stacklevel: int) -> None:
     if cut:
         count = "1 sentence was" if cut == 1 else f"{cut} sentences were"
         warnings.warn(f"{count} longer than {max_length} tokens and cut there", UserWarning, stacklevel)
-
-
-def _to_unit(embeddings: np.ndarray) -> np.ndarray:
-    lengths = np.linalg.norm(embeddings, axis=-1, keepdims=True)
-    return embeddings / np.maximum(lengths, 1e-12)  # as sentence-transformers does

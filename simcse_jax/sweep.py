@@ -9,15 +9,38 @@ import shlex
 import sys
 from pathlib import Path
 
-from simcse_jax.command_line import run_command
+from simcse_jax.command_line import describe_exit_codes, run_command
 from simcse_jax.errors import UserError
 from simcse_jax.storage import local_path
+
+ABOUT = """\
+usage: python -m simcse_jax.sweep --config FILE[:VARIANT] --workdir DIR [--config.FIELD=VALUE …]
+
+Trains every row of a table with every seed and writes the table. Needs what its configs name: models, training
+sentences, scored pairs. Writes the runs, FILE.md, FILE.csv, FILE.png and FILE.svg to DIR. The same command skips what
+is done and resumes what is not."""
+
+
+def help_text() -> str:
+    """What `--help` prints."""
+    from simcse_jax.config.flags import FOLDERS
+    from simcse_jax.config.help import CONFIGS, describe_fields, describe_flags, describe_recipes
+    from simcse_jax.sweeps.variants import FIELDS
+
+    flags = {
+        "--config FILE[:VARIANT]": "what to run: a recipe with rows",
+        "--workdir DIR": FOLDERS["workdir"],
+        "--config.FIELD=VALUE": "in place of the recipe's value, for all rows (simcse_jax.main --help has the fields)",
+    }
+    sections = {"sweep": "The table. A recipe sets the first four."}
+    recipes, fields = describe_recipes(CONFIGS / "ablations"), describe_fields(FIELDS, sections)
+    return "\n\n".join([ABOUT, describe_flags(flags), recipes, fields, describe_exit_codes()])
 
 
 def main() -> None:
     """Checks everything that can be checked before the first run."""
     if {"-h", "--help"} & set(sys.argv[1:]):
-        print(__doc__)
+        print(help_text())
         return
     from simcse_jax.config.flags import config_path, parse
     from simcse_jax.sweeps.variants import load_variants, read_sweep

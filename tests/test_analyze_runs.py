@@ -42,10 +42,10 @@ def test_kept_checkpoints_are_measured_and_drawn_together(trained, corpus, tmp_p
 
     pairs = sts.read_graded_pairs(corpus["dev"])
     for kept, point in zip(checkpoint_encoders(as_path(str(trained))), first, strict=True):
-        one, two, rows = (kept.encode(side) for side in (pairs.first[-4:], pairs.second[-4:], pairs.first))
+        one, two, rows = (kept.embed(side) for side in (pairs.first[-4:], pairs.second[-4:], pairs.first))
         assert point["alignment"] == pytest.approx(geometry.alignment(one, two), abs=1e-5)
         assert point["uniformity"] == pytest.approx(geometry.uniformity(rows), abs=1e-5)
-        states = {row: states[-1] for row, states in kept.tokens.hidden_states(pairs.first)}
+        states = {row: states[-1] for row, states in kept.embed.tokens.hidden_states(pairs.first)}
         words = [len(sentence.split()) + 2 for sentence in pairs.first]
         norms = [np.linalg.norm(states[row][:count], axis=1).mean() for row, count in enumerate(words)]
         assert point["l2_norm"] == pytest.approx(np.mean(norms), rel=0.05)  # that is of one token a sentence

@@ -1,6 +1,126 @@
+"""The parser, the options, and the net for errors that all commands share."""
+
+import argparse
+import importlib
+import re
+import subprocess
+import sys
+import warnings
+
 import pytest
 
-from simcse_jax.command_line import parse_model
+from simcse_jax.command_line import (
+    EXIT_CODES,
+    Model,
+    Parser,
+    add_compute_dtype,
+    describe_exit_codes,
+    parse_model,
+    run_command,
+    warnings_in_a_line,
+)
+from simcse_jax.errors import Preempted, UserError
+
+COMMANDS = ("evaluate", "encode", "search", "export", "analyze", "geometry", "aot", "demo", "data.overlap")
+ENDLESS = (
+    "from simcse_jax.command_line import run_command; run_command(lambda: [print('x' * 99) for _ in range(10**5)])"
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (None, 0, ""),
+        (UserError("config.seed:\n  no"), 2, "error: config.seed: no\n"),
+        (Preempted("saved"), 75, "saved\n"),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+    ],
+)
+def test_how_a_command_ends(error, code, said, capsys):
+    def main():
+        if error is not None:
+            raise error
+
+    with pytest.raises(SystemExit) as end:
+        run_command(main)
+    assert (end.value.code, capsys.readouterr().err) == (code, said)
+    assert code in EXIT_CODES
+
+
+def test_other_errors_keep_their_traceback():
+    with pytest.raises(ZeroDivisionError):
+        run_command(lambda: 1 / 0)
+
+
+def test_a_reader_that_has_had_enough_is_no_error():
+    with subprocess.Popen([sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.read(10)
+        process.stdout.close()
+        assert process.stderr.read() == b"" and process.wait() == 141
+
+
+def test_warnings_are_a_line_each_without_the_place_in_the_code(capsys):
+    with warnings_in_a_line():
+        for _ in range(2):
+            warnings.warn("2 sentences were cut", UserWarning, stacklevel=1)
+    assert capsys.readouterr().err == "warning: 2 sentences were cut\n" * 2
+
+
+def test_a_parser_complains_in_a_line_and_its_help_has_defaults_and_exit_codes():
+    parser = Parser(prog="x", description="First.\nSecond.", epilog="More.")
+    parser.add_argument("--size", type=int, default=3, help="of it")
+    parser.add_argument("--zero", type=int, default=0, help="none (default: all)")
+    parser.add_argument("--none", default=None, help="no default")
+    parser.add_argument("--some", nargs="+", default=[], help="a list")
+    add_compute_dtype(parser)
+    with pytest.raises(UserError, match=r"^argument --size: invalid int value: 'x' \(see x --help\)$"):
+        parser.parse_args(["--size", "x"])
+    text = parser.format_help()
+    assert "First.\nSecond.\n" in text
+    assert re.search(r"--size SIZE +of it \(default: 3\)\n", text)
+    assert re.search(r"--zero ZERO +none \(default: all\)\n", text)
+    assert re.search(r"--none NONE +no default\n", text)
+    assert re.search(r"a list\n", text)
+    assert "of the encoder's matrix products (default: float32)" in text
+    assert text.endswith(f"More.\n{describe_exit_codes()}\n")
+
+
+@pytest.fixture(params=COMMANDS)
+def parser(request, monkeypatch) -> Parser:
+    """The parser that a command makes."""
+    made = []
+
+    def catch(self, *args, **kwargs):
+        made.append(self)
+        raise SystemExit
+
+    monkeypatch.setattr(Parser, "parse_known_args", catch)
+    with pytest.raises(SystemExit):
+        importlib.import_module(f"simcse_jax.{request.param}").main()
+    return made[0]
+
+
+def test_every_option_has_a_help_that_names_its_default(parser):
+    for action in parser._actions:
+        formatter = parser._get_formatter()
+        formatter.add_argument(action)
+        text = " ".join(formatter.format_help().split())
+        assert action.help, text
+        if action.default in (None, "", [], argparse.SUPPRESS) or action.default is False:
+            continue
+        spelt_out = action.default in (0, -1.0)  # "all" or "any" say more
+        wanted = r"\S" if spelt_out else rf"{re.escape(str(action.default))}\b"
+        assert re.search(rf"\(default: {wanted}", text), text
+
+
+def test_every_help_ends_with_the_exit_codes(parser):
+    assert parser.format_help().endswith(f"\n{describe_exit_codes()}\n")
+    assert [str(code) in describe_exit_codes() for code in (0, 2, 75, 130, 141)] == [True] * 5
+
+
+def test_a_help_says_what_the_command_needs_and_writes(parser):
+    assert "Needs" in parser.description
+    assert re.search("[Ww]rites|[Pp]rints", parser.description)
 
 
 @pytest.mark.parametrize(
@@ -33,3 +153,9 @@ def test_a_folder_with_an_at_in_its_name_is_taken_as_it_is(tmp_path):
 )
 def test_what_stands_before_the_options_may_be_a_revision(spec, expected):
     assert parse_model(spec) == expected
+
+
+def test_a_picture_names_layers_and_pooler_of_a_model():
+    assert Model("m").details == ""
+    assert Model("m", 1).details == ", 1 layer"
+    assert Model("m", 3, "avg").details == ", 3 layers, avg"

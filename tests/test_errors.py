@@ -1,21 +1,18 @@
-import subprocess
-import sys
-import warnings
-
-from simcse_jax.command_line import warnings_in_a_line
-
-ENDLESS = "from simcse_jax.errors import run_command; run_command(lambda: [print('x' * 99) for _ in range(10**5)])"
+from simcse_jax.errors import UserError, nearest, no_such, reason
 
 
-def test_a_reader_that_has_had_enough_is_no_error():
-    with subprocess.Popen([sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        process.stdout.read(10)
-        process.stdout.close()
-        assert process.stderr.read() == b"" and process.wait() == 141
+def test_the_nearest_name_is_found_however_far():
+    assert nearest("pooller", ["pooler", "dropout"]) == "pooler"
+    assert nearest("zzz", ["pooler"]) == "pooler"
 
 
-def test_warnings_are_a_line_each_without_the_place_in_the_code(capsys):
-    with warnings_in_a_line():
-        for _ in range(2):
-            warnings.warn("2 sentences were cut", UserWarning, stacklevel=1)
-    assert capsys.readouterr().err == "warning: 2 sentences were cut\n" * 2
+def test_a_name_that_is_none_of_the_known_ones():
+    error = no_such("--tasks", "task", "STS21", ("STS12", "MR"))
+    assert isinstance(error, UserError)
+    assert str(error) == "--tasks: no task 'STS21'; the nearest one is STS12"
+
+
+def test_a_reason_is_one_short_line():
+    assert reason(ValueError("two\n  lines")) == "two lines"
+    assert reason(ValueError()) == "ValueError"
+    assert len(reason(ValueError("x" * 999))) == 200

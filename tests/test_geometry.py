@@ -76,7 +76,7 @@ def test_every_checkpoint_is_encoded_with_its_own_parameters(trained, tmp_path):
     *before, last = steps_of(trained)
     for step in before:
         shutil.rmtree(latest / "checkpoints" / str(step))
-    encoders = {kept.step: kept.encode for kept in checkpoint_encoders(as_path(str(trained)))}
+    encoders = {kept.step: kept.embed for kept in checkpoint_encoders(as_path(str(trained)))}
     some = sentences(12, seed=5)
     embeddings = {step: encode(some) for step, encode in encoders.items()}
     model = SimCSE(str(latest))
@@ -87,7 +87,7 @@ def test_every_checkpoint_is_encoded_with_its_own_parameters(trained, tmp_path):
 
 def test_step_0_is_what_the_run_started_from(trained, tiny_bert):
     """With the fresh head that its seed gives: the run has scored it before the first step."""
-    step, encode, _ = next(checkpoint_encoders(as_path(str(trained))))
+    step, encode = next(checkpoint_encoders(as_path(str(trained))))
     lines = map(json.loads, (trained / "metrics.jsonl").read_text().splitlines())
     before = next(line["eval/dev"] for line in lines if line["step"] == 0 and "eval/dev" in line)
     assert step == 0

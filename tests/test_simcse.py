@@ -1,4 +1,5 @@
 import json
+import pickle
 import shutil
 import subprocess
 import sys
@@ -37,10 +38,11 @@ def test_encode_keeps_the_order_whatever_the_batches(tiny_folder):
 
 
 def test_all_devices_take_part(model):
-    assert model._rows.num_devices == len(jax.local_devices()) == 8
-    embed = _make_embed(model._graph, model.pooler, model.use_head, model._rows)
-    ids = jax.device_put(np.ones((16, 8), np.int32), model._rows)
-    program = embed.lower(model._params, ids, ids).compile()
+    embedder = model._embedder
+    assert embedder.sharding.num_devices == len(jax.local_devices()) == 8
+    embed = _make_embed(embedder.graph, embedder.pooler, embedder.use_head, embedder.sharding)
+    ids = jax.device_put(np.ones((16, 8), np.int32), embedder.sharding)
+    program = embed.lower(embedder.params, ids, ids).compile()
     assert program.output_shardings.shard_shape((16, 32)) == (2, 32)
     assert not any(word in program.as_text() for word in ("all-gather", "all-reduce", "collective-permute"))
 
@@ -204,3 +206,26 @@ def test_embeddings_are_those_of_sentence_transformers(minilm, senteval):
         ours = SimCSE(minilm).encode(texts)
     theirs = SentenceTransformer(str(resolve(minilm)), device="cpu").encode(texts)
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_it_goes_to_other_processes_with_its_index_and_without_its_folder(tiny_bert, tmp_path):
+    model = SimCSE(shutil.copytree(tiny_bert, tmp_path / "model"), pooler="avg", batch_size=8)
+    model.build_index(sentences(20))
+    data = pickle.dumps(model)
+    shutil.rmtree(tmp_path / "model")
+    other = pickle.loads(data)
+    some = sentences(9, seed=5)
+    np.testing.assert_array_equal(other.encode(some), model.encode(some))
+    assert other.search(some, threshold=-1) == model.search(some, threshold=-1)
+    assert (other.identity(), other.batch_size, repr(other)) == (model.identity(), 8, repr(model))
+    other.add_to_index(some)
+    assert (len(other.index), len(model.index)) == (29, 20)
+
+
+def test_what_it_says_of_itself(model, tiny_bert):
+    assert model.dimension == model.encode("the cat").size == 32
+    assert repr(model) == (
+        f"SimCSE({str(tiny_bert)!r}: bert, 2 layers, dimension 32, at most 64 tokens, pooler {model.pooler}, float32)"
+    )
+    np.testing.assert_array_equal(model(["the cat"]), model.encode(["the cat"]))  # an evaluator's view of it
+    assert model.tokens.tokenize(["the cat"])[1] == 0

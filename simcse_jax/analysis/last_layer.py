@@ -8,14 +8,26 @@ import hashlib
 import json
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
+from typing import Protocol as Interface
 
 import numpy as np
 
 from simcse_jax.analysis.measure import measure
 from simcse_jax.analysis.tokens import Survey, TokenEncoder
 from simcse_jax.evaluation import geometry, sts
+from simcse_jax.evaluation.evaluator import Encode
 
 T = TypeVar("T")
+
+
+class Embed(Interface):
+    """A model: sentences to embeddings, and to the hidden states of layers."""
+
+    tokens: TokenEncoder
+
+    def __call__(self, sentences: Sequence[str]) -> np.ndarray:
+        """(N, D) embeddings of N sentences."""
+        ...
 
 
 class Sample(NamedTuple):
@@ -45,7 +57,18 @@ def positives(pairs: sts.Pairs, count: int) -> list[tuple[str, str]]:
     return [(pairs.first[row], pairs.second[row]) for row in evenly(rows, count)]
 
 
-def measure_last_layer(encode: sts.Encode, tokens: TokenEncoder, survey: Survey, sample: Sample) -> dict[str, float]:
+class LastLayer(NamedTuple):
+    """An evaluator: {"analysis": the numbers of `measure_last_layer`}."""
+
+    survey: Survey  # of the sample's sentences, by the model's tokenizer
+    sample: Sample
+
+    def __call__(self, embed: Embed) -> dict[str, dict[str, float]]:
+        """The numbers of one model."""
+        return {"analysis": measure_last_layer(embed, embed.tokens, self.survey, self.sample)}
+
+
+def measure_last_layer(encode: Encode, tokens: TokenEncoder, survey: Survey, sample: Sample) -> dict[str, float]:
     """Measures one model.
 
     Args:

@@ -1,121 +1,249 @@
-"""The fields of a run and their defaults. Every recipe in `configs/` starts from `default_config()`."""
+"""The fields of a run: of each its default, its meaning and what it may be. Every recipe starts from these defaults."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from ml_collections import config_dict
 
-from simcse_jax.evaluation.tasks import TASKS
+from simcse_jax.config.rules import (
+    Rule,
+    above,
+    at_least,
+    at_most,
+    each_once,
+    either,
+    empty_or_named,
+    empty_or_one_of,
+    given,
+    one_of,
+    rule,
+)
+from simcse_jax.data.augment import AUGMENTATIONS
+from simcse_jax.data.examples import POSITIVES
+from simcse_jax.evaluation.tasks import POSTPROCESSING, TASKS
+from simcse_jax.models.config import DTYPES, POOLERS
+from simcse_jax.models.head import HEADS
+from simcse_jax.objectives.choices import READINGS, SIMILARITIES
 
-DTYPES = ("float32", "bfloat16")
-PRECISIONS = ("highest", "high", "default")
-POLICIES = ("independent", "shared", "off", "noisy", "mean")  # see views.py
-READINGS = ("paper", "released")  # of objective.dimension_wise
-POSTPROCESSING = ("whitening", "flow")  # see evaluation/postprocess.py
-CONTRASTIVE = ("info_nce", "off_dropout", "dimension_wise", "barlow_twins")  # these take a pair for positive
-MOST_ARTIFICIAL = 100_000  # rows of objective.barlow_twins
+POLICIES = {  # which dropout masks the sentences of a pair get; see training/views.py
+    "independent": "a mask each",
+    "shared": "one mask for all of them",
+    "off": "no mask",
+    "noisy": "a mask each, and Gaussian noise on the embedding",
+    "mean": "the mean of several embeddings, each with its own mask",
+}
+PRECISIONS = ("highest", "high", "default")  # JAX's names
 FEWEST_ANALYSED = 10  # sentences of analysis.sentences
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a run. Its type is that of its default."""
+
+    default: Any
+    meaning: str
+    rules: tuple[Rule, ...] = ()
+    of_step: bool = False  # a number that the compiled step takes: runs that differ in it share a compilation
+
+
+def field(default: Any, meaning: str, *rules: Rule) -> Field:
+    """A field that is fixed when the step is compiled, or that the step knows nothing of."""
+    return Field(default, meaning, rules)
+
+
+def number(default: float, meaning: str, *rules: Rule) -> Field:
+    """A field that the compiled step takes as a number."""
+    return Field(default, meaning, rules, of_step=True)
+
+
+def _explain(choices: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {meaning}" for name, meaning in choices.items())
+
+
+def _weight(default: float) -> Field:
+    return number(default, "Of this term in the loss; 0.0 turns it off.", at_least(0))
+
+
+SECTIONS = {
+    "model": "The encoder.",
+    "data": "What it is trained on.",
+    "data.columns": "Names of columns, where they are not the usual ones. Once one is set, only those set are read.",
+    "data.augment": "A changed copy of a sentence as its positive (SimCSE, Table 1).",
+    "views": f"The dropout masks of sentences. {_explain(POLICIES)}.",
+    "objective": "The loss is the weighted sum of these terms.",
+    "objective.info_nce": "Pairs against the other sentences of the batch (SimCSE, equations 1, 4, 5 and 8).",
+    "objective.off_dropout": "InfoNCE whose negative pairs have masks of their own (SimCSE++, equation 3).",
+    "objective.dimension_wise": "Each dimension against the other dimensions (SimCSE++, equation 5).",
+    "objective.barlow_twins": "Decorrelated dimensions (SimCSE++, equation 4).",
+    "objective.mlm": "A masked language model, of 15% of the tokens (SimCSE, Appendix A).",
+    "objective.softmax_nli": "SBERT's classifier of labelled pairs.",
+    "train": "The optimization: AdamW, whose learning rate falls linearly to zero.",
+    "eval": "Scores while it trains, and at the end.",
+    "analysis": "How the space changes while it is trained: eight numbers of the last layer (docs/dynamics.md).",
+    "checkpoint": "What is kept of a run. The two latest checkpoints and the best one always are.",
+    "parallel": "Devices and processes.",
+}
+
+FIELDS = {
+    "seed": number(42, "Of everything that is drawn.", rule("from 0 to 2³² - 1", lambda seed: 0 <= seed < 2**32)),
+    "model.init_from": field(
+        "bert-base-uncased",
+        "The model to start from: a folder, a hub id, package:NAME or a workdir.",
+        given("a folder, a hub id or package:NAME"),
+    ),
+    "model.num_layers": field(0, "Keep the first n layers; 0: all.", at_least(0)),
+    "model.pooler": field("cls", f"From tokens to an embedding. {_explain(POOLERS)}.", one_of(POOLERS)),
+    "model.mlp": field(
+        "train", "The head after the pooler. train: only there; always: at test time too; none: never.", one_of(HEADS)
+    ),
+    "model.dropout": number(0.1, "The rate in training.", rule("at least 0 and below 1", lambda rate: 0 <= rate < 1)),
+    "model.dual_encoder": field(False, "A second encoder for positives and negatives; the anchors' is kept."),
+    "data.train": field(
+        "data/wiki1m_for_simcse.txt",
+        "A .txt, .csv, .tsv, .jsonl or .parquet file, hf:NAME[:CONFIG[:SPLIT]] or tfds:NAME[:SPLIT].",
+        given("a file, hf:NAME or tfds:NAME"),
+    ),
+    "data.max_length": field(
+        32, "Tokens of a sentence; longer ones are cut.", at_least(3, "two of them are special tokens")
+    ),
+    "data.positives": field(
+        "",
+        "Where positives come from, if not from a column: the pairs of one label, or of any (all); or, in sentences "
+        "one a line with a blank line between documents, what follows (next_sentence, next_3_sentences).",
+        empty_or_one_of(POSITIVES),
+    ),
+    "data.subsample": field(0, "Train on so many examples, drawn with the seed; 0: on all.", at_least(0)),
+    "data.columns.anchor": field("", "Of the sentences."),
+    "data.columns.positive": field("", "Of their positives."),
+    "data.columns.negative": field("", "Of hard negatives."),
+    "data.columns.neutral": field("", "Of further negatives, read only where this is set."),
+    "data.columns.label": field("", "Of the labels of pairs, read where this is set or labels are asked for."),
+    "data.augment.name": field("", "What is changed; empty: nothing.", empty_or_one_of(AUGMENTATIONS)),
+    "data.augment.percent": field(
+        10.0,
+        "Of the words that crop and delete take away, of the tokens that mlm replaces.",
+        rule("above 0 and below 100", lambda percent: 0 < percent < 100),
+    ),
+    "data.augment.both": field(False, "Change the anchor too, in another way."),
+    "data.augment.lexicon": field("", "For synonym: a WordNet in WN-LMF."),
+    "data.augment.mlm_model": field("", "For mlm: a model with its language-model head."),
+    "views.positive": field("independent", "Of positive pairs.", one_of(POLICIES)),
+    "views.negative": field("off", "Of the negative pairs of objective.off_dropout.", one_of(POLICIES)),
+    "views.noise": number(0.1, "The variance of the Gaussian noise of noisy.", at_least(0.0)),
+    "views.samples": field(10, "The masks that mean averages over.", at_least(1)),
+    "objective.info_nce.weight": _weight(1.0),
+    "objective.info_nce.temperature": number(0.05, "Divides similarities.", above(0)),
+    "objective.info_nce.hard_negative_weight": number(
+        1.0, "Of an anchor's own hard negatives: α of SimCSE's equation 8.", at_least(0)
+    ),
+    "objective.info_nce.similarity": field("cosine", "Of two embeddings.", either(SIMILARITIES)),
+    "objective.info_nce.symmetric": field(False, "Positives look for their anchors, too."),
+    "objective.off_dropout.weight": _weight(0.0),
+    "objective.off_dropout.temperature": number(0.05, "Divides similarities.", above(0)),
+    "objective.off_dropout.m": number(0.9, "The weight of the negatives.", above(0, "at 0 there is nothing to learn")),
+    "objective.dimension_wise.weight": _weight(0.0),
+    "objective.dimension_wise.temperature": number(5.0, "Divides similarities.", above(0)),
+    "objective.dimension_wise.reading": field(
+        "paper", f"Which of two formulas. {_explain(READINGS)}.", either(READINGS)
+    ),
+    "objective.barlow_twins.weight": _weight(0.0),
+    "objective.barlow_twins.off_diagonal_weight": number(
+        0.005, "Of correlations between different dimensions.", at_least(0)
+    ),
+    "objective.barlow_twins.artificial": field(
+        0, "Rows of N(0, 1) in addition to the batch.", at_least(0), at_most(100_000)
+    ),
+    "objective.mlm.weight": _weight(0.0),
+    "objective.softmax_nli.weight": _weight(0.0),
+    "train.batch_size": field(
+        64, "Examples of a step, over all devices.", at_least(2, "the others of a batch are the negatives")
+    ),
+    "train.learning_rate": number(3e-5, "Of the first step.", above(0)),
+    "train.weight_decay": number(0.0, "Of matrices, not of biases and norms.", at_least(0.0)),
+    "train.max_grad_norm": number(1.0, "Clips the gradient's global norm; 0.0: off.", at_least(0.0)),
+    "train.epochs": field(
+        1, "Passes over the data; with 0, and max_steps 0, the model is scored as it is.", at_least(0)
+    ),
+    "train.max_steps": field(
+        0, "Above 0 it replaces the epochs, and the learning rate is zero after so many steps.", at_least(0)
+    ),
+    "train.log_every": field(25, "Steps between lines of metrics.jsonl.", at_least(1)),
+    "train.dtype": field(
+        "float32",
+        "Of the encoder's products; parameters, optimizer, softmax, norms and losses stay float32.",
+        one_of(DTYPES),
+    ),
+    "train.unpad": field(True, "Compute nothing of padding: faster, and the same up to the rounding of sums."),
+    "train.matmul_precision": field(
+        "highest", "Of float32 products on TPUs and GPUs; highest is float32.", one_of(PRECISIONS)
+    ),
+    "eval.data": field(
+        "data/SentEval/data/downstream",
+        "SentEval's folder, or a file of graded pairs; empty: nothing is scored.",
+    ),
+    "eval.every": field(250, "Steps between evaluations; each one also saves a checkpoint.", at_least(1)),
+    "eval.tasks": field(TASKS, "Scored with the best checkpoint at the end.", each_once("task", TASKS)),
+    "eval.transfer": field(False, "Score the transfer tasks at the end, too."),
+    "eval.postprocess": field(
+        "", "Of the embeddings that are scored at the end; empty: none.", empty_or_named("method", POSTPROCESSING)
+    ),
+    "eval.postprocess_data": field(
+        "",
+        "What it is fit on: a source of sentences (what data.train may be; all of its columns), or target, for each "
+        "task the sentences that it is scored on.",
+    ),
+    "eval.postprocess_dimensions": field(0, "Dimensions that whitening keeps; 0: all.", at_least(0)),
+    "analysis.every": field(
+        0, "Steps between measurements; the start and the end are measured, too. 0: none.", at_least(0)
+    ),
+    "analysis.data": field("", "A file of sentences; empty: the first sentences of eval.data's development pairs."),
+    "analysis.sentences": field(
+        256,
+        "How many are measured, evenly spread over the data.",
+        at_least(FEWEST_ANALYSED, "tokens must occur in several"),
+    ),
+    "checkpoint.keep_every": field(0, "Keep the checkpoints of every n-th step, too; 0: none of them.", at_least(0)),
+    "parallel.devices": field(0, "How many of the devices of each process; 0: all.", at_least(0)),
+    "parallel.chunk_size": field(
+        0, "Examples encoded at a time on each device: less memory for more time; 0: all.", at_least(0)
+    ),
+    "parallel.processes": field(
+        1,
+        "1: this process alone; 0: as Slurm, Open MPI, Kubernetes or the TPU say; n: with the two fields below.",
+        at_least(0),
+    ),
+    "parallel.process_id": field(0, "From 0 to n - 1.", at_least(0)),
+    "parallel.coordinator": field("", "HOST:PORT of process 0."),
+}
+
+
+def numbers_of_step() -> tuple[str, ...]:
+    """The names of the fields that the compiled step takes as numbers: runs that differ in them share a compilation."""
+    return tuple(name for name, one in FIELDS.items() if one.of_step)
+
+
+def is_number_of_step(name: str) -> bool:
+    """Whether the compiled step takes a field, by its dotted name, as a number."""
+    return FIELDS[name].of_step
 
 
 def default_config() -> config_dict.ConfigDict:
     """The defaults: unsupervised SimCSE of BERT-base with the paper's hyper-parameters (Table A.1)."""
+    return defaults_of(FIELDS)
+
+
+def defaults_of(fields: Mapping[str, Field]) -> config_dict.ConfigDict:
+    """A config of the fields' defaults, nested as their dotted names say."""
     config = config_dict.ConfigDict()
-    config.seed = 42
-
-    config.model = config_dict.ConfigDict()
-    config.model.init_from = "bert-base-uncased"  # a folder, a hub id, or package:NAME
-    config.model.num_layers = 0  # keep the first n layers; 0: all
-    config.model.pooler = "cls"  # cls, cls_before_pooler, avg, avg_top2, avg_first_last, max
-    config.model.mlp = "train"  # the head: train (only there), always (at test time too), none
-    config.model.dropout = 0.1
-    config.model.dual_encoder = False  # a second encoder for positives and negatives; the anchors' is kept
-
-    config.data = config_dict.ConfigDict()
-    config.data.train = "data/wiki1m_for_simcse.txt"  # txt, csv, tsv, jsonl, parquet, hf:NAME…, tfds:NAME…
-    config.data.max_length = 32  # tokens
-    # Column names where they are not the usual ones. Once one is set, only those set are used.
-    # `neutral` (further negatives) and `label` count only where they are set, or asked for.
-    config.data.columns = config_dict.ConfigDict(dict(anchor="", positive="", negative="", neutral="", label=""))
-    # Where the positives come from, if not from a column: the pairs of one label (entailment, neutral, contradiction)
-    # or of any (all); or what follows in documents, sentences one a line with a blank line between documents
-    # (next_sentence, next_3_sentences).
-    config.data.positives = ""
-    config.data.subsample = 0  # train on so many examples, drawn with the seed; 0: on all
-    # A changed copy of the sentence as its positive (SimCSE, Table 1): crop, delete, delete_one, synonym, mlm.
-    config.data.augment = config_dict.ConfigDict()
-    config.data.augment.name = ""
-    config.data.augment.percent = 10.0  # of the words that crop and delete take away, of the tokens that mlm replaces
-    config.data.augment.both = False  # change the anchor too, in another way
-    config.data.augment.lexicon = ""  # of synonym: a WordNet in WN-LMF
-    config.data.augment.mlm_model = ""  # of mlm: a model with its language-model head
-
-    # Masks of sentences: independent, shared, off, noisy, mean (see views.py).
-    config.views = config_dict.ConfigDict()
-    config.views.positive = "independent"  # of positive pairs
-    config.views.negative = "off"  # of the negative pairs of objective.off_dropout
-    config.views.noise = 0.1  # variance of the Gaussian noise of `noisy`
-    config.views.samples = 10  # masks that `mean` averages over
-
-    # The loss is the weighted sum of these; a weight 0.0 turns a term off.
-    config.objective = config_dict.ConfigDict()
-    config.objective.info_nce = config_dict.ConfigDict()
-    config.objective.info_nce.weight = 1.0
-    config.objective.info_nce.temperature = 0.05
-    config.objective.info_nce.hard_negative_weight = 1.0  # α of SimCSE's equation 8
-    config.objective.info_nce.similarity = "cosine"  # or dot
-    config.objective.info_nce.symmetric = False  # positives look for their anchors, too
-    config.objective.off_dropout = config_dict.ConfigDict()  # SimCSE++, eq. 3
-    config.objective.off_dropout.weight = 0.0
-    config.objective.off_dropout.temperature = 0.05
-    config.objective.off_dropout.m = 0.9
-    config.objective.dimension_wise = config_dict.ConfigDict()  # SimCSE++, eq. 5
-    config.objective.dimension_wise.weight = 0.0
-    config.objective.dimension_wise.temperature = 5.0
-    config.objective.dimension_wise.reading = "paper"  # or released: what the authors' code computes
-    config.objective.barlow_twins = config_dict.ConfigDict()  # SimCSE++, eq. 4
-    config.objective.barlow_twins.weight = 0.0
-    config.objective.barlow_twins.off_diagonal_weight = 0.005
-    config.objective.barlow_twins.artificial = 0  # rows of N(0, 1) beside the batch
-    config.objective.mlm = config_dict.ConfigDict(dict(weight=0.0))  # masked language model, 15% of the tokens
-    config.objective.softmax_nli = config_dict.ConfigDict(dict(weight=0.0))  # SBERT's classifier of labelled pairs
-
-    config.train = config_dict.ConfigDict()
-    config.train.batch_size = 64  # over all devices
-    config.train.learning_rate = 3e-5  # falls linearly to zero
-    config.train.weight_decay = 0.0  # of matrices, not of biases and norms
-    config.train.max_grad_norm = 1.0  # clips the gradient's global norm; 0.0: off
-    config.train.epochs = 1  # 0, with max_steps 0: nothing is trained, the model is scored as it is
-    config.train.max_steps = 0  # above 0 it replaces the epochs and is the horizon of the decay
-    config.train.log_every = 25
-    # Of the encoder's products, float32 or bfloat16; parameters, optimizer, softmax, norms and losses stay float32.
-    config.train.dtype = "float32"
-    config.train.unpad = True  # compute nothing of padding: faster, the same up to the rounding of sums
-    config.train.matmul_precision = "highest"  # of float32 products on TPUs and GPUs: highest is float32; high, default
-
-    config.eval = config_dict.ConfigDict()
-    config.eval.data = "data/SentEval/data/downstream"  # or a file of graded pairs; empty: no evaluation
-    config.eval.every = 250  # steps between evaluations; each one also saves a checkpoint
-    config.eval.tasks = TASKS  # scored with the best checkpoint at the end
-    config.eval.transfer = False  # score the transfer tasks at the end too
-    # Of the embeddings that are scored at the end: whitening or flow, fit on a source of sentences (whatever data.train
-    # may be; all of its columns) or on the target: for each task the sentences that it is scored on.
-    config.eval.postprocess = ""
-    config.eval.postprocess_data = ""
-    config.eval.postprocess_dimensions = 0  # that whitening keeps; 0: all
-
-    # How the space changes while it is trained: eight numbers of the last layer (docs/dynamics.md).
-    config.analysis = config_dict.ConfigDict()
-    config.analysis.every = 0  # steps between measurements, the start and the end are measured too; 0: none
-    config.analysis.data = ""  # a file of sentences; empty: the first ones of eval.data's development pairs
-    config.analysis.sentences = 256  # that are measured, evenly spread over the data
-
-    config.checkpoint = config_dict.ConfigDict()
-    config.checkpoint.keep_every = 0  # keep the checkpoints of every n-th step too; 0: the two latest and the best
-
-    config.parallel = config_dict.ConfigDict()
-    config.parallel.devices = 0  # how many of the devices of each process; 0: all
-    config.parallel.chunk_size = 0  # examples encoded at a time on each device, less memory for more time; 0: all
-    # 1: this process alone; 0: as Slurm, Open MPI, Kubernetes or the TPU tell JAX; n: with the two fields below.
-    config.parallel.processes = 1
-    config.parallel.process_id = 0  # from 0 to n - 1
-    config.parallel.coordinator = ""  # host:port of process 0
+    for name, one in fields.items():
+        *path, last = name.split(".")
+        section = config
+        for part in path:
+            if part not in section:
+                section[part] = config_dict.ConfigDict()
+            section = section[part]
+        section[last] = one.default
     return config
 
 

@@ -14,9 +14,12 @@ WORD = re.compile(r"\w+(?:['’]\w+)*")
 
 def main() -> None:
     """The command."""
-    parser = Parser(prog="simcse_jax.data.overlap", description="The lexical overlap of positive pairs (mean F1).")
+    parser = Parser(
+        prog="simcse_jax.data.overlap",
+        description="The lexical overlap of positive pairs (mean F1). Needs a file of pairs. Prints one line.",
+    )
     parser.add_argument("data", help="pairs: what data.train takes, e.g. a .csv with sent0 and sent1")
-    parser.add_argument("--positives", default="", help="which pairs, as data.positives; default: as the columns say")
+    parser.add_argument("--positives", default="", help="which pairs, as data.positives (default: as the columns say)")
     parser.add_argument("--anchor", default="", help="the first sentence's column, where its name is not a usual one")
     parser.add_argument("--positive", default="", help="the second sentence's column")
     parser.add_argument("--label", default="", help="the label's column")

@@ -1,9 +1,14 @@
-"""Batches of sentences of like length, and a compiled function run on them."""
+"""Batches of sentences of like length, and a compiled function run on them.
+
+A thread tokenizes some thousand sentences while the devices work on those before them, so what is held in addition to
+the sentences and the result does not grow with their number. On a CPU several threads compute a batch each.
+"""
 
 import collections
+import dataclasses
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -26,130 +31,172 @@ TOKENIZED_AT_ONCE = 4096  # sentences
 MOST_THREADS = 8  # that compute on a CPU, each of whose programs takes several cores already
 
 
+class Sentence(NamedTuple):
+    """A sentence as tokens."""
+
+    row: int  # among all sentences
+    ids: np.ndarray  # (T,) int32
+    cut: bool  # whether it was longer than the model takes
+
+
+class Batch(NamedTuple):
+    """Sentences that are computed together."""
+
+    sentences: list[Sentence]
+    length: int  # that they are padded to
+    size: int  # the number of sentences that they are filled up to
+
+
+class Output(NamedTuple):
+    """What a function gives for a batch."""
+
+    rows: np.ndarray  # (B,) of the sentences
+    cut: np.ndarray  # (B,) whether each was cut
+    values: np.ndarray  # (B, …)
+
+
+@dataclasses.dataclass(frozen=True)
+class Batching:
+    """How sentences are put into batches, and where these are computed.
+
+    `batch_size` sentences make a batch, up to 64 tokens; fewer of longer ones, and on a CPU, which has several batches
+    under way at once, no more than make 1,024 tokens. `sharding` says how a batch's rows are split over the devices of
+    all processes; None: the default device. Sentences are cut at `max_length` tokens.
+    """
+
+    tokenizer: Tokenizer
+    max_length: int
+    batch_size: int = 64
+    sharding: NamedSharding | None = None
+
+    @property
+    def devices(self) -> int:
+        """Over which a batch is split."""
+        return 1 if self.sharding is None else self.sharding.num_devices
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether one CPU device does it all."""
+        return self.devices == 1 and jax.default_backend() == "cpu"
+
+    @property
+    def threads(self) -> int:
+        """One program leaves a CPU's cores idle between its products, and those of one thread run in turn."""
+        return min(os.cpu_count() or 1, MOST_THREADS) if self.on_cpu else 1
+
+    @property
+    def is_local(self) -> bool:
+        """Whether no other process has a part of a batch."""
+        return self.sharding is None or self.sharding.is_fully_addressable
+
+    def size(self, length: int) -> int:
+        """The number of sentences in a batch that is padded to `length` tokens."""
+        tokens = self.batch_size * FULL_BATCH_LENGTH
+        if self.on_cpu:
+            tokens = min(tokens, CPU_TOKENS)
+        return self.round_up(max(min(self.batch_size, tokens // length), 1))
+
+    def round_up(self, number: int) -> int:
+        """To a multiple of the number of devices."""
+        return -(-number // self.devices) * self.devices
+
+    def place(self, batch: Batch) -> tuple[np.ndarray | jax.Array, np.ndarray | jax.Array]:
+        """A batch's token ids and mask, (B, T), filled up with its first sentence to have the shape of others."""
+        tokens = [sentence.ids for sentence in batch.sentences]
+        ids, mask = self.tokenizer.pad(tokens + [tokens[0]] * (batch.size - len(tokens)), batch.length)
+        if self.sharding is None:
+            return ids, mask
+        return mesh.place(lambda part: (ids[part], mask[part]), batch.size, self.sharding)
+
+
 def compute(
-    function: Callable[..., jax.Array],
-    params: Params,
-    tokenizer: Tokenizer,
-    sentences: list[str],
-    cut: np.ndarray,
-    *,
-    max_length: int,
-    batch_size: int,
-    sharding: NamedSharding | None,
-    in_flight: int,
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    function: Callable[..., jax.Array], params: Params, sentences: Sequence[str], batching: Batching, in_flight: int
+) -> Iterator[Output]:
     """Runs a compiled function on batches of sentences of like length.
 
     Args:
       function: takes the parameters, token ids and mask, both (B, T), and gives an array of B rows.
       params: what it takes.
-      tokenizer, max_length, batch_size, sharding: see `encode_sentences`.
       sentences: N of them.
-      cut: (N,) booleans; those of sentences that are cut are set.
+      batching: how they are put together.
       in_flight: batches that are dispatched and not fetched, at most, on each thread; what is held does not grow
         beyond them.
-
-    Yields:
-      Which sentences a batch has, and the function's rows of them.
     """
-    devices = 1 if sharding is None else sharding.num_devices
-    on_cpu = devices == 1 and jax.default_backend() == "cpu"
-    # One program leaves a CPU's cores idle between its products, and those of one thread run one after the other.
-    threads = min(os.cpu_count() or 1, MOST_THREADS) if on_cpu else 1
-    most_tokens = batch_size * FULL_BATCH_LENGTH
-    if on_cpu:
-        most_tokens = min(most_tokens, CPU_TOKENS)
-    # What comes back from other processes comes back by a collective, which must not run beside another one.
-    most = threads * in_flight if sharding is None or sharding.is_fully_addressable else len(sentences)
-    waiting: collections.deque[tuple[np.ndarray, Future[jax.Array]]] = collections.deque()
-    compiling = collections.defaultdict(threading.Lock)
+    # What comes back from other processes comes back by a collective, which must not run at the same time as another.
+    most = batching.threads * in_flight if batching.is_local else len(sentences)
+    waiting: collections.deque[tuple[Batch, Future[jax.Array]]] = collections.deque()
+    compiling: dict[tuple[int, int], threading.Lock] = collections.defaultdict(threading.Lock)
 
-    def run(tokens: list[np.ndarray], length: int, size: int, lock: threading.Lock) -> jax.Array:
-        # Filled up with its first row, so that it has the shape of others.
-        ids, mask = tokenizer.pad(tokens + [tokens[0]] * (size - len(tokens)), length)
-        if sharding is not None:
-            ids, mask = mesh.place(lambda part: (ids[part], mask[part]), size, sharding)
+    def run(batch: Batch, lock: threading.Lock) -> jax.Array:
+        ids, mask = batching.place(batch)
         with lock:  # or two threads would compile the same
             output = function(params, ids, mask)
-        return jax.block_until_ready(output) if on_cpu else output
+        return jax.block_until_ready(output) if batching.on_cpu else output
 
-    def fetch() -> tuple[np.ndarray, np.ndarray]:
-        rows, output = waiting.popleft()
-        return rows, mesh.fetch(output.result())[: len(rows)]
+    def fetch() -> Output:
+        batch, output = waiting.popleft()
+        values = mesh.fetch(output.result())[: len(batch.sentences)]
+        rows, _, cut = zip(*batch.sentences, strict=True)
+        return Output(np.array(rows), np.array(cut), values)
 
-    with ThreadPoolExecutor(threads) as pool:
-        for rows, tokens, length, size in _batches(
-            sentences, tokenizer, max_length, batch_size, most_tokens, devices, cut
-        ):
-            # Dispatched: the next batch is tokenized meanwhile. Without collectives, which are not safe side by side.
-            waiting.append((rows, pool.submit(run, tokens, length, size, compiling[length, size])))
+    with ThreadPoolExecutor(batching.threads) as pool:
+        for batch in make_batches(sentences, batching):
+            # Dispatched: the next batch is tokenized meanwhile. Without collectives, which are not safe in parallel.
+            waiting.append((batch, pool.submit(run, batch, compiling[batch.length, batch.size])))
             while len(waiting) > most:
                 yield fetch()
         while waiting:
             yield fetch()
 
 
-class _Batch(NamedTuple):
-    rows: np.ndarray  # of the distinct sentences
-    tokens: list[np.ndarray]
-    length: int  # padded to
-    size: int  # filled up to
-
-
-def _batches(
-    sentences: list[str],
-    tokenizer: Tokenizer,
-    max_length: int,
-    batch_size: int,
-    most_tokens: int,
-    devices: int,
-    cut: np.ndarray,
-) -> Iterator[_Batch]:
-    """Batches of like length, the longest first; marks in `cut` the sentences that are cut.
+def make_batches(sentences: Sequence[str], batching: Batching) -> Iterator[Batch]:
+    """Batches of like length, the longest first.
 
     What does not fill a batch of its length waits for the next sentences of that length, and at the end shares
     batches with shorter ones.
     """
     known = LENGTHS if len(sentences) < MANY else FINE_LENGTHS
-    lengths = [n for n in known if n < max_length] + [max_length]
-    order = np.argsort([-len(sentence) for sentence in sentences], kind="stable")
-    parts = [order[start : start + TOKENIZED_AT_ONCE] for start in range(0, len(order), TOKENIZED_AT_ONCE)]
+    lengths = [length for length in known if length < batching.max_length] + [batching.max_length]
 
-    def size_of(length: int) -> int:
-        return _round_up(max(min(batch_size, most_tokens // length), 1), devices)
+    def padded(sentence: Sentence) -> int:
+        return lengths[np.searchsorted(lengths, len(sentence.ids))]
 
-    def tokenize(part: np.ndarray) -> tuple[list[np.ndarray], list[int]]:
-        return tokenizer.tokenize([sentences[row] for row in part], max_length)
-
-    by_length: dict[int, list[tuple[int, np.ndarray]]] = {length: [] for length in lengths}
-    with ThreadPoolExecutor(1) as pool:
-        following = pool.submit(tokenize, parts[0]) if parts else None
-        for number, part in enumerate(parts):
-            tokens, too_long = following.result()
-            if number + 1 < len(parts):
-                following = pool.submit(tokenize, parts[number + 1])
-            cut[part[too_long]] = True
-            for row, ids in zip(part, tokens, strict=True):
-                by_length[lengths[np.searchsorted(lengths, len(ids))]].append((row, ids))
-            for length in reversed(lengths):
-                size = size_of(length)
-                while len(by_length[length]) >= size:
-                    yield _batch(by_length[length][:size], length, size)
-                    del by_length[length][:size]
-    rest = sorted((pair for pairs in by_length.values() for pair in pairs), key=lambda pair: -len(pair[1]))
+    by_length: dict[int, list[Sentence]] = {length: [] for length in lengths}
+    for part in _tokenized(sentences, batching):
+        for sentence in part:
+            by_length[padded(sentence)].append(sentence)
+        for length in reversed(lengths):
+            size, waiting = batching.size(length), by_length[length]
+            while len(waiting) >= size:
+                yield Batch(waiting[:size], length, size)
+                del waiting[:size]
+    rest = [sentence for waiting in by_length.values() for sentence in waiting]
+    rest.sort(key=lambda sentence: -len(sentence.ids))
+    few = batching.round_up(FEW)
     while rest:
-        length = lengths[np.searchsorted(lengths, len(rest[0][1]))]
-        size = size_of(length)
-        few = _round_up(FEW, devices)
+        length = padded(rest[0])
+        size = batching.size(length)
         if len(rest) <= few < size:
             size = few
-        yield _batch(rest[:size], length, size)
+        yield Batch(rest[:size], length, size)
         del rest[:size]
 
 
-def _batch(pairs: list[tuple[int, np.ndarray]], length: int, size: int) -> _Batch:
-    return _Batch(np.array([row for row, _ in pairs]), [ids for _, ids in pairs], length, size)
+def _tokenized(sentences: Sequence[str], batching: Batching) -> Iterator[list[Sentence]]:
+    """All sentences, about the longest first, some thousand at a time: those after them are tokenized meanwhile."""
+    order = np.argsort([-len(sentence) for sentence in sentences], kind="stable")
+    parts = [order[start : start + TOKENIZED_AT_ONCE] for start in range(0, len(order), TOKENIZED_AT_ONCE)]
 
+    def tokenize(part: np.ndarray) -> list[Sentence]:
+        tokens, too_long = batching.tokenizer.tokenize([sentences[row] for row in part], batching.max_length)
+        cut = set(too_long)
+        return [
+            Sentence(int(row), ids, place in cut) for place, (row, ids) in enumerate(zip(part, tokens, strict=True))
+        ]
 
-def _round_up(number: int, multiple: int) -> int:
-    return -(-number // multiple) * multiple
+    with ThreadPoolExecutor(1) as pool:
+        following = [pool.submit(tokenize, part) for part in parts[:1]]
+        for number in range(len(parts)):
+            found = following.pop().result()
+            following = [pool.submit(tokenize, part) for part in parts[number + 1 : number + 2]]
+            yield found

@@ -1,19 +1,18 @@
-"""Sentences to embeddings: sorted by length into a few static shapes, duplicates encoded once.
+"""Sentences to embeddings: each distinct one is encoded once."""
 
-A thread tokenizes some thousand sentences while the devices work on those before them, so what is held beside the
-sentences and the result does not grow with their number. On a CPU several threads compute a batch each.
-"""
-
+import dataclasses
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import jax
 import numpy as np
+from flax import nnx
 from jax.sharding import NamedSharding
 from tqdm import tqdm
 
-from simcse_jax.encoding.batching import compute
+from simcse_jax.encoding.batching import Batching, compute
+from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models import parameters
 from simcse_jax.models.parameters import Params
@@ -28,92 +27,77 @@ class Encoded(NamedTuple):
     cut: int  # how many of the N sentences were longer than the model takes, and were cut
 
 
-def make_encode(
-    graph: Any,
-    tokenizer: Tokenizer,
-    *,
-    pooler: str,
-    use_head: bool,
-    max_length: int,
-    batch_size: int = 64,
-    sharding: NamedSharding | None = None,
-) -> Callable[[Params, Sequence[str]], np.ndarray]:
-    """Builds encode(params, sentences) -> (N, D) float32 embeddings, not normalized, in the order given.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Embedder:
+    """A model as it encodes: without dropout, in float32.
 
-    Of a run's parameters it takes the sentence encoder's alone. For the arguments see `encode_sentences`.
+    `dataclasses.replace` gives one of other parameters, another pooler or length; what is compiled is shared. `params`
+    may be those of a whole run, of which the sentence encoder's are taken. For pooler and head see `SentenceEncoder`,
+    for tokenizer to sharding `Batching`. With `normalize` embeddings have length 1.
     """
 
-    def encode(params: Params, sentences: Sequence[str]) -> np.ndarray:
-        return encode_sentences(
-            graph,
-            params,
-            tokenizer,
-            sentences,
-            pooler=pooler,
-            use_head=use_head,
-            max_length=max_length,
-            batch_size=batch_size,
-            sharding=sharding,
-        ).embeddings
+    graph: nnx.GraphDef
+    params: Params
+    pooler: str
+    use_head: bool
+    tokenizer: Tokenizer
+    max_length: int
+    batch_size: int = 64
+    sharding: NamedSharding | None = None
+    normalize: bool = False
 
-    return encode
+    def __call__(self, sentences: Iterable[str]) -> np.ndarray:
+        """(N, D) float32 embeddings of N sentences, in their order."""
+        return self.encode(sentences).embeddings
+
+    def encode(self, sentences: Iterable[str], *, show_progress_bar: bool = False) -> Encoded:
+        """As a call; counts the sentences that are cut, too.
+
+        Args:
+          sentences: N strings.
+          show_progress_bar: counts the distinct sentences on standard error.
+        """
+        numbers: dict[str, int] = {}
+        inverse = np.array([numbers.setdefault(sentence, len(numbers)) for sentence in sentences], np.int64)
+        params = parameters.sentence_encoder(self.params)
+        embed = _make_embed(self.graph, self.pooler, self.use_head, self.sharding)
+        embeddings = np.empty((len(numbers), params[parameters.WORD_EMBEDDING].shape[1]), np.float32)
+        cut = np.zeros(len(numbers), bool)
+        with tqdm(total=len(numbers), unit=" sentences", disable=not show_progress_bar) as bar:
+            for output in compute(embed, params, list(numbers), self.batching, IN_FLIGHT):
+                embeddings[output.rows], cut[output.rows] = output.values, output.cut
+                bar.update(len(output.rows))
+        if self.normalize:
+            embeddings = to_unit(embeddings)
+        if len(numbers) < len(inverse):
+            embeddings = embeddings[inverse]
+        return Encoded(embeddings, int(cut[inverse].sum()))
+
+    @property
+    def batching(self) -> Batching:
+        """How its sentences are put into batches."""
+        return Batching(self.tokenizer, self.max_length, self.batch_size, self.sharding)
+
+    @property
+    def tokens(self) -> TokenEncoder:
+        """The token embeddings of every layer, before pooler and head."""
+        return TokenEncoder(self.graph, self.params, self.tokenizer, self.max_length, self.batch_size, self.sharding)
+
+    def with_params(self, params: Params) -> "Embedder":
+        """The same model with other parameters."""
+        return dataclasses.replace(self, params=params)
 
 
-def encode_sentences(
-    graph: Any,
-    params: Params,
-    tokenizer: Tokenizer,
-    sentences: Sequence[str],
-    *,
-    pooler: str,
-    use_head: bool,
-    max_length: int,
-    batch_size: int = 64,
-    sharding: NamedSharding | None = None,
-    show_progress_bar: bool = False,
-) -> Encoded:
-    """Encodes N sentences, each distinct one once.
-
-    Args:
-      graph: the model's graph (`models.parameters`).
-      params: its parameters; of a run's, the sentence encoder's are taken alone.
-      tokenizer: the model's.
-      sentences: strings.
-      pooler, use_head: see `SentenceEncoder.__call__`; dropout is off.
-      max_length: longer sentences are cut, in tokens.
-      batch_size: sentences encoded together, up to 64 tokens; fewer of longer ones, and on a CPU, which has several
-        batches under way at once, no more than make 1,024 tokens.
-      sharding: how a batch's rows are split over the devices of all processes; None: the default device.
-      show_progress_bar: counts the distinct sentences on standard error.
-    """
-    params = parameters.sentence_encoder(params)
-    embed = _make_embed(graph, pooler, use_head, sharding)
-    numbers: dict[str, int] = {}
-    inverse = np.fromiter((numbers.setdefault(s, len(numbers)) for s in sentences), np.int64, len(sentences))
-    distinct = list(numbers)
-    embeddings = np.empty((len(distinct), params[parameters.WORD_EMBEDDING].shape[1]), np.float32)
-    cut = np.zeros(len(distinct), bool)
-    with tqdm(total=len(distinct), unit=" sentences", disable=not show_progress_bar) as bar:
-        for rows, output in compute(
-            embed,
-            params,
-            tokenizer,
-            distinct,
-            cut,
-            max_length=max_length,
-            batch_size=batch_size,
-            sharding=sharding,
-            in_flight=IN_FLIGHT,
-        ):
-            embeddings[rows] = output
-            bar.update(len(rows))
-    if len(distinct) < len(inverse):
-        return Encoded(embeddings[inverse], int(cut[inverse].sum()))
-    return Encoded(embeddings, int(cut.sum()))
+def to_unit(embeddings: np.ndarray) -> np.ndarray:
+    """(…, D) to the same directions with length 1."""
+    lengths = np.linalg.norm(embeddings, axis=-1, keepdims=True)
+    return embeddings / np.maximum(lengths, 1e-12)  # as sentence-transformers does
 
 
 @functools.lru_cache(maxsize=16)  # so that many encoders of one shape, as in a sweep, compile once
-def _make_embed(graph: Any, pooler: str, use_head: bool, sharding: NamedSharding | None) -> Callable[..., jax.Array]:
+def _make_embed(
+    graph: nnx.GraphDef, pooler: str, use_head: bool, sharding: NamedSharding | None
+) -> Callable[..., jax.Array]:
     @functools.partial(jax.jit, out_shardings=sharding)
     def embed(params: Params, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
         with jax.default_matmul_precision("highest"):  # float32 on TPUs and GPUs too

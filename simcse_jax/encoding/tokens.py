@@ -3,14 +3,14 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 from jax.sharding import NamedSharding
 
-from simcse_jax.encoding.batching import compute
+from simcse_jax.encoding.batching import Batching, compute
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models import parameters
 from simcse_jax.models.parameters import Params
@@ -18,15 +18,15 @@ from simcse_jax.models.parameters import Params
 IN_FLIGHT = 1  # batches: all layers of one are some hundred MB
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class TokenEncoder:
     """An encoder's token embeddings. `dataclasses.replace` gives that of other parameters, compiled only once.
 
     `params` may be those of a whole run, of which the sentence encoder's are taken. With `last_only` there is the last
-    layer alone, of which there is less to fetch and to look at. For the rest see `encoding.encode_sentences`.
+    layer alone, of which there is less to fetch and to look at. For the rest see `Batching`.
     """
 
-    graph: Any
+    graph: nnx.GraphDef
     params: Params
     tokenizer: Tokenizer
     max_length: int
@@ -52,25 +52,19 @@ class TokenEncoder:
 
         Yields:
           The sentence's row, long sentences first, and (L + 1, ≥ T, D) float32: the embedding layer's, then each
-          layer's (with `last_only` the last one's alone); behind its T tokens there may be padding.
+          layer's (with `last_only` the last one's alone); after its T tokens there may be padding.
         """
         function = _make_hidden_states(self.graph, self.sharding, self.last_only)
-        for rows, states in compute(
-            function,
-            parameters.sentence_encoder(self.params),
-            self.tokenizer,
-            list(sentences),
-            np.zeros(len(sentences), bool),
-            max_length=self.max_length,
-            batch_size=self.batch_size,
-            sharding=self.sharding,
-            in_flight=IN_FLIGHT,
-        ):
-            yield from zip(rows.tolist(), states, strict=True)
+        batching = Batching(self.tokenizer, self.max_length, self.batch_size, self.sharding)
+        params = parameters.sentence_encoder(self.params)
+        for output in compute(function, params, list(sentences), batching, IN_FLIGHT):
+            yield from zip(output.rows.tolist(), output.values, strict=True)
 
 
 @functools.lru_cache(maxsize=16)
-def _make_hidden_states(graph: Any, sharding: NamedSharding | None, last_only: bool) -> Callable[..., jax.Array]:
+def _make_hidden_states(
+    graph: nnx.GraphDef, sharding: NamedSharding | None, last_only: bool
+) -> Callable[..., jax.Array]:
     @functools.partial(jax.jit, out_shardings=sharding)
     def hidden_states(params: Params, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
         with jax.default_matmul_precision("highest"):  # float32 on TPUs and GPUs too

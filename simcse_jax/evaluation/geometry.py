@@ -11,6 +11,7 @@ import numpy as np
 
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
+from simcse_jax.evaluation.evaluator import Encode, encode_once
 from simcse_jax.storage import local_path
 
 SPLITS = ("dev", "test", "all")
@@ -79,13 +80,13 @@ def read(data: str, split: str = "test") -> sts.Pairs:
     return sts.Pairs(first, second, gold, {})
 
 
-def measure(encode: sts.Encode, pairs: sts.Pairs) -> Geometry:
+def measure(encode: Encode, pairs: sts.Pairs) -> Geometry:
     """Everything of one encoder; identical sentences are encoded once.
 
     Raises:
       UserError: when its embeddings are not finite.
     """
-    first, second = (normalize(side) for side in sts.encode_once(encode, (pairs.first, pairs.second)))
+    first, second = (normalize(side) for side in encode_once(encode, (pairs.first, pairs.second)))
     everything = np.concatenate([first, second])
     positive = pairs.gold > POSITIVE
     cosines = np.sum(first * second, axis=1)

@@ -5,18 +5,17 @@ et al. 2020, see flow.py). What they are fit on is a source of sentences (NLI, W
 the sentences that it is scored on.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from simcse_jax.data.examples import read_examples
 from simcse_jax.errors import UserError
-from simcse_jax.evaluation.sts import Encode
+from simcse_jax.evaluation.evaluator import Encode
 from simcse_jax.storage import local_path
 
 Transform = Callable[[np.ndarray], np.ndarray]  # (B, D) to (B, K)
-Evaluate = Callable[[Encode, dict[str, Any]], dict[str, Any]]  # sts.evaluate, transfer.evaluate
 
 TARGET = "target"
 ROUNDING = 1e-5  # a direction's standard deviation below this part of the embeddings' size is float32's rounding
@@ -77,40 +76,45 @@ def sentences_of(task: Any) -> list[str]:
     return [sentence for part in parts for side in (part.first, part.second) for sentence in side]
 
 
-def scorer(encode: Encode, postprocess: Postprocess | None, seed: int = 0) -> Callable[[Evaluate, dict], dict]:
-    """Builds score(evaluate, tasks) = evaluate(encode with the post-processing behind it, tasks).
+def applied(embed: Encode, postprocess: Postprocess | None, seed: int = 0) -> Encode:
+    """The model with the post-processing after it, as evaluators take it.
 
-    On a source it is fit once, here; on the target for each task apart.
+    On a source it is fit once, here; on the target it is fit for each task apart.
 
     Args:
-      encode: of the model.
-      postprocess: None scores `encode` as it is.
+      embed: the model.
+      postprocess: None leaves it as it is.
       seed: of the flow.
     """
     if postprocess is None:
-        return lambda evaluate, tasks: evaluate(encode, tasks)
+        return embed
+    if postprocess.sentences is None:
+        return FitOnTarget(embed, postprocess, seed)
+    transform = fit(postprocess.method, embed(postprocess.sentences), dimensions=postprocess.dimensions, seed=seed)
+    return lambda sentences: transform(embed(sentences))
 
-    def fitted(embeddings: np.ndarray) -> Transform:
-        return fit(postprocess.method, embeddings, dimensions=postprocess.dimensions, seed=seed)
 
-    if postprocess.sentences is not None:
-        once = fitted(encode(postprocess.sentences))
-        return lambda evaluate, tasks: evaluate(lambda sentences: once(encode(sentences)), tasks)
+class FitOnTarget(NamedTuple):
+    """A model whose post-processing is fit on what it is asked for: for each task, on all sentences of the task."""
 
-    def on_itself(task: Any) -> Encode:
-        sentences = sentences_of(task)
-        embeddings = encode(sentences)  # all that the evaluation will ask for
-        transform = fitted(embeddings)
+    embed: Encode
+    postprocess: Postprocess
+    seed: int
+
+    def __call__(self, sentences: Sequence[str]) -> np.ndarray:
+        """Embeddings after a post-processing that is fit on these very sentences."""
+        return self._fit_on(sentences)(sentences)
+
+    def for_task(self, task: Any) -> Encode:
+        """The model for one task."""
+        return self._fit_on(sentences_of(task))
+
+    def _fit_on(self, sentences: Sequence[str]) -> Encode:
+        embeddings = self.embed(sentences)  # all that will be asked for
+        method, _, dimensions = self.postprocess
+        transform = fit(method, embeddings, dimensions=dimensions, seed=self.seed)
         row = {sentence: number for number, sentence in enumerate(sentences)}
         return lambda others: transform(embeddings[[row[sentence] for sentence in others]])
-
-    def score(evaluate: Evaluate, tasks: dict[str, Any]) -> dict[str, Any]:
-        results = {}
-        for name, task in tasks.items():
-            results |= evaluate(on_itself(task), {name: task})
-        return results
-
-    return score
 
 
 def fit(method: str, embeddings: np.ndarray, *, dimensions: int = 0, seed: int = 0) -> Transform:

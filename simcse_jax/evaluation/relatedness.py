@@ -14,6 +14,7 @@ It differs in two things: the initial parameters have the distribution of PyTorc
 are not the same draw, and nor are the batches. SentEval wants a GPU; this runs anywhere.
 """
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -24,6 +25,7 @@ import optax
 
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
+from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
 from simcse_jax.storage import local_path
 
 BINS = 5
@@ -61,7 +63,7 @@ def read(data: str, tasks: list[str]) -> dict[str, dict[str, sts.Pairs]]:
     return found
 
 
-def evaluate(encode: sts.Encode, tasks: dict[str, dict[str, sts.Pairs]]) -> dict[str, dict[str, Any]]:
+def evaluate(encode: Encode, tasks: dict[str, dict[str, sts.Pairs]]) -> dict[str, dict[str, Any]]:
     """Trains a regressor for each task.
 
     Returns:
@@ -73,7 +75,7 @@ def evaluate(encode: sts.Encode, tasks: dict[str, dict[str, sts.Pairs]]) -> dict
     """
     results = {}
     for task, splits in tasks.items():
-        sides = iter(sts.encode_once(encode, (side for pairs in splits.values() for side in pairs[:2])))
+        sides = iter(encode_once(encode, (side for pairs in splits.values() for side in pairs[:2])))
         inputs = {split: features(next(sides), next(sides)) for split in splits}
         gold = {split: pairs.gold for split, pairs in splits.items()}
         predicted, best, epochs = fit(inputs, gold)
@@ -85,6 +87,35 @@ def evaluate(encode: sts.Encode, tasks: dict[str, dict[str, sts.Pairs]]) -> dict
             "epochs": epochs,
         }
     return results
+
+
+@dataclasses.dataclass(frozen=True)
+class WithRegressor:
+    """Scores similarity tasks as `similarity` does, and adds the regressor's figures to those of its tasks."""
+
+    similarity: sts.Similarity
+    graded: dict[str, dict[str, sts.Pairs]]
+
+    @property
+    def tasks(self) -> dict[str, Any]:
+        """All that is scored, the regressor's tasks with all of their splits."""
+        return {**self.similarity.tasks, **{f"{task}'s regressor": splits for task, splits in self.graded.items()}}
+
+    def __call__(self, embed: Embed) -> dict[str, Any]:
+        """The numbers of one model."""
+        numbers = self.similarity(embed)
+        for task, regressor in by_task(evaluate, embed, self.graded).items():
+            numbers[task]["regressor"] = regressor
+        return numbers
+
+    def table(self, numbers: dict[str, Any]) -> str:
+        """As the papers have it, with a row more."""
+        return self.similarity.table(numbers)
+
+    @property
+    def protocol(self) -> str:
+        """What the figures are."""
+        return self.similarity.protocol
 
 
 def features(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -8,7 +8,8 @@ Reads SentEval's folder layout (`data/downstream`: STS/STS12-en-test, …, STS/S
 files of graded pairs.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,9 +17,9 @@ import numpy as np
 
 from simcse_jax.data.files import open_text
 from simcse_jax.errors import UserError
+from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
+from simcse_jax.evaluation.tasks import AGGREGATIONS, METRICS
 from simcse_jax.storage import local_path
-
-Encode = Callable[[Sequence[str]], np.ndarray]
 
 SUBSETS = {
     "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
@@ -41,8 +42,6 @@ SINGLE_FILES = {
 }
 TITLES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}  # where the paper's table has another name
 GRADED = {"sentence1", "sentence2", "score"}  # the header of a file of graded pairs
-METRICS = {"spearman": "Spearman", "pearson": "Pearson"}
-AGGREGATIONS = ("all", "mean", "wmean")
 BESIDE_TASKS = ("average", "averages")  # what stands beside the tasks in a result file
 DEVELOPMENT = "STSBenchmark"  # what the best checkpoint is chosen on
 
@@ -204,21 +203,6 @@ def pearson(similarity: np.ndarray, gold: np.ndarray) -> float:
     return 100 * float(np.corrcoef(similarity, gold)[0, 1])
 
 
-def encode_once(encode: Encode, sides: Iterable[Sequence[str]]) -> list[np.ndarray]:
-    """The embeddings (P, D) of each of several lists of sentences; identical sentences are encoded once.
-
-    Raises:
-      UserError: when an embedding is not finite.
-    """
-    sides = list(sides)
-    sentences = list(dict.fromkeys(sentence for side in sides for sentence in side))
-    embeddings = encode(sentences)
-    if not np.all(np.isfinite(embeddings)):
-        raise UserError("the model's embeddings are not finite; it cannot be scored")
-    row = {sentence: number for number, sentence in enumerate(sentences)}
-    return [embeddings[[row[sentence] for sentence in side]] for side in sides]
-
-
 def evaluate(encode: Encode, tasks: dict[str, Pairs]) -> dict[str, dict[str, Any]]:
     """Scores each task in every protocol, × 100. Identical sentences are encoded once.
 
@@ -252,6 +236,47 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _rounded(part) for name, part in value.items()}
     return round(value, 4) if isinstance(value, float) else value
+
+
+@dataclasses.dataclass(frozen=True)
+class Similarity:
+    """Scores similarity tasks: by task what `evaluate` gives, and the average over them."""
+
+    tasks: dict[str, Pairs]
+    missing: Sequence[str] = ()  # tasks that were asked for and are not there
+    metrics: Sequence[str] = ("spearman",)  # in the table
+    aggregations: Sequence[str] = ("all",)  # in the table
+    every_average: bool = False  # the averages in all protocols, not that of the papers alone
+
+    def __call__(self, embed: Embed) -> dict[str, Any]:
+        """The numbers of one model."""
+        results = by_task(evaluate, embed, self.tasks)
+        return {**results, **(averages if self.every_average else average)(results, self.missing)}
+
+    def table(self, numbers: dict[str, Any]) -> str:
+        """As the papers have it."""
+        results = {task: numbers[task] for task in self.tasks}
+        return table(results, self.missing, self.metrics, self.aggregations)
+
+    @property
+    def protocol(self) -> str:
+        """What the figures are."""
+        every = list(self.aggregations) == ["all"]
+        how = "all pairs of a task together" if every else f"by {', '.join(self.aggregations)}"
+        return f"{' and '.join(METRICS[metric] for metric in self.metrics)} × 100, {how}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Correlation:
+    """The Spearman correlation of one task, by a name: what the best checkpoint is chosen by."""
+
+    name: str
+    tasks: dict[str, Pairs]  # one
+
+    def __call__(self, embed: Embed) -> dict[str, float]:
+        """The number of one model."""
+        (result,) = by_task(evaluate, embed, self.tasks).values()
+        return {self.name: result["spearman"]}
 
 
 def figure(result: dict[str, Any], metric: str = "spearman", aggregation: str = "all") -> float | None:

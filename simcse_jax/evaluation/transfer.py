@@ -16,6 +16,8 @@ Its PyTorch classifier is trained with Adam until accuracy on held-out rows stop
 each fit goes to the minimum, with a free bias. And a fit is more exact than scikit-learn's default tolerance.
 """
 
+import dataclasses
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,13 +27,11 @@ import numpy as np
 from simcse_jax.data.files import open_text
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import logistic, sts
+from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
+from simcse_jax.evaluation.tasks import GRIDS
+from simcse_jax.evaluation.tasks import TRANSFER as TASKS
 from simcse_jax.storage import local_path
 
-TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")  # the order of SimCSE's Table E.1
-GRIDS = {
-    "sklearn": tuple(2.0**power for power in range(-2, 4)),  # C
-    "pytorch": tuple(10.0**power for power in range(-5, -1)),  # the L2 penalty beside the mean loss
-}
 FOLDS = 10
 SEED = 1111
 
@@ -234,15 +234,15 @@ def make_folds(task: Task) -> list[Fold]:
     return [Fold(masks["train"], masks["test"], inner)]
 
 
-def features(encode: sts.Encode, task: Task) -> np.ndarray:
+def features(encode: Encode, task: Task) -> np.ndarray:
     """The classifier's inputs: embeddings (N, D), or [|u - v|; u ⊙ v] (N, 2D) of pairs.
 
     Raises:
       UserError: when an embedding is not finite.
     """
     if not task.second:
-        return sts.encode_once(encode, [task.first])[0]
-    first, second = sts.encode_once(encode, [task.first, task.second])
+        return encode_once(encode, [task.first])[0]
+    first, second = encode_once(encode, [task.first, task.second])
     return np.concatenate([np.abs(first - second), first * second], axis=1)
 
 
@@ -291,7 +291,7 @@ def score(inputs: np.ndarray, labels: np.ndarray, folds: Sequence[Fold], grid: s
     return results
 
 
-def evaluate(encode: sts.Encode, tasks: dict[str, Task], *, grid: str = "sklearn") -> dict[str, dict[str, Any]]:
+def evaluate(encode: Encode, tasks: dict[str, Task], *, grid: str = "sklearn") -> dict[str, dict[str, Any]]:
     """Trains and scores the classifiers of each task.
 
     Args:
@@ -316,6 +316,29 @@ def evaluate(encode: sts.Encode, tasks: dict[str, Task], *, grid: str = "sklearn
         }
         results[name] = {**means, "examples": int(sum(fold.test.sum() for fold in folds)), "folds": shown}
     return results
+
+
+@dataclasses.dataclass(frozen=True)
+class Transfer:
+    """Scores transfer tasks: {"transfer": what `evaluate` gives}, and the average over them."""
+
+    tasks: dict[str, Task]
+    missing: Sequence[str] = ()  # tasks that were asked for and are not there
+    grid: str = "sklearn"
+
+    def __call__(self, embed: Embed) -> dict[str, Any]:
+        """The numbers of one model."""
+        results = by_task(functools.partial(evaluate, grid=self.grid), embed, self.tasks)
+        return {"transfer": results, **average(results, self.missing)}
+
+    def table(self, numbers: dict[str, Any]) -> str:
+        """As the paper has it."""
+        return table(numbers["transfer"], self.missing)
+
+    @property
+    def protocol(self) -> str:
+        """What the figures are."""
+        return f"accuracy × 100 of logistic regression, grid {self.grid}"
 
 
 def average(results: dict[str, dict[str, Any]], missing: Sequence[str]) -> dict[str, float]:

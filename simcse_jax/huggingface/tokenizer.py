@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -56,6 +56,15 @@ class Tokenizer:
         largest = max(self._backend.get_vocab(with_added_tokens=True).values(), default=0)
         if largest >= config.vocab_size:
             raise UserError(f"{folder}: its tokenizer has token {largest}, its weights only {config.vocab_size} rows")
+
+    def __getstate__(self) -> dict[str, Any]:  # a lock cannot be sent to another process
+        return {"pad_token_id": self.pad_token_id, "content": self.content()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        from tokenizers import Tokenizer as Backend
+
+        self.pad_token_id, self._backend = state["pad_token_id"], Backend.from_buffer(state["content"])
+        self._lock = threading.Lock()
 
     def __call__(self, sentences: Sequence[str], max_length: int) -> list[np.ndarray]:
         """Token ids, one int32 array a sentence, each of at most `max_length` with the special tokens."""

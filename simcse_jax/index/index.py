@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -41,6 +41,10 @@ class Index:
 
     def __len__(self) -> int:
         return len(self.sentences)
+
+    def __getstate__(self) -> dict[str, Any]:  # without what is on devices, and what FAISS has of it
+        blocks = {name: [np.asarray(rows) for rows in getattr(self, name)] for name in ("_large", "_small")}
+        return vars(self) | blocks | {"_faiss": {}}
 
     def add(self, sentences: Sequence[str], embeddings: np.ndarray) -> None:
         """Adds n sentences with their embeddings (n, D) of any length; rows are numbered on.

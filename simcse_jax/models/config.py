@@ -7,7 +7,15 @@ from simcse_jax.errors import UserError
 from simcse_jax.models.relative_positions import BUCKETS
 
 MODEL_TYPES = ("bert", "roberta", "mpnet")
-POOLERS = ("cls", "cls_before_pooler", "avg", "avg_top2", "avg_first_last", "max")  # see pooling.py
+DTYPES = ("float32", "bfloat16")  # of the encoder's matrix products
+POOLERS = {  # see pooling.py
+    "cls": "the last layer's first token, and the head where there is one",
+    "cls_before_pooler": "that token, without a head",
+    "avg": "the mean of the last layer over the tokens",
+    "avg_top2": "that of the last two layers",
+    "avg_first_last": "that of the first and the last layer",
+    "max": "the maximum of the last layer over the tokens",
+}
 
 
 @dataclasses.dataclass(frozen=True)

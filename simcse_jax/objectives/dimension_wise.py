@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.objectives.objective import Embedded, Objective
 
-READINGS = ("paper", "released")
+from simcse_jax.objectives.choices import READINGS
 
 
 def dimension_wise(

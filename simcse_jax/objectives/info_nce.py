@@ -8,6 +8,7 @@ from jaxtyping import Array, Float, Int
 
 from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives import choices
 from simcse_jax.objectives.objective import Embedded, Objective
 
 SIMILARITIES = 2**22  # computed at a time: a batch of 16,384 needs 1 GiB for all of them, and as much for gradients
@@ -53,8 +54,8 @@ def info_nce(
     Raises:
       ValueError: for a similarity of another name.
     """
-    if similarity not in ("cosine", "dot"):
-        raise ValueError(f"similarity is {similarity!r}: cosine or dot")
+    if similarity not in choices.SIMILARITIES:
+        raise ValueError(f"similarity is {similarity!r}: {' or '.join(choices.SIMILARITIES)}")
     if similarity == "cosine":
         anchors, positives = normalize(anchors), normalize(positives)
         hard_negatives = None if hard_negatives is None else normalize(hard_negatives)

@@ -1,17 +1,13 @@
 """The checkpoints that a run has kept (`checkpoint.keep_every`), as encoders of sentences and of tokens."""
 
 import contextlib
-import dataclasses
-import functools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ml_collections import config_dict
 
-from simcse_jax.encoding.embedder import make_encode
-from simcse_jax.encoding.tokens import TokenEncoder
+from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.errors import UserError
-from simcse_jax.evaluation.sts import Encode
 from simcse_jax.huggingface.load import choose_pooler
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models.parameters import Params
@@ -27,8 +23,7 @@ class Kept(NamedTuple):
     """A run's model as it was at a step."""
 
     step: int
-    encode: Encode  # sentences to (N, D), with the run's pooler and, if it belongs to the model, its head
-    tokens: TokenEncoder
+    embed: Embedder  # with the run's pooler and, if it belongs to the model, its head
 
 
 def steps_of(folder: Folder) -> list[int]:
@@ -59,14 +54,10 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
     pooler, use_head = choose_pooler(model, None)
     graph, _ = build(model.config, with_head=model.has_head)
     tokenizer = Tokenizer(model.folder, model.config)
-    encode = make_encode(
-        graph, tokenizer, pooler=pooler, use_head=use_head, max_length=model.max_length, batch_size=batch_size
-    )
-    tokens = TokenEncoder(graph, model.params, tokenizer, model.max_length, batch_size)
+    embed = Embedder(graph, model.params, pooler, use_head, tokenizer, model.max_length, batch_size)
 
     def kept(step: int, params: Params) -> Kept:
-        params = {name: params[name] for name in model.params}
-        return Kept(step, functools.partial(encode, params), dataclasses.replace(tokens, params=params))
+        return Kept(step, embed.with_params({name: params[name] for name in model.params}))
 
     start = starting_params(folder, run)
     if start is not None:

@@ -29,6 +29,7 @@ from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import MARKER, Tokenizer
 from simcse_jax.huggingface.write import write_encoder_files
 from simcse_jax.models.head import HEADS
+from simcse_jax.runs.metrics import Metrics, read_metrics
 from simcse_jax.storage import Folder, read_json, write_atomically
 
 PACKAGES = (
@@ -57,19 +58,143 @@ def is_workdir(folder: Folder) -> bool:
     return (folder / "run.json").is_file()
 
 
-def wait_for(folder: Folder) -> None:
-    """Returns once this process sees the run that the first one has created: a network disk may show it late.
+class Workdir:
+    """A run's folder, whether it is there yet or not."""
 
-    Raises:
-      UserError: when it does not come to be seen.
-    """
-    for _ in range(SEEN_SECONDS):
-        with contextlib.suppress(OSError):
-            list(folder.iterdir())  # makes a client of NFS look again
-        if is_workdir(folder):
-            return
-        time.sleep(1)
-    raise UserError(f"--workdir {folder}: not the same folder for every process; use a shared disk or gs://…")
+    def __init__(self, path: Folder):
+        self.path = path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def exists(self) -> bool:
+        """Whether a run has been started in it."""
+        return is_workdir(self.path)
+
+    def check_is_folder(self) -> None:
+        """Refuses a file.
+
+        Raises:
+          UserError: when it is one.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise UserError(f"--workdir {self}: is a file")
+
+    def wait(self) -> None:
+        """Returns once this process sees the run that the first one has created: a network disk may show it late.
+
+        Raises:
+          UserError: when it does not come to be seen.
+        """
+        for _ in range(SEEN_SECONDS):
+            with contextlib.suppress(OSError):
+                list(self.path.iterdir())  # makes a client of NFS look again
+            if self.exists:
+                return
+            time.sleep(1)
+        raise UserError(f"--workdir {self}: not the same folder for every process; use a shared disk or gs://…")
+
+    def check_same_run(self, config: config_dict.ConfigDict, fingerprints: Mapping[str, str]) -> None:
+        """Refuses to go on in a folder that belongs to another config, other data or other weights.
+
+        `fingerprints` are SHA-256 of what the named config fields lead to. A field that the run's version did not know
+        had its default.
+
+        Raises:
+          UserError: naming the fields that differ.
+        """
+        saved = self.read_run()
+        try:
+            defaults = flatten(config_dict.ConfigDict(resolved(default_config())))
+            before = defaults | flatten(config_dict.ConfigDict(saved["config"]))
+            fingerprints_before = dict(saved["sha256"])
+        except (KeyError, TypeError):
+            raise UserError(f"{self.path / 'run.json'}: damaged; choose another workdir") from None
+        now = flatten(config_dict.ConfigDict(resolved(config)))
+        names = sorted(name for name in before.keys() | now.keys() if name in MEASURED_ON or not name.startswith(FREE))
+        differing = [
+            f"{name} was {before.get(name)!r}, is {now.get(name)!r}"
+            for name in names
+            if before.get(name) != now.get(name)
+        ]
+        if differing:
+            raise UserError(
+                f"{self} belongs to another config: {'; '.join(differing)}. Choose another workdir, or remove this one"
+            )
+        for field, fingerprint in fingerprints.items():
+            if fingerprints_before.get(field, fingerprint) != fingerprint:  # a run may be analysed from here on
+                raise UserError(f"{self}: what {field}={now[field]} leads to has changed since; choose another workdir")
+
+    def create(
+        self,
+        config: config_dict.ConfigDict,
+        fingerprints: Mapping[str, str],
+        model: Pretrained,
+        tokenizer: Tokenizer,
+    ) -> None:
+        """Starts a run's folder; `run.json` comes last, so a folder that has it has all the rest.
+
+        Raises:
+          UserError: when the folder cannot be written, or holds something that a run would overwrite.
+        """
+        ours = self.path / "model"
+        for path in (self.path / "checkpoints", self.path / "metrics.jsonl", ours):
+            if path.exists() and not (path == ours and (ours / MARKER).is_file()):  # that is of a start that was killed
+                raise UserError(
+                    f"workdir {self}: has {path.name} but no run.json, so it is not known whose; choose another"
+                )
+        with tempfile.TemporaryDirectory() as temporary:
+            write_encoder_files(model, tokenizer, Path(temporary), config.model.pooler, HEADS[config.model.mlp].scored)
+            # The marker comes first.
+            for file in sorted(Path(temporary).iterdir(), key=lambda file: file.name != MARKER):
+                write_atomically(ours / file.name, file.read_bytes())
+        devices = jax.devices()
+        run = {
+            "config": resolved(config),
+            "sha256": dict(fingerprints),
+            "model": {"max_length": model.max_length},
+            "versions": {"python": platform.python_version(), **versions()},
+            "device": {"kind": devices[0].device_kind, "platform": devices[0].platform, "count": len(devices)},
+        }
+        write_atomically(self.path / "run.json", json.dumps(run, indent=2) + "\n")
+
+    def read_run(self) -> dict[str, Any]:
+        """What is being run: the contents of `run.json`.
+
+        Raises:
+          UserError: when it cannot be read.
+        """
+        return read_json(self.path / "run.json")
+
+    def metrics(self, step: int | None) -> Metrics:
+        """The metrics, to be added to; `step` is the one resumed from, None at a run's start."""
+        return Metrics(self.path, step)
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """The lines that the run has written to `metrics.jsonl`, none before its first.
+
+        Raises:
+          UserError: when a line is damaged.
+        """
+        return read_metrics(self.path)
+
+    def read_result(self) -> dict[str, Any] | None:
+        """The contents of `result.json`; None as long as the run has no scores.
+
+        Raises:
+          UserError: when it is damaged.
+        """
+        path = self.path / "result.json"
+        return read_json(path) if path.is_file() else None
+
+    def write_result(self, result: Mapping[str, Any]) -> None:
+        """Writes `result.json`.
+
+        Raises:
+          UserError: when it cannot be written.
+        """
+        write_atomically(self.path / "result.json", json.dumps(result, indent=2) + "\n")
 
 
 def resolved(config: config_dict.ConfigDict) -> dict[str, Any]:
@@ -81,70 +206,6 @@ def identity(config: config_dict.ConfigDict) -> str:
     """A fingerprint of all fields that processes must have alike."""
     fields = {name: value for name, value in sorted(flatten(config).items()) if name != "parallel.process_id"}
     return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
-
-
-def check_same_run(folder: Folder, config: config_dict.ConfigDict, fingerprints: Mapping[str, str]) -> None:
-    """Refuses to go on in a folder that belongs to another config, other data or other weights.
-
-    `fingerprints` are SHA-256 of what the named config fields lead to. A field that the run's version did not know had
-    its default.
-
-    Raises:
-      UserError: naming the fields that differ.
-    """
-    path = folder / "run.json"
-    saved = read_json(path)
-    try:
-        defaults = flatten(config_dict.ConfigDict(resolved(default_config())))
-        before = defaults | flatten(config_dict.ConfigDict(saved["config"]))
-        fingerprints_before = dict(saved["sha256"])
-    except (KeyError, TypeError):
-        raise UserError(f"{path}: damaged; choose another workdir") from None
-    now = flatten(config_dict.ConfigDict(resolved(config)))
-    names = sorted(name for name in before.keys() | now.keys() if name in MEASURED_ON or not name.startswith(FREE))
-    differing = [
-        f"{name} was {before.get(name)!r}, is {now.get(name)!r}" for name in names if before.get(name) != now.get(name)
-    ]
-    if differing:
-        raise UserError(
-            f"{folder} belongs to another config: {'; '.join(differing)}. Choose another workdir, or remove this one"
-        )
-    for field, fingerprint in fingerprints.items():
-        if fingerprints_before.get(field, fingerprint) != fingerprint:  # a run may be analysed from here on
-            raise UserError(f"{folder}: what {field}={now[field]} leads to has changed since; choose another workdir")
-
-
-def create(
-    folder: Folder,
-    config: config_dict.ConfigDict,
-    fingerprints: Mapping[str, str],
-    model: Pretrained,
-    tokenizer: Tokenizer,
-) -> None:
-    """Starts a run's folder; `run.json` comes last, so a folder that has it has all the rest.
-
-    Raises:
-      UserError: when the folder cannot be written, or holds something that a run would overwrite.
-    """
-    ours = folder / "model"
-    for path in (folder / "checkpoints", folder / "metrics.jsonl", ours):
-        if path.exists() and not (path == ours and (ours / MARKER).is_file()):  # that is of a start that was killed
-            raise UserError(
-                f"workdir {folder}: has {path.name} but no run.json, so it is not known whose; choose another"
-            )
-    with tempfile.TemporaryDirectory() as temporary:
-        write_encoder_files(model, tokenizer, Path(temporary), config.model.pooler, HEADS[config.model.mlp].scored)
-        for file in sorted(Path(temporary).iterdir(), key=lambda file: file.name != MARKER):  # the marker comes first
-            write_atomically(ours / file.name, file.read_bytes())
-    devices = jax.devices()
-    run = {
-        "config": resolved(config),
-        "sha256": dict(fingerprints),
-        "model": {"max_length": model.max_length},
-        "versions": {"python": platform.python_version(), **versions()},
-        "device": {"kind": devices[0].device_kind, "platform": devices[0].platform, "count": len(devices)},
-    }
-    write_atomically(folder / "run.json", json.dumps(run, indent=2) + "\n")
 
 
 def versions() -> dict[str, str]:

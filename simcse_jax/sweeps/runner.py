@@ -1,7 +1,6 @@
 """The runs of a sweep: which are done, which are to be done, and what they measured."""
 
 import hashlib
-import json
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,8 +14,8 @@ from simcse_jax.errors import Preempted, UserError
 from simcse_jax.evaluation import transfer
 from simcse_jax.evaluation.postprocess import TARGET
 from simcse_jax.evaluation.tasks import TASKS
-from simcse_jax.runs.workdir import check_same_run, is_workdir
-from simcse_jax.storage import local_path, read_json
+from simcse_jax.runs.workdir import Workdir
+from simcse_jax.storage import local_path
 from simcse_jax.sweeps.together import group_key, train_together
 from simcse_jax.sweeps.variants import Variant, read_seeds
 from simcse_jax.training.run import train_and_evaluate
@@ -43,9 +42,10 @@ class Run(NamedTuple):
         Raises:
           UserError: when its folder holds a run of another config.
         """
-        if not (is_workdir(self.workdir) and (self.workdir / "result.json").is_file()):
+        folder = Workdir(self.workdir)
+        if not folder.exists or folder.read_result() is None:
             return False
-        check_same_run(self.workdir, self.config, {})
+        folder.check_same_run(self.config, {})
         return True
 
 
@@ -191,11 +191,11 @@ def read_scores(runs: Sequence[Run]) -> Scores:
         seeds = scores.setdefault(run.variant, {})
         if not run.is_done():
             continue
-        lines = [json.loads(line) for line in (run.workdir / "metrics.jsonl").read_text("utf-8").splitlines()]
+        folder = Workdir(run.workdir)
+        lines, result = folder.read_metrics(), folder.read_result()
         # Step 0 is no candidate for the best checkpoint, unless there is nothing else.
         scored = [line for line in lines if line["step"] or not trains(run.config)]
         developments = [line[name] for line in scored for name in line if name.startswith("eval/")]
-        result = read_json(run.workdir / "result.json")
         if run.config.eval.postprocess:
             first = next(iter(result.values()))  # the development pairs, where they are what is scored at the end
             developments = [result["development"] if scores_tests(run.config) else first["spearman"]]
@@ -232,10 +232,10 @@ def what_was_run(runs: Sequence[Run]) -> str:
 
 def what_it_ran_on(runs: Sequence[Run]) -> str:
     """One line for below the table: versions and device, of the first run that is there."""
-    path = next((run.workdir / "run.json" for run in runs if (run.workdir / "run.json").is_file()), None)
-    if path is None:
+    folder = next((folder for folder in (Workdir(run.workdir) for run in runs) if folder.exists), None)
+    if folder is None:
         return ""
-    run = read_json(path)
+    run = folder.read_run()
     names = ("simcse_jax", "jax", "flax", "optax", "numpy", "transformers", "tokenizers")
     versions = ", ".join(f"{name} {run['versions'][name]}" for name in names if name in run["versions"])
     device = run["device"]

@@ -1,7 +1,6 @@
 """Runs that differ only in numbers and seeds, trained together in one program: `jax.vmap` over whole runs."""
 
 import dataclasses
-import functools
 import json
 import shutil
 from collections.abc import Sequence
@@ -11,34 +10,29 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 from ml_collections import config_dict
 from tqdm import tqdm
 
-from simcse_jax.config.fields import flatten, trains
+from simcse_jax.config.fields import flatten, numbers_of_step, trains
 from simcse_jax.data.batches import Batches
-from simcse_jax.devices.mesh import AXIS, data_mesh, replicated
+from simcse_jax.devices.mesh import AXIS
 from simcse_jax.devices.preemption import Preemption
-from simcse_jax.errors import Preempted, UserError
-from simcse_jax.evaluation import sts
-from simcse_jax.models.head import HEADS
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation.evaluator import evaluate_all
 from simcse_jax.models.parameters import Params
-from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.metrics import Metrics
-from simcse_jax.runs.state import TrainState, initial_params
-from simcse_jax.runs.workdir import check_same_run, create, is_workdir
-from simcse_jax.storage import write_atomically
-from simcse_jax.training import run as run_lib
-from simcse_jax.training.inputs import Inputs, check_columns, read_inputs
-from simcse_jax.training.loop import Encode, closing_all
-from simcse_jax.training.loss import Settings
-from simcse_jax.training.optimizer import init_state
-from simcse_jax.training.recipe import is_number, make_recipe, make_settings
-from simcse_jax.training.step import make_steps
+from simcse_jax.runs.state import TrainState
+from simcse_jax.runs.workdir import Workdir
+from simcse_jax.training.inputs import check_columns, read_inputs
+from simcse_jax.training.loop import closing_all, train
+from simcse_jax.training.loss import Batch, Recipe, Settings
+from simcse_jax.training.run import resume
+from simcse_jax.training.schedule import Due
+from simcse_jax.training.setup import Setup, make_setup
+from simcse_jax.training.step import Update, make_steps
 
-# Numbers that the compiled step takes as its settings (beside those of the objectives), so runs may differ in them.
-NUMBERS = ("model.dropout", "views.noise", "train.learning_rate", "train.weight_decay", "train.max_grad_norm", "seed")
 BEST = "best."  # in a checkpoint, before the names of the parameters that scored best so far
 
 
@@ -53,13 +47,11 @@ def group_key(config: config_dict.ConfigDict) -> str | None:
     if not trains(config) or data.augment.name or data.subsample or data.positives == "next_3_sentences":
         return None
     fields = flatten(config)
-    for name in list(fields):
-        _, _, field = name.rpartition(".")
-        objective = name.startswith("objective.") and is_number(*name.split(".")[1:])
-        if name in NUMBERS or (objective and field != "weight"):
-            del fields[name]
-        elif objective:
+    for name in numbers_of_step():
+        if name.endswith(".weight"):
             fields[name] = fields[name] > 0  # which terms there are is part of the program
+        else:
+            del fields[name]
     return json.dumps(sorted(fields.items()), default=str)
 
 
@@ -81,50 +73,63 @@ def train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequence
     Raises:
       UserError: for what train_and_evaluate raises one.
     """
-    config = configs[0]
-    inputs = read_inputs(config)
-    for each, workdir in zip(configs, workdirs, strict=True):
-        check_columns(each, inputs.num_columns)
-        if is_workdir(workdir):
-            check_same_run(workdir, each, inputs.fingerprints)
+    inputs = read_inputs(configs[0])
+    folders = [Workdir(workdir) for workdir in workdirs]
+    for config, workdir in zip(configs, folders, strict=True):
+        check_columns(config, inputs.num_columns)
+        if workdir.exists:
+            workdir.check_same_run(config, inputs.fingerprints)
         else:
-            create(workdir, each, inputs.fingerprints, inputs.model, inputs.tokenizer)
+            workdir.create(config, inputs.fingerprints, inputs.model, inputs.tokenizer)
 
-    mesh = data_mesh(inputs.devices)
-    settings = [make_settings(each, inputs.total_steps) for each in configs]
-    params = [initial_params(each, inputs.model) for each in configs]
-    states = [init_state(*both) for both in zip(params, settings, strict=True)]
-    state = TrainState(states[0].step, *_stack([one[1:] for one in states]))
-    state = jax.device_put(state, replicated(mesh))
-    del params, states
+    setup = make_setup(configs[0], inputs)
+    state = first_state(setup, configs)
     checkpoints = Checkpoints(folder)
     best = jax.tree.map(jnp.copy, state.params)
-    saved = checkpoints.resume(_with_best(state, best))
-    first = None if saved is None else int(saved.step)
-    if saved is not None:
-        state, best = _without_best(saved)
-        print(f"resuming at step {first} of {inputs.total_steps}", flush=True)
+    state, resumed = resume(checkpoints, _with_best(state, best), inputs.total_steps)
+    state, best = _without_best(state)
 
     preemption = Preemption()
-    metrics = [Metrics(workdir, first) for workdir in workdirs]
-    runs = [
-        _Run(f"{workdir.parent.name} ({workdir.name})", each.seed, own, _best_score(workdir))
-        for each, workdir, own in zip(configs, workdirs, metrics, strict=True)
-    ]
+    metrics = [workdir.metrics(resumed) for workdir in folders]
     with closing_all([preemption, *metrics, checkpoints]):
-        group = _Group(config, inputs, run_lib.make_scored_encode(config, inputs, mesh), runs, best)
-        group.train(mesh, [each.seed for each in configs], _stack(settings), state, checkpoints, preemption)
+        members = [
+            Member(f"{workdir.path.parent.name} ({workdir.path.name})", config.seed, own, _best_score(workdir))
+            for config, workdir, own in zip(configs, folders, metrics, strict=True)
+        ]
+        batches = [setup.batches(config.seed) for config in configs]
+        settings = jax.device_put(_stack([setup.settings(config) for config in configs]), setup.replicated)
+        update = make_steps(setup.graph, shared_recipe(setup, batches), setup.mesh)
+        group = Group(setup, batches, settings, update, checkpoints, members, best)
+        train(group, setup.schedule, state, preemption)
         results = group.final_scores()
-    for workdir, result in zip(workdirs, results, strict=True):
+    for workdir, result in zip(folders, results, strict=True):
         if result is not None:
-            write_atomically(workdir / "result.json", json.dumps(result, indent=2) + "\n")
+            workdir.write_result(result)
     shutil.rmtree(folder, ignore_errors=True)
-    return [f"{run.name}: {run.problem}" for run in runs if run.problem]
+    return [f"{member.name}: {member.problem}" for member in members if member.problem]
+
+
+def first_state(setup: Setup, configs: Sequence[config_dict.ConfigDict]) -> TrainState:
+    """What all runs start from; `step` is common to them, all other arrays have an axis of runs."""
+    states = [setup.state(config) for config in configs]
+    state = TrainState(states[0].step, *_stack([state[1:] for state in states]))
+    return jax.device_put(state, setup.replicated)
+
+
+def shared_recipe(setup: Setup, batches: Sequence[Batches]) -> Recipe:
+    """One program for all runs, with places for the longest batch of any."""
+    if not setup.config.train.unpad:
+        return setup.recipe
+    devices, chunk_size = setup.mesh.size, setup.recipe.chunk_size
+    largest = [each.sizes(setup.schedule.total, devices, chunk_size)[0][-1] for each in batches]
+    if not all(largest):
+        return setup.recipe
+    return setup.recipe._replace(most_tokens=tuple(np.max(largest, axis=0).tolist()))
 
 
 @dataclasses.dataclass
-class _Run:
-    """What is kept of each run beside its arrays."""
+class Member:
+    """What is kept of each run in addition to its arrays."""
 
     name: str
     seed: int
@@ -134,103 +139,95 @@ class _Run:
 
 
 @dataclasses.dataclass
-class _Group:
-    """The loop over steps, and its book-keeping."""
+class Group:
+    """Runs that are trained together, in the loop."""
 
-    config: config_dict.ConfigDict
-    inputs: Inputs
-    encode: Encode
-    runs: list[_Run]
+    setup: Setup
+    batches: list[Batches]
+    settings: Settings  # (R,) of each
+    step: Update
+    checkpoints: Checkpoints
+    members: list[Member]
     best: Params  # (R, …), of the best score so far
+    values: dict[str, jax.Array] = dataclasses.field(default_factory=dict)  # (R,) of the last step's metrics
 
-    def train(
-        self,
-        mesh: Mesh,
-        seeds: Sequence[int],
-        settings: Settings,
-        state: TrainState,
-        checkpoints: Checkpoints,
-        preemption: Preemption,
-    ) -> None:
-        """All updates that are left."""
-        config, inputs = self.config, self.inputs
-        graph, _ = build(inputs.model.config, HEADS[config.model.mlp].trained, jnp.dtype(config.train.dtype))
-        batches = [Batches(inputs.corpus, config.train.batch_size, seed) for seed in seeds]
-        recipe = make_recipe(config, inputs.num_columns, inputs.language_model)
-        if config.train.unpad:  # one program for all runs, with places for the longest batch of any
-            largest = [one.sizes(inputs.total_steps, mesh.size, recipe.chunk_size)[0][-1] for one in batches]
-            if all(largest):
-                recipe = recipe._replace(most_tokens=tuple(np.max(largest, axis=0).tolist()))
-        update = make_steps(graph, recipe, mesh)
-        settings = jax.device_put(settings, replicated(mesh))
-        sharding = NamedSharding(mesh, PartitionSpec(None, AXIS))
-        first, total = int(state.step), inputs.total_steps
-        if first == 0:
-            self.evaluate(0, state.params)
-        for number in tqdm(range(first + 1, total + 1), initial=first, total=total, unit="step"):
-            batch = jax.device_put(_stack([one[number - 1] for one in batches]), sharding)
-            state, values = update(state, batch, settings)
-            last = number == total
-            due = last or number % config.eval.every == 0
-            if number == 1 or due or number % config.train.log_every == 0:
-                self.log(number, values)
-            if due:
-                self.evaluate(number, state.params)
-            preempted = preemption.reached(number) and not last
-            if due or preempted:
-                for run in self.runs:
-                    run.metrics.flush()
-                checkpoints.save(_with_best(state, self.best), None)
-            if preempted:
-                checkpoints.close()
-                raise Preempted(f"SIGTERM: saved at step {number}; the same command goes on from there")
+    def read(self, step: int) -> Batch:
+        """The batches of an update, stacked."""
+        sharding = NamedSharding(self.setup.mesh, PartitionSpec(None, AXIS))
+        return jax.device_put(_stack([each[step] for each in self.batches]), sharding)
 
-    def log(self, number: int, values: dict[str, jax.Array]) -> None:
-        """Writes each run's line; gives up those that are not finite."""
-        values = {name: np.asarray(value) for name, value in values.items()}
-        for row, run in enumerate(self.runs):
-            line = {name: float(value[row]) for name, value in values.items()}
+    def compile(self, step: int, state: TrainState, batch: Batch) -> None:
+        """Nothing: there is one program, which the first call compiles."""
+
+    def update(self, step: int, state: TrainState, batch: Batch) -> TrainState:
+        """Dispatches an update of all runs."""
+        state, self.values = self.step(state, batch, self.settings)
+        return state
+
+    def log(self, number: int) -> dict[str, str]:
+        """Writes each run's line."""
+        for member, line in self.check(number):
+            member.metrics.write(number, line)
+        return {}
+
+    def check(self, number: int) -> list[tuple[Member, dict[str, float]]]:
+        """The runs that go on, with the metrics of their last step; those that are not finite are given up."""
+        values = {name: np.asarray(value) for name, value in self.values.items()}
+        lines = [{name: float(value[row]) for name, value in values.items()} for row in range(len(self.members))]
+        for member, line in zip(self.members, lines, strict=True):
             if not all(map(np.isfinite, line.values())):
-                self.give_up(run, f"step {number}: the loss is {line['loss']}")
-            if not run.problem:
-                run.metrics.write(number, line)
+                self.give_up(member, f"step {number}: the loss is {line['loss']}")
+        return [(member, line) for member, line in zip(self.members, lines, strict=True) if not member.problem]
 
-    def evaluate(self, number: int, params: Params) -> None:
+    def look(self, number: int, state: TrainState, due: Due, preempted: bool) -> None:
+        """Scores and saves what is due."""
+        self.check(number)
+        if due.score:
+            self.score(number, state.params)
+        if due.save or preempted:
+            for member in self.members:
+                member.metrics.flush()
+            self.checkpoints.save(_with_best(state, self.best), None)
+        if preempted:
+            self.checkpoints.close()
+
+    def score(self, number: int, params: Params) -> None:
         """Scores the development pairs with each run's parameters, and keeps those that are the best."""
-        for row, run in enumerate(self.runs):
-            if run.problem:
+        for row, member in enumerate(self.members):
+            if member.problem:
                 continue
             own = jax.tree.map(lambda x: x[row], params)
             try:
-                found = sts.evaluate(functools.partial(self.encode, own), self.inputs.evaluation.development)
+                numbers = evaluate_all(self.setup.embed.with_params(own), self.setup.scoring)
             except UserError as error:  # the embeddings are not finite
-                self.give_up(run, f"step {number}: {error}")
+                self.give_up(member, f"step {number}: {error}")
                 continue
-            score = next(iter(found.values()))["spearman"]
-            run.metrics.write(number, {self.inputs.evaluation.name: score})
-            tqdm.write(f"step {number}: {run.name} {score:.2f}")
-            if number and score >= run.best:  # of equals the last one, as a run alone has it
-                run.best = score
+            score = next(iter(numbers.values()))
+            member.metrics.write(number, numbers)
+            tqdm.write(f"step {number}: {member.name} {score:.2f}")
+            if number and score >= member.best:  # of equals the last one, as a run alone has it
+                member.best = score
                 for name in self.best:
                     self.best[name] = self.best[name].at[row].set(own[name])
 
-    def give_up(self, run: _Run, problem: str) -> None:
+    def give_up(self, member: Member, problem: str) -> None:
         """Says it once."""
-        if not run.problem:
-            run.problem = problem
-            tqdm.write(f"{run.name}: {problem}; the others go on")
+        if not member.problem:
+            member.problem = problem
+            tqdm.write(f"{member.name}: {problem}; the others go on")
 
     def final_scores(self) -> list[dict[str, Any] | None]:
         """What `result.json` is to hold, None for a run that was given up."""
-        results: list[dict[str, Any] | None] = [None] * len(self.runs)
-        for row, run in enumerate(self.runs):
-            if run.problem:
+        results: list[dict[str, Any] | None] = [None] * len(self.members)
+        for row, member in enumerate(self.members):
+            if member.problem:
                 continue
             own = jax.tree.map(lambda x: x[row], self.best)
             try:
-                results[row] = run_lib.final_scores(self.encode, own, self.inputs.evaluation, run.seed)
+                embed = self.setup.embed.with_params(own)
+                results[row] = self.setup.inputs.evaluation.final_scores(embed, member.seed)
             except UserError as error:  # no post-processing can be fit on its embeddings
-                self.give_up(run, str(error))
+                self.give_up(member, str(error))
         return results
 
 
@@ -238,17 +235,17 @@ def _stack(trees: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
 
 
-def _with_best(state: TrainState, best: dict[str, jax.Array]) -> TrainState:
+def _with_best(state: TrainState, best: Params) -> TrainState:
     return state._replace(params=state.params | {BEST + name: value for name, value in best.items()})
 
 
-def _without_best(state: TrainState) -> tuple[TrainState, dict[str, jax.Array]]:
+def _without_best(state: TrainState) -> tuple[TrainState, Params]:
     best = {name.removeprefix(BEST): value for name, value in state.params.items() if name.startswith(BEST)}
     return state._replace(params={name: state.params[name] for name in best}), best
 
 
-def _best_score(workdir: Path) -> float:
-    """The best score behind step 0 so far: `Metrics` has just cut the file off at the resumed step."""
-    lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text("utf-8").splitlines()]
+def _best_score(workdir: Workdir) -> float:
+    """The best score after step 0 so far: the metrics have just been cut off at the resumed step."""
+    lines = workdir.read_metrics()
     scores = [line[name] for line in lines if line["step"] for name in line if name.startswith("eval/")]
     return max(scores, default=-np.inf)

@@ -6,7 +6,6 @@ A file of `configs/ablations/` has two functions: `get_config() -> ConfigDict`, 
 variant lie over them.
 """
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -14,9 +13,11 @@ from typing import Any, NamedTuple
 
 from ml_collections import config_dict
 
-from simcse_jax.config.checks import validate
-from simcse_jax.config.fields import flatten
-from simcse_jax.errors import UserError, nearest, reason
+from simcse_jax.config.checks import check_type, validate
+from simcse_jax.config.fields import Field, defaults_of, field, flatten
+from simcse_jax.config.rules import Rule
+from simcse_jax.config.variants import load_file
+from simcse_jax.errors import UserError, nearest, no_such, reason
 
 # What a run can be measured by, and the heading of its column.
 METRICS = {
@@ -39,6 +40,48 @@ class Variant(NamedTuple):
     baseline: str = ""  # the name of the variant it is compared with; empty: the sweep's
 
 
+def _check_metrics(where: str, metrics: Sequence[str]) -> None:
+    if not metrics:
+        raise UserError(f"{where}: there are none; known are {', '.join(METRICS)}")
+    for metric in metrics:
+        if metric not in METRICS:
+            raise no_such(where, "metric", metric, METRICS)
+
+
+def _parse_seeds(where: str, texts: Sequence[object]) -> tuple[int, ...]:
+    seeds = []
+    for text in texts:
+        try:
+            seeds.append(int(str(text)))
+        except ValueError:
+            raise UserError(f"{where}: {text!r} is not an integer") from None
+        if not 0 <= seeds[-1] <= LARGEST_SEED:
+            raise UserError(f"{where}: {text} must be from 0 to 2³² - 1")
+    if not seeds:
+        raise UserError(f"{where}: there are none; set e.g. --{where}=42,43,44")
+    if repeated := [seed for seed in seeds if seeds.count(seed) > 1]:
+        raise UserError(f"{where}: {repeated[0]} comes twice; runs of the same seed are the same run")
+    return tuple(seeds)
+
+
+# The fields of `config.sweep`. Each file sets the first four; `read_sweep` has the checks that need its variants.
+FIELDS: dict[str, Field] = {
+    "sweep.title": field("", "Of the table."),
+    "sweep.source": field("", "The table's place in a paper, e.g. SimCSE, Table 3."),
+    "sweep.metrics": field((), "The columns.", Rule(f"any of {', '.join(METRICS)}", _check_metrics)),
+    "sweep.baseline": field("", "The variant that the others are compared with."),
+    "sweep.seeds": field(
+        (42, 43, 44),
+        "Each variant is run with each of these.",
+        Rule("integers from 0 to 2³² - 1, each once", _parse_seeds),
+    ),
+    "sweep.only": field("", "The variants to run, separated by commas; empty: all."),
+    "sweep.vectorize": field(
+        False, "Train the variants that differ in numbers of the step alone together, in one compiled step."
+    ),
+}
+
+
 def sweep_defaults(title: str, source: str, metrics: tuple[str, ...], baseline: str) -> config_dict.ConfigDict:
     """The fields of `config.sweep`.
 
@@ -48,17 +91,9 @@ def sweep_defaults(title: str, source: str, metrics: tuple[str, ...], baseline: 
       metrics: keys of `METRICS`, the columns.
       baseline: the name of the variant that the others are compared with.
     """
-    return config_dict.ConfigDict(
-        dict(
-            title=title,
-            source=source,
-            metrics=metrics,
-            baseline=baseline,
-            seeds=(42, 43, 44),
-            only="",  # the names of the variants to run, separated by commas; empty: all
-            vectorize=False,  # train variants that differ in numbers alone together, in one compiled step
-        )
-    )
+    sweep = defaults_of(FIELDS).sweep
+    sweep.update(title=title, source=source, metrics=metrics, baseline=baseline)
+    return sweep
 
 
 def load_variants(path: str) -> tuple[Variant, ...]:
@@ -71,10 +106,7 @@ def load_variants(path: str) -> tuple[Variant, ...]:
     if not Path(file).is_file():
         raise UserError(f"--config {file}: no such config file")
     try:
-        spec = importlib.util.spec_from_file_location("sweep_config", file)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        get_variants = getattr(module, "get_variants", None)
+        get_variants = getattr(load_file(file), "get_variants", None)
         if get_variants is None:
             raise UserError(f"--config {path}: is not a sweep: it has no get_variants(); see configs/ablations/")
         return tuple(get_variants(argument) if colon else get_variants())
@@ -90,19 +122,7 @@ def read_seeds(sweep: config_dict.ConfigDict) -> tuple[int, ...]:
     Raises:
       UserError: when there are none, or one is no seed or comes twice.
     """
-    seeds = []
-    for seed in sweep.seeds:
-        try:
-            seeds.append(int(str(seed)))
-        except ValueError:
-            raise UserError(f"config.sweep.seeds: {seed!r} is not an integer") from None
-        if not 0 <= seeds[-1] <= LARGEST_SEED:
-            raise UserError(f"config.sweep.seeds: {seed} must be from 0 to 2³² - 1")
-    if not seeds:
-        raise UserError("config.sweep.seeds: there are none; set e.g. --config.sweep.seeds=42,43,44")
-    if repeated := [seed for seed in seeds if seeds.count(seed) > 1]:
-        raise UserError(f"config.sweep.seeds: {repeated[0]} comes twice; runs of the same seed are the same run")
-    return tuple(seeds)
+    return _parse_seeds("config.sweep.seeds", sweep.seeds)
 
 
 def read_sweep(
@@ -116,14 +136,9 @@ def read_sweep(
     if "sweep" not in config:
         raise UserError("config.sweep is missing: this config is not a sweep; see configs/ablations/")
     sweep = config.sweep
-    read_seeds(sweep)
-    if not sweep.metrics:
-        raise UserError(f"config.sweep.metrics: there are none; known are {', '.join(METRICS)}")
-    for metric in sweep.metrics:
-        if metric not in METRICS:
-            raise UserError(
-                f"config.sweep.metrics: no metric {metric!r}; the nearest one is {nearest(metric, METRICS)}"
-            )
+    for name, one in FIELDS.items():
+        for rule in one.rules:
+            rule.check(f"config.{name}", sweep[name.removeprefix("sweep.")])
     chosen = _choose(sweep, variants)
     return [(variant, _lay_over(config, variant)) for variant in chosen]
 
@@ -172,10 +187,8 @@ def _lay_over(config: config_dict.ConfigDict, variant: Variant) -> config_dict.C
         if name == "seed":
             raise UserError(f"variant {variant.name!r}: config.seed is set by config.sweep.seeds")
         expected = type(known[name])
-        if expected is float and type(value) is int:
-            value = float(value)
-        if type(value) is not expected:
-            raise UserError(f"variant {variant.name!r}: config.{name}={value!r}: must be of type {expected.__name__}")
+        check_type(f"variant {variant.name!r}: config.{name}", value, expected)
+        value = expected(value)
         *path, last = name.split(".")
         term = resolved
         for part in path:

@@ -4,56 +4,24 @@ import dataclasses
 from typing import NamedTuple
 
 import jax
-import numpy as np
 from ml_collections import config_dict
 
 from simcse_jax.analysis import last_layer
-from simcse_jax.config.fields import FEWEST_ANALYSED, trains
+from simcse_jax.config.fields import trains
 from simcse_jax.data.augment import augment
 from simcse_jax.data.batches import Corpus, steps_per_epoch, tokenize
 from simcse_jax.data.examples import Examples, read_examples
-from simcse_jax.data.sentences import read_sentences
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
-from simcse_jax.evaluation import postprocess, sts, transfer
+from simcse_jax.evaluation import postprocess
 from simcse_jax.huggingface.load import Pretrained, choose_pooler
 from simcse_jax.huggingface.tokenizer import Tokenizer, special_tokens
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.registry import needs, trained
 from simcse_jax.runs.loading import load_model
-from simcse_jax.storage import local_path, sha256
+from simcse_jax.storage import sha256
+from simcse_jax.training.evaluation import Evaluation, read_analysis, read_evaluation
 from simcse_jax.training.loss import LanguageModel
-
-
-class Evaluation(NamedTuple):
-    """What is scored: pairs to choose the best checkpoint by, and test tasks for the end."""
-
-    name: str
-    development: dict[str, sts.Pairs]
-    test: dict[str, sts.Pairs]
-    missing: list[str]
-    transfer: dict[str, transfer.Task]  # empty where they are not asked for
-    transfer_missing: list[str]
-    postprocess: postprocess.Postprocess | None
-
-    @property
-    def final(self) -> dict[str, sts.Pairs]:
-        """What is scored at the end: the test tasks, or the development pairs where there are none."""
-        return self.test or self.development
-
-    @property
-    def fingerprint(self) -> str:
-        """Of the development pairs: the best checkpoint depends on them."""
-        parts = [np.array([*pairs.first, *pairs.second]) for pairs in self.development.values()]
-        return sha256(*parts, *(pairs.gold for pairs in self.development.values()))
-
-    @property
-    def final_fingerprint(self) -> str:
-        """Of all sentences that are encoded at the end: all processes must ask for the same."""
-        tasks = [*self.test.values(), *self.transfer.values()]
-        sentences = [sentence for task in tasks for sentence in postprocess.sentences_of(task)]
-        sentences += (self.postprocess and self.postprocess.sentences) or []
-        return sha256(np.frombuffer("\n".join(sentences).encode(), np.uint8))
 
 
 class Inputs(NamedTuple):
@@ -99,9 +67,8 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
     language_model = LanguageModel(*special_tokens(model.folder)) if masked else None
     analysis = read_analysis(config, evaluation)
     if evaluation and evaluation.postprocess:
-        scored = (*evaluation.development.items(), *evaluation.test.items(), *evaluation.transfer.items())
         try:
-            postprocess.check(evaluation.postprocess, model.config.hidden_size, scored)
+            postprocess.check(evaluation.postprocess, model.config.hidden_size, evaluation.tasks)
         except UserError as error:
             raise UserError(f"config.eval.postprocess_data={config.eval.postprocess_data}: {error}") from None
     if not trains(config):
@@ -138,67 +105,6 @@ def check_divides(config: config_dict.ConfigDict, devices: int) -> None:
         raise UserError(
             f"config.train.batch_size={size} does not divide by {devices} devices; the nearest are {nearest}"
         )
-
-
-def read_evaluation(config: config_dict.ConfigDict) -> Evaluation | None:
-    """Reads all STS data before the run starts; None when `eval.data` is empty."""
-    if not config.eval.data:
-        for field in ("transfer", "postprocess"):
-            if config.eval[field]:
-                raise UserError(f"config.eval.{field}={config.eval[field]}: eval.data is empty, so nothing is scored")
-        return None
-    fit_on = read_postprocess(config)
-    try:
-        if local_path(config.eval.data).is_file():
-            if config.eval.transfer:
-                raise UserError(f"{config.eval.data} is a file, but eval.transfer needs SentEval's data/downstream")
-            pairs, _ = sts.read(config.eval.data, ())
-            return Evaluation(f"eval/{next(iter(pairs))}", pairs, {}, [], {}, [], fit_on)
-        development, _ = sts.read(config.eval.data, [sts.DEVELOPMENT], "dev")
-        test, missing = sts.read(config.eval.data, config.eval.tasks) if config.eval.tasks else ({}, [])
-        tasks = transfer.read(config.eval.data, transfer.TASKS) if config.eval.transfer else ({}, [])
-    except UserError as error:
-        raise UserError(f"config.eval.data: {error} (set it to nothing to train without evaluation)") from None
-    if absent := [*missing, *tasks[1]]:
-        processes.say(f"{config.eval.data}: {', '.join(absent)} not there and left out")
-    return Evaluation("eval/stsb_dev", development, test, missing, *tasks, fit_on)
-
-
-def read_postprocess(config: config_dict.ConfigDict) -> postprocess.Postprocess | None:
-    """The post-processing with the sentences that it is fit on; None where there is none."""
-    settings = config.eval
-    if not settings.postprocess:
-        return None
-    try:
-        return postprocess.read(settings.postprocess, settings.postprocess_data, settings.postprocess_dimensions)
-    except UserError as error:
-        raise UserError(f"config.eval.postprocess_data: {error}") from None
-
-
-def read_analysis(config: config_dict.ConfigDict, evaluation: Evaluation | None) -> last_layer.Sample | None:
-    """What the last layer is measured on while it trains; None where it is not.
-
-    Raises:
-      UserError: naming the file, or that there are too few sentences.
-    """
-    if not config.analysis.every:
-        return None
-    development = next(iter(evaluation.development.values())) if evaluation else None
-    try:
-        found = read_sentences(config.analysis.data) if config.analysis.data else development.first
-    except UserError as error:
-        raise UserError(f"config.analysis.data: {error}") from None
-    distinct = [sentence for sentence in dict.fromkeys(found) if sentence.strip()]
-    if len(distinct) < FEWEST_ANALYSED:
-        where = f"analysis.data={config.analysis.data}" if config.analysis.data else f"eval.data={config.eval.data}"
-        raise UserError(
-            f"config.{where}: has {len(distinct)} distinct sentences to analyse, {FEWEST_ANALYSED} are needed"
-        )
-    count = config.analysis.sentences
-    rated = last_layer.positives(development, count // 2) if evaluation else []
-    if evaluation and not rated:
-        processes.say(f"{config.eval.data}: no pair is rated above 4 of 5, so no alignment is measured")
-    return last_layer.Sample(last_layer.evenly(distinct, count), rated)
 
 
 def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: Tokenizer) -> Corpus:

@@ -1,12 +1,9 @@
 """From a config to what a step is compiled for, to the numbers it takes, and to the parameters it starts from."""
 
-import functools
-
-import jax
 import jax.numpy as jnp
 from ml_collections import config_dict
 
-from simcse_jax.config.fields import default_config
+from simcse_jax.config.fields import flatten, is_number_of_step, numbers_of_step
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.registry import Term, needs
 from simcse_jax.training.loss import LanguageModel, Recipe, Settings
@@ -14,34 +11,32 @@ from simcse_jax.training.views import plan
 
 
 def make_settings(config: config_dict.ConfigDict, total_steps: int) -> Settings:
-    """The scalars that a compiled step takes: runs that differ only here share one compilation."""
-    terms = {name: term for name, term in config.objective.items() if term.weight > 0}
-    settings = {
-        "learning_rate": config.train.learning_rate,
-        "weight_decay": config.train.weight_decay,
-        "max_grad_norm": config.train.max_grad_norm,
-        "total_steps": float(total_steps),
-        "dropout": config.model.dropout,
-        "noise": config.views.noise,
-        "objective": {
-            name: {field: term[field] for field in term if is_number(name, field)} for name, term in terms.items()
-        },
-    }
-    settings = jax.tree.map(lambda value: jnp.asarray(value, jnp.float32), settings)
-    return settings | {"seed": jnp.asarray(config.seed, jnp.uint32)}
+    """The scalars that a compiled step takes: runs that differ only here share one compilation.
+
+    They are `fields.numbers_of_step()`, by the last part of their name, and `total_steps`; those of the objectives, as
+    far as they have a weight, are by objective.
+    """
+    settings: Settings = {"total_steps": jnp.float32(total_steps), "objective": {name: {} for name in terms_of(config)}}
+    fields = flatten(config)
+    for name in numbers_of_step():
+        section, _, last = name.rpartition(".")
+        objective = section.removeprefix("objective.") if section.startswith("objective.") else None
+        numbers = settings if objective is None else settings["objective"].get(objective)
+        if numbers is not None:
+            numbers[last] = (jnp.uint32 if name == "seed" else jnp.float32)(fields[name])
+    return settings
 
 
-@functools.cache
-def is_number(objective: str, field: str) -> bool:
-    """Whether a field of an objective is one of the numbers that a compiled step takes."""
-    return isinstance(default_config().objective[objective][field], float)
+def terms_of(config: config_dict.ConfigDict) -> dict[str, config_dict.ConfigDict]:
+    """The objectives that have a weight, by name."""
+    return {name: term for name, term in config.objective.items() if term.weight > 0}
 
 
 def make_recipe(
     config: config_dict.ConfigDict, num_columns: int, language_model: LanguageModel | None = None
 ) -> Recipe:
     """What the step is compiled for. One column of data is encoded twice, several once each."""
-    terms = {name: term for name, term in config.objective.items() if term.weight > 0}
+    terms = terms_of(config)
     views, positive, negative = plan(
         num_columns,
         config.views.positive,
@@ -56,7 +51,10 @@ def make_recipe(
         positive=positive,
         negative=negative,
         objectives=tuple(
-            Term(name, tuple((field, term[field]) for field in term if not is_number(name, field)))
+            Term(
+                name,
+                tuple((field, term[field]) for field in term if not is_number_of_step(f"objective.{name}.{field}")),
+            )
             for name, term in terms.items()
         ),
         chunk_size=config.parallel.chunk_size,

@@ -112,6 +112,30 @@ def test_unknown_arguments_are_told(name):
         load_variants(f"{FOLDER / name}.py:nonsense")
 
 
+PAPER = {  # SimCSE, Table A.1, and section 6.3 for the head
+    "unsup_bert": ("bert-base-uncased", 64, 3e-5, 1, "train"),
+    "unsup_bert.py:large": ("bert-large-uncased", 64, 1e-5, 1, "train"),
+    "unsup_roberta": ("roberta-base", 512, 1e-5, 1, "train"),
+    "unsup_roberta.py:large": ("roberta-large", 512, 3e-5, 1, "train"),
+    "sup_bert": ("bert-base-uncased", 512, 5e-5, 3, "always"),
+    "sup_bert.py:large": ("bert-large-uncased", 512, 1e-5, 3, "always"),
+    "sup_roberta": ("roberta-base", 512, 5e-5, 3, "always"),
+    "sup_roberta.py:large": ("roberta-large", 512, 1e-5, 3, "always"),
+}
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_recipes_have_the_paper_s_hyper_parameters(name):
+    path = f"{ROOT}/configs/{name}" + ("" if ".py" in name else ".py")
+    config, _ = parse([f"--config={path}", "--workdir=w"])
+    validate(config)
+    train = config.train
+    assert (config.model.init_from, train.batch_size, train.learning_rate, train.epochs, config.model.mlp) == PAPER[
+        name
+    ]
+    assert (config.objective.info_nce.temperature, config.data.max_length, config.eval.every) == (0.05, 32, 250)
+
+
 def paper(name, metric="stsb_dev"):
     return {variant.name: variant.paper.get(metric) for variant, _ in read(name)[1]}
 

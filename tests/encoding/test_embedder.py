@@ -3,7 +3,7 @@ import pytest
 from support import random_model, sentences
 
 from simcse_jax.encoding import batching
-from simcse_jax.encoding.embedder import _make_embed, encode_sentences
+from simcse_jax.encoding.embedder import Embedder, _make_embed
 from simcse_jax.huggingface.tokenizer import Tokenizer
 
 
@@ -14,8 +14,10 @@ def model(tiny_bert):
 
 
 def encode(model, texts, batch_size=4, max_length=64, **options):
+    graph, params, tokenizer = model
     options = {"pooler": "avg", "use_head": False} | options
-    return encode_sentences(*model, texts, batch_size=batch_size, max_length=max_length, **options)
+    embedder = Embedder(graph, params, tokenizer=tokenizer, batch_size=batch_size, max_length=max_length, **options)
+    return embedder.encode(texts)
 
 
 class Recorder:

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from support import call
 
-from simcse_jax.config.fields import POSTPROCESSING
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import postprocess, sts
+from simcse_jax.evaluation.evaluator import by_task
 from simcse_jax.evaluation.sts import Pairs
+from simcse_jax.evaluation.tasks import POSTPROCESSING
 from simcse_jax.simcse import SimCSE
 
 
@@ -94,12 +95,12 @@ TASKS = {"one": pairs("abcdefgh"), "two": pairs("qrstuvwxyz")}
 def test_a_source_is_fit_once_for_all_tasks():
     encode, asked = encoder()
     sentences = [f"sentence {number}" for number in range(30)]
-    score = postprocess.scorer(encode, postprocess.Postprocess("whitening", sentences))
+    embed = postprocess.applied(encode, postprocess.Postprocess("whitening", sentences))
     mean, kernel = postprocess.whitening(encode(sentences))
     expected = sts.evaluate(lambda s: (encode(s) - mean) @ kernel, TASKS)
     asked.clear()
     for _ in range(2):
-        results = score(sts.evaluate, TASKS)
+        results = by_task(sts.evaluate, embed, TASKS)
         assert {task: r["spearman"] for task, r in results.items()} == pytest.approx(
             {task: r["spearman"] for task, r in expected.items()}
         )
@@ -109,8 +110,8 @@ def test_a_source_is_fit_once_for_all_tasks():
 
 def test_the_target_is_each_task_s_own_sentences():
     encode, _ = encoder()
-    score = postprocess.scorer(encode, postprocess.Postprocess("whitening", None, 3))
-    results = score(sts.evaluate, TASKS)
+    embed = postprocess.applied(encode, postprocess.Postprocess("whitening", None, 3))
+    results = by_task(sts.evaluate, embed, TASKS)
     assert list(results) == list(TASKS)
     for name, task in TASKS.items():
         mean, kernel = postprocess.whitening(encode([*task.first, *task.second]), 3)
@@ -126,7 +127,7 @@ def test_on_the_target_nothing_is_encoded_twice():
         asked.extend(sentences)
         return generator.normal(size=(len(sentences), 4)).astype(np.float32)
 
-    postprocess.scorer(encode, postprocess.Postprocess("whitening", None, 0))(sts.evaluate, {"x": pairs})
+    by_task(sts.evaluate, postprocess.applied(encode, postprocess.Postprocess("whitening", None, 0)), {"x": pairs})
     assert sorted(asked) == sorted(pairs.first + pairs.second)
 
 
@@ -137,7 +138,7 @@ def test_the_sentences_of_a_task_are_those_of_all_its_splits():
 
 def test_without_post_processing_nothing_changes():
     encode, _ = encoder()
-    assert postprocess.scorer(encode, None)(sts.evaluate, TASKS) == sts.evaluate(encode, TASKS)
+    assert by_task(sts.evaluate, postprocess.applied(encode, None), TASKS) == sts.evaluate(encode, TASKS)
 
 
 def test_any_source_is_read_with_all_of_its_columns(corpus):
@@ -174,8 +175,8 @@ def test_it_helps_an_anisotropic_encoder_and_not_one_that_is_not(minilm, senteva
 
     def spearman(pooler: str, num_layers: int, method: str | None) -> float:
         fit_on = postprocess.Postprocess(method, None) if method else None
-        score = postprocess.scorer(SimCSE(minilm, pooler=pooler, num_layers=num_layers).encode, fit_on)
-        return score(sts.evaluate, tasks)["STSBenchmark"]["spearman"]
+        embed = postprocess.applied(SimCSE(minilm, pooler=pooler, num_layers=num_layers).encode, fit_on)
+        return by_task(sts.evaluate, embed, tasks)["STSBenchmark"]["spearman"]
 
     raw = spearman("avg", 3, None)
     assert spearman("avg", 3, "whitening") > raw + 10 and spearman("avg", 3, "flow") > raw + 10
@@ -189,9 +190,9 @@ def test_the_evaluation_command_takes_it(tiny_bert, corpus, tmp_path):
     assert done.returncode == 0, done.stderr
     assert f", behind whitening fit on {corpus['csv']}" in done.stdout
     tasks = {"dev": sts.read_graded_pairs(corpus["dev"])}
-    score = postprocess.scorer(SimCSE(str(tiny_bert)).encode, postprocess.read("whitening", str(corpus["csv"]), 6))
+    embed = postprocess.applied(SimCSE(str(tiny_bert)).encode, postprocess.read("whitening", str(corpus["csv"]), 6))
     written = json.loads((tmp_path / "scores.json").read_text())["dev"]["spearman"]
-    assert written == pytest.approx(score(sts.evaluate, tasks)["dev"]["spearman"], abs=0.5)
+    assert written == pytest.approx(by_task(sts.evaluate, embed, tasks)["dev"]["spearman"], abs=0.5)
     mistakes = {
         (
             "--postprocess",

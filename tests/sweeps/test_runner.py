@@ -20,8 +20,7 @@ from simcse_jax.devices.preemption import Preemption
 from simcse_jax.errors import Preempted, UserError
 from simcse_jax.runs.loading import load_model
 from simcse_jax.sweeps import runner
-from simcse_jax.sweeps import together as vectorized
-from simcse_jax.sweeps.together import group_key
+from simcse_jax.sweeps.together import Group, Member, group_key
 from simcse_jax.sweeps.variants import Variant, load_variants, read_sweep
 from simcse_jax.training.run import train_and_evaluate
 
@@ -198,15 +197,15 @@ def test_runs_together_are_what_each_is_alone_also_when_stopped_and_beside_one_t
     workdir, _ = finished
     written = []
 
-    def stop(path, text):
-        written.append(path)
+    def stop(workdir, result):
+        written.append(workdir)
         if len(written) == 2:
             raise KeyboardInterrupt
-        path.write_text(text)
+        (workdir.path / "result.json").write_text(json.dumps(result))
 
     together = "--config.sweep.vectorize=True"
     with monkeypatch.context() as patch:
-        patch.setattr("simcse_jax.sweeps.together.write_atomically", stop)
+        patch.setattr("simcse_jax.runs.workdir.Workdir.write_result", stop)
         with pytest.raises(KeyboardInterrupt):
             run(patch, file, tmp_path, together)
     assert len(list(tmp_path.glob("*/*/result.json"))) == 1
@@ -232,17 +231,18 @@ def test_runs_together_are_what_each_is_alone_also_when_stopped_and_beside_one_t
         load_model(str(tmp_path / "a" / "seed1"))
 
 
-def test_a_run_that_cannot_be_scored_at_the_end_is_given_up_alone(monkeypatch):
-    def final_scores(encode, params, evaluation, seed):
+def test_a_run_that_cannot_be_scored_at_the_end_is_given_up_alone():
+    def final_scores(embed, seed):
         if seed == 1:
             raise UserError("the embeddings vary in 0 directions only")
         return {"seed": seed}
 
-    monkeypatch.setattr(vectorized.train, "final_scores", final_scores)
-    runs = [vectorized._Run(f"run {seed}", seed, None, 0.0) for seed in (1, 2)]
-    group = vectorized._Group(None, SimpleNamespace(evaluation=None), None, runs, {"x": np.zeros((2, 3))})
+    members = [Member(f"run {seed}", seed, None, 0.0) for seed in (1, 2)]
+    embed = SimpleNamespace(with_params=lambda params: None)
+    setup = SimpleNamespace(embed=embed, inputs=SimpleNamespace(evaluation=SimpleNamespace(final_scores=final_scores)))
+    group = Group(setup, [], {}, None, None, members, {"x": np.zeros((2, 3))})
     assert group.final_scores() == [None, {"seed": 2}]
-    assert [run.problem for run in runs] == ["the embeddings vary in 0 directions only", ""]
+    assert [member.problem for member in members] == ["the embeddings vary in 0 directions only", ""]
 
 
 def test_a_run_that_was_begun_alone_goes_on_alone(file, tmp_path):

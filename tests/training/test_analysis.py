@@ -14,7 +14,7 @@ from simcse_jax.analysis.last_layer import Sample, measure_last_layer, positives
 from simcse_jax.analysis.protocol import Protocol
 from simcse_jax.analysis.tokens import survey
 from simcse_jax.config.fields import default_config
-from simcse_jax.devices.mesh import data_mesh, replicate, replicated, split_over_examples
+from simcse_jax.devices.mesh import replicate
 from simcse_jax.encoding import tokens as token_encoder
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
@@ -22,8 +22,9 @@ from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.loading import load_model
 from simcse_jax.simcse import SimCSE
-from simcse_jax.training import inputs
-from simcse_jax.training.run import make_analyse
+from simcse_jax.training.evaluation import read_analysis
+from simcse_jax.training.setup import make_setup
+from simcse_jax.training.single import CheckedEmbed
 
 NAMES = {"anisotropy", "self_similarity", "intra_sentence_similarity", "l2_norm", "alignment", "uniformity"}
 NAMES |= {"adjusted_self_similarity", "adjusted_intra_sentence_similarity"}
@@ -80,15 +81,16 @@ def test_the_first_measurement_alone_compiles(tiny_bert):
     model = load_model(str(tiny_bert))
     sample = Sample([*sentences(20), " ".join(sentences(9))], [])
     given = SimpleNamespace(model=model, tokenizer=Tokenizer(model.folder, model.config), analysis=sample)
-    mesh = data_mesh(jax.devices()[:2])
-    analyse = make_analyse(config(model__mlp="none"), given, mesh)
+    vars(given).update(devices=jax.devices()[:2], evaluation=None, num_columns=1, language_model=None, total_steps=9)
+    setup = make_setup(config(model__mlp="none"), given)
+    (evaluator,) = setup.measuring
     programs, found = [], []
     for factor in (1.0, 0.5):
         scaled = {name: factor * value for name, value in model.params.items()}
-        params = replicate(scaled, replicated(mesh))
-        found.append(analyse(lambda sentences: np.eye(len(sentences), dtype=np.float32), params))
+        embed = CheckedEmbed(setup.embed.with_params(replicate(scaled, setup.replicated)), pytest.fail)
+        found.append(evaluator(embed)["analysis"])
         graph, _ = build(model.config, with_head=False)
-        function = token_encoder._make_hidden_states(graph, split_over_examples(mesh), True)
+        function = token_encoder._make_hidden_states(graph, setup.by_example, True)
         programs.append(function._cache_size())
     assert programs == [1, 1]
     assert found[0]["anisotropy"] != found[1]["anisotropy"]
@@ -102,21 +104,21 @@ def config(**fields):
 
 def evaluation(count=40, top=5.0):
     pairs = sts.Pairs(sentences(count, 1), sentences(count, 2), np.linspace(0, top, count), {})
-    return SimpleNamespace(development={"dev": pairs})
+    return SimpleNamespace(development=sts.Correlation("eval/dev", {"dev": pairs}))
 
 
 def test_what_is_measured_on(tmp_path, capsys):
-    assert inputs.read_analysis(config(analysis__every=0), evaluation()) is None
-    sample = inputs.read_analysis(config(analysis__sentences=12), evaluation())
+    assert read_analysis(config(analysis__every=0), evaluation()) is None
+    sample = read_analysis(config(analysis__sentences=12), evaluation())
     assert len(sample.sentences) == 12 and sample.sentences[-1] == sentences(40, 1)[-1]
     assert len(sample.positives) == 6 and sample.positives[-1][1] == sentences(40, 2)[-1]
 
     file = tmp_path / "own.txt"
     file.write_text("\n".join([*sentences(11), "", *sentences(3)]) + "\n")
-    sample = inputs.read_analysis(config(analysis__data=str(file)), None)
+    sample = read_analysis(config(analysis__data=str(file)), None)
     assert (sample.sentences, sample.positives) == (sentences(11), [])  # each once, and no blank one
     assert capsys.readouterr().out == ""
-    sample = inputs.read_analysis(config(analysis__data=str(file), eval__data="dev.tsv"), evaluation(top=3.0))
+    sample = read_analysis(config(analysis__data=str(file), eval__data="dev.tsv"), evaluation(top=3.0))
     assert sample.positives == []
     assert capsys.readouterr().out == "dev.tsv: no pair is rated above 4 of 5, so no alignment is measured\n"
 
@@ -124,7 +126,7 @@ def test_what_is_measured_on(tmp_path, capsys):
 def test_data_that_cannot_be_measured_on(tmp_path):
     def refused(message, *args, **fields):
         with pytest.raises(UserError, match=re.escape(message)):
-            inputs.read_analysis(config(**fields), *args)
+            read_analysis(config(**fields), *args)
 
     few = tmp_path / "few.txt"
     few.write_text("one\n" * 30)

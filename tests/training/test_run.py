@@ -12,11 +12,12 @@ from support import call, run, train_args
 
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import postprocess, sts, transfer
+from simcse_jax.evaluation.evaluator import by_task
 from simcse_jax.huggingface.load import load
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.loading import load_model
 from simcse_jax.simcse import SimCSE
-from simcse_jax.training.loop import Loop
+from simcse_jax.training.single import SingleRun
 from simcse_jax.training.step import METRICS
 
 
@@ -135,7 +136,7 @@ def test_post_processing_stands_before_the_final_scores_alone(method, data, tiny
     encode = SimCSE(str(tiny_bert), pooler="cls").encode
     tasks = {"dev": sts.read_graded_pairs(corpus["dev"])}
     fit_on = postprocess.read(method, source, 6 if method == "whitening" else 0)
-    expected = postprocess.scorer(encode, fit_on, 42)(sts.evaluate, tasks)["dev"]["spearman"]
+    expected = by_task(sts.evaluate, postprocess.applied(encode, fit_on, 42), tasks)["dev"]["spearman"]
     raw = sts.evaluate(encode, tasks)["dev"]["spearman"]
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["dev"]["spearman"] == pytest.approx(expected, abs=0.5) and abs(expected - raw) > 1
@@ -169,12 +170,12 @@ def test_transfer_tasks_are_scored_at_the_end_where_asked_for(tiny_bert, corpus,
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert set(result) == {"STSBenchmark", "average", "development", "transfer"}  # no average: six tasks are missing
     encode = SimCSE(str(tiny_bert), pooler="cls").encode
-    score = postprocess.scorer(encode, postprocess.read("whitening", str(corpus["csv"])))
+    embed = postprocess.applied(encode, postprocess.read("whitening", str(corpus["csv"])))
     tasks, _ = transfer.read(str(senteval), ["CR"])
-    accuracy = score(transfer.evaluate, tasks)["CR"]["accuracy"]
+    accuracy = by_task(transfer.evaluate, embed, tasks)["CR"]["accuracy"]
     assert result["transfer"]["CR"]["accuracy"] == pytest.approx(accuracy, abs=5.1)  # two of forty sentences
     development = sts.read(str(senteval), ["STSBenchmark"], "dev")[0]
-    expected = score(sts.evaluate, development)["STSBenchmark"]["spearman"]
+    expected = by_task(sts.evaluate, embed, development)["STSBenchmark"]["spearman"]
     assert result["development"] == pytest.approx(expected, abs=2)
 
 
@@ -274,9 +275,9 @@ def test_the_first_step_that_went_wrong_is_named_with_the_last_good_checkpoint()
     checkpoints = SimpleNamespace(latest=4, close=lambda: None)
     good = dict.fromkeys(METRICS, np.float32(1))
     steps = [(5, good), (6, good | {"gradient_norm": np.inf}), (7, good)]
-    loop = Loop(None, {}, 9, None, None, None, checkpoints, None, None, pending=steps)
+    run = SingleRun(None, None, None, {}, checkpoints, None, pending=steps)
     with pytest.raises(UserError, match=r"step 6: .*norm inf; the last good checkpoint is of step 4"):
-        loop.fetch()
+        run.fetch()
 
 
 BAD_DATA = {

@@ -1,0 +1,50 @@
+"""What `--help` says of flags, recipes and fields."""
+
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from simcse_jax.config.fields import Field
+from simcse_jax.config.variants import list_recipes
+
+WIDTH = 100
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"  # present where the project was checked out
+
+
+def describe_flags(flags: Mapping[str, str]) -> str:
+    """Each flag with its meaning."""
+    return "\n".join(["flags:", *(_entry(flag, meaning) for flag, meaning in flags.items())])
+
+
+def describe_recipes(folder: Path) -> str:
+    """Each config file of a folder with its variants and the first line of its docstring."""
+    lines = ["recipes, FILE or FILE:VARIANT (the first variant is the default):"]
+    for recipe in list_recipes(folder):
+        file = recipe.file.relative_to(Path.cwd()) if recipe.file.is_relative_to(Path.cwd()) else recipe.file
+        variants = f":{{{','.join(recipe.variants)}}}" if recipe.variants else ""
+        lines.append(_entry(f"{file}{variants}", recipe.about))
+    return "\n".join(lines) if len(lines) > 1 else f"recipes: none in {folder}; the project's source has them"
+
+
+def describe_fields(fields: Mapping[str, Field], sections: Mapping[str, str]) -> str:
+    """Each field with its default, meaning, type and rules; a section has its heading before its first field."""
+    lines, seen = ["fields, which a recipe may change:"], set()
+    for name, field in fields.items():
+        path = name.split(".")
+        for section in (".".join(path[:end]) for end in range(1, len(path))):
+            if section not in seen:
+                lines += ["", textwrap.fill(f"{section}: {sections[section]}", WIDTH)]
+                seen.add(section)
+        kind = "list, with commas" if isinstance(field.default, tuple) else type(field.default).__name__
+        kind = "; ".join([f"Type {kind}", *(rule.words for rule in field.rules)])
+        lines.append(_entry(f"--config.{name}={_show(field.default)}", f"{field.meaning} {kind}."))
+    return "\n".join(lines)
+
+
+def _show(default: Any) -> str:
+    return ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
+
+
+def _entry(name: str, text: str) -> str:
+    return "\n".join([f"  {name}", *textwrap.wrap(text, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)])

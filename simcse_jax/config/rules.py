@@ -1,0 +1,87 @@
+"""What a field may be: rules of a single value, each with the words that an error and `--help` use for it."""
+
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+from typing import Any, NamedTuple
+
+from simcse_jax.errors import UserError, no_such
+
+
+class Rule(NamedTuple):
+    """What a value must be."""
+
+    words: str  # complete "must be …"
+    check: Callable[[str, Any], object]  # takes the field's name and its value; raises a UserError
+
+
+def rule(words: str, holds: Callable[[Any], bool]) -> Rule:
+    """A rule that holds or not."""
+
+    def check(field: str, value: Any) -> None:
+        if not holds(value):
+            raise UserError(f"{field}={value!r}: must be {words}")
+
+    return Rule(words, check)
+
+
+def at_least(least: float, why: str = "") -> Rule:
+    """From `least` on, and finite; `why` says more about the bound."""
+    return rule(f"{least} or more{why and f' ({why})'}", lambda value: least <= value < inf)
+
+
+def at_most(most: float) -> Rule:
+    """Up to `most`, and not infinite."""
+    return rule(f"at most {most}", lambda value: -inf < value <= most)
+
+
+def above(bound: float, why: str = "") -> Rule:
+    """Greater than `bound`, and finite."""
+    return rule(f"above {bound}{why and f' ({why})'}", lambda value: bound < value < inf)
+
+
+def given(words: str) -> Rule:
+    """A text that is not empty."""
+    return rule(words, bool)
+
+
+def one_of(names: Iterable[str]) -> Rule:
+    """One of several names."""
+    known = tuple(names)
+    return rule(f"one of {', '.join(known)}", lambda value: value in known)
+
+
+def either(names: Iterable[str]) -> Rule:
+    """One of two names."""
+    known = tuple(names)
+    return rule(" or ".join(known), lambda value: value in known)
+
+
+def empty_or_one_of(names: Iterable[str]) -> Rule:
+    """One of several names, or none of them."""
+    known = tuple(names)
+    return rule(f"empty or one of {', '.join(known)}", lambda value: value in ("", *known))
+
+
+def empty_or_named(kind: str, names: Iterable[str]) -> Rule:
+    """As `empty_or_one_of`, but the complaint names the nearest one."""
+    known = tuple(names)
+
+    def check(field: str, value: str) -> None:
+        if value and value not in known:
+            raise no_such(field, kind, value, known)
+
+    return Rule(f"empty or one of {', '.join(known)}", check)
+
+
+def each_once(kind: str, names: Iterable[str]) -> Rule:
+    """Any of several names, each at most once; the complaint names the nearest one."""
+    known = tuple(names)
+
+    def check(field: str, value: Sequence[str]) -> None:
+        for name in value:
+            if name not in known:
+                raise no_such(field, kind, name, known)
+            if value.count(name) > 1:
+                raise UserError(f"{field}: {name} comes twice; name each {kind} once, in one list with commas")
+
+    return Rule(f"any of {', '.join(known)}", check)

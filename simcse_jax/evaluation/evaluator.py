@@ -1,0 +1,70 @@
+"""What an evaluator is: it looks at a model's embeddings and gives numbers by name. It knows nothing of models or runs.
+
+`training`, `evaluate` and sweeps take a list of them. Adding one takes a file of its own, with a callable that has its
+data at hand, and a line in `training/inputs.py` or `evaluate.py` that puts it into the list.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from simcse_jax.errors import UserError
+
+Encode = Callable[[Sequence[str]], np.ndarray]  # N sentences to (N, D) embeddings
+
+
+class Embed(Protocol):
+    """A model as an evaluator sees it: `embed(sentences)`; `embed.tokens` where it looks at token embeddings.
+
+    After a post-processing that is fit on each task there is `embed.for_task(task)`, too (`evaluation.postprocess`).
+    """
+
+    def __call__(self, sentences: Sequence[str]) -> np.ndarray:
+        """(N, D) embeddings of N sentences."""
+        ...
+
+
+class Evaluator(Protocol):
+    """Scores a model on data that it has read before."""
+
+    def __call__(self, embed: Embed) -> dict[str, Any]:
+        """Numbers by name; what has several, such as a task, is a dictionary of them."""
+        ...
+
+
+def evaluate_all(embed: Embed, evaluators: Iterable[Evaluator]) -> dict[str, Any]:
+    """The numbers of all evaluators."""
+    return {name: number for evaluator in evaluators for name, number in evaluator(embed).items()}
+
+
+def by_task(evaluate: Callable[[Embed, dict], dict[str, Any]], embed: Embed, tasks: Mapping[str, Any]) -> dict:
+    """`evaluate(embed, tasks)`: all tasks together or, where `embed` is another one for each task, one after the other.
+
+    Args:
+      evaluate: scores tasks, and encodes the sentences that they share once.
+      embed: the model.
+      tasks: by name.
+    """
+    for_task = getattr(embed, "for_task", None)
+    if for_task is None:
+        return evaluate(embed, dict(tasks))
+    results = {}
+    for name, task in tasks.items():
+        results |= evaluate(for_task(task), {name: task})
+    return results
+
+
+def encode_once(encode: Encode, sides: Iterable[Sequence[str]]) -> list[np.ndarray]:
+    """The embeddings (P, D) of each of several lists of sentences; identical sentences are encoded once.
+
+    Raises:
+      UserError: when an embedding is not finite.
+    """
+    sides = list(sides)
+    sentences = list(dict.fromkeys(sentence for side in sides for sentence in side))
+    embeddings = encode(sentences)
+    if not np.all(np.isfinite(embeddings)):
+        raise UserError("the model's embeddings are not finite; it cannot be scored")
+    row = {sentence: number for number, sentence in enumerate(sentences)}
+    return [embeddings[[row[sentence] for sentence in side]] for side in sides]

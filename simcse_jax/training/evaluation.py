@@ -1,0 +1,141 @@
+"""What a run is scored by: pairs that choose its best checkpoint, and what scores that one at the end."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from ml_collections import config_dict
+
+from simcse_jax.analysis import last_layer
+from simcse_jax.config.fields import FEWEST_ANALYSED
+from simcse_jax.data.sentences import read_sentences
+from simcse_jax.devices import processes
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation import postprocess, sts, transfer
+from simcse_jax.evaluation.evaluator import Encode, evaluate_all
+from simcse_jax.storage import local_path, sha256
+
+
+class Evaluation(NamedTuple):
+    """The evaluators of a run."""
+
+    development: sts.Correlation  # chooses the best checkpoint
+    final: list[sts.Similarity | sts.Correlation | transfer.Transfer]  # score that one: `result.json` is their numbers
+    has_tests: bool  # else the development pairs are what is scored at the end, too
+    postprocess: postprocess.Postprocess | None  # of the embeddings that are scored at the end
+
+    @property
+    def tasks(self) -> list[tuple[str, Any]]:
+        """All that is scored, by name."""
+        return [*self.development.tasks.items(), *(item for each in self.final for item in each.tasks.items())]
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the development pairs: the best checkpoint depends on them."""
+        pairs = self.development.tasks.values()
+        return sha256(*(np.array([*each.first, *each.second]) for each in pairs), *(each.gold for each in pairs))
+
+    @property
+    def final_fingerprint(self) -> str:
+        """SHA-256 of all sentences that are encoded at the end: all processes must ask for the same."""
+        sentences = [sentence for _, task in self.tasks for sentence in postprocess.sentences_of(task)]
+        sentences += (self.postprocess and self.postprocess.sentences) or []
+        return sha256(np.frombuffer("\n".join(sentences).encode(), np.uint8))
+
+    def final_scores(self, embed: Encode, seed: int) -> dict[str, Any]:
+        """The contents of `result.json`. `seed` is the flow's.
+
+        By task what `sts.evaluate` gives, and `average`; `development`, the development pairs' score after the
+        post-processing, which chose no checkpoint; `transfer`, by task, and `transfer_average`.
+        """
+        return evaluate_all(postprocess.applied(embed, self.postprocess, seed), self.final)
+
+    def tables(self, numbers: dict[str, Any]) -> Iterator[str]:
+        """`final_scores` for people: a heading and a table for each kind of task."""
+        after = f" behind {self.postprocess.method}" if self.postprocess else ""
+        for evaluator in self.final:
+            if isinstance(evaluator, sts.Similarity):
+                kind = "test" if self.has_tests else "development"
+                yield f"{kind} scores{after} (Spearman × 100, all):\n{evaluator.table(numbers)}"
+            elif isinstance(evaluator, transfer.Transfer):
+                yield f"transfer{after} (accuracy):\n{evaluator.table(numbers)}"
+
+
+def read_evaluation(config: config_dict.ConfigDict) -> Evaluation | None:
+    """Reads all that the run is scored on before it starts; None when `eval.data` is empty.
+
+    Raises:
+      UserError: naming the field, for whatever is wrong with the data.
+    """
+    if not config.eval.data:
+        for field in ("transfer", "postprocess"):
+            if config.eval[field]:
+                raise UserError(f"config.eval.{field}={config.eval[field]}: eval.data is empty, so nothing is scored")
+        return None
+    fit_on = read_postprocess(config)
+    try:
+        return _read_folder_or_file(config, fit_on)
+    except UserError as error:
+        raise UserError(f"config.eval.data: {error} (set it to nothing to train without evaluation)") from None
+
+
+def _read_folder_or_file(config: config_dict.ConfigDict, fit_on: postprocess.Postprocess | None) -> Evaluation:
+    data = config.eval.data
+    if local_path(data).is_file():
+        if config.eval.transfer:
+            raise UserError(f"{data} is a file, but eval.transfer needs SentEval's data/downstream")
+        pairs, _ = sts.read(data, ())
+        return Evaluation(sts.Correlation(f"eval/{next(iter(pairs))}", pairs), [sts.Similarity(pairs)], False, fit_on)
+    development, _ = sts.read(data, [sts.DEVELOPMENT], "dev")
+    tests, missing = sts.read(data, config.eval.tasks) if config.eval.tasks else ({}, [])
+    final: list[sts.Similarity | sts.Correlation | transfer.Transfer] = [sts.Similarity(tests or development, missing)]
+    if fit_on and tests:
+        final.append(sts.Correlation("development", development))
+    absent = list(missing)
+    if config.eval.transfer:
+        final.append(transfer.Transfer(*transfer.read(data, transfer.TASKS)))
+        absent += final[-1].missing
+    if absent:
+        processes.say(f"{data}: {', '.join(absent)} not there and left out")
+    return Evaluation(sts.Correlation("eval/stsb_dev", development), final, bool(tests), fit_on)
+
+
+def read_postprocess(config: config_dict.ConfigDict) -> postprocess.Postprocess | None:
+    """The post-processing with the sentences that it is fit on; None where there is none.
+
+    Raises:
+      UserError: for whatever is wrong with the sentences.
+    """
+    settings = config.eval
+    if not settings.postprocess:
+        return None
+    try:
+        return postprocess.read(settings.postprocess, settings.postprocess_data, settings.postprocess_dimensions)
+    except UserError as error:
+        raise UserError(f"config.eval.postprocess_data: {error}") from None
+
+
+def read_analysis(config: config_dict.ConfigDict, evaluation: Evaluation | None) -> last_layer.Sample | None:
+    """What the last layer is measured on while it trains; None where it is not.
+
+    Raises:
+      UserError: naming the file, or that there are too few sentences.
+    """
+    if not config.analysis.every:
+        return None
+    development = next(iter(evaluation.development.tasks.values())) if evaluation else None
+    try:
+        found = read_sentences(config.analysis.data) if config.analysis.data else development.first
+    except UserError as error:
+        raise UserError(f"config.analysis.data: {error}") from None
+    distinct = [sentence for sentence in dict.fromkeys(found) if sentence.strip()]
+    if len(distinct) < FEWEST_ANALYSED:
+        where = f"analysis.data={config.analysis.data}" if config.analysis.data else f"eval.data={config.eval.data}"
+        raise UserError(
+            f"config.{where}: has {len(distinct)} distinct sentences to analyse, {FEWEST_ANALYSED} are needed"
+        )
+    count = config.analysis.sentences
+    rated = last_layer.positives(development, count // 2) if evaluation else []
+    if evaluation and not rated:
+        processes.say(f"{config.eval.data}: no pair is rated above 4 of 5, so no alignment is measured")
+    return last_layer.Sample(last_layer.evenly(distinct, count), rated)

@@ -1,0 +1,51 @@
+"""What is due after which step of a run."""
+
+from typing import NamedTuple
+
+from ml_collections import config_dict
+
+
+class Due(NamedTuple):
+    """What is to be done after a step."""
+
+    log: bool  # write the step's metrics
+    measure: bool  # the last layer (`analysis.every`)
+    score: bool  # the development pairs (`eval.every`)
+    save: bool  # a checkpoint: with every score, and every `checkpoint.keep_every`-th step
+
+    @property
+    def pause(self) -> bool:
+        """Whether the steps wait for something."""
+        return self.measure or self.score or self.save
+
+
+class Schedule(NamedTuple):
+    """When to do what. 0 steps between two of a kind: never, but for the score after the last step."""
+
+    total: int  # steps of the run
+    log_every: int
+    score_every: int
+    measure_every: int
+    keep_every: int
+
+    def due(self, step: int) -> Due:
+        """What is due after `step` updates; the start and the end are measured and scored in any case."""
+        last, ends = step == self.total, step in (0, self.total)
+
+        def every(steps: int) -> bool:
+            return steps > 0 and step % steps == 0
+
+        score = ends or every(self.score_every)
+        return Due(
+            log=step > 0 and (step == 1 or last or every(self.log_every)),
+            measure=self.measure_every > 0 and (ends or every(self.measure_every)),
+            score=score,
+            save=last or (step > 0 and (score or every(self.keep_every))),
+        )
+
+
+def make_schedule(config: config_dict.ConfigDict, total: int) -> Schedule:
+    """A run's, of `total` steps."""
+    return Schedule(
+        total, config.train.log_every, config.eval.every, config.analysis.every, config.checkpoint.keep_every
+    )

@@ -1,0 +1,88 @@
+"""What one run, and several that are trained together, are made of once their inputs are read."""
+
+import dataclasses
+
+import jax.numpy as jnp
+from flax import nnx
+from jax.sharding import Mesh, NamedSharding
+from ml_collections import config_dict
+
+from simcse_jax.analysis.last_layer import LastLayer
+from simcse_jax.analysis.protocol import Protocol
+from simcse_jax.analysis.tokens import survey
+from simcse_jax.data.batches import Batches
+from simcse_jax.devices.mesh import data_mesh, replicated, split_over_examples
+from simcse_jax.encoding.embedder import Embedder
+from simcse_jax.evaluation.evaluator import Evaluator
+from simcse_jax.models.head import HEADS
+from simcse_jax.models.sentence_encoder import build
+from simcse_jax.runs.state import TrainState, initial_params
+from simcse_jax.training.inputs import Inputs
+from simcse_jax.training.loss import Recipe, Settings
+from simcse_jax.training.optimizer import init_state
+from simcse_jax.training.recipe import make_recipe, make_settings
+from simcse_jax.training.schedule import Schedule, make_schedule
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Setup:
+    """The parts of a program, and where it runs. Runs that differ only in numbers of the step share it."""
+
+    config: config_dict.ConfigDict
+    inputs: Inputs
+    mesh: Mesh
+    graph: nnx.GraphDef  # of the encoder that is trained
+    recipe: Recipe
+    embed: Embedder  # of the encoder as it is scored, without parameters: in float32, as everyone will encode with it
+    schedule: Schedule
+    measuring: list[Evaluator]  # look at the model every `analysis.every` steps
+    scoring: list[Evaluator]  # every `eval.every`; the first number of the first one chooses the best checkpoint
+
+    @property
+    def replicated(self) -> NamedSharding:
+        """The same array on every device."""
+        return replicated(self.mesh)
+
+    @property
+    def by_example(self) -> NamedSharding:
+        """The first axis split over the devices."""
+        return split_over_examples(self.mesh)
+
+    def settings(self, config: config_dict.ConfigDict) -> Settings:
+        """The numbers of one run's step; the horizon that its learning rate is divided by is above 0."""
+        return make_settings(config, max(self.schedule.total, 1))
+
+    def state(self, config: config_dict.ConfigDict) -> TrainState:
+        """What one run starts from, on no device in particular."""
+        return init_state(initial_params(config, self.inputs.model), self.settings(config))
+
+    def batches(self, seed: int) -> Batches:
+        """Those of one run."""
+        return Batches(self.inputs.corpus, self.config.train.batch_size, seed)
+
+
+def make_setup(config: config_dict.ConfigDict, inputs: Inputs) -> Setup:
+    """The setup of a run, or of several that `config` stands for."""
+    mesh, model, head = data_mesh(inputs.devices), inputs.model, HEADS[config.model.mlp]
+    embed = Embedder(
+        graph=build(model.config, head.trained)[0],
+        params={},
+        pooler=config.model.pooler,
+        use_head=head.scored,
+        tokenizer=inputs.tokenizer,
+        max_length=model.max_length,
+        sharding=split_over_examples(mesh),
+    )
+    sample, evaluation = inputs.analysis, inputs.evaluation
+    where = "config.analysis.data"
+    return Setup(
+        config,
+        inputs,
+        mesh,
+        graph=build(model.config, head.trained, jnp.dtype(config.train.dtype))[0],
+        recipe=make_recipe(config, inputs.num_columns, inputs.language_model),
+        embed=embed,
+        schedule=make_schedule(config, inputs.total_steps),
+        measuring=[LastLayer(survey(embed.tokens, sample.sentences, Protocol(), where), sample)] if sample else [],
+        scoring=[evaluation.development] if evaluation else [],
+    )

@@ -1,0 +1,169 @@
+"""One run in the loop: its steps, its metrics, its checkpoints."""
+
+import dataclasses
+import functools
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import jax
+import numpy as np
+from tqdm import tqdm
+
+from simcse_jax.data.batches import Batches
+from simcse_jax.devices import processes
+from simcse_jax.devices.mesh import place
+from simcse_jax.encoding.embedder import Embedder
+from simcse_jax.encoding.tokens import TokenEncoder
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation.evaluator import evaluate_all
+from simcse_jax.runs.checkpoints import Checkpoints
+from simcse_jax.runs.metrics import Metrics
+from simcse_jax.runs.state import TrainState
+from simcse_jax.training.loss import Batch, Settings
+from simcse_jax.training.programs import Updates
+from simcse_jax.training.schedule import Due
+from simcse_jax.training.setup import Setup
+from simcse_jax.training.step import METRICS
+
+Update = Callable[[int, TrainState, Batch, Settings], tuple[TrainState, dict[str, jax.Array]]]
+
+
+class Stopwatch:
+    """The seconds that steps take, without what is done between them."""
+
+    def __init__(self):
+        self._start = time.perf_counter()
+
+    def skip(self, seconds: float) -> None:
+        """Leaves out some seconds that have just passed."""
+        self._start += seconds
+
+    def lap(self) -> float:
+        """The seconds since the last lap."""
+        now = time.perf_counter()
+        seconds, self._start = now - self._start, now
+        return seconds
+
+
+@dataclasses.dataclass
+class SingleRun:
+    """A run, and what was computed since its last log line."""
+
+    setup: Setup
+    batches: Batches
+    updates: Updates
+    settings: Settings
+    checkpoints: Checkpoints
+    metrics: Metrics | None  # the first process's alone
+    traced_update: Update | None = None  # `updates`, some of whose calls are traced
+    ahead: int = 1  # how many updates are compiled before the first one
+    pending: list[tuple[int, dict[str, jax.Array]]] = dataclasses.field(default_factory=list)  # still on the device
+    steps: int = 0  # since the last log line
+    stopwatch: Stopwatch = dataclasses.field(default_factory=Stopwatch)
+
+    def read(self, step: int) -> Batch:
+        """The batch of an update, of which each process reads its own rows."""
+        return place(functools.partial(self.batches.rows, step), self.batches.batch_size, self.setup.by_example)
+
+    def compile(self, step: int, state: TrainState, batch: Batch) -> None:
+        """What the first updates need; all batches have one shape."""
+        for each in range(step, min(step + self.ahead, self.setup.schedule.total)):
+            self.updates.compile(each, state, batch, self.settings)
+        self.stopwatch = Stopwatch()
+
+    def update(self, step: int, state: TrainState, batch: Batch) -> TrainState:
+        """Dispatches an update; its metrics stay on the device until they are needed."""
+        self.stopwatch.skip(self.updates.compile(step, state, batch, self.settings))
+        state, values = (self.traced_update or self.updates)(step, state, batch, self.settings)
+        self.pending.append((step + 1, values))
+        self.steps += 1
+        return state
+
+    def log(self, number: int) -> dict[str, str]:
+        """Writes the last step's metrics, and how fast the steps since the last line were."""
+        sentences, self.steps = self.steps * self.batches.batch_size * self.setup.inputs.num_columns, 0
+        line = self.fetch()
+        line["seconds"] = self.stopwatch.lap()
+        line["sentences_per_second"] = sentences / line["seconds"]
+        self.write(number, line)
+        return {"loss": f"{line['loss']:.4f}", "sentences_per_s": f"{line['sentences_per_second']:.0f}"}
+
+    def look(self, number: int, state: TrainState, due: Due, preempted: bool = False) -> None:
+        """Measures, scores and saves what is due."""
+        self.fetch()  # the steps' own time
+        started = time.perf_counter()
+        embed = CheckedEmbed(self.setup.embed.with_params(state.params), lambda reason: self.stop(number, reason))
+        score = None
+        for evaluator in self.setup.measuring if due.measure else []:
+            self.write(number, evaluator(embed))
+        if due.score and self.setup.scoring:
+            numbers = evaluate_all(embed, self.setup.scoring)
+            name, score = next(iter(numbers.items()))
+            self.write(number, numbers)
+            if processes.is_first():
+                tqdm.write(f"step {number}: {name} {score:.2f}")
+        if due.save and score is None and not preempted:  # there is no time to compile then
+            embed(["Are these parameters fit to be saved?"])
+        if due.save or preempted:
+            self.save(state, score)
+        if preempted:
+            self.checkpoints.close()
+        self.stopwatch.skip(time.perf_counter() - started)
+
+    def fetch(self) -> dict[str, float]:
+        """Waits for the steps under way and returns the last one's metrics.
+
+        Raises:
+          UserError: naming the first step whose loss or gradient is not finite. Nothing was saved since.
+        """
+        line = {}
+        for number, values in self.pending:
+            line = {name: float(values[name]) for name in METRICS}
+            if not all(map(math.isfinite, line.values())):
+                self.stop(number, f"the loss is {line['loss']}, the gradient's norm {line['gradient_norm']}")
+        self.pending = []
+        return line
+
+    def stop(self, number: int, reason: str) -> NoReturn:
+        """Ends the run at a step that went wrong, leaving the last good checkpoint."""
+        self.checkpoints.close()  # a save may be under way
+        saved = self.checkpoints.latest
+        left = "no checkpoint was saved yet" if saved is None else f"the last good checkpoint is of step {saved}"
+        raise UserError(
+            f"step {number}: {reason}; {left}. "
+            "Start again in another workdir with a lower train.learning_rate or a higher temperature"
+        )
+
+    def write(self, number: int, values: dict[str, Any]) -> None:
+        """Adds a line to the metrics."""
+        if self.metrics is not None:
+            self.metrics.write(number, values)
+
+    def save(self, state: TrainState, score: float | None) -> None:
+        """Saves a checkpoint, after the metrics that belong to it."""
+        with processes.together():
+            if self.metrics is not None:
+                self.metrics.flush()
+        self.checkpoints.save(state, score)
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckedEmbed:
+    """Encodes, and stops the run on non-finite embeddings: the loss only reflects what was before the last update."""
+
+    embedder: Embedder
+    stop: Callable[[str], NoReturn]
+
+    def __call__(self, sentences: Sequence[str]) -> np.ndarray:
+        """(N, D) embeddings of N sentences."""
+        embeddings = self.embedder(sentences)
+        if not np.all(np.isfinite(embeddings)):
+            self.stop("the embeddings are not finite")
+        return embeddings
+
+    @property
+    def tokens(self) -> TokenEncoder:
+        """Those of the last layer."""
+        return dataclasses.replace(self.embedder.tokens, last_only=True)

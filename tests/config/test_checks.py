@@ -1,0 +1,159 @@
+import re
+
+import pytest
+from support import ROOT
+
+from simcse_jax.config import flags
+from simcse_jax.config.checks import check_type, ineffective, validate
+from simcse_jax.config.fields import default_config, trains
+from simcse_jax.errors import UserError
+
+CONFIG = f"--config={ROOT}/configs/unsup_bert.py"
+
+
+def parse(*args):
+    config, workdir = flags.parse([CONFIG, "--workdir=w", *args])
+    validate(config)
+    return config, workdir
+
+
+MISTAKES = {
+    "--config.analysis.every=-1": "config.analysis.every=-1: must be 0 or more",
+    "--config.analysis.sentences=9": "config.analysis.sentences=9: must be 10 or more",
+    "--config.model.pooler=min": "config.model.pooler='min': must be one of cls,",
+    "--config.model.mlp=maybe": "must be one of train, always, none",
+    "--config.model.pooler=cls_before_pooler": "never has a head",
+    "--config.model.dropout=1.0": "below 1",
+    "--config.model.num_layers=-1": "0 or more",
+    "--config.train.batch_size=1": "2 or more",
+    "--config.train.dtype=float16": "must be one of float32, bfloat16",
+    "--config.train.matmul_precision=low": "must be one of highest, high, default",
+    "--config.parallel.chunk_size=-1": "0 or more",
+    "--config.parallel.processes=2": "config.parallel.coordinator='': must be HOST:PORT of process 0",
+    "--config.train.learning_rate=0": "above 0",
+    "--config.train.learning_rate=nan": "above 0",
+    "--config.objective.info_nce.temperature=0": "above 0",
+    "--config.objective.info_nce.temperature=-1": "above 0",
+    "--config.objective.info_nce.weight=0": "nothing to train",
+    "--config.objective.info_nce.hard_negative_weight=-1": "0 or more",
+    "--config.objective.dimension_wise.weight=-0.1": "objective.dimension_wise.weight=-0.1: must be 0 or more",
+    "--config.objective.off_dropout.temperature=0": "objective.off_dropout.temperature=0.0: must be above 0",
+    "--config.objective.barlow_twins.artificial=-1": "0 or more",
+    "--config.objective.barlow_twins.artificial=100000000": "at most 100000",
+    "--config.objective.off_dropout.m=0": "above 0",
+    "--config.eval.tasks=STS12,STS12": "STS12 comes twice",
+    "--config.objective.info_nce.similarity=euclidean": "must be cosine or dot",
+    "--config.objective.dimension_wise.reading=mine": "must be paper or released",
+    "--config.views.positive=offf": "views.positive='offf': must be one of independent, shared, off, noisy, mean",
+    "--config.views.negative=none": "config.views.negative='none': must be one of independent",
+    "--config.views.samples=0": "1 or more",
+    "--config.views.noise=-1": "0.0 or more",
+    "--config.data.positives=entailed": "config.data.positives='entailed': must be empty or one of entailment,",
+    "--config.data.subsample=-1": "0 or more",
+    "--config.data.augment.name=swap": "must be empty or one of crop, delete, delete_one, synonym, mlm",
+    "--config.data.augment.percent=100": "above 0 and below 100",
+    "--config.data.augment.name=synonym": "config.data.augment.lexicon: must be set for data.augment.name=synonym",
+    "--config.data.augment.name=mlm": "config.data.augment.mlm_model: must be set",
+    "--config.data.columns.neutral=c": "columns.anchor: must be set too",
+    "--config.eval.tasks=STS12,STSBench": "nearest one is STSBenchmark",
+    "--config.eval.every=0": "1 or more",
+    "--config.train.epochs=-1": "0 or more",
+    "--config.eval.postprocess=whitning": "config.eval.postprocess: no method 'whitning'; the nearest one is whitening",
+    "--config.eval.postprocess=flow": "config.eval.postprocess_data: must be set for flow: a file of",
+    "--config.eval.postprocess_data=target": "config.eval.postprocess_data=target: has no use without config.eval.post",
+    "--config.eval.postprocess_dimensions=8": "config.eval.postprocess_dimensions=8: must be 0, or above it for config",
+    "--config.eval.postprocess_dimensions=-1": "0 or more",
+    "--config.data.columns.positive=b": "columns.anchor: must be set too",
+    "--config.seed=-1": "from 0",
+    "--config.data.train=": "data.train",
+}
+
+
+@pytest.mark.parametrize("argument", MISTAKES)
+def test_mistakes_are_told_in_one_line(argument):
+    with pytest.raises(UserError, match=re.escape(MISTAKES[argument])) as caught:
+        parse(argument)
+    assert "\n" not in str(caught.value)
+
+
+def test_fields_that_do_not_go_together():
+    for first, second, message in (
+        ("data.augment.name=crop", "data.positives=all", "set one of them"),
+        ("objective.softmax_nli.weight=1", "data.augment.name=crop", "needs labelled pairs"),
+        ("objective.softmax_nli.weight=1", "data.positives=neutral", "must be all, for objective.softmax_nli"),
+        ("objective.softmax_nli.weight=1", "seed=1", "config.objective.info_nce.weight: beside softmax_nli"),
+        ("analysis.every=10", "eval.data=", "config.analysis.data: must be set, a file of sentences"),
+    ):
+        with pytest.raises(UserError, match=message):
+            parse(f"--config.{first}", f"--config.{second}")
+
+
+def test_post_processing_and_runs_that_train_nothing():
+    whitening = ("--config.eval.postprocess=whitening", "--config.eval.postprocess_data=target")
+    config, _ = parse(*whitening, "--config.eval.postprocess_dimensions=256", "--config.train.epochs=0")
+    assert not trains(config)
+    assert trains(parse("--config.train.epochs=0", "--config.train.max_steps=1")[0])
+    flow = ("--config.eval.postprocess=flow", "--config.eval.postprocess_data=target")
+    with pytest.raises(UserError, match="dimensions=2: must be 0"):
+        parse(*flow, "--config.eval.postprocess_dimensions=2")
+
+
+def test_what_counts_for_nothing_is_named():
+    config, _ = parse()
+    assert ineffective(config) == []
+    config, _ = parse(
+        "--config.views.negative=noisy", "--config.views.noise=5", "--config.objective.off_dropout.m=0.5",
+        "--config.objective.dimension_wise.temperature=1", "--config.data.augment.percent=20",
+        "--config.views.positive=mean", "--config.views.samples=3", "--config.objective.info_nce.temperature=1",
+    )  # fmt: skip
+    assert ineffective(config) == [
+        "data.augment.percent=20.0",
+        "objective.dimension_wise.temperature=1.0",
+        "objective.off_dropout.m=0.5",
+        "views.negative=noisy",
+        "views.noise=5.0",
+    ]
+    config, _ = parse(
+        "--config.objective.off_dropout.weight=1", "--config.views.negative=noisy", "--config.views.noise=5",
+        "--config.data.augment.name=crop", "--config.data.augment.percent=20",
+    )  # fmt: skip
+    assert ineffective(config) == []
+
+
+def test_what_trains_nothing_names_what_has_no_effect():
+    config, _ = parse("--config.train.epochs=0", "--config.train.learning_rate=1e-3", "--config.views.positive=shared")
+    assert {"train.learning_rate=0.001", "views.positive=shared"} <= set(ineffective(config))
+    assert not [field for field in ineffective(config) if field.startswith("train.epochs")]
+
+
+def test_an_integer_is_as_good_as_a_float_and_nothing_else_is():
+    check_type("f", 1, float)
+    for value, expected in ((True, float), (1.0, int), (True, int), ("1", int), (1, str)):
+        with pytest.raises(UserError, match=f"^f={value!r}: must be of type {expected.__name__}$"):
+            check_type("f", value, expected)
+
+
+def test_fields_that_are_too_many_or_missing_are_named():
+    config = default_config()
+    config.train.epoch = 1
+    with pytest.raises(UserError, match=r"config.train.epoch: no such field; the nearest one is config.train.epochs"):
+        validate(config)
+    config = default_config()
+    del config.train["epochs"]
+    with pytest.raises(UserError, match=r"config.train.epochs is missing; start a config from"):
+        validate(config)
+    config = default_config()
+    config.sweep = {}
+    with pytest.raises(UserError, match=r"run it with python -m simcse_jax\.sweep"):
+        validate(config)
+
+
+def test_several_processes_need_to_know_each_other():
+    two = ("--config.parallel.processes=2", "--config.parallel.coordinator=host:1234")
+    assert parse(*two, "--config.parallel.process_id=1")[0].parallel.process_id == 1
+    for argument, message in (
+        ("--config.parallel.process_id=2", "config.parallel.process_id=2: must be below 2"),
+        ("--config.parallel.coordinator=host", "config.parallel.coordinator='host': must be HOST:PORT of process 0"),
+    ):
+        with pytest.raises(UserError, match=message):
+            parse(*two, argument)

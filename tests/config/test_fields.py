@@ -1,0 +1,94 @@
+import pytest
+
+from simcse_jax.config.fields import (
+    FIELDS,
+    POLICIES,
+    SECTIONS,
+    default_config,
+    defaults_of,
+    flatten,
+    is_number_of_step,
+    number,
+    numbers_of_step,
+    trains,
+)
+from simcse_jax.errors import UserError
+
+
+def test_no_default_is_none():
+    assert None not in flatten(default_config()).values()
+
+
+def test_the_default_config_has_every_field_and_is_another_one_each_time():
+    config = default_config()
+    assert flatten(config) == {name: field.default for name, field in FIELDS.items()}
+    config.data.columns.anchor = "a"
+    assert default_config().data.columns.anchor == FIELDS["data.columns.anchor"].default == ""
+    assert defaults_of({"a.b.c": number(1.5, "")}).a.b.c == 1.5
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_field_has_a_meaning_and_its_default_keeps_its_rules(name):
+    field = FIELDS[name]
+    assert field.meaning[0].isupper() or field.meaning[0].isdigit()
+    assert field.meaning.endswith((".", "…"))
+    assert isinstance(field.default, bool | int | float | str | tuple)
+    for rule in field.rules:
+        rule.check(name, field.default)
+
+
+def test_every_section_has_a_heading():
+    sections = {".".join(name.split(".")[:end]) for name in FIELDS for end in range(1, name.count(".") + 1)}
+    assert sections == set(SECTIONS)
+
+
+def test_numbers_are_bounded_texts_with_choices_are_checked():
+    for name, field in FIELDS.items():
+        if isinstance(field.default, int | float) and not isinstance(field.default, bool):
+            assert field.rules, name
+            for rule in field.rules[:1]:
+                with pytest.raises(UserError, match=f"{name}=-1"):
+                    rule.check(name, -1)
+
+
+def test_the_numbers_of_the_step():
+    objectives = {name for name in FIELDS if name.startswith("objective.")}
+    floats = {name for name in objectives if isinstance(FIELDS[name].default, float)}
+    others = {"seed", "model.dropout", "views.noise"}
+    others |= {"train.learning_rate", "train.weight_decay", "train.max_grad_norm"}
+    assert set(numbers_of_step()) == floats | others
+    assert is_number_of_step("objective.off_dropout.m")
+    assert not is_number_of_step("objective.barlow_twins.artificial")
+    assert not is_number_of_step("data.augment.percent")
+    with pytest.raises(KeyError):
+        is_number_of_step("objective.off_dropout.n")
+
+
+def test_a_run_trains_unless_it_has_neither_epochs_nor_steps():
+    config = default_config()
+    assert trains(config)
+    config.train.epochs = 0
+    assert not trains(config)
+    config.train.max_steps = 1
+    assert trains(config)
+
+
+def test_names_are_those_of_the_code():
+    import jax.numpy as jnp
+
+    from simcse_jax.models import config as models
+    from simcse_jax.models.encoder import ACTIVATIONS
+    from simcse_jax.models.pooling import pool
+    from simcse_jax.objectives import choices, dimension_wise
+    from simcse_jax.objectives.registry import OBJECTIVES
+    from simcse_jax.training.views import plan
+
+    assert choices.READINGS == dimension_wise.READINGS
+    assert set(default_config().objective) == set(OBJECTIVES) >= set(choices.UNPAIRED)
+    assert set(models.ACTIVATIONS) == set(ACTIVATIONS)
+    states, mask = jnp.ones((3, 1, 2, 4)), jnp.ones((1, 2))
+    assert all(pool(states, mask, pooler).shape == (1, 4) for pooler in models.POOLERS)
+    assert all(plan(1, policy) for policy in POLICIES)
+    assert all(jnp.dtype(dtype) for dtype in models.DTYPES)
+    with pytest.raises(ValueError):
+        pool(states, mask, "min")

@@ -1,0 +1,75 @@
+import subprocess
+import sys
+
+from support import ROOT, call
+
+from simcse_jax.config.fields import FIELDS, field
+from simcse_jax.config.help import describe_fields, describe_recipes
+from simcse_jax.config.rules import at_least
+from simcse_jax.sweeps import variants
+
+COMMANDS = ("main", "sweep", "evaluate", "encode", "search", "export", "analyze", "geometry", "demo")
+
+
+def unwrapped(text):
+    return " ".join(text.split())
+
+
+def test_the_help_of_a_run_has_every_field_recipe_and_flag(monkeypatch):
+    done = call("main", "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    text = unwrapped(done.stdout)
+    for name, one in FIELDS.items():
+        default = ",".join(one.default) if isinstance(one.default, tuple) else one.default
+        assert f" --config.{name}={default} {one.meaning} Type " in text
+        assert all(rule.words in text for rule in one.rules)
+    for file in (ROOT / "configs").glob("*.py"):
+        assert f"configs/{file.name}" in text
+    assert "configs/sup_bert.py:{base,large,neutral,mlm} Supervised SimCSE from BERT (SimCSE, Table A.1)" in text
+    assert all(flag in text for flag in ("--workdir DIR", "--profile DIR", "--config FILE[:VARIANT]"))
+    assert max(map(len, done.stdout.splitlines())) <= 120
+
+
+def test_the_help_of_a_sweep_has_its_own_fields_and_all_tables():
+    done = call("sweep", "-h")
+    assert (done.returncode, done.stderr) == (0, "")
+    text = unwrapped(done.stdout)
+    assert all(f" --config.{name}=" in text and one.meaning in text for name, one in variants.FIELDS.items())
+    assert "--config.sweep.seeds=42,43,44" in text
+    assert "configs/ablations/simcse_table6.py:{unsup,sup} SimCSE, Table 6" in text
+    for file in (ROOT / "configs" / "ablations").glob("*.py"):
+        assert file.name in text
+
+
+def test_fields_are_under_their_headings():
+    fields = {"a.b": field(1, "One.", at_least(0)), "a.c.d": field((), "Two."), "a.c.e": field("", "Three.")}
+    assert describe_fields(fields, {"a": "First.", "a.c": "Second."}).splitlines() == [
+        "fields, which a recipe may change:", "",
+        "a: First.", "  --config.a.b=1", "      One. Type int; 0 or more.", "",
+        "a.c: Second.", "  --config.a.c.d=", "      Two. Type list, with commas.",
+        "  --config.a.c.e=", "      Three. Type str.",
+    ]  # fmt: skip
+
+
+def test_without_the_project_s_folder_it_says_where_recipes_are(tmp_path):
+    assert describe_recipes(tmp_path) == f"recipes: none in {tmp_path}; the project's source has them"
+
+
+def test_neither_help_nor_a_mistake_waits_for_jax():
+    code = """
+import contextlib, importlib, sys
+
+for command in COMMANDS:
+    main = importlib.import_module(f"simcse_jax.{command}").main
+    sys.argv = [command, "--help"]
+    with contextlib.suppress(SystemExit):
+        main()
+from simcse_jax.config.checks import validate
+from simcse_jax.config.flags import parse_run
+
+validate(parse_run(["--config=configs/sup_bert.py:mlm", "--workdir=w"])[0])
+assert not {"jax", "flax", "transformers"} & set(sys.modules)
+"""
+    code = f"COMMANDS = {COMMANDS}{code}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr

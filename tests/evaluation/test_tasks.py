@@ -1,0 +1,14 @@
+from simcse_jax.evaluation import postprocess, sts, transfer
+from simcse_jax.evaluation.tasks import AGGREGATIONS, GRIDS, METRICS, POSTPROCESSING, TASKS, TRANSFER
+
+
+def test_names_are_those_of_the_code():
+    assert tuple(sts.SUBSETS | sts.SINGLE_FILES) == TASKS
+    assert set(transfer.CLASS_FILES | transfer.SPLIT_FILES) == set(TRANSFER)
+    assert set(postprocess.METHODS) == set(POSTPROCESSING)
+    assert (sts.METRICS, sts.AGGREGATIONS, transfer.GRIDS, transfer.TASKS) == (METRICS, AGGREGATIONS, GRIDS, TRANSFER)
+
+
+def test_no_name_stands_for_two_tasks():
+    assert not set(TASKS) & set(TRANSFER)
+    assert not {"sts", "transfer"} & {*TASKS, *TRANSFER}

@@ -1,0 +1,61 @@
+import json
+
+import pytest
+from support import train_args
+
+from simcse_jax.config.checks import validate
+from simcse_jax.config.fields import default_config
+from simcse_jax.config.flags import parse
+from simcse_jax.errors import UserError
+from simcse_jax.runs.workdir import Workdir, identity
+
+
+def test_it_reads_what_a_run_has_written(trained):
+    workdir = Workdir(trained)
+    assert workdir.exists and str(workdir) == str(trained)
+    assert workdir.read_run() == json.loads((trained / "run.json").read_text())
+    assert workdir.read_result() == json.loads((trained / "result.json").read_text())
+    assert workdir.read_metrics()[0]["step"] == 0
+
+
+def test_before_a_run_has_begun(tmp_path):
+    workdir = Workdir(tmp_path / "run")
+    assert not workdir.exists and workdir.read_result() is None and workdir.read_metrics() == []
+    workdir.check_is_folder()
+    with pytest.raises(UserError, match=r"run\.json: cannot be read"):
+        workdir.read_run()
+    (tmp_path / "run").write_text("")
+    with pytest.raises(UserError, match="is a file"):
+        workdir.check_is_folder()
+
+
+def test_it_belongs_to_one_config_and_to_what_its_fields_lead_to(trained, tiny_bert, corpus):
+    args = train_args(tiny_bert, corpus["csv"], corpus["dev"], trained, "--config.model.mlp=always")
+    config, _ = parse(args)
+    validate(config)
+    workdir = Workdir(trained)
+    prints = workdir.read_run()["sha256"]
+    workdir.check_same_run(config, prints)
+    config.train.log_every = 7  # changes no result
+    workdir.check_same_run(config, prints | {"analysis.data": "measured from here on"})
+    with pytest.raises(UserError, match=r"what data\.train=.* leads to has changed since"):
+        workdir.check_same_run(config, prints | {"data.train": "other"})
+    config.train.learning_rate = 0.5
+    with pytest.raises(UserError, match=r"another config: train\.learning_rate was 0\.001, is 0\.5\. Choose another"):
+        workdir.check_same_run(config, prints)
+
+
+def test_a_result_is_whole_or_not_there(tmp_path):
+    Workdir(tmp_path).write_result({"average": 1.5})
+    assert Workdir(tmp_path).read_result() == {"average": 1.5}
+    (tmp_path / "result.json").write_text("{")
+    with pytest.raises(UserError, match=r"result\.json: not valid JSON"):
+        Workdir(tmp_path).read_result()
+
+
+def test_processes_differ_in_nothing_but_their_numbers():
+    config, other = default_config(), default_config()
+    other.parallel.process_id = 3
+    assert identity(config) == identity(other)
+    other.seed = 1
+    assert identity(config) != identity(other)

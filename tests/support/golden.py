@@ -1,0 +1,54 @@
+"""The resolved configs of `configs/` as texts, which `tests/configs/golden/` keeps: `make golden` writes them anew.
+
+`defaults.txt` has every field. The text of a recipe has, for each of its variants, the fields that differ from the
+defaults. So a changed default is one changed line, and one in each recipe that it makes differ.
+"""
+
+from pathlib import Path
+
+from simcse_jax.config.fields import default_config, flatten
+from simcse_jax.config.flags import parse
+from simcse_jax.config.variants import list_recipes
+from support import ROOT
+
+CONFIGS = ROOT / "configs"
+GOLDEN = ROOT / "tests" / "configs" / "golden"
+
+
+def golden_texts() -> dict[Path, str]:
+    """The text of each file, by its path under `GOLDEN`."""
+    defaults = flatten(default_config())
+    texts = {Path("defaults.txt"): "".join(map(line, defaults.items()))}
+    for folder in (CONFIGS, CONFIGS / "ablations"):
+        for recipe in list_recipes(folder):
+            parts = []
+            for variant in recipe.variants or ("",):
+                argument = f"{recipe.file}:{variant}" if variant else str(recipe.file)
+                fields = flatten(parse([f"--config={argument}"], needs_workdir=False)[0])
+                changed = [line(item) for item in fields.items() if item not in defaults.items()]
+                parts.append("".join([f"[{variant}]\n" if variant else "", *changed]))
+            texts[recipe.file.relative_to(CONFIGS).with_suffix(".txt")] = "\n".join(parts)
+    return texts
+
+
+def line(item: tuple[str, object]) -> str:
+    return f"{item[0]} = {item[1]!r}\n"
+
+
+def read_golden() -> dict[Path, str]:
+    """The texts as they are kept."""
+    return {file.relative_to(GOLDEN): file.read_text(encoding="utf-8") for file in GOLDEN.rglob("*.txt")}
+
+
+def main() -> None:
+    """Writes the texts, and removes those of recipes that are gone."""
+    texts = golden_texts()
+    for path in read_golden().keys() - texts.keys():
+        (GOLDEN / path).unlink()
+    for path, text in texts.items():
+        (GOLDEN / path).parent.mkdir(parents=True, exist_ok=True)
+        (GOLDEN / path).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
