@@ -8,9 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from simcse_jax.models.arrays import AnyArray
-from simcse_jax.objectives.objective import Embedded, Objective
-
 from simcse_jax.objectives.choices import READINGS
+from simcse_jax.objectives.objective import Embedded, Objective
 
 
 def dimension_wise(

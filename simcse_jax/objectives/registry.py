@@ -6,7 +6,14 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from simcse_jax.objectives import barlow_twins, dimension_wise, info_nce, masked_lm, off_dropout, softmax_nli
+from simcse_jax.objectives import (
+    barlow_twins,
+    dimension_wise,
+    info_nce,
+    masked_lm,
+    off_dropout,
+    softmax_nli,
+)
 from simcse_jax.objectives.objective import Embedded, Needs, Objective
 
 OBJECTIVES: dict[str, Objective] = {  # by their names in `config.objective`
@@ -42,16 +49,16 @@ def total(embedded: Embedded, terms: Sequence[Term], numbers: Mapping[str, Mappi
     return loss
 
 
-def trained(fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Objective]:
+def trained(fields: Any) -> dict[str, Objective]:
     """The objectives whose weight is above 0, by name.
 
     Args:
-      fields: `config.objective`, also as an older run has it: an objective that it lacks is off.
+      fields: `config.objective`, or the dictionary in `run.json`: an objective that an older run lacks is off.
     """
     return {name: objective for name, objective in OBJECTIVES.items() if fields.get(name, {}).get("weight", 0.0) > 0}
 
 
-def needs(fields: Mapping[str, Mapping[str, Any]]) -> Needs:
-    """All that the trained ones of `config.objective` need."""
+def needs(fields: Any) -> Needs:
+    """All that the trained ones of `config.objective` need; `fields` as for `trained`."""
     each = [objective.needs for objective in trained(fields).values()]
     return Needs(*(any(one) for one in zip(*each, strict=True)))

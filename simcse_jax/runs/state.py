@@ -35,7 +35,7 @@ Shapes = dict[str, jax.ShapeDtypeStruct]
 HEAD_STREAM, SECOND_HEAD_STREAM = 0x68656164, 0x68656165
 
 
-def trained_shapes(encoder: EncoderConfig, run: Mapping[str, Any]) -> Shapes:
+def trained_shapes(encoder: EncoderConfig, run: Mapping[str, Any] | config_dict.ConfigDict) -> Shapes:
     """The abstract float32 parameters of a run's checkpoints, by name.
 
     Args:

@@ -115,8 +115,8 @@ class Rows:
         """A key for each of these numbers and each row."""
         return dropout_keys(self.settings["seed"], self.step, self.batch["index"], numbers)
 
-    def tokens(self, columns: Sequence[int]) -> tuple[Int[Array, "P*B T"], Int[Array, "P*B T"]]:
-        """The ids and the mask of P columns, one column below the other."""
+    def tokens(self, columns: Sequence[int]) -> tuple[Int[Array, "PB T"], Int[Array, "PB T"]]:
+        """The ids and the mask of P columns, one column below the other: P · B rows."""
         ids, mask = self.batch["input_ids"], self.batch["attention_mask"]
         return tuple(jnp.concatenate([x[:, column] for column in columns]) for x in (ids, mask))
 

@@ -1,3 +1,4 @@
+import dataclasses
 import functools
 
 import jax
@@ -12,8 +13,20 @@ from simcse_jax.models import parameters
 from simcse_jax.objectives.info_nce import info_nce
 from simcse_jax.objectives.registry import Term
 from simcse_jax.runs.state import trained_shapes
-from simcse_jax.training.loss import LanguageModel, make_loss
+from simcse_jax.training.loss import LanguageModel, Rows, make_loss
 from simcse_jax.training.views import dropout_keys
+
+
+def test_rows_give_their_columns_one_below_the_other_and_a_key_to_each_number():
+    data = batch(3)
+    rows = Rows({name: x[2:4] for name, x in data.items()}, jnp.int32(5), settings(), (7, 8, 9))
+    ids, mask = rows.tokens([2, 0])
+    np.testing.assert_array_equal(ids, [*data["input_ids"][2:4, 2], *data["input_ids"][2:4, 0]])
+    np.testing.assert_array_equal(mask, [*data["attention_mask"][2:4, 2], *data["attention_mask"][2:4, 0]])
+    whole = dropout_keys(3, 5, np.arange(BATCH), [1, 4])
+    assert (rows.keys([1, 4]) == whole[:, 2:4]).all()
+    assert rows.most_tokens([2, 0]) == 16
+    assert dataclasses.replace(rows, column_tokens=()).most_tokens([2, 0]) is None
 
 
 def loss_function(devices=1, columns=1, dtype=jnp.float32, model_type="bert", **changes):
