@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from simcse_jax.evaluation import transfer
+from simcse_jax.evaluation import transfer, transfer_files
+from simcse_jax.evaluation.tasks import TRANSFER
 from simcse_jax.simcse import SimCSE
 
 
@@ -41,7 +42,7 @@ def timed(function: Callable[..., Any], *args: Any) -> tuple[Any, float]:
     return function(*args), time.process_time() - started
 
 
-def compare(inputs: np.ndarray, task: transfer.Task, limit: int) -> dict[str, Any]:
+def compare(inputs: np.ndarray, task: transfer_files.Task, limit: int) -> dict[str, Any]:
     """Both on the first folds of a task, in turn."""
     folds = transfer.make_folds(task)
     transfer.score(inputs, task.labels, folds[:1])  # compiles
@@ -61,16 +62,16 @@ def main() -> None:
     parser.add_argument("--model", required=True)
     parser.add_argument("--pooler")
     parser.add_argument("--data", required=True, help="SentEval's data/downstream")
-    parser.add_argument("--tasks", default=",".join(transfer.TASKS))
-    parser.add_argument("--folds", type=int, default=transfer.FOLDS, help="of MR, CR, SUBJ and MPQA: the first n")
+    parser.add_argument("--tasks", default=",".join(TRANSFER))
+    parser.add_argument("--folds", type=int, default=transfer_files.FOLDS, help="of MR, CR, SUBJ and MPQA: the first n")
     parser.add_argument("--cache", type=Path, help="a folder to keep the embeddings in, for the next time")
     parser.add_argument("--output", type=Path, help="a JSON file")
     args = parser.parse_args()
     warnings.filterwarnings("ignore", message="lbfgs failed to converge")
     names = args.tasks.split(",")
-    for name in set(names) - set(transfer.TASKS):
-        parser.error(f"--tasks: {name} is none of {', '.join(transfer.TASKS)}")
-    tasks, _ = transfer.read(args.data, names)
+    for name in set(names) - set(TRANSFER):
+        parser.error(f"--tasks: {name} is none of {', '.join(TRANSFER)}")
+    tasks, _ = transfer_files.read(args.data, names)
     if args.cache:
         args.cache.mkdir(parents=True, exist_ok=True)
     model, results = None, {}

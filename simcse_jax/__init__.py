@@ -1,12 +1,23 @@
 """simcse_jax: contrastive sentence encoders in JAX and Flax."""
 
-__version__ = "0.1.0"
+from typing import TYPE_CHECKING, Any
+
+from simcse_jax.version import __version__
+
+if TYPE_CHECKING:
+    from simcse_jax.simcse import SimCSE
+
+__all__ = ["SimCSE", "__version__"]
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     # Resolved on first use, so that `import simcse_jax` does not pay for JAX.
     if name == "SimCSE":
         from simcse_jax.simcse import SimCSE
 
         return SimCSE
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})  # for completion in a notebook

@@ -8,18 +8,18 @@ single dimensions contribute, measured as the isotropy paper does; of a model al
 import dataclasses
 from argparse import Namespace
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from simcse_jax.analysis.protocol import CHOICES, Protocol, option
 from simcse_jax.command_line import Parser, parse_model, run_command
 from simcse_jax.errors import UserError
-from simcse_jax.storage import local_path, output_folder
+from simcse_jax.storage import Folder, as_path, output_folder
 
 if TYPE_CHECKING:
+    from simcse_jax.analysis.data import Data
     from simcse_jax.analysis.map import Map
-    from simcse_jax.analysis.measure import Measurement
     from simcse_jax.analysis.tokens import Survey
-    from simcse_jax.evaluation import sts
+    from simcse_jax.runs.measured import Point
     from simcse_jax.simcse import SimCSE
 
 NUMBERS = {  # the protocol's, and what they are
@@ -31,40 +31,12 @@ NUMBERS = {  # the protocol's, and what they are
 
 
 def main() -> None:
-    """Reads the data and all models first, so that a mistake is told before hours of encoding."""
+    """Measures models, or draws runs over their steps."""
     args, protocol = read_arguments()
     if args.runs:
-        from simcse_jax.analyze_runs import analyze_runs
-
-        return analyze_runs(args, protocol, read_data(args.data, args.column) if args.data else None)
-    from simcse_jax.analysis import report, tokens
-    from simcse_jax.runs.workdir import versions
-
-    sentences, data, _ = read_data(args.data, args.column)
-    pairs = [[args.model, args.compare] if args.compare else [args.model], args.second_pair or []]
-    models = {name: load(name, args.batch_size) for pair in pairs for name in pair}
-    max_length = min(model.max_length for model, _ in models.values())
-    encoders = {name: model.token_encoder(max_length) for name, (model, _) in models.items()}
-    surveys = {name: tokens.survey(encoder, sentences, protocol, args.data) for name, encoder in encoders.items()}
-    for pair in filter(None, pairs):
-        tokens.check_same_tokens({name: surveys[name] for name in pair})
-    if args.second_pair:
-        tokens.check_in_common(surveys[args.model], surveys[args.second_pair[0]])
-    output = output_folder(args.output)
-    say_data(data, surveys[args.model], max_length)
-
-    from simcse_jax.analysis.measure import measure
-
-    found = {}
-    for name, encoder in encoders.items():
-        found[name] = measure(encoder, surveys[name], show_progress_bar=None)
-        print(f"\n{name}\n{table(found[name])}", flush=True)
-    metrics = collect(args, data, max_length, surveys, found)
-    say_changes(metrics)
-    drawn = make_map(report.models_of(metrics), [models[name] for name in pairs[0]], surveys[args.model])
-    names = report.write(metrics, output, versions=versions(), embedding_map=drawn)
-    pictures = sum(name.endswith(".png") for name in names)
-    print(f"\n{output}: {report.METRICS}, {report.PAGE} and {pictures} pictures (PNG, SVG and their numbers in JSON)")
+        analyze_runs(args, protocol)
+    else:
+        analyze_models(args, protocol)
 
 
 def read_arguments() -> tuple[Namespace, Protocol]:
@@ -111,7 +83,17 @@ def read_arguments() -> tuple[Namespace, Protocol]:
     protocol = Protocol(**{field.name: getattr(args, field.name) for field in dataclasses.fields(Protocol)})
     if args.runs:
         check_runs(args, protocol)
-        return args, protocol
+    else:
+        check_models(args)
+    return args, protocol
+
+
+def check_models(args: Namespace) -> None:
+    """Makes sure that there are models to measure, and that each is another one.
+
+    Raises:
+      UserError: naming the option.
+    """
     if not args.model:
         raise UserError("name what to measure: --model, or --runs")
     if not args.data:
@@ -122,7 +104,6 @@ def read_arguments() -> tuple[Namespace, Protocol]:
         raise UserError(f"--compare {args.compare}: is the model itself")
     if args.second_pair and args.second_pair[0] == args.second_pair[1]:
         raise UserError(f"--second-pair {' '.join(args.second_pair)}: is a model and itself")
-    return args, protocol
 
 
 def check_runs(args: Namespace, protocol: Protocol) -> None:
@@ -143,30 +124,102 @@ def check_runs(args: Namespace, protocol: Protocol) -> None:
         raise UserError(f"{given[0]}: is for --data; without it nothing is measured anew")
 
 
-class Data(NamedTuple):
-    """What to measure on."""
+def analyze_models(args: Namespace, protocol: Protocol) -> None:
+    """Measures up to four models, and writes the report.
 
-    sentences: list[str]
-    name: str
-    pairs: "sts.Pairs | None"  # that the sentences are of, where they are of graded pairs
-
-
-def read_data(name: str, column: str | None) -> Data:
-    """The sentences of a file; of graded pairs the first ones, for the second ones repeat their words.
+    Reads the data and all models first, so that a mistake is reported before hours of encoding.
 
     Raises:
-      UserError: in one line, for whatever is wrong with the data.
+      UserError: when the data or a model is wrong, or models cannot be compared.
     """
-    from simcse_jax.data.sentences import read_sentences
-    from simcse_jax.evaluation import sts
+    from simcse_jax.analysis import report, terminal, tokens
+    from simcse_jax.analysis.data import read_data
+    from simcse_jax.analysis.measure import measure
+    from simcse_jax.analysis.metrics import collect
+    from simcse_jax.runs.workdir import versions
 
-    path = local_path(name)
-    if not sts.is_graded(path):
-        return Data(read_sentences(name, column), path.name, None)
-    if column:
-        raise UserError(f"--column {column}: of graded pairs the first sentences are taken; leave it out")
-    pairs = next(iter(sts.read(name, ["STSBenchmark"])[0].values()))
-    return Data(pairs.first, "STS-B test" if path.is_dir() else path.name, pairs)
+    sentences, data, _ = read_data(args.data, args.column)
+    pairs = [[args.model, args.compare] if args.compare else [args.model]]
+    pairs += [args.second_pair] if args.second_pair else []
+    models = {name: load(name, args.batch_size) for pair in pairs for name in pair}
+    max_length = min(model.max_length for model, _ in models.values())
+    encoders = {name: model.token_encoder(max_length) for name, (model, _) in models.items()}
+    surveys = {name: tokens.survey(encoder, sentences, protocol, args.data) for name, encoder in encoders.items()}
+    for pair in pairs:
+        tokens.check_same_tokens({name: surveys[name] for name in pair})
+    if args.second_pair:
+        tokens.check_in_common(surveys[args.model], surveys[args.second_pair[0]])
+    output = output_folder(args.output)
+    print(terminal.data_lines(data, surveys[args.model], max_length))
+
+    found = {}
+    for name, encoder in encoders.items():
+        found[name] = measure(encoder, surveys[name], show_progress_bar=None)
+        print(f"\n{name}\n{terminal.table(found[name])}", flush=True)
+    metrics = collect(pairs, surveys, found, data=data, max_length=max_length)
+    if lines := terminal.change_lines(metrics):
+        print(lines)
+    drawn = make_map(report.models_of(metrics), [models[name] for name in pairs[0]], surveys[args.model])
+    names = report.write(metrics, output, versions=versions(), embedding_map=drawn)
+    print("\n" + terminal.files_line(output, report.METRICS, names))
+
+
+def analyze_runs(args: Namespace, protocol: Protocol) -> None:
+    """Draws how the last layer of runs changed: on the data or, without data, as it was measured in training.
+
+    Raises:
+      UserError: naming the run that has nothing to measure or was measured on other sentences.
+    """
+    from simcse_jax.analysis import dynamics, terminal
+    from simcse_jax.analysis.data import read_data
+    from simcse_jax.runs.measured import read_run, recorded
+    from simcse_jax.runs.workdir import versions
+
+    data = read_data(args.data, args.column) if args.data else None
+    folders = {name: as_path(name) for name in args.runs}
+    runs = {name: read_run(folder) for name, folder in folders.items()}
+    labels = dict(zip(runs, dynamics.labels({name: run["config"] for name, run in runs.items()}), strict=True))
+    if data:
+        points, about = measure_runs(args, protocol, data, folders, labels)
+        where = data.name
+    else:
+        points, about, where = recorded(folders, runs)
+    output = output_folder(args.output)
+    named = {labels[name]: found for name, found in points.items()}
+    workdirs = {label: name for name, label in labels.items()}
+    names = dynamics.write(named, output, data=where, about=about, workdirs=workdirs, versions=versions())
+    print(terminal.files_line(output, dynamics.DYNAMICS, names))
+
+
+def measure_runs(
+    args: Namespace, protocol: Protocol, data: "Data", folders: dict[str, Folder], labels: dict[str, str]
+) -> "tuple[dict[str, list[Point]], dict[str, Any]]":
+    """Measures every kept checkpoint of every run, and prints a line each.
+
+    Returns:
+      The points by the runs' names, and how they were measured.
+
+    Raises:
+      UserError: when a run kept no checkpoints, or the runs' tokenizers differ.
+    """
+    from simcse_jax.analysis import dynamics, last_layer
+    from simcse_jax.runs.measured import measure_checkpoints, survey_checkpoints
+
+    survey, max_length = survey_checkpoints(folders, data.sentences, protocol, args.data, args.batch_size)
+    output_folder(args.output)
+    positives = last_layer.positives(data.pairs, len(data.sentences)) if data.pairs else []
+    sample = last_layer.Sample(survey.sentences, positives)
+    print(f"{data.name}: {len(survey.sentences):,} sentences, {survey.units.sum():,} tokens", flush=True)
+    points: dict[str, list[Point]] = {}
+    for name, folder in folders.items():
+        points[name] = []
+        for point in measure_checkpoints(folder, survey, sample, max_length, args.batch_size):
+            points[name].append(point)
+            numbers = ", ".join(f"{field} {value:.4f}" for field, value in point.items() if field in dynamics.FIELDS)
+            print(f"{labels[name]}, step {point['step']}: {numbers}".replace("_", " "), flush=True)
+    about = {"source": "kept checkpoints", "sentences": len(survey.sentences), "tokens": int(survey.units.sum())}
+    about |= {"pairs_of_alignment": len(positives)}
+    return points, about | dataclasses.asdict(protocol) | {"max_length": max_length}
 
 
 def load(name: str, batch_size: int) -> tuple["SimCSE", str | None]:
@@ -177,41 +230,6 @@ def load(name: str, batch_size: int) -> tuple["SimCSE", str | None]:
     # With any pooler, for a model whose own is not known is measured too.
     model = SimCSE(spec.name, pooler=spec.pooler or "avg", num_layers=spec.num_layers, batch_size=batch_size)
     return model, spec.pooler or model.own_pooler
-
-
-def collect(
-    args: Namespace, data: str, max_length: int, surveys: "dict[str, Survey]", found: "dict[str, Measurement]"
-) -> dict[str, Any]:
-    """What `metrics.json` holds."""
-    from simcse_jax.analysis import change
-    from simcse_jax.analysis.measure import token_changes
-
-    survey = surveys[args.model]
-    protocol = dataclasses.asdict(survey.protocol) | {"samples": len(survey.sample), "max_length": max_length}
-    metrics = {
-        "model": args.model,
-        "compare": args.compare,
-        "data": data,
-        "sentences": len(survey.sentences),
-        "tokens": int(survey.units.sum()),
-        "types": len(survey.names),
-        "protocol": protocol,
-        **found[args.model].to_json(),
-    }
-    if not args.compare:
-        return metrics
-    changes = token_changes(survey, found[args.model], found[args.compare])
-    more, less = change.most_changed(changes)
-    rows = [{**token._asdict(), "change": round(token.change, 6)} for token in changes]
-    listed = {"tokens": rows, "more_contextualized": more, "less_contextualized": less}
-    metrics |= {"base": found[args.compare].to_json(), "self_similarity_change": listed}
-    if args.second_pair:
-        tuned, base = args.second_pair
-        both = change.correlation(changes, token_changes(surveys[tuned], found[tuned], found[base]))
-        by_n = [None if r is None else round(r, 6) for r in both.by_n]
-        about = {"models": [[args.model, args.compare], [tuned, base]]}
-        metrics["correlation"] = about | {"by_n": by_n, "best_n": both.best_n, "best": round(both.best, 6)}
-    return metrics
 
 
 def make_map(names: Iterable[str], models: "list[tuple[SimCSE, str | None]]", survey: "Survey") -> "Map | None":
@@ -235,50 +253,6 @@ def make_map(names: Iterable[str], models: "list[tuple[SimCSE, str | None]]", su
     embeddings = [model.encode_counted(some, pooler=pooler).embeddings for model, pooler in models]
     found = list(zip(names, embeddings, strict=True))
     return project(dict(reversed(found)))  # before and after, from left to right
-
-
-def say_data(data: str, survey: "Survey", max_length: int) -> None:
-    """What is measured, and what is less than might be expected."""
-    protocol = survey.protocol
-    types = f"{len(survey.names):,} token types that occur {protocol.min_count} times or more"
-    print(f"{data}: {len(survey.sentences):,} sentences, {survey.units.sum():,} tokens, {types}")
-    if len(survey.sample) < protocol.samples:
-        print(f"{data}: the anisotropy baseline is of {len(survey.sample)} tokens, one of each sentence")
-    if survey.cut:
-        print(f"{data}: {survey.cut:,} of the sentences are longer than {max_length} tokens and cut there")
-
-
-def say_changes(metrics: dict[str, Any]) -> None:
-    """The tokens that changed most, and how two pairs of models agree."""
-    if changes := metrics.get("self_similarity_change"):
-        print(f"\nmore contextualized than in {metrics['compare']}: {' '.join(changes['more_contextualized'])}")
-        print(f"less contextualized: {' '.join(changes['less_contextualized'])}")
-    if both := metrics.get("correlation"):
-        where = f"the {both['best_n']} most frequent of {len(both['by_n'])} tokens"
-        print(f"correlation of the changes in both pairs of models: at best {both['best']:.3f}, over {where}")
-
-
-def table(found: "Measurement") -> str:
-    """A line a layer, and what the dimensions of the last one make up."""
-    from simcse_jax.evaluation.sts import aligned
-
-    numbers = found.to_json()
-    header = ["layer", "anisotropy", "self-sim.", "intra-sent.", "L2 norm", "adj. self", "adj. intra"]
-    rows = [
-        [f"{row['layer']}", *(f"{value:.3f}" for name, value in row.items() if name != "layer")]
-        for row in numbers["layers"]
-    ]
-    lines = [aligned([header, *rows])]
-    for field, pairs in (("dimensions", "pairs of the same token"), ("dimensions_random_pairs", "random pairs")):
-        part = numbers[field]
-        if part["cumulated"] is None:
-            lines.append(f"{pairs}: their mean cosine is not positive, so dimensions have no share of it")
-            continue
-        shares = ", ".join(f"{share:.3f}" for share in part["top_share"])
-        needed = ", ".join(map(str, part["needed"].values()))
-        lines.append(f"{pairs}: the top 1, 2, 3 dimensions make up {shares}; 10, 20, 50 % take {needed}")
-    r2 = ", ".join(f"{row['r2']:.3f} ({row['k']})" for row in numbers["informativity"])
-    return "\n".join([*lines, f"r² without the top k dimensions: {r2}"])
 
 
 if __name__ == "__main__":

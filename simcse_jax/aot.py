@@ -1,7 +1,7 @@
 """python -m simcse_jax.aot --config FILE --topology v5e:2x4: what a train step costs on TPUs, without a TPU.
 
-Compiles the step of `train.py` with the TPU compiler of PyPI's `libtpu`, which runs on any Linux machine, for chips
-that are only described. Neither weights nor data are read, so every sentence is taken to fill its row, whereas a run
+Compiles the train step with the TPU compiler of PyPI's `libtpu`, which runs on any Linux machine, for chips that are
+only described. Neither weights nor data are read, so every sentence is taken to fill its row, whereas a run
 leaves padding out (`train.unpad`).
 """
 
@@ -14,7 +14,7 @@ from simcse_jax.command_line import Parser, run_command
 from simcse_jax.config.checks import validate
 from simcse_jax.config.flags import parse
 from simcse_jax.costs.compile import EXAMPLES, OutOfMemory, compile_step, described_devices, largest_chunk, prepare
-from simcse_jax.costs.roofline import describe, table
+from simcse_jax.costs.roofline import Report, describe, table
 from simcse_jax.data.columns import ROLES
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.published import encoder_config
@@ -25,7 +25,7 @@ from simcse_jax.training.inputs import check_divides
 
 
 def guess_columns(config: config_dict.ConfigDict) -> int:
-    """How many columns of sentences the data of a config will have, as far as the config tells."""
+    """How many columns of sentences the data of a config will have, as far as the config says."""
     data = config.data
     if data.augment.name or data.positives or needs(config.objective).labels:
         return 2
@@ -34,13 +34,34 @@ def guess_columns(config: config_dict.ConfigDict) -> int:
     return 1 if data.train.endswith(".txt") else 3
 
 
-def explain_out_of_memory(
-    config: config_dict.ConfigDict, encoder: EncoderConfig, columns: int, topology: str, error: OutOfMemory
-) -> UserError:
-    """Looks for the chunk size that would fit; prints what the step costs with it, and says it."""
-    gigabytes = f"a chip needs {error.needed / 2**30:.1f} GiB and has {error.available / 2**30:.2f}"
-    print(f"{topology}: out of memory: {gigabytes}", file=sys.stderr, flush=True)
-    a_chip = config.train.batch_size // len(described_devices(topology))
+def compile_or_explain(config: config_dict.ConfigDict, encoder: EncoderConfig, columns: int, topology: str) -> Report:
+    """Compiles the step.
+
+    Raises:
+      UserError: when it is too large for a chip's memory, with the largest chunk size that fits.
+    """
+    try:
+        return compile_step(config, encoder, columns, topology)
+    except OutOfMemory as error:
+        lacking = f"a chip needs {error.needed / 2**30:.1f} GiB and has {error.available / 2**30:.2f}"
+        print(f"{topology}: out of memory: {lacking}", file=sys.stderr, flush=True)
+        chunk = find_chunk(config, encoder, columns, topology, error.available / error.needed)
+        advice = (
+            f"it fits with --config.parallel.chunk_size={chunk}" if chunk else "no parallel.chunk_size makes it fit"
+        )
+        batch = config.train.batch_size
+        raise UserError(f"{topology}, batch {batch}: out of memory: {lacking}; {advice}") from None
+
+
+def find_chunk(
+    config: config_dict.ConfigDict, encoder: EncoderConfig, columns: int, topology: str, share: float
+) -> int:
+    """Looks for the chunk size that fits, 0 if none does, and prints what the step costs with it.
+
+    Args:
+      config, encoder, columns, topology: of the step that did not fit.
+      share: of its memory that a chip has.
+    """
 
     def fits(chunk: int) -> bool:
         smaller = config.copy_and_resolve_references()
@@ -52,10 +73,8 @@ def explain_out_of_memory(
             return False
         return True
 
-    whole = min(config.parallel.chunk_size or a_chip, a_chip)
-    chunk = largest_chunk(fits, whole, error.available / error.needed)
-    advice = f"it fits with --config.parallel.chunk_size={chunk}" if chunk else "no parallel.chunk_size makes it fit"
-    return UserError(f"{topology}, batch {config.train.batch_size}: out of memory: {gigabytes}; {advice}")
+    a_chip = config.train.batch_size // len(described_devices(topology))
+    return largest_chunk(fits, min(config.parallel.chunk_size or a_chip, a_chip), share)
 
 
 def choose_batch(config: config_dict.ConfigDict, batch_per_chip: int | None, chips: int, first_chips: int) -> int:
@@ -106,10 +125,7 @@ def main() -> None:
     for name in names:
         print(f"{name}: {chips[name]} chips, batch {batches[name]}; compiling", flush=True)
         config.train.batch_size = batches[name]
-        try:
-            reports.append(compile_step(config, encoder, columns, name))
-        except OutOfMemory as error:
-            raise explain_out_of_memory(config, encoder, columns, name, error) from None
+        reports.append(compile_or_explain(config, encoder, columns, name))
     print(table(reports) if args.topologies else describe(reports[0]))
     if output:
         output.write_text(json.dumps([report.to_json() for report in reports], indent=2) + "\n", encoding="utf-8")

@@ -79,7 +79,7 @@ def serve(model: "SimCSE", title: str, sentences: list[str], host: str, port: in
     """Serves the page until it is interrupted."""
     import gradio as gr
 
-    from simcse_jax.demo_page import CSS, build, shade_rules
+    from simcse_jax.index.demo_page import CSS, build, shade_rules
 
     examples = [sentence for sentence in dict.fromkeys(sentences) if sentence.strip()][:6]
     page = build(model, title, len(sentences), examples)

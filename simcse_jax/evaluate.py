@@ -149,7 +149,7 @@ def read(options: Options) -> "list[Similarity | WithRegressor | Transfer]":
     Raises:
       UserError: for whatever is wrong with the data.
     """
-    from simcse_jax.evaluation import relatedness, sts, transfer
+    from simcse_jax.evaluation import relatedness, sts, transfer, transfer_files
 
     args, evaluators = options.args, []
     if options.sts_tasks:
@@ -159,7 +159,7 @@ def read(options: Options) -> "list[Similarity | WithRegressor | Transfer]":
         graded = relatedness.read(args.data, list(pairs)) if args.regressor else {}
         evaluators.append(relatedness.WithRegressor(similarity, graded) if graded else similarity)
     if options.transfer_tasks:
-        classes, missing = transfer.read(args.data, options.transfer_tasks)
+        classes, missing = transfer_files.read(args.data, options.transfer_tasks)
         say_missing(args.data, missing, "not there")
         evaluators.append(transfer.Transfer(classes, missing, options.grid))
     return evaluators

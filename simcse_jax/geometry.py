@@ -12,23 +12,22 @@ from typing import TYPE_CHECKING, Any
 from simcse_jax.command_line import Model, Parser, parse_model, run_command
 from simcse_jax.errors import UserError
 from simcse_jax.plotting import short_names, unique
-from simcse_jax.storage import local_path, output_folder
+from simcse_jax.storage import Folder, as_path, local_path, output_folder
 
 if TYPE_CHECKING:
     from simcse_jax.evaluation.geometry import Geometry
+    from simcse_jax.evaluation.sts import Pairs
 
 FILE = "geometry.json"
 
 
 def main() -> None:
-    """Reads the data and finds all models and checkpoints first, so that a mistake is told before hours of encoding."""
+    """Reads the data and finds all models and checkpoints first, so that a mistake is reported at once."""
     args, models = read_arguments()
     from simcse_jax.evaluation import geometry
     from simcse_jax.huggingface.load import choose_pooler
-    from simcse_jax.runs.kept import checkpoint_encoders, steps_of
+    from simcse_jax.runs.kept import steps_of
     from simcse_jax.runs.loading import load_model
-    from simcse_jax.simcse import SimCSE
-    from simcse_jax.storage import as_path
 
     pairs = geometry.read(args.data, args.split)
     for model in models.values():  # seconds each, against the minutes that are lost with a mistake in the last one
@@ -41,24 +40,9 @@ def main() -> None:
     data = Path(args.data).name if local_path(args.data).is_file() else f"STS-B {args.split}"
     positives = int((pairs.gold > geometry.POSITIVE).sum())
     print(f"{args.data}: {data}, {len(pairs.gold)} pairs, of which {positives} are rated above 4", flush=True)
+    by_model, model_facts = measure_models(models, pairs, args.batch_size)
+    by_run, run_facts = measure_runs(runs, pairs, args.batch_size)
     about = {"data": data, "pairs": len(pairs.gold), "positives": positives}
-
-    names = short_names([model.name for model in models.values()])
-    labels = unique([name + model.details for name, model in zip(names, models.values(), strict=True)], list(models))
-    by_model, model_facts = {}, {}
-    for (spec, model), label in zip(models.items(), labels, strict=True):
-        encoder = SimCSE(model.name, pooler=model.pooler, num_layers=model.num_layers, batch_size=args.batch_size)
-        by_model[label] = geometry.measure(encoder.encode, pairs)
-        model_facts[label] = {"model": spec, "pooler": encoder.pooler, **by_model[label].to_json()}
-        say(label, by_model[label])
-    by_run, run_facts = {}, {}
-    for (name, folder), label in zip(runs.items(), unique(short_names(list(runs)), list(runs)), strict=True):
-        by_run[label] = []
-        for kept in checkpoint_encoders(folder, args.batch_size):
-            by_run[label].append((kept.step, geometry.measure(kept.embed, pairs)))
-            say(f"{label}, step {kept.step}", by_run[label][-1][1])
-        checkpoints = [{"step": step, **found.numbers()} for step, found in by_run[label]]
-        run_facts[label] = {"workdir": name, "checkpoints": checkpoints}
     grid = [round(float(cosine), 4) for cosine in geometry.GRID]
     write(output, {**about, "density_at": grid, "models": model_facts, "runs": run_facts}, by_model, by_run)
 
@@ -101,6 +85,43 @@ def read_arguments() -> tuple[Namespace, dict[str, Model]]:
     if args.batch_size < 1:
         raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
     return args, models
+
+
+def measure_models(
+    models: dict[str, Model], pairs: "Pairs", batch_size: int
+) -> "tuple[dict[str, Geometry], dict[str, Any]]":
+    """Measures each model; the measures and what to write of it, by their labels on the pictures."""
+    from simcse_jax.evaluation import geometry
+    from simcse_jax.simcse import SimCSE
+
+    names = short_names([model.name for model in models.values()])
+    labels = unique([name + model.details for name, model in zip(names, models.values(), strict=True)], list(models))
+    found, facts = {}, {}
+    for (spec, model), label in zip(models.items(), labels, strict=True):
+        encoder = SimCSE(model.name, pooler=model.pooler, num_layers=model.num_layers, batch_size=batch_size)
+        found[label] = geometry.measure(encoder.encode, pairs)
+        facts[label] = {"model": spec, "pooler": encoder.pooler, **found[label].to_json()}
+        say(label, found[label])
+    return found, facts
+
+
+def measure_runs(
+    runs: dict[str, Folder], pairs: "Pairs", batch_size: int
+) -> "tuple[dict[str, list[tuple[int, Geometry]]], dict[str, Any]]":
+    """Measures each kept checkpoint of each run; steps and measures, and what to write of them, by the runs' labels."""
+    from simcse_jax.evaluation import geometry
+    from simcse_jax.runs.kept import checkpoint_encoders
+
+    found: dict[str, list[tuple[int, Geometry]]] = {}
+    facts = {}
+    for (name, folder), label in zip(runs.items(), unique(short_names(list(runs)), list(runs)), strict=True):
+        found[label] = []
+        for kept in checkpoint_encoders(folder, batch_size):
+            found[label].append((kept.step, geometry.measure(kept.embed, pairs)))
+            say(f"{label}, step {kept.step}", found[label][-1][1])
+        checkpoints = [{"step": step, **measured.numbers()} for step, measured in found[label]]
+        facts[label] = {"workdir": name, "checkpoints": checkpoints}
+    return found, facts
 
 
 def write(

@@ -1,5 +1,4 @@
-"""The README.md of an exported model: what it is, how to load it, its scores, its recipe. Front matter as the hub
-wants it.
+"""The README.md of an exported model: what it is, how to load it, its scores, its recipe; front matter for the hub.
 
 A card is made of what the workdir says (`run.json`, `result.json`) and nothing else. Of files and folders of the
 machine it gives the base names alone; names on a hub and of packages are given in full.
@@ -15,9 +14,10 @@ from simcse_jax.evaluation.sts import TITLES
 from simcse_jax.evaluation.tasks import TASKS
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.public_names import is_hub_id, public_value
+from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.runs.workdir import FREE
 
-# How the Massive Text Embedding Benchmark calls these test sets.
+# The names of these test sets in the Massive Text Embedding Benchmark.
 HUB_DATA_SETS = {
     **{f"STS{year}": f"mteb/sts{year}-sts" for year in range(12, 17)},
     "STSBenchmark": "mteb/stsbenchmark-sts",
@@ -47,29 +47,37 @@ def model_card(
       name: what loads it: OWNER/NAME on the hub, or a folder's base name.
       revision: the hub's branch, None for the main one.
     """
-    recipe = changed_fields(run["config"])
-    base = public_value("model.init_from", run["config"]["model"]["init_from"])
-    has_head = model.has_head
-    versions = run.get("versions", {})
-    what = f"pooler `{model.pooler}`" + (", then a dense layer with tanh" if has_head else ", no head")
     parts = [
         front_matter(run, result, name),
         f"# {name.rpartition('/')[2]}",
-        f"A sentence encoder: {model.config.hidden_size} numbers a sentence, to be compared by cosine. "
-        f"{model.config.num_layers} layers, {what}, at most {model.max_length} tokens. "
-        f"Trained from `{base}` with simcse_jax {versions.get('simcse_jax', '')}".rstrip()
-        + ".",
+        description(model, run),
         "## Use it",
-        *snippets(name, revision, model.pooler, has_head, model.max_length),
+        *snippets(name, revision, model.pooler, model.has_head, model.max_length),
         "## Scores",
         scores(run, result),
         "## Training",
         training(run),
         "The recipe: simcse_jax's defaults (unsupervised SimCSE of BERT-base), and where it differs from them:",
-        table(("field", "value"), [(f"`{field}`", f"`{value}`") for field, value in recipe.items()]),
-        "Versions: " + ", ".join(f"{package} {version}" for package, version in versions.items()) + ".",
+        table(("field", "value"), [(f"`{key}`", f"`{value}`") for key, value in changed_fields(run["config"]).items()]),
+        "Versions: " + ", ".join(f"{package} {version}" for package, version in _versions(run).items()) + ".",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def description(model: Pretrained, run: Mapping[str, Any]) -> str:
+    """The model in a line."""
+    base = public_value("model.init_from", run["config"]["model"]["init_from"])
+    head = ", then a dense layer with tanh" if model.has_head else ", no head"
+    text = (
+        f"A sentence encoder: {model.config.hidden_size} numbers a sentence, to be compared by cosine. "
+        f"{model.config.num_layers} layers, pooler `{model.pooler}`{head}, at most {model.max_length} tokens. "
+        f"Trained from `{base}` with simcse_jax {_versions(run).get('simcse_jax', '')}"
+    )
+    return text.rstrip() + "."
+
+
+def _versions(run: Mapping[str, Any]) -> Mapping[str, str]:
+    return run.get("versions", {})
 
 
 def front_matter(run: Mapping[str, Any], result: Mapping[str, Any] | None, name: str) -> str:
@@ -106,55 +114,60 @@ def front_matter(run: Mapping[str, Any], result: Mapping[str, Any] | None, name:
 
 def snippets(name: str, revision: str | None, pooler: str, has_head: bool, max_length: int) -> list[str]:
     """Three ways to load it, in Markdown; each sets `embeddings`, (3, D), to the same numbers."""
-    quoted = json.dumps(name)
-    more = f", revision={json.dumps(revision)}" if revision else ""
+    arguments = json.dumps(name) + (f", revision={json.dumps(revision)}" if revision else "")
+    found = {
+        "sentence-transformers": [
+            "from sentence_transformers import SentenceTransformer",
+            "",
+            SENTENCES,
+            f"model = SentenceTransformer({arguments})",
+            "embeddings = model.encode(sentences)",
+        ],
+        "transformers": _with_transformers(arguments, pooler, has_head, max_length),
+        "simcse_jax": [
+            "from simcse_jax import SimCSE",
+            "",
+            SENTENCES,
+            f"model = SimCSE({json.dumps(f'{name}@{revision}' if revision else name)})",
+            "embeddings = model.encode(sentences)",
+        ],
+    }
+    return ["\n".join([f"With {title}:", "", "```python", *lines, "```"]) for title, lines in found.items()]
+
+
+def _with_transformers(arguments: str, pooler: str, has_head: bool, max_length: int) -> list[str]:
+    """Lines of code; `arguments` are the name and perhaps the revision."""
     # Without a head the pooler's weights are not there, and transformers would make some up.
     pooling_layer = "" if has_head else ", add_pooling_layer=False"
-    transformers = [
+    return [
         "import torch",
         "from transformers import AutoModel, AutoTokenizer",
         "",
         SENTENCES,
-        f"tokenizer = AutoTokenizer.from_pretrained({quoted}{more})",
-        f"model = AutoModel.from_pretrained({quoted}{more}{pooling_layer}).eval()",
+        f"tokenizer = AutoTokenizer.from_pretrained({arguments})",
+        f"model = AutoModel.from_pretrained({arguments}{pooling_layer}).eval()",
         f'batch = tokenizer(sentences, padding=True, truncation=True, max_length={max_length}, return_tensors="pt")',
         "with torch.no_grad():",
         "    states = model(**batch, output_hidden_states=True).hidden_states",
-        *(['    mask = batch["attention_mask"].unsqueeze(-1)'] if not pooler.startswith("cls") else []),
+        *(['    mask = batch["attention_mask"].unsqueeze(-1)'] if pooler not in FIRST_TOKEN else []),
         f"    {POOLING[pooler]}",
         *(["    embeddings = torch.tanh(model.pooler.dense(embeddings))  # the head"] if has_head else []),
     ]
-    sentence_transformers = [
-        "from sentence_transformers import SentenceTransformer",
-        "",
-        SENTENCES,
-        f"model = SentenceTransformer({quoted}{more})",
-        "embeddings = model.encode(sentences)",
-    ]
-    ours = [
-        "from simcse_jax import SimCSE",
-        "",
-        SENTENCES,
-        f"model = SimCSE({json.dumps(f'{name}@{revision}' if revision else name)})",
-        "embeddings = model.encode(sentences)",
-    ]
-    found = {"sentence-transformers": sentence_transformers, "transformers": transformers, "simcse_jax": ours}
-    return ["\n".join([f"With {title}:", "", "```python", *lines, "```"]) for title, lines in found.items()]
 
 
 def task_scores(result: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]:
-    """The tasks of a `result.json`, without what stands beside them."""
+    """The scores of a `result.json` by task, without its other fields."""
     found = {task: values for task, values in (result or {}).items() if isinstance(values, dict)}
     return {task: values for task, values in found.items() if "spearman" in values and "pairs" in values}
 
 
 def postprocessing(config: Mapping[str, Any]) -> str:
-    """What the embeddings went through before they were scored, empty for nothing. An export does not contain it."""
+    """How the embeddings were changed before they were scored; empty: not at all. An export does not contain it."""
     return config.get("eval", {}).get("postprocess", "")
 
 
 def is_test(config: Mapping[str, Any], task: str) -> bool:
-    """Whether a score is of a published test set; else it is of the pairs that the checkpoint was chosen by."""
+    """Whether a task's pairs are a published test set. Otherwise they are those that the checkpoint was chosen by."""
     evaluation = config.get("eval", {})
     return task in TASKS and task in evaluation.get("tasks", ()) and not Path(evaluation.get("data", "")).suffix
 

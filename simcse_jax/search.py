@@ -3,10 +3,9 @@
 import argparse
 import json
 import sys
-import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simcse_jax.command_line import Parser, add_compute_dtype, run_command, warnings_in_a_line
 from simcse_jax.errors import UserError
@@ -17,28 +16,19 @@ if TYPE_CHECKING:
     from simcse_jax.index.index import Result
     from simcse_jax.simcse import SimCSE
 
-WIDTH = 120  # columns of a terminal that a line may take
-
 
 def main() -> None:
-    """Reads all files first, so that a mistake in one is told before a model is loaded."""
+    """Reads all files first, so that a mistake in one is reported before a model is loaded."""
     args = _parse()
     from simcse_jax.data.sentences import read_sentences
     from simcse_jax.index.index import check_search
+    from simcse_jax.index.terminal import table
 
     check_search(args.top_k, args.threshold, args.recall_target, args.backend)
     sentences = read_sentences(args.sentences, args.column) if args.sentences else None
     queries = args.query or (read_sentences(args.queries, args.queries_column) if args.queries else None)
 
-    from simcse_jax.simcse import SimCSE
-    from simcse_jax.storage import write_atomically
-
-    shared = {"batch_size": args.batch_size, "dtype": args.compute_dtype}
-    models = [SimCSE(args.model, pooler=args.pooler, **shared)]
-    prepare(models[0], sentences, args.index)
-    if args.compare:
-        models.append(SimCSE(args.compare, pooler=args.compare_pooler, **shared))
-        prepare(models[1], models[0].index.sentences, args.compare_index)
+    models = _load_models(args, sentences)
     titles = [f"{model.name}, pooler {model.pooler}{' with head' if model.use_head else ''}" for model in models]
     by = "" if args.compare else f", {titles[0]}"
     print(f"{len(models[0].index)} sentences{by}\n", flush=True)
@@ -46,26 +36,12 @@ def main() -> None:
     found = []
     try:
         for batch in [queries] if queries is not None else _typed():
-            with warnings_in_a_line():
-                results = [
-                    model.search(
-                        batch,
-                        args.top_k,
-                        args.threshold,
-                        approximate=args.approximate,
-                        recall_target=args.recall_target,
-                        backend=args.backend,
-                    )
-                    for model in models
-                ]
-            for query, of_models in zip(batch, zip(*results, strict=True), strict=True):
-                print(table(query, titles, of_models), end="\n\n", flush=True)
-                found.append({"query": query, "results": [[result._asdict() for result in each] for each in of_models]})
+            for query, results in zip(batch, _search(args, models, batch), strict=True):
+                print(table(query, titles, results), end="\n\n", flush=True)
+                found.append({"query": query, "results": [[result._asdict() for result in each] for each in results]})
     finally:  # what was found before a query that is wrong, or an interruption
         if args.output:
-            described = [{"name": model.name, "pooler": model.pooler, "head": model.use_head} for model in models]
-            content = json.dumps({"models": described, "queries": found}, indent=2, ensure_ascii=False)
-            write_atomically(local_path(args.output), content + "\n")
+            _write(args.output, models, found)
 
 
 def _parse() -> argparse.Namespace:
@@ -135,6 +111,36 @@ def _check_index(option: str, name: str | None, needed: bool) -> None:
         raise UserError(f"--{option.replace('_', '-')} {name}: exists and is no index; choose another folder")
 
 
+def _load_models(args: argparse.Namespace, sentences: list[str] | None) -> "list[SimCSE]":
+    """The model and the one that it is compared with, if any, each with an index of the same sentences."""
+    from simcse_jax.simcse import SimCSE
+
+    shared = {"batch_size": args.batch_size, "dtype": args.compute_dtype}
+    models = [SimCSE(args.model, pooler=args.pooler, **shared)]
+    prepare(models[0], sentences, args.index)
+    if args.compare:
+        models.append(SimCSE(args.compare, pooler=args.compare_pooler, **shared))
+        prepare(models[1], models[0].index.sentences, args.compare_index)
+    return models
+
+
+def _search(
+    args: argparse.Namespace, models: "list[SimCSE]", queries: list[str]
+) -> "Iterable[tuple[list[Result], ...]]":
+    """What each model finds, for each query."""
+    options = {"approximate": args.approximate, "recall_target": args.recall_target, "backend": args.backend}
+    with warnings_in_a_line():
+        return zip(*[model.search(queries, args.top_k, args.threshold, **options) for model in models], strict=True)
+
+
+def _write(output: str, models: "list[SimCSE]", found: list[dict[str, Any]]) -> None:
+    from simcse_jax.storage import write_atomically
+
+    described = [{"name": model.name, "pooler": model.pooler, "head": model.use_head} for model in models]
+    content = json.dumps({"models": described, "queries": found}, indent=2, ensure_ascii=False)
+    write_atomically(local_path(output), content + "\n")
+
+
 def prepare(model: "SimCSE", sentences: list[str] | None, folder: str | None) -> None:
     """Gives the model an index of the sentences: that of the folder, as far as it goes, and the folder is kept so.
 
@@ -183,77 +189,6 @@ def _typed() -> Iterator[list[str]]:
             return
         if line.strip():
             yield [line.rstrip("\r\n")]
-
-
-def table(query: str, titles: Sequence[str], results: Sequence[Sequence["Result"]]) -> str:
-    """One model's results below each other, or several models' side by side as in SimCSE's Table 8.
-
-    A line is at most `WIDTH` wide, counted in the columns of a terminal; longer sentences are wrapped.
-    """
-    rank = len(str(max(map(len, results), default=0))) + 1
-    number = max((len(str(result.row)) for each in results for result in each), default=0)
-    number = max(number, len("row"))
-    cell = (WIDTH - rank - 2 - 3 * (len(results) - 1)) // len(results)
-    text = cell - 6 - 2 - number - 2  # score, row and sentence, two columns apart
-
-    def line(start: str, cells: Sequence[str]) -> str:
-        padded = [content + " " * (cell - width(content)) for content in cells]
-        return f"{start:<{rank}}  {' | '.join(padded)}".rstrip()
-
-    lines = wrap(f"Query: {query}", WIDTH)
-    if len(results) > 1:
-        named = [wrap(title, cell) for title in titles]
-        lines += [line("", cells) for cells in _rows(named)]
-    lines.append(line("", [f"{'score':>6}  {'row':>{number}}  sentence"] * len(results)))
-    if not any(results):
-        lines.append("nothing is as near as the threshold")
-    for place in range(max(map(len, results), default=0)):
-        cells = []
-        for each in results:
-            if place >= len(each):
-                cells.append([])
-                continue
-            result = each[place]
-            first = f"{result.score:6.3f}  {result.row:>{number}}  "
-            wrapped = wrap(result.sentence, text) or [""]
-            cells.append([(" " * len(first) if more else first) + part for more, part in enumerate(wrapped)])
-        lines += [line("" if more else f"#{place + 1}", parts) for more, parts in enumerate(_rows(cells))]
-    return "\n".join(lines)
-
-
-def _rows(columns: Sequence[Sequence[str]]) -> list[list[str]]:
-    height = max(map(len, columns), default=0)
-    return [[column[row] if row < len(column) else "" for column in columns] for row in range(height)]
-
-
-def width(text: str) -> int:
-    """How many columns of a terminal a text takes: two for a wide character, none for a mark on another one."""
-    return sum(_columns(character) for character in text)
-
-
-def _columns(character: str) -> int:
-    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
-
-
-def wrap(text: str, columns: int) -> list[str]:
-    """The text in lines of at most so many columns, broken at spaces where possible; control characters are spaces."""
-    printable = "".join(" " if unicodedata.category(character) == "Cc" else character for character in text)
-    lines, line = [], ""
-    for word in printable.split():
-        if line and width(line) + 1 + width(word) <= columns:
-            line += " " + word
-            continue
-        if line:
-            lines.append(line)
-        line = ""
-        for character in word:  # a text without spaces is broken anywhere
-            if width(line) + _columns(character) > columns:
-                lines.append(line)
-                line = ""
-            line += character
-    return [*lines, line] if line else lines
 
 
 if __name__ == "__main__":

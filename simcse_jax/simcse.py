@@ -7,22 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from simcse_jax.data.sentences import check_sentences, read_sentences
-from simcse_jax.encoding.embedder import Embedder, Encoded, to_unit
+from simcse_jax.encoding.embedder import Embedder, Encoded, on_local_devices, to_unit
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
-from simcse_jax.huggingface.load import Pretrained, choose_pooler
+from simcse_jax.huggingface.load import ChosenPooler, Pretrained, choose_pooler
 from simcse_jax.huggingface.public_names import public_value
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.index import files as index_files
 from simcse_jax.index.index import Backend, Index, Result, check_search
 from simcse_jax.models.config import DTYPES, POOLERS
 from simcse_jax.models.head import PREFIX
-from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.loading import load_model
 from simcse_jax.storage import sha256
 
@@ -61,31 +58,17 @@ class SimCSE:
         self._set_up(name, model, Tokenizer(model.folder, model.config), choose_pooler(model, pooler), dtype)
         self.batch_size = batch_size
 
-    def _set_up(
-        self, name: str, model: Pretrained, tokenizer: Tokenizer, pooler_and_head: tuple[str, bool], dtype: str
-    ) -> None:
+    def _set_up(self, name: str, model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPooler, dtype: str) -> None:
         self.name = name
         self.index: Index | None = None
-        self.pooler, self.use_head = pooler_and_head
+        self.pooler, self.use_head = chosen
         self.own_pooler = model.pooler  # None where its files ask for one that this encoder lacks
         self.config = model.config
         self.max_length = model.max_length  # in tokens
         self.normalize = model.normalize  # whether its files ask for embeddings of unit length
         self.dtype = dtype
-        devices = jax.local_devices()
-        mesh = Mesh(np.array(devices), ("data",))
-        place = NamedSharding(mesh, PartitionSpec()) if len(devices) > 1 else devices[0]
-        params = jax.device_put(model.params, place)
-        self._model = dataclasses.replace(model, params=params, language_model=None)  # no second copy
-        self._embedder = Embedder(
-            graph=build(model.config, model.has_head, jnp.dtype(dtype))[0],
-            params=params,
-            pooler=self.pooler,
-            use_head=self.use_head,
-            tokenizer=tokenizer,
-            max_length=model.max_length,
-            sharding=NamedSharding(mesh, PartitionSpec("data")) if len(devices) > 1 else None,
-        )
+        self._embedder = on_local_devices(model, tokenizer, chosen, dtype)
+        self._model = dataclasses.replace(model, params=self._embedder.params, language_model=None)  # no second copy
 
     def __getstate__(self) -> dict[str, Any]:
         # What it is, without what belongs to this process: devices and compiled programs.
@@ -95,8 +78,8 @@ class SimCSE:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         own = state["own"]
-        pooler_and_head = own["pooler"], own["use_head"]
-        self._set_up(own["name"], state["model"], state["tokenizer"], pooler_and_head, own["dtype"])
+        chosen = ChosenPooler(own["pooler"], own["use_head"])
+        self._set_up(own["name"], state["model"], state["tokenizer"], chosen, own["dtype"])
         vars(self).update(own)
 
     def __repr__(self) -> str:

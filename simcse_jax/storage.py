@@ -1,9 +1,12 @@
-"""Folders on a disk and in an object store (`gs://…`), read and written alike."""
+"""Files and folders on a disk and in an object store (`gs://…`), written whole or not at all; JSON; fingerprints."""
 
+import contextlib
 import hashlib
 import json
 import logging
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +124,35 @@ def write_atomically(path: Folder, content: str | bytes) -> None:
         os.replace(temporary, path)
     except Exception as error:  # an OSError, or what a store's client raises
         raise UserError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or reason(error)}") from None
+
+
+@contextlib.contextmanager
+def replacing(folder: Path) -> Iterator[Path]:
+    """A new folder to write to, which takes the place of `folder` after the block.
+
+    After an error in the block, `folder` is what it was before. What was there lies in `.NAME.old` for a moment; should
+    the process be killed then, it stays there until the next time.
+
+    Raises:
+      OSError: when a folder cannot be made or renamed.
+    """
+    temporary, earlier = (folder.parent / f".{folder.name}.{kind}" for kind in ("new", "old"))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(temporary, ignore_errors=True)
+        if folder.exists():
+            shutil.rmtree(earlier, ignore_errors=True)
+        temporary.mkdir()
+        yield temporary
+        if folder.exists():
+            os.rename(folder, earlier)
+        os.rename(temporary, folder)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if earlier.exists() and not folder.exists():
+            os.rename(earlier, folder)
+        raise
+    shutil.rmtree(earlier, ignore_errors=True)
 
 
 def read_json(path: Path, kind: type = dict) -> Any:

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support import CONFIGS, DATA, MINILM, run, sentences, train_args, write_model
+from support.object_store import ObjectStore
 
 
 @pytest.fixture(scope="session", params=list(CONFIGS))
@@ -76,3 +77,12 @@ def exported(trained, tmp_path_factory) -> Path:
     done = run("export", "--workdir", trained, "--output", folder)
     assert done.returncode == 0, done.stderr
     return folder
+
+
+@pytest.fixture(scope="module")
+def store():
+    """An object store that takes the real one's place, here and in the processes started from here."""
+    with ObjectStore() as store, pytest.MonkeyPatch.context() as patch:
+        for name, value in store.environment.items():
+            patch.setenv(name, value)
+        yield store

@@ -139,16 +139,6 @@ def test_two_models_are_compared_at_the_length_that_both_take(tmp_path, tiny_ber
     assert all(token["change"] == 0 for token in written["metrics"]["self_similarity_change"]["tokens"])
 
 
-def test_the_first_sentences_of_sts_b_are_taken(tmp_path):
-    folder = tmp_path / "STS" / "STSBenchmark"
-    folder.mkdir(parents=True)
-    rows = [["g", "f", "2012", str(n), "2.5", f'a "cat {n}', f"the dog {n}"] for n in range(3)]
-    (folder / "sts-test.csv").write_text("".join("\t".join(row) + "\n" for row in rows))
-    expected = ['a "cat 0', 'a "cat 1', 'a "cat 2']
-    assert analyze.read_data(str(tmp_path), None)[:2] == (expected, "STS-B test")
-    assert analyze.read_data(str(folder / "sts-test.csv"), None)[:2] == (expected, "sts-test.csv")
-
-
 @pytest.mark.parametrize(
     ("changes", "parts"),
     [
@@ -216,3 +206,22 @@ def test_the_papers_figures_are_reached(tmp_path, minilm, senteval, written, mon
     assert anisotropy[-1] < 0.02 and np.argmax(anisotropy) == 5 and anisotropy[5] == pytest.approx(0.208, abs=0.02)
     for name in ("intra_sentence_similarity", "adjusted_intra_sentence_similarity"):
         assert np.argmax(columns(found["layers"], name)) == 6
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--runs", "a", "a"], "--runs: a is there twice"),
+        (["--runs", "a", "--model", "m"], "--model: has no use beside --runs"),
+        (["--runs", "a", "--compare", "m"], "--compare: has no use beside --runs"),
+        (["--runs", "a", "--units", "words"], "--units: is for --data"),
+        (["--runs", "a", "--column", "text"], "--column: is for --data"),
+        (["--data", "some.csv"], "name what to measure: --model, or --runs"),
+        (["--model", "m"], "--data: is missing"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_options_that_do_not_go_together_are_refused(given, message, tmp_path):
+    done = call("analyze", *given, "--output", tmp_path / "out")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1) and message in done.stderr, done.stderr
+    assert not (tmp_path / "out").exists()

@@ -195,27 +195,6 @@ def test_the_output_is_not_the_input(tmp_path):
     fails("is the input", "--model", "none", "--input", source, "--output", source)
 
 
-def test_only_one_process_writes_and_what_is_short_or_stale_is_not_gone_on_with(tmp_path):
-    def partial():
-        return PartialEmbeddings(tmp_path / "emb.npy", 4, np.float32, {})
-
-    first = partial()
-    first.append(np.ones((2, 3), np.float32), 0)
-    with pytest.raises(UserError, match="another process is writing it"):
-        partial().append(np.ones((2, 3), np.float32), 0)
-    first._file.close()
-    whole = (tmp_path / "emb.npy.partial").read_bytes()
-    for left, message in ((b"", "damaged; remove it"), (whole[:-4], "shorter than emb.npy.state.json says")):
-        (tmp_path / "emb.npy.partial").write_bytes(left)
-        with pytest.raises(UserError, match=message):
-            partial().append(np.ones((2, 3), np.float32), 0)
-    (tmp_path / "emb.npy.partial").unlink()  # as the user is told
-    again = partial()
-    assert again.done == 0
-    again._open(3).close()
-    assert not (tmp_path / "emb.npy.state.json").exists()  # else a kill here would leave rows of zeros
-
-
 def test_an_input_that_changes_while_it_is_read_is_told(tmp_path):
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     file = SentenceFile(tmp_path / "a.txt")

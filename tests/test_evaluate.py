@@ -5,7 +5,8 @@ import pytest
 from support import call
 
 from simcse_jax import evaluate
-from simcse_jax.evaluation import sts, transfer
+from simcse_jax.evaluation import sts
+from simcse_jax.evaluation.tasks import TRANSFER
 from simcse_jax.simcse import SimCSE
 
 MINILM_SCORES = {"STS12": 72.37, "STS13": 80.60, "STS14": 75.60, "STS16": 78.99, "STSBenchmark": 82.03}  # pooler avg
@@ -206,4 +207,4 @@ def test_an_option_of_the_other_kind_of_task_is_refused(tasks, option, value, ki
 
 
 def test_the_command_knows_all_transfer_tasks():
-    assert evaluate.TRANSFER == transfer.TASKS
+    assert evaluate.TRANSFER == TRANSFER

@@ -1,4 +1,3 @@
-import dataclasses
 import json
 import shutil
 
@@ -7,10 +6,7 @@ import pytest
 from support import ROOT, WORDS, call, run, train_args, write_model
 
 from simcse_jax.errors import UserError
-from simcse_jax.export import export, layer_weights
-from simcse_jax.export import write_model as write_folder
-from simcse_jax.huggingface.load import load
-from simcse_jax.huggingface.resolve import resolve
+from simcse_jax.export import export
 from simcse_jax.simcse import SimCSE
 
 SENTENCES = ["the cat sat on the mat.", "", "a dog", " ".join(WORDS * 4), "unknown words", "The BIRD sings"]
@@ -60,7 +56,7 @@ def test_an_earlier_export_is_replaced_and_nothing_else(trained, exported, tmp_p
 
 
 def test_an_export_that_fails_leaves_nothing(trained, tmp_path, monkeypatch):
-    from simcse_jax import export as module
+    from simcse_jax.huggingface import write as module
 
     def full(*args):
         raise OSError(28, "No space left on device")
@@ -78,13 +74,6 @@ def test_a_run_without_a_checkpoint_cannot_be_exported(trained, tmp_path):
     (workdir / "result.json").unlink()
     with pytest.raises(UserError, match="no checkpoint has been saved yet"):
         export(workdir, tmp_path / "model")
-
-
-def test_layer_weights():
-    assert layer_weights("avg", 3) is None
-    np.testing.assert_array_equal(layer_weights("avg_top2", 3), [0, 0, 1, 1])
-    np.testing.assert_array_equal(layer_weights("avg_first_last", 3), [0, 1, 0, 1])
-    np.testing.assert_array_equal(layer_weights("avg_first_last", 1), [0, 2])
 
 
 CASES = [
@@ -156,24 +145,3 @@ def test_a_real_tokenizer_goes_out_as_it_came_in(minilm, tmp_path):
     texts = ["Grüße aus Köln 🎸", "don't-stop, McDonald's?", "", "漢字かな", "a " * 600, "ÉCOLE normale"]
     theirs = SentenceTransformer(str(tmp_path / "export"), device="cpu").encode(texts)
     np.testing.assert_allclose(theirs, SimCSE(str(tmp_path / "run")).encode(texts), atol=1e-5)
-
-
-@pytest.mark.slow
-def test_mpnet_s_tokenizer_goes_out_as_it_came_in(minilm, tmp_path):
-    """MPNet-base's vocabulary is BERT's 30,522 pieces, which MiniLM has too, between five tokens of its own."""
-    pytest.importorskip("torch")
-    from sentence_transformers import SentenceTransformer
-    from transformers import MPNetTokenizer
-
-    pieces = (resolve(minilm) / "vocab.txt").read_text(encoding="utf-8").splitlines()
-    words = ["<s>", "<pad>", "</s>", "<unk>", *pieces, "<mask>"]
-    assert len(words) == 30527
-    source = write_model(tmp_path / "source", "mpnet", vocab_size=len(words))
-    MPNetTokenizer({word: number for number, word in enumerate(words)}).save_pretrained(source)
-    model = dataclasses.replace(load(str(source)), pooler="avg")
-    (tmp_path / "export").mkdir()
-    write_folder(model, tmp_path / "export")
-    texts = ["Grüße aus Köln 🎸", "don't-stop, McDonald's? <mask>", "", "漢字かな", "a " * 600, "ÉCOLE normale"]
-    ours = SimCSE(str(source), pooler="avg").encode(texts)
-    for found in (SentenceTransformer(str(tmp_path / "export"), device="cpu"), SimCSE(str(tmp_path / "export"))):
-        np.testing.assert_allclose(found.encode(texts), ours, atol=1e-5)

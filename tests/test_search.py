@@ -10,8 +10,8 @@ from support import call, sentences, write_model
 from simcse_jax import SimCSE
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
-from simcse_jax.index.index import Index, Result
-from simcse_jax.search import WIDTH, table, width, wrap
+from simcse_jax.index.index import Index
+from simcse_jax.index.terminal import WIDTH
 
 TEXTS = [*sentences(30), "", sentences(30)[4]]  # the last one is a duplicate
 QUERIES = ["the red cat", "a bird sings"]
@@ -332,32 +332,6 @@ def test_an_index_of_other_sentences_or_of_another_model_is_refused(tiny_bert, f
     refused(*args, "--sentences", files / "fewer.txt", parts=["other sentences (it has 32, given are 7)"])
     refused(*args, "--pooler", "avg", parts=["an index of", "(pooler cls", "(pooler avg)"])
     refused(*args, "--compute-dtype", "bfloat16", parts=["an index of", "float32)", "bfloat16)"])
-
-
-def test_a_table_is_aligned_whatever_the_sentences_are():
-    long = "word " * 60 + "x" * 150
-    results = [
-        [Result("猫が屋根の上で眠っています。" * 6, 12345, 0.9), Result(long, 1, 0.5), Result("", 2, 0.25)],
-        [Result("tab\tand\x1b[31m escape\n", 7, 1.0)],
-    ]
-    lines = table("q " * 100, ["a/very/long/folder/name/" * 4, "short"], results).splitlines()
-    assert max(map(width, lines)) <= WIDTH
-    body = lines[2:]
-    bars = {width(line[: line.index(" | ")]) for line in body if " | " in line}
-    assert len(bars) == 1
-    text = "\n".join(body)
-    assert "\x1b" not in text and "\t" not in text and "tab and" in text
-    assert "".join(line.split(" | ")[0] for line in body).count("眠") == 6
-    assert [line[:2] for line in body if line.startswith("#")] == ["#1", "#2", "#3"]
-
-
-def test_text_is_wrapped_by_the_columns_that_it_takes():
-    assert wrap("one two three", 7) == ["one two", "three"]
-    assert wrap("abcdefghij", 4) == ["abcd", "efgh", "ij"]
-    assert wrap("猫猫猫", 5) == ["猫猫", "猫"]
-    assert wrap("a abcdefgh", 4) == ["a", "abcd", "efgh"]
-    assert wrap(" ", 4) == []
-    assert width("e\u0301") == 1
 
 
 def test_minilm_finds_the_partners_of_sts_b_as_numpy_does(minilm, senteval, tmp_path):

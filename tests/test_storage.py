@@ -1,47 +1,20 @@
-"""Workdirs in an object store: as in a folder, and what goes wrong there is told in one line.
+"""Paths, files and folders, on a disk and in an object store.
 
 The store is `object_store.ObjectStore`; the clients are those that speak with the real one.
 """
 
-import importlib.util
-import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
+import numpy as np
 import pytest
-from support import ROOT, finish, run, start_processes, train_args
-from support.object_store import ObjectStore
+from support import ROOT, run
+from support.object_store import NEEDS_GCSFS, WRITING
 
 from simcse_jax import storage
 from simcse_jax.errors import UserError
-
-NEEDS_GCSFS = pytest.mark.skipif(importlib.util.find_spec("gcsfs") is None, reason="gcsfs is not installed")
-WRITING = "POST|PUT|DELETE"
-HEAD = "--config.model.mlp=always"
-
-
-@pytest.fixture(scope="module")
-def store():
-    """A store that takes the real one's place, here and in the processes started from here."""
-    with ObjectStore() as store, pytest.MonkeyPatch.context() as patch:
-        for name, value in store.environment.items():
-            patch.setenv(name, value)
-        yield store
-
-
-def metrics(text: str) -> list[dict[str, float]]:
-    """All that was logged but the speed."""
-    lines = [json.loads(line) for line in text.splitlines()]
-    return [{name: value for name, value in line.items() if "second" not in name} for line in lines]
-
-
-def copy(store, source: str, target: str) -> None:
-    for name in store.names(source + "/"):
-        store.put(target + name.removeprefix(source), store.objects[name].data)
 
 
 def test_writing_leaves_the_old_file_or_the_new_one(tmp_path, monkeypatch):
@@ -63,6 +36,77 @@ def test_a_folder_that_cannot_be_written_is_told_in_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"cannot be written: Not a directory$"):
         storage.write_atomically(tmp_path / "file" / "run" / "run.json", "{}")
+
+
+def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path):
+    folder = tmp_path / "deep" / "model"
+    with storage.replacing(folder) as new:
+        (new / "a").write_text("1")
+        assert not folder.exists()
+    (tmp_path / "deep" / ".model.new").mkdir()  # of a process that was killed
+    with storage.replacing(folder) as new:
+        (new / "b").write_text("2")
+        assert os.listdir(folder) == ["a"]
+    assert os.listdir(folder) == ["b"] and os.listdir(tmp_path / "deep") == ["model"]
+    with pytest.raises(ZeroDivisionError), storage.replacing(folder) as new:
+        (new / "c").write_text("3")
+        raise ZeroDivisionError
+    assert os.listdir(folder) == ["b"] and os.listdir(tmp_path / "deep") == ["model"]
+
+
+def test_a_folder_that_cannot_be_replaced_is_what_it_was(tmp_path, monkeypatch):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "a").write_text("1")
+    rename = os.rename
+
+    def fail(source, target):
+        if str(source).endswith(".new"):
+            raise OSError(28, "No space left on device")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", fail)
+    with pytest.raises(OSError, match="No space left"), storage.replacing(tmp_path / "model"):
+        pass
+    assert os.listdir(tmp_path) == ["model"] and os.listdir(tmp_path / "model") == ["a"]
+
+
+def test_where_output_goes(tmp_path):
+    (tmp_path / "file").write_text("")
+    assert storage.output_file(str(tmp_path / "new.json")) == tmp_path / "new.json"
+    for name in (tmp_path, tmp_path / "none" / "new.json"):
+        with pytest.raises(UserError, match=f"^--output {name}: must be a file in a folder that exists$"):
+            storage.output_file(str(name))
+    assert storage.output_folder(str(tmp_path / "a" / "b")).is_dir()
+    for name, message in (
+        (tmp_path / "file", "is a file"),
+        ("gs://b/x", "a folder on a disk"),
+        ("/proc/x", "cannot be"),
+    ):
+        with pytest.raises(UserError, match=f"^--page {name}: .*{message}"):
+            storage.output_folder(str(name), "--page")
+
+
+def test_json_is_an_object_or_a_list_as_asked_for(tmp_path):
+    path = tmp_path / "a.json"
+    storage.write_json(path, {"a": [1]})
+    assert storage.read_json(path) == {"a": [1]} and path.read_text().endswith("}\n")
+    with pytest.raises(UserError, match=r"a\.json: not a JSON list$"):
+        storage.read_json(path, kind=list)
+    path.write_text("{")
+    with pytest.raises(UserError, match=r"a\.json: not valid JSON: "):
+        storage.read_json(path)
+    with pytest.raises(UserError, match=r"b\.json: cannot be read: No such file"):
+        storage.read_json(tmp_path / "b.json")
+
+
+def test_a_fingerprint_is_of_shapes_types_and_contents():
+    array = np.arange(6, dtype=np.int32)
+    different = [array.reshape(2, 3), array.astype(np.int64), array[::-1], np.arange(1, 7, dtype=np.int32)]
+    prints = [storage.sha256(each) for each in (array, *different)] + [storage.sha256(array, array)]
+    assert len(set(prints)) == len(prints) and storage.sha256(array.copy()) == prints[0]
+    assert storage.sha256(array.reshape(2, 3).T) == storage.sha256(np.ascontiguousarray(array.reshape(2, 3).T))
+    # Runs have recorded such fingerprints.
+    assert prints[0] == "0a26303e1bb1da4761bccc447c4b64c2c37731cc3624848ecf4cc6fadeb29777"
 
 
 @pytest.mark.parametrize("name", ["s3://bucket/run", "http://host/run", "gs://", "gs:///run"])
@@ -128,174 +172,3 @@ def test_a_store_that_cannot_be_reached_is_told_in_one_line(tmp_path):
     done = run("export", "--workdir=gs://bucket/run", "--output", tmp_path / "export", env=environment)
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
     assert done.stderr.startswith("error: gs://bucket/run: cannot be reached: Cannot connect to host 127.0.0.1:9")
-
-
-@pytest.fixture(scope="module")
-def stored(store, tiny_bert, corpus) -> list[str]:
-    """The arguments of a run in gs://bucket/run that has ended; `trained` is the same one in a folder."""
-    args = train_args(tiny_bert, corpus["csv"], corpus["dev"], "gs://bucket/run", HEAD)
-    done = run("main", *args)
-    assert done.returncode == 0, done.stderr
-    assert "gcsfs" not in done.stderr and "Traceback" not in done.stderr, done.stderr
-    return args
-
-
-@NEEDS_GCSFS
-def test_a_run_in_a_store_is_the_same_as_in_a_folder(store, stored, trained):
-    assert json.loads(store.text("run/run.json")) == json.loads((trained / "run.json").read_text())
-    assert metrics(store.text("run/metrics.jsonl")) == metrics((trained / "metrics.jsonl").read_text())
-    assert store.text("run/result.json") == (trained / "result.json").read_text()
-    there = {name for name in store.names("run/model/")}
-    assert there == {f"run/model/{path.name}" for path in (trained / "model").iterdir()}
-    for name in there:
-        assert store.objects[name].data == (trained / name.removeprefix("run/")).read_bytes()
-    steps = {name.split("/")[2] for name in store.names("run/checkpoints/")}
-    assert steps == {path.name for path in (trained / "checkpoints").iterdir()} == {"6", "8"}
-    (events,) = store.names("run/tensorboard/")
-    (local,) = (trained / "tensorboard").iterdir()
-    assert len(store.objects[events].data) == local.stat().st_size
-
-
-@NEEDS_GCSFS
-@pytest.mark.slow
-def test_a_finished_run_in_a_store_changes_nothing(store, stored):
-    before = {name: store.objects[name].data for name in store.names("run/") if "/tensorboard/" not in name}
-    done = run("main", *stored)
-    assert done.returncode == 0 and "resuming at step 8 of 8" in done.stdout, done.stderr
-    assert {name: store.objects[name].data for name in store.names("run/") if "/tensorboard/" not in name} == before
-
-
-@NEEDS_GCSFS
-@pytest.mark.slow
-def test_a_run_in_a_store_is_scored_and_exported(store, stored, trained, corpus, tmp_path):
-    tables = []
-    for model in ("gs://bucket/run", trained):
-        done = run("evaluate", "--model", model, "--data", corpus["dev"])
-        assert done.returncode == 0, done.stderr
-        tables.append(done.stdout.splitlines()[1:])
-    assert tables[0] == tables[1]
-    for workdir, name in (("gs://bucket/run", "remote"), (trained, "local")):
-        (tmp_path / name).mkdir()
-        done = run("export", "--workdir", workdir, "--output", tmp_path / name / "model")  # whose card has that name
-        assert done.returncode == 0, done.stderr
-    files = [path.relative_to(tmp_path / "local") for path in (tmp_path / "local").rglob("*") if path.is_file()]
-    assert len(files) > 5
-    for file in files:
-        assert (tmp_path / "remote" / file).read_bytes() == (tmp_path / "local" / file).read_bytes(), file
-
-
-@NEEDS_GCSFS
-def test_models_that_are_not_there_are_told_in_one_line(store):
-    from simcse_jax.runs.loading import load_model
-
-    with pytest.raises(UserError, match=r"^gs://bucket/none: no run.json there, so it is no run's folder$"):
-        load_model("gs://bucket/none")
-
-
-def cut_off(store, prefix: str) -> None:
-    """Cuts the longest object off."""
-    name = max(store.names(prefix), key=lambda name: len(store.objects[name].data))
-    data = store.objects[name].data
-    store.put(name, data[: len(data) // 2])
-
-
-def assert_same_end(store, name: str, of: str = "run") -> None:
-    assert metrics(store.text(f"{name}/metrics.jsonl"))[-1] == metrics(store.text(f"{of}/metrics.jsonl"))[-1]
-    assert store.text(f"{name}/result.json") == store.text(f"{of}/result.json")
-
-
-@NEEDS_GCSFS
-@pytest.mark.slow
-@pytest.mark.parametrize("part", ["params/", "optimizer/d/", "metrics/metrics"])
-def test_a_damaged_checkpoint_is_set_aside_for_the_one_before(store, stored, part):
-    workdir = "damaged-" + part.split("/")[0]
-    copy(store, "run", workdir)
-    cut_off(store, f"{workdir}/checkpoints/8/{part}")
-    done = run("main", *stored, f"--workdir=gs://bucket/{workdir}")
-    assert done.returncode == 0, done.stderr
-    assert "what could not be read is now in damaged_checkpoints/8" in done.stdout
-    assert "resuming at step 6 of 8" in done.stdout
-    assert "Exception" not in done.stderr, done.stderr
-    assert store.names(f"{workdir}/damaged_checkpoints/8/{part}") and "8" in store.text(
-        f"{workdir}/damaged_checkpoints/8.txt"
-    )
-    assert_same_end(store, workdir)
-
-
-@NEEDS_GCSFS
-@pytest.mark.slow
-def test_a_save_that_was_killed_in_a_store_is_as_if_it_had_not_begun(store, stored):
-    copy(store, "run", "begun")
-    for name in store.names("begun/checkpoints/8/"):
-        if name.endswith("/8/commit_success.txt") or "/optimizer/" in name:  # what comes last
-            store.delete(name)
-    done = run("main", *stored, "--workdir=gs://bucket/begun")
-    assert done.returncode == 0 and "resuming at step 6 of 8" in done.stdout, done.stderr
-    assert "damaged" not in done.stdout
-    assert_same_end(store, "begun")
-
-
-def start(args: list[str]) -> subprocess.Popen:
-    command = [sys.executable, "-m", "simcse_jax.main", *args]
-    environment = {**os.environ, "XLA_FLAGS": ""}
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-
-
-@NEEDS_GCSFS
-@pytest.mark.slow
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
-def test_a_run_in_a_store_that_was_stopped_goes_on(store, tiny_bert, corpus, sent):
-    workdir = f"stopped-{sent}"
-    args = train_args(tiny_bert, corpus["csv"], corpus["dev"], f"gs://bucket/{workdir}", "--config.train.max_steps=40")
-    with start(args) as child:
-        while child.poll() is None and not store.names(f"{workdir}/checkpoints/9/"):
-            time.sleep(0.001)
-        child.send_signal(sent)
-        child.communicate()
-    assert child.returncode == (75 if sent == signal.SIGTERM else -sent)
-    done = run("main", *args)
-    assert done.returncode == 0 and "resuming at step" in done.stdout, done.stderr
-    steps = [line["step"] for line in metrics(store.text(f"{workdir}/metrics.jsonl")) if "loss" in line]
-    assert steps == sorted(set(steps)) and set(range(2, 41, 2)) <= set(steps)
-    assert "damaged" not in done.stdout and store.text(f"{workdir}/result.json")
-
-
-@NEEDS_GCSFS
-@pytest.mark.slow
-def test_a_right_that_is_missing_or_lost_is_told_in_one_line(store, tiny_bert, corpus, monkeypatch):
-    args = train_args(tiny_bert, corpus["csv"], corpus["dev"], "gs://bucket/lost", "--config.train.max_steps=40")
-    store.put("something", b"")
-    monkeypatch.setattr(store, "refused", r"GET /storage/v1/b/bucket(\?|$)")  # what Orbax asks for
-    done = run("main", *args)
-    told = done.stderr.splitlines()[-1]
-    assert done.returncode == 2 and told.startswith("error: gs://bucket/lost/checkpoints: cannot be read: 403 GET")
-    assert "Traceback" not in done.stderr, done.stderr
-
-    monkeypatch.setattr(store, "refused", None)
-    with start(args) as child:
-        while child.poll() is None and not store.names("lost/checkpoints/6/commit_success.txt"):
-            time.sleep(0.001)
-        monkeypatch.setattr(store, "refused", WRITING)
-        output = child.communicate()[0].decode()
-    assert child.returncode == 2 and "Traceback" not in output, output
-    assert "permission" in output.splitlines()[-1] and output.splitlines()[-1].startswith("error: gs://bucket/lost/")
-    monkeypatch.setattr(store, "refused", None)
-    done = run("main", *args)
-    assert done.returncode == 0 and "resuming at step" in done.stdout and "damaged" not in done.stdout, done.stderr
-
-
-@NEEDS_GCSFS
-@pytest.mark.slow
-def test_several_processes_share_a_store(store, stored):
-    ended = finish(start_processes([*stored, "--workdir=gs://bucket/shared"]))
-    assert [code for code, _, _ in ended] == [0, 0], ended
-    ours, theirs = (metrics(store.text(f"{name}/metrics.jsonl")) for name in ("shared", "run"))
-    assert [sorted(line) for line in ours] == [sorted(line) for line in theirs]
-    for mine, other in zip(ours, theirs, strict=True):
-        assert mine == pytest.approx(other, rel=1e-4, abs=1e-4)
-
-    cut_off(store, "shared/checkpoints/8/params/")
-    ended = finish(start_processes([*stored, "--workdir=gs://bucket/shared"]))
-    assert [code for code, _, _ in ended] == [0, 0], ended
-    assert "damaged_checkpoints/8" in ended[0][1] and "resuming at step 6 of 8" in ended[0][1]
-    assert metrics(store.text("shared/metrics.jsonl"))[-1] == pytest.approx(theirs[-1], rel=1e-4, abs=1e-4)

@@ -14,7 +14,7 @@ from ml_collections import config_dict
 
 from simcse_jax.costs.program import Program, product_flops
 from simcse_jax.costs.roofline import CHIPS, Report
-from simcse_jax.devices import mesh as mesh_lib
+from simcse_jax.devices.mesh import data_mesh, replicated, split_over_examples
 from simcse_jax.errors import UserError, reason
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
@@ -65,7 +65,7 @@ def described_devices(topology: str) -> list[jax.Device]:
             "libtpu is missing: try `pip install libtpu`, best in an environment of its own, since "
             "where it is installed other JAX programs look for a TPU unless JAX_PLATFORMS=cpu is set"
         )
-    # Else a v4 chip counts as two devices; since v5p a chip is always one.
+    # Without it a v4 chip counts as two devices; since v5p a chip is always one.
     options = {"chip_config_name": "megacore"} if generation == "v4" else {}
     try:
         return list(topologies.get_topology_desc(topology, "tpu", **options).devices)
@@ -77,25 +77,28 @@ def trace_step(
     config: config_dict.ConfigDict, encoder: EncoderConfig, columns: int, devices: list[jax.Device]
 ) -> jax.stages.Traced:
     """Traces the train step as a run of `config` would compile it, on shapes alone."""
-    mesh = mesh_lib.data_mesh(devices)
+    mesh = data_mesh(devices)
     graph, _ = build(encoder, HEADS[config.model.mlp].trained, jnp.dtype(config.train.dtype))
     settings = make_settings(config, total_steps=1)
     state = jax.eval_shape(init_state, trained_shapes(encoder, config), settings)
-    tokens = jax.ShapeDtypeStruct((config.train.batch_size, columns, config.data.max_length), jnp.int32)
-    batch = {"input_ids": tokens, "attention_mask": tokens}
-    batch["index"] = jax.ShapeDtypeStruct((config.train.batch_size,), jnp.int32)
-    if needs(config.objective).labels:
-        batch["label"] = batch["index"]
-
-    def placed(sharding: jax.sharding.Sharding, tree: Any) -> Any:
-        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree)
-
-    replicated = mesh_lib.replicated(mesh)
+    batch = _batch_shapes(config, columns)
     masking = LanguageModel(mask_id=103, special_ids=(0, 100, 101, 102, 103))  # BERT's
     step = make_step(graph, make_recipe(config, columns, masking), mesh)
+    everywhere = replicated(mesh)
     return step.trace(
-        placed(replicated, state), placed(mesh_lib.split_over_examples(mesh), batch), placed(replicated, settings)
+        _placed(state, everywhere), _placed(batch, split_over_examples(mesh)), _placed(settings, everywhere)
     )
+
+
+def _batch_shapes(config: config_dict.ConfigDict, columns: int) -> dict[str, jax.ShapeDtypeStruct]:
+    tokens = jax.ShapeDtypeStruct((config.train.batch_size, columns, config.data.max_length), jnp.int32)
+    one_a_row = jax.ShapeDtypeStruct((config.train.batch_size,), jnp.int32)
+    batch = {"input_ids": tokens, "attention_mask": tokens, "index": one_a_row}
+    return batch | {"label": one_a_row} if needs(config.objective).labels else batch
+
+
+def _placed(tree: Any, sharding: jax.sharding.Sharding) -> Any:
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree)
 
 
 def compile_step(config: config_dict.ConfigDict, encoder: EncoderConfig, columns: int, topology: str) -> Report:
@@ -133,7 +136,7 @@ def compile_step(config: config_dict.ConfigDict, encoder: EncoderConfig, columns
 
 
 def memory_of_error(message: str) -> tuple[float, float] | None:
-    """The bytes needed and available, of a message such as `… HBM …: required (55.33G) exceeds available (15.75G)`.
+    """The bytes needed and available, from a message such as `… HBM …: required (55.33G) exceeds available (15.75G)`.
 
     None where the compiler did not fail for want of HBM.
     """

@@ -1,8 +1,8 @@
 """What a compiled program costs: FLOPs from its jaxpr; memory traffic and collectives from its optimized HLO.
 
-XLA's own cost analysis counts the body of a loop once, however often it runs, a table of which a few rows are gathered
-as a whole, and what a TPU keeps in its memory on the chip like what goes to HBM. Apart from these three, ours agrees
-with it (`tests/test_cost.py`).
+XLA's own cost analysis counts the body of a loop once, however often it runs; it counts a whole table where a few rows
+are gathered; and it does not tell a TPU's memory on the chip from HBM. Apart from these three, ours agrees with it
+(`tests/costs/test_program.py`).
 """
 
 import math
@@ -175,21 +175,26 @@ class Program:
     def _read(self, lines: Lines, user: Instruction, position: int) -> int:
         """Bytes of an operand that its user reads: of a slice what it gives out, of an update's target what is new."""
         whole = lines[user.operands[position]].bytes
-        if user.opcode in SLICES and position == 0:
+        if position == 0 and user.opcode in SLICES:
             return sum(size for _, size in self._written(lines, user))
-        if user.opcode == "dynamic-update-slice" and position == 0:
+        if position == 0 and user.opcode == "dynamic-update-slice":
             return 0
-        if user.opcode == "scatter" and position == 0:
+        if position == 0 and user.opcode == "scatter":
             return lines[user.operands[UPDATES["scatter"]]].bytes
+        if user.opcode == "bitcast":
+            return self._read_by_users(lines, user, whole)
         if user.opcode == "fusion":
             (callee,) = self._callees(user)
-            lines = self.computations[callee]
-            user = next(x for x in lines.values() if x.opcode == "parameter" and x.operands == [str(position)])
-        elif user.opcode != "bitcast":
+            inside = self.computations[callee].values()
+            parameter = next(x for x in inside if x.opcode == "parameter" and x.operands == [str(position)])
+            return self._read_by_users(self.computations[callee], parameter, whole)
+        return whole
+
+    def _read_by_users(self, lines: Lines, line: Instruction, whole: int) -> int:
+        """Bytes of a value that its users read together: all of it where it is the result, and never more than that."""
+        if line.is_root:
             return whole
-        if user.is_root:
-            return whole
-        uses = [(x, index) for x in lines.values() for index, name in enumerate(x.operands) if name == user.name]
+        uses = [(x, index) for x in lines.values() for index, name in enumerate(x.operands) if name == line.name]
         return min(whole, sum(self._read(lines, *use) for use in uses))
 
     def _written(self, lines: Lines, line: Instruction) -> list[tuple[Array, int]]:
@@ -213,7 +218,7 @@ class Program:
         return written
 
     def _group(self, line: Instruction) -> int:
-        """Over how many devices a collective goes; its groups are written in one of three ways."""
+        """How many devices a collective joins; its groups are written in one of three ways."""
         if listed := re.search(r"replica_groups=\{\{([\d,]+)\}", line.attributes):
             return listed[1].count(",") + 1
         if counted := re.search(r"replica_groups=\[\d+,(\d+)\]", line.attributes):
@@ -238,7 +243,7 @@ def _instruction(name: str, text: str, is_root: bool) -> Instruction:
 
 
 def _closing(text: str, start: int) -> int:
-    """The position behind the bracket that closes the one at `start`."""
+    """The position after the bracket that closes the one at `start`."""
     depth = 0
     for position in range(start, len(text)):
         depth += {"(": 1, ")": -1}.get(text[position], 0)

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from simcse_jax.data.draws import row_generator
-from simcse_jax.data.masked_words import replace_by_mlm
-from simcse_jax.data.synonyms import _replace_by_synonyms
 from simcse_jax.errors import UserError
 
 AUGMENTATIONS = ("crop", "delete", "delete_one", "synonym", "mlm")
@@ -36,10 +34,15 @@ def augment(
         raise UserError(f"data.augment.name={name!r}: not one of {', '.join(AUGMENTATIONS)}")
     if name in ("crop", "delete", "mlm") and not 0 < percent < 100:
         raise UserError(f"data.augment.percent={percent}: must be above 0 and below 100")
+    # The next two modules need JAX, which checking a config does not.
     if name == "mlm":
+        from simcse_jax.data.masked_words import replace_by_mlm
+
         return replace_by_mlm(sentences, mlm_model, percent, seed=seed, column=column)
     if name == "synonym":
-        return _replace_by_synonyms(sentences, lexicon, seed, column)
+        from simcse_jax.data.synonyms import replace_by_synonyms
+
+        return replace_by_synonyms(sentences, lexicon, seed=seed, column=column)
 
     def change(words: list[str], generator: np.random.Generator) -> list[str]:
         if name == "delete_one":

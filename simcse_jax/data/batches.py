@@ -5,14 +5,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simcse_jax.data.draws import epoch_generator
 from simcse_jax.data.examples import Examples
 from simcse_jax.huggingface.tokenizer import Tokenizer
 
 LENGTH_MULTIPLE = 8  # lengths are rounded up to it
 WORTH_LEAVING_OUT = 0.95  # where no more than this share of a batch is tokens, padding is left out
-MOST = 0.9  # of the batches are to have places in the smaller program
-EXTREME = 4.5  # standard deviations that the tokens of a batch hardly ever exceed
-MANY_STEPS = 500  # are worth a second compilation
+MOST = 0.9  # the share of batches that fit the small program
+EXTREME = 4.5  # standard deviations above the mean that fit the large program
+MANY_STEPS = 500  # so many are worth a second compilation
 
 
 class Corpus(NamedTuple):
@@ -21,6 +22,13 @@ class Corpus(NamedTuple):
     input_ids: np.ndarray  # (N, C, T) int32
     attention_mask: np.ndarray  # (N, C, T) int8
     labels: np.ndarray | None = None  # (N,) int32
+
+
+class Sizes(NamedTuple):
+    """How many tokens programs have places for, and which of them does for a step."""
+
+    tokens: tuple[tuple[int, ...], ...]  # one program or two, the large one last: a number for each column, see `sizes`
+    which: np.ndarray  # (steps,) int8: places in `tokens`
 
 
 def tokenize(examples: Examples, tokenizer: Tokenizer, max_length: int) -> Corpus:
@@ -43,7 +51,7 @@ def steps_per_epoch(num_examples: int, batch_size: int) -> int:
 
 
 class Batches:
-    """The batches of a run. State: none that matters; the last epoch's order is kept so as not to redo it."""
+    """The batches of a run. Its only state is the last epoch's order, which it keeps so as not to redo it."""
 
     def __init__(self, corpus: Corpus, batch_size: int, seed: int):
         self._corpus, self.batch_size, self._seed = corpus, batch_size, seed
@@ -69,12 +77,11 @@ class Batches:
         }
         return batch if self._corpus.labels is None else batch | {"label": self._corpus.labels[rows]}
 
-    def sizes(self, steps: int, devices: int, chunk_size: int = 0) -> tuple[tuple[tuple[int, ...], ...], np.ndarray]:
+    def sizes(self, steps: int, devices: int, chunk_size: int = 0) -> Sizes:
         """How many tokens a program must have places for, and which of two programs does for which step.
 
-        Of E random examples the sum of lengths is about normal. One program has places for as many standard deviations
-        more than its mean as nine batches of ten keep to, in all their columns and parts. The other has them for 4.5,
-        or for more if a batch of this run has more. So runs that differ in their seeds nearly always share programs.
+        Token counts per batch are roughly normal. The small program fits 90% of batches; the large one fits
+        mean + 4.5 σ, or this run's largest batch. So runs that differ in their seeds nearly always share programs.
 
         Args:
           steps: of the run, 1 or more.
@@ -82,30 +89,27 @@ class Batches:
           chunk_size: examples that each of them encodes at a time; 0: all that it has.
 
         Returns:
-          One size or two, the larger one last: of each column, the most tokens that some examples which are encoded
-          together may have; none at all where so few are padding that they may stay. And (steps,) indices of sizes.
+          One size or two. A size has a number for each column: the most tokens of examples that are encoded together.
+          It is empty where so little is padding that padding stays.
         """
         lengths = np.count_nonzero(self._corpus.attention_mask, axis=2)
         share = self.batch_size // devices
         together = min(chunk_size or share, share)
-        most = self._most_tokens(lengths, steps, share, together)
-        mean, deviation = together * lengths.mean(axis=0), together**0.5 * lengths.std(axis=0)
-        parts = self.batch_size // share * -(-share // together) * len(mean)
-        factors = (NormalDist().inv_cdf(MOST ** (1 / parts)), EXTREME)
-        usual, all_of_them = (np.ceil(mean + factor * deviation).astype(np.int64) for factor in factors)
-        all_of_them = np.maximum(all_of_them, most.max(axis=0))
-        places = together * self._corpus.input_ids.shape[2] * len(mean)
+        starts = [first + start for first in range(0, self.batch_size, share) for start in range(0, share, together)]
+        most = self._most_tokens(lengths, steps, starts)
+        small, large = _small_and_large(lengths, together, len(starts))
+        large = np.maximum(large, most.max(axis=0))
+        places = together * self._corpus.input_ids.shape[2] * lengths.shape[1]
 
         def size(tokens: np.ndarray) -> tuple[int, ...]:
             return tuple(tokens.tolist()) if tokens.sum() <= WORTH_LEAVING_OUT * places else ()
 
-        if steps < MANY_STEPS or not size(usual) or usual.sum() > WORTH_LEAVING_OUT * all_of_them.sum():
-            return (size(all_of_them),), np.zeros(steps, np.int8)
-        return (size(usual), size(all_of_them)), np.any(most > usual, axis=1).astype(np.int8)
+        if steps < MANY_STEPS or not size(small) or small.sum() > WORTH_LEAVING_OUT * large.sum():
+            return Sizes((size(large),), np.zeros(steps, np.int8))
+        return Sizes((size(small), size(large)), np.any(most > small, axis=1).astype(np.int8))
 
-    def _most_tokens(self, lengths: np.ndarray, steps: int, share: int, together: int) -> np.ndarray:
-        """(steps, C): the most tokens of what is encoded together, `together` examples of every `share` of a batch."""
-        starts = [first + start for first in range(0, self.batch_size, share) for start in range(0, share, together)]
+    def _most_tokens(self, lengths: np.ndarray, steps: int, starts: list[int]) -> np.ndarray:
+        """(steps, C): the most tokens that are encoded together; `starts` are the first rows of each such part."""
         per_epoch = steps_per_epoch(len(lengths), self.batch_size)
         found = []
         for epoch, first in enumerate(range(0, steps, per_epoch)):
@@ -115,5 +119,20 @@ class Batches:
         return np.concatenate(found)
 
     def _permutation(self, epoch: int) -> np.ndarray:
-        generator = np.random.Generator(np.random.Philox(key=[self._seed, epoch]))
-        return generator.permutation(len(self._corpus.input_ids))
+        return epoch_generator(self._seed, epoch).permutation(len(self._corpus.input_ids))
+
+
+def _small_and_large(lengths: np.ndarray, together: int, parts: int) -> tuple[np.ndarray, np.ndarray]:
+    """(C,) tokens of `together` examples, twice: as many as `MOST` batches need, and as hardly any batch exceeds.
+
+    A batch fits when each of its parts does, in each column.
+
+    Args:
+      lengths: (N, C) tokens of all sentences.
+      together: examples that are encoded together.
+      parts: of a batch that are encoded one after the other, or on different devices.
+    """
+    mean, deviation = together * lengths.mean(axis=0), together**0.5 * lengths.std(axis=0)
+    usual = NormalDist().inv_cdf(MOST ** (1 / (parts * lengths.shape[1])))
+    small, large = (np.ceil(mean + factor * deviation).astype(np.int64) for factor in (usual, EXTREME))
+    return small, large

@@ -1,34 +1,34 @@
-"""Rows of hub datasets and of TensorFlow datasets."""
+"""Rows of Hugging Face datasets and of TensorFlow datasets."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from simcse_jax.data.files import Row
+from simcse_jax.data.files import Row, Table
 from simcse_jax.errors import UserError, reason
 from simcse_jax.storage import local_path
 
 
-def _read_hub(specification: str) -> tuple[list[str], Iterator[Row]]:
+def read_hub_dataset(specification: str) -> Table:
+    """The names of all columns, and the rows, of `NAME[:CONFIG[:SPLIT]]`; NAME may be a folder written by `datasets`.
+
+    Raises:
+      UserError: when it cannot be loaded.
+    """
     name, _, rest = specification.partition(":")
     config, _, split = rest.partition(":")
     name = str(local_path(name)) if name.startswith("~") else name
+    where = f"hf:{specification}"
     if not name:
-        raise UserError(f"hf:{specification}: names no dataset; write hf:NAME[:CONFIG[:SPLIT]]")
+        raise UserError(f"{where}: names no dataset; write hf:NAME[:CONFIG[:SPLIT]]")
     import datasets
 
     datasets.disable_progress_bars()
-    where = f"hf:{specification}"
     try:
         if Path(name).is_dir() and any((Path(name) / f).is_file() for f in ("state.json", "dataset_dict.json")):
             # Saved on disk: there is no configuration, so `hf:FOLDER:SPLIT` is understood too.
-            data, wanted = datasets.load_from_disk(name), split or config
-            if isinstance(data, datasets.DatasetDict):
-                if (wanted or "train") not in data:
-                    raise UserError(f"{where}: no split {wanted or 'train'!r}; it has {', '.join(data)}")
-                data = data[wanted or "train"]
-            elif wanted:
-                raise UserError(f"{where}: saved without splits, so none can be named")
+            data = _choose_split(datasets.load_from_disk(name), split or config, where)
         else:
             data = datasets.load_dataset(name, config or None, split=split or "train")
     except UserError:
@@ -44,7 +44,26 @@ def _read_hub(specification: str) -> tuple[list[str], Iterator[Row]]:
     return names, rows()
 
 
-def _read_tfds(specification: str) -> tuple[list[str], Iterator[Row]]:
+def _choose_split(data: Any, split: str, where: str) -> Any:
+    """The split of that name of what `datasets.load_from_disk` gives, `train` for no name."""
+    import datasets
+
+    if isinstance(data, datasets.DatasetDict):
+        split = split or "train"
+        if split not in data:
+            raise UserError(f"{where}: no split {split!r}; it has {', '.join(data)}")
+        return data[split]
+    if split:
+        raise UserError(f"{where}: saved without splits, so none can be named")
+    return data
+
+
+def read_tensorflow_dataset(specification: str) -> Table:
+    """The names of all columns, and the rows, of `NAME[:SPLIT]`, read without TensorFlow.
+
+    Raises:
+      UserError: when it cannot be loaded or has no rows; from the rows, for text that is not UTF-8.
+    """
     # NAME may end in a version (name/config:1.0.0), and a split may hold a colon itself (train[:1%]).
     name, split = re.fullmatch(r"([^:]*(?::\d+\.\d+\.\d+)?):?(.*)", specification).groups()
     where = f"tfds:{specification}"
@@ -53,7 +72,7 @@ def _read_tfds(specification: str) -> tuple[list[str], Iterator[Row]]:
     try:
         source = tfds.data_source(name, split=split or "train")
         names = [key for key in source[0]] if len(source) else []
-    except Exception as error:  # as above
+    except Exception as error:  # of any kind, as above
         raise UserError(f"{where}: the dataset could not be loaded: {reason(error)}") from None
     if not names:
         raise UserError(f"{where}: holds no sentences")
@@ -70,3 +89,13 @@ def _read_tfds(specification: str) -> tuple[list[str], Iterator[Row]]:
             yield Row(row, [text(record[name], row) for name in names])
 
     return names, rows()
+
+
+class Library(NamedTuple):
+    """Where datasets come from."""
+
+    read: Callable[[str], Table]  # of what stands after the prefix
+    ordered: bool  # whether the order of its columns means something
+
+
+LIBRARIES = {"hf:": Library(read_hub_dataset, True), "tfds:": Library(read_tensorflow_dataset, False)}  # by prefix

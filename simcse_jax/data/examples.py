@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from simcse_jax.data.columns import choose_columns, choose_labels
-from simcse_jax.data.datasets import _read_hub, _read_tfds
+from simcse_jax.data.datasets import LIBRARIES
 from simcse_jax.data.documents import REACH, next_sentences, read_documents
-from simcse_jax.data.draws import NEXT_SENTENCES, SUBSAMPLE, _generator
+from simcse_jax.data.draws import NEXT_SENTENCES, SUBSAMPLE, corpus_generator
 from simcse_jax.data.files import MISSING, READERS, Row
 from simcse_jax.data.labels import LABELS, parse_label
 from simcse_jax.errors import UserError
@@ -52,7 +52,7 @@ def read_examples(
         ones; empty names do not count. Once `label` is set, rows without a label are left out.
       positives: what the positive of an anchor is. Empty: what the column says. A label: the hypotheses with
         this one; `all`: those with any label (SimCSE, Table 4). `next_sentence`, `next_3_sentences`: a sentence
-        that follows in a document (Table 2, see documents.py).
+        that follows in a document (Table 2, see `data.documents`).
       labels: whether labels are needed, and kept.
       subsample: take so many of the examples, drawn without replacement, in their order; 0 takes all.
       seed: of all that is drawn here.
@@ -61,16 +61,7 @@ def read_examples(
       UserError: in one line, naming the file and the row, or the setting that does not fit the data.
     """
     columns = columns or {}
-    if positives and positives not in POSITIVES:
-        raise UserError(f"data.positives={positives!r}: not one of {', '.join(POSITIVES)}, or nothing")
-    needed_by = "objective.softmax_nli" if labels else ""
-    if positives and positives not in REACH:
-        needed_by = f"data.positives={positives}"
-    hub = specification.startswith(("hf:", "tfds:"))
-    if positives in REACH and (hub or Path(specification).suffix.lower() != ".txt"):
-        raise UserError(
-            f"{specification}: data.positives={positives} reads a .txt file of documents, a blank line between them"
-        )
+    needed_by = _check_positives(specification, positives, labels)
     names, rows, where, ordered = _open(specification)
     chosen = choose_columns(names, columns, where, ordered)
     label = choose_labels(names, columns, needed_by, where)
@@ -81,15 +72,56 @@ def read_examples(
     else:
         examples = _collect(rows, names, chosen, label, where)
     if positives in LABELS:
-        examples = _take(examples, np.flatnonzero(examples.labels == LABELS.index(positives)))
-        if not len(examples):
-            raise UserError(f"{where}: no pair is labelled {positives}; choose another data.positives")
+        examples = _with_label(examples, positives, where)
     if subsample:
-        if not 0 < subsample <= len(examples):
-            raise UserError(f"data.subsample={subsample}: {where} gives {len(examples)} examples; 0 takes them all")
-        drawn = _generator(seed, SUBSAMPLE).permutation(len(examples))[:subsample]
-        examples = _take(examples, np.sort(drawn))
+        examples = _subsample(examples, subsample, seed, where)
     return examples if labels else dataclasses.replace(examples, labels=None)
+
+
+def _check_positives(specification: str, positives: str, labels: bool) -> str:
+    """Refuses what no data of this kind can have. Returns the setting that needs labels, empty if none does."""
+    if positives and positives not in POSITIVES:
+        raise UserError(f"data.positives={positives!r}: not one of {', '.join(POSITIVES)}, or nothing")
+    if positives in REACH and (_prefix(specification) or Path(specification).suffix.lower() != ".txt"):
+        raise UserError(
+            f"{specification}: data.positives={positives} reads a .txt file of documents, a blank line between them"
+        )
+    if positives and positives not in REACH:
+        return f"data.positives={positives}"
+    return "objective.softmax_nli" if labels else ""
+
+
+def _prefix(specification: str) -> str:
+    """`hf:` or `tfds:`, empty for a file."""
+    return next((prefix for prefix in LIBRARIES if specification.startswith(prefix)), "")
+
+
+def _open(specification: str) -> tuple[list[str], Iterator[Row], str, bool]:
+    """Column names, rows, what to call the source in messages, and whether the order of its columns means anything."""
+    if prefix := _prefix(specification):
+        library = LIBRARIES[prefix]
+        return *library.read(specification.removeprefix(prefix)), specification, library.ordered
+    path = local_path(specification)
+    reader = READERS.get(path.suffix.lower())
+    if not path.is_file():
+        raise UserError(f"data.train={specification}: no such file")
+    if reader is None:
+        raise UserError(f"{path}: unknown kind of file {path.suffix!r}; known are {', '.join(READERS)}, hf: and tfds:")
+    return *reader(path), str(path), True
+
+
+def _with_label(examples: Examples, label: str, where: str) -> Examples:
+    chosen = _take(examples, np.flatnonzero(examples.labels == LABELS.index(label)))
+    if not len(chosen):
+        raise UserError(f"{where}: no pair is labelled {label}; choose another data.positives")
+    return chosen
+
+
+def _subsample(examples: Examples, count: int, seed: int, where: str) -> Examples:
+    if not 0 < count <= len(examples):
+        raise UserError(f"data.subsample={count}: {where} gives {len(examples)} examples; 0 takes them all")
+    drawn = corpus_generator(seed, SUBSAMPLE).permutation(len(examples))[:count]
+    return _take(examples, np.sort(drawn))
 
 
 def _take(examples: Examples, rows: np.ndarray) -> Examples:
@@ -107,27 +139,13 @@ def _pair(rows: Iterable[Row], positives: str, seed: int, where: str) -> Example
             f"{where}: no blank line between sentences, so they are taken to be shuffled and none to be the next of "
             f"another; data.positives={positives} needs documents with a blank line between them"
         )
-    pairs = next_sentences(documents, REACH[positives], _generator(seed, NEXT_SENTENCES))
+    pairs = next_sentences(documents, REACH[positives], corpus_generator(seed, NEXT_SENTENCES))
     if not pairs[0]:
         raise UserError(
             f"{where}: no document has two sentences, which data.positives={positives} needs; "
             f"leave blank lines between documents only"
         )
     return Examples(pairs, 0)
-
-
-def _open(specification: str) -> tuple[list[str], Iterator[Row], str, bool]:
-    """Column names, rows, what to call the source in messages, and whether the order of its columns means anything."""
-    for prefix, reader in (("hf:", _read_hub), ("tfds:", _read_tfds)):
-        if specification.startswith(prefix):
-            return *reader(specification.removeprefix(prefix)), specification, prefix != "tfds:"
-    path = local_path(specification)
-    reader = READERS.get(path.suffix.lower())
-    if not path.is_file():
-        raise UserError(f"data.train={specification}: no such file")
-    if reader is None:
-        raise UserError(f"{path}: unknown kind of file {path.suffix!r}; known are {', '.join(READERS)}, hf: and tfds:")
-    return *reader(path), str(path), True
 
 
 def _collect(
@@ -137,23 +155,18 @@ def _collect(
     labels: list[int] = []
     blank = unlabelled = 0
     for row in rows:
-        sentences = [row.fields[column] for column in chosen]
-        for column, sentence in zip(chosen, sentences, strict=True):
-            _check_text(sentence, f"{row.where}: the field {names[column]!r}")
-        if not all(sentence and sentence.strip() for sentence in sentences):
+        sentences = [_read_text(row.fields[column], f"{row.where}: the field {names[column]!r}") for column in chosen]
+        if not all(sentences):
             blank += 1
             continue
         if label is not None:
-            field = f"{row.where}: the field {names[label]!r}"
-            if row.fields[label] is MISSING:
-                raise UserError(f"{field} is missing")
-            number = parse_label(row.fields[label], field)
+            number = _read_label(row.fields[label], f"{row.where}: the field {names[label]!r}")
             if number is None:
                 unlabelled += 1
                 continue
             labels.append(number)
         for column, sentence in zip(collected, sentences, strict=True):
-            column.append(sentence.strip())
+            column.append(sentence)
     if not collected[0]:
         counts = ((blank, "blank rows"), (unlabelled, "rows without a label"))
         left_out = " and ".join(f"{count} {kind}" for count, kind in counts if count)
@@ -161,12 +174,21 @@ def _collect(
     return Examples(collected, blank, None if label is None else np.array(labels, np.int32), unlabelled)
 
 
-def _check_text(sentence: object, where: str) -> None:
+def _read_label(value: object, where: str) -> int | None:
+    if value is MISSING:
+        raise UserError(f"{where} is missing")
+    return parse_label(value, where)
+
+
+def _read_text(sentence: object, where: str) -> str:
+    """The sentence without the white space around it; empty for none."""
     if sentence is MISSING:
         raise UserError(f"{where} is missing")
     if sentence is not None and not isinstance(sentence, str):
         raise UserError(f"{where} holds {sentence!r}, which is no text; choose text columns with data.columns")
+    text = sentence or ""
     try:
-        (sentence or "").encode()
+        text.encode()
     except UnicodeEncodeError:
         raise UserError(f"{where} holds half a surrogate pair, which is no character") from None
+    return text.strip()

@@ -1,4 +1,4 @@
-"""Rows of files: .txt, .csv, .tsv, .jsonl and .parquet."""
+"""Rows of files: .txt, .csv, .tsv, .jsonl and .parquet. `READERS` has a function for each."""
 
 import csv
 import json
@@ -18,6 +18,9 @@ class Row(NamedTuple):
 
     where: str
     fields: Sequence[object]
+
+
+Table = tuple[list[str], Iterator[Row]]  # the names of the columns, and the rows
 
 
 def open_text(path: Path) -> Iterator[str]:
@@ -40,11 +43,11 @@ def open_text(path: Path) -> Iterator[str]:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def _read_lines(path: Path) -> tuple[list[str], Iterator[Row]]:
+def _read_lines(path: Path) -> Table:
     return ["sentence"], (Row(f"{path}: line {number}", [line]) for number, line in enumerate(open_text(path), 1))
 
 
-def _read_separated(path: Path, **dialect: Any) -> tuple[list[str], Iterator[Row]]:
+def _read_separated(path: Path, **dialect: Any) -> Table:
     reader = csv.reader((line + "\n" for line in open_text(path)), strict=True, **dialect)
 
     def records() -> Iterator[list[str]]:
@@ -72,16 +75,16 @@ def _read_separated(path: Path, **dialect: Any) -> tuple[list[str], Iterator[Row
     return names, rows()
 
 
-def _read_csv(path: Path) -> tuple[list[str], Iterator[Row]]:
+def _read_csv(path: Path) -> Table:
     return _read_separated(path)
 
 
-def _read_tsv(path: Path) -> tuple[list[str], Iterator[Row]]:
+def _read_tsv(path: Path) -> Table:
     # As SentEval and STS write it: a quotation mark is a character like any other.
     return _read_separated(path, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
-def _read_jsonl(path: Path) -> tuple[list[str], Iterator[Row]]:
+def _read_jsonl(path: Path) -> Table:
     def records() -> Iterator[tuple[int, dict]]:
         for number, line in enumerate(open_text(path), 1):
             if not line.strip():
@@ -107,7 +110,7 @@ def _read_jsonl(path: Path) -> tuple[list[str], Iterator[Row]]:
     return names, rows()
 
 
-def read_parquet(path: Path, columns: Sequence[str] | None = None) -> tuple[list[str], Iterator[Row]]:
+def read_parquet(path: Path, columns: Sequence[str] | None = None) -> Table:
     """The names of all columns, and the rows of those that are wanted (None: all), some thousand at a time.
 
     Raises:
@@ -137,7 +140,7 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> tuple[list
     return names, rows()
 
 
-READERS: dict[str, Callable[[Path], tuple[list[str], Iterator[Row]]]] = {
+READERS: dict[str, Callable[[Path], Table]] = {
     ".txt": _read_lines,
     ".csv": _read_csv,
     ".tsv": _read_tsv,

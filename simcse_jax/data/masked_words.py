@@ -1,13 +1,36 @@
-"""Words replaced by what a masked language model puts there."""
+"""Words replaced by what a masked language model puts in their places."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from simcse_jax.data.draws import row_generator
 from simcse_jax.errors import UserError
+from simcse_jax.huggingface.load import Pretrained, load
+from simcse_jax.huggingface.tokenizer import CHUNK, Tokenizer, read_backend, special_tokens
+from simcse_jax.models import parameters
+from simcse_jax.models.head import PREFIX
+from simcse_jax.models.language_model import activation, logits
+from simcse_jax.models.sentence_encoder import build
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Backend
 
 MLM_BATCH = 64
+SHORTEST = 16  # tokens that a batch is padded to at least, and to a power of two: few shapes are compiled
+
+Predict = Callable[[parameters.Params, np.ndarray, np.ndarray, np.ndarray, np.ndarray], jax.Array]
+
+
+class Masked(NamedTuple):
+    """A sentence of T tokens, K of which are masked."""
+
+    ids: np.ndarray  # (T,) int32; those that are masked are replaced in place
+    is_text: np.ndarray  # (T,) bool: false for what the tokenizer puts around a sentence
+    places: np.ndarray  # (K,) of the masked tokens
 
 
 def replace_by_mlm(
@@ -21,7 +44,7 @@ def replace_by_mlm(
 
     Args:
       sentences: N of them; their places are their rows.
-      model_name: a model with a language-model head, as `models.pretrained.load` takes it.
+      model_name: a model with a language-model head, as `huggingface.load.load` takes it.
       percent: above 0, below 100; to the nearest whole number of tokens.
       seed, column: with the row, what is masked.
       batch_size: sentences at once.
@@ -29,31 +52,58 @@ def replace_by_mlm(
     Raises:
       UserError: when the model or its tokenizer cannot do it.
     """
-    import jax
-    import jax.numpy as jnp
-
-    from simcse_jax.huggingface.load import load
-    from simcse_jax.huggingface.tokenizer import CHUNK, Tokenizer, read_backend, special_tokens
-    from simcse_jax.models import parameters
-    from simcse_jax.models.language_model import activation, logits
-    from simcse_jax.models.sentence_encoder import build
-
-    if not model_name:
-        raise UserError("data.augment.mlm_model: must name a model with a language-model head, e.g. bert-base-uncased")
-    model = load(model_name)
-    if model.language_model is None:
-        raise UserError(
-            f"data.augment.mlm_model={model_name}: has no language-model head; take a checkpoint as it was pretrained"
-        )
+    model = _load(model_name)
     tokenizer = Tokenizer(model.folder, model.config)  # pads, and checks that it belongs to the weights
     backend, _ = read_backend(model.folder)
     mask_id, special_ids = special_tokens(model.folder)
-    known = np.zeros(model.config.vocab_size, bool)  # what may be put in: the weights can have unused rows
+    predict = _make_predict(model, _replacements(backend, model, special_ids, model_name))
+    params = {name: value for name, value in model.params.items() if not name.startswith(PREFIX)}
+
+    def draw(row: int, maskable: np.ndarray) -> np.ndarray:
+        count = min(_count(len(maskable), percent), len(maskable))
+        return row_generator(seed, row, column).permutation(maskable)[:count]
+
+    masked = list(_choose(sentences, backend, special_ids, model.max_length, draw))
+    for rows, length in _batches([len(each.ids) for each in masked], batch_size, model.max_length):
+        chosen = [masked[row] for row in rows]
+        # The last batch is filled up with its first row, so that it has the shape of the others.
+        filled = chosen + [chosen[0]] * (batch_size - len(chosen))
+        ids, mask = tokenizer.pad([each.ids[:length] for each in filled], length)
+        places = np.zeros((batch_size, _count(length, percent)), np.int32)
+        for line, each in enumerate(filled):
+            places[line, : len(each.places)] = each.places
+        before = np.take_along_axis(ids, places, axis=1)
+        for line, each in enumerate(filled):
+            ids[line, each.places] = mask_id
+        words = np.asarray(predict(params, ids, mask, places, before))
+        for line, each in enumerate(chosen):
+            each.ids[each.places] = words[line, : len(each.places)]
+    return backend.decode_batch([each.ids[each.is_text].tolist() for each in masked], skip_special_tokens=False)
+
+
+def _load(name: str) -> Pretrained:
+    if not name:
+        raise UserError("data.augment.mlm_model: must name a model with a language-model head, e.g. bert-base-uncased")
+    model = load(name)
+    if model.language_model is None:
+        raise UserError(
+            f"data.augment.mlm_model={name}: has no language-model head; take a checkpoint as it was pretrained"
+        )
+    return model
+
+
+def _replacements(backend: "Backend", model: Pretrained, special_ids: Sequence[int], name: str) -> np.ndarray:
+    """(vocabulary,) bool: which tokens may be put in. The weights can have rows that no token uses."""
+    known = np.zeros(model.config.vocab_size, bool)
     known[sorted(backend.get_vocab(with_added_tokens=True).values())] = True
     known[list(special_ids)] = False
     if known.sum() < 2:
-        raise UserError(f"data.augment.mlm_model={model_name}: its tokenizer has no words to choose from")
-    params = {name: value for name, value in model.params.items() if not name.startswith("head.")}
+        raise UserError(f"data.augment.mlm_model={name}: its tokenizer has no words to choose from")
+    return known
+
+
+def _make_predict(model: Pretrained, known: np.ndarray) -> Predict:
+    """Compiles the best `known` token of each masked place, (B, K), that is not the one `before`."""
     graph, _ = build(model.config, with_head=False)
 
     @jax.jit
@@ -72,36 +122,32 @@ def replace_by_mlm(
         allowed = known & (jnp.arange(len(known)) != before[:, :, None])
         return jnp.argmax(jnp.where(allowed, scores, -jnp.inf), axis=-1)
 
-    tokens, own, chosen = [], [], []
+    return predict
+
+
+def _choose(
+    sentences: Sequence[str],
+    backend: "Backend",
+    special_ids: Sequence[int],
+    max_length: int,
+    draw: Callable[[int, np.ndarray], np.ndarray],
+) -> Iterator[Masked]:
+    """Tokenizes sentences and chooses what is masked; `draw` takes some of a row's places that can be."""
     for start in range(0, len(sentences), CHUNK):  # an encoding is large until its ids are taken out
-        for encoding in backend.encode_batch_fast(list(sentences[start : start + CHUNK])):
-            ids, text = np.array(encoding.ids, np.int32), np.array(encoding.special_tokens_mask) == 0
-            maskable = np.flatnonzero((text & ~np.isin(ids, special_ids))[: model.max_length])
-            count = min(_count(len(maskable), percent), len(maskable))
-            places = row_generator(seed, len(tokens), column).permutation(maskable)[:count]
-            tokens.append(ids)
-            own.append(text)
-            chosen.append(places)
-    seen = [ids[: model.max_length] for ids in tokens]
-    by_length = sorted(range(len(seen)), key=lambda row: -len(seen[row]))
+        for row, encoding in enumerate(backend.encode_batch_fast(list(sentences[start : start + CHUNK])), start):
+            ids, is_text = np.array(encoding.ids, np.int32), np.array(encoding.special_tokens_mask) == 0
+            maskable = np.flatnonzero((is_text & ~np.isin(ids, special_ids))[:max_length])
+            yield Masked(ids, is_text, draw(row, maskable))
+
+
+def _batches(lengths: Sequence[int], batch_size: int, max_length: int) -> Iterator[tuple[list[int], int]]:
+    """Rows that are encoded together, the longest first, and the length that they are cut or padded to."""
+    seen = [min(length, max_length) for length in lengths]
+    by_length = sorted(range(len(seen)), key=lambda row: -seen[row])
     for start in range(0, len(by_length), batch_size):
         rows = by_length[start : start + batch_size]
-        length = min(max(16, 1 << (len(seen[rows[0]]) - 1).bit_length()), model.max_length)  # few shapes to compile
-        # The last batch is filled up with its first row, so that it has the shape of the others.
-        filled = rows + [rows[0]] * (batch_size - len(rows))
-        ids, mask = tokenizer.pad([seen[row] for row in filled], length)
-        places = np.zeros((batch_size, _count(length, percent)), np.int32)
-        for line, row in enumerate(filled):
-            places[line, : len(chosen[row])] = chosen[row]
-        before = np.take_along_axis(ids, places, axis=1)
-        for line, row in enumerate(filled):
-            ids[line, chosen[row]] = mask_id
-        words = np.asarray(predict(params, ids, mask, places, before))
-        for line, row in enumerate(rows):
-            tokens[row][chosen[row]] = words[line, : len(chosen[row])]
-    return backend.decode_batch(
-        [ids[text].tolist() for ids, text in zip(tokens, own, strict=True)], skip_special_tokens=False
-    )
+        length = min(max(SHORTEST, 1 << (seen[rows[0]] - 1).bit_length()), max_length)
+        yield rows, length
 
 
 def _count(tokens: int, percent: float) -> int:

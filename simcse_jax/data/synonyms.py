@@ -7,12 +7,36 @@ from pathlib import Path
 import numpy as np
 
 from simcse_jax.data.draws import row_generator
+from simcse_jax.devices import processes
 from simcse_jax.errors import UserError, reason
 from simcse_jax.storage import local_path
 
 # What nlpaug's part-of-speech tags leave out: WordNet knows "a" as the ampere.
 DETERMINERS = re.compile("an?|all|another|any|both|each|either|every|neither|no|some|th(at|e|ese|is|ose)")
 EDGES = re.compile(r"(\W*)(.*?)(\W*)")  # punctuation, the word, punctuation
+
+
+def replace_by_synonyms(sentences: Sequence[str], lexicon: str, *, seed: int, column: int) -> list[str]:
+    """Replaces one word of each sentence by a synonym, and prints how many sentences stay for want of one.
+
+    Args:
+      sentences: N of them; their places are their rows.
+      lexicon: see `Synonyms`.
+      seed, column: with the row, which word and which synonym.
+
+    Raises:
+      UserError: as `Synonyms` does.
+    """
+    synonyms = Synonyms(lexicon)
+    changed, without = [], 0
+    for row, sentence in enumerate(sentences):
+        words = sentence.split()
+        replaced = synonyms.replace(words, row_generator(seed, row, column))
+        without += replaced == words
+        changed.append(" ".join(replaced))
+    if without:
+        processes.say(f"{lexicon}: no synonym for any word of {without} of {len(sentences)} sentences; they stay")
+    return changed
 
 
 class Synonyms:
@@ -44,18 +68,20 @@ class Synonyms:
         self._base_forms = Morphy()
         self._senses: dict[tuple[str, str], list[tuple[str, str]]] = {}  # (form, part of speech): (word, synset)
         self._members: dict[str, dict[str, None]] = {}  # synset: its words, as they are written
+        self._cache: dict[str, list[str]] = {}
         try:
-            entries = _database_entries(path) if (path / "wn.db").is_file() else _file_entries(path)
-            for part, forms, synsets in entries:
-                for synset in synsets:
-                    self._members.setdefault(synset, {})[forms[0]] = None
-                for form in dict.fromkeys(form.lower() for form in forms):
-                    self._senses.setdefault((form, part), []).extend((forms[0], synset) for synset in synsets)
+            for entry in _database_entries(path) if (path / "wn.db").is_file() else _file_entries(path):
+                self._add(*entry)
         except Exception as error:  # the package raises its own, the XML parser's and bare assertions
             raise UserError(f"data.augment.lexicon={lexicon}: no WN-LMF lexicon can be read: {reason(error)}") from None
         if all(len(members) < 2 for members in self._members.values()):
             raise UserError(f"data.augment.lexicon={lexicon}: holds no synonyms; is it a whole WordNet?")
-        self._cache: dict[str, list[str]] = {}
+
+    def _add(self, part: str, forms: Sequence[str], synsets: Sequence[str]) -> None:
+        for synset in synsets:
+            self._members.setdefault(synset, {})[forms[0]] = None
+        for form in dict.fromkeys(form.lower() for form in forms):
+            self._senses.setdefault((form, part), []).extend((forms[0], synset) for synset in synsets)
 
     def of(self, word: str) -> list[str]:
         """The synonyms of a word, in the lexicon's order; none for a determiner."""
@@ -128,18 +154,3 @@ def _database_entries(folder: Path) -> Iterator[Entry]:
 
 def _part_of_speech(part: str) -> str:
     return "a" if part == "s" else part  # satellite adjectives
-
-
-def _replace_by_synonyms(sentences: Sequence[str], lexicon: str, seed: int, column: int) -> list[str]:
-    from simcse_jax.devices import processes
-
-    synonyms = Synonyms(lexicon)
-    changed, without = [], 0
-    for row, sentence in enumerate(sentences):
-        words = sentence.split()
-        replaced = synonyms.replace(words, row_generator(seed, row, column))
-        without += replaced == words
-        changed.append(" ".join(replaced))
-    if without:
-        processes.say(f"{lexicon}: no synonym for any word of {without} of {len(sentences)} sentences; they stay")
-    return changed

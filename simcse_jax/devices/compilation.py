@@ -11,9 +11,9 @@ def keep_compilations() -> None:
     """Turns the cache on, for programs of any size: a start compiles some dozens of small ones too.
 
     It lies in `~/.cache/simcse_jax/xla` (`XDG_CACHE_HOME` is heeded), or where `JAX_COMPILATION_CACHE_DIR` says. There
-    is none where the home folder is not writable, and for several processes only where `JAX_COMPILATION_CACHE_DIR` says
-    so: the first one alone writes it, and the others find nothing where hosts share no folder. Who has set
-    `jax_compilation_cache_dir` is left alone.
+    is none where the home folder is not writable. Several processes have one only where `JAX_COMPILATION_CACHE_DIR`
+    says so: the first one alone writes it, and the others find nothing where hosts share no folder. A
+    `jax_compilation_cache_dir` that is set already stays.
     """
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         if jax.config.jax_compilation_cache_dir or jax.distributed.is_initialized():
@@ -26,6 +26,6 @@ def keep_compilations() -> None:
         except (OSError, RuntimeError):  # there is no home
             return
         jax.config.update("jax_compilation_cache_dir", str(folder))
-        compilation_cache.reset_cache()  # else a program that has compiled something already would go on without
+        compilation_cache.reset_cache()  # a program that has compiled something already would go on without
     if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

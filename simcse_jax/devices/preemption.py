@@ -13,21 +13,21 @@ from simcse_jax.errors import Preempted
 class Preemption:
     """Listens for SIGTERM from the start of a run to its end.
 
-    Processes that were joined by `jax.distributed` are listened to by JAX: they may be told at different times and be
-    a few steps apart, and leave after the same step. A process on its own leaves at once as long as no step is done.
-    Who listened before is told, too: a sweep, which has more runs to do.
+    For processes that `jax.distributed` has joined, JAX listens: the signal may reach them at different times and a few
+    steps apart, and they leave after the same step. A process on its own leaves at once as long as no step is done. An
+    earlier handler is called too: that of a sweep, which has more runs to do.
     """
 
     def __init__(self):
-        self._told = self._training = False
+        self._received = self._training = False
         self._joined = jax.distributed.is_initialized()
-        # Handlers can be set in the main thread alone; elsewhere a run can't be told.
+        # Handlers can be set in the main thread alone; elsewhere a run does not notice.
         self._listens = not self._joined and threading.current_thread() is threading.main_thread()
         if self._listens:
-            self._before = signal.signal(signal.SIGTERM, self._tell)
+            self._before = signal.signal(signal.SIGTERM, self._receive)
 
-    def _tell(self, number: int, frame: FrameType | None) -> None:
-        self._told = True
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        self._received = True
         if callable(self._before):
             self._before(number, frame)
         if not self._training:
@@ -36,7 +36,7 @@ class Preemption:
     def reached(self, step: int) -> bool:
         """Whether to save and leave after `step`; to be asked after every step."""
         self._training = True
-        return multihost_utils.reached_preemption_sync_point(step) if self._joined else self._told
+        return multihost_utils.reached_preemption_sync_point(step) if self._joined else self._received
 
     def close(self) -> None:
         """Gives SIGTERM back its meaning."""

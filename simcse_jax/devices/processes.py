@@ -1,6 +1,6 @@
-"""Several processes that run the same program: starting them, speaking with one voice, placing arrays.
+"""Several processes that run the same program: joining them, speaking with one voice, agreeing.
 
-With one process all of this does nothing, or what `jax.device_put` does.
+With one process all of this does nothing. Arrays are placed over the devices of all processes in `mesh.py`.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ def initialize(settings: config_dict.ConfigDict) -> None:
     """Joins the other processes, as `config.parallel` says; call it before anything else touches a device.
 
     Raises:
-      UserError: when the settings or the environment do not say where they are. That one of them does not come in
-        time is no mistake of the user's, who should start again: JAX's own error, an ordinary failure.
+      UserError: when the settings or the environment do not say where they are.
+      RuntimeError: JAX's own, when one of them does not come in time: no mistake of the user's, who starts again.
     """
     if settings.processes == 1:
         return
@@ -69,15 +69,18 @@ def together() -> Iterator[None]:
     """All processes leave the block together: a user's mistake that one of them meets ends them all.
 
     Without it the others would wait for the one that has left.
+
+    Raises:
+      UserError: this process's own, or another's with the number of that process.
     """
     error = None
     try:
         yield
     except UserError as own:
         error = own
-    for process, told in enumerate(gather(str(error) if error else "")):
-        if told:
-            raise error or UserError(f"process {process}: {told}")
+    for process, message in enumerate(gather(str(error) if error else "")):
+        if message:
+            raise error or UserError(f"process {process}: {message}")
 
 
 def agree(facts: Mapping[str, str]) -> None:

@@ -6,16 +6,19 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jax.sharding import NamedSharding
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tqdm import tqdm
 
 from simcse_jax.encoding.batching import Batching, compute
 from simcse_jax.encoding.tokens import TokenEncoder
+from simcse_jax.huggingface.load import ChosenPooler, Pretrained
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models import parameters
 from simcse_jax.models.parameters import Params
+from simcse_jax.models.sentence_encoder import build
 
 IN_FLIGHT = 4  # batches that are dispatched and not fetched, on each thread
 
@@ -86,6 +89,27 @@ class Embedder:
     def with_params(self, params: Params) -> "Embedder":
         """The same model with other parameters."""
         return dataclasses.replace(self, params=params)
+
+
+def on_local_devices(model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPooler, dtype: str) -> Embedder:
+    """A model on all devices of this process, which share a batch.
+
+    Args:
+      model, tokenizer: as they were loaded.
+      chosen: the pooler, and whether the head goes after it.
+      dtype: of the encoder's matrix products, float32 or bfloat16.
+    """
+    devices = jax.local_devices()
+    mesh, several = Mesh(np.array(devices), ("data",)), len(devices) > 1
+    return Embedder(
+        graph=build(model.config, model.has_head, jnp.dtype(dtype))[0],
+        params=jax.device_put(model.params, NamedSharding(mesh, PartitionSpec()) if several else devices[0]),
+        pooler=chosen.pooler,
+        use_head=chosen.use_head,
+        tokenizer=tokenizer,
+        max_length=model.max_length,
+        sharding=NamedSharding(mesh, PartitionSpec("data")) if several else None,
+    )
 
 
 def to_unit(embeddings: np.ndarray) -> np.ndarray:

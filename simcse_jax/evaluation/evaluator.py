@@ -5,7 +5,7 @@ data at hand, and a line in `training/inputs.py` or `evaluate.py` that puts it i
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from simcse_jax.errors import UserError
 Encode = Callable[[Sequence[str]], np.ndarray]  # N sentences to (N, D) embeddings
 
 
+@runtime_checkable
 class Embed(Protocol):
     """A model as an evaluator sees it: `embed(sentences)`; `embed.tokens` where it looks at token embeddings.
 
@@ -25,6 +26,7 @@ class Embed(Protocol):
         ...
 
 
+@runtime_checkable
 class Evaluator(Protocol):
     """Scores a model on data that it has read before."""
 

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jaxtyping import Array, Float, Float32, Key
 
 from simcse_jax.errors import UserError
 
@@ -31,7 +32,7 @@ Params = list[dict[str, Any]]  # level → arrays, with an axis of its steps bef
 
 
 @jax.jit
-def init(key: jax.Array, x: jax.Array) -> Params:
+def init(key: Key[Array, ""], x: Float[Array, "N D"]) -> Params:
     """Parameters with which every actnorm has mean 0 and variance 1 on x (N, D), and every coupling adds nothing."""
     params: Params = []
     for level in range(LEVELS):
@@ -42,7 +43,7 @@ def init(key: jax.Array, x: jax.Array) -> Params:
     return params
 
 
-def forward(params: Params, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+def forward(params: Params, x: Float[Array, "B D"]) -> tuple[Float[Array, "B D"], Float[Array, ""]]:
     """z = f(x), (B, D) to (B, D), and log|det ∂z/∂x|, a scalar: an additive coupling keeps volumes, so all x share it.
 
     D must be `SMALLEST` or more.
@@ -58,7 +59,7 @@ def forward(params: Params, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.concatenate([*done, x], axis=1), log_det
 
 
-def inverse(params: Params, z: jax.Array) -> jax.Array:
+def inverse(params: Params, z: Float[Array, "B D"]) -> Float[Array, "B D"]:
     """x = f⁻¹(z), (B, D) to (B, D)."""
     sizes = [z.shape[1]]
     for _ in params[1:]:
@@ -72,13 +73,13 @@ def inverse(params: Params, z: jax.Array) -> jax.Array:
     return x
 
 
-def log_likelihood(params: Params, x: jax.Array) -> jax.Array:
+def log_likelihood(params: Params, x: Float[Array, "B D"]) -> Float[Array, " B"]:
     """log p(x) = log N(f(x); 0, I) + log|det ∂f/∂x| (the paper's section 4), (B, D) to (B,), in nats."""
     z, log_det = forward(params, x)
     return jnp.sum(jax.scipy.stats.norm.logpdf(z), axis=1) + log_det
 
 
-def fit(embeddings: np.ndarray, seed: int = 0, epochs: int = 1) -> Params:
+def fit(embeddings: Float[np.ndarray, "N D"], seed: int = 0, epochs: int = 1) -> Params:
     """The parameters of maximum likelihood on embeddings (N, D): the same for the same seed.
 
     Raises:
@@ -100,7 +101,7 @@ def fit(embeddings: np.ndarray, seed: int = 0, epochs: int = 1) -> Params:
     return params
 
 
-def transform(params: Params, embeddings: np.ndarray) -> np.ndarray:
+def transform(params: Params, embeddings: Float[np.ndarray, "N D"]) -> Float32[np.ndarray, "N D"]:
     """z of embeddings (N, D), (N, D) float32."""
     blocks = [np.zeros((0, embeddings.shape[1]), np.float32)]
     for start in range(0, len(embeddings), BLOCK):
@@ -115,8 +116,8 @@ _forward, _log_likelihood = jax.jit(forward), jax.jit(log_likelihood)
 
 
 @functools.partial(jax.jit, donate_argnums=(0, 1))
-def _update(params: Params, state: optax.OptState, batch: jax.Array) -> tuple[Params, optax.OptState]:
-    def bits_per_dimension(params: Params) -> jax.Array:
+def _update(params: Params, state: optax.OptState, batch: Float[Array, "B D"]) -> tuple[Params, optax.OptState]:
+    def bits_per_dimension(params: Params) -> Float[Array, ""]:
         return -jnp.mean(log_likelihood(params, batch)) / (jnp.log(2.0) * batch.shape[1])
 
     gradient = jax.grad(bits_per_dimension)(params)
@@ -124,17 +125,17 @@ def _update(params: Params, state: optax.OptState, batch: jax.Array) -> tuple[Pa
     return optax.apply_updates(params, updates), state
 
 
-def _actnorm(norm: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+def _actnorm(norm: dict[str, Float[Array, " D"]], x: Float[Array, "B D"]) -> Float[Array, "B D"]:
     return (x + norm["bias"]) * jnp.exp(SCALE * norm["log_scale"])
 
 
-def _init_actnorm(x: jax.Array) -> dict[str, jax.Array]:
+def _init_actnorm(x: Float[Array, "N D"]) -> dict[str, Float[Array, " D"]]:
     std = jnp.std(x, axis=0)
     std = jnp.where(std > jnp.maximum(CONSTANT * jnp.max(std), ROUNDING), std, 1.0)
     return {"bias": -jnp.mean(x, axis=0), "log_scale": -jnp.log(std) / SCALE}
 
 
-def _shift(step: dict[str, Any], x: jax.Array) -> jax.Array:
+def _shift(step: dict[str, Any], x: Float[Array, "B kept"]) -> Float[Array, "B shifted"]:
     """The coupling's network: two hidden layers with actnorm, and a last one that starts at zero."""
     for layer in step["hidden"]:
         x = jax.nn.relu(_actnorm(layer["actnorm"], x @ layer["kernel"]))
@@ -142,7 +143,7 @@ def _shift(step: dict[str, Any], x: jax.Array) -> jax.Array:
     return (x @ last["kernel"] + last["bias"]) * jnp.exp(SCALE * last["log_scale"])
 
 
-def _init_step(x: jax.Array, key: jax.Array) -> tuple[jax.Array, dict[str, Any]]:
+def _init_step(x: Float[Array, "N D"], key: Key[Array, ""]) -> tuple[Float[Array, "N D"], dict[str, Any]]:
     """x behind a fresh step, and the step."""
     step: dict[str, Any] = {"actnorm": _init_actnorm(x), "hidden": []}
     x = _actnorm(step["actnorm"], x)[:, ::-1]
@@ -156,7 +157,7 @@ def _init_step(x: jax.Array, key: jax.Array) -> tuple[jax.Array, dict[str, Any]]
     return x, step  # the coupling adds nothing yet
 
 
-def _step(x: jax.Array, step: dict[str, Any]) -> tuple[jax.Array, jax.Array]:
+def _step(x: Float[Array, "B D"], step: dict[str, Any]) -> tuple[Float[Array, "B D"], Float[Array, ""]]:
     """x behind a step, and the step's log-determinant."""
     x = _actnorm(step["actnorm"], x)[:, ::-1]
     kept, shifted = jnp.split(x, [x.shape[1] // 2], axis=1)
@@ -164,7 +165,7 @@ def _step(x: jax.Array, step: dict[str, Any]) -> tuple[jax.Array, jax.Array]:
     return x, SCALE * jnp.sum(step["actnorm"]["log_scale"])
 
 
-def _step_back(x: jax.Array, step: dict[str, Any]) -> tuple[jax.Array, None]:
+def _step_back(x: Float[Array, "B D"], step: dict[str, Any]) -> tuple[Float[Array, "B D"], None]:
     kept, shifted = jnp.split(x, [x.shape[1] // 2], axis=1)
     x = jnp.concatenate([kept, shifted - _shift(step, kept)], axis=1)[:, ::-1]
     return x * jnp.exp(-SCALE * step["actnorm"]["log_scale"]) - step["actnorm"]["bias"], None

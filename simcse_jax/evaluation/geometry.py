@@ -8,6 +8,7 @@ are normalized to length 1 first, so none of it depends on their scale, nor on a
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Float64
 
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
@@ -28,7 +29,7 @@ class Group(NamedTuple):
     pairs: int
     mean: float | None
     std: float | None  # with n
-    density: np.ndarray | None  # at `GRID`
+    density: Float[np.ndarray, " G"] | None  # at `GRID`
 
 
 class Geometry(NamedTuple):
@@ -37,7 +38,7 @@ class Geometry(NamedTuple):
     alignment: float
     uniformity: float
     spearman: float  # of all pairs, × 100
-    singular_values: np.ndarray  # (min(N, D),) of N sentences, falling from 1
+    singular_values: Float[np.ndarray, " min(N,D)"]  # (min(N, D),) of N sentences, falling from 1
     groups: dict[str, Group]  # by the names of `GROUPS`
 
     def numbers(self) -> dict[str, float]:
@@ -99,13 +100,13 @@ def measure(encode: Encode, pairs: sts.Pairs) -> Geometry:
     )
 
 
-def normalize(embeddings: np.ndarray) -> np.ndarray:
+def normalize(embeddings: Float[np.ndarray, "N D"]) -> Float64[np.ndarray, "N D"]:
     """Rows of length 1, in float64: (N, D) to (N, D); a row of zeros stays one."""
     embeddings = embeddings.astype(np.float64)
     return embeddings / np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
 
 
-def alignment(first: np.ndarray, second: np.ndarray) -> float:
+def alignment(first: Float[np.ndarray, "P D"], second: Float[np.ndarray, "P D"]) -> float:
     """ℓ_align = E ‖f(x) − f(x⁺)‖² over positive pairs (SimCSE, eq. 2); 0 at best, 4 at worst.
 
     Args:
@@ -114,7 +115,7 @@ def alignment(first: np.ndarray, second: np.ndarray) -> float:
     return float(np.mean(np.sum((normalize(first) - normalize(second)) ** 2, axis=1)))
 
 
-def uniformity(embeddings: np.ndarray, block: int = 1024) -> float:
+def uniformity(embeddings: Float[np.ndarray, "N D"], block: int = 1024) -> float:
     """ℓ_uniform = log E exp(−2 ‖f(x) − f(y)‖²) (SimCSE, eq. 3); the lower the more uniform, 0 when all are the same.
 
     The mean is over the N (N − 1) / 2 pairs of different rows, as in the code of Wang and Isola (2020).
@@ -133,7 +134,7 @@ def uniformity(embeddings: np.ndarray, block: int = 1024) -> float:
     return float(np.log(total / (count * (count - 1) / 2)))
 
 
-def singular_values(embeddings: np.ndarray) -> np.ndarray:
+def singular_values(embeddings: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " min(N,D)"]:
     """The singular values of the matrix whose rows are the normalized embeddings, divided by the largest.
 
     SimCSE, Figure F.1, with the matrix W of its Section 5: normalized and not centred.
@@ -148,7 +149,7 @@ def singular_values(embeddings: np.ndarray) -> np.ndarray:
     return values / max(values[0], 1e-12)
 
 
-def cosine_groups(cosines: np.ndarray, gold: np.ndarray) -> dict[str, Group]:
+def cosine_groups(cosines: Float[np.ndarray, " P"], gold: Float[np.ndarray, " P"]) -> dict[str, Group]:
     """Cosine similarities by gold score, in five groups (SimCSE, Figure G.1).
 
     Args:
@@ -169,7 +170,7 @@ def cosine_groups(cosines: np.ndarray, gold: np.ndarray) -> dict[str, Group]:
     return groups
 
 
-def density(cosines: np.ndarray, grid: np.ndarray = GRID) -> np.ndarray:
+def density(cosines: Float[np.ndarray, " P"], grid: Float[np.ndarray, " G"] = GRID) -> Float[np.ndarray, " G"]:
     """A Gaussian kernel density estimate of cosine similarities, with Scott's bandwidth, within `BANDWIDTHS`.
 
     What a kernel has beyond −1 and 1 is reflected, so that the density of [−1, 1] integrates to 1.

@@ -20,13 +20,19 @@ directions of all fits, and a row that a fit does not train on has weight 0. Thr
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Float, Int
 
 TOLERANCE = 1e-6  # of the estimated distance to the minimum, in the unit of the mean loss
 MAX_ITERATIONS = 500
 MEMORY = 10  # pairs that L-BFGS keeps
 
 
-def predict(inputs: np.ndarray, labels: np.ndarray, masks: np.ndarray, penalties: np.ndarray) -> np.ndarray:
+def predict(
+    inputs: Float[np.ndarray, "N D"],
+    labels: Int[np.ndarray, " N"],
+    masks: Bool[np.ndarray, "M N"],
+    penalties: Float[np.ndarray, "M C"],
+) -> Int[np.ndarray, "M C N"]:
     """Fits M × C classifiers and lets each predict every row.
 
     A fit has converged when gᵀ H⁻¹ g / 2 ≤ 1e-6, with its gradient g and the diagonal H above, which estimates how far
@@ -55,8 +61,12 @@ def predict(inputs: np.ndarray, labels: np.ndarray, masks: np.ndarray, penalties
 
 @jax.jit
 def _fit(
-    rows: jax.Array, variances: jax.Array, targets: jax.Array, weights: jax.Array, penalties: jax.Array
-) -> jax.Array:
+    rows: Float[Array, "N D"],
+    variances: Float[Array, " D"],
+    targets: Float[Array, "N K"],
+    weights: Float[Array, "M N"],
+    penalties: Float[Array, "M C"],
+) -> Float[Array, "N K C M"]:
     """(N, D), (D,), (N, K), (M, N), (M, C) to the logits (N, K, C, M) of the converged fits.
 
     The axes lie so that the longest one of a row is the last, which is what vector units want.
@@ -127,14 +137,18 @@ def _fit(
     return jax.lax.while_loop(unfinished, iterate, (0, params, logits, slope, inverse, gap, *memory))[2]
 
 
-def _dot(first: jax.Array, second: jax.Array) -> jax.Array:
+def _dot(first: Float[Array, " N #K #C M"], second: Float[Array, " N #K #C M"]) -> Float[Array, "1 1 C M"]:
     """Fit by fit."""
     return jnp.sum(first * second, axis=(0, 1), keepdims=True)
 
 
 def _newton_like(
-    slope: jax.Array, inverse: jax.Array, steps: tuple[jax.Array, ...], changes: tuple, scales: tuple
-) -> jax.Array:
+    slope: Float[Array, "D K C M"],
+    inverse: Float[Array, "D K C M"],
+    steps: tuple[Float[Array, "D K C M"], ...],
+    changes: tuple[Float[Array, "D K C M"], ...],
+    scales: tuple[Float[Array, "1 1 C M"], ...],
+) -> Float[Array, "D K C M"]:
     """The two loops of L-BFGS (Nocedal and Wright, Algorithm 7.4): about the inverse Hessian times the slope.
 
     `steps`, the `changes` of the slope over them and `scales` = 1 / (step · change) are those before, the latest first.

@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jaxtyping import Array, Float, Float32, Float64, Int, Key
 
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
@@ -118,19 +119,21 @@ class WithRegressor:
         return self.similarity.protocol
 
 
-def features(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+def features(first: Float[np.ndarray, "P D"], second: Float[np.ndarray, "P D"]) -> Float[np.ndarray, "P 2*D"]:
     """[|u - v|; u ⊙ v]: (P, D), (P, D) to (P, 2D)."""
     return np.concatenate([np.abs(first - second), first * second], axis=1)
 
 
-def targets(gold: np.ndarray) -> np.ndarray:
+def targets(gold: Float[np.ndarray, " P"]) -> Float32[np.ndarray, "P 5"]:
     """t(y) of the module's docstring: (P,) scores from 0 to 5 to (P, 5) float32."""
     floor, bins = np.floor(gold)[:, None], np.arange(1, BINS + 1)
     above, below = gold[:, None] - floor, floor - gold[:, None] + 1
     return (np.where(bins == floor + 1, above, 0) + np.where(bins == floor, below, 0)).astype(np.float32)
 
 
-def fit(inputs: dict[str, np.ndarray], gold: dict[str, np.ndarray]) -> tuple[np.ndarray, float, int]:
+def fit(
+    inputs: dict[str, Float[np.ndarray, "_ width"]], gold: dict[str, Float[np.ndarray, " _"]]
+) -> tuple[Float64[np.ndarray, " P"], float, int]:
     """Trains on "train", stops on "dev", predicts the scores of "test".
 
     Args:
@@ -164,23 +167,25 @@ def fit(inputs: dict[str, np.ndarray], gold: dict[str, np.ndarray]) -> tuple[np.
     return _predict(kept, places["test"]), best, epochs
 
 
-def _probabilities(params: Params, inputs: jax.Array) -> jax.Array:
+def _probabilities(params: Params, inputs: Float[Array, "P width"]) -> Float[Array, "P 5"]:
     logits = jnp.matmul(inputs, params["kernel"], precision="highest") + params["bias"]
     return jax.nn.softmax(logits)
 
 
-def _predict(params: Params, inputs: jax.Array) -> np.ndarray:
+def _predict(params: Params, inputs: Float[Array, "P width"]) -> Float64[np.ndarray, " P"]:
     return np.asarray(_probabilities(params, inputs), np.float64) @ np.arange(1, BINS + 1)
 
 
 @functools.partial(jax.jit, donate_argnums=1)
-def _train(params: Params, state: Any, key: jax.Array, inputs: jax.Array, wanted: jax.Array) -> tuple[Params, Any]:
+def _train(
+    params: Params, state: Any, key: Key[Array, ""], inputs: Float[Array, "P width"], wanted: Float[Array, "P 5"]
+) -> tuple[Params, Any]:
     """`EPOCHS` epochs; rows that fill up the last batch of each have weight 0."""
     count = len(inputs)
     batches = -(-count // BATCH)
     filled = jnp.arange(batches * BATCH).reshape(batches, BATCH)
 
-    def loss(params: Params, rows: jax.Array, weights: jax.Array) -> jax.Array:
+    def loss(params: Params, rows: Int[Array, " B"], weights: Float[Array, " B"]) -> Float[Array, ""]:
         errors = jnp.mean((_probabilities(params, inputs[rows]) - wanted[rows]) ** 2, axis=1)
         return jnp.sum(errors * weights) / jnp.sum(weights)
 
@@ -189,7 +194,7 @@ def _train(params: Params, state: Any, key: jax.Array, inputs: jax.Array, wanted
         updates, state = _optimizer.update(jax.grad(loss)(params, *batch), state)
         return (optax.apply_updates(params, updates), state), None
 
-    def epoch(carry: Any, key: jax.Array) -> Any:
+    def epoch(carry: Any, key: Key[Array, ""]) -> Any:
         order = jax.random.permutation(key, count)
         return jax.lax.scan(step, carry, (order[filled % count], (filled < count).astype(jnp.float32)))
 

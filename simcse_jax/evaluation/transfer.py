@@ -19,174 +19,17 @@ each fit goes to the minimum, with a free bias. And a fit is more exact than sci
 import dataclasses
 import functools
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from simcse_jax.data.files import open_text
-from simcse_jax.errors import UserError
 from simcse_jax.evaluation import logistic, sts
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
-from simcse_jax.evaluation.tasks import GRIDS
-from simcse_jax.evaluation.tasks import TRANSFER as TASKS
-from simcse_jax.storage import local_path
+from simcse_jax.evaluation.tasks import GRIDS, TRANSFER
+from simcse_jax.evaluation.transfer_files import FOLDS, Task
 
-FOLDS = 10
 SEED = 1111
-
-# The file of label 1 comes first, as in SentEval.
-CLASS_FILES = {
-    "MR": ("MR/rt-polarity.pos", "MR/rt-polarity.neg"),
-    "CR": ("CR/custrev.pos", "CR/custrev.neg"),
-    "SUBJ": ("SUBJ/subj.objective", "SUBJ/subj.subjective"),
-    "MPQA": ("MPQA/mpqa.pos", "MPQA/mpqa.neg"),
-}
-SPLIT_FILES = {
-    "SST2": {
-        "train": "SST/binary/sentiment-train",
-        "dev": "SST/binary/sentiment-dev",
-        "test": "SST/binary/sentiment-test",
-    },
-    "TREC": {"train": "TREC/train_5500.label", "test": "TREC/TREC_10.label"},
-    "MRPC": {"train": "MRPC/msr_paraphrase_train.txt", "test": "MRPC/msr_paraphrase_test.txt"},
-}
 TITLES = {"SST2": "SST", "MRPC": "MRPC acc/F1"}  # where the paper's table has another name
-QUESTIONS = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")  # TREC's labels
-
-
-class Task(NamedTuple):
-    """Labelled sentences, or pairs of them, in SentEval's order.
-
-    `splits` maps train, dev and test to their rows, as far as the data set has them.
-    """
-
-    first: list[str]
-    second: list[str]  # empty for a task of single sentences
-    labels: np.ndarray  # (N,) int
-    splits: dict[str, slice]
-
-
-class _Row(NamedTuple):
-    first: str
-    second: str
-    label: int
-
-
-def _words(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _latin_lines(path: Path) -> list[str]:
-    try:
-        text = path.read_text(encoding="latin-1")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
-    return text.removesuffix("\n").split("\n") if text else []
-
-
-def _class_file(path: Path, label: int) -> list[_Row]:
-    return [_Row(_words(line), "", label) for line in _latin_lines(path)]
-
-
-def _question(line: str, where: str) -> _Row:
-    label, _, rest = line.strip().partition(":")
-    _, space, question = rest.partition(" ")  # behind the fine label
-    if not space:
-        raise UserError(f"{where}: expected LABEL:fine question, as in 'NUM:dist How far is it?'")
-    if label not in QUESTIONS:
-        raise UserError(f"{where}: {label!r} is no label; the labels are {', '.join(QUESTIONS)}")
-    return _Row(_words(question), "", QUESTIONS.index(label))
-
-
-def _binary(text: str, where: str) -> int:
-    if text.strip() not in ("0", "1"):
-        raise UserError(f"{where}: the label {text!r} is neither 0 nor 1")
-    return int(text)
-
-
-def _sentiment(line: str, where: str) -> _Row:
-    fields = line.strip().split("\t")
-    if len(fields) != 2:
-        raise UserError(f"{where}: {len(fields)} tab-separated columns, expected a sentence and a label")
-    return _Row(_words(fields[0]), "", _binary(fields[1], where))
-
-
-def _paraphrase(line: str, where: str) -> _Row:
-    fields = line.strip().split("\t")
-    if len(fields) != 5:
-        raise UserError(f"{where}: {len(fields)} tab-separated columns, expected a label, two ids and two sentences")
-    return _Row(_words(fields[3]), _words(fields[4]), _binary(fields[0], where))
-
-
-def _split_file(path: Path, task: str) -> list[_Row]:
-    lines = _latin_lines(path) if task == "TREC" else open_text(path)
-    parse = {"TREC": _question, "SST2": _sentiment, "MRPC": _paraphrase}[task]
-    header = 1 if task == "MRPC" else 0
-    return [
-        parse(line, f"{path}: line {number}")
-        for number, line in enumerate(lines, 1)
-        if number > header and line.strip()
-    ]
-
-
-def _make_task(name: str, where: str, parts: dict[str, list[_Row]]) -> Task:
-    """Sorts each part as SentEval does, and refuses what no classifier can be trained on."""
-    rows, splits = [], {}
-    for split, part in parts.items():
-        if not part:
-            raise UserError(f"{where}: no {split} sentences for {name}")
-        # SentEval sorts so that batches need little padding; the folds follow from the order.
-        part = sorted(part, key=lambda row: (len(row.first.split()), len(row.second.split()), row.label))
-        splits[split] = slice(len(rows), len(rows) + len(part))
-        rows += part
-    labels = np.array([row.label for row in rows])
-    found, counts = np.unique(labels[splits["train"]], return_counts=True)
-    if len(found) < 2:
-        raise UserError(f"{where}: {name}'s sentences are all of one class; a classifier needs two or more")
-    if "dev" not in splits and counts.min() < FOLDS:
-        count = f"{counts.min()} sentences of a class"
-        raise UserError(f"{where}: {name} has {count}; {FOLDS}-fold cross-validation needs {FOLDS} or more")
-    second = [row.second for row in rows] if name == "MRPC" else []
-    return Task([row.first for row in rows], second, labels, splits)
-
-
-def read_task(folder: Path, task: str) -> Task | None:
-    """One task of a SentEval folder; None when its data set is not there.
-
-    Raises:
-      UserError: for a damaged file, naming the line, a missing one of several, or one class only.
-    """
-    files = CLASS_FILES[task] if task in CLASS_FILES else tuple(SPLIT_FILES[task].values())
-    where = folder / Path(files[0]).parent
-    if not where.is_dir():
-        return None
-    if task in CLASS_FILES:
-        positive, negative = (folder / file for file in files)
-        return _make_task(task, str(where), {"train": _class_file(positive, 1) + _class_file(negative, 0)})
-    parts = {split: _split_file(folder / file, task) for split, file in SPLIT_FILES[task].items()}
-    return _make_task(task, str(where), parts)
-
-
-def read(data: str, tasks: Sequence[str]) -> tuple[dict[str, Task], list[str]]:
-    """The tasks of a SentEval folder.
-
-    Returns:
-      Tasks by name, in the order of `tasks`, and the names of those that are missing.
-
-    Raises:
-      UserError: when the folder is not there, no task is, or a file is damaged.
-    """
-    folder = local_path(data)
-    if not folder.is_dir():
-        raise UserError(f"{data}: no such folder; transfer tasks need SentEval's data/downstream")
-    found = {task: read_task(folder, task) for task in tasks}
-    present = {task: read for task, read in found.items() if read is not None}
-    if not present:
-        raise UserError(
-            f"{data}: no {', '.join(tasks)} there; expected SentEval's data/downstream, with MR, SST and so on"
-        )
-    return present, [task for task in tasks if task not in present]
 
 
 class Fold(NamedTuple):
@@ -350,7 +193,7 @@ def average(results: dict[str, dict[str, Any]], missing: Sequence[str]) -> dict[
 
 def table(results: dict[str, dict[str, Any]], missing: Sequence[str]) -> str:
     """Accuracies in the columns of SimCSE's Table E.1, MRPC's F1 behind its own; a dash where there is no figure."""
-    tasks = sorted([*results, *missing], key=TASKS.index)
+    tasks = sorted([*results, *missing], key=TRANSFER.index)
     titles = [TITLES.get(task, task) for task in tasks]
     cells = [f"{results[task]['accuracy']:.2f}" if task in results else "-" for task in tasks]
     cells = [

@@ -5,8 +5,12 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from simcse_jax.errors import UserError, reason
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
 
 NAME = re.compile(r"[\w-][\w.-]*(?:/[\w.-]+)?")
 REVISION = re.compile(r"\w[\w./-]*")
@@ -52,10 +56,24 @@ def check_push(repository: str, private: bool, revision: str | None) -> None:
     """
     from huggingface_hub import HfApi, get_token
     from huggingface_hub.constants import HF_HUB_OFFLINE
-    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
-    from huggingface_hub.utils import validate_repo_id
 
     where = f"--push-to-hub {repository}"
+    _check_names(repository, revision, where)
+    if HF_HUB_OFFLINE:
+        raise UserError(f"{where}: HF_HUB_OFFLINE is set, so nothing can be pushed; unset it")
+    token = get_token()
+    if token is None:
+        raise UserError(f"{where}: there is no token; {LOG_IN}")
+    api = HfApi(token=token)
+    _check_owner(api, repository, where)
+    if _is_public(api, repository, where) and private:
+        raise UserError(f"{where}: exists and is public; make it private on the hub first, or leave out --private")
+
+
+def _check_names(repository: str, revision: str | None, where: str) -> None:
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
     try:
         validate_repo_id(repository)
     except HFValidationError as error:
@@ -64,12 +82,10 @@ def check_push(repository: str, private: bool, revision: str | None) -> None:
         raise UserError(f"{where}: must be OWNER/NAME")
     if revision is not None and not REVISION.fullmatch(revision):
         raise UserError(f"--revision {revision}: no name of a branch")
-    if HF_HUB_OFFLINE:
-        raise UserError(f"{where}: HF_HUB_OFFLINE is set, so nothing can be pushed; unset it")
-    token = get_token()
-    if token is None:
-        raise UserError(f"{where}: there is no token; {LOG_IN}")
-    api = HfApi(token=token)
+
+
+def _check_owner(api: "HfApi", repository: str, where: str) -> None:
+    """Whether the token may write to what the owner of the repository has."""
     try:
         me = api.whoami()
     except Exception as error:
@@ -80,14 +96,18 @@ def check_push(repository: str, private: bool, revision: str | None) -> None:
         raise UserError(f"{where}: the token is of {mine[0]}, who may not push to {owner}; choose {mine[0]}/NAME")
     if me.get("auth", {}).get("accessToken", {}).get("role") == "read":
         raise UserError(f"{where}: the token may only read; make one that may write")
+
+
+def _is_public(api: "HfApi", repository: str, where: str) -> bool:
+    """Whether the repository exists already and everybody sees it."""
+    from huggingface_hub.errors import RepositoryNotFoundError
+
     try:
-        public = api.model_info(repository).private is False
+        return api.model_info(repository).private is False
     except RepositoryNotFoundError:
-        return
+        return False
     except Exception as error:
         raise UserError(f"{where}: {_explain(error)}") from None
-    if private and public:
-        raise UserError(f"{where}: exists and is public; make it private on the hub first, or leave out --private")
 
 
 def push(folder: Path, repository: str, private: bool, revision: str | None) -> str:
@@ -106,7 +126,7 @@ def push(folder: Path, repository: str, private: bool, revision: str | None) -> 
     api = HfApi(token=get_token())
     try:
         with _client_silent():
-            # Of an organization, without --private, its own settings decide.
+            # Without --private the settings of an organization decide.
             api.create_repo(repository, private=private or None, exist_ok=True)
             if revision is not None:
                 api.create_branch(repository, branch=revision, exist_ok=True)
@@ -121,7 +141,7 @@ def push(folder: Path, repository: str, private: bool, revision: str | None) -> 
 
 @contextlib.contextmanager
 def _client_silent() -> Iterator[None]:
-    """Of what fails in the end we tell once; the client tells of each time that it tries again."""
+    """A failure is reported once, by us; the client reports each time that it tries again."""
     logger = logging.getLogger("huggingface_hub")
     before = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -6,14 +6,16 @@ Python package ships.
 
 import dataclasses
 import re
+from collections.abc import Container
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from simcse_jax.errors import UserError
-from simcse_jax.huggingface.names import head_name, normalize_names, read_head, to_params
+from simcse_jax.huggingface.names import head_module, normalize_names, read_head, to_params
 from simcse_jax.huggingface.resolve import resolve
-from simcse_jax.huggingface.sentence_transformers import _sentence_transformers
+from simcse_jax.huggingface.sentence_transformers import LISTING, read_modules
 from simcse_jax.huggingface.tokenizer import MARKER
 from simcse_jax.huggingface.weight_files import read_weights
 from simcse_jax.models.config import POOLERS, EncoderConfig
@@ -28,10 +30,10 @@ REFERENCE_NAME = re.compile(r"(unsup|sup)-simcse-(bert|roberta)-(base|large)")
 class Pretrained:
     """A model as it lies in a folder.
 
-    `params` has `head.kernel` and `head.bias` if and only if the model has a head at test time. `pooler` is the
-    model's own, None where its folder asks for one that this encoder lacks (`pooling` then says which).
-    `language_model` is the checkpoint's masked-language-model head (`models.language_model`), None where it has none.
-    `normalize` tells whether its files ask for embeddings of unit length (sentence-transformers' module Normalize).
+    `params` has a head's parameters if and only if the model has a head at test time. `pooler` is the model's own,
+    None where its folder asks for one that this encoder lacks (`pooling` then says which). `language_model` is the
+    checkpoint's masked-language-model head (see `models.language_model`), None where it has none. `normalize` says
+    whether its files ask for embeddings of unit length (sentence-transformers' module Normalize).
     """
 
     name: str
@@ -50,6 +52,28 @@ class Pretrained:
         return has_head(self.params)
 
 
+class ChosenPooler(NamedTuple):
+    """How hidden states become an embedding."""
+
+    pooler: str
+    use_head: bool  # the model's head comes after the pooler
+
+
+def choose_pooler(model: Pretrained, pooler: str | None) -> ChosenPooler:
+    """The pooler that is asked for, the model's own for None, and whether the model's head comes after it.
+
+    The head belongs to the model's own pooler; `cls` means with the head if the model has one,
+    `cls_before_pooler` never.
+
+    Raises:
+      UserError: when none was given and the model's own is one that this encoder lacks.
+    """
+    if pooler is None and model.pooler is None:
+        raise UserError(f"{model.name}: its own pooling is {model.pooling}, which this encoder lacks; name a pooler")
+    chosen = pooler or model.pooler
+    return ChosenPooler(chosen, model.has_head and chosen in ("cls", model.pooler) and chosen != "cls_before_pooler")
+
+
 def load(name: str, num_layers: int = 0) -> Pretrained:
     """Loads a model by name.
 
@@ -66,41 +90,58 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
       UserError: in one line, for whatever is wrong with it.
     """
     folder = resolve(name)
-    transformer = folder
     marker = read_json(folder / MARKER) if (folder / MARKER).is_file() else None
-    modules = marker is None and (folder / "modules.json").is_file()
-    pooler, pooling, dense, normalize = "cls", "cls", {}, False
-    if modules:
-        transformer, pooler, pooling, dense, normalize = _sentence_transformers(folder)
+    modules = read_modules(folder) if marker is None and (folder / LISTING).is_file() else None
+    transformer = modules.transformer if modules else folder
+
+    hf_config = _read_config(transformer, folder)
+    config = EncoderConfig.from_hugging_face(hf_config, str(transformer / "config.json")).keep_layers(num_layers)
+    tensors, path = read_weights(transformer)
+    tensors = normalize_names(tensors) | (modules.dense if modules else {})
+
+    if marker is not None:
+        pooler, with_head = _read_marker(marker, folder / MARKER)
+    elif modules:
+        pooler, with_head = modules.pooler, bool(modules.dense)
+    else:
+        pooler, with_head = "cls", _reference_head(name, hf_config, tensors)
+    head = head_module(tensors) if with_head else None
+    if with_head and head is None:
+        raise UserError(f"{path}: the model has a head, but its tensor 'pooler.dense.weight' is missing")
+    return Pretrained(
+        name,
+        transformer,
+        config,
+        to_params(tensors, config, head, str(path)),
+        pooler,
+        pooling=modules.pooling if modules else pooler,
+        max_length=_max_length(transformer, config),
+        language_model=read_head(tensors, config),
+        normalize=modules.normalize if modules else False,
+    )
+
+
+def _read_config(transformer: Path, folder: Path) -> dict[str, Any]:
     if not (transformer / "config.json").is_file():
         raise UserError(
             f"{folder}: no config.json; a model is a folder in Hugging Face format, a hub id or package:NAME"
         )
-    hf_config = read_json(transformer / "config.json")
-    config = EncoderConfig.from_hugging_face(hf_config, str(transformer / "config.json")).keep_layers(num_layers)
-    tensors, path = read_weights(transformer)
-    tensors = normalize_names(tensors) | dense
+    return read_json(transformer / "config.json")
 
-    reference = REFERENCE_NAME.match(Path(name).name)
-    architecture = str(hf_config.get("architectures"))
-    if marker is not None:
-        pooler, has_head = marker.get("pooler"), marker.get("head")
-        if pooler not in POOLERS or not isinstance(has_head, bool):
-            raise UserError(f"{folder / MARKER}: damaged; it must tell the pooler and the head. Export the model again")
-        pooling = pooler
-    elif modules:
-        has_head = bool(dense)
-    elif reference:
-        has_head = reference[1] == "sup"
-    else:
-        has_head = "mlp.dense.weight" in tensors or "ForCL" in architecture
-    head = head_name(tensors) if has_head else None
-    if has_head and head is None:
-        raise UserError(f"{path}: the model has a head, but its tensor 'pooler.dense.weight' is missing")
-    params = to_params(tensors, config, head, str(path))
-    lm_head = read_head(tensors, config)
-    max_length = _max_length(transformer, config)
-    return Pretrained(name, transformer, config, params, pooler, pooling, max_length, lm_head, normalize)
+
+def _read_marker(marker: dict[str, Any], path: Path) -> tuple[str, bool]:
+    """The pooler of a folder that we wrote, and whether it has a head."""
+    pooler, with_head = marker.get("pooler"), marker.get("head")
+    if pooler not in POOLERS or not isinstance(with_head, bool):
+        raise UserError(f"{path}: damaged; it must tell the pooler and the head. Export the model again")
+    return pooler, with_head
+
+
+def _reference_head(name: str, hf_config: dict[str, Any], tensors: Container[str]) -> bool:
+    """Whether a model has the marks of the reference code's models with a head."""
+    if released := REFERENCE_NAME.match(Path(name).name):
+        return released[1] == "sup"
+    return "mlp.dense.weight" in tensors or "ForCL" in str(hf_config.get("architectures"))
 
 
 def _max_length(folder: Path, config: EncoderConfig) -> int:
@@ -110,18 +151,3 @@ def _max_length(folder: Path, config: EncoderConfig) -> int:
         if isinstance(stated, (int, float)) and stated >= 3:  # two tokens are special
             return int(min(stated, config.max_length))
     return config.max_length
-
-
-def choose_pooler(model: Pretrained, pooler: str | None) -> tuple[str, bool]:
-    """The pooler to use, the model's own unless told otherwise, and whether its head goes behind it.
-
-    The head belongs to the model's own pooler; `cls` means with the head if the model has one,
-    `cls_before_pooler` never.
-
-    Raises:
-      UserError: when none was given and the model's own is one that this encoder lacks.
-    """
-    if pooler is None and model.pooler is None:
-        raise UserError(f"{model.name}: its own pooling is {model.pooling}, which this encoder lacks; name a pooler")
-    chosen = pooler or model.pooler
-    return chosen, model.has_head and chosen in ("cls", model.pooler) and chosen != "cls_before_pooler"

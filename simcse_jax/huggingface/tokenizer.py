@@ -1,9 +1,9 @@
 """Text to token ids, with the `tokenizers` library.
 
 transformers decides what a folder's tokenizer is: it lays `tokenizer_config.json` and the defaults of the
-model's class over `tokenizer.json`. For the usual folders `tokenizer_rules` does the same, without
-the seconds that importing transformers takes; any other folder is read by transformers. The outcome is saved with our
-models, which are then read as they are.
+model's class over `tokenizer.json`. For the usual folders `tokenizer_rules` does the same, without the seconds that
+importing transformers takes; any other folder is read by transformers. The outcome is saved with our models, which are
+then read as they are.
 """
 
 import os
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from tokenizers import Encoding
     from tokenizers import Tokenizer as Backend
 
-MARKER = "simcse_jax.json"  # stands in folders that we wrote; an exported one's tells its pooler and its head
+MARKER = "simcse_jax.json"  # in the folders that we write: the pooler, and whether there is a head
 
 CHUNK = 8192  # sentences tokenized at once
-# Of BERT, RoBERTa and MPNet, where a folder's files do not name one.
+# The mask tokens of BERT, RoBERTa and MPNet, for folders whose files do not name one.
 MASK_TOKENS = tuple(special["mask"] for special in SPECIAL_TOKENS.values())
 
 # What a tokenizer may consist of, copied along with a trained model.
@@ -171,7 +171,7 @@ def read_backend(folder: Path) -> tuple["Backend", str | None]:
 
 
 def _stated_mask_token(folder: Path) -> str | None:
-    """What the files beside `tokenizer.json` say; it stands there as a string or as an object."""
+    """The mask token that the files next to `tokenizer.json` name, as a string or as an object."""
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
         token = read_json(folder / name).get("mask_token") if (folder / name).is_file() else None
         content = token.get("content") if isinstance(token, dict) else token

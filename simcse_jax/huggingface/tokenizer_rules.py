@@ -8,12 +8,13 @@ special tokens are the class's own, and no others are added.
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from simcse_jax.storage import read_json
 
 if TYPE_CHECKING:
     from tokenizers import AddedToken, Tokenizer
+    from tokenizers.processors import PostProcessor
 
 SPECIAL_TOKENS = {
     "bert": {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"},
@@ -22,70 +23,108 @@ SPECIAL_TOKENS = {
     "mpnet": {"unk": "[UNK]", "sep": "</s>", "pad": "<pad>", "cls": "<s>", "mask": "<mask>"}
     | {"bos": "<s>", "eos": "</s>"},
 }
-OLD_UNK = "<unk>"  # the published MPNets have it beside their own [UNK]
+OLD_UNK = "<unk>"  # the published MPNets have it in addition to their own [UNK]
 CLASSES = {"bert": "BertTokenizer", "roberta": "RobertaTokenizer", "mpnet": "MPNetTokenizer"}
 MODELS = {"bert": "WordPiece", "roberta": "BPE", "mpnet": "WordPiece"}
 # Settings, their defaults and what they may be.
 WORD_PIECE = {"do_lower_case": True, "tokenize_chinese_chars": True, "strip_accents": None}
 SETTINGS = {"bert": WORD_PIECE, "roberta": {"add_prefix_space": False, "trim_offsets": True}, "mpnet": WORD_PIECE}
-# Fields by which transformers does something else than what stands above.
+# Fields that make transformers do something else.
 UNUSUAL = ("auto_map", "fast_tokenizer_files", "init_inputs", "add_bos_token", "add_eos_token", "split_special_tokens")
 UNUSUAL += ("additional_special_tokens", "extra_special_tokens", "model_specific_special_tokens")
+
+
+class Unusual(Exception):
+    """The folder is one for transformers."""
+
+
+class Parts(NamedTuple):
+    """What a tokenizer is made of, apart from its settings."""
+
+    vocabulary: dict[str, int] | str  # or the path of a `vocab.txt`
+    merges: list | None  # BPE's
+    added: list[dict[str, Any]]  # the fields of each `AddedToken`, in their order
 
 
 def read_usual(folder: Path) -> "Tokenizer | None":
     """The tokenizer of a usual folder; None for any other, whatever is unusual or wrong with it."""
     try:
         return _read(folder)
-    except Exception:  # transformers, which reads the folder then, tells what is wrong
+    except Exception:  # `Unusual`, or a damaged file: transformers, which reads the folder then, says what is wrong
         return None
 
 
-def _read(folder: Path) -> "Tokenizer | None":
-    model = read_json(folder / "config.json")
-    config = _optional(folder / "tokenizer_config.json")
+def _read(folder: Path) -> "Tokenizer":
+    from tokenizers import AddedToken
+
+    model, config = read_json(folder / "config.json"), _optional(folder / "tokenizer_config.json")
+    names = _optional(folder / "special_tokens_map.json") if "added_tokens_decoder" not in config else {}
+    kind = _check_class(model, config)
+    if (folder / "added_tokens.json").exists() or any(config.get(field) or names.get(field) for field in UNUSUAL):
+        raise Unusual
+    _check_special_tokens(kind, config, names)
+    settings = _settings(kind, config)
+    if (folder / "tokenizer.json").is_file():
+        parts = _parts_of_tokenizer_json(folder / "tokenizer.json", kind, config)
+    elif kind != "roberta" and not any(isinstance(value, dict) for value in (*config.values(), *names.values())):
+        parts = _parts_of_vocabulary(folder / "vocab.txt", kind)
+    else:
+        raise Unusual
+    added = [AddedToken(**token) for token in parts.added]
+    if kind == "roberta":
+        return _roberta(parts.vocabulary, parts.merges, added, **settings)
+    return _word_piece(kind, parts.vocabulary, added, **settings)
+
+
+def _check_class(model: dict[str, Any], config: dict[str, Any]) -> str:
+    """The model's type, whose own tokenizer class it must be."""
     kind = model.get("model_type")
     stated = config.get("tokenizer_class") or model.get("tokenizer_class") or CLASSES.get(kind)
     if kind not in CLASSES or stated not in (CLASSES[kind], CLASSES[kind] + "Fast"):
-        return None
-    if any(config.get(field) for field in UNUSUAL) or (folder / "added_tokens.json").exists():
-        return None
-    names = _optional(folder / "special_tokens_map.json") if "added_tokens_decoder" not in config else {}
+        raise Unusual
+    return kind
+
+
+def _check_special_tokens(kind: str, config: dict[str, Any], names: dict[str, Any]) -> None:
+    """Those that the files name must be the class's own."""
     special = SPECIAL_TOKENS[kind]
     for field, value in (*config.items(), *names.items()):
-        if field.endswith("_token") and _content(value) != special.get(field.removesuffix("_token"), value):
-            return None
-        if field.endswith("_token") and field.removesuffix("_token") not in special and value is not None:
-            return None
-    if any(names.get(field) for field in UNUSUAL):
-        return None
+        name = field.removesuffix("_token")
+        if name == field:
+            continue
+        if name in special and _content(value) != special[name]:
+            raise Unusual
+        if name not in special and value is not None:
+            raise Unusual
+
+
+def _settings(kind: str, config: dict[str, Any]) -> dict[str, bool | None]:
     settings = {name: config.get(name, default) for name, default in SETTINGS[kind].items()}
     if not all(isinstance(value, bool) or value is SETTINGS[kind][name] for name, value in settings.items()):
-        return None
-    whole = folder / "tokenizer.json"
-    if whole.is_file():
-        parts = json.loads(whole.read_text(encoding="utf-8"))
-        tokens = {token.pop("id"): token for token in parts["added_tokens"]}
-        decoder = {int(number): token for number, token in config.get("added_tokens_decoder", tokens).items()}
-        vocabulary, merges = parts["model"]["vocab"], parts["model"].get("merges")
-        contents = {number: token["content"] for number, token in tokens.items()}
-        usual = set(special.values()) | ({OLD_UNK} & set(contents.values()) if kind == "mpnet" else set())
-        if decoder != tokens or contents != {vocabulary[content]: content for content in usual}:
-            return None
-        if parts["model"]["type"] != MODELS[kind] or not all(token["special"] for token in tokens.values()):
-            return None
-    elif kind != "roberta" and not any(isinstance(value, dict) for value in (*config.values(), *names.values())):
-        vocabulary, merges = str(folder / "vocab.txt"), None
-        tokens = {content: {"content": content, "special": True, "normalized": False} for content in special.values()}
-        tokens[special["mask"]]["lstrip"] = kind == "mpnet"
-    else:
-        return None
-    from tokenizers import AddedToken
+        raise Unusual
+    return settings
 
-    added = [AddedToken(**token) for _, token in sorted(tokens.items())]
-    if kind == "roberta":
-        return _roberta(vocabulary, merges, added, **settings)
-    return _word_piece(kind, vocabulary, added, **settings)
+
+def _parts_of_tokenizer_json(path: Path, kind: str, config: dict[str, Any]) -> Parts:
+    """Its added tokens must be the class's special tokens, and those that `tokenizer_config.json` lists, if any."""
+    whole = json.loads(path.read_text(encoding="utf-8"))
+    tokens = {token.pop("id"): token for token in whole["added_tokens"]}
+    decoder = {int(number): token for number, token in config.get("added_tokens_decoder", tokens).items()}
+    vocabulary = whole["model"]["vocab"]
+    contents = {number: token["content"] for number, token in tokens.items()}
+    usual = set(SPECIAL_TOKENS[kind].values()) | ({OLD_UNK} & set(contents.values()) if kind == "mpnet" else set())
+    if decoder != tokens or contents != {vocabulary[content]: content for content in usual}:
+        raise Unusual
+    if whole["model"]["type"] != MODELS[kind] or not all(token["special"] for token in tokens.values()):
+        raise Unusual
+    return Parts(vocabulary, whole["model"].get("merges"), [token for _, token in sorted(tokens.items())])
+
+
+def _parts_of_vocabulary(path: Path, kind: str) -> Parts:
+    special = SPECIAL_TOKENS[kind]
+    tokens = {content: {"content": content, "special": True, "normalized": False} for content in special.values()}
+    tokens[special["mask"]]["lstrip"] = kind == "mpnet"
+    return Parts(str(path), None, [token for _, token in sorted(tokens.items())])
 
 
 def _word_piece(
@@ -95,14 +134,14 @@ def _word_piece(
     do_lower_case: bool,
     tokenize_chinese_chars: bool,
     strip_accents: bool | None,
-) -> "Tokenizer | None":
-    """BERT's or MPNet's. `vocabulary` may be the path of a `vocab.txt`; None if it lacks a special token."""
+) -> "Tokenizer":
+    """BERT's or MPNet's. Its vocabulary must have the special tokens."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
     model = models.WordPiece if isinstance(vocabulary, dict) else models.WordPiece.from_file
     backend = Tokenizer(model(vocabulary, unk_token="[UNK]"))
     if any(backend.token_to_id(content) is None for content in SPECIAL_TOKENS[kind].values()):
-        return None
+        raise Unusual
     backend.normalizer = normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=tokenize_chinese_chars,
@@ -113,30 +152,35 @@ def _word_piece(
     backend.decoder = decoders.WordPiece(prefix="##")
     backend.add_special_tokens(added)
     if kind == "mpnet":
-        sep, cls = (("</s>", backend.token_to_id("</s>")), ("<s>", backend.token_to_id("<s>")))
-        backend.post_processor = processors.RobertaProcessing(sep, cls, trim_offsets=True, add_prefix_space=False)
-        return backend
-    backend.post_processor = processors.TemplateProcessing(
-        single="[CLS]:0 $A:0 [SEP]:0",
-        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
-        special_tokens=[(token, backend.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
-    )
+        backend.post_processor = _roberta_processing(backend, trim_offsets=True, add_prefix_space=False)
+    else:
+        backend.post_processor = processors.TemplateProcessing(
+            single="[CLS]:0 $A:0 [SEP]:0",
+            pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+            special_tokens=[(token, backend.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
+        )
     return backend
 
 
 def _roberta(
     vocabulary: dict[str, int], merges: list, added: "list[AddedToken]", add_prefix_space: bool, trim_offsets: bool
 ) -> "Tokenizer":
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     pairs = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in merges]
     backend = Tokenizer(models.BPE(vocabulary, pairs, continuing_subword_prefix="", end_of_word_suffix=""))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space)
     backend.decoder = decoders.ByteLevel()
     backend.add_special_tokens(added)
-    sep, cls = (("</s>", backend.token_to_id("</s>")), ("<s>", backend.token_to_id("<s>")))
-    backend.post_processor = processors.RobertaProcessing(sep, cls, trim_offsets, add_prefix_space)
+    backend.post_processor = _roberta_processing(backend, trim_offsets, add_prefix_space)
     return backend
+
+
+def _roberta_processing(backend: "Tokenizer", trim_offsets: bool, add_prefix_space: bool) -> "PostProcessor":
+    from tokenizers import processors
+
+    sep, cls = (("</s>", backend.token_to_id("</s>")), ("<s>", backend.token_to_id("<s>")))
+    return processors.RobertaProcessing(sep, cls, trim_offsets=trim_offsets, add_prefix_space=add_prefix_space)
 
 
 def _content(token: Any) -> Any:

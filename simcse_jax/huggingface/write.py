@@ -1,21 +1,57 @@
-"""Models written in Hugging Face format."""
+"""Models written in Hugging Face format, with the modules of sentence-transformers."""
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from simcse_jax import __version__
+import numpy as np
+
 from simcse_jax.huggingface.load import Pretrained
+from simcse_jax.huggingface.names import to_tensors
+from simcse_jax.huggingface.sentence_transformers import LISTING, POOLING_SWITCHES, Kind
 from simcse_jax.huggingface.tokenizer import FILES, MARKER, Tokenizer
+from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.storage import read_json, write_json
+from simcse_jax.version import __version__
+
+ARCHITECTURES = {"bert": "BertModel", "roberta": "RobertaModel", "mpnet": "MPNetModel"}
+TYPES = "sentence_transformers.models"  # where all versions of sentence-transformers look for a module
+PLACES = ("_name_or_path", "name_or_path", "tokenizer_file", "vocab_file", "merges_file", "special_tokens_map_file")
+
+
+class Module(NamedTuple):
+    """A module of sentence-transformers that comes after the transformer."""
+
+    kind: Kind
+    fields: dict[str, Any]  # its config.json
+    weights: dict[str, np.ndarray]
+
+
+def write_model(model: Pretrained, folder: Path) -> None:
+    """Writes a model's files into an empty folder, for transformers, sentence-transformers and `load`.
+
+    The head becomes the pooler's dense layer (as in the reference's conversion) and a dense module.
+    """
+    tensors = to_tensors(model.params, model.config.model_type)
+    modules = _modules(model, tensors)
+    _write_modules(modules, folder)
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": model.max_length, "do_lower_case": False})
+    write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
+    fields: dict[str, Any] = {"architectures": [ARCHITECTURES[model.config.model_type]]}
+    if any(module.kind == Kind.LAYERS for module in modules):
+        fields["output_hidden_states"] = True
+    tokenizer = Tokenizer(model.folder, model.config)
+    write_encoder_files(model, tokenizer, folder, model.pooler, model.has_head, **fields)
+    _forget_places(folder)
+    write_safetensors(folder / "model.safetensors", tensors)
 
 
 def write_encoder_files(
     model: Pretrained, tokenizer: Tokenizer, target: Path, pooler: str, has_head: bool, **fields: Any
 ) -> None:
-    """Writes the encoder's `config.json`, its tokenizer, and the marker that tells the pooler and the head.
+    """Writes the encoder's `config.json`, its tokenizer, and the marker with its pooler and whether it has a head.
 
-    `fields` are set in `config.json` beside those that it has.
+    `fields` are set in `config.json` in addition to those that it has.
     """
     config = read_json(model.folder / "config.json")
     config["num_hidden_layers"] = model.config.num_layers
@@ -27,3 +63,67 @@ def write_encoder_files(
             shutil.copyfile(model.folder / name, target / name)
     tokenizer.save(target / "tokenizer.json")
     write_json(target / MARKER, {"pooler": pooler, "head": has_head, "version": __version__})
+
+
+def write_safetensors(path: Path, tensors: dict[str, np.ndarray]) -> None:
+    """Writes tensors by name, with the mark that transformers asks for."""
+    from safetensors.numpy import save
+
+    path.write_bytes(save(tensors, metadata={"format": "pt"}))  # `save_file` would make it the owner's alone
+
+
+def layer_weights(pooler: str, num_layers: int) -> np.ndarray | None:
+    """(L + 1,) weights of the hidden states, for the poolers that average layers; None for the others."""
+    averaged = {"avg_top2": (num_layers - 1, num_layers), "avg_first_last": (1, num_layers)}.get(pooler)
+    if averaged is None:
+        return None
+    weights = np.zeros(num_layers + 1, np.float32)
+    for layer in averaged:
+        weights[layer] += 1
+    return weights
+
+
+def _modules(model: Pretrained, tensors: dict[str, np.ndarray]) -> list[Module]:
+    """The modules that do what the model's pooler and head do."""
+    modules = []
+    size, layers = {"word_embedding_dimension": model.config.hidden_size}, model.config.num_layers
+    weights = layer_weights(model.pooler, layers)
+    if weights is not None:
+        fields = size | {"layer_start": 0, "num_hidden_layers": layers}
+        modules.append(Module(Kind.LAYERS, fields, {"layer_weights": weights}))
+    over_tokens = "cls" if model.pooler in FIRST_TOKEN else "avg" if model.pooler.startswith("avg") else model.pooler
+    switches = {f"pooling_mode_{name}": pooler == over_tokens for name, pooler in POOLING_SWITCHES.items()}
+    modules.append(Module(Kind.POOLING, size | switches, {}))
+    if model.has_head:
+        fields = {"in_features": model.config.hidden_size, "out_features": model.config.hidden_size, "bias": True}
+        fields["activation_function"] = "torch.nn.modules.activation.Tanh"
+        dense = {f"linear.{part}": tensors[f"pooler.dense.{part}"] for part in ("weight", "bias")}
+        modules.append(Module(Kind.DENSE, fields, dense))
+    return modules
+
+
+def _write_modules(modules: list[Module], folder: Path) -> None:
+    """Writes a folder for each module, and `modules.json`; the transformer is the folder itself."""
+    listing = [("", Kind.TRANSFORMER)]
+    for number, module in enumerate(modules, 1):
+        path = f"{number}_{module.kind}"
+        (folder / path).mkdir()
+        write_json(folder / path / "config.json", module.fields)
+        if module.weights:
+            write_safetensors(folder / path / "model.safetensors", module.weights)
+        listing.append((path, module.kind))
+    entries = [
+        {"idx": index, "name": str(index), "path": path, "type": f"{TYPES}.{kind}"}
+        for index, (path, kind) in enumerate(listing)
+    ]
+    write_json(folder / LISTING, entries)
+
+
+def _forget_places(folder: Path) -> None:
+    """Takes out where the model that was trained lay: transformers writes it into what it saves."""
+    for path in (folder / "config.json", folder / "tokenizer_config.json"):
+        if path.is_file():
+            content = read_json(path)
+            kept = {field: value for field, value in content.items() if field not in PLACES}
+            if kept != content:
+                write_json(path, kept)

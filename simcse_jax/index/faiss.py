@@ -3,6 +3,7 @@
 import importlib.util
 
 import numpy as np
+from jaxtyping import Float32, Int64
 
 from simcse_jax.errors import UserError
 
@@ -14,12 +15,12 @@ class FaissSearch:
     SAMPLE = 256 * CELLS  # rows that FAISS takes to find the cells
     ROWS_A_CELL = 39  # that FAISS wants in the sample; where there are not as many, the index is flat
 
-    def __init__(self, dimension: int, sample: np.ndarray | None = None):
+    def __init__(self, dimension: int, sample: Float32[np.ndarray, "n D"] | None = None):
         """An empty one of D = `dimension` elements.
 
         Args:
           dimension: D.
-          sample: (n, D) float32, rows by which the cells are found; None for a flat index.
+          sample: n rows by which the cells are found; None for a flat index.
         """
         import faiss
 
@@ -40,11 +41,13 @@ class FaissSearch:
     def __len__(self) -> int:
         return self._index.ntotal
 
-    def add(self, embeddings: np.ndarray) -> None:
-        """Adds a copy of embeddings (n, D) float32."""
+    def add(self, embeddings: Float32[np.ndarray, "n D"]) -> None:
+        """Adds a copy of n embeddings."""
         self._index.add(np.ascontiguousarray(embeddings))
 
-    def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Scores (Q, k), largest first, -inf where fewer were found, and rows (Q, k), for queries (Q, D) float32."""
+    def search(
+        self, queries: Float32[np.ndarray, "Q D"], k: int
+    ) -> tuple[Float32[np.ndarray, "Q {k}"], Int64[np.ndarray, "Q {k}"]]:
+        """The scores of the k best rows of each query, best first, -inf where fewer were found; and their numbers."""
         scores, rows = self._index.search(np.ascontiguousarray(queries), k)
         return np.where(rows < 0, -np.inf, scores), rows

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 import numpy as np
+from jaxtyping import Float32
 
-from simcse_jax import __version__
 from simcse_jax.errors import UserError, reason
 from simcse_jax.index.index import Index
 from simcse_jax.storage import is_remote, local_path, read_json, write_atomically
+from simcse_jax.version import __version__
 
 FORMAT = 1
 ABOUT = "index.json"
@@ -174,7 +175,7 @@ def _check_maker(folder: Path, maker: ModelIdentity, model: ModelIdentity) -> No
     )
 
 
-def _map_embeddings(path: Path, shape: tuple[int, int]) -> np.ndarray:
+def _map_embeddings(path: Path, shape: tuple[int, int]) -> Float32[np.ndarray, "N D"]:
     try:
         if not shape[0]:  # nothing to map
             return np.zeros(shape, np.float32)

@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Array, Float, Float32, Int
 
 from simcse_jax.errors import UserError
 from simcse_jax.index.faiss import FaissSearch
@@ -34,8 +35,8 @@ class Index:
         """An empty one, for embeddings of `dimension` elements."""
         self.dimension = dimension
         self.sentences: list[str] = []
-        self._large: list[jax.Array | np.ndarray] = []  # (LARGE, D), full
-        self._small: list[jax.Array | np.ndarray] = []  # (SMALL, D), full but the last, which is padded with zeros
+        self._large: list[Float32[Array | np.ndarray, "LARGE D"]] = []  # full
+        self._small: list[Float32[Array | np.ndarray, "SMALL D"]] = []  # full but the last, which is padded with zeros
         # Approximate or not, made when it is asked for: with the number of rows that there were then.
         self._faiss: dict[bool, tuple[FaissSearch, int]] = {}
 
@@ -46,7 +47,7 @@ class Index:
         blocks = {name: [np.asarray(rows) for rows in getattr(self, name)] for name in ("_large", "_small")}
         return vars(self) | blocks | {"_faiss": {}}
 
-    def add(self, sentences: Sequence[str], embeddings: np.ndarray) -> None:
+    def add(self, sentences: Sequence[str], embeddings: Float[np.ndarray, "n D"]) -> None:
         """Adds n sentences with their embeddings (n, D) of any length; rows are numbered on.
 
         What it copies is what is new and less than one block before it.
@@ -71,14 +72,14 @@ class Index:
             self.sentences.extend(other.sentences[block.first : block.first + block.count])
 
     @classmethod
-    def from_unit_rows(cls, sentences: list[str], embeddings: np.ndarray) -> "Index":
+    def from_unit_rows(cls, sentences: list[str], embeddings: Float32[np.ndarray, "N D"]) -> "Index":
         """Of embeddings (N, D) float32 that have unit length and may be memory-mapped: they are not copied."""
         index = cls(embeddings.shape[1])
         index._append(embeddings)
         index.sentences = sentences
         return index
 
-    def _append(self, new: np.ndarray) -> None:
+    def _append(self, new: Float32[np.ndarray, "n D"]) -> None:
         behind = len(self) - LARGE * len(self._large)  # rows in small blocks
         full = 0 if behind + len(new) >= LARGE else behind // SMALL
         moved, self._small = self._small[full:], self._small[:full]
@@ -98,14 +99,14 @@ class Index:
             yield Block(rows, first, min(len(rows), len(self) - first))
             first += len(rows)
 
-    def embeddings(self) -> Iterator[np.ndarray]:
-        """All embeddings, in their order: (n, D) float32 for a block of n rows."""
+    def embeddings(self) -> Iterator[Float32[np.ndarray, "n D"]]:
+        """All embeddings, in their order: those of a block of n rows together."""
         for block in self.blocks():
             yield np.asarray(block.rows)[: block.count]
 
     def search(
         self,
-        queries: np.ndarray,
+        queries: Float[np.ndarray, "Q D"],
         top_k: int = 5,
         threshold: float = 0.6,
         *,
@@ -144,7 +145,9 @@ class Index:
             for of_query, numbers in zip(scores.tolist(), rows.tolist(), strict=True)
         ]
 
-    def _search_jax(self, queries: np.ndarray, k: int, recall_target: float | None) -> tuple[np.ndarray, np.ndarray]:
+    def _search_jax(
+        self, queries: Float[np.ndarray, "Q D"], k: int, recall_target: float | None
+    ) -> tuple[Float32[np.ndarray, "Q {k}"], Int[np.ndarray, "Q {k}"]]:
         self._move_to_device()
         wanted = 1 << (k - 1).bit_length()  # so that few values compile
         scores, rows = top_k(queries, self.blocks(), wanted, recall_target)
@@ -162,7 +165,9 @@ class Index:
                     room -= rows.nbytes
                     blocks[place] = jax.device_put(rows)
 
-    def _search_faiss(self, queries: np.ndarray, k: int, approximate: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _search_faiss(
+        self, queries: Float32[np.ndarray, "Q D"], k: int, approximate: bool
+    ) -> tuple[Float32[np.ndarray, "Q {k}"], Int[np.ndarray, "Q {k}"]]:
         faiss, made_of = self._faiss.get(approximate, (None, 0))
         if faiss is None or (approximate and len(self) >= 2 * made_of):  # cells found in few rows do not suit many
             sample = None
@@ -177,8 +182,8 @@ class Index:
         return faiss.search(queries, k)
 
 
-def check_search(top_k: int, threshold: float, recall_target: float = 0.95, backend: str = "jax") -> None:
-    """Checks what can be checked before anything is encoded.
+def check_search(top_k: Any, threshold: Any, recall_target: Any = 0.95, backend: Any = "jax") -> None:
+    """Checks what can be checked before anything is encoded: the arguments of `Index.search`, whatever they are.
 
     Raises:
       UserError: naming the argument that is out of its range, or when FAISS is not installed.

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, ArrayLike, Float, Float32, Int, Int32
 
 MAX_QUERIES = 128  # scored together; fewer are padded to the next power of two
 
@@ -18,7 +19,7 @@ MAX_QUERIES = 128  # scored together; fewer are padded to the next power of two
 class Block(NamedTuple):
     """Some rows of the matrix."""
 
-    rows: jax.Array | np.ndarray  # (R, D) float32; NumPy's are copied to the device when their turn comes
+    rows: Float32[Array | np.ndarray, "R D"]  # NumPy's are copied to the device when their turn comes
     first: int  # the number of its first row
     count: int  # how many of its rows are meant; the others are padding
 
@@ -26,13 +27,13 @@ class Block(NamedTuple):
 class Best(NamedTuple):
     """The best rows so far of Q queries, best first; of equal ones the lower row first."""
 
-    scores: jax.Array  # (Q, k) float32, -inf where there are fewer than k
-    rows: jax.Array  # (Q, k) int32
+    scores: Float32[Array, "Q k"]  # -inf where there are fewer than k
+    rows: Int32[Array, "Q k"]
 
 
 def top_k(
-    queries: np.ndarray, blocks: Iterable[Block], k: int, recall_target: float | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+    queries: Float[np.ndarray, "Q D"], blocks: Iterable[Block], k: int, recall_target: float | None = None
+) -> tuple[Float32[np.ndarray, "Q {k}"], Int32[np.ndarray, "Q {k}"]]:
     """The k largest of the products q·x of each query q with all rows x.
 
     Products are summed in float32, at the highest precision that the device has.
@@ -71,7 +72,13 @@ def top_k(
 
 @functools.partial(jax.jit, static_argnames="recall_target")
 def merge(
-    queries: jax.Array, rows: jax.Array, first: int, count: int, best: Best, *, recall_target: float | None = None
+    queries: Float32[Array, "Q D"],
+    rows: Float32[Array, "R D"],
+    first: Int[ArrayLike, ""],
+    count: Int[ArrayLike, ""],
+    best: Best,
+    *,
+    recall_target: float | None = None,
 ) -> Best:
     """The best k of those so far and of a block's rows: one product (Q, R), one choice of k from it, one from 2k.
 

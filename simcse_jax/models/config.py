@@ -95,5 +95,5 @@ class EncoderConfig:
         return dataclasses.replace(self, num_layers=num_layers or self.num_layers)
 
 
-# The names that Hugging Face gives to activations; the functions stand in encoder.py.
+# The names that Hugging Face gives to activations; the functions stand in nonlinearities.py.
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu")

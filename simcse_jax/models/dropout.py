@@ -9,12 +9,15 @@ which the library's call does not on CPU.
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key, UInt32
 
+Words = tuple[UInt32[Array, "..."], UInt32[Array, "..."]]  # 64 bits as two words
+Rate = Float[Array, ""] | float
 LANES = 4  # one threefry block is 64 bits: four masks of 16 bits
 
 
 @jax.jit  # traced once, not at each of its uses: half of a step's text
-def threefry2x32(key: tuple[jax.Array, jax.Array], x0: jax.Array, x1: jax.Array) -> tuple[jax.Array, jax.Array]:
+def threefry2x32(key: Words, x0: UInt32[Array, "..."], x1: UInt32[Array, "..."]) -> Words:
     """Threefry-2x32 with 20 rounds (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
 
     Args:
@@ -38,8 +41,8 @@ def threefry2x32(key: tuple[jax.Array, jax.Array], x0: jax.Array, x1: jax.Array)
 
 
 def token_dropout(
-    keys: jax.Array | None, positions: jax.Array, site: int, x: jax.Array, rate: jax.Array | float
-) -> jax.Array:
+    keys: Key[Array, "..."] | None, positions: Int[Array, "..."], site: int, x: Float[Array, "*tokens D"], rate: Rate
+) -> Float[Array, "*tokens D"]:
     """Drops channels of tokens with probability `rate` and scales the others by 1 / (1 - rate).
 
     Args:
@@ -51,6 +54,9 @@ def token_dropout(
 
     Returns:
       An array like `x`.
+
+    Raises:
+      ValueError: if there is not one threefry key per row of `x`.
     """
     if keys is None:
         return x
@@ -59,7 +65,9 @@ def token_dropout(
     return _drop(_site_key(keys, site, x), counter, jnp.uint32(0), x, rate, lane_axis=x.ndim - 1)
 
 
-def attention_dropout(row_keys: jax.Array | None, site: int, x: jax.Array, rate: jax.Array | float) -> jax.Array:
+def attention_dropout(
+    row_keys: Key[Array, "..."] | None, site: int, x: Float[Array, "B H Q K"], rate: Rate
+) -> Float[Array, "B H Q K"]:
     """Like `token_dropout`, of (B, H, Q, K) attention probabilities and (B,) keys."""
     if row_keys is None:
         return x
@@ -69,8 +77,8 @@ def attention_dropout(row_keys: jax.Array | None, site: int, x: jax.Array, rate:
     return _drop(_site_key(row_keys[:, None, None], site, x), group << 16 | query, key, x, rate, lane_axis=1)
 
 
-def _site_key(keys: jax.Array, site: int, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """A key of two words for this site of each row or token, with an axis behind, which the mask's elements share."""
+def _site_key(keys: Key[Array, "..."], site: int, x: Float[Array, "..."]) -> Words:
+    """A key of two words for this site of each row or token, with a last axis that the mask's elements share."""
     words = jax.random.key_data(keys)
     if words.shape[-1] != 2 or keys.ndim != x.ndim - 1 or keys.shape[0] != x.shape[0]:
         raise ValueError(f"dropout wants one threefry key per row: keys {keys.shape}, values {x.shape}")
@@ -78,14 +86,14 @@ def _site_key(keys: jax.Array, site: int, x: jax.Array) -> tuple[jax.Array, jax.
 
 
 def _drop(
-    site_key: tuple[jax.Array, jax.Array],
-    x0: jax.Array,
-    x1: jax.Array,
-    x: jax.Array,
-    rate: jax.Array | float,
+    site_key: Words,
+    x0: UInt32[Array, "..."],
+    x1: UInt32[Array, "..."],
+    x: Float[Array, "*shape"],
+    rate: Rate,
     *,
     lane_axis: int,
-) -> jax.Array:
+) -> Float[Array, "*shape"]:
     """Masks `x` by the bits of the counters `x0`, `x1`; four of its elements along `lane_axis` share a counter."""
     b0, b1 = threefry2x32(site_key, x0, x1)
     threshold = jnp.round(jnp.asarray(rate, jnp.float32) * 65536).astype(jnp.uint32)

@@ -1,33 +1,31 @@
 """BERT, RoBERTa and MPNet in Flax NNX. Shapes: B sentences, T tokens, D hidden size, L layers, H heads.
 
+Hidden states lie in a layout (`models.padding`): (*tokens, D) is (B, T, D) or, without padding, (N, D). Attention has
+Q queries, K keys and d = D / H numbers in a head.
+
 Parameters are float32. `dtype` is that of the matrix products' factors, gradients among them, and of what passes
 between layers; products, biases, sums with the residual, norms, softmax and activations are float32 whatever it is.
 """
 
-import functools
-
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jaxtyping import Array, Float, Int, Key
 
+from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.dropout import attention_dropout, token_dropout
-from simcse_jax.models.nonlinearities import gelu, layer_norm, softmax
+from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS, layer_norm, softmax
 from simcse_jax.models.padding import Layout, Padded, unpadded
 from simcse_jax.models.products import DType, einsum
 from simcse_jax.models.relative_positions import BUCKETS, buckets
 
-ACTIVATIONS = {
-    "gelu": gelu,
-    "gelu_new": functools.partial(jax.nn.gelu, approximate=True),
-    "gelu_pytorch_tanh": functools.partial(jax.nn.gelu, approximate=True),
-    "relu": jax.nn.relu,
-    "silu": jax.nn.silu,
-}
-Keys = jax.Array | None
-Rate = jax.Array | float
+Keys = Key[Array, " B"] | None
+Rate = Float[Array, ""] | float
+RelativeBias = Float[Array, "H Q K"] | None  # added to the scores of attention
 SITES_PER_LAYER = 3  # attention probabilities, attention output, feed-forward output
 EMBEDDING_SITE = 0
+QUERY, KEY_AND_VALUE, QUERY_KEY_AND_VALUE = slice(0, 1), slice(1, 3), slice(0, 3)  # thirds of one product
 
 
 def linear(features_in: int, features_out: int, rngs: nnx.Rngs) -> nnx.Linear:
@@ -35,20 +33,23 @@ def linear(features_in: int, features_out: int, rngs: nnx.Rngs) -> nnx.Linear:
     return nnx.Linear(features_in, features_out, kernel_init=nnx.initializers.normal(0.02), rngs=rngs)
 
 
-def product(x: jax.Array, kernel: jax.Array, dtype: DType) -> jax.Array:
-    """(..., F) times (F, G), factors in `dtype`, as float32."""
+def product(x: Float[Array, "*tokens F"], kernel: Float[AnyArray, "F G"], dtype: DType) -> Float[Array, "*tokens G"]:
+    """The matrix product, factors in `dtype`, as float32."""
     y = einsum("nf,fg->ng", x.reshape(-1, x.shape[-1]), kernel, dtype)
     return y.reshape(*x.shape[:-1], kernel.shape[1])
 
 
-def dense(x: jax.Array, layer: nnx.Linear, dtype: DType) -> jax.Array:
+def dense(x: Float[Array, "*tokens F"], layer: nnx.Linear, dtype: DType) -> Float[Array, "*tokens G"]:
     """`layer` with the product in `dtype` and the bias in float32: its gradient is a sum over all tokens."""
     return product(x, layer.kernel[...], dtype) + layer.bias[...]
 
 
-def of_tokens(dropout_keys: Keys, layout: Layout) -> Keys:
-    """Each token's key, from (B,) keys of the sentences."""
-    return None if dropout_keys is None else layout.of_examples(dropout_keys)
+def drop_tokens(
+    dropout_keys: Keys, layout: Layout, site: int, hidden: Float[Array, "*tokens D"], rate: Rate
+) -> Float[Array, "*tokens D"]:
+    """Dropout of hidden states in `layout`, by the keys of their sentences."""
+    keys = None if dropout_keys is None else layout.of_examples(dropout_keys)
+    return token_dropout(keys, layout.positions, site, hidden, rate)
 
 
 class LayerNorm(nnx.Module):
@@ -59,8 +60,8 @@ class LayerNorm(nnx.Module):
         self.bias = nnx.Param(jnp.zeros(config.hidden_size))
         self.epsilon = config.layer_norm_eps
 
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """(..., D) to the same shape."""
+    def __call__(self, x: Float[Array, "*tokens D"]) -> Float[Array, "*tokens D"]:
+        """Each token's vector with mean 0 and variance 1, then scaled and shifted."""
         return layer_norm(x, self.scale[...], self.bias[...], self.epsilon)
 
 
@@ -80,28 +81,31 @@ class Embeddings(nnx.Module):
 
     def __call__(
         self,
-        input_ids: jax.Array,
-        attention_mask: jax.Array,
+        input_ids: Int[AnyArray, "B T"],
+        attention_mask: Int[AnyArray, "B T"],
         layout: Layout,
         dropout_keys: Keys,
         dropout_rate: Rate,
-    ) -> jax.Array:
-        """(B, T) token ids to hidden states in `layout`."""
-        if self.config.model_type != "bert":
-            positions = jnp.cumsum(attention_mask, axis=1) * attention_mask + self.config.pad_token_id
-            positions = layout.to_tokens(positions)
-        else:
+    ) -> Float[Array, "*tokens D"]:
+        """The hidden states before the first layer, in `layout`."""
+        if self.config.model_type == "bert":
             positions = layout.positions
-        x = self.word(layout.to_tokens(input_ids)) + self.position(positions)
+        else:  # counted from the padding index on, which is padding's own
+            rows = jnp.cumsum(attention_mask, axis=1) * attention_mask + self.config.pad_token_id
+            positions = layout.to_tokens(rows)
+        embedded = self.word(layout.to_tokens(input_ids)) + self.position(positions)
         if self.type is not None:
-            x += self.type.embedding[0]
-        keys = of_tokens(dropout_keys, layout)
-        x = token_dropout(keys, layout.positions, EMBEDDING_SITE, self.norm(x), dropout_rate)
-        return x.astype(self.dtype)
+            embedded += self.type.embedding[0]
+        hidden = drop_tokens(dropout_keys, layout, EMBEDDING_SITE, self.norm(embedded), dropout_rate)
+        return hidden.astype(self.dtype)
 
 
 class Layer(nnx.Module):
-    """One post-norm transformer layer."""
+    """One post-norm transformer layer: attention, then a feed-forward network, each added to its input and normalized.
+
+    With `first_only` there is a result for each sentence's first token alone, (B, 1, D): the others are read, and
+    nothing else is computed of them.
+    """
 
     def __init__(self, config: EncoderConfig, index: int, rngs: nnx.Rngs, dtype: DType):
         size = config.hidden_size
@@ -112,63 +116,82 @@ class Layer(nnx.Module):
         self.output = linear(config.intermediate_size, size, rngs)
         self.output_norm = LayerNorm(config)
         self.num_heads = config.num_heads
+        self.head_size = size // config.num_heads
         self.activation = config.hidden_act
         self.first_site = 1 + SITES_PER_LAYER * index
         self.dtype = dtype
 
     def __call__(
         self,
-        x: jax.Array,
-        attention_mask: jax.Array,
+        hidden: Float[Array, "*tokens D"],
+        attention_mask: Int[AnyArray, "B T"],
         layout: Layout,
         dropout_keys: Keys,
         dropout_rate: Rate,
-        relative_bias: jax.Array | None = None,
+        relative_bias: RelativeBias = None,
         *,
         first_only: bool = False,
-    ) -> tuple[jax.Array, Layout]:
-        """Hidden states in `layout` to those behind the layer, and their layout.
+    ) -> tuple[Float[Array, "... D"], Layout]:
+        """The hidden states after the layer, and their layout."""
+        if first_only:
+            key, value = self.project(hidden, layout, KEY_AND_VALUE)
+            hidden, layout = layout.first(hidden), Padded(1)
+            (query,) = self.project(hidden, layout, QUERY)
+            relative_bias = None if relative_bias is None else relative_bias[:, :1]
+        else:
+            query, key, value = self.project(hidden, layout, QUERY_KEY_AND_VALUE)
+        scores = self.scores(query, key, attention_mask, relative_bias)
+        probabilities = attention_dropout(dropout_keys, self.first_site, softmax(scores), dropout_rate)
+        context = self.context(probabilities, value, layout)
 
-        `relative_bias` (H, T, T) is added to attention's scores. With `first_only` there is a result for each
-        sentence's first token alone, (B, 1, D): the others are read, and nothing else is computed of them.
-        """
-        size = x.shape[-1]
-        kernel, bias = self.qkv.kernel[...], self.qkv.bias[...].reshape(3, size)
+        def drop(site: int, update: Float[Array, "*tokens D"]) -> Float[Array, "*tokens D"]:
+            return drop_tokens(dropout_keys, layout, self.first_site + site, update, dropout_rate)
+
+        attended = self.attention_norm(hidden + drop(1, dense(context, self.attention_output, self.dtype)))
+        transformed = self.output_norm(attended + drop(2, self.feed_forward(attended)))
+        return transformed.astype(self.dtype), layout
+
+    def project(
+        self, hidden: Float[Array, "*tokens D"], layout: Layout, thirds: slice
+    ) -> list[Float[Array, "B H _ d"]]:
+        """Queries, keys and values of the heads, or `thirds` of these three."""
+        size = hidden.shape[-1]
+        columns = slice(thirds.start * size, thirds.stop * size)
+        bias = self.qkv.bias[...].reshape(3, size)
         # The key's bias adds the same to all scores of a query, so its gradient is zero. Left to rounding it would be
         # noise, which Adam blows up to full steps, other ones on every machine.
         bias = jnp.stack([bias[0], jax.lax.stop_gradient(bias[1]), bias[2]]).ravel()
+        projected = product(hidden, self.qkv.kernel[...][:, columns], self.dtype) + bias[columns]
+        parts = jnp.split(projected.astype(self.dtype), thirds.stop - thirds.start, axis=-1)
+        rows = [layout.to_rows(part) for part in parts]
+        # Heads before tokens: the products below are then of contiguous matrices.
+        return [row.reshape(*row.shape[:2], self.num_heads, self.head_size).swapaxes(1, 2) for row in rows]
 
-        def project(x: jax.Array, layout: Layout, part: slice) -> list[jax.Array]:  # query, key, value; B, H, T, D / H
-            y = (product(x, kernel[:, part], self.dtype) + bias[part]).astype(self.dtype)
-            rows = [layout.to_rows(one) for one in jnp.split(y, y.shape[-1] // size, axis=-1)]
-            # Heads before tokens: the products below are then of contiguous matrices.
-            return [x.reshape(*x.shape[:2], self.num_heads, size // self.num_heads).swapaxes(1, 2) for x in rows]
-
-        if first_only:
-            key, value = project(x, layout, slice(size, None))
-            x, layout = layout.first(x), Padded(1)
-            (query,) = project(x, layout, slice(size))
-            relative_bias = None if relative_bias is None else relative_bias[:, :1]
-        else:
-            query, key, value = project(x, layout, slice(None))
+    def scores(
+        self,
+        query: Float[Array, "B H Q d"],
+        key: Float[Array, "B H K d"],
+        attention_mask: Int[AnyArray, "B K"],
+        relative_bias: RelativeBias,
+    ) -> Float[Array, "B H Q K"]:
+        """What attention's softmax takes: scaled products, the least number where the key is padding."""
         scores = einsum("bhqd,bhkd->bhqk", query, key, self.dtype)
-        scores *= (size // self.num_heads) ** -0.5
+        scores *= self.head_size**-0.5
         if relative_bias is not None:
             scores += relative_bias
-        scores = jnp.where(attention_mask[:, None, None, :] > 0, scores, jnp.finfo(scores.dtype).min)
-        probabilities = softmax(scores)
-        probabilities = attention_dropout(dropout_keys, self.first_site, probabilities, dropout_rate)
+        return jnp.where(attention_mask[:, None, None, :] > 0, scores, jnp.finfo(scores.dtype).min)
+
+    def context(
+        self, probabilities: Float[Array, "B H Q K"], value: Float[Array, "B H K d"], layout: Layout
+    ) -> Float[Array, "*tokens D"]:
+        """Sums of the values, weighted by attention, heads side by side, in `layout`."""
         context = einsum("bhqk,bhkd->bhqd", probabilities, value, self.dtype).astype(self.dtype).swapaxes(1, 2)
-        context = layout.to_tokens(context.reshape(*context.shape[:2], size))
+        return layout.to_tokens(context.reshape(*context.shape[:2], self.num_heads * self.head_size))
 
-        def drop(site: int, value: jax.Array) -> jax.Array:
-            keys = of_tokens(dropout_keys, layout)
-            return token_dropout(keys, layout.positions, self.first_site + site, value, dropout_rate)
-
-        x = self.attention_norm(x + drop(1, dense(context, self.attention_output, self.dtype)))
-        inner = ACTIVATIONS[self.activation](dense(x, self.intermediate, self.dtype))
-        x = self.output_norm(x + drop(2, dense(inner, self.output, self.dtype)))
-        return x.astype(self.dtype), layout
+    def feed_forward(self, hidden: Float[Array, "*tokens D"]) -> Float[Array, "*tokens D"]:
+        """Two dense layers with the activation between them."""
+        inner = ACTIVATION_FUNCTIONS[self.activation](dense(hidden, self.intermediate, self.dtype))
+        return dense(inner, self.output, self.dtype)
 
 
 class Encoder(nnx.Module):
@@ -185,14 +208,14 @@ class Encoder(nnx.Module):
 
     def __call__(
         self,
-        input_ids: jax.Array,
-        attention_mask: jax.Array,
+        input_ids: Int[AnyArray, "B T"],
+        attention_mask: Int[AnyArray, "B T"],
         *,
         dropout_keys: Keys = None,
         dropout_rate: Rate = 0.1,
         most_tokens: int | None = None,
         first_only: bool = False,
-    ) -> tuple[jax.Array, ...]:
+    ) -> tuple[Float[Array, "B _ D"], ...]:
         """Encodes B sentences of T tokens, padded on the right.
 
         Args:
@@ -212,19 +235,26 @@ class Encoder(nnx.Module):
         if most_tokens is not None and most_tokens < input_ids.size:
             layout = unpadded(attention_mask, most_tokens)
 
-        def rows(x: jax.Array, layout: Layout) -> jax.Array:
-            x = layout.to_rows(x)
+        def rows(hidden: Float[Array, "... D"], layout: Layout) -> Float[Array, "B _ D"]:
+            hidden = layout.to_rows(hidden)
             if most_tokens is None:
-                return x
-            return x + jnp.where(jnp.sum(attention_mask) > most_tokens, jnp.nan, 0.0).astype(x.dtype)
+                return hidden
+            too_many = jnp.sum(attention_mask) > most_tokens
+            return hidden + jnp.where(too_many, jnp.nan, 0.0).astype(hidden.dtype)
 
-        x = self.embeddings(input_ids, attention_mask, layout, dropout_keys, dropout_rate)
-        relative_bias = None
-        if self.relative_bias is not None:
-            relative_bias = jnp.moveaxis(self.relative_bias[...][buckets(input_ids.shape[1])], 2, 0)
-        hidden_states = [rows(x, layout)]
+        hidden = self.embeddings(input_ids, attention_mask, layout, dropout_keys, dropout_rate)
+        relative_bias = self.relative_bias_of(input_ids.shape[1])
+        hidden_states = [rows(hidden, layout)]
         for number, layer in enumerate(self.layers, 1):
             only = first_only and number == len(self.layers)
-            x, layout = layer(x, attention_mask, layout, dropout_keys, dropout_rate, relative_bias, first_only=only)
-            hidden_states.append(rows(x, layout))
+            hidden, layout = layer(
+                hidden, attention_mask, layout, dropout_keys, dropout_rate, relative_bias, first_only=only
+            )
+            hidden_states.append(rows(hidden, layout))
         return tuple(hidden_states)
+
+    def relative_bias_of(self, length: int) -> RelativeBias:
+        """(H, T, T) numbers that MPNet adds to the scores of T tokens; None for the others."""
+        if self.relative_bias is None:
+            return None
+        return jnp.moveaxis(self.relative_bias[...][buckets(length)], 2, 0)

@@ -1,27 +1,28 @@
 """The masked-language-model head of BERT, RoBERTa and MPNet: dense, activation, norm, the word embeddings once more."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
 
+from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.encoder import ACTIVATIONS
-from simcse_jax.models.nonlinearities import layer_norm
+from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS, Activation, layer_norm
 
 
 def logits(
-    hidden: jax.Array,
-    head: Mapping[str, jax.Array],
-    word_embedding: jax.Array,
+    hidden: Float[AnyArray, "*P D"],
+    head: Mapping[str, Float[AnyArray, "..."]],
+    word_embedding: Float[AnyArray, "V D"],
     *,
-    activation: Callable[[jax.Array], jax.Array],
+    activation: Activation,
     eps: float,
-) -> jax.Array:
+) -> Float[Array, "*P V"]:
     """Scores of all words at P positions: norm(activation(h W + b)) Eᵀ + c (Devlin et al. 2019, as in their code).
 
     Args:
-      hidden: (P, D) last hidden states of the positions to predict.
+      hidden: (P, D) last hidden states of the positions to predict; P may be more than one axis.
       head: `dense.kernel` W (D, D), `dense.bias` b, `norm.scale` and `norm.bias` (D,), `bias` c (V,).
       word_embedding: E (V, D), the encoder's own: the decoder is tied to it.
       activation: see `activation`.
@@ -35,9 +36,9 @@ def logits(
     return x @ word_embedding.astype(jnp.float32).T + head["bias"]
 
 
-def activation(config: EncoderConfig) -> Callable[[jax.Array], jax.Array]:
+def activation(config: EncoderConfig) -> Activation:
     """The head's activation: BERT takes the encoder's, the others the exact GELU whatever the encoder's is."""
-    return ACTIVATIONS[config.hidden_act if config.model_type == "bert" else "gelu"]
+    return ACTIVATION_FUNCTIONS[config.hidden_act if config.model_type == "bert" else "gelu"]
 
 
 def shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
@@ -52,7 +53,7 @@ def shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
     }
 
 
-def fresh_head(config: EncoderConfig, key: jax.Array) -> dict[str, jax.Array]:
+def fresh_head(config: EncoderConfig, key: Key[Array, ""]) -> dict[str, Float[Array, "..."]]:
     """A head with BERT's initialization: weights N(0, 0.02²), biases 0, the norm's scale 1; float32."""
     head = {name: jnp.zeros(shape, jnp.float32) for name, shape in shapes(config).items()}
     head["dense.kernel"] = 0.02 * jax.random.normal(key, head["dense.kernel"].shape, jnp.float32)

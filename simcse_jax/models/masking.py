@@ -2,7 +2,9 @@
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float32, Int, Int32, Key, UInt32
 
+from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.dropout import threefry2x32
 
 SITE = 2**32 - 1  # of the draws; dropout's sites count up from 0
@@ -10,21 +12,21 @@ MASKED, RANDOM = 0.8, 0.1  # of the selected tokens; the others stay as they are
 
 
 def mask_tokens(
-    row_keys: jax.Array,
-    input_ids: jax.Array,
-    attention_mask: jax.Array,
+    row_keys: Key[Array, "..."],
+    input_ids: Int[AnyArray, "B T"],
+    attention_mask: Int[AnyArray, "B T"],
     *,
     special_ids: tuple[int, ...],
     mask_id: int,
     vocab_size: int,
     probability: float = 0.15,
-) -> tuple[jax.Array, jax.Array]:
+) -> tuple[Int[Array, "B T"], Bool[Array, "B T"]]:
     """Hides tokens as BERT's pretraining does (Devlin et al. 2019, Section 3.1 and Appendix A.1).
 
     Every token is selected with `probability`, on its own. Of the selected, 80% become the mask token, 10% a random
     one, uniform over the whole vocabulary as in BERT's and SimCSE's code (special tokens included), and 10% stay.
-    What happens to a token is a function of (row key, position) and of nothing else: not of padding, of the rows
-    beside it or of the device.
+    What happens to a token is a function of (row key, position) and of nothing else: not of padding, of the other
+    rows or of the device.
 
     Args:
       row_keys: (B,) typed threefry keys, one an example.
@@ -57,12 +59,14 @@ def mask_tokens(
     return jnp.where(selected, replaced, input_ids), selected
 
 
-def _uniform(bits: jax.Array) -> jax.Array:
+def _uniform(bits: UInt32[Array, "*shape"]) -> Float32[Array, "*shape"]:
     """uint32 words to float32 in [0, 1), exactly."""
     return (bits >> 8).astype(jnp.float32) * 2.0**-24
 
 
-def select_positions(selected: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+def select_positions(
+    selected: Bool[Array, "B T"], count: int
+) -> tuple[Int32[Array, "B {count}"], Bool[Array, "B {count}"]]:
     """The first `count` selected positions of each row, so that only they need logits.
 
     A row with more than `count` loses its last ones; one with fewer is filled up with positions that are not selected.

@@ -1,4 +1,4 @@
-"""GELU, layer normalization and softmax, with gradients written by hand.
+"""Activations, layer normalization and softmax; GELU, the norm and softmax have gradients written by hand.
 
 Left to differentiation and the compiler they keep up to three arrays for the backward pass instead of one, and a
 training step on a CPU takes a tenth longer. Arguments are float32. There is no forward-mode derivative of them.
@@ -6,25 +6,31 @@ training step on a CPU takes a tenth longer. Arguments are float32. There is no 
 
 import functools
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
-Kept = tuple[jax.Array, ...]
+from simcse_jax.models.arrays import AnyArray
+
+Activation = Callable[[Float[Array, "..."]], Float[Array, "..."]]
+Values = Float[AnyArray, "*tokens D"]
+Kept = tuple[Values, Float[Array, "*tokens 1"], Float[Array, "*tokens 1"], Float[AnyArray, " D"]]
 
 
 @jax.custom_vjp
-def gelu(x: jax.Array) -> jax.Array:
+def gelu(x: Float[AnyArray, "*shape"]) -> Float[Array, "*shape"]:
     """x Φ(x), as 0.5 x (1 + erf(x/√2)): `jax.nn.gelu` takes the error function's complement, which costs more."""
     return 0.5 * x * (1.0 + jax.lax.erf(x * math.sqrt(0.5)))
 
 
-def _gelu_forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _gelu_forward(x: Float[AnyArray, "*shape"]) -> tuple[Float[Array, "*shape"], Float[AnyArray, "*shape"]]:
     return gelu(x), x
 
 
-def _gelu_backward(x: jax.Array, gradient: jax.Array) -> tuple[jax.Array]:
-    """Φ(x) + x φ(x). The error function is taken at -x, or else the compiler would keep that of the forward pass."""
+def _gelu_backward(x: Float[AnyArray, "*shape"], gradient: Float[Array, "*shape"]) -> tuple[Float[Array, "*shape"]]:
+    """Φ(x) + x φ(x). The error function is taken at -x, so that the compiler does not keep that of the forward pass."""
     cumulative = 0.5 - 0.5 * jax.lax.erf(x * -math.sqrt(0.5))
     density = jnp.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
     return (gradient * (cumulative + x * density),)
@@ -34,7 +40,9 @@ gelu.defvjp(_gelu_forward, _gelu_backward)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float) -> jax.Array:
+def layer_norm(
+    x: Values, scale: Float[AnyArray, " D"], bias: Float[AnyArray, " D"], epsilon: float
+) -> Float[Array, "*tokens D"]:
     """x̂ · scale + bias with x̂ = (x - mean) / √(variance + ε) of the last axis (Ba et al. 2016, "Layer normalization").
 
     The variance is the exact one: E[x²] - E[x]² cancels.
@@ -42,19 +50,23 @@ def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float) 
     return _layer_norm_forward(x, scale, bias, epsilon)[0]
 
 
-def _layer_norm_forward(x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float) -> tuple[jax.Array, Kept]:
+def _layer_norm_forward(
+    x: Values, scale: Float[AnyArray, " D"], bias: Float[AnyArray, " D"], epsilon: float
+) -> tuple[Float[Array, "*tokens D"], Kept]:
     mean = jnp.mean(x, axis=-1, keepdims=True)
     inverse = jax.lax.rsqrt(jnp.mean(jnp.square(x - mean), axis=-1, keepdims=True) + epsilon)
     return (x - mean) * (inverse * scale) + bias, (x, mean, inverse, scale)
 
 
-def _layer_norm_backward(epsilon: float, kept: Kept, gradient: jax.Array) -> Kept:
+def _layer_norm_backward(
+    epsilon: float, kept: Kept, gradient: Float[Array, "*tokens D"]
+) -> tuple[Float[Array, "*tokens D"], Float[Array, " D"], Float[Array, " D"]]:
     """With g the gradient of x̂: (g - E[g] - x̂ E[g x̂]) / √(variance + ε)."""
     x, mean, inverse, scale = kept
     normalized = (x - mean) * inverse
     product = gradient * normalized
 
-    def expected(values: jax.Array) -> jax.Array:
+    def expected(values: Float[Array, "*tokens D"]) -> Float[Array, "*tokens 1"]:
         return jnp.mean(values * scale, axis=-1, keepdims=True)
 
     tokens = tuple(range(x.ndim - 1))
@@ -66,20 +78,31 @@ layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
 
 
 @jax.custom_vjp
-def softmax(x: jax.Array) -> jax.Array:
+def softmax(x: Float[AnyArray, "*shape"]) -> Float[Array, "*shape"]:
     """exp(x) / Σ exp(x) over the last axis."""
     return jax.nn.softmax(x, axis=-1)
 
 
-def _softmax_forward(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _softmax_forward(x: Float[AnyArray, "*shape"]) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
     probabilities = softmax(x)
     return probabilities, probabilities
 
 
-def _softmax_backward(probabilities: jax.Array, gradient: jax.Array) -> tuple[jax.Array]:
+def _softmax_backward(
+    probabilities: Float[Array, "*shape"], gradient: Float[Array, "*shape"]
+) -> tuple[Float[Array, "*shape"]]:
     """p g - p Σ p g."""
     product = probabilities * gradient
     return (product - probabilities * jnp.sum(product, axis=-1, keepdims=True),)
 
 
 softmax.defvjp(_softmax_forward, _softmax_backward)
+
+# By the names of `models.config.ACTIVATIONS`.
+ACTIVATION_FUNCTIONS: dict[str, Activation] = {
+    "gelu": gelu,
+    "gelu_new": functools.partial(jax.nn.gelu, approximate=True),
+    "gelu_pytorch_tanh": functools.partial(jax.nn.gelu, approximate=True),
+    "relu": jax.nn.relu,
+    "silu": jax.nn.silu,
+}

@@ -1,13 +1,16 @@
 """A model as a pair: a static graph, and a flat dictionary of arrays named like `encoder.layers.0.qkv.kernel`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import jax
 from flax import nnx
 
+from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.head import PREFIX
 
 Params = dict[str, jax.Array]
+Value = TypeVar("Value")  # an array, its shape or its sharding
 
 # What a run may train in addition to the sentence encoder's own `encoder.…` and `head.…`: a second one, and the head of
 # a language model. Objectives name what else they have.
@@ -15,12 +18,12 @@ SECOND, LANGUAGE_MODEL = "second.", "language_model."
 WORD_EMBEDDING = "encoder.embeddings.word.embedding"
 
 
-def subset(params: Params, prefix: str) -> Params:
+def subset(params: Mapping[str, Value], prefix: str) -> dict[str, Value]:
     """The parameters whose names start with `prefix`, without it."""
     return {name.removeprefix(prefix): value for name, value in params.items() if name.startswith(prefix)}
 
 
-def sentence_encoder(params: Params, tower: int = 0) -> Params:
+def sentence_encoder(params: Mapping[str, Value], tower: int = 0) -> dict[str, Value]:
     """The sentence encoder's own, of the first or of the second encoder; anything else that is trained left out."""
     if tower:
         return subset(params, SECOND)
@@ -33,7 +36,7 @@ def split(model: nnx.Module) -> tuple[nnx.GraphDef, Params]:
     return graph, {".".join(map(str, path)): variable[...] for path, variable in nnx.to_flat_state(state)}
 
 
-def merge(graph: nnx.GraphDef, params: Params) -> nnx.Module:
+def merge(graph: nnx.GraphDef, params: Mapping[str, AnyArray]) -> nnx.Module:
     """The inverse of `split`; cheap, meant to be called inside a traced function."""
     flat = {
         tuple(int(part) if part.isdigit() else part for part in name.split(".")): nnx.Param(value)

@@ -5,13 +5,17 @@ import functools
 import jax
 import jax.numpy as jnp
 from jax.experimental.layout import Layout, with_layout_constraint
+from jaxtyping import Array, Float, Float32
+
+from simcse_jax.models.arrays import AnyArray
 
 DType = jnp.dtype | type
-Pair = tuple[jax.Array, jax.Array]
-Named = tuple[str, jax.Array]  # subscripts and what they name
+Factor = Float[AnyArray, "..."]
+Pair = tuple[Float[Array, "..."], Float[Array, "..."]]
+Named = tuple[str, Float[Array, "..."]]  # subscripts and what they name
 
 
-def einsum(subscripts: str, x: jax.Array, y: jax.Array, dtype: DType) -> jax.Array:
+def einsum(subscripts: str, x: Factor, y: Factor, dtype: DType) -> Float32[Array, "..."]:
     """`jnp.einsum` of two factors, which are rounded to `dtype`; it is summed in float32, and float32 is the result.
 
     The gradient that comes back is rounded to `dtype` too before its products with the factors. By JAX's own rule these
@@ -29,20 +33,20 @@ def einsum(subscripts: str, x: jax.Array, y: jax.Array, dtype: DType) -> jax.Arr
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
 def _rounded(
-    subscripts: str, dtype: jnp.dtype, types: tuple[jnp.dtype, jnp.dtype], x: jax.Array, y: jax.Array
-) -> jax.Array:
+    subscripts: str, dtype: jnp.dtype, types: tuple[jnp.dtype, jnp.dtype], x: Factor, y: Factor
+) -> Float32[Array, "..."]:
     return jnp.einsum(subscripts, x.astype(dtype), y.astype(dtype), preferred_element_type=jnp.float32)
 
 
 def _forward(
-    subscripts: str, dtype: jnp.dtype, types: tuple[jnp.dtype, jnp.dtype], x: jax.Array, y: jax.Array
-) -> tuple[jax.Array, Pair]:
+    subscripts: str, dtype: jnp.dtype, types: tuple[jnp.dtype, jnp.dtype], x: Factor, y: Factor
+) -> tuple[Float32[Array, "..."], Pair]:
     x, y = x.astype(dtype), y.astype(dtype)  # what is kept for the backward pass takes half the memory
     return _rounded(subscripts, dtype, types, x, y), (x, y)
 
 
 def _backward(
-    subscripts: str, dtype: jnp.dtype, types: tuple[jnp.dtype, jnp.dtype], factors: Pair, gradient: jax.Array
+    subscripts: str, dtype: jnp.dtype, types: tuple[jnp.dtype, jnp.dtype], factors: Pair, gradient: Float[Array, "..."]
 ) -> Pair:
     x, y = factors
     inputs, output = subscripts.split("->")
@@ -53,7 +57,7 @@ def _backward(
     return dx.astype(types[0]), dy.astype(types[1])
 
 
-def _sum_of_products(x: Named, y: Named, output: str) -> jax.Array:
+def _sum_of_products(x: Named, y: Named, output: str) -> Float32[Array, "..."]:
     """`einsum` of two named factors, in the one order in which XLA on CPUs multiplies bfloat16 as it is.
 
     What the output begins with is the left factor's, whose last axes are those summed over. All other products are of
@@ -67,8 +71,8 @@ def _sum_of_products(x: Named, y: Named, output: str) -> jax.Array:
     return jnp.einsum(f"{''.join(order)},{right}->{output}", a, b, preferred_element_type=jnp.float32)
 
 
-def _moved(axes: tuple[int, ...], x: jax.Array) -> jax.Array:
-    """Transposed in memory, or else the compiler would have the product do it, in the order that it is slow in."""
+def _moved(axes: tuple[int, ...], x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Transposed in memory, so that the compiler does not have the product do it, in the order that it is slow in."""
     return with_layout_constraint(x.transpose(axes), Layout(tuple(range(x.ndim))))
 
 

@@ -1,18 +1,19 @@
 """MPNet's relative positions: which of its learned numbers attention's score of a query and a key gets.
 
-The buckets are T5's (Raffel et al. 2020, section 2.1), 16 for keys before the query and as many for those behind it:
+The buckets are T5's (Raffel et al. 2020, section 2.1), 16 for keys before the query and as many for those after it:
 one for each distance up to 7, then wider ones, each √2 times as wide as the one before, the last without end.
 """
 
 import numpy as np
+from jaxtyping import Int
 
 # Of each bucket the first distance: 0 to 7, then the integers from 8 · 16^(k/8) on.
 FIRST_DISTANCES = (*range(8), 8, 12, 16, 23, 32, 46, 64, 91)
 BUCKETS = 2 * len(FIRST_DISTANCES)
 
 
-def buckets(length: int) -> np.ndarray:
-    """The buckets of T tokens: (T, T) integers, the query's position first; below 16 where the key is not behind it."""
+def buckets(length: int) -> Int[np.ndarray, "{length} {length}"]:
+    """The buckets of T tokens: (T, T) integers, the query's position first; below 16 where the key is not after it."""
     position = np.arange(length)
     distance = position[None] - position[:, None]
     bucket = np.searchsorted(FIRST_DISTANCES, np.abs(distance), side="right") - 1

@@ -3,10 +3,12 @@
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jaxtyping import Array, Float, Int
 
 from simcse_jax.models import parameters
+from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.encoder import Encoder, linear
+from simcse_jax.models.encoder import Encoder, Keys, Rate, linear
 from simcse_jax.models.pooling import FIRST_TOKEN, pool
 from simcse_jax.models.products import DType
 
@@ -24,15 +26,15 @@ class SentenceEncoder(nnx.Module):
 
     def __call__(
         self,
-        input_ids: jax.Array,
-        attention_mask: jax.Array,
+        input_ids: Int[AnyArray, "B T"],
+        attention_mask: Int[AnyArray, "B T"],
         *,
         pooler: str,
         use_head: bool,
-        dropout_keys: jax.Array | None = None,
-        dropout_rate: jax.Array | float = 0.1,
+        dropout_keys: Keys = None,
+        dropout_rate: Rate = 0.1,
         most_tokens: int | None = None,
-    ) -> jax.Array:
+    ) -> Float[Array, "B D"]:
         """(B, T) token ids to (B, D) embeddings, not normalized. See `Encoder.__call__` for the other arguments."""
         hidden_states = self.encoder(
             input_ids,

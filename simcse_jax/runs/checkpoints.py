@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from etils import epath
 
-from simcse_jax import storage
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError, reason
 from simcse_jax.models.parameters import Params
 from simcse_jax.runs.state import TrainState
+from simcse_jax.storage import Folder, is_remote, look_up_bucket, write_atomically
 
 SCORE = "score"
 SAVE_SECONDS = 600  # for all processes to have written their part
@@ -29,7 +29,7 @@ DAMAGED = "damaged_checkpoints"  # where those go that cannot be read
 class Checkpoints:
     """The checkpoints of a workdir. A checkpoint is named by the number of updates done."""
 
-    def __init__(self, workdir: storage.Folder, keep_every: int = 0, read_only: bool = False):
+    def __init__(self, workdir: Folder, keep_every: int = 0, read_only: bool = False):
         """Opens `workdir/checkpoints`.
 
         Args:
@@ -59,11 +59,11 @@ class Checkpoints:
             async_options=ocp.AsyncOptions(timeout_secs=SAVE_SECONDS),
             multiprocessing_options=_alone() if read_only else ocp.options.MultiprocessingOptions(),
         )
-        self._folder = epath.Path(workdir if storage.is_remote(workdir) else workdir.absolute()) / "checkpoints"
+        self._folder = epath.Path(workdir if is_remote(workdir) else workdir.absolute()) / "checkpoints"
         with contextlib.nullcontext() if read_only else processes.together():  # readers read each for themselves
-            if storage.is_remote(self._folder) and not read_only:
+            if is_remote(self._folder) and not read_only:
                 with self._readable():
-                    storage.look_up_bucket(self._folder)
+                    look_up_bucket(self._folder)
             if read_only or processes.is_first():
                 self._check_scores(read_only)
         with self._readable():
@@ -190,7 +190,7 @@ class Checkpoints:
     def _set_aside(self, step: int, problem: str) -> None:
         target = self._folder.parent / DAMAGED / str(step)
         # In a store the folder is there once something is in it, and nothing can be moved before.
-        storage.write_atomically(target.parent / f"{step}.txt", f"{problem}\n")
+        write_atomically(target.parent / f"{step}.txt", f"{problem}\n")
         try:
             if target.exists():
                 target.rmtree()

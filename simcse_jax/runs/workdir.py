@@ -22,7 +22,6 @@ from typing import Any
 import jax
 from ml_collections import config_dict
 
-from simcse_jax import __version__
 from simcse_jax.config.fields import default_config, flatten
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import Pretrained
@@ -31,6 +30,7 @@ from simcse_jax.huggingface.write import write_encoder_files
 from simcse_jax.models.head import HEADS
 from simcse_jax.runs.metrics import Metrics, read_metrics
 from simcse_jax.storage import Folder, read_json, write_atomically
+from simcse_jax.version import __version__
 
 PACKAGES = (
     "jax",

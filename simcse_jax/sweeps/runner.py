@@ -11,9 +11,9 @@ from ml_collections import config_dict
 
 from simcse_jax.config.fields import flatten, trains
 from simcse_jax.errors import Preempted, UserError
-from simcse_jax.evaluation import transfer
+from simcse_jax.evaluation import transfer_files
 from simcse_jax.evaluation.postprocess import TARGET
-from simcse_jax.evaluation.tasks import TASKS
+from simcse_jax.evaluation.tasks import TASKS, TRANSFER
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.storage import local_path
 from simcse_jax.sweeps.together import group_key, train_together
@@ -80,7 +80,7 @@ def all_runs(
                 raise UserError(f"{where}.eval.transfer: must be set for the metric {metric}")
     for data in dict.fromkeys(config.eval.data for _, config in variants if config.eval.transfer):
         try:
-            _, missing = transfer.read(data, transfer.TASKS)
+            _, missing = transfer_files.read(data, TRANSFER)
             if missing and {"transfer_avg", "transfer_dev_avg"} & set(sweep.metrics):
                 raise UserError(
                     f"{data}: {', '.join(missing)} not there, so without an average; set config.sweep.metrics"

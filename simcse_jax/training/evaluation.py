@@ -11,8 +11,9 @@ from simcse_jax.config.fields import FEWEST_ANALYSED
 from simcse_jax.data.sentences import read_sentences
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
-from simcse_jax.evaluation import postprocess, sts, transfer
+from simcse_jax.evaluation import postprocess, sts, transfer, transfer_files
 from simcse_jax.evaluation.evaluator import Encode, evaluate_all
+from simcse_jax.evaluation.tasks import TRANSFER
 from simcse_jax.storage import local_path, sha256
 
 
@@ -93,7 +94,7 @@ def _read_folder_or_file(config: config_dict.ConfigDict, fit_on: postprocess.Pos
         final.append(sts.Correlation("development", development))
     absent = list(missing)
     if config.eval.transfer:
-        final.append(transfer.Transfer(*transfer.read(data, transfer.TASKS)))
+        final.append(transfer.Transfer(*transfer_files.read(data, TRANSFER)))
         absent += final[-1].missing
     if absent:
         processes.say(f"{data}: {', '.join(absent)} not there and left out")

@@ -5,7 +5,7 @@ import pytest
 from support.fake_encoder import FakeEncoder
 
 from simcse_jax.analysis import tokens
-from simcse_jax.analysis.protocol import CHOICES, Protocol
+from simcse_jax.analysis.protocol import Protocol
 from simcse_jax.errors import UserError
 
 ALL = Protocol(min_count=2, occurrences="all")
@@ -111,24 +111,3 @@ def test_pairs_of_models_need_tokens_in_common():
 def test_data_in_which_nothing_repeats_is_refused(data, choices, message):
     with pytest.raises(UserError, match=message):
         tokens.survey(FakeEncoder(), data, Protocol(**choices), "file")
-
-
-def test_the_first_of_each_choice_is_the_default():
-    assert {name: getattr(Protocol(), name) for name in CHOICES} == {
-        name: next(iter(values)) for name, values in CHOICES.items()
-    }
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("units", "letters", "--units letters: must be one of pieces, words"),
-        ("min_count", 1, "--min-count 1: must be 2 or more"),
-        ("max_types", 0, "--max-types 0: must be 1 or more"),
-        ("samples", 2, "--samples 2: must be 3 or more"),
-        ("seed", -1, "--seed -1: must be 0 or more"),
-    ],
-)
-def test_a_choice_out_of_its_range_is_refused(name, value, message):
-    with pytest.raises(UserError, match=message):
-        Protocol(**{name: value})

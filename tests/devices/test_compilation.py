@@ -11,13 +11,16 @@ from support import finish, start_processes, train_args
 from simcse_jax.devices.compilation import keep_compilations
 from simcse_jax.runs.loading import load_model
 
+OF_THE_TESTS = ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS")  # set for the other tests
+
 
 @pytest.fixture
 def settings(monkeypatch):
-    """JAX's settings as they were, behind the test."""
+    """No settings of the tests' own in the test; JAX's as they were after it."""
     names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs", "jax_enable_compilation_cache")
     before = {name: getattr(jax.config, name) for name in names}
-    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    for name in OF_THE_TESTS:
+        monkeypatch.delenv(name, raising=False)
     jax.config.update("jax_compilation_cache_dir", None)
     jax.config.update("jax_enable_compilation_cache", True)
     yield
@@ -32,7 +35,7 @@ def test_compilations_are_kept_small_ones_too(settings, monkeypatch, tmp_path):
     folder = tmp_path / "simcse_jax" / "xla"
     assert jax.config.jax_compilation_cache_dir == str(folder)
     jax.block_until_ready(jax.jit(lambda x: x * 3 + 17)(np.ones(5, np.float32)))
-    assert list(folder.iterdir())
+    assert list(folder.glob("*-cache"))
 
 
 def test_a_user_s_own_cache_is_used(settings, monkeypatch, tmp_path):
@@ -67,8 +70,8 @@ def same(first, second):
 
 @pytest.mark.slow
 def test_a_run_with_a_warm_cache_compiles_nothing_and_ends_with_the_same_bits(tiny_bert, corpus, tmp_path):
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "JAX_ENABLE_COMPILATION_CACHE": "true"}
-    environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+    environment = {name: value for name, value in os.environ.items() if name not in OF_THE_TESTS}
+    environment |= {"XDG_CACHE_HOME": str(tmp_path / "cache"), "JAX_ENABLE_COMPILATION_CACHE": "true"}
     kept = []
     for name in ("cold", "warm"):
         args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / name, "--config.train.max_steps=2")
@@ -83,6 +86,7 @@ def test_a_run_with_a_warm_cache_compiles_nothing_and_ends_with_the_same_bits(ti
 
 @pytest.mark.slow
 def test_processes_read_what_the_first_one_has_kept(monkeypatch, tiny_bert, corpus, tmp_path):
+    monkeypatch.delenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS")
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("JAX_ENABLE_COMPILATION_CACHE", "true")
     for name in ("cold", "warm"):

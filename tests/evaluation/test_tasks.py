@@ -1,12 +1,12 @@
-from simcse_jax.evaluation import postprocess, sts, transfer
+from simcse_jax.evaluation import postprocess, sts, transfer, transfer_files
 from simcse_jax.evaluation.tasks import AGGREGATIONS, GRIDS, METRICS, POSTPROCESSING, TASKS, TRANSFER
 
 
 def test_names_are_those_of_the_code():
     assert tuple(sts.SUBSETS | sts.SINGLE_FILES) == TASKS
-    assert set(transfer.CLASS_FILES | transfer.SPLIT_FILES) == set(TRANSFER)
+    assert set(transfer_files.CLASS_FILES | transfer_files.SPLIT_FILES) == set(TRANSFER)
     assert set(postprocess.METHODS) == set(POSTPROCESSING)
-    assert (sts.METRICS, sts.AGGREGATIONS, transfer.GRIDS, transfer.TASKS) == (METRICS, AGGREGATIONS, GRIDS, TRANSFER)
+    assert (sts.METRICS, sts.AGGREGATIONS, transfer.GRIDS, TRANSFER) == (METRICS, AGGREGATIONS, GRIDS, TRANSFER)
 
 
 def test_no_name_stands_for_two_tasks():

@@ -48,12 +48,8 @@ def publish(hub: Hub, folder: Path, name: str = "ann/tiny", private: bool = Fals
 
 def python(code: str, environment: dict[str, str], *args: object) -> subprocess.CompletedProcess:
     """Runs a few lines as a command: exit code 2 and one line for a mistake of the user's."""
-    imports = (
-        "import sys",
-        "from simcse_jax.command_line import run_command",
-        "from simcse_jax.huggingface import hub",
-    )
-    code = "\n".join(["import sys", *imports, "def main():", code])
+    lines = ["import sys", "from simcse_jax.command_line import run_command", "from simcse_jax.huggingface import hub"]
+    code = "\n".join([*lines, "def main():", code])
     command = [sys.executable, "-c", code + "\nrun_command(main)", *map(str, args)]
     variables = {**os.environ, **environment}
     return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=120)

@@ -6,7 +6,7 @@ import pytest
 
 from simcse_jax.errors import UserError
 from simcse_jax.index import index as index_module
-from simcse_jax.index.index import Index, Result
+from simcse_jax.index.index import Index, Result, check_search
 
 DIMENSION = 12
 
@@ -167,4 +167,10 @@ def test_faiss_that_is_not_installed_is_told_in_one_line(monkeypatch):
 )
 def test_a_bad_argument_is_refused_in_one_line(arguments, message):
     with pytest.raises(UserError, match=message):
+        check_search(**{"top_k": 5, "threshold": 0.6, **arguments})
+
+
+@pytest.mark.parametrize("arguments", [{"top_k": 0}, {"threshold": float("nan")}, {"recall_target": 0.0}])
+def test_a_search_checks_its_arguments(arguments):
+    with pytest.raises(UserError, match=f"{next(iter(arguments))}="):
         filled(3)[0].search(embeddings(1), **arguments)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from simcse_jax.models.nonlinearities import gelu, layer_norm, softmax
+from simcse_jax.models.config import ACTIVATIONS
+from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS, gelu, layer_norm, softmax
 
 RNG = np.random.default_rng(0)
 
@@ -77,3 +78,13 @@ def test_vectorized_over_runs():
     for run in range(3):
         for found, expected in zip(together, jax.grad(loss, argnums=(0, 1))(x[run], scale[run]), strict=True):
             np.testing.assert_allclose(found[run], expected, atol=1e-6)
+
+
+def test_every_activation_has_its_function():
+    assert tuple(ACTIVATION_FUNCTIONS) == ACTIVATIONS
+    x = np.linspace(-4, 4, 33).astype(np.float32)
+    tanh = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    expected = {"gelu": x * norm.cdf(x), "gelu_new": tanh, "gelu_pytorch_tanh": tanh}
+    expected |= {"relu": np.maximum(x, 0), "silu": x / (1 + np.exp(-x))}
+    for name, activation in ACTIVATION_FUNCTIONS.items():
+        np.testing.assert_allclose(activation(jnp.asarray(x)), expected[name], atol=1e-6, err_msg=name)

@@ -1,6 +1,10 @@
+import json
 import struct
 import time
 
+import pytest
+
+from simcse_jax.errors import UserError
 from simcse_jax.runs.metrics import Metrics
 
 
@@ -39,3 +43,37 @@ def test_tensorboard_gets_every_line_once_and_forgets_what_is_behind_the_resumed
     (second,) = (tmp_path / "tensorboard").glob("events*")
     assert events(second) == [("start", 2), ("loss", 2, 0.75)]
     assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 2
+
+
+def test_metrics_that_cannot_be_written_are_told_before_the_next_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr("simcse_jax.runs.metrics.WRITE_SECONDS", 0)
+    metrics = Metrics(tmp_path, None)
+    (tmp_path / "metrics.jsonl.tmp").mkdir()
+    metrics.write(1, {"loss": 1.0})  # by one process alone: the others would wait for it
+    with pytest.raises(UserError, match=r"metrics\.jsonl: cannot be written"):
+        metrics.flush()
+    (tmp_path / "metrics.jsonl.tmp").rmdir()
+    metrics.close()
+    assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {"step": 1, "loss": 1.0}
+
+
+def test_a_damaged_line_of_the_metrics_is_named(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"st\n')
+    with pytest.raises(UserError, match=r"metrics\.jsonl: line 2 is damaged"):
+        Metrics(tmp_path, 1)
+
+
+def test_metrics_go_back_to_the_resumed_step(tmp_path):
+    metrics = Metrics(tmp_path, None)
+    for step in range(5):
+        metrics.write(step, {"loss": 1.0})
+    metrics.close()
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write('{"step": 5, "lo')  # a kill in the middle of a line
+    metrics = Metrics(tmp_path, 3)
+    metrics.write(4, {"loss": 2.0})
+    metrics.close()
+    steps = [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert steps == [0, 1, 2, 3, 4]
+    Metrics(tmp_path, None).close()  # nothing to resume from: from the start again
+    assert (tmp_path / "metrics.jsonl").read_text() == ""

@@ -59,3 +59,11 @@ def test_processes_differ_in_nothing_but_their_numbers():
     assert identity(config) == identity(other)
     other.seed = 1
     assert identity(config) != identity(other)
+
+
+def test_a_workdir_that_other_processes_do_not_see(tmp_path, monkeypatch):
+    monkeypatch.setattr("simcse_jax.runs.workdir.SEEN_SECONDS", 1)
+    with pytest.raises(UserError, match="not the same folder for every process"):
+        Workdir(tmp_path).wait()
+    (tmp_path / "run.json").write_text("{}")
+    Workdir(tmp_path).wait()

@@ -184,3 +184,17 @@ def train_args(model: Path | str, train: Path, dev: Path | str, workdir: Path, *
         *(f"--config.{name}={value}" for name, value in fields.items()),
         *more,
     ]
+
+
+def lines(workdir: Path) -> list[dict]:
+    """The metrics that a run has written."""
+    return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+
+
+def refused(done: subprocess.CompletedProcess, *parts: object) -> None:
+    """Exit code 2, and one line that has all the parts."""
+    assert done.returncode == 2, done.stderr
+    told = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(told) == 1 and "Traceback" not in done.stderr, done.stderr
+    for part in parts:
+        assert str(part) in told[0], told[0]

@@ -6,6 +6,7 @@ generation, and there are no folders: only names with slashes in them. Listings 
 
 import base64
 import hashlib
+import importlib.util
 import itertools
 import json
 import re
@@ -15,8 +16,12 @@ from datetime import UTC, datetime
 from email.parser import BytesParser
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+import pytest
+
 from support import loopback
 
+NEEDS_GCSFS = pytest.mark.skipif(importlib.util.find_spec("gcsfs") is None, reason="gcsfs is not installed")
+WRITING = "POST|PUT|DELETE"  # for `refused`
 PAGE = 7  # entries of a listing's page; clients have to ask for the others
 
 

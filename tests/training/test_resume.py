@@ -12,13 +12,10 @@ import numpy as np
 import pytest
 from support import ROOT, run, train_args
 
-from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.checkpoints import Checkpoints
-from simcse_jax.runs.metrics import Metrics
-from simcse_jax.runs.workdir import wait_for
 
 STEPS = 300
 KILLS = 10
@@ -128,45 +125,3 @@ def test_another_seed_ends_elsewhere(straight, tiny_bert, corpus, tmp_path):
     assert done.returncode == 0, done.stderr
     other, first = final_params(tmp_path / "run", tiny_bert), final_params(straight, tiny_bert)
     assert not np.array_equal(np.asarray(other["head.kernel"]), np.asarray(first["head.kernel"]))
-
-
-def test_metrics_that_cannot_be_written_are_told_before_the_next_checkpoint(tmp_path, monkeypatch):
-    monkeypatch.setattr("simcse_jax.runs.metrics.WRITE_SECONDS", 0)
-    metrics = Metrics(tmp_path, None)
-    (tmp_path / "metrics.jsonl.tmp").mkdir()
-    metrics.write(1, {"loss": 1.0})  # by one process alone: the others would wait for it
-    with pytest.raises(UserError, match=r"metrics\.jsonl: cannot be written"):
-        metrics.flush()
-    (tmp_path / "metrics.jsonl.tmp").rmdir()
-    metrics.close()
-    assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {"step": 1, "loss": 1.0}
-
-
-def test_a_damaged_line_of_the_metrics_is_named(tmp_path):
-    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"st\n')
-    with pytest.raises(UserError, match=r"metrics\.jsonl: line 2 is damaged"):
-        Metrics(tmp_path, 1)
-
-
-def test_a_workdir_that_other_processes_do_not_see(tmp_path, monkeypatch):
-    monkeypatch.setattr("simcse_jax.runs.workdir.SEEN_SECONDS", 1)
-    with pytest.raises(UserError, match="not the same folder for every process"):
-        wait_for(tmp_path)
-    (tmp_path / "run.json").write_text("{}")
-    wait_for(tmp_path)
-
-
-def test_metrics_go_back_to_the_resumed_step(tmp_path):
-    metrics = Metrics(tmp_path, None)
-    for step in range(5):
-        metrics.write(step, {"loss": 1.0})
-    metrics.close()
-    with open(tmp_path / "metrics.jsonl", "a") as file:
-        file.write('{"step": 5, "lo')  # a kill in the middle of a line
-    metrics = Metrics(tmp_path, 3)
-    metrics.write(4, {"loss": 2.0})
-    metrics.close()
-    steps = [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert steps == [0, 1, 2, 3, 4]
-    Metrics(tmp_path, None).close()  # nothing to resume from: from the start again
-    assert (tmp_path / "metrics.jsonl").read_text() == ""

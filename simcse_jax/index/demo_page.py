@@ -2,14 +2,14 @@
 
 import html
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
+from simcse_jax.index.index import Result
+
 if TYPE_CHECKING:
     import gradio
-
-    from simcse_jax.simcse import SimCSE
 
 MOST_CHARACTERS = 20_000  # of a sentence
 MOST_LINES = 200  # of the heat map
@@ -49,6 +49,21 @@ CSS = f"""
 """
 
 
+@runtime_checkable
+class Model(Protocol):
+    """What the page asks; `SimCSE` answers it."""
+
+    @property
+    def max_length(self) -> int:
+        """Tokens of a sentence that are read."""
+
+    def search(self, query: str, /, *, top_k: int, threshold: float) -> list[Result]:
+        """The nearest sentences of its index, best first."""
+
+    def similarity(self, first: list[str], second: list[str], /) -> np.ndarray:
+        """The cosines of all pairs: N and M sentences to (N, M)."""
+
+
 def shade_rules() -> str:
     """The colours of the heat map's cells, s0 (a cosine of 0 or less) to s31 (of 1), each with a text to be read on."""
     rules = []
@@ -79,7 +94,7 @@ def bar(score: float) -> str:
     return f'<span class="track"><span class="bar" style="width: {width:.0f}%"></span></span>'
 
 
-def search(model: "SimCSE", query: str | None, count: float) -> str:
+def search(model: Model, query: str | None, count: float) -> str:
     """The nearest sentences of the index, best first, as a table."""
     if wrong := wrong_with(query, "The query"):
         return message(wrong)
@@ -93,7 +108,7 @@ def search(model: "SimCSE", query: str | None, count: float) -> str:
     return f'<div class="found"><table><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 
-def compare(model: "SimCSE", first: str | None, second: str | None) -> str:
+def compare(model: Model, first: str | None, second: str | None) -> str:
     """The cosine of two sentences."""
     wrong = wrong_with(first, "The first sentence") or wrong_with(second, "The second sentence")
     if wrong:
@@ -102,7 +117,7 @@ def compare(model: "SimCSE", first: str | None, second: str | None) -> str:
     return f'<div class="one">{score:.3f}{bar(score)}</div><p class="note">The cosine of their embeddings.</p>'
 
 
-def heat_map(model: "SimCSE", text: str | None) -> str:
+def heat_map(model: Model, text: str | None) -> str:
     """The cosines of all pairs of lines, as a table of coloured cells; blank lines are left out."""
     lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
     if len(lines) < 2:
@@ -135,7 +150,7 @@ def cells(lines: Sequence[str], cosines: np.ndarray) -> str:
     )
 
 
-def build(model: "SimCSE", title: str, count: int, examples: Sequence[str]) -> "gradio.Blocks":
+def build(model: Model, title: str, count: int, examples: Sequence[str]) -> "gradio.Blocks":
     """The page.
 
     Args:

@@ -102,14 +102,7 @@ def runs(trained, tmp_path_factory):
         (["recorded", "words"], ["--data", "{dev}"], ["words", "different tokenizers"]),
         (["damaged"], [], ["run.json: damaged"]),
         (["nowhere"], [], ["nowhere: no run.json there, so it is no run's folder"]),
-        (["recorded", "recorded"], [], ["--runs", "is there twice"]),
-        (["recorded"], ["--model", "m"], ["--model: has no use beside --runs"]),
-        (["recorded"], ["--compare", "m"], ["--compare: has no use beside --runs"]),
-        (["recorded"], ["--units", "words"], ["--units: is for --data"]),
-        (["recorded"], ["--column", "text"], ["--column: is for --data"]),
         (["recorded"], ["--data", "{dev}", "--column", "x"], ["--column x: of graded pairs the first sentences"]),
-        ([], ["--data", "{dev}"], ["name what to measure: --model, or --runs"]),
-        ([], ["--model", "m"], ["--data: is missing"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -118,8 +111,7 @@ def test_a_mistake_is_refused_in_one_line_and_nothing_is_written(
 ):
     names = [name.format(trained=trained) if "{" in name else runs / name for name in names]
     options = [value.format(dev=corpus["dev"]) for value in options]
-    given = [*(["--runs", *names] if names else []), *options, "--output", tmp_path / "out"]
-    done = call("analyze", *given)
+    done = call("analyze", "--runs", *names, *options, "--output", tmp_path / "out")
     assert done.returncode == 2, done.stderr
     assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("error: ")
     assert [part for part in parts if part not in done.stderr] == [], done.stderr

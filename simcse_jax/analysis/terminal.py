@@ -1,0 +1,77 @@
+"""What was measured, as lines for a terminal."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from simcse_jax.analysis.measure import Measurement
+from simcse_jax.analysis.report import PAGE
+from simcse_jax.analysis.tokens import Survey
+from simcse_jax.evaluation.sts import aligned
+
+
+def data_lines(data: str, survey: Survey, max_length: int) -> str:
+    """What is measured, and what is less than might be expected.
+
+    Args:
+      data: the name of the data.
+      survey: what the model's tokenizer makes of it.
+      max_length: how many tokens of a sentence are read.
+    """
+    protocol = survey.protocol
+    types = f"{len(survey.names):,} token types that occur {protocol.min_count} times or more"
+    lines = [f"{data}: {len(survey.sentences):,} sentences, {survey.units.sum():,} tokens, {types}"]
+    if len(survey.sample) < protocol.samples:
+        lines.append(f"{data}: the anisotropy baseline is of {len(survey.sample)} tokens, one of each sentence")
+    if survey.cut:
+        lines.append(f"{data}: {survey.cut:,} of the sentences are longer than {max_length} tokens and cut there")
+    return "\n".join(lines)
+
+
+def table(found: Measurement) -> str:
+    """A line a layer, and what the dimensions of the last one make up."""
+    numbers = found.to_json()
+    header = ["layer", "anisotropy", "self-sim.", "intra-sent.", "L2 norm", "adj. self", "adj. intra"]
+    rows = [
+        [f"{row['layer']}", *(f"{value:.3f}" for name, value in row.items() if name != "layer")]
+        for row in numbers["layers"]
+    ]
+    lines = [aligned([header, *rows])]
+    for field, pairs in (("dimensions", "pairs of the same token"), ("dimensions_random_pairs", "random pairs")):
+        part = numbers[field]
+        if part["cumulated"] is None:
+            lines.append(f"{pairs}: their mean cosine is not positive, so dimensions have no share of it")
+            continue
+        shares = ", ".join(f"{share:.3f}" for share in part["top_share"])
+        needed = ", ".join(map(str, part["needed"].values()))
+        lines.append(f"{pairs}: the top 1, 2, 3 dimensions make up {shares}; 10, 20, 50 % take {needed}")
+    r2 = ", ".join(f"{row['r2']:.3f} ({row['k']})" for row in numbers["informativity"])
+    return "\n".join([*lines, f"r² without the top k dimensions: {r2}"])
+
+
+def change_lines(metrics: dict[str, Any]) -> str:
+    """The tokens that changed most, and how two pairs of models agree; empty where nothing was compared.
+
+    Args:
+      metrics: as `metrics.collect` gives them.
+    """
+    lines = []
+    if changes := metrics.get("self_similarity_change"):
+        lines.append(f"\nmore contextualized than in {metrics['compare']}: {' '.join(changes['more_contextualized'])}")
+        lines.append(f"less contextualized: {' '.join(changes['less_contextualized'])}")
+    if both := metrics.get("correlation"):
+        where = f"the {both['best_n']} most frequent of {len(both['by_n'])} tokens"
+        lines.append(f"correlation of the changes in both pairs of models: at best {both['best']:.3f}, over {where}")
+    return "\n".join(lines)
+
+
+def files_line(folder: Path, numbers: str, names: Sequence[str]) -> str:
+    """What was written.
+
+    Args:
+      folder: where to.
+      numbers: the file of numbers.
+      names: all files.
+    """
+    pictures = sum(name.endswith(".png") for name in names)
+    return f"{folder}: {numbers}, {PAGE} and {pictures} pictures (PNG, SVG and their numbers in JSON)"

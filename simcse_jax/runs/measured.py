@@ -1,0 +1,131 @@
+"""How the last layer changed while a run trained: as it recorded it, or measured on its kept checkpoints."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ml_collections import config_dict
+
+from simcse_jax.analysis.last_layer import Sample, measure_last_layer
+from simcse_jax.analysis.protocol import Protocol
+from simcse_jax.analysis.tokens import Survey, check_same_tokens, survey
+from simcse_jax.config.fields import default_config, flatten
+from simcse_jax.errors import UserError
+from simcse_jax.runs.kept import checkpoint_encoders, steps_of
+from simcse_jax.runs.metrics import read_metrics
+from simcse_jax.runs.workdir import FREE, is_workdir, resolved
+from simcse_jax.storage import Folder, read_json
+
+Point = dict[str, float]  # `step`, and the measures
+
+
+def read_run(folder: Folder) -> dict[str, Any]:
+    """What a run's `run.json` says.
+
+    Returns:
+      `config`: the fields that change what is trained, by their dotted names; `analysis`: what it measured itself on.
+
+    Raises:
+      UserError: when it is no run's folder, or the file is damaged.
+    """
+    if not is_workdir(folder):
+        raise UserError(f"--runs {folder}: no run.json there, so it is no run's folder")
+    path = folder / "run.json"
+    run = read_json(path)
+    try:
+        fields = flatten(config_dict.ConfigDict(resolved(default_config())))  # of fields that its version did not know
+        fields |= flatten(config_dict.ConfigDict(run["config"]))
+        analysis = {name: fields[f"analysis.{name}"] for name in ("data", "sentences")}
+        analysis |= {"eval.data": fields["eval.data"], "sha256": run["sha256"].get("analysis.data")}
+    except (AttributeError, KeyError, TypeError):
+        raise UserError(f"{path}: damaged; it does not say what was trained") from None
+    config = {name: value for name, value in fields.items() if not name.startswith((*FREE, "eval."))}
+    return {"config": config, "analysis": analysis}
+
+
+def survey_checkpoints(
+    folders: Mapping[str, Folder], sentences: list[str], protocol: Protocol, where: str, batch_size: int
+) -> tuple[Survey, int]:
+    """Tokenizes the data once for all runs, before anything is measured.
+
+    Args:
+      folders: of the runs, by their names.
+      sentences: the data.
+      protocol: how it is measured.
+      where: the name of the data, for errors.
+      batch_size: sentences encoded together on each device.
+
+    Returns:
+      The survey of the data, which is that of all runs, and the tokens of a sentence that all of them read.
+
+    Raises:
+      UserError: when a run kept no checkpoints, or the runs' tokenizers differ.
+    """
+    for folder in folders.values():
+        steps_of(folder)
+    first = {name: next(checkpoint_encoders(folder, batch_size)) for name, folder in folders.items()}
+    encoders = {name: kept.embed.tokens for name, kept in first.items()}
+    max_length = min(encoder.max_length for encoder in encoders.values())
+    encoders = {name: dataclasses.replace(encoder, max_length=max_length) for name, encoder in encoders.items()}
+    surveys = {name: survey(encoder, sentences, protocol, where) for name, encoder in encoders.items()}
+    check_same_tokens(surveys)
+    return next(iter(surveys.values())), max_length
+
+
+def measure_checkpoints(
+    folder: Folder, surveyed: Survey, sample: Sample, max_length: int, batch_size: int
+) -> Iterator[Point]:
+    """Measures every kept checkpoint of a run, the earliest first.
+
+    Args:
+      folder: of the run.
+      surveyed: of the sample's sentences, by the run's tokenizer.
+      sample: what to measure on.
+      max_length: tokens of a sentence that are read.
+      batch_size: sentences encoded together on each device.
+
+    Raises:
+      UserError: when a checkpoint cannot be read, or a hidden state is not finite.
+    """
+    for kept in checkpoint_encoders(folder, batch_size):
+        encoder = dataclasses.replace(kept.embed.tokens, max_length=max_length)
+        yield {"step": kept.step, **measure_last_layer(kept.embed, encoder, surveyed, sample)}
+
+
+def recorded(
+    folders: Mapping[str, Folder], runs: Mapping[str, dict[str, Any]]
+) -> tuple[dict[str, list[Point]], dict[str, Any], str]:
+    """What `analysis.every` measured while the runs trained.
+
+    Args:
+      folders: of the runs, by their names.
+      runs: what `read_run` says of each.
+
+    Returns:
+      The points by the runs' names, how they were measured, and what to call the data.
+
+    Raises:
+      UserError: when a run has none, or not all were measured on the same sentences.
+    """
+    points = {}
+    for name, folder in folders.items():
+        points[name] = [
+            {"step": line["step"], **line["analysis"]} for line in read_metrics(folder) if "analysis" in line
+        ]
+        if not points[name]:
+            raise UserError(
+                f"--runs {name}: nothing was measured while it trained; train it with --config.analysis.every=10, say, "
+                "or give --data to measure the checkpoints that it kept"
+            )
+    (first, one), *others = ((name, run["analysis"]) for name, run in runs.items())
+    for name, other in others:
+        keys = ["sha256"] if one["sha256"] and other["sha256"] else ["data", "sentences", "eval.data"]
+        if any(one[key] != other[key] for key in keys):
+            raise UserError(
+                f"--runs {first} and {name} were not measured on the same sentences while they trained; "
+                "give --data to measure the checkpoints that they kept"
+            )
+    where = Path(one["data"] or one["eval.data"])
+    about = {"source": "measured while it trained (analysis.every)", "sentences": f"at most {one['sentences']}"}
+    return points, about, where.name if where.suffix else "STS-B dev"

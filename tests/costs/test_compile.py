@@ -1,0 +1,96 @@
+import importlib.util
+import re
+
+import jax
+import pytest
+from support.costs import TINY, tiny_config
+
+from simcse_jax.costs import compile
+from simcse_jax.costs.program import product_flops
+from simcse_jax.errors import UserError
+
+
+def test_the_compiler_s_message_is_understood():
+    late = "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 17.95G of 15.75G hbm. Exceeded by 2.20G."
+    early = (
+        "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO "
+        "temporaries (55.33G) exceeds available HBM (512.5M). HLO module: jit_step."
+    )
+    assert compile.memory_of_error(late) == (17.95 * 2**30, 15.75 * 2**30)
+    assert compile.memory_of_error(early) == (55.33 * 2**30, 512.5 * 2**20)
+    assert compile.memory_of_error("RESOURCE_EXHAUSTED: too much vmem: 3.2M of 1.0M") is None
+    assert compile.memory_of_error("INTERNAL: hbm 3.2G of 1.0G") is None
+
+
+@pytest.mark.parametrize("limit", [0, 1, 255, 256, 400, 2000])
+@pytest.mark.parametrize("share", [0.01, 0.28, 0.99])
+def test_the_largest_chunk_that_fits_is_found(limit, share):
+    tried = []
+
+    def fits(chunk):
+        tried.append(chunk)
+        return chunk <= limit
+
+    found = compile.largest_chunk(fits, 2048, share)
+    start = max(2048 >> k for k in range(1, 12) if 2048 >> (k + 1) < 2048 * share)
+    assert found == max((2048 >> k for k in range(1, 12) if 2048 >> k <= min(limit, start)), default=0)
+    assert tried[0] == start
+
+
+def test_without_libtpu_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"`pip install libtpu`.*JAX_PLATFORMS=cpu"):
+        compile.described_devices("v5e:2x4")
+
+
+@pytest.mark.parametrize(("dtype", "most_tokens"), [("float32", ()), ("bfloat16", ()), ("bfloat16", (40,))])
+def test_the_step_is_lowered_for_gpus_from_here(dtype, most_tokens, monkeypatch):
+    make_recipe = compile.make_recipe
+    monkeypatch.setattr(compile, "make_recipe", lambda *args: make_recipe(*args)._replace(most_tokens=most_tokens))
+    traced = compile.trace_step(tiny_config(**{"train.dtype": dtype}), TINY, 1, jax.devices())
+    text = traced.lower(lowering_platforms=("cuda",)).as_text()
+    assert "mhlo.num_partitions = 8" in text
+    assert "tf.aliasing_output" in text  # the old state is given up
+    for collective in ("all_gather", "reduce_scatter", "all_reduce"):
+        assert f"stablehlo.{collective}" in text
+    # Nothing that is a CPU's own: its library calls, and the loop it makes of threefry.
+    assert "stablehlo.custom_call" not in text and "stablehlo.while" not in text
+    products = re.findall(
+        r"dot_general .*precision = \[(\w+), \w+\] : \(tensor<[\dx]+(\w+)>, tensor<[\dx]+(\w+)>", text
+    )
+    assert {precision for precision, *_ in products} == {"HIGHEST"}
+    assert all(left == right for _, left, right in products)  # what mixes both is as slow as float32
+    halved = sum(left == "bf16" for _, left, _ in products)
+    if dtype == "float32":
+        assert halved == 0 < len(products)
+    else:  # those of attention and dense layers, forward and backward; the head's and the losses' stay float32
+        assert halved == 3 * (6 * TINY.num_layers + 1)  # the last layer projects queries apart
+
+
+def test_the_step_s_flops_are_those_of_its_layers():
+    rows, tokens = 2 * 32 // 8, 16  # two views of a chip's part of the batch
+    size, inner = TINY.hidden_size, TINY.intermediate_size
+    layer = 2 * rows * tokens * (4 * size * size + 2 * size * inner) + 4 * rows * tokens * tokens * size
+    # Of the last layer keys and values are of all tokens; all else is of the first ones, which are the embeddings.
+    last = (
+        2 * rows * tokens * 2 * size * size + 2 * rows * (2 * size * size + 2 * size * inner) + 4 * rows * tokens * size
+    )
+    forward = (TINY.num_layers - 1) * layer + last + 2 * rows * size * size  # and the head
+    loss = 2 * 4 * 32 * size  # four anchors, 32 columns
+    whole = product_flops(compile.trace_step(tiny_config(), TINY, 1, jax.devices()).jaxpr)
+    assert whole == {6: 3 * (forward + loss)}
+    chunked = tiny_config(**{"parallel.chunk_size": 2, "train.matmul_precision": "high"})
+    # Chunks are encoded twice.
+    again = product_flops(compile.trace_step(chunked, TINY, 1, jax.devices()).jaxpr)
+    assert again == {3: 4 * forward + 3 * loss}
+
+
+def test_steps_of_other_objectives_are_traced():
+    plain = product_flops(compile.trace_step(tiny_config(), TINY, 2, jax.devices()).jaxpr).total()
+    fields = {"objective.off_dropout.weight": 1.0, "objective.dimension_wise.weight": 0.1, "objective.mlm.weight": 0.1}
+    fields |= {"objective.info_nce.weight": 0.0}
+    both = product_flops(compile.trace_step(tiny_config(**fields), TINY, 2, jax.devices()).jaxpr).total()
+    assert both > 2 * plain  # the pairs once more without masks, and once more with tokens masked
+    labelled = tiny_config(**{"objective.info_nce.weight": 0.0, "objective.softmax_nli.weight": 1.0})
+    traced = compile.trace_step(labelled, TINY, 2, jax.devices())
+    assert "label" in str(traced.in_tree)

@@ -1,0 +1,24 @@
+"""Files of the formats that training data come in."""
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name: str, content: str | bytes) -> str:
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def write_parquet(tmp_path):
+    def write(**columns: list) -> str:
+        pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "train.parquet")
+        return str(tmp_path / "train.parquet")
+
+    return write

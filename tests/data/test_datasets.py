@@ -1,0 +1,125 @@
+import sys
+
+import datasets
+import numpy as np
+import pytest
+from support.data import refused
+
+from simcse_jax.data.datasets import LIBRARIES
+from simcse_jax.data.examples import read_examples
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    """`single`: a dataset saved on disk; `splits`: the same as the split `dev` of two."""
+    folder = tmp_path_factory.mktemp("hub")
+    data = datasets.Dataset.from_dict({"label": [0, 1, 2], "sentence": ["a", None, "c"], "x": [0] * 3, "y": [0] * 3})
+    data.save_to_disk(folder / "single")
+    train = data.map(lambda row: {"sentence": f"train {row['label']}"})
+    datasets.DatasetDict({"train": train, "dev": data}).save_to_disk(folder / "splits")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [
+        ("single", (["a", "c"],)),
+        ("splits", (["train 0", "train 1", "train 2"],)),
+        ("splits:dev", (["a", "c"],)),
+        ("splits::dev", (["a", "c"],)),
+    ],
+)
+def test_a_hub_dataset_saved_on_disk_is_read(hub, rest, expected):
+    examples = read_examples(f"hf:{hub}/{rest}")
+    assert (examples.columns, examples.blank) == (expected, 3 - len(expected[0]))
+
+
+@pytest.mark.parametrize(
+    ("rest", "parts"),
+    [("splits:nosuch", ["no split 'nosuch'", "train, dev"]), ("missing", ["could not be loaded"])],
+)
+def test_a_hub_dataset_that_cannot_be_loaded_is_named(hub, rest, parts):
+    refused(f"hf:{hub}/{rest}", f"hf:{hub}/{rest}", *parts)
+
+
+def test_a_number_in_a_hub_dataset_is_refused_by_row(hub):
+    refused(f"hf:{hub}/single", f"hf:{hub}/single: row 1", "the field 'label' holds 0", anchor="label")
+
+
+def test_numbers_of_a_hub_dataset_are_labels(tmp_path):
+    features = {"premise": datasets.Value("string"), "hypothesis": datasets.Value("string")}
+    features["label"] = datasets.ClassLabel(names=["entailment", "neutral", "contradiction"])
+    pairs = {"premise": list("abc"), "hypothesis": list("def"), "label": [2, -1, 1]}  # as Hugging Face's snli
+    datasets.Dataset.from_dict(pairs, datasets.Features(features)).save_to_disk(tmp_path / "snli")
+    examples = read_examples(f"hf:{tmp_path}/snli", labels=True)
+    assert (examples.columns, examples.labels.tolist(), examples.unlabelled) == ((["a", "c"], ["d", "f"]), [2, 1], 1)
+
+
+def test_a_hub_dataset_that_is_not_cached_is_refused_offline():
+    refused("hf:no-one/no-such-dataset", "hf:no-one/no-such-dataset", "could not be loaded")
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """A TensorFlow dataset `tiny_sentences` as ArrayRecord files, written without TensorFlow."""
+    import tensorflow_datasets as tfds
+
+    class TinySentences(tfds.core.GeneratorBasedBuilder):
+        VERSION = tfds.core.Version("1.0.0")
+
+        def _info(self):
+            fields = {name: tfds.features.Text() for name in ("positive", "anchor")} | {"label": np.int64}
+            return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(fields))
+
+        def _split_generators(self, dl_manager):
+            return {"train": self._generate_examples(5), "test": self._generate_examples(1)}
+
+        def _generate_examples(self, count):
+            for number in range(count):
+                yield number, {"anchor": f"{number} é", "positive": "" if number == 3 else "p", "label": number % 3}
+
+    folder = tmp_path_factory.mktemp("tfds")
+    TinySentences(data_dir=folder, file_format="array_record").download_and_prepare()
+    tfds.core.add_data_dir(folder)
+
+
+def test_a_tensorflow_dataset_is_read_without_tensorflow(prepared):
+    examples = read_examples("tfds:tiny_sentences", {"anchor": "anchor", "positive": "positive"})
+    assert sorted(examples.columns[0]) == ["0 é", "1 é", "2 é", "4 é"]
+    assert (examples.columns[1], examples.blank) == (["p"] * 4, 1)
+    assert "tensorflow" not in sys.modules
+
+
+def test_the_order_of_a_tensorflow_dataset_s_columns_means_nothing(monkeypatch):
+    for names in (["hypothesis", "premise"], ["left", "label", "right"]):
+        library = LIBRARIES["tfds:"]._replace(read=lambda specification, names=names: (names, iter([])))
+        monkeypatch.setitem(LIBRARIES, "tfds:", library)
+        refused("tfds:x", "tfds:x", "which columns", *names)
+
+
+def test_numbers_of_a_tensorflow_dataset_are_labels(prepared):
+    examples = read_examples("tfds:tiny_sentences", labels=True)
+    assert sorted(zip(examples.columns[0], examples.labels.tolist(), strict=True)) == [
+        ("0 é", 0),
+        ("1 é", 1),
+        ("2 é", 2),
+        ("4 é", 1),
+    ]
+
+
+@pytest.mark.parametrize(("split", "count"), [("test", 1), ("train[:2]", 2), ("train[40%:]+test", 4)])
+def test_a_split_of_a_tensorflow_dataset_is_read(prepared, split, count):
+    assert len(read_examples(f"tfds:tiny_sentences:{split}", {"anchor": "anchor"})) == count
+
+
+@pytest.mark.parametrize(
+    ("rest", "columns", "parts"),
+    [
+        ("tiny_sentences:nosuch", {}, ["could not be loaded", "nosuch"]),
+        ("no_such_dataset", {}, ["could not be loaded", "not found"]),
+        ("tiny_sentences", {"anchor": "label"}, ["row 1", "is no text", "data.columns"]),
+        ("tiny_sentences", {"anchor": "txt"}, ["'txt'", "data.columns.anchor"]),
+    ],
+)
+def test_a_bad_tensorflow_dataset_is_refused_by_name(prepared, rest, columns, parts):
+    refused(f"tfds:{rest}", f"tfds:{rest}", *parts, **columns)

@@ -1,0 +1,132 @@
+import shutil
+from pathlib import Path
+
+import pytest
+from support.data import refused
+
+from simcse_jax.data.examples import read_examples
+
+REFERENCE_CSV = 'sent0,sent1,hard_neg\n"Hello, you","two\nlines",no\n"say ""hi""",b,c\n'
+REFERENCE = (["Hello, you", 'say "hi"'], ["two\nlines", "b"], ["no", "c"])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("train.txt", 'One, "a".\nTwo\twords\n', (['One, "a".', "Two\twords"],)),
+        ("no-end.txt", "One\nTwo", (["One", "Two"],)),
+        ("TRAIN.TXT", "One\n", (["One"],)),
+        ("train.csv", REFERENCE_CSV, REFERENCE),
+        ("two.csv", "sent0,sent1\na,b\n", (["a"], ["b"])),
+        ("one.csv", "sentence\na\nb\n", (["a", "b"],)),
+        ("train.tsv", 'sent0\tsent1\n"a, b\tc"\n', (['"a, b'], ['c"'])),
+        (
+            "train.jsonl",
+            '{"sent0": "é", "sent1": "b\\nc"}\n{"sent1": "e", "sent0": "d"}\n',
+            (["é", "d"], ["b\nc", "e"]),
+        ),
+    ],
+)
+def test_a_file_gives_a_column_a_role(write, name, content, expected):
+    assert read_examples(write(name, content)).columns == expected
+
+
+def test_parquet_gives_a_column_a_role(write_parquet):
+    assert read_examples(write_parquet(sent0=["a", "b"], sent1=["c", "d"])).columns == (["a", "b"], ["c", "d"])
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.txt", "eins\nzwei\n"),
+        ("a.csv", "sent0\neins\nzwei\n"),
+        ("a.tsv", "sent0\neins\nzwei\n"),
+        ("a.jsonl", '{"text": "eins"}\n{"text": "zwei"}\n'),
+    ],
+)
+def test_byte_order_mark_and_windows_line_ends_are_no_part_of_a_sentence(write, name, content):
+    path = write(name, b"\xef\xbb\xbf" + content.replace("\n", "\r\n").encode())
+    assert read_examples(path, {"anchor": "sent0"} if "sent0" in content else None).columns == (["eins", "zwei"],)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "blank"),
+    [
+        ("a.txt", "eins\n\n  \t\nzwei\n\n", 3),
+        ("a.csv", 'sent0,sent1\neins,p\n\n,n\n"  ",x\nzwei,q\n', 3),
+        ("a.tsv", "sent0\tsent1\neins\tp\n\t\nzwei\tq\n", 1),
+        ("a.jsonl", '\n{"text": "eins"}\n{"text": " "}\n\n{"text": null}\n{"text": "zwei"}\n', 4),
+    ],
+)
+def test_blank_rows_are_skipped_and_counted(write, name, content, blank):
+    examples = read_examples(write(name, content))
+    assert (examples.columns[0], examples.blank, len(examples)) == (["eins", "zwei"], blank, 2)
+
+
+def test_null_cells_of_parquet_are_skipped_and_counted(write_parquet):
+    examples = read_examples(write_parquet(sent0=["a", None, "c", "d"], sent1=["e", "f", None, "h"]))
+    assert (examples.columns, examples.blank) == ((["a", "d"], ["e", "h"]), 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "parts"),
+    [
+        ("a.txt", "", ["holds no sentences"]),
+        ("a.csv", "", ["empty", "first line"]),
+        ("a.tsv", "", ["empty", "first line"]),
+        ("a.jsonl", "", ["holds no sentences"]),
+        ("a.parquet", "", ["not a readable parquet file"]),
+        ("a.csv", "sent0,sent1\n", ["holds no sentences"]),
+        ("a.txt", "\n  \n\n", ["holds no sentences", "3 blank rows"]),
+        ("a.csv", "sent0,sent1\n\n,\n", ["holds no sentences", "2 blank rows"]),
+        ("a.jsonl", "\n\n", ["holds no sentences"]),
+        ("a.txt", "gut\nschön\n".encode("latin-1"), ["line 2", "not UTF-8", "0xf6", "iconv"]),
+        ("a.csv", "sent0\ngut\nschön\n".encode("latin-1"), ["line 3", "not UTF-8", "0xf6"]),
+        ("a.jsonl", '{"text": "schön"}\n'.encode("latin-1"), ["line 1", "not UTF-8", "0xf6"]),
+        ("a.csv", "sent0,sent1\na,b\nc\n", ["line 3", "1 columns", "names 2"]),
+        ("a.csv", 'sent0,sent1\n"a\nb",c\nd,e,f\n', ["line 4", "3 columns", "names 2"]),
+        ("a.tsv", "sent0\tsent1\na\tb\tc\n", ["line 2", "3 columns", "names 2"]),
+        ("a.csv", 'sent0,sent1\na,"b\n', ["line 2", "unexpected end of data"]),
+        ("a.csv", 'sent0,sent1\n"a" b,c\n', ["line 2", "expected after"]),
+        ("a.jsonl", '{"text": "a"}\n{"text": \n', ["line 2", "not JSON"]),
+        ("a.jsonl", '{"text": "a"}\n["b"]\n', ["line 2", "not a JSON object"]),
+        ("a.jsonl", '{"sent0": "a", "sent1": "b"}\n\n{"sent0": "c"}\n', ["line 3", "'sent1'", "missing"]),
+        ("a.jsonl", '{"text": "a"}\n{"text": 3}\n', ["line 2", "holds 3, which is no text", "data.columns"]),
+        ("a.parquet", b"PAR1 is not enough", ["not a readable parquet file"]),
+        ("a.json", "[]", ["unknown kind of file", "'.json'", ".jsonl", "hf:", "tfds:"]),
+        ("a", "x", ["unknown kind of file", ".txt"]),
+    ],
+)
+def test_a_bad_file_is_refused_by_name_line_and_field(write, name, content, parts):
+    path = write(name, content)
+    refused(path, path, *parts)
+
+
+def test_a_cut_parquet_file_is_refused(write, write_parquet):
+    whole = write_parquet(sent0=[f"sentence {n}" for n in range(500)])
+    cut = write("cut.parquet", Path(whole).read_bytes()[:-100])
+    refused(cut, cut, "not a readable parquet file")
+
+
+def test_a_number_in_parquet_is_refused_by_row(write_parquet):
+    refused(write_parquet(sent0=["a", "b"], sent1=[None, 7]), "train.parquet: row 2", "the field 'sent1' holds 7")
+
+
+@pytest.mark.parametrize("name", ["none.txt", "none.xyz"])
+def test_a_missing_file_is_named(tmp_path, name):
+    refused(str(tmp_path / name), str(tmp_path / name), "no such file", "data.train")
+
+
+def test_the_real_trec_questions_are_latin_1_and_say_where(senteval, tmp_path):
+    path = shutil.copy(senteval / "TREC" / "train_5500.label", tmp_path / "trec.txt")
+    refused(str(path), f"{path}: line 66", "not UTF-8", "0xf0", "iconv")
+
+
+def test_blank_lines_before_a_header_and_fields_that_nobody_reads(tmp_path):
+    (tmp_path / "a.csv").write_text("\n\nsent0,sent1\na,b\n")
+    assert read_examples(str(tmp_path / "a.csv")).columns == (["a"], ["b"])
+    (tmp_path / "a.jsonl").write_text('{"text": "a", "note": "n"}\n{"text": "b"}\n')
+    assert read_examples(str(tmp_path / "a.jsonl")).columns == (["a", "b"],)
+    refused(str(tmp_path / "a.jsonl"), "line 2: the field 'note' is missing", anchor="note")
+    (tmp_path / "b.jsonl").write_text('{"text": "\\ud800"}\n')
+    refused(str(tmp_path / "b.jsonl"), "line 1", "surrogate")

@@ -1,0 +1,120 @@
+import json
+from collections import Counter
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from support import CONFIGS, WORDS, sentences, write_model
+from support.data import change
+
+from simcse_jax.errors import UserError
+from simcse_jax.huggingface.load import load
+from simcse_jax.huggingface.names import SOURCES
+from simcse_jax.models import parameters
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.language_model import activation, logits, shapes
+from simcse_jax.models.sentence_encoder import build
+
+MASK = 39
+
+
+def write_language_model(folder, head=True, mask=True):
+    """A random BERT of 40 words, the last but five of them in use, with its language-model head."""
+    write_model(folder, "bert")
+    config = EncoderConfig.from_hugging_face(CONFIGS["bert"], "test")
+    generator = np.random.default_rng(3)
+    tensors = load_file(folder / "model.safetensors")
+    if head:
+        for name, shape in shapes(config).items():
+            tensors[SOURCES[name][0]] = generator.normal(0, 0.5, shape).astype(np.float32)
+        tensors["cls.predictions.bias"][:4] = tensors["cls.predictions.bias"][30:] = 100  # specials, unused rows
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    if mask:
+        tokenizer = json.loads((folder / "tokenizer.json").read_text())
+        tokenizer["model"]["vocab"]["[MASK]"] = MASK
+        (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+        fields = json.loads((folder / "tokenizer_config.json").read_text()) | {"mask_token": "[MASK]"}
+        (folder / "tokenizer_config.json").write_text(json.dumps(fields))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def masked_model(tmp_path_factory):
+    return write_language_model(tmp_path_factory.mktemp("masked") / "model")
+
+
+def differing(before, after):
+    before, after = before.split(), after.split()
+    assert len(before) == len(after)
+    return [place for place, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
+
+
+def test_words_are_replaced_by_the_best_other_ones(masked_model):
+    """Against the encoder and the head applied to one sentence after the other."""
+    texts = [*sentences(66, seed=4), "zebra the cat"]  # more than a batch; a word that the tokenizer lacks
+    replaced = change(texts, "mlm", 30, mlm_model=masked_model)
+
+    model = load(str(masked_model))
+    graph, _ = build(model.config, with_head=False)
+    encode = jax.jit(lambda ids, mask: parameters.merge(graph, model.params).encoder(ids, mask)[-1][0])
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *dict.fromkeys(WORDS), "."]
+    index = {word: vocabulary.index(word) for word in vocabulary}
+    texts[-1] = "[UNK] the cat"  # as it comes back
+    seen = Counter()
+    for row, (before, after) in enumerate(zip(texts, replaced, strict=True)):
+        places = differing(before, after)
+        words = [word for word in before.split() if word != "[UNK]"]
+        assert len(places) == max(1, int(len(words) * 0.3 + 0.5))
+        seen.update(places)
+        if row % 8 and row != len(texts) - 1:
+            continue
+        ids = np.array([2, *(index[word] for word in before.split()), 3])
+        length, ids = len(ids), np.pad(ids, (0, 12 - len(ids)))
+        masked = ids.copy()
+        masked[[place + 1 for place in places]] = MASK
+        hidden = encode(masked[None], (np.arange(12) < length)[None])
+        scores = np.array(
+            logits(
+                hidden,
+                model.language_model,
+                model.params["encoder.embeddings.word.embedding"],
+                activation=activation(model.config),
+                eps=model.config.layer_norm_eps,
+            )
+        )
+        scores[:, :4] = scores[:, len(vocabulary) :] = -np.inf
+        for place in places:
+            scores[place + 1, ids[place + 1]] = -np.inf
+            assert after.split()[place] == vocabulary[scores[place + 1].argmax()]
+    assert set(seen) >= set(range(7))  # any place can be chosen
+
+
+def test_what_is_masked_depends_on_seed_row_and_column_alone(masked_model):
+    texts = ["the cat sat on the mat in the park"] * 12
+    once = change(texts, "mlm", 15, mlm_model=masked_model)
+    assert all(len(differing(*pair)) == 1 for pair in zip(texts, once, strict=True))
+    assert len(set(once)) > 3
+    assert once[:3] == change(texts[:3], "mlm", 15, mlm_model=masked_model)
+    assert once != change(texts, "mlm", 15, mlm_model=masked_model, seed=2)
+    assert once != change(texts, "mlm", 15, mlm_model=masked_model, column=0)
+
+
+def test_sentences_of_no_word_one_word_and_too_many(masked_model):
+    longer = " ".join(["cat", "dog"] * 60)  # the model takes 64 tokens
+    nothing, one, unknown, many = change(["", "cat", "zebra", longer], "mlm", 50, mlm_model=masked_model)
+    assert nothing == "" and unknown == "[UNK]"
+    assert one in WORDS and one != "cat"
+    places = differing(longer, many)
+    assert max(places) < 63 and len(places) == 32  # 63 words are seen
+
+
+def test_models_that_cannot_replace_words(tmp_path, masked_model):
+    with pytest.raises(UserError, match=r"data\.augment\.mlm_model: must name"):
+        change(["cat"], "mlm", mlm_model="")
+    headless = write_language_model(tmp_path / "headless", head=False)
+    with pytest.raises(UserError, match=r"data\.augment\.mlm_model=.*headless: has no language-model head"):
+        change(["cat"], "mlm", mlm_model=headless)
+    maskless = write_language_model(tmp_path / "maskless", mask=False)
+    with pytest.raises(UserError, match="maskless: its tokenizer has no mask token"):
+        change(["cat"], "mlm", mlm_model=maskless)

@@ -1,0 +1,56 @@
+import jax
+import pytest
+from support import random_model, sentences
+
+from simcse_jax.encoding import batching
+from simcse_jax.encoding.batching import Batching, compute, make_batches
+from simcse_jax.huggingface.tokenizer import Tokenizer
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_bert):
+    return Tokenizer(tiny_bert, random_model()[2])
+
+
+@pytest.fixture
+def texts():
+    return [*sentences(40), *(f"{'the cat ' * n}sat" for n in range(25, 40))]
+
+
+def test_every_sentence_is_in_one_batch_of_its_length(tokenizer, texts, monkeypatch):
+    monkeypatch.setattr(batching, "TOKENIZED_AT_ONCE", 7)  # several parts, whose rests wait for each other
+    made = list(make_batches(texts, Batching(tokenizer, 48, 16)))
+    found = [sentence for batch in made for sentence in batch.sentences]
+    assert sorted(sentence.row for sentence in found) == list(range(len(texts)))
+    for sentence in found:
+        tokens = len(texts[sentence.row].split()) + 2
+        assert (len(sentence.ids), sentence.cut) == (min(tokens, 48), tokens > 48)
+    assert all(len(sentence.ids) <= batch.length for batch in made for sentence in batch.sentences)
+    assert all(len(batch.sentences) <= batch.size for batch in made)
+    assert sum(sentence.cut for sentence in found) == sum(len(text.split()) + 2 > 48 for text in texts) > 0
+
+
+def test_no_sentences_make_no_batch(tokenizer):
+    assert list(make_batches([], Batching(tokenizer, 48))) == []
+
+
+@pytest.mark.parametrize(("length", "size"), [(16, 32), (64, 16), (128, 8), (2048, 1)])
+def test_a_batch_on_a_cpu_has_at_most_1024_tokens(tokenizer, length, size):
+    assert Batching(tokenizer, 2048, 32).size(length) == size
+
+
+def test_a_batch_is_filled_up_with_its_first_sentence(tokenizer):
+    batch = next(make_batches(["the cat sat", "a dog"], Batching(tokenizer, 64, 8)))
+    ids, mask = Batching(tokenizer, 64, 8).place(batch)
+    assert ids.shape == mask.shape == (batch.size, batch.length) and len(batch.sentences) == 2 < batch.size
+    assert (ids[2:] == ids[0]).all() and (mask[2:] == mask[0]).all()
+
+
+def test_outputs_say_whose_they_are_and_what_was_cut(tokenizer, texts):
+    count = jax.jit(lambda params, ids, mask: mask.sum(axis=1))
+
+    outputs = list(compute(count, {}, texts, Batching(tokenizer, 48, 4), in_flight=1))
+    counted = {row: value for output in outputs for row, value in zip(output.rows.tolist(), output.values, strict=True)}
+    assert counted == {row: min(len(text.split()) + 2, 48) for row, text in enumerate(texts)}
+    cut = {row for output in outputs for row, flag in zip(output.rows.tolist(), output.cut, strict=True) if flag}
+    assert cut == {row for row, text in enumerate(texts) if len(text.split()) + 2 > 48}

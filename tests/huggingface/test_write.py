@@ -1,0 +1,67 @@
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from support import write_model
+from support.models import same
+
+from simcse_jax.huggingface.load import choose_pooler, load
+from simcse_jax.huggingface.resolve import resolve
+from simcse_jax.huggingface.tokenizer import MARKER
+from simcse_jax.huggingface.write import layer_weights
+from simcse_jax.huggingface.write import write_model as write_folder
+from simcse_jax.models.config import POOLERS
+from simcse_jax.simcse import SimCSE
+
+
+def test_layer_weights():
+    assert layer_weights("avg", 3) is None
+    np.testing.assert_array_equal(layer_weights("avg_top2", 3), [0, 0, 1, 1])
+    np.testing.assert_array_equal(layer_weights("avg_first_last", 3), [0, 1, 0, 1])
+    np.testing.assert_array_equal(layer_weights("avg_first_last", 1), [0, 2])
+
+
+@pytest.mark.parametrize("with_head", [True, False])
+@pytest.mark.parametrize("pooler", POOLERS)
+def test_what_is_written_is_read_again(pooler, with_head, tmp_path):
+    """With our marker in full; from the modules alone, as far as sentence-transformers can say it."""
+    architectures = ["BertForCL" if with_head else "BertModel"]  # the reference's class says that there is a head
+    source = write_model(tmp_path / "source", "bert", architectures=architectures, _name_or_path="/home/ann")
+    model = dataclasses.replace(load(str(source)), pooler=pooler)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    write_folder(model, folder)
+    same(load(str(folder)), model)
+    assert (load(str(folder)).pooler, load(str(folder)).has_head) == (pooler, with_head)
+    config = json.loads((folder / "config.json").read_text())
+    assert config["architectures"] == ["BertModel"] and "_name_or_path" not in config
+
+    (folder / MARKER).unlink()
+    found = load(str(folder))
+    if pooler in ("avg_top2", "avg_first_last"):
+        assert found.pooler is None and "the module WeightedLayerPooling" in found.pooling
+    else:
+        assert choose_pooler(found, None) == ("cls" if pooler == "cls_before_pooler" else pooler, with_head)
+        same(found, model)
+
+
+@pytest.mark.slow
+def test_mpnet_s_tokenizer_goes_out_as_it_came_in(minilm, tmp_path):
+    """MPNet-base's vocabulary is BERT's 30,522 pieces, which MiniLM has too, between five tokens of its own."""
+    pytest.importorskip("torch")
+    from sentence_transformers import SentenceTransformer
+    from transformers import MPNetTokenizer
+
+    pieces = (resolve(minilm) / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    words = ["<s>", "<pad>", "</s>", "<unk>", *pieces, "<mask>"]
+    assert len(words) == 30527
+    source = write_model(tmp_path / "source", "mpnet", vocab_size=len(words))
+    MPNetTokenizer({word: number for number, word in enumerate(words)}).save_pretrained(source)
+    model = dataclasses.replace(load(str(source)), pooler="avg")
+    (tmp_path / "export").mkdir()
+    write_folder(model, tmp_path / "export")
+    texts = ["Grüße aus Köln 🎸", "don't-stop, McDonald's? <mask>", "", "漢字かな", "a " * 600, "ÉCOLE normale"]
+    ours = SimCSE(str(source), pooler="avg").encode(texts)
+    for found in (SentenceTransformer(str(tmp_path / "export"), device="cpu"), SimCSE(str(tmp_path / "export"))):
+        np.testing.assert_allclose(found.encode(texts), ours, atol=1e-5)

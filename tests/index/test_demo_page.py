@@ -1,0 +1,112 @@
+import re
+
+import numpy as np
+import pytest
+
+from simcse_jax.index import demo_page
+from simcse_jax.index.index import Result
+
+
+class Letters:
+    """A model whose embeddings count letters."""
+
+    max_length = 64
+
+    def __init__(self, *sentences: str):
+        self.sentences = sentences
+
+    def encode(self, sentences):
+        counts = np.array([[1 + sentence.lower().count(letter) for letter in "abcdefgh"] for sentence in sentences])
+        return (counts / np.linalg.norm(counts, axis=1, keepdims=True)).astype(np.float32)
+
+    def similarity(self, first, second):
+        return self.encode(first) @ self.encode(second).T
+
+    def search(self, query, top_k=5, threshold=0.6):
+        cosines = self.similarity([query], self.sentences)[0]
+        found = [Result(self.sentences[row], int(row), float(cosines[row])) for row in np.argsort(-cosines)[:top_k]]
+        return [result for result in found if result.score >= threshold]
+
+
+def text_of(page: str) -> str:
+    return re.sub(r"<[^>]*>", " ", page)
+
+
+def test_results_come_ranked_with_their_scores_and_rows():
+    page = demo_page.search(Letters("hhhh", "aaaa", "aab", "x"), " aaaa ", 4)
+    assert text_of(page).split() == [
+        "sentence",
+        "cosine",
+        "row",
+        "aaaa",
+        "1.000",
+        "1",
+        "aab",
+        "0.933",
+        "2",
+        "x",
+        "0.750",
+        "3",
+        "hhhh",
+        "0.500",
+        "0",
+    ]
+    assert page.count("<tr>") == 5
+
+
+def test_a_sentence_is_text_not_html():
+    model = Letters("<script>alert(1)</script>", "a & b")
+    for page in (
+        demo_page.search(model, "<b>", 5),
+        demo_page.heat_map(model, "<script>alert('x')</script>\n'onload=\"b\""),
+    ):
+        assert "<script" not in page and "'onload" not in page
+    assert "&lt;script&gt;" in demo_page.search(model, "b", 5)
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (lambda model: demo_page.search(model, "", 5), "The query is empty; type one."),
+        (lambda model: demo_page.search(model, None, 5), "The query is empty; type one."),
+        (lambda model: demo_page.search(model, " \n", 5), "The query is empty; type one."),
+        (lambda model: demo_page.search(model, "a" * 20_001, 5), "20,001 characters; at most 20,000 are taken"),
+        (lambda model: demo_page.compare(model, "a", ""), "The second sentence is empty"),
+        (lambda model: demo_page.compare(model, " ", "a"), "The first sentence is empty"),
+        (lambda model: demo_page.heat_map(model, ""), "There is nothing to compare; paste two lines or more."),
+        (lambda model: demo_page.heat_map(model, None), "There is nothing to compare"),
+        (lambda model: demo_page.heat_map(model, "\n one \n\n"), "One line is to compare"),
+        (lambda model: demo_page.heat_map(model, "a\n" * 201), "That is 201 lines; at most 200 are taken."),
+        (lambda model: demo_page.heat_map(model, "a\n" + "b" * 20_001), "Line 2 has 20,001 characters"),
+    ],
+)
+def test_what_cannot_be_answered_is_said(answer, says):
+    page = answer(Letters("a", "b"))
+    assert 'class="message"' in page and says in page, page
+
+
+def test_what_is_long_is_answered():
+    model = Letters("a", "b")
+    assert "<table>" in demo_page.search(model, "a b " * 5000, 5)
+    page = demo_page.heat_map(model, "\n".join(["c d" * 100, *("abcdefgh"[n % 8] * n for n in range(1, 200))]))
+    assert page.count("<td") == 200 * 200 and page.count("<tr") == 201
+    assert len(page) < 2_000_000
+
+
+def test_a_comparison_is_the_cosine():
+    assert text_of(demo_page.compare(Letters(), "aaaa", "aab")).split()[0] == "0.933"
+    assert "width: 0%" in demo_page.bar(-0.3) and "width: 100%" in demo_page.bar(1.0000001)
+
+
+def test_cells_are_coloured_by_their_cosine():
+    page = demo_page.cells(["x", "y"], np.array([[1, -0.2], [0.5, 1]]))
+    assert re.findall(r"<td class=s(\d+)>([-\d.]+)</td>", page) == [
+        ("31", "1.00"),
+        ("0", "-0.20"),
+        ("16", "0.50"),
+        ("31", "1.00"),
+    ]
+    rules = demo_page.shade_rules().split("\n")
+    assert len(rules) == 32
+    assert rules[0] == ".heat .s0 { background: rgb(247,251,255); color: #1a202c; }"
+    assert rules[31] == ".heat .s31 { background: rgb(8,48,107); color: #fff; }"

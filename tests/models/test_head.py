@@ -1,0 +1,15 @@
+from support import random_model
+
+from simcse_jax.models.head import HEADS, PREFIX, Head, has_head
+
+
+def test_who_has_a_head_and_when():
+    assert Head(trained=True, scored=False) == HEADS["train"]
+    assert Head(trained=True, scored=True) == HEADS["always"]
+    assert Head(trained=False, scored=False) == HEADS["none"]
+
+
+def test_a_head_is_seen_by_its_parameters():
+    for with_head in (True, False):
+        _, params, _ = random_model(with_head=with_head, num_layers=1)
+        assert has_head(params) == with_head == any(name.startswith(PREFIX) for name in params)

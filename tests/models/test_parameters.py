@@ -1,0 +1,39 @@
+import jax
+import numpy as np
+from flax import nnx
+from support import random_batch, random_model
+
+from simcse_jax.models import parameters
+from simcse_jax.models.sentence_encoder import SentenceEncoder
+
+
+def test_split_and_merge_are_each_other_s_inverse():
+    graph, params, _ = random_model("mpnet")
+    assert {"encoder.layers.0.qkv.kernel", "encoder.relative_bias", parameters.WORD_EMBEDDING} <= set(params)
+    model = parameters.merge(graph, params)
+    again, same = parameters.split(model)
+    assert (again, list(same)) == (graph, list(params))
+    for name, value in params.items():
+        np.testing.assert_array_equal(same[name], value)
+    # NumPy's arrays, as files hold them, are as good.
+    numpy_s = parameters.merge(graph, {name: np.asarray(value) for name, value in params.items()})
+    ids, mask = (array[:, 0] for array in random_batch(2, 5))
+    np.testing.assert_array_equal(numpy_s.encoder(ids, mask)[-1], model.encoder(ids, mask)[-1])
+
+
+def test_abstract_is_split_without_arrays():
+    _, params, config = random_model()
+    graph, shapes = parameters.abstract(lambda: SentenceEncoder(config, with_head=True, rngs=nnx.Rngs(0)))
+    assert {name: (value.shape, value.dtype) for name, value in params.items()} == {
+        name: (value.shape, value.dtype) for name, value in shapes.items()
+    }
+    assert all(isinstance(value, jax.ShapeDtypeStruct) for value in shapes.values())
+    assert list(parameters.split(parameters.merge(graph, params))[1]) == list(params)
+
+
+def test_parts_of_what_a_run_trains():
+    own = {"encoder.a": 1, "head.kernel": 2}
+    trained = own | {"second.encoder.a": 3, "second.head.kernel": 4, "language_model.bias": 5, "softmax_nli.kernel": 6}
+    assert parameters.sentence_encoder(trained) == own
+    assert parameters.sentence_encoder(trained, tower=1) == {"encoder.a": 3, "head.kernel": 4}
+    assert parameters.subset(trained, parameters.LANGUAGE_MODEL) == {"bias": 5}

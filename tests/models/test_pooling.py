@@ -1,0 +1,45 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from simcse_jax.models.config import POOLERS
+from simcse_jax.models.pooling import FIRST_TOKEN, POOLER_FUNCTIONS, pool
+
+
+def test_every_pooler_has_a_function():
+    assert list(POOLER_FUNCTIONS) == list(POOLERS)
+
+
+def test_poolers_of_the_first_token_read_no_other():
+    ones = np.ones((2, 3), np.int32)
+    layers = jnp.array(np.random.default_rng(0).normal(size=(3, 2, 3, 4)))
+    layers, changed = list(layers), list(layers.at[:, :, 1:].add(1))
+    same = [pooler for pooler in POOLERS if np.array_equal(pool(layers, ones, pooler), pool(changed, ones, pooler))]
+    assert same == list(FIRST_TOKEN)
+
+
+def test_poolers_by_hand():
+    # Two tokens and one of padding; the embedding layer, then two layers.
+    layers = jnp.array([[[9.0], [9.0], [9.0]], [[1.0], [3.0], [50.0]], [[5.0], [11.0], [70.0]]])[:, None]
+    mask = jnp.array([[1, 1, 0]])
+    expected = {"cls": 5.0, "cls_before_pooler": 5.0, "avg": 8.0, "avg_top2": 5.0, "avg_first_last": 5.0}
+    expected |= {"max": 11.0}
+    assert {pooler: float(pool(tuple(layers), mask, pooler)[0, 0]) for pooler in POOLERS} == expected
+    three = (*layers, jnp.array([[[0.0], [2.0], [0.0]]]))
+    assert float(pool(three, mask, "avg_first_last")[0, 0]) == (2 + 1) / 2
+    assert float(pool(three, mask, "avg_top2")[0, 0]) == (8 + 1) / 2
+    with pytest.raises(ValueError, match="min"):
+        pool(tuple(layers), mask, "min")
+
+
+def test_max_takes_each_dimension_s_own_token():
+    last = jnp.array([[[1.0, -5.0], [-2.0, -3.0], [9.0, 9.0]], [[4.0, 0.0], [0.0, 7.0], [5.0, -1.0]]])
+    mask = jnp.array([[1, 1, 0], [1, 1, 1]])
+
+    def pooled(last):
+        return pool([0 * last, 0 * last, last.astype(jnp.bfloat16)], mask, "max")
+
+    assert pooled(last).tolist() == [[1.0, -3.0], [5.0, 7.0]] and pooled(last).dtype == jnp.float32
+    gradient = jax.grad(lambda last: jnp.sum(pooled(last) * jnp.array([[1.0, 2.0], [3.0, 4.0]])))(last)
+    assert gradient.tolist() == [[[1, 0], [0, 2], [0, 0]], [[0, 0], [0, 4], [3, 0]]]

@@ -1,0 +1,46 @@
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from simcse_jax.errors import UserError
+from simcse_jax.huggingface.load import load
+from simcse_jax.runs.checkpoints import Checkpoints
+from simcse_jax.runs.loading import load_model, load_workdir
+
+
+def test_a_workdir_is_its_best_checkpoint_with_the_head_that_belongs_to_it(trained):
+    model = load_model(str(trained))
+    assert model.has_head and (model.name, model.pooler) == (str(trained), "cls")
+    checkpoints = Checkpoints(trained, read_only=True)
+    like = {name: np.empty(value.shape, value.dtype) for name, value in model.params.items()}
+    best = checkpoints.restore_params(checkpoints.best, like)
+    assert all(np.array_equal(model.params[name], best[name]) for name in like)
+
+
+def test_layers_are_left_out_from_the_end(trained):
+    whole, part = load_workdir(trained), load_workdir(trained, 1)
+    assert part.config.num_layers == 1 and part.params.keys() < whole.params.keys()
+    with pytest.raises(UserError, match="the model has 2 layers"):
+        load_workdir(trained, 3)
+
+
+def test_a_folder_of_another_kind_is_read_as_hugging_face_s(tiny_bert):
+    ours, theirs = load_model(str(tiny_bert)), load(str(tiny_bert))
+    assert ours.params.keys() == theirs.params.keys()
+
+
+def test_what_cannot_be_loaded(trained, tmp_path):
+    workdir = shutil.copytree(trained, tmp_path / "run")
+    shutil.rmtree(workdir / "checkpoints")
+    with pytest.raises(UserError, match="has its scores but no checkpoint"):
+        load_workdir(workdir)
+    (workdir / "result.json").unlink()
+    with pytest.raises(UserError, match="no checkpoint has been saved yet"):
+        load_workdir(workdir)
+    run = json.loads((workdir / "run.json").read_text())
+    run["config"]["model"]["mlp"] = "sometimes"
+    (workdir / "run.json").write_text(json.dumps(run))
+    with pytest.raises(UserError, match="damaged; it does not say which model was trained"):
+        load_workdir(workdir)

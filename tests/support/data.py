@@ -1,0 +1,31 @@
+"""What the tests of `data/` share."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from simcse_jax.data.augment import augment
+from simcse_jax.data.examples import read_examples
+from simcse_jax.errors import UserError
+
+
+def refused(specification: str, *parts: str, options: dict | None = None, **columns: str) -> None:
+    """The specification is refused, in a message of one line that has all the parts."""
+    with pytest.raises(UserError) as error:
+        read_examples(specification, columns, **(options or {}))
+    assert "\n" not in str(error.value)
+    assert [part for part in parts if part not in str(error.value)] == [], str(error.value)
+
+
+def change(
+    texts: Sequence[str],
+    name: str,
+    percent: float = 10.0,
+    lexicon: object = "",
+    mlm_model: object = "",
+    seed: int = 1,
+    column: int = 1,
+) -> list[str]:
+    """`augment` with the seed and the column of most tests."""
+    fields = {"percent": percent, "lexicon": str(lexicon), "mlm_model": str(mlm_model)}
+    return augment(texts, name=name, seed=seed, column=column, **fields)

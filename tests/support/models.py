@@ -1,0 +1,26 @@
+"""What the tests of `huggingface/` share: changes to a model's folder."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+from simcse_jax.huggingface.load import Pretrained
+
+
+def edit_json(path: Path, **changes: object) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def edit_tensors(folder: Path, change: Callable[[dict], dict]) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    save_file({k: np.ascontiguousarray(v) for k, v in change(tensors).items()}, folder / "model.safetensors")
+
+
+def same(left: Pretrained, right: Pretrained) -> None:
+    """Two models have the same parameters, bit for bit."""
+    assert set(left.params) == set(right.params)
+    for name, value in left.params.items():
+        np.testing.assert_array_equal(value, right.params[name], err_msg=name)

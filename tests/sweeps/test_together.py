@@ -1,0 +1,46 @@
+from types import SimpleNamespace
+
+import numpy as np
+
+from simcse_jax.config.fields import default_config
+from simcse_jax.errors import UserError
+from simcse_jax.sweeps.together import Group, Member, group_key
+
+
+def test_a_run_that_cannot_be_scored_at_the_end_is_given_up_alone():
+    def final_scores(embed, seed):
+        if seed == 1:
+            raise UserError("the embeddings vary in 0 directions only")
+        return {"seed": seed}
+
+    members = [Member(f"run {seed}", seed, None, 0.0) for seed in (1, 2)]
+    embed = SimpleNamespace(with_params=lambda params: None)
+    setup = SimpleNamespace(embed=embed, inputs=SimpleNamespace(evaluation=SimpleNamespace(final_scores=final_scores)))
+    group = Group(setup, [], {}, None, None, members, {"x": np.zeros((2, 3))})
+    assert group.final_scores() == [None, {"seed": 2}]
+    assert [member.problem for member in members] == ["the embeddings vary in 0 directions only", ""]
+
+
+def changed(**fields):
+    config = default_config()
+    for name, value in fields.items():
+        config.update_from_flattened_dict({name.replace("__", "."): value})
+    return group_key(config)
+
+
+def test_what_can_be_trained_together():
+    same = changed(seed=7, model__dropout=0.5, objective__info_nce__temperature=1.0, train__learning_rate=1e-5)
+    assert same == changed() is not None
+    assert changed(objective__off_dropout__weight=1.0) != changed()
+    assert changed(objective__off_dropout__weight=1.0) == changed(objective__off_dropout__weight=0.3)
+    for fields in ({"model__pooler": "avg"}, {"objective__info_nce__symmetric": True}, {"train__batch_size": 8}):
+        assert changed(**fields) != changed()
+    for fields in (
+        {"train__epochs": 0},
+        {"data__subsample": 9},
+        {"data__positives": "next_3_sentences"},
+        {"data__augment__name": "crop"},
+        {"checkpoint__keep_every": 200},
+        {"analysis__every": 200},
+    ):
+        assert changed(**fields) is None

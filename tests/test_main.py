@@ -1,0 +1,31 @@
+import subprocess
+import sys
+
+from support import ROOT, call, refused
+
+WITHOUT_JAX = """
+import sys
+
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("jax", "flax"):
+            raise AssertionError(name)
+
+sys.meta_path.insert(0, Block())
+from simcse_jax.command_line import run_command
+from simcse_jax.main import main
+run_command(main)
+"""
+
+
+def test_a_misspelt_field_is_answered_before_jax_is_imported():
+    args = ["--config=configs/unsup_bert.py", "--workdir=w", "--config.trian.epochs=1"]
+    done = subprocess.run([sys.executable, "-c", WITHOUT_JAX, *args], capture_output=True, text=True, cwd=ROOT)
+    refused(done, "no such field", "train.epochs")
+
+
+def test_what_a_run_cannot_do_without():
+    refused(call("main"), "--config FILE is missing")
+    refused(call("main", "--config=configs/unsup_bert.py"), "--workdir DIR is missing")
+    refused(call("main", "--config=configs/none.py", "--workdir=w"), "configs/none.py: no such config file")
+    refused(call("main", "--config=configs/ablations/simcse_table3.py", "--workdir=w"), "python -m simcse_jax.sweep")

@@ -1,0 +1,105 @@
+import json
+
+import pytest
+from support import call, lines, refused, train_args
+
+from simcse_jax.evaluation import postprocess, sts, transfer, transfer_files
+from simcse_jax.evaluation.evaluator import by_task
+from simcse_jax.simcse import SimCSE
+
+NOTHING = ("--config.train.epochs=0", "--config.train.max_steps=0", "--config.model.mlp=none")
+
+
+@pytest.mark.parametrize("method, data", [("whitening", "target"), ("whitening", "csv"), ("flow", "target")])
+def test_post_processing_stands_before_the_final_scores_alone(method, data, tiny_bert, corpus, tmp_path):
+    source = str(corpus.get(data, data))
+    fields = (f"--config.eval.postprocess={method}", f"--config.eval.postprocess_data={source}")
+    fields += ("--config.eval.postprocess_dimensions=6",) if method == "whitening" else ()
+    done = call("main", *train_args(tiny_bert, "no/such.txt", corpus["dev"], tmp_path / "run", *NOTHING, *fields))
+    assert done.returncode == 0, done.stderr
+    assert f"development scores behind {method} " in done.stdout
+    encode = SimCSE(str(tiny_bert), pooler="cls").encode
+    tasks = {"dev": sts.read_graded_pairs(corpus["dev"])}
+    fit_on = postprocess.read(method, source, 6 if method == "whitening" else 0)
+    expected = by_task(sts.evaluate, postprocess.applied(encode, fit_on, 42), tasks)["dev"]["spearman"]
+    raw = sts.evaluate(encode, tasks)["dev"]["spearman"]
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["dev"]["spearman"] == pytest.approx(expected, abs=0.5) and abs(expected - raw) > 1
+    assert lines(tmp_path / "run")[0]["eval/dev"] == pytest.approx(raw, abs=1e-2)
+
+
+def write_senteval(folder, corpus):
+    """A SentEval folder with STS-B of the little corpus, ten pairs each for development and test."""
+    benchmark = folder / "STS" / "STSBenchmark"
+    benchmark.mkdir(parents=True)
+    rows = [line.split("\t") for line in corpus["dev"].read_text().splitlines()[1:]]
+    for split, part in (("dev", rows[:10]), ("test", rows[10:])):
+        content = "".join(f"main\tfile\t2012\t{i}\t{s}\t{a}\t{b}\n" for i, (a, b, s) in enumerate(part))
+        (benchmark / f"sts-{split}.csv").write_text(content)
+    return folder
+
+
+def test_transfer_tasks_are_scored_at_the_end_where_asked_for(tiny_bert, corpus, tmp_path):
+    senteval = write_senteval(tmp_path / "senteval", corpus)
+    (senteval / "CR").mkdir()
+    words = corpus["txt"].read_text().splitlines()
+    (senteval / "CR" / "custrev.pos").write_text("\n".join(words[:20]) + "\n")
+    (senteval / "CR" / "custrev.neg").write_text("\n".join(words[20:]) + "\n")
+    fields = ("eval.transfer=True", "eval.tasks=STSBenchmark", "eval.postprocess=whitening", "eval.postprocess_data")
+    args = train_args(tiny_bert, "no/such.txt", senteval, tmp_path / "run", *NOTHING)
+    args += [f"--config.{field}" for field in fields[:3]] + [f"--config.{fields[3]}={corpus['csv']}"]
+    done = call("main", *args)
+    assert done.returncode == 0, done.stderr
+    assert "MR, SUBJ, MPQA, SST2, TREC, MRPC not there and left out" in done.stdout
+    assert "transfer behind whitening (accuracy):" in done.stdout
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert set(result) == {"STSBenchmark", "average", "development", "transfer"}  # no average: six tasks are missing
+    encode = SimCSE(str(tiny_bert), pooler="cls").encode
+    embed = postprocess.applied(encode, postprocess.read("whitening", str(corpus["csv"])))
+    tasks, _ = transfer_files.read(str(senteval), ["CR"])
+    accuracy = by_task(transfer.evaluate, embed, tasks)["CR"]["accuracy"]
+    assert result["transfer"]["CR"]["accuracy"] == pytest.approx(accuracy, abs=5.1)  # two of forty sentences
+    development = sts.read(str(senteval), ["STSBenchmark"], "dev")[0]
+    expected = by_task(sts.evaluate, embed, development)["STSBenchmark"]["spearman"]
+    assert result["development"] == pytest.approx(expected, abs=2)
+
+
+def test_mistakes_of_scoring_are_told_before_anything_is_compiled(tiny_bert, corpus, tmp_path):
+    (tmp_path / "few.txt").write_text("a cat\na dog\n")
+    whitening = "--config.eval.postprocess=whitening"
+    cases = {
+        (whitening, "--config.eval.postprocess_data=no/such.txt"): "eval.postprocess_data: no/such.txt: no such file",
+        (whitening, f"--config.eval.postprocess_data={tmp_path}/few.txt"): "the source has 2 different sentences; "
+        "whitening of 32 dimensions needs 33 or more",
+        (
+            whitening,
+            "--config.eval.postprocess_data=target",
+            "--config.eval.postprocess_dimensions=33",
+        ): "33 dimensions cannot be kept of the 32",
+        ("--config.eval.transfer=True",): "dev.tsv is a file, but eval.transfer needs SentEval's",
+        (
+            "--config.eval.transfer=True",
+            f"--config.eval.data={write_senteval(tmp_path / 'senteval', corpus)}",
+        ): "no MR, CR, SUBJ, MPQA, SST2, TREC, MRPC there",
+        ("--config.eval.transfer=True", "--config.eval.data="): "config.eval.transfer=True: eval.data is empty",
+    }
+    for fields, message in cases.items():
+        done = call("main", *train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", *fields))
+        refused(done, message)
+        assert not (tmp_path / "run").exists() and "compiled" not in done.stdout
+
+
+def test_a_sent_eval_folder_chooses_on_sts_b_dev_and_ends_with_the_paper_s_table(tiny_bert, corpus, tmp_path):
+    senteval = write_senteval(tmp_path / "senteval", corpus)
+    args = train_args(tiny_bert, corpus["txt"], senteval, tmp_path / "run")
+    done = call("main", *args, "--config.eval.tasks=STS12,STSBenchmark", "--config.train.max_steps=3")
+    assert done.returncode == 0, done.stderr
+    assert "STS12 not there and left out" in done.stdout
+    scored = {line["step"]: line["eval/stsb_dev"] for line in lines(tmp_path / "run") if "eval/stsb_dev" in line}
+    assert set(scored) == {0, 3}
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert set(result) == {"STSBenchmark"} and result["STSBenchmark"]["pairs"] == 10  # no average: STS12 is missing
+    table = done.stdout.splitlines()[-3:]
+    assert [cell.strip() for cell in table[0].split("|")] == ["STS12", "STS-B", "Avg."]
+    figures = ["-", f"{result['STSBenchmark']['spearman']:.2f}", "-"]
+    assert [cell.strip() for cell in table[2].split("|")] == figures

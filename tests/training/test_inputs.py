@@ -1,0 +1,47 @@
+import pytest
+from support import call, refused, train_args
+
+BAD_DATA = {
+    "missing": (None, "no such file"),
+    "empty": (b"", "holds no sentences"),
+    "blank": (b"\n \n", "only 2 blank rows"),
+    "latin1": ("a cat\nGr\u00fc\u00dfe\n".encode("latin-1"), "line 2 is not UTF-8"),
+    "few": (b"a cat\na dog\n", "2 examples are fewer than one batch"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_DATA)
+def test_bad_training_data_leaves_no_workdir(name, tiny_bert, corpus, tmp_path):
+    content, message = BAD_DATA[name]
+    if content is not None:
+        (tmp_path / "train.txt").write_bytes(content)
+    done = call("main", *train_args(tiny_bert, tmp_path / "train.txt", corpus["dev"], tmp_path / "run"))
+    refused(done, tmp_path / "train.txt", message)
+    assert not (tmp_path / "run").exists()
+
+
+def test_other_mistakes_leave_no_workdir_either(tiny_bert, corpus, tmp_path):
+    (tmp_path / "short.csv").write_text("sent0,sent1\na cat,a dog\nalone\n")
+    cases = {
+        "--config.sede=1": ("no such field", "seed"),
+        "--config.model.init_from=/no/such": ("/no/such", "no such folder"),
+        f"--config.data.train={tmp_path}/short.csv": ("short.csv: line 3", "1 columns"),
+        "--config.eval.data=/no/such": ("config.eval.data", "/no/such"),
+        "--config.data.max_length=65": ("data.max_length=65", "at most 64"),
+        "--config.objective.info_nce.hard_negative_weight=2": (
+            "hard_negative_weight=2.0",
+            "no column of hard negatives",
+        ),
+        "--config.model.num_layers=5": ("model.num_layers=5", "2 layers"),
+    }
+    for argument, parts in cases.items():
+        refused(call("main", *train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run"), argument), *parts)
+        assert not (tmp_path / "run").exists()
+    (tmp_path / "file").write_text("")
+    refused(call("main", *train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "file")), "is a file")
+
+
+def test_a_batch_that_does_not_divide_names_the_nearest_that_do(tiny_bert, corpus, tmp_path):
+    args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.parallel.devices=3")
+    refused(call("main", *args), "train.batch_size=8", "6 and 9")
+    refused(call("main", *args, "--config.parallel.devices=9"), "parallel.devices=9", "there are 8")

@@ -1,0 +1,40 @@
+import jax.numpy as jnp
+
+from simcse_jax.config.fields import default_config, numbers_of_step
+from simcse_jax.training.recipe import make_recipe, make_settings
+
+
+def config(**fields):
+    made = default_config()
+    made.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
+    return made
+
+
+def test_the_numbers_of_the_step_are_those_of_the_fields_table():
+    made = config(objective__off_dropout__weight=0.5, train__learning_rate=0.25, views__noise=0.75, seed=2**32 - 1)
+    settings = make_settings(made, 8)
+    assert (settings["total_steps"], settings["learning_rate"], settings["noise"]) == (8, 0.25, 0.75)
+    assert (int(settings["seed"]), settings["seed"].dtype) == (2**32 - 1, jnp.uint32)
+    terms = {"info_nce": {"weight", "temperature", "hard_negative_weight"}}
+    terms |= {"off_dropout": {"weight", "temperature", "m"}}
+    assert {name: set(term) for name, term in settings["objective"].items()} == terms  # those with a weight
+    flat = {name for name in settings if name not in ("total_steps", "objective")}
+    assert flat == {name.rpartition(".")[2] for name in numbers_of_step() if not name.startswith("objective.")}
+    assert all(value.dtype == jnp.float32 for term in settings["objective"].values() for value in term.values())
+
+
+def test_what_is_no_number_is_what_the_step_is_compiled_for():
+    first = make_recipe(config(), 1)
+    assert make_recipe(config(train__learning_rate=1.0, objective__info_nce__temperature=1.0, seed=3), 1) == first
+    ((name, options),) = first.objectives
+    assert (name, dict(options)) == ("info_nce", {"similarity": "cosine", "symmetric": False})
+    for fields in (
+        {"objective__info_nce__symmetric": True},
+        {"model__pooler": "avg"},
+        {"model__mlp": "none"},
+        {"parallel__chunk_size": 4},
+        {"objective__barlow_twins__weight": 0.1},
+        {"views__positive": "shared"},
+    ):
+        assert make_recipe(config(**fields), 1) != first, fields
+    assert make_recipe(config(), 3) != first  # another number of columns

@@ -1,0 +1,50 @@
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+
+from simcse_jax.config.fields import default_config
+from simcse_jax.huggingface.tokenizer import Tokenizer
+from simcse_jax.runs.loading import load_model
+from simcse_jax.simcse import SimCSE
+from simcse_jax.training.setup import make_setup
+
+
+@pytest.fixture
+def inputs(tiny_bert):
+    model = load_model(str(tiny_bert))
+    given = {"devices": jax.devices()[:2], "evaluation": None, "analysis": None, "language_model": None}
+    tokenizer = Tokenizer(model.folder, model.config)
+    return SimpleNamespace(model=model, tokenizer=tokenizer, num_columns=1, total_steps=0, **given)
+
+
+def config(**fields):
+    made = default_config()
+    made.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
+    return made
+
+
+@pytest.mark.parametrize(("mlp", "trained", "scored"), [("train", 1, 0), ("always", 1, 1), ("none", 0, 0)])
+def test_a_head_is_there_when_the_config_says_so(mlp, trained, scored, inputs):
+    made = config(model__mlp=mlp)
+    setup = make_setup(made, inputs)
+    assert ("head.kernel" in setup.state(made).params) == bool(trained) == setup.recipe.use_head
+    assert setup.embed.use_head == bool(scored)
+
+
+def test_it_encodes_as_everyone_will_who_loads_the_model(inputs, tiny_bert):
+    made = config(model__mlp="none", train__dtype="bfloat16")
+    setup = make_setup(made, inputs)
+    embed = setup.embed.with_params(jax.device_put(setup.state(made).params, setup.replicated))
+    texts = ["the cat sat", "a dog ran home"]
+    np.testing.assert_allclose(embed(texts), SimCSE(str(tiny_bert), pooler="cls").encode(texts), atol=1e-5)
+
+
+def test_runs_of_one_setup_differ_in_their_numbers(inputs):
+    first, second = config(seed=1), config(seed=2, train__learning_rate=0.5)
+    setup = make_setup(first, inputs)
+    assert setup.settings(first)["learning_rate"] != setup.settings(second)["learning_rate"]
+    assert setup.settings(first)["total_steps"] == 1  # nothing is divided by 0
+    one, other = (setup.state(each).params["head.kernel"] for each in (first, second))
+    assert not np.array_equal(one, other)

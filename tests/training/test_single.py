@@ -1,0 +1,34 @@
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from support import call, lines, refused, train_args
+
+from simcse_jax.errors import UserError
+from simcse_jax.training.single import SingleRun
+from simcse_jax.training.step import METRICS
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tiny_bert, corpus, tmp_path):
+    args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.eval.every=1")
+    done = call("main", *args, "--config.train.learning_rate=1e30", "--config.train.log_every=1")
+    refused(done, "step 1", "not finite", "no checkpoint was saved yet", "train.learning_rate")
+    assert [line["step"] for line in lines(tmp_path / "run")] == [0, 1]
+    model = shutil.copytree(tiny_bert, tmp_path / "model")
+    from safetensors.numpy import load_file, save_file
+
+    tensors = load_file(model / "model.safetensors")
+    tensors["encoder.layer.0.output.dense.bias"][:] = np.nan
+    save_file(tensors, model / "model.safetensors", metadata={"format": "pt"})
+    done = call("main", *train_args(model, corpus["txt"], "", tmp_path / "nan"))
+    refused(done, "step 1: the loss is nan")
+
+
+def test_the_first_step_that_went_wrong_is_named_with_the_last_good_checkpoint():
+    checkpoints = SimpleNamespace(latest=4, close=lambda: None)
+    good = dict.fromkeys(METRICS, np.float32(1))
+    steps = [(5, good), (6, good | {"gradient_norm": np.inf}), (7, good)]
+    run = SingleRun(None, None, None, {}, checkpoints, None, pending=steps)
+    with pytest.raises(UserError, match=r"step 6: .*norm inf; the last good checkpoint is of step 4"):
+        run.fetch()
