@@ -19,6 +19,7 @@ from simcse_jax.data.columns import ROLES
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.published import encoder_config
 from simcse_jax.models.config import EncoderConfig
+from simcse_jax.objectives.registry import needs
 from simcse_jax.storage import output_file
 from simcse_jax.training.inputs import check_divides
 
@@ -26,7 +27,7 @@ from simcse_jax.training.inputs import check_divides
 def guess_columns(config: config_dict.ConfigDict) -> int:
     """How many columns of sentences the data of a config will have, as far as the config says."""
     data = config.data
-    if data.augment.name or data.positives or config.objective.softmax_nli.weight:
+    if data.augment.name or data.positives or needs(config.objective).labels:
         return 2
     if data.columns.anchor:
         return sum(1 for role in ROLES if data.columns[role])

@@ -6,7 +6,7 @@ from simcse_jax.config.fields import FIELDS, flatten, trains
 from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.evaluation.tasks import POSTPROCESSING
 from simcse_jax.models.head import HEADS
-from simcse_jax.objectives.choices import CONTRASTIVE
+from simcse_jax.objectives.choices import UNPAIRED
 
 
 def validate(config: config_dict.ConfigDict) -> None:
@@ -114,7 +114,8 @@ def _check_objectives(config: config_dict.ConfigDict) -> None:
         raise UserError("config.objective.softmax_nli.weight: needs labelled pairs, so data.augment.name must be empty")
     if positives not in ("", "all"):
         raise UserError(f"config.data.positives={positives!r}: must be all, for objective.softmax_nli")
-    beside = [name for name in CONTRASTIVE if objective[name].weight]
+    names = dict.fromkeys(name.split(".")[1] for name in FIELDS if name.startswith("objective."))
+    beside = [name for name in names if name not in UNPAIRED and objective[name].weight]
     if beside and positives != "all":
         raise UserError(
             f"config.objective.{beside[0]}.weight: beside softmax_nli it would take all labelled pairs for positives, "

@@ -19,6 +19,7 @@ from simcse_jax.errors import UserError, reason
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.sentence_encoder import build
+from simcse_jax.objectives.registry import needs
 from simcse_jax.runs.state import trained_shapes
 from simcse_jax.training.loss import LanguageModel
 from simcse_jax.training.optimizer import init_state
@@ -93,7 +94,7 @@ def _batch_shapes(config: config_dict.ConfigDict, columns: int) -> dict[str, jax
     tokens = jax.ShapeDtypeStruct((config.train.batch_size, columns, config.data.max_length), jnp.int32)
     one_a_row = jax.ShapeDtypeStruct((config.train.batch_size,), jnp.int32)
     batch = {"input_ids": tokens, "attention_mask": tokens, "index": one_a_row}
-    return batch | {"label": one_a_row} if config.objective.softmax_nli.weight else batch
+    return batch | {"label": one_a_row} if needs(config.objective).labels else batch
 
 
 def _placed(tree: Any, sharding: jax.sharding.Sharding) -> Any:

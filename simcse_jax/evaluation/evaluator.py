@@ -1,7 +1,7 @@
 """What an evaluator is: it looks at a model's embeddings and gives numbers by name. It knows nothing of models or runs.
 
 `training`, `evaluate` and sweeps take a list of them. Adding one takes a file of its own, with a callable that has its
-data at hand, and a line in `training/inputs.py` or `evaluate.py` that puts it into the list.
+data at hand, and a line in `training/evaluation.py` or `evaluate.py` that puts it into the list.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -14,8 +14,9 @@ Arrays = Mapping[str, AnyArray]  # parameters wherever they lie
 Model = TypeVar("Model", bound=nnx.Module)
 Value = TypeVar("Value")  # an array, its shape or its sharding
 
-# What a run may train beside the sentence encoder's own `encoder.…` and `head.…`: a second one, and two heads.
-SECOND, LANGUAGE_MODEL, CLASSIFIER = "second.", "language_model.", "softmax_nli.kernel"
+# What a run may train in addition to the sentence encoder's own `encoder.…` and `head.…`: a second one, and the head of
+# a language model. Objectives name what else they have.
+SECOND, LANGUAGE_MODEL = "second.", "language_model."
 WORD_EMBEDDING = "encoder.embeddings.word.embedding"
 
 

@@ -1,19 +1,24 @@
 """Barlow Twins, as SimCSE++ studies it."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives.objective import Embedded, Objective
 
 
 def barlow_twins(
-    first: jax.Array,
-    second: jax.Array,
-    artificial: jax.Array,
+    first: Float[AnyArray, "B D"],
+    second: Float[AnyArray, "B D"],
+    artificial: Float[AnyArray, "M D"],
     psum: Callable[[jax.Array], jax.Array],
     *,
-    off_diagonal_weight: jax.Array | float,
-) -> jax.Array:
+    off_diagonal_weight: Float[AnyArray, ""] | float,
+) -> Float[Array, ""]:
     """Barlow Twins: pulls the cross-correlation matrix of two views to the identity.
 
         ℓ = Σ_c (1 − C_cc)² + λ_BT Σ_c Σ_{d≠c} C_cd²
@@ -38,8 +43,11 @@ def barlow_twins(
 
 
 def cross_correlation(
-    first: jax.Array, second: jax.Array, artificial: jax.Array, psum: Callable[[jax.Array], jax.Array]
-) -> jax.Array:
+    first: Float[AnyArray, "B D"],
+    second: Float[AnyArray, "B D"],
+    artificial: Float[AnyArray, "M D"],
+    psum: Callable[[jax.Array], jax.Array],
+) -> Float[Array, "D D"]:
     """How the dimensions of one view correlate with those of the other, over the global batch.
 
         C_cd = Σ_i z¹_ic z²_id / ( √Σ_i (z¹_ic)² √Σ_i (z²_id)² )
@@ -57,10 +65,17 @@ def cross_correlation(
     """
     own = jnp.sum(artificial * artificial, axis=0)
 
-    def inverse_norms(x: jax.Array) -> jax.Array:  # of the columns
+    def inverse_norms(x: Float[AnyArray, "B D"]) -> Float[Array, " D"]:  # of the columns
         squares = psum(jnp.sum(x * x, axis=0)) + own
         # The inner `where` keeps the gradient finite.
         return jnp.where(squares > 0, jax.lax.rsqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)
 
     product = psum(first.T @ second) + artificial.T @ artificial
     return product * inverse_norms(first)[:, None] * inverse_norms(second)
+
+
+def _term(embedded: Embedded, *, artificial: int, **fields: Any) -> Float[Array, ""]:
+    return barlow_twins(*embedded.pair, embedded.artificial(artificial), embedded.psum, **fields)
+
+
+OBJECTIVE = Objective(_term)

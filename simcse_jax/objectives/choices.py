@@ -5,4 +5,4 @@ READINGS = {  # of the dimension-wise loss
     "released": "what its authors' code computes",
 }
 SIMILARITIES = ("cosine", "dot")  # of InfoNCE
-CONTRASTIVE = ("info_nce", "off_dropout", "dimension_wise", "barlow_twins")  # these take a pair for positive
+UNPAIRED = ("mlm", "softmax_nli")  # all other objectives take a pair for positive

@@ -1,21 +1,25 @@
 """Dimension-wise contrastive learning: SimCSE++'s remedy for feature corruption."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
+from simcse_jax.models.arrays import AnyArray
 from simcse_jax.objectives.choices import READINGS
+from simcse_jax.objectives.objective import Embedded, Objective
 
 
 def dimension_wise(
-    first: jax.Array,
-    second: jax.Array,
+    first: Float[AnyArray, "B D"],
+    second: Float[AnyArray, "B D"],
     psum: Callable[[jax.Array], jax.Array],
     *,
-    temperature: jax.Array | float,
+    temperature: Float[AnyArray, ""] | float,
     reading: str = "paper",
-) -> jax.Array:
+) -> Float[Array, ""]:
     """DCL: every dimension of one view finds itself among the dimensions of the other view.
 
         ℓ = −Σ_c log  e^{s(z¹_c, z²_c)} / Σ_d e^{s(z¹_c, z²_d)},   s(z¹_c, z²_d) = Σ_i z̃¹_ic z̃²_id / τ
@@ -59,8 +63,11 @@ def dimension_wise(
 
 
 def standardize(
-    x: jax.Array, count: jax.Array, degrees: jax.Array, psum: Callable[[jax.Array], jax.Array]
-) -> jax.Array:
+    x: Float[AnyArray, "B D"],
+    count: Float[AnyArray, ""] | float,
+    degrees: Float[AnyArray, ""] | float,
+    psum: Callable[[jax.Array], jax.Array],
+) -> Float[Array, "B D"]:
     """Columns of mean 0 and variance 1 over the global batch. No E[x²] − E[x]², which cancels."""
     mean = psum(jnp.sum(x, axis=0)) / count
     centred = x - mean
@@ -68,3 +75,10 @@ def standardize(
     # What is left of a constant column is the rounding of its mean. The inner `where` keeps its gradient finite.
     varies = variance > 1e-12 * mean * mean
     return jnp.where(varies, centred * jax.lax.rsqrt(jnp.where(varies, variance, 1.0)), 0.0)
+
+
+def _term(embedded: Embedded, **fields: Any) -> Float[Array, ""]:
+    return dimension_wise(*embedded.pair, embedded.psum, **fields)
+
+
+OBJECTIVE = Objective(_term)

@@ -1,30 +1,35 @@
 """The contrastive objective of SimCSE, in one direction and in both."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
 
 from simcse_jax.devices.chunks import in_chunks
+from simcse_jax.models.arrays import AnyArray
 from simcse_jax.objectives import choices
+from simcse_jax.objectives.objective import Embedded, Objective
 
 SIMILARITIES = 2**22  # computed at a time: a batch of 16,384 needs 1 GiB for all of them, and as much for gradients
 
 
-def normalize(x: jax.Array) -> jax.Array:
+def normalize(x: Float[AnyArray, "... D"]) -> Float[Array, "... D"]:
     """Rows of length 1. The floor keeps a zero vector's gradient finite (as PyTorch's cosine similarity does)."""
     norm_squared = jnp.sum(x * x, axis=-1, keepdims=True)
     return x * jax.lax.rsqrt(jnp.maximum(norm_squared, 1e-16))
 
 
 def info_nce(
-    anchors: jax.Array,
-    positives: jax.Array,
-    hard_negatives: jax.Array | None,
-    own: jax.Array,
+    anchors: Float[AnyArray, "B D"],
+    positives: Float[AnyArray, "N D"],
+    hard_negatives: Float[AnyArray, "*H N D"] | None,
+    own: Int[AnyArray, " B"],
     *,
-    temperature: jax.Array | float,
-    hard_negative_weight: jax.Array | float = 1.0,
+    temperature: Float[AnyArray, ""] | float,
+    hard_negative_weight: Float[AnyArray, ""] | float = 1.0,
     similarity: str = "cosine",
-) -> jax.Array:
+) -> Float[Array, " B"]:
     """InfoNCE with in-batch negatives, one loss an anchor.
 
         ℓ_i = −log  exp(s(h_i, h_i⁺)) / Σ_j ( exp(s(h_i, h_j⁺)) + α^{1[i=j]} exp(s(h_i, h_j⁻)) )
@@ -58,7 +63,7 @@ def info_nce(
     if hard_negatives is not None:
         hard_negatives = hard_negatives.reshape(-1, hard_negatives.shape[-1])  # kind after kind
 
-    def losses(anchors: jax.Array, own: jax.Array) -> jax.Array:
+    def losses(anchors: Float[AnyArray, "R D"], own: Int[AnyArray, " R"]) -> Float[Array, " R"]:
         logits = anchors @ positives.T / temperature
         positive = jnp.take_along_axis(logits, own[:, None], axis=1)[:, 0]
         if hard_negatives is not None:
@@ -73,17 +78,17 @@ def info_nce(
 
 
 def symmetric_info_nce(
-    anchors: jax.Array,
-    positives: jax.Array,
-    all_anchors: jax.Array,
-    all_positives: jax.Array,
-    hard_negatives: jax.Array | None,
-    own: jax.Array,
+    anchors: Float[AnyArray, "B D"],
+    positives: Float[AnyArray, "B D"],
+    all_anchors: Float[AnyArray, "N D"],
+    all_positives: Float[AnyArray, "N D"],
+    hard_negatives: Float[AnyArray, "*H N D"] | None,
+    own: Int[AnyArray, " B"],
     *,
-    temperature: jax.Array | float,
-    hard_negative_weight: jax.Array | float = 1.0,
+    temperature: Float[AnyArray, ""] | float,
+    hard_negative_weight: Float[AnyArray, ""] | float = 1.0,
     similarity: str = "cosine",
-) -> jax.Array:
+) -> Float[Array, " B"]:
     """InfoNCE in both directions: an anchor finds its positive, and a positive its anchor.
 
         ℓ_i = ½ ( ℓ(h_i → h_i⁺) + ℓ(h_i⁺ → h_i) )
@@ -112,3 +117,17 @@ def symmetric_info_nce(
     common = {"temperature": temperature, "similarity": similarity}
     forward = info_nce(anchors, all_positives, hard_negatives, own, hard_negative_weight=hard_negative_weight, **common)
     return (forward + info_nce(positives, all_anchors, None, own, **common)) / 2
+
+
+def _term(embedded: Embedded, *, symmetric: bool, **fields: Any) -> Float[Array, ""]:
+    group = embedded.positive
+    anchors, (positives, hard_negatives) = embedded.views[group.anchor], embedded.others(group)
+    if not symmetric:
+        return embedded.mean(info_nce(anchors, positives, hard_negatives, embedded.own, **fields))
+    all_anchors = embedded.gather(anchors[None])[0]
+    own_positives = embedded.views[group.positive]
+    losses = symmetric_info_nce(anchors, own_positives, all_anchors, positives, hard_negatives, embedded.own, **fields)
+    return embedded.mean(losses)
+
+
+OBJECTIVE = Objective(_term)

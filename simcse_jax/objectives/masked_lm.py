@@ -4,21 +4,26 @@ from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
 
 from simcse_jax.devices.chunks import in_chunks
-from simcse_jax.models.language_model import logits
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.language_model import fresh_head, logits
+from simcse_jax.models.parameters import LANGUAGE_MODEL
 from simcse_jax.objectives import info_nce
+from simcse_jax.objectives.objective import Embedded, Needs, Objective, Parameters
 
 
 def masked_lm(
-    hidden: jax.Array,
-    labels: jax.Array,
-    head: Mapping[str, jax.Array],
-    word_embedding: jax.Array,
+    hidden: Float[AnyArray, "P D"],
+    labels: Int[AnyArray, " P"],
+    head: Mapping[str, AnyArray],
+    word_embedding: Float[AnyArray, "V D"],
     *,
     activation: Callable[[jax.Array], jax.Array],
     eps: float,
-) -> jax.Array:
+) -> Float[Array, " P"]:
     """The cross-entropy of the hidden words, one a prediction, in float32.
 
         ℓ_p = −log softmax( E LayerNorm(act(W h_p + b)) + b_V )_{label_p}
@@ -38,8 +43,21 @@ def masked_lm(
       (P,) losses.
     """
 
-    def losses(hidden: jax.Array, labels: jax.Array) -> jax.Array:
+    def losses(hidden: Float[AnyArray, "R D"], labels: Int[AnyArray, " R"]) -> Float[Array, " R"]:
         scores = logits(hidden, head, word_embedding, activation=activation, eps=eps)
         return jax.nn.logsumexp(scores, axis=1) - jnp.take_along_axis(scores, labels[:, None], axis=1)[:, 0]
 
     return in_chunks(losses, max(1, info_nce.SIMILARITIES // len(word_embedding)), hidden, labels)
+
+
+def _term(embedded: Embedded) -> Float[Array, ""]:
+    losses, counts = (embedded.psum(jnp.sum(part)) for part in embedded.masked)
+    return losses / jnp.maximum(counts, 1)
+
+
+def _fresh(encoder: EncoderConfig, key: Key[AnyArray, ""]) -> dict[str, jax.Array]:
+    return {LANGUAGE_MODEL + name: value for name, value in fresh_head(encoder, key).items()}
+
+
+HEAD = Parameters(_fresh, stream=0x68656166, pretrained="language-model head")
+OBJECTIVE = Objective(_term, HEAD, Needs(masked_tokens=True))

@@ -1,24 +1,29 @@
 """InfoNCE whose negative pairs have other masks than its positive pairs: the off-dropout objective of SimCSE++."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
 
 from simcse_jax.devices.chunks import in_chunks
+from simcse_jax.models.arrays import AnyArray
 from simcse_jax.objectives import info_nce
 from simcse_jax.objectives.info_nce import normalize
+from simcse_jax.objectives.objective import Embedded, Needs, Objective
 
 
 def off_dropout(
-    anchors: jax.Array,
-    positives: jax.Array,
-    clean_anchors: jax.Array,
-    clean_positives: jax.Array,
-    clean_hard_negatives: jax.Array | None,
-    own: jax.Array,
+    anchors: Float[AnyArray, "B D"],
+    positives: Float[AnyArray, "B D"],
+    clean_anchors: Float[AnyArray, "B D"],
+    clean_positives: Float[AnyArray, "N D"],
+    clean_hard_negatives: Float[AnyArray, "*H N D"] | None,
+    own: Int[AnyArray, " B"],
     *,
-    temperature: jax.Array | float,
-    m: jax.Array | float,
-) -> jax.Array:
+    temperature: Float[AnyArray, ""] | float,
+    m: Float[AnyArray, ""] | float,
+) -> Float[Array, " B"]:
     """Off-dropout InfoNCE, one loss an anchor.
 
         ℓ_i = −log  e^{s(z_i¹, z_i²)} / ( e^{s(z_i¹, z_i²)} + m ( Σ_{j≠i} e^{s(z_i, z_j⁺)} + Σ_j e^{s(z_i, z_j⁻)} ) )
@@ -52,7 +57,9 @@ def off_dropout(
         hard_negatives = clean_hard_negatives.reshape(-1, clean_hard_negatives.shape[-1])  # kind after kind
         others = jnp.concatenate([others, normalize(hard_negatives)])
 
-    def losses(clean_anchors: jax.Array, positive: jax.Array, own: jax.Array) -> jax.Array:
+    def losses(
+        clean_anchors: Float[AnyArray, "R D"], positive: Float[AnyArray, " R"], own: Int[AnyArray, " R"]
+    ) -> Float[Array, " R"]:
         logits = clean_anchors @ others.T / temperature + jnp.log(m)
         # The positive pair has the place of the one that is no negative: the sum then has all its terms, once.
         logits = jnp.where(own[:, None] == jnp.arange(len(others)), positive[:, None], logits)
@@ -60,3 +67,15 @@ def off_dropout(
 
     size = max(1, info_nce.SIMILARITIES // len(others))
     return in_chunks(losses, size, normalize(clean_anchors), positive, own)
+
+
+def _term(embedded: Embedded, **fields: Any) -> Float[Array, ""]:
+    group = embedded.negative
+    positives, hard_negatives = embedded.others(group)
+    losses = off_dropout(
+        *embedded.pair, embedded.views[group.anchor], positives, hard_negatives, embedded.own, **fields
+    )
+    return embedded.mean(losses)
+
+
+OBJECTIVE = Objective(_term, needs=Needs(negative_views=True))

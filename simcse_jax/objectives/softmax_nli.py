@@ -2,9 +2,21 @@
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
+
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.objectives.objective import Embedded, Needs, Objective, Parameters
+
+KERNEL = "softmax_nli.kernel"  # the classifier's name in checkpoints
 
 
-def softmax_nli(first: jax.Array, second: jax.Array, label: jax.Array, kernel: jax.Array) -> jax.Array:
+def softmax_nli(
+    first: Float[AnyArray, "B D"],
+    second: Float[AnyArray, "B D"],
+    label: Int[AnyArray, " B"],
+    kernel: Float[AnyArray, "3*D C"],
+) -> Float[Array, " B"]:
     """SBERT's softmax objective on NLI labels, one loss a pair.
 
         o = softmax(W (u, v, |u − v|)),   ℓ = −log o_label
@@ -23,3 +35,14 @@ def softmax_nli(first: jax.Array, second: jax.Array, label: jax.Array, kernel: j
     """
     logits = jnp.concatenate([first, second, jnp.abs(first - second)], axis=1) @ kernel
     return jax.nn.logsumexp(logits, axis=1) - jnp.take_along_axis(logits, label[:, None], axis=1)[:, 0]
+
+
+def _term(embedded: Embedded) -> Float[Array, ""]:
+    return embedded.mean(softmax_nli(*embedded.pair, embedded.label, embedded.params[KERNEL]))
+
+
+def _fresh(encoder: EncoderConfig, key: Key[AnyArray, ""]) -> dict[str, jax.Array]:
+    return {KERNEL: 0.02 * jax.random.normal(key, (3 * encoder.hidden_size, 3), jnp.float32)}
+
+
+OBJECTIVE = Objective(_term, Parameters(_fresh, stream=0x68656167), Needs(labels=True))

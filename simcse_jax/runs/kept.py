@@ -73,8 +73,7 @@ def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:
     """What the run started from, with the same fresh head; None, saying so, when those weights are not there now."""
     # Of what a run trains, the first encoder and its head alone make embeddings.
     model_fields = {**run["config"]["model"], "dual_encoder": False}
-    objective = {"mlm": {"weight": 0.0}, "softmax_nli": {"weight": 0.0}}
-    config = config_dict.ConfigDict({"seed": run["config"]["seed"], "model": model_fields, "objective": objective})
+    config = config_dict.ConfigDict({"seed": run["config"]["seed"], "model": model_fields, "objective": {}})
     name = config.model.init_from
     try:
         model = load_model(name, config.model.num_layers)

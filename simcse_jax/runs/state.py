@@ -1,4 +1,4 @@
-"""What a run trains: a sentence encoder, and beside it what only its objectives need."""
+"""What a run trains: a sentence encoder, and in addition what only its objectives need."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -6,54 +6,50 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from jaxtyping import Array, Int, Key
 from ml_collections import config_dict
 
 from simcse_jax.devices import processes
 from simcse_jax.huggingface.load import Pretrained, choose_pooler
 from simcse_jax.models import parameters
+from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS, PREFIX
-from simcse_jax.models.language_model import fresh_head
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import build
+from simcse_jax.objectives.objective import Parameters
+from simcse_jax.objectives.registry import trained
 
 
 class TrainState(NamedTuple):
     """All that an update changes. `step` counts the updates done."""
 
-    step: jax.Array
+    step: Int[AnyArray, ""]
     params: Params
     optimizer: optax.OptState
 
 
 Shapes = dict[str, jax.ShapeDtypeStruct]
 
+# Folded into the seed for fresh heads, so that they share no key with the masks. Objectives have streams of their own.
+HEAD_STREAM, SECOND_HEAD_STREAM = 0x68656164, 0x68656165
 
-def trained_shapes(encoder: EncoderConfig, run: Mapping[str, Any]) -> Shapes:
+
+def trained_shapes(encoder: EncoderConfig, run: Mapping[str, Any] | config_dict.ConfigDict) -> Shapes:
     """The abstract float32 parameters of a run's checkpoints, by name.
 
     Args:
       encoder: its shape.
       run: the run's config, also as `run.json` has it: a field that an older run lacks is off.
     """
-
-    def trains(objective: str) -> bool:
-        return run["objective"].get(objective, {}).get("weight", 0.0) > 0
-
     _, first = build(encoder, with_head=HEADS[run["model"]["mlp"]].trained)
     shapes = dict(first)
     if run["model"].get("dual_encoder", False):
         shapes |= {parameters.SECOND + name: value for name, value in first.items()}
-    if trains("mlm"):
-        head = jax.eval_shape(lambda: fresh_head(encoder, jax.random.key(0)))
-        shapes |= {parameters.LANGUAGE_MODEL + name: value for name, value in head.items()}
-    if trains("softmax_nli"):
-        shapes[parameters.CLASSIFIER] = jax.ShapeDtypeStruct((3 * encoder.hidden_size, 3), jnp.float32)
+    for objective in trained(run["objective"]).values():
+        if objective.parameters:
+            shapes |= _shapes(objective.parameters, encoder)
     return shapes
-
-
-# Folded into the seed for fresh weights, so that they share no key with the masks.
-HEAD_STREAM, SECOND_HEAD_STREAM, LANGUAGE_MODEL_STREAM, CLASSIFIER_STREAM = range(0x68656164, 0x68656168)
 
 
 def initial_params(config: config_dict.ConfigDict, model: Pretrained) -> Params:
@@ -61,33 +57,45 @@ def initial_params(config: config_dict.ConfigDict, model: Pretrained) -> Params:
 
     A second encoder starts from the same weights, with a fresh head of its own.
     """
-    params = {name: jnp.asarray(value) for name, value in model.params.items() if not name.startswith(PREFIX)}
-    size = model.config.hidden_size
-    has_own = choose_pooler(model, config.model.pooler)[1]
-
-    def fresh(stream: int) -> jax.Array:
-        return jax.random.fold_in(jax.random.key(config.seed, impl="threefry2x32"), stream)
-
-    def head(stream: int) -> Params:
-        if not HEADS[config.model.mlp].trained:
-            return {}
-        if has_own:
-            return {name: jnp.asarray(value) for name, value in model.params.items() if name.startswith(PREFIX)}
-        kernel = 0.02 * jax.random.normal(fresh(stream), (size, size), jnp.float32)
-        return {"head.kernel": kernel, "head.bias": jnp.zeros(size, jnp.float32)}
-
-    if HEADS[config.model.mlp].trained and has_own:
-        processes.say(f"{model.name}: its own head is trained further")
-    first = params | head(HEAD_STREAM)
-    everything = dict(first)
+    encoder = {name: jnp.asarray(value) for name, value in model.params.items() if not name.startswith(PREFIX)}
+    params = encoder | _head(config, model, HEAD_STREAM)
     if config.model.dual_encoder:
-        second = params | head(SECOND_HEAD_STREAM)
-        everything |= {parameters.SECOND + name: jnp.array(value) for name, value in second.items()}
-    if config.objective.mlm.weight:
-        if model.language_model is None:
-            processes.say(f"{model.name}: has no language-model head; objective.mlm starts with a fresh one")
-        found = model.language_model or fresh_head(model.config, fresh(LANGUAGE_MODEL_STREAM))
-        everything |= {parameters.LANGUAGE_MODEL + name: jnp.asarray(value) for name, value in found.items()}
-    if config.objective.softmax_nli.weight:
-        everything[parameters.CLASSIFIER] = 0.02 * jax.random.normal(fresh(CLASSIFIER_STREAM), (3 * size, 3))
-    return everything
+        second = encoder | _head(config, model, SECOND_HEAD_STREAM)
+        # Copies: a step gives up the buffers of its old state, each once.
+        params |= {parameters.SECOND + name: jnp.array(value) for name, value in second.items()}
+    if HEADS[config.model.mlp].trained and choose_pooler(model, config.model.pooler)[1]:
+        processes.say(f"{model.name}: its own head is trained further")
+    for name, objective in trained(config.objective).items():
+        if objective.parameters:
+            params |= _objective_params(name, objective.parameters, model, config.seed)
+    return params
+
+
+def _head(config: config_dict.ConfigDict, model: Pretrained, stream: int) -> Params:
+    """The model's own head or a fresh one; nothing where none is trained."""
+    if not HEADS[config.model.mlp].trained:
+        return {}
+    if choose_pooler(model, config.model.pooler)[1]:
+        return {name: jnp.asarray(value) for name, value in model.params.items() if name.startswith(PREFIX)}
+    size = model.config.hidden_size
+    kernel = 0.02 * jax.random.normal(_key(config.seed, stream), (size, size), jnp.float32)
+    return {f"{PREFIX}kernel": kernel, f"{PREFIX}bias": jnp.zeros(size, jnp.float32)}
+
+
+def _objective_params(name: str, own: Parameters, model: Pretrained, seed: int) -> Params:
+    """An objective's own parameters: the model's where it has them, or fresh ones."""
+    names = _shapes(own, model.config).keys()
+    loaded = {parameters.LANGUAGE_MODEL + part: value for part, value in (model.language_model or {}).items()}
+    if names <= loaded.keys():
+        return {part: jnp.asarray(loaded[part]) for part in names}
+    if own.pretrained:
+        processes.say(f"{model.name}: has no {own.pretrained}; objective.{name} starts with a fresh one")
+    return own.fresh(model.config, _key(seed, own.stream))
+
+
+def _shapes(own: Parameters, encoder: EncoderConfig) -> Shapes:
+    return jax.eval_shape(lambda: own.fresh(encoder, _key(0, own.stream)))
+
+
+def _key(seed: int, stream: int) -> Key[Array, ""]:
+    return jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), stream)

@@ -17,6 +17,7 @@ from simcse_jax.evaluation import postprocess
 from simcse_jax.huggingface.load import Pretrained, choose_pooler
 from simcse_jax.huggingface.tokenizer import Tokenizer, special_tokens
 from simcse_jax.models.head import HEADS
+from simcse_jax.objectives.registry import needs, trained
 from simcse_jax.runs.loading import load_model
 from simcse_jax.storage import sha256
 from simcse_jax.training.evaluation import Evaluation, read_analysis, read_evaluation
@@ -31,7 +32,7 @@ class Inputs(NamedTuple):
     model: Pretrained
     tokenizer: Tokenizer
     corpus: Corpus | None  # None: nothing is trained
-    language_model: LanguageModel | None  # what `objective.mlm` needs to know of the tokenizer
+    language_model: LanguageModel | None  # what masking needs to know of the tokenizer, where there is any
     analysis: last_layer.Sample | None  # what the last layer is measured on while it trains
     total_steps: int
 
@@ -62,7 +63,8 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
     evaluation = read_evaluation(config)
     model = load_model(config.model.init_from, config.model.num_layers)
     tokenizer = Tokenizer(model.folder, model.config)
-    language_model = LanguageModel(*special_tokens(model.folder)) if config.objective.mlm.weight else None
+    masked = needs(config.objective).masked_tokens
+    language_model = LanguageModel(*special_tokens(model.folder)) if masked else None
     analysis = read_analysis(config, evaluation)
     if evaluation and evaluation.postprocess:
         try:
@@ -120,7 +122,7 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
         data.train,
         data.columns,
         positives=data.positives,
-        labels=config.objective.softmax_nli.weight > 0,
+        labels=needs(config.objective).labels,
         subsample=data.subsample,
         seed=config.seed,
     )
@@ -151,11 +153,12 @@ def check_columns(config: config_dict.ConfigDict, num_columns: int) -> None:
             f"config.objective.info_nce.hard_negative_weight={info_nce.hard_negative_weight}: "
             f"{data} has no column of hard negatives"
         )
-    if config.objective.softmax_nli.weight and num_columns != 2:
-        raise UserError(
-            f"config.objective.softmax_nli.weight: needs labelled pairs, but {data} has {num_columns} column(s) of "
-            "sentences; choose two with data.columns.anchor and data.columns.positive"
-        )
+    for name, objective in trained(config.objective).items():
+        if objective.needs.labels and num_columns != 2:
+            raise UserError(
+                f"config.objective.{name}.weight: needs labelled pairs, but {data} has {num_columns} column(s) of "
+                "sentences; choose two with data.columns.anchor and data.columns.positive"
+            )
 
 
 def augmented(config: config_dict.ConfigDict, examples: Examples) -> Examples:

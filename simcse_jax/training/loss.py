@@ -1,21 +1,26 @@
 """The loss of a batch and its gradient. `shard_map` is here and nowhere else."""
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from flax import nnx
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Float, Int, Key
 
 from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.devices.mesh import AXIS
 from simcse_jax.models import parameters
+from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.language_model import activation
 from simcse_jax.models.masking import mask_tokens, select_positions
 from simcse_jax.models.parameters import Params
 from simcse_jax.objectives.masked_lm import masked_lm
-from simcse_jax.objectives.registry import Embedded, Group, Objective, total
+from simcse_jax.objectives.objective import Embedded, Group
+from simcse_jax.objectives.registry import Term, total
 from simcse_jax.training.views import LANGUAGE_MODEL, MASKING, NOISE, View, dropout_keys, embed
 
 
@@ -27,32 +32,28 @@ class LanguageModel(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """What a compiled step is specialized on; everything else is data or `settings`.
-
-    `views` are the embeddings of each example that are made, `positive` and `negative` say which of them make up the
-    pairs (see `views.plan`). `chunk_size` examples are encoded at a time on each device (0: all of its part of the
-    batch). `matmul_precision` is that of float32 products: highest, high or default (`jax.default_matmul_precision`).
-    `most_tokens` says of each column how many tokens the examples that are encoded at a time have at most
-    (`Batches.sizes`): nothing is computed of padding then; (): it is computed too.
-    """
+    """What a compiled step is specialized on; everything else is data or `settings`."""
 
     pooler: str
     use_head: bool
-    views: tuple[View, ...]
-    positive: Group
-    negative: Group
-    objectives: tuple[Objective, ...]
-    chunk_size: int = 0
-    matmul_precision: str = "highest"
-    language_model: LanguageModel | None = None
+    views: tuple[View, ...]  # the embeddings of each example that are made
+    positive: Group  # which of them make up the positive pairs (see `views.plan`)
+    negative: Group  # and the negative pairs
+    objectives: tuple[Term, ...]
+    chunk_size: int = 0  # examples encoded at a time on each device; 0: all of its part of the batch
+    matmul_precision: str = "highest"  # of float32 products: highest, high or default (`jax.default_matmul_precision`)
+    language_model: LanguageModel | None = None  # where an objective needs masked tokens
+    # Of each column, the most tokens that the examples have that are encoded at a time (`Batches.sizes`): nothing is
+    # computed of padding then; (): it is computed too.
     most_tokens: tuple[int, ...] = ()
 
 
-Batch = dict[str, jax.Array]  # input_ids, attention_mask: (B, C, T); index: (B,) in the global batch; label: (B,)
+Batch = dict[str, AnyArray]  # input_ids, attention_mask: (B, C, T); index: (B,) in the global batch; label: (B,)
 Settings = dict[str, Any]  # a pytree of scalars: changing one recompiles nothing
+Gradient = Callable[[Params, Int[AnyArray, ""], Batch, Settings], tuple[Float[Array, ""], Params]]
 
 
-def make_loss(graph: Any, recipe: Recipe, mesh: Mesh) -> Callable[..., tuple[jax.Array, Params]]:
+def make_loss(graph: nnx.GraphDef, recipe: Recipe, mesh: Mesh) -> Gradient:
     """Builds loss_and_gradient(params, step, batch, settings), the gradient being that of the global loss.
 
     Every device encodes its rows of the batch; embeddings are all-gathered *with* their gradients, so N devices
@@ -60,37 +61,38 @@ def make_loss(graph: Any, recipe: Recipe, mesh: Mesh) -> Callable[..., tuple[jax
     """
     alone = mesh.size == 1
 
-    def loss(params: Params, step: jax.Array, batch: Batch, settings: Settings) -> jax.Array:
-        # Said here, or else every use of a parameter (with chunks: in every turn of the scan) would mean it, and the
+    def loss(params: Params, step: Int[AnyArray, ""], batch: Batch, settings: Settings) -> Float[Array, ""]:
+        # Without this line, each use of a parameter (with chunks: in every turn of the scan) would mean it, and the
         # gradient be summed over the devices at each.
         if not alone:
             params = jax.lax.pcast(params, AXIS, to="varying")
 
-        def encode(batch: Batch) -> dict[str, Any]:
-            return encode_rows(graph, recipe, params, step, batch, settings)
+        def encode(batch: Batch) -> tuple[MaskedLosses | None, Float[Array, "B V D"]]:
+            rows = Rows(batch, step, settings, recipe.most_tokens)
+            views = encode_views(graph, recipe, params, rows)
+            return recipe.language_model and masked_token_losses(graph, recipe, params, rows), views
 
-        rows = in_chunks(encode, recipe.chunk_size, batch)
-        size = rows["views"].shape[-1]
+        masked, views = in_chunks(encode, recipe.chunk_size, batch)
 
-        def artificial(count: int) -> jax.Array:
+        def artificial(count: int) -> Float[Array, "M D"]:
             key = dropout_keys(settings["seed"], step, jnp.full(1, -1, jnp.int32), [NOISE])[0, 0]
-            return jax.random.normal(key, (count, size))
+            return jax.random.normal(key, (count, views.shape[-1]))
 
         embedded = Embedded(
-            views=jnp.moveaxis(rows["views"], 1, 0),
+            views=jnp.moveaxis(views, 1, 0),
             positive=recipe.positive,
             negative=recipe.negative,
             own=batch["index"],
             gather=lambda x: x if alone else jax.lax.all_gather(x, AXIS, axis=1, tiled=True),
             psum=lambda x: x if alone else jax.lax.psum(x, AXIS),
             artificial=artificial,
+            params=params,
             label=batch.get("label"),
-            classifier=params.get(parameters.CLASSIFIER),
-            masked=rows.get("masked"),
+            masked=masked,
         )
         return total(embedded, recipe.objectives, settings["objective"])
 
-    def loss_and_gradient(*args: Any) -> tuple[jax.Array, Params]:
+    def loss_and_gradient(*args: Any) -> tuple[Float[Array, ""], Params]:
         with jax.default_matmul_precision(recipe.matmul_precision):
             return jax.value_and_grad(loss)(*args)
 
@@ -100,65 +102,81 @@ def make_loss(graph: Any, recipe: Recipe, mesh: Mesh) -> Callable[..., tuple[jax
     return jax.shard_map(loss_and_gradient, mesh=mesh, in_specs=(P(), P(), P(AXIS), P()), out_specs=(P(), P()))
 
 
-def encode_rows(
-    graph: Any, recipe: Recipe, params: Params, step: jax.Array, batch: Batch, settings: Settings
-) -> dict[str, Any]:
-    """All that is encoded of some rows of a batch, each row for itself: `views` (B, V, D), and `masked` if wanted."""
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """The rows of a batch that are encoded at a time, each for itself, and the keys of all that is drawn for them."""
 
-    def keys(numbers: list[int]) -> jax.Array:  # (V, B)
-        return dropout_keys(settings["seed"], step, batch["index"], numbers)
+    batch: Batch
+    step: Int[AnyArray, ""]
+    settings: Settings
+    column_tokens: tuple[int, ...]  # see `Recipe.most_tokens`
 
-    def by_column(x: jax.Array, columns: list[int]) -> jax.Array:  # (B, C, T) -> (P * B, T)
-        return jnp.concatenate([x[:, column] for column in columns])
+    def keys(self, numbers: Sequence[int]) -> Key[Array, "V B"]:
+        """A key for each of these numbers and each row."""
+        return dropout_keys(self.settings["seed"], self.step, self.batch["index"], numbers)
 
-    def most_tokens(columns: list[int]) -> int | None:
-        return sum(recipe.most_tokens[column] for column in columns) if recipe.most_tokens else None
+    def tokens(self, columns: Sequence[int]) -> tuple[Int[Array, "PB T"], Int[Array, "PB T"]]:
+        """The ids and the mask of P columns, one column below the other: P · B rows."""
+        ids, mask = self.batch["input_ids"], self.batch["attention_mask"]
+        return tuple(jnp.concatenate([x[:, column] for column in columns]) for x in (ids, mask))
 
-    def encode(tower: int, columns: list[int], masks: list[int] | None) -> jax.Array:
-        embeddings = parameters.merge(graph, parameters.sentence_encoder(params, tower))(
-            by_column(batch["input_ids"], columns),
-            by_column(batch["attention_mask"], columns),
+    def most_tokens(self, columns: Sequence[int]) -> int | None:
+        """How many tokens these columns have at most; None where padding is computed too."""
+        return sum(self.column_tokens[column] for column in columns) if self.column_tokens else None
+
+
+def encode_views(graph: nnx.GraphDef, recipe: Recipe, params: Params, rows: Rows) -> Float[Array, "B V D"]:
+    """The embeddings of the recipe's views."""
+
+    def encode(tower: int, columns: list[int], masks: list[int] | None) -> Float[Array, "P B D"]:
+        model = parameters.merge(graph, parameters.sentence_encoder(params, tower))
+        embeddings = model(
+            *rows.tokens(columns),
             pooler=recipe.pooler,
             use_head=recipe.use_head,
-            dropout_keys=None if masks is None else keys(masks).reshape(-1),
-            dropout_rate=settings["dropout"],
-            most_tokens=most_tokens(columns),
+            dropout_keys=None if masks is None else rows.keys(masks).reshape(-1),
+            dropout_rate=rows.settings["dropout"],
+            most_tokens=rows.most_tokens(columns),
         )
-        return embeddings.reshape(len(columns), *batch["index"].shape, -1)
+        return embeddings.reshape(len(columns), -1, embeddings.shape[-1])
 
-    def noise(number: int, shape: tuple[int, ...]) -> jax.Array:
+    def noise(number: int, shape: tuple[int, ...]) -> Float[Array, "B D"]:
         draw = jax.vmap(lambda key: jax.random.normal(key, shape[1:]))
-        return jnp.sqrt(settings["noise"]) * draw(keys([NOISE + number])[0])
+        return jnp.sqrt(rows.settings["noise"]) * draw(rows.keys([NOISE + number])[0])
 
-    def masked() -> tuple[jax.Array, jax.Array]:
-        """(B,) sums of the losses at the masked tokens of an example, and their numbers; of the first encoder."""
-        columns = sorted({view.column for view in recipe.views if not view.tower})  # those that this encoder sees
-        ids, mask = (by_column(batch[name], columns) for name in ("input_ids", "attention_mask"))
-        table = params[parameters.WORD_EMBEDDING]
-        masking = keys([MASKING + column for column in columns]).reshape(-1)
-        shown, selected = mask_tokens(masking, ids, mask, vocab_size=len(table), **recipe.language_model._asdict())
-        encoder = parameters.merge(graph, parameters.sentence_encoder(params)).encoder
-        hidden = encoder(
-            shown,
-            mask,
-            dropout_keys=keys([LANGUAGE_MODEL + column for column in columns]).reshape(-1),
-            dropout_rate=settings["dropout"],
-            most_tokens=most_tokens(columns),
-        )[-1]
-        # Logits where they are needed only: of half of the positions, three times what is masked on average.
-        positions, valid = select_positions(selected, -(-ids.shape[1] // 2))
-        hidden = jnp.take_along_axis(hidden, positions[:, :, None], axis=1).astype(jnp.float32)
-        labels = jnp.take_along_axis(ids, positions, axis=1)
-        losses = masked_lm(
-            hidden.reshape(-1, hidden.shape[-1]),
-            labels.reshape(-1),
-            parameters.subset(params, parameters.LANGUAGE_MODEL),
-            table,
-            activation=activation(encoder.config),
-            eps=encoder.config.layer_norm_eps,
-        ).reshape(valid.shape)
-        by_row = [jnp.sum(x, axis=1).reshape(len(columns), -1) for x in (jnp.where(valid, losses, 0.0), valid)]
-        return tuple(jnp.sum(x, axis=0) for x in by_row)
+    return jnp.moveaxis(embed(recipe.views, encode, noise), 0, 1)
 
-    rows = {"views": jnp.moveaxis(embed(recipe.views, encode, noise), 0, 1)}
-    return rows | ({"masked": masked()} if recipe.language_model else {})
+
+MaskedLosses = tuple[Float[Array, " B"], Int[Array, " B"]]
+
+
+def masked_token_losses(graph: nnx.GraphDef, recipe: Recipe, params: Params, rows: Rows) -> MaskedLosses:
+    """The sums of the losses at the masked tokens of each row, and how many they are; of the first encoder."""
+    columns = sorted({view.column for view in recipe.views if not view.tower})  # those that this encoder sees
+    ids, mask = rows.tokens(columns)
+    table = params[parameters.WORD_EMBEDDING]
+    masking = rows.keys([MASKING + column for column in columns]).reshape(-1)
+    shown, selected = mask_tokens(masking, ids, mask, vocab_size=len(table), **recipe.language_model._asdict())
+    encoder = parameters.merge(graph, parameters.sentence_encoder(params)).encoder
+    hidden = encoder(
+        shown,
+        mask,
+        dropout_keys=rows.keys([LANGUAGE_MODEL + column for column in columns]).reshape(-1),
+        dropout_rate=rows.settings["dropout"],
+        most_tokens=rows.most_tokens(columns),
+    )[-1]
+    # Logits where they are needed only: of half of the positions, three times what is masked on average.
+    positions, valid = select_positions(selected, -(-ids.shape[1] // 2))
+    hidden = jnp.take_along_axis(hidden, positions[:, :, None], axis=1).astype(jnp.float32)
+    labels = jnp.take_along_axis(ids, positions, axis=1)
+    losses = masked_lm(
+        hidden.reshape(-1, hidden.shape[-1]),
+        labels.reshape(-1),
+        parameters.subset(params, parameters.LANGUAGE_MODEL),
+        table,
+        activation=activation(encoder.config),
+        eps=encoder.config.layer_norm_eps,
+    ).reshape(valid.shape)
+    parts = jnp.where(valid, losses, 0.0), valid
+    sums, counts = (jnp.sum(part, axis=1).reshape(len(columns), -1) for part in parts)  # (P, B)
+    return jnp.sum(sums, axis=0), jnp.sum(counts, axis=0)

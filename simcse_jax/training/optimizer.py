@@ -3,19 +3,21 @@
 import jax
 import jax.numpy as jnp
 import optax
+from jaxtyping import Array, Float, Int
 
+from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.parameters import Params
 from simcse_jax.runs.state import TrainState
 from simcse_jax.training.loss import Settings
 
 
-def learning_rate(step: jax.Array, settings: Settings) -> jax.Array:
+def learning_rate(step: Int[AnyArray, ""], settings: Settings) -> Float[Array, ""]:
     """Linear decay to zero without warm-up; the first update has the full rate."""
     return settings["learning_rate"] * (1.0 - step / settings["total_steps"])
 
 
-def optimizer(step: jax.Array, settings: Settings) -> optax.GradientTransformation:
-    """AdamW (0.9, 0.999, 1e-8) behind clipping by the global norm; weight decay spares biases and norms."""
+def optimizer(step: Int[AnyArray, ""], settings: Settings) -> optax.GradientTransformation:
+    """AdamW (0.9, 0.999, 1e-8) after clipping by the global norm; weight decay spares biases and norms."""
     limit = settings["max_grad_norm"]
     return optax.chain(
         clip_by_global_norm(jnp.where(limit > 0, limit, jnp.inf)),
@@ -27,7 +29,7 @@ def optimizer(step: jax.Array, settings: Settings) -> optax.GradientTransformati
     )
 
 
-def clip_by_global_norm(limit: jax.Array) -> optax.GradientTransformation:
+def clip_by_global_norm(limit: Float[AnyArray, ""]) -> optax.GradientTransformation:
     """Like optax's, but one factor for all elements: its divisions go through memory, for AdamW reads them twice."""
 
     def update(gradient: Params, state: optax.EmptyState, _: Params | None = None) -> tuple[Params, optax.EmptyState]:

@@ -1,17 +1,17 @@
 """The update of every step of a run: one program, or two of which the smaller one does for most batches."""
 
 import time
-from typing import Any
 
 import jax
 import numpy as np
+from flax import nnx
 from jax.sharding import Mesh
 
 from simcse_jax.data.batches import Batches
 from simcse_jax.devices import processes
 from simcse_jax.runs.state import TrainState
 from simcse_jax.training.loss import Batch, Recipe, Settings
-from simcse_jax.training.step import make_step
+from simcse_jax.training.step import Metrics, make_step
 
 
 class Updates:
@@ -22,7 +22,7 @@ class Updates:
     first needed.
     """
 
-    def __init__(self, graph: Any, recipe: Recipe, mesh: Mesh, batches: Batches, steps: int, *, unpad: bool):
+    def __init__(self, graph: nnx.GraphDef, recipe: Recipe, mesh: Mesh, batches: Batches, steps: int, *, unpad: bool):
         """Chooses the programs' sizes.
 
         Args:
@@ -51,8 +51,6 @@ class Updates:
         processes.say(f"compiled {which} in {seconds:.1f} s")
         return seconds
 
-    def __call__(
-        self, step: int, state: TrainState, batch: Batch, settings: Settings
-    ) -> tuple[TrainState, dict[str, jax.Array]]:
+    def __call__(self, step: int, state: TrainState, batch: Batch, settings: Settings) -> tuple[TrainState, Metrics]:
         """The update of `step`, counted from 0, which is compiled."""
         return self._compiled[int(self._size_of_step[step])](state, batch, settings)

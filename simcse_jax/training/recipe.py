@@ -5,7 +5,7 @@ from ml_collections import config_dict
 
 from simcse_jax.config.fields import flatten, is_number_of_step, numbers_of_step
 from simcse_jax.models.head import HEADS
-from simcse_jax.objectives.registry import Objective
+from simcse_jax.objectives.registry import Term, needs
 from simcse_jax.training.loss import LanguageModel, Recipe, Settings
 from simcse_jax.training.views import plan
 
@@ -40,7 +40,7 @@ def make_recipe(
     views, positive, negative = plan(
         num_columns,
         config.views.positive,
-        config.views.negative if "off_dropout" in terms else None,
+        config.views.negative if needs(config.objective).negative_views else None,
         samples=config.views.samples,
         two_towers=config.model.dual_encoder,
     )
@@ -51,7 +51,7 @@ def make_recipe(
         positive=positive,
         negative=negative,
         objectives=tuple(
-            Objective(
+            Term(
                 name,
                 tuple((field, term[field]) for field in term if not is_number_of_step(f"objective.{name}.{field}")),
             )
@@ -59,5 +59,5 @@ def make_recipe(
         ),
         chunk_size=config.parallel.chunk_size,
         matmul_precision=config.train.matmul_precision,
-        language_model=language_model if "mlm" in terms else None,
+        language_model=language_model if needs(config.objective).masked_tokens else None,
     )

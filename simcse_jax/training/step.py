@@ -1,12 +1,13 @@
-"""One update, pure: step(state, batch, settings) -> (state, metrics). `shard_map` lives here and nowhere else."""
+"""One update, pure: step(state, batch, settings) -> (state, metrics)."""
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import optax
+from flax import nnx
 from jax.sharding import Mesh
+from jaxtyping import Array, Float
 
 from simcse_jax.devices.mesh import replicated
 from simcse_jax.runs.state import TrainState
@@ -15,15 +16,15 @@ from simcse_jax.training.optimizer import learning_rate, optimizer
 
 METRICS = ("loss", "learning_rate", "gradient_norm")
 
+Metrics = dict[str, Float[Array, ""]]  # by the names above
+Update = Callable[[TrainState, Batch, Settings], tuple[TrainState, Metrics]]
 
-Update = Callable[[TrainState, Batch, Settings], tuple[TrainState, dict[str, jax.Array]]]
 
-
-def make_update(graph: Any, recipe: Recipe, mesh: Mesh) -> Update:
+def make_update(graph: nnx.GraphDef, recipe: Recipe, mesh: Mesh) -> Update:
     """Builds update(state, batch, settings) -> (state, metrics), not jitted."""
     loss_and_gradient = make_loss(graph, recipe, mesh)
 
-    def update(state: TrainState, batch: Batch, settings: Settings) -> tuple[TrainState, dict[str, jax.Array]]:
+    def update(state: TrainState, batch: Batch, settings: Settings) -> tuple[TrainState, Metrics]:
         loss, gradient = loss_and_gradient(state.params, state.step, batch, settings)
         updates, opt_state = optimizer(state.step, settings).update(gradient, state.optimizer, state.params)
         metrics = {
@@ -37,13 +38,13 @@ def make_update(graph: Any, recipe: Recipe, mesh: Mesh) -> Update:
 
 
 @functools.lru_cache(maxsize=16)
-def make_step(graph: Any, recipe: Recipe, mesh: Mesh) -> Update:
+def make_step(graph: nnx.GraphDef, recipe: Recipe, mesh: Mesh) -> Update:
     """The jitted update, which gives up the old state; the same function for the same arguments: compiled once."""
     return jax.jit(make_update(graph, recipe, mesh), donate_argnums=0, out_shardings=replicated(mesh))
 
 
 @functools.lru_cache(maxsize=16)
-def make_steps(graph: Any, recipe: Recipe, mesh: Mesh) -> Update:
+def make_steps(graph: nnx.GraphDef, recipe: Recipe, mesh: Mesh) -> Update:
     """The jitted update of R runs at once, in one program.
 
     All arrays have an axis of R before the others, `state.step` excepted, which they share: states, batches and

@@ -8,13 +8,26 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Integer, Key
 
-from simcse_jax.objectives.registry import Group
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives.objective import Group
 
 MEMBERS = 4  # anchor, positive, hard negative, neutral: at most
 NOISE = 1 << 16  # the first number of a key that is for noise on embeddings
 LANGUAGE_MODEL = 1 << 17  # of the masked-language-model pass: its dropout, a key a column
 MASKING = LANGUAGE_MODEL + MEMBERS  # which of its tokens are masked
+
+
+# From the number of a member of a group, and K, to the numbers of its masks: of several the embeddings are averaged.
+# What each policy means is said in `config.fields.POLICIES`.
+POLICY_MASKS: dict[str, Callable[[int, int], tuple[int, ...]]] = {
+    "independent": lambda member, samples: (member,),  # SimCSE, equation 4
+    "shared": lambda member, samples: (0,),  # "fixed 0.1" of SimCSE's Table 3
+    "off": lambda member, samples: (),  # SimCSE++'s off-dropout
+    "noisy": lambda member, samples: (member,),  # SimCSE++, section 3.1, as the next one
+    "mean": lambda member, samples: tuple(MEMBERS * (1 + sample) + member for sample in range(samples)),
+}
 
 
 class View(NamedTuple):
@@ -31,10 +44,7 @@ def plan(
 ) -> tuple[tuple[View, ...], Group, Group]:
     """The views that a run needs.
 
-    The policies say what the sentences of a pair, and its further negatives, get: `independent`: a mask each (SimCSE,
-    eq. 4); `shared`: one mask for all of them ("fixed 0.1" of SimCSE's Table 3); `off`: none (SimCSE++'s off-dropout);
-    `noisy`: a mask each, and Gaussian noise on the embedding; `mean`: the mean of K embeddings under K masks (both of
-    SimCSE++, section 3.1).
+    The policies, those of `config.fields.POLICIES`, say what the sentences of a pair, and its further negatives, get.
 
     Args:
       num_columns: of the data; with one, a sentence is its own positive.
@@ -49,15 +59,8 @@ def plan(
     columns = (0, 0) if num_columns == 1 else tuple(range(num_columns))
 
     def view(member: int, policy: str) -> View:
-        masks = {
-            "independent": (member,),
-            "shared": (0,),
-            "off": (),
-            "noisy": (member,),
-            "mean": tuple(MEMBERS * (1 + sample) + member for sample in range(samples)),
-        }[policy]
         noise = member if policy == "noisy" else None
-        return View(columns[member], masks, noise, int(two_towers and member > 0))
+        return View(columns[member], POLICY_MASKS[policy](member, samples), noise, int(two_towers and member > 0))
 
     groups = [[view(member, policy) for member in range(len(columns))] for policy in (positive, negative or positive)]
     views = list(dict.fromkeys(groups[0] + groups[1]))
@@ -65,7 +68,9 @@ def plan(
     return tuple(views), Group(*first[:2], tuple(first[2:])), Group(*second[:2], tuple(second[2:]))
 
 
-def dropout_keys(seed: jax.Array, step: jax.Array, index: jax.Array, numbers: Sequence[int]) -> jax.Array:
+def dropout_keys(
+    seed: Integer[AnyArray, ""] | int, step: Int[AnyArray, ""] | int, index: Int[AnyArray, " B"], numbers: Sequence[int]
+) -> Key[Array, "V B"]:
     """A key for each view of each example: folded from (seed, step, index in the global batch, number).
 
     Args:
@@ -85,7 +90,7 @@ def embed(
     views: Sequence[View],
     encode: Callable[[int, list[int], list[int] | None], jax.Array],
     noise: Callable[[int, tuple[int, ...]], jax.Array],
-) -> jax.Array:
+) -> Float[Array, "V B D"]:
     """(V, B, D) embeddings of the views, every encoding that several of them need done once.
 
     Args:

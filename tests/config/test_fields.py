@@ -80,11 +80,11 @@ def test_names_are_those_of_the_code():
     from simcse_jax.models.encoder import ACTIVATIONS
     from simcse_jax.models.pooling import pool
     from simcse_jax.objectives import choices, dimension_wise
-    from simcse_jax.objectives import registry as total
+    from simcse_jax.objectives.registry import OBJECTIVES
     from simcse_jax.training.views import plan
 
     assert choices.READINGS == dimension_wise.READINGS
-    assert set(default_config().objective) == set(total.TERMS) >= set(choices.CONTRASTIVE)
+    assert set(default_config().objective) == set(OBJECTIVES) >= set(choices.UNPAIRED)
     assert set(models.ACTIVATIONS) == set(ACTIVATIONS)
     states, mask = jnp.ones((3, 1, 2, 4)), jnp.ones((1, 2))
     assert all(pool(states, mask, pooler).shape == (1, 4) for pooler in models.POOLERS)

@@ -1,5 +1,229 @@
+import dataclasses
+import functools
 import subprocess
 import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import random_model
+from support.steps import BATCH, batch, recipe, settings
+
+from simcse_jax.devices.mesh import data_mesh
+from simcse_jax.models import parameters
+from simcse_jax.objectives.info_nce import info_nce
+from simcse_jax.objectives.registry import Term
+from simcse_jax.runs.state import trained_shapes
+from simcse_jax.training.loss import LanguageModel, Rows, make_loss
+from simcse_jax.training.views import dropout_keys
+
+
+def test_rows_give_their_columns_one_below_the_other_and_a_key_to_each_number():
+    data = batch(3)
+    rows = Rows({name: x[2:4] for name, x in data.items()}, jnp.int32(5), settings(), (7, 8, 9))
+    ids, mask = rows.tokens([2, 0])
+    np.testing.assert_array_equal(ids, [*data["input_ids"][2:4, 2], *data["input_ids"][2:4, 0]])
+    np.testing.assert_array_equal(mask, [*data["attention_mask"][2:4, 2], *data["attention_mask"][2:4, 0]])
+    whole = dropout_keys(3, 5, np.arange(BATCH), [1, 4])
+    assert (rows.keys([1, 4]) == whole[:, 2:4]).all()
+    assert rows.most_tokens([2, 0]) == 16
+    assert dataclasses.replace(rows, column_tokens=()).most_tokens([2, 0]) is None
+
+
+def loss_function(devices=1, columns=1, dtype=jnp.float32, model_type="bert", **changes):
+    """The jitted loss and gradient, and the arguments to try it on."""
+    graph, params, _ = random_model(model_type, dtype=dtype, num_layers=1)  # compiles in half the time of two
+    mesh = data_mesh(jax.devices()[:devices])
+    function = jax.jit(make_loss(graph, recipe(columns, **changes), mesh))
+    return function, (params, jnp.int32(0), batch(columns), settings())
+
+
+@functools.cache
+def gradient(*args, **kwargs):
+    function, arguments = loss_function(*args, **kwargs)
+    loss, values = function(*arguments)
+    return float(loss), {name: np.asarray(value) for name, value in values.items()}
+
+
+def assert_same(found, expected):
+    """Loss within 1e-5, every gradient within 1e-5 of its largest value."""
+    assert found[0] == pytest.approx(expected[0], rel=1e-5)
+    for name, value in expected[1].items():
+        scale = np.abs(value).max()
+        assert np.abs(found[1][name] - value).max() <= 1e-5 * max(scale, 1e-3), name
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_the_gradient_before_clipping_is_the_same_on_any_number_of_devices(columns):
+    expected = gradient(1, columns)
+    for devices in (2, 4, 8):
+        assert_same(gradient(devices, columns), expected)
+
+
+def test_one_device_alone_has_nothing_to_gather_or_to_sum():
+    """Its gradients would be copied for it: a tenth of a gigabyte at MiniLM's size."""
+    texts = [function.lower(*arguments).as_text() for function, arguments in (loss_function(1), loss_function(2))]
+    assert ["stablehlo.all_" in text for text in texts] == [False, True]
+
+
+def test_the_gradient_is_the_same_in_chunks_of_any_size(monkeypatch):
+    expected = gradient(1, 3)
+    assert_same(gradient(1, 3, chunk_size=3), expected)  # 3, 3 and 2 examples
+    monkeypatch.setattr("simcse_jax.objectives.info_nce.SIMILARITIES", 48)  # of 8 × 16: the loss in blocks, too
+    assert_same(gradient(2, 3, chunk_size=1), expected)
+
+
+def test_mpnet_s_gradient_is_the_same_on_several_devices_and_in_chunks():
+    """All layers, rows and views share one table of relative positions."""
+    expected = gradient(1, 2, model_type="mpnet")
+    assert np.abs(expected[1]["encoder.relative_bias"]).max() > 1e-4
+    assert_same(gradient(4, 2, model_type="mpnet", chunk_size=1), expected)
+
+
+def primitives(jaxpr, inside=()):
+    """(equation, names of the primitives that it stands in), all the way down."""
+    for equation in jaxpr.eqns:
+        yield equation, inside
+        for part in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")):
+            part = getattr(part, "jaxpr", part)
+            if hasattr(part, "eqns"):
+                yield from primitives(part, (*inside, equation.primitive.name))
+
+
+def equations(jaxpr, name=None):
+    return [equation for equation, _ in primitives(jaxpr) if name in (None, equation.primitive.name)]
+
+
+def other_terms(columns, positive, negative, two_towers, numbers):
+    """A loss of several objectives over other views: on some devices, in chunks."""
+    options = {"info_nce": (("similarity", "dot"), ("symmetric", True)), "barlow_twins": (("artificial", 3),)}
+    options |= {"dimension_wise": (("reading", "paper"),)}
+    masking = LanguageModel(mask_id=3, special_ids=(0, 1, 2, 3))
+    changes = {"objectives": tuple(Term(name, options.get(name, ())) for name in numbers)}
+    changes |= {"positive": positive, "negative": negative, "two_towers": two_towers, "language_model": masking}
+    graph, params, config = random_model(num_layers=1)
+    objective = {"mlm": {"weight": 1.0}, "softmax_nli": {"weight": 1.0}}
+    shapes = trained_shapes(config, {"model": {"mlp": "train", "dual_encoder": two_towers}, "objective": objective})
+    generator = np.random.default_rng(0)
+    params = {name: generator.normal(0, 0.1, shape.shape).astype(np.float32) for name, shape in shapes.items()} | params
+    data = batch(columns) | {"label": np.arange(BATCH, dtype=np.int32) % 3}
+    chosen = settings(objective=numbers)
+
+    def compute(devices, chunk_size, most_tokens=()):
+        mesh = data_mesh(jax.devices()[:devices])
+        chosen_recipe = recipe(columns, chunk_size=chunk_size, most_tokens=most_tokens, **changes)
+        function = jax.jit(make_loss(graph, chosen_recipe, mesh))
+        loss, values = function(params, jnp.int32(0), data, chosen)
+        return float(loss), {name: np.asarray(value) for name, value in values.items()}
+
+    return compute
+
+
+PLUS_PLUS = {
+    "off_dropout": {"weight": 1.0, "temperature": 0.05, "m": 0.9},
+    "info_nce": {"weight": 0.01, "temperature": 1.0, "hard_negative_weight": 2.0},
+    "dimension_wise": {"weight": 0.1, "temperature": 5.0},
+    "barlow_twins": {"weight": 0.1, "off_diagonal_weight": 0.005},
+    "mlm": {"weight": 0.5},
+}
+NOISE_STUDY = {"off_dropout": {"weight": 1.0, "temperature": 0.05, "m": 1.0}, "softmax_nli": {"weight": 1.0}}
+
+
+@pytest.mark.parametrize(
+    "columns, positive, negative, two_towers, numbers",
+    [(3, "independent", "off", False, PLUS_PLUS), (2, "noisy", "mean", True, NOISE_STUDY)],
+    ids=["plus_plus", "noise_study"],
+)
+def test_all_objectives_and_views_are_the_same_on_any_number_of_devices_and_in_chunks(
+    columns, positive, negative, two_towers, numbers
+):
+    compute = other_terms(columns, positive, negative, two_towers, numbers)
+    expected = compute(1, 0)
+    assert_same(compute(4, 1), expected)
+    lengths = batch(columns)["attention_mask"].sum(axis=2)
+    together = np.add.reduceat(lengths, [0, 3, 4, 7]).max(axis=0)  # on 2 devices, 3 examples at a time
+    assert np.sum(together) < 0.95 * 3 * columns * 16
+    assert_same(compute(2, 3, tuple(together.tolist())), expected)
+    trained = {name.split(".")[0] for name, value in expected[1].items() if np.abs(value).max() > 1e-6}
+    wanted = {"encoder", "head", *(["second", "softmax_nli"] if two_towers else ["language_model"])}
+    assert trained == wanted
+
+
+def test_chunks_save_memory_and_sum_the_gradient_over_devices_once():
+    def temporaries(size):
+        function, arguments = loss_function(2, chunk_size=size)
+        big = {name: np.concatenate([x] * 16) for name, x in arguments[2].items()} | {"index": np.arange(128)}
+        return function.lower(*arguments[:2], big, arguments[3]).compile().memory_analysis().temp_size_in_bytes
+
+    assert temporaries(4) < temporaries(0) / 3
+    function, arguments = loss_function(2, chunk_size=1)
+    found = list(primitives(jax.make_jaxpr(function)(*arguments).jaxpr))
+    sums = [inside for equation, inside in found if equation.primitive.name.startswith("psum")]
+    assert sums and not any("scan" in inside for inside in sums)
+    assert any("scan" in inside for equation, inside in found if equation.primitive.name == "dot_general")
+
+
+@pytest.mark.parametrize("precision", ["highest", "default"])
+def test_every_float32_product_has_the_precision_of_the_config(precision):
+    function, arguments = loss_function(matmul_precision=precision)
+    products = [each.params for each in equations(jax.make_jaxpr(function)(*arguments).jaxpr, "dot_general")]
+    expected = {"highest": jax.lax.Precision.HIGHEST, "default": jax.lax.Precision.DEFAULT}[precision]
+    assert len(products) > 20 and all(set(params["precision"]) == {expected} for params in products)
+
+
+IN_FLOAT32 = {"exp", "log", "rsqrt", "erf", "tanh", "reduce_sum", "div", "psum_invariant"}
+
+
+def test_bfloat16_is_of_the_encoder_s_products_alone():
+    expected = gradient(1, 3)
+    loss, values = gradient(1, 3, dtype=jnp.bfloat16)
+    assert loss == pytest.approx(expected[0], rel=0.02) and loss != expected[0]
+    for name, value in values.items():
+        assert value.dtype == np.float32
+        reference = expected[1][name].ravel()
+        if np.abs(reference).max() > 1e-3:
+            cosine = value.ravel() @ reference / np.linalg.norm(value) / np.linalg.norm(reference)
+            assert cosine > 0.99, (name, cosine)
+    function, arguments = loss_function(2, 3, dtype=jnp.bfloat16)  # of one device there is no psum
+    found = set()
+    for equation in equations(jax.make_jaxpr(function)(*arguments).jaxpr):
+        found.add(equation.primitive.name)
+        if equation.primitive.name in IN_FLOAT32:
+            assert all(variable.aval.dtype != jnp.bfloat16 for variable in [*equation.invars, *equation.outvars])
+        if equation.primitive.name == "dot_general":
+            found.add(equation.invars[0].aval.dtype.name)
+    assert found >= IN_FLOAT32 | {"bfloat16", "float32"}
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_loss_and_gradient_are_the_objective_s_of_the_views(columns):
+    """Written down without devices: so the gradient through the gathered columns is there, once."""
+    graph, params, _ = random_model(num_layers=1)
+    data, views = batch(columns), (0, 0) if columns == 1 else range(columns)
+    keys = dropout_keys(3, 0, jnp.arange(BATCH), range(len(views)))
+
+    def direct(params):
+        model = parameters.merge(graph, params)
+        embeddings = [
+            model(
+                data["input_ids"][:, column],
+                data["attention_mask"][:, column],
+                pooler="cls",
+                use_head=True,
+                dropout_keys=keys[view],
+            )
+            for view, column in enumerate(views)
+        ]
+        negatives = embeddings[2] if columns == 3 else None
+        return jnp.mean(info_nce(*embeddings[:2], negatives, jnp.arange(BATCH), temperature=0.05))
+
+    expected, expected_gradient = jax.jit(jax.value_and_grad(direct))(params)
+    loss, values = gradient(2, columns)
+    assert loss == pytest.approx(float(expected), rel=1e-5)
+    for name, value in expected_gradient.items():
+        assert np.abs(values[name] - value).max() <= 1e-5 * max(np.abs(value).max(), 1e-3), name
+
 
 BARE = """
 import sys
@@ -17,7 +241,7 @@ from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.models import parameters
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.sentence_encoder import SentenceEncoder
-from simcse_jax.objectives.registry import Objective
+from simcse_jax.objectives.registry import Term
 from simcse_jax.training.loss import Recipe, make_loss
 from simcse_jax.training.views import plan
 
@@ -26,7 +250,7 @@ graph, params = parameters.split(SentenceEncoder(config, with_head=True, rngs=nn
 ones = jax.numpy.ones((2, 1, 4), int)
 batch = {"input_ids": ones, "attention_mask": ones, "index": jax.numpy.arange(2)}
 terms = {"weight": 1.0, "temperature": 0.05, "hard_negative_weight": 1.0}
-info_nce = Objective("info_nce", (("similarity", "cosine"), ("symmetric", False)))
+info_nce = Term("info_nce", (("similarity", "cosine"), ("symmetric", False)))
 recipe = Recipe("cls", True, *plan(1, "independent"), (info_nce,))
 loss = make_loss(graph, recipe, data_mesh(jax.devices()[:1]))
 settings = {"seed": 0, "dropout": 0.1, "noise": 0.0, "objective": {"info_nce": terms}}

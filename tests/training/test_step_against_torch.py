@@ -14,7 +14,7 @@ from simcse_jax.huggingface.names import to_tensors
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.objectives.registry import Objective
+from simcse_jax.objectives.registry import Term
 from simcse_jax.training.loss import Recipe
 from simcse_jax.training.optimizer import init_state
 from simcse_jax.training.step import make_step
@@ -50,7 +50,7 @@ def train_ours(folder, batches):
     terms = {"weight": 1.0, "temperature": TEMPERATURE, "hard_negative_weight": 1.0}
     settings = jax.tree.map(jnp.float32, {**scalars, "objective": {"info_nce": terms}}) | {"seed": jnp.uint32(0)}
     mesh = data_mesh(jax.devices()[:1])
-    info_nce = Objective("info_nce", (("similarity", "cosine"), ("symmetric", False)))
+    info_nce = Term("info_nce", (("similarity", "cosine"), ("symmetric", False)))
     recipe = Recipe("avg", False, *plan(3, "independent"), (info_nce,))
     update = make_step(graph, recipe, mesh)
     state = init_state(jax.tree.map(jnp.asarray, model.params), settings)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from simcse_jax.config.fields import POLICIES
-from simcse_jax.objectives.registry import Group
-from simcse_jax.training.views import View, dropout_keys, embed, plan
+from simcse_jax.objectives.objective import Group
+from simcse_jax.training.views import POLICY_MASKS, View, dropout_keys, embed, plan
 
 
 def words(seed, step, index, numbers=(0, 1)):
@@ -68,6 +68,10 @@ def test_noise_stays_on_the_embeddings_of_a_pair_that_is_encoded_once():
 def test_two_towers():
     assert [view.tower for view in plan(1, "independent", two_towers=True)[0]] == [0, 1]
     assert [view.tower for view in plan(3, "independent", "off", two_towers=True)[0]] == [0, 1, 1, 0, 1, 1]
+
+
+def test_the_policies_are_those_of_the_config():
+    assert set(POLICY_MASKS) == set(POLICIES)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

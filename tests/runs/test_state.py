@@ -1,0 +1,99 @@
+import dataclasses
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from ml_collections import config_dict
+from support import random_model
+
+from simcse_jax.huggingface.load import Pretrained
+from simcse_jax.models.language_model import fresh_head
+from simcse_jax.runs.state import initial_params, trained_shapes
+
+ALL = {"mlm": {"weight": 0.1}, "softmax_nli": {"weight": 1.0}, "info_nce": {"weight": 1.0}}
+HEAD = {"head.kernel", "head.bias"}
+
+
+@pytest.fixture(scope="module")
+def model():
+    _, params, config = random_model(num_layers=1, with_head=False)
+    params = {name: np.asarray(value) for name, value in params.items()}
+    return Pretrained("tiny", Path(), config, params, "cls", "cls", 32)
+
+
+def config_of(objective=ALL, seed=5, mlp="train", dual_encoder=False):
+    fields = {"mlp": mlp, "dual_encoder": dual_encoder, "pooler": "cls"}
+    return config_dict.ConfigDict({"seed": seed, "model": fields, "objective": objective})
+
+
+@pytest.mark.parametrize("mlp", ["train", "none"])
+@pytest.mark.parametrize("dual_encoder", [False, True])
+@pytest.mark.parametrize("objective", [{}, ALL], ids=["none", "all"])
+def test_the_shapes_are_those_of_the_initial_parameters(model, objective, dual_encoder, mlp):
+    config = config_of(objective, mlp=mlp, dual_encoder=dual_encoder)
+    params = initial_params(config, model)
+    found = {name: (value.shape, value.dtype) for name, value in params.items()}
+    shapes = trained_shapes(model.config, config)
+    assert found == {name: (shape.shape, jnp.float32) for name, shape in shapes.items()}
+
+
+def test_checkpoints_name_them_so(model):
+    own = {f"language_model.{part}" for part in ("dense.kernel", "dense.bias", "norm.scale", "norm.bias", "bias")}
+    plain = trained_shapes(model.config, config_of({}))
+    assert plain.keys() == model.params.keys() | HEAD
+    assert trained_shapes(model.config, config_of()).keys() - plain.keys() == own | {"softmax_nli.kernel"}
+    second = trained_shapes(model.config, config_of({}, dual_encoder=True)).keys() - plain.keys()
+    assert second == {f"second.{name}" for name in plain}
+
+
+def test_a_run_from_before_a_field_lacks_what_it_turns_on(model):
+    run = {"model": {"mlp": "none"}, "objective": {"info_nce": {"weight": 1.0}}}
+    assert trained_shapes(model.config, run).keys() == model.params.keys()
+
+
+def test_each_is_drawn_from_a_stream_of_its_own(model):
+    """The numbers are written down: a run that goes on with other code must start from the same."""
+    params = initial_params(config_of(dual_encoder=True), model)
+
+    def drawn(stream, shape):
+        return 0.02 * jax.random.normal(jax.random.fold_in(jax.random.key(5, impl="threefry2x32"), stream), shape)
+
+    size = model.config.hidden_size
+    for name, stream, shape in (
+        ("head.kernel", 0x68656164, (size, size)),
+        ("second.head.kernel", 0x68656165, (size, size)),
+        ("language_model.dense.kernel", 0x68656166, (size, size)),
+        ("softmax_nli.kernel", 0x68656167, (3 * size, 3)),
+    ):
+        np.testing.assert_array_equal(params[name], drawn(stream, shape), err_msg=name)
+    other = initial_params(config_of(seed=6), model)
+    assert np.abs(other["softmax_nli.kernel"] - params["softmax_nli.kernel"]).max() > 0.01
+
+
+def test_the_model_s_own_head_and_language_model_are_trained_further(model, capsys):
+    initial_params(config_of(), model)
+    assert "tiny: has no language-model head; objective.mlm starts with a fresh one" in capsys.readouterr().out
+    size = model.config.hidden_size
+    head = {"head.kernel": np.full((size, size), 2.0, np.float32), "head.bias": np.ones(size, np.float32)}
+    language_model = {
+        name: np.asarray(value) + 1 for name, value in fresh_head(model.config, jax.random.key(1)).items()
+    }
+    own = dataclasses.replace(model, params=model.params | head, language_model=language_model)
+    params = initial_params(config_of(dual_encoder=True), own)
+    assert capsys.readouterr().out.split("\n")[:-1] == ["tiny: its own head is trained further"]
+    for name, value in head.items():
+        np.testing.assert_array_equal(params[name], value)
+        np.testing.assert_array_equal(params[f"second.{name}"], value)
+    for name, value in language_model.items():
+        np.testing.assert_array_equal(params[f"language_model.{name}"], value)
+    # Without a head, the model's own is left out.
+    assert not HEAD & initial_params(config_of(mlp="none"), own).keys()
+
+
+def test_two_encoders_share_no_buffer(model):
+    """A step gives up the buffers of its old state: one that is there twice could be given up once only."""
+    params = initial_params(config_of({}, dual_encoder=True), model)
+    pointers = [value.unsafe_buffer_pointer() for value in params.values()]
+    assert len(set(pointers)) == len(pointers)
