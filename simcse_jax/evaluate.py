@@ -133,7 +133,7 @@ def main() -> None:
     after = f", behind {args.postprocess} fit on {args.postprocess_data}" if fit_on else ""
     print(f"{args.model}: pooler {model.pooler}{' with head' if model.use_head else ''}{after}", flush=True)
     embed = postprocess.applied(model, fit_on)
-    scores = {}
+    scores: dict[str, Any] = {}
     for evaluator in evaluators:
         numbers = evaluator(embed)
         print(evaluator.protocol)
@@ -151,7 +151,8 @@ def read(options: Options) -> "list[Similarity | WithRegressor | Transfer]":
     """
     from simcse_jax.evaluation import relatedness, sts, transfer, transfer_files
 
-    args, evaluators = options.args, []
+    args = options.args
+    evaluators: list[sts.Similarity | relatedness.WithRegressor | transfer.Transfer] = []
     if options.sts_tasks:
         pairs, missing = sts.read(args.data, options.sts_tasks, args.split)
         say_missing(args.data, missing, "has no development set" if args.split == "dev" else "not there")

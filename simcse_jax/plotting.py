@@ -6,7 +6,7 @@ Every picture is to be read without a caption. The same numbers give the same by
 import contextlib
 import io
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ DPI = 150
 Pictures = dict[str, bytes]  # "png" and "svg"
 
 
-def line_style(number: int) -> dict[str, str]:
+def line_style(number: int) -> dict[str, Any]:
     """How the n-th line is drawn: in a colour, a style and with a marker of its own."""
     return {
         "color": COLOURS[number % len(COLOURS)],
@@ -79,7 +79,7 @@ def new_figure(size: tuple[float, float]) -> Iterator[tuple["Figure", Pictures]]
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    style = {
+    style: dict[str, Any] = {
         "font.size": 9,
         "axes.titlesize": 10,
         "axes.spines.top": False,

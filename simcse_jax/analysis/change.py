@@ -1,5 +1,6 @@
 """How the self-similarity of single tokens changes from one model to another: section 3.1 of the isotropy paper."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,7 +13,8 @@ LISTED = 10  # tokens of a column of Table 2
 FEWEST = 10  # tokens that a correlation is looked at for: it is perfect of two, and high of a few by chance
 
 
-class TokenChange(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class TokenChange:
     """Of one token type."""
 
     token: str

@@ -54,7 +54,7 @@ def positives(pairs: sts.Pairs, count: int) -> list[tuple[str, str]]:
     if pairs.gold.min() < 0 or pairs.gold.max() > geometry.TOP:
         return []
     rows = np.flatnonzero(pairs.gold > geometry.POSITIVE)
-    return [(pairs.first[row], pairs.second[row]) for row in evenly(rows, count)]
+    return [(pairs.first[row], pairs.second[row]) for row in evenly(rows.tolist(), count)]
 
 
 class LastLayer(NamedTuple):

@@ -92,15 +92,18 @@ class _Sums:
         self.slots = {row: slot for slot, row in enumerate(survey.sample)}
         self.contexts = np.zeros(len(survey.names), np.int64)
         self.sentences = 0  # with any units
-        self.intra = 0.0
-        self.sums = self.squares = self.sample = None  # their shapes are those of the first hidden states
+        self.intra: np.ndarray = np.zeros(())
+        # Their shapes are those of the first hidden states.
+        self.sums: np.ndarray = np.zeros(())
+        self.squares: np.ndarray = np.zeros(())
+        self.sample: np.ndarray = np.zeros(())
 
     def add(self, row: int, units: Units, states: np.ndarray) -> None:
         """Takes in the hidden states (L + 1, T or more, D) of a sentence."""
-        if self.sums is None:
-            (layers, _, size), types = states.shape, len(self.contexts)
-            self.sums = np.zeros((layers, types, size))
-            self.squares = np.zeros((types, size))  # of the last layer
+        if not self.sums.ndim:
+            layers, _, size = states.shape
+            self.sums = np.zeros((layers, len(self.contexts), size))
+            self.squares = np.zeros((len(self.contexts), size))  # of the last layer
             self.sample = np.zeros((layers, len(self.slots), size), np.float32)
         if not units.types:
             return

@@ -46,7 +46,7 @@ def collect(
         return metrics
     changes, *others = (token_changes(surveys[tuned], found[tuned], found[before]) for tuned, before in pairs)
     more, less = change.most_changed(changes)
-    rows = [{**token._asdict(), "change": round(token.change, 6)} for token in changes]
+    rows = [{**dataclasses.asdict(token), "change": round(token.change, 6)} for token in changes]
     listed = {"tokens": rows, "more_contextualized": more, "less_contextualized": less}
     metrics |= {"base": found[base[0]].to_json(), "self_similarity_change": listed}
     if others:

@@ -69,8 +69,8 @@ def page(title: str, lead: str, sections: Sequence[Section]) -> str:
         name = html.escape(section.title)
         links.append(f'<li><a href="#s{number}">{name}</a></li>')
         meaning = f'<p class="meaning">{html.escape(section.meaning)}</p>' if section.meaning else ""
-        head = f'<section aria-labelledby="s{number}">\n<h2 id="s{number}">{name}</h2>\n{meaning}'
-        parts.append(f"{head}\n{section.content}\n</section>")
+        opening = f'<section aria-labelledby="s{number}">\n<h2 id="s{number}">{name}</h2>\n{meaning}'
+        parts.append(f"{opening}\n{section.content}\n</section>")
     head = (
         '<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',

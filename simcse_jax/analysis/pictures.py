@@ -98,7 +98,7 @@ def layers(found: Mapping[str, Sequence[Mapping[str, float]]], field: str, data:
             axes.plot(x, y, label=shortened(name), markersize=5, **line_style(number))
         if axes.dataLim.ymin >= 0:
             axes.set_ylim(bottom=0)
-        axes.set_xticks(range(1 + max(rows[-1]["layer"] for rows in found.values())))
+        axes.set_xticks(range(1 + max(int(rows[-1]["layer"]) for rows in found.values())))
         axes.set_xlabel("layer   (0: the embedding layer)")
         axes.set_ylabel(measure.axis)
         _finish(figure, axes)
@@ -120,7 +120,7 @@ def dimensions(found: Mapping[str, Sequence[float]], pairs: str, data: str) -> P
         for number, (name, shares) in enumerate(found.items()):
             percent = 100 * np.asarray(shares)
             needed = [int(np.argmax(percent >= share)) for share in SHARES]
-            style = {**line_style(number), "markersize": 5, "markevery": needed}
+            style: dict[str, Any] = {**line_style(number), "markersize": 5, "markevery": needed}
             axes.plot(np.arange(1, len(percent) + 1), percent, label=shortened(name), **style)
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -167,7 +167,13 @@ def self_similarity_change(tokens: Sequence[Mapping[str, Any]], model: str, base
         names = f"{shortened(base)}\n→ {shortened(model)}"
         axes.set_title(f"Self-similarity change of the {len(changes)} most frequent tokens\n{names}", loc="left")
         axes.axhline(0, color="0.5", linewidth=0.8, zorder=1)
-        style = {"marker": "o", "markersize": 3.5, "markerfacecolor": "white", "linestyle": "", "color": "0.45"}
+        style: dict[str, Any] = {
+            "marker": "o",
+            "markersize": 3.5,
+            "markerfacecolor": "white",
+            "linestyle": "",
+            "color": "0.45",
+        }
         axes.plot(ranks, changes, label="a token", zorder=2, **style)
         mean = np.convolve(changes, np.full(window, 1 / window), "valid")
         style = {"color": line_style(0)["color"], "linewidth": 1.8}
@@ -245,11 +251,11 @@ def over_steps(found: Mapping[str, Sequence[tuple[int, float]]], field: str, dat
         for number, (name, points) in enumerate(found.items()):
             x, y = zip(*points, strict=True)
             every = max(1, longest // 15)
-            style = {**line_style(number), "markersize": 4.5, "markevery": every, "linewidth": 1.4}
+            style: dict[str, Any] = {**line_style(number), "markersize": 4.5, "markevery": every, "linewidth": 1.4}
             axes.plot(x, y, label=shortened(name), **style)
         axes.set_xlabel("training step")
         axes.set_ylabel(measure.axis)
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]  # a MaxNLocator is there
         _finish(figure, axes)
     return pictures
 
@@ -265,5 +271,4 @@ def _finish(figure: "Figure", axes: "Axes") -> None:
     axes.set_axisbelow(True)
     handles, names = axes.get_legend_handles_labels()
     columns = 1 if sum(map(len, names)) > MOST_IN_A_LINE else len(names)
-    style = {"loc": "outside lower center", "ncols": columns, "frameon": False, "handlelength": 3.5}
-    figure.legend(handles, names, **style)
+    figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, handlelength=3.5)

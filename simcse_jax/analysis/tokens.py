@@ -110,7 +110,7 @@ def survey(encoder: TokenEncoder, sentences: Sequence[str], protocol: Protocol, 
                 if number not in text_of:
                     text_of[number] = encoder.token(number)
             digest.update("\n".join([*map(text_of.__getitem__, ids.tolist()), "", ""]).encode())
-    _check_enough(np.count_nonzero(units), where)
+    _check_enough(int(np.count_nonzero(units)), where)
     frequent = [(type_, n) for type_, n in counts.most_common() if n >= protocol.min_count and contexts[type_] > 1]
     if not frequent:
         raise UserError(

@@ -247,9 +247,9 @@ def defaults_of(fields: Mapping[str, Field]) -> config_dict.ConfigDict:
     return config
 
 
-def flatten(config: config_dict.ConfigDict, prefix: str = "") -> dict[str, object]:
+def flatten(config: config_dict.ConfigDict, prefix: str = "") -> dict[str, Any]:
     """All fields by dotted name."""
-    fields: dict[str, object] = {}
+    fields: dict[str, Any] = {}
     for name, value in config.items():
         if isinstance(value, config_dict.ConfigDict):
             fields |= flatten(value, f"{prefix}{name}.")

@@ -166,7 +166,7 @@ class Program:
         if known := re.search(r'"known_trip_count":\{"n":"(\d+)"', loop.attributes):
             return int(known[1])
         # The TPU compiler does not say it. JAX's loops count up from 0 by 1: the integer in the condition is the bound.
-        condition = self.computations[re.search(r"condition=%?([\w.-]+)", loop.attributes)[1]]
+        condition = self.computations[re.findall(r"condition=%?([\w.-]+)", loop.attributes)[0]]
         bounds = {line.operands[0] for line in condition.values() if line.opcode == "constant"}
         if len(bounds) != 1 or not (bound := bounds.pop()).isdigit():
             raise ValueError(f"the loop {loop.name} runs an unknown number of times")

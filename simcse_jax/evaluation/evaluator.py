@@ -5,13 +5,14 @@ data at hand, and a line in `training/evaluation.py` or `evaluate.py` that puts 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
+from jaxtyping import Float
 
 from simcse_jax.errors import UserError
 
-Encode = Callable[[Sequence[str]], np.ndarray]  # N sentences to (N, D) embeddings
+Encode = Callable[[Sequence[str]], Float[np.ndarray, "N D"]]  # embeddings of N sentences
 
 
 @runtime_checkable
@@ -21,21 +22,25 @@ class Embed(Protocol):
     After a post-processing that is fit on each task there is `embed.for_task(task)`, too (`evaluation.postprocess`).
     """
 
-    def __call__(self, sentences: Sequence[str]) -> np.ndarray:
+    def __call__(self, sentences: Sequence[str], /) -> Float[np.ndarray, "N D"]:
         """(N, D) embeddings of N sentences."""
         ...
 
 
-@runtime_checkable
-class Evaluator(Protocol):
-    """Scores a model on data that it has read before."""
+Model = TypeVar("Model", bound=Embed)
+Wanted = TypeVar("Wanted", bound=Embed, contravariant=True)
 
-    def __call__(self, embed: Embed) -> dict[str, Any]:
+
+@runtime_checkable
+class Evaluator(Protocol[Wanted]):
+    """Scores a model on data that it has read before; what it wants of a model may be more than `Embed`."""
+
+    def __call__(self, embed: Wanted, /) -> dict[str, Any]:
         """Numbers by name; what has several, such as a task, is a dictionary of them."""
         ...
 
 
-def evaluate_all(embed: Embed, evaluators: Iterable[Evaluator]) -> dict[str, Any]:
+def evaluate_all(embed: Model, evaluators: Iterable[Evaluator[Model]]) -> dict[str, Any]:
     """The numbers of all evaluators."""
     return {name: number for evaluator in evaluators for name, number in evaluator(embed).items()}
 
@@ -51,13 +56,13 @@ def by_task(evaluate: Callable[[Embed, dict], dict[str, Any]], embed: Embed, tas
     for_task = getattr(embed, "for_task", None)
     if for_task is None:
         return evaluate(embed, dict(tasks))
-    results = {}
+    results: dict[str, Any] = {}
     for name, task in tasks.items():
         results |= evaluate(for_task(task), {name: task})
     return results
 
 
-def encode_once(encode: Encode, sides: Iterable[Sequence[str]]) -> list[np.ndarray]:
+def encode_once(encode: Encode, sides: Iterable[Sequence[str]]) -> list[Float[np.ndarray, "_ D"]]:
     """The embeddings (P, D) of each of several lists of sentences; identical sentences are encoded once.
 
     Raises:

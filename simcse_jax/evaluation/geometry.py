@@ -65,7 +65,7 @@ def read(data: str, split: str = "test") -> sts.Pairs:
     Raises:
       UserError: when it is not there, is damaged, has scores beyond 0 to 5, or no pair rated above 4.
     """
-    parts = {}
+    parts: dict[str, sts.Pairs] = {}
     for name in ("train", "dev", "test") if split == "all" else (split,):
         found, _ = sts.read(data, [sts.DEVELOPMENT], name)
         parts |= {name if local_path(data).is_dir() else "file": pairs for pairs in found.values()}

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from jaxtyping import Float
 
 from simcse_jax.evaluation.geometry import GRID, GROUPS, Geometry
 from simcse_jax.plotting import COLOURS, LONGEST, Pictures, line_style, new_figure, shortened, spread
@@ -49,10 +50,10 @@ def models(found: Mapping[str, Geometry], title: str) -> Pictures:
         _alignment_and_uniformity(axes, x, y)
         bottom, top = axes.get_ylim()
         heights = spread((y - bottom) / (top - bottom), 0.22 / (0.62 * size[1]))
-        for label, *point, height in zip(labels, x, y, heights, strict=True):
+        for label, x_of, y_of, height in zip(labels, x, y, heights, strict=True):
             axes.annotate(
                 label,
-                point,
+                (x_of, y_of),
                 (1.03, height),
                 textcoords="axes fraction",
                 va="center",
@@ -121,8 +122,8 @@ def cosines(found: Mapping[str, Geometry], title: str) -> Pictures:
     """The density of the cosine similarities of each gold group, a panel a model (Figure G.1)."""
     columns = min(3, len(found))
     rows = math.ceil(len(found) / columns)
-    groups = [group for geometry in found.values() for group in geometry.groups.values() if group.pairs]
-    visible = [group.density > 0.02 * group.density.max() for group in groups]
+    densities = [group.density for geometry in found.values() for group in geometry.groups.values()]
+    visible = [density > 0.02 * density.max() for density in densities if density is not None]
     shown = GRID[np.any(visible, axis=0)]
     width = 3.0 if columns > 1 else 5.0
     with new_figure((0.6 + width * columns, 0.9 + 2.9 * rows)) as (figure, pictures):
@@ -141,7 +142,7 @@ def cosines(found: Mapping[str, Geometry], title: str) -> Pictures:
     return pictures
 
 
-def _alignment_and_uniformity(axes: "Axes", x: np.ndarray, y: np.ndarray) -> None:
+def _alignment_and_uniformity(axes: "Axes", x: Float[np.ndarray, " M"], y: Float[np.ndarray, " M"]) -> None:
     axes.set_axisbelow(True)
     axes.grid(color="0.92")
     axes.set_xlabel(UNIFORMITY)
@@ -184,7 +185,7 @@ def _candidates(
         for x, y in AROUND:
             label = axes.annotate(
                 text,
-                point,
+                (point[0], point[1]),
                 (distance * x, distance * y),
                 textcoords="offset points",
                 ha="left" if x > 0 else "right" if x < 0 else "center",
@@ -193,7 +194,7 @@ def _candidates(
                 color=colour,
                 zorder=5,
             )
-            yield label, label.get_window_extent(figure.canvas.get_renderer()).extents
+            yield label, np.asarray(label.get_window_extent().extents)
 
 
 def _box(point: np.ndarray, half: float) -> np.ndarray:
@@ -220,7 +221,7 @@ def _smallest(values: np.ndarray) -> float:
 
 def _ridges(panel: "Axes", geometry: Geometry) -> None:
     """The densities of the groups above each other, the highest group on top."""
-    highest = max((group.density.max() for group in geometry.groups.values() if group.pairs), default=1.0)
+    highest = max((group.density.max() for group in geometry.groups.values() if group.density is not None), default=1.0)
     panel.set_yticks(range(len(GROUPS)), GROUPS)
     panel.set_ylim(-0.1, len(GROUPS))
     panel.tick_params(axis="y", length=0)
@@ -228,7 +229,7 @@ def _ridges(panel: "Axes", geometry: Geometry) -> None:
     panel.set_axisbelow(True)
     for place, group in enumerate(geometry.groups.values()):
         panel.axhline(place, color="0.8", linewidth=0.7, zorder=1)
-        if not group.pairs:
+        if group.density is None or group.mean is None:
             continue
         curve = place + 0.9 * group.density / highest
         panel.fill_between(GRID, place, curve, color=COLOURS[0], alpha=0.25, linewidth=0, zorder=2)

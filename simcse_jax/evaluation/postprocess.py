@@ -5,17 +5,20 @@ et al. 2020, see flow.py). What they are fit on is a source of sentences (NLI, W
 the sentences that it is scored on.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Float32, Float64
 
 from simcse_jax.data.examples import read_examples
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import Encode
 from simcse_jax.storage import local_path
 
-Transform = Callable[[np.ndarray], np.ndarray]  # (B, D) to (B, K)
+Embeddings = Float[np.ndarray, "N D"]
+Transform = Callable[[Float[np.ndarray, "B D"]], Float32[np.ndarray, "B K"]]
 
 TARGET = "target"
 ROUNDING = 1e-5  # a direction's standard deviation below this part of the embeddings' size is float32's rounding
@@ -58,9 +61,10 @@ def check(postprocess: Postprocess, size: int, tasks: Iterable[tuple[str, Any]])
     if postprocess.dimensions > size:
         raise UserError(f"{postprocess.dimensions} dimensions cannot be kept of the {size} that embeddings have")
     kept = postprocess.dimensions or size
-    fit_on = [("the source", postprocess.sentences)]
     if postprocess.sentences is None:
         fit_on = [(name, sentences_of(task)) for name, task in tasks]
+    else:
+        fit_on = [("the source", postprocess.sentences)]
     for name, sentences in fit_on:
         if (count := len(set(sentences))) <= kept:
             fewer = ", or fewer dimensions" if postprocess.method == "whitening" else ""
@@ -94,14 +98,15 @@ def applied(embed: Encode, postprocess: Postprocess | None, seed: int = 0) -> En
     return lambda sentences: transform(embed(sentences))
 
 
-class FitOnTarget(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class FitOnTarget:
     """A model whose post-processing is fit on what it is asked for: for each task, on all sentences of the task."""
 
     embed: Encode
     postprocess: Postprocess
     seed: int
 
-    def __call__(self, sentences: Sequence[str]) -> np.ndarray:
+    def __call__(self, sentences: Sequence[str]) -> Float32[np.ndarray, "N K"]:
         """Embeddings after a post-processing that is fit on these very sentences."""
         return self._fit_on(sentences)(sentences)
 
@@ -117,7 +122,7 @@ class FitOnTarget(NamedTuple):
         return lambda others: transform(embeddings[[row[sentence] for sentence in others]])
 
 
-def fit(method: str, embeddings: np.ndarray, *, dimensions: int = 0, seed: int = 0) -> Transform:
+def fit(method: str, embeddings: Embeddings, *, dimensions: int = 0, seed: int = 0) -> Transform:
     """Fits one of `METHODS` on embeddings (N, D).
 
     Returns:
@@ -131,7 +136,9 @@ def fit(method: str, embeddings: np.ndarray, *, dimensions: int = 0, seed: int =
     return METHODS[method](embeddings, dimensions, seed)
 
 
-def whitening(embeddings: np.ndarray, dimensions: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def whitening(
+    embeddings: Embeddings, dimensions: int = 0
+) -> tuple[Float64[np.ndarray, " D"], Float64[np.ndarray, "D K"]]:
     """Mean μ and kernel W that whiten x: (x - μ) W has mean 0 and covariance I (Su et al. 2021, Algorithm 1).
 
     With Σ = U Λ Uᵀ the covariance of the embeddings, W = U Λ^(-1/2), of which the first `dimensions` columns are kept,
@@ -150,7 +157,7 @@ def whitening(embeddings: np.ndarray, dimensions: int = 0) -> tuple[np.ndarray, 
     """
     size = embeddings.shape[1]
     blocks = [embeddings[start : start + ROWS] for start in range(0, len(embeddings), ROWS)]
-    mean = sum(np.sum(block, axis=0, dtype=np.float64) for block in blocks) / len(embeddings)
+    mean = sum((np.sum(block, axis=0, dtype=np.float64) for block in blocks), np.zeros(size)) / len(embeddings)
     square = sum(np.sum(np.square(block, dtype=np.float64)) for block in blocks) / len(embeddings) / size
     covariance = np.zeros((size, size))
     for block in blocks:
@@ -167,12 +174,12 @@ def whitening(embeddings: np.ndarray, dimensions: int = 0) -> tuple[np.ndarray, 
     return mean, directions[:, kept] / np.sqrt(variances[kept])
 
 
-def _whitening(embeddings: np.ndarray, dimensions: int, seed: int) -> Transform:
+def _whitening(embeddings: Embeddings, dimensions: int, seed: int) -> Transform:
     mean, kernel = whitening(embeddings, dimensions)
     return lambda others: ((others - mean) @ kernel).astype(np.float32)
 
 
-def _flow(embeddings: np.ndarray, dimensions: int, seed: int) -> Transform:
+def _flow(embeddings: Embeddings, dimensions: int, seed: int) -> Transform:
     from simcse_jax.evaluation import flow  # imports JAX
 
     if embeddings.shape[1] < flow.SMALLEST:
@@ -181,4 +188,4 @@ def _flow(embeddings: np.ndarray, dimensions: int, seed: int) -> Transform:
     return lambda others: flow.transform(params, others)
 
 
-METHODS: dict[str, Callable[[np.ndarray, int, int], Transform]] = {"whitening": _whitening, "flow": _flow}
+METHODS: dict[str, Callable[[Embeddings, int, int], Transform]] = {"whitening": _whitening, "flow": _flow}

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Float64
 
 from simcse_jax.data.files import open_text
 from simcse_jax.errors import UserError
@@ -51,7 +52,7 @@ class Pairs(NamedTuple):
 
     first: list[str]
     second: list[str]
-    gold: np.ndarray  # (P,) float64
+    gold: Float[np.ndarray, " P"]
     subsets: dict[str, slice]
 
 
@@ -180,14 +181,14 @@ def read(data: str, tasks: Sequence[str], split: str = "test") -> tuple[dict[str
     return present, [task for task in tasks if task not in present]
 
 
-def cosine(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+def cosine(first: Float[np.ndarray, "P D"], second: Float[np.ndarray, "P D"]) -> Float64[np.ndarray, " P"]:
     """Row by row, in float64: (P, D), (P, D) to (P,)."""
     first, second = first.astype(np.float64), second.astype(np.float64)
     norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
     return np.sum(first * second, axis=1) / np.maximum(norms, 1e-12)
 
 
-def spearman(similarity: np.ndarray, gold: np.ndarray) -> float:
+def spearman(similarity: Float[np.ndarray, " P"], gold: Float[np.ndarray, " P"]) -> float:
     """Spearman's rank correlation × 100; 0 where one side is constant and has no ranks."""
     import scipy.stats  # the better part of a second, which a run's first step need not wait for
 
@@ -196,7 +197,7 @@ def spearman(similarity: np.ndarray, gold: np.ndarray) -> float:
     return 100 * float(scipy.stats.spearmanr(similarity, gold).statistic)
 
 
-def pearson(similarity: np.ndarray, gold: np.ndarray) -> float:
+def pearson(similarity: Float[np.ndarray, " P"], gold: Float[np.ndarray, " P"]) -> float:
     """Pearson's correlation × 100; 0 where one side is constant and does not vary."""
     if len(gold) < 2 or np.ptp(similarity) == 0 or np.ptp(gold) == 0:
         return 0.0
@@ -228,7 +229,7 @@ def evaluate(encode: Encode, tasks: dict[str, Pairs]) -> dict[str, dict[str, Any
     return results
 
 
-def _scores(similarity: np.ndarray, gold: np.ndarray) -> dict[str, Any]:
+def _scores(similarity: Float[np.ndarray, " P"], gold: Float[np.ndarray, " P"]) -> dict[str, Any]:
     return {"spearman": spearman(similarity, gold), "pearson": pearson(similarity, gold), "pairs": len(gold)}
 
 
@@ -326,7 +327,8 @@ def table(
     for metric, aggregation in choices:
         values = [figure(results[task], metric, aggregation) if task in results else None for task in tasks]
         if len(tasks) > 1:
-            values.append(None if None in values else float(np.mean(values)))
+            known = [value for value in values if value is not None]
+            values.append(float(np.mean(known)) if len(known) == len(values) else None)
         figures = ["-" if value is None else f"{value:.2f}" for value in values]
         rows.append([f"{METRICS[metric]}, {aggregation}", *figures])
     if len(choices) == 1:

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Float, Int, Int64
 
 from simcse_jax.evaluation import logistic, sts
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
@@ -32,15 +33,18 @@ SEED = 1111
 TITLES = {"SST2": "SST", "MRPC": "MRPC acc/F1"}  # where the paper's table has another name
 
 
+Mask = Bool[np.ndarray, " N"]
+
+
 class Fold(NamedTuple):
     """What one accuracy needs: masks (N,) of the rows to train on and to score, and of the inner folds, both."""
 
-    train: np.ndarray
-    test: np.ndarray
-    inner: list[tuple[np.ndarray, np.ndarray]]
+    train: Mask
+    test: Mask
+    inner: list[tuple[Mask, Mask]]
 
 
-def stratified_folds(labels: np.ndarray, count: int = FOLDS, seed: int = SEED) -> np.ndarray:
+def stratified_folds(labels: Int[np.ndarray, " N"], count: int = FOLDS, seed: int = SEED) -> Int64[np.ndarray, " N"]:
     """The fold of each row: (N,) labels to (N,) numbers below `count`, the same shares of every class in each.
 
     Those of scikit-learn's StratifiedKFold(count, shuffle=True, random_state=seed).
@@ -58,7 +62,7 @@ def stratified_folds(labels: np.ndarray, count: int = FOLDS, seed: int = SEED) -
     return folds
 
 
-def _cross_validation(labels: np.ndarray, rows: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+def _cross_validation(labels: Int[np.ndarray, " N"], rows: Mask) -> list[tuple[Mask, Mask]]:
     """Masks (N,) to train on and to score, of the folds of some of the rows."""
     folds = np.full(len(labels), -1)
     folds[rows] = stratified_folds(labels[rows])
@@ -77,7 +81,7 @@ def make_folds(task: Task) -> list[Fold]:
     return [Fold(masks["train"], masks["test"], inner)]
 
 
-def features(encode: Encode, task: Task) -> np.ndarray:
+def features(encode: Encode, task: Task) -> Float[np.ndarray, "N width"]:
     """The classifier's inputs: embeddings (N, D), or [|u - v|; u ⊙ v] (N, 2D) of pairs.
 
     Raises:
@@ -89,7 +93,9 @@ def features(encode: Encode, task: Task) -> np.ndarray:
     return np.concatenate([np.abs(first - second), first * second], axis=1)
 
 
-def score(inputs: np.ndarray, labels: np.ndarray, folds: Sequence[Fold], grid: str = "sklearn") -> list[dict[str, Any]]:
+def score(
+    inputs: Float[np.ndarray, "N D"], labels: Int[np.ndarray, " N"], folds: Sequence[Fold], grid: str = "sklearn"
+) -> list[dict[str, Any]]:
     """Chooses the regularization of each fold and scores it; all fits of all folds are solved together.
 
     Args:

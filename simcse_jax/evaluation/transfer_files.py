@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Int
 
 from simcse_jax.data.files import open_text
 from simcse_jax.errors import UserError
@@ -39,7 +40,7 @@ class Task(NamedTuple):
 
     first: list[str]
     second: list[str]  # empty for a task of single sentences
-    labels: np.ndarray  # (N,) int
+    labels: Int[np.ndarray, " N"]
     splits: dict[str, slice]
 
 
@@ -108,7 +109,8 @@ def _split_file(path: Path, task: str) -> list[_Row]:
 
 def _make_task(name: str, where: str, parts: dict[str, list[_Row]]) -> Task:
     """Sorts each part as SentEval does, and refuses what no classifier can be trained on."""
-    rows, splits = [], {}
+    rows: list[_Row] = []
+    splits: dict[str, slice] = {}
     for split, part in parts.items():
         if not part:
             raise UserError(f"{where}: no {split} sentences for {name}")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
+from jaxtyping import Float
 
 from simcse_jax.index.index import Result
 
@@ -60,7 +61,7 @@ class Model(Protocol):
     def search(self, query: str, /, *, top_k: int, threshold: float) -> list[Result]:
         """The nearest sentences of its index, best first."""
 
-    def similarity(self, first: list[str], second: list[str], /) -> np.ndarray:
+    def similarity(self, first: list[str], second: list[str], /) -> Float[np.ndarray, "N M"]:
         """The cosines of all pairs: N and M sentences to (N, M)."""
 
 
@@ -131,7 +132,7 @@ def heat_map(model: Model, text: str | None) -> str:
     return cells(lines, model.similarity(lines, lines))
 
 
-def cells(lines: Sequence[str], cosines: np.ndarray) -> str:
+def cells(lines: Sequence[str], cosines: Float[np.ndarray, "N N"]) -> str:
     """N lines and their cosines (N, N) to HTML."""
     shades = np.rint(np.clip(cosines, 0, 1) * (SHADES - 1)).astype(int)
     numbers = len(lines) <= WITH_NUMBERS

@@ -193,6 +193,7 @@ def read_scores(runs: Sequence[Run]) -> Scores:
             continue
         folder = Workdir(run.workdir)
         lines, result = folder.read_metrics(), folder.read_result()
+        assert result is not None  # it is done
         # Step 0 is no candidate for the best checkpoint, unless there is nothing else.
         scored = [line for line in lines if line["step"] or not trains(run.config)]
         developments = [line[name] for line in scored for name in line if name.startswith("eval/")]
@@ -222,8 +223,8 @@ def comparable(variant: Variant, config: config_dict.ConfigDict) -> Variant:
 def what_was_run(runs: Sequence[Run]) -> str:
     """One line for below the table: the model, the data and the size that all runs have in common."""
     fields = [flatten(run.config) for run in runs]
-    names = ("model.init_from", "model.num_layers", "data.train", "train.batch_size", "train.max_steps", "train.epochs")
-    names += ("train.learning_rate", "eval.tasks")
+    names = ["model.init_from", "model.num_layers", "data.train", "train.batch_size", "train.max_steps", "train.epochs"]
+    names += ["train.learning_rate", "eval.tasks"]
     if not any(trains(run.config) for run in runs):
         names = [name for name in names if not name.startswith(("data.train", "train."))]
     common = [f"{name}={_text(fields[0][name])}" for name in names if all(f[name] == fields[0][name] for f in fields)]

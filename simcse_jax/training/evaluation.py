@@ -94,8 +94,9 @@ def _read_folder_or_file(config: config_dict.ConfigDict, fit_on: postprocess.Pos
         final.append(sts.Correlation("development", development))
     absent = list(missing)
     if config.eval.transfer:
-        final.append(transfer.Transfer(*transfer_files.read(data, TRANSFER)))
-        absent += final[-1].missing
+        classifiers = transfer.Transfer(*transfer_files.read(data, TRANSFER))
+        final.append(classifiers)
+        absent += classifiers.missing
     if absent:
         processes.say(f"{data}: {', '.join(absent)} not there and left out")
     return Evaluation(sts.Correlation("eval/stsb_dev", development), final, bool(tests), fit_on)
@@ -126,7 +127,11 @@ def read_analysis(config: config_dict.ConfigDict, evaluation: Evaluation | None)
         return None
     development = next(iter(evaluation.development.tasks.values())) if evaluation else None
     try:
-        found = read_sentences(config.analysis.data) if config.analysis.data else development.first
+        if config.analysis.data:
+            found = read_sentences(config.analysis.data)
+        else:
+            assert development is not None  # the fields are checked together
+            found = development.first
     except UserError as error:
         raise UserError(f"config.analysis.data: {error}") from None
     distinct = [sentence for sentence in dict.fromkeys(found) if sentence.strip()]
@@ -136,7 +141,7 @@ def read_analysis(config: config_dict.ConfigDict, evaluation: Evaluation | None)
             f"config.{where}: has {len(distinct)} distinct sentences to analyse, {FEWEST_ANALYSED} are needed"
         )
     count = config.analysis.sentences
-    rated = last_layer.positives(development, count // 2) if evaluation else []
+    rated = last_layer.positives(development, count // 2) if development else []
     if evaluation and not rated:
         processes.say(f"{config.eval.data}: no pair is rated above 4 of 5, so no alignment is measured")
     return last_layer.Sample(last_layer.evenly(distinct, count), rated)

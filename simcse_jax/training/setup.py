@@ -35,8 +35,10 @@ class Setup:
     recipe: Recipe
     embed: Embedder  # of the encoder as it is scored, without parameters: in float32, as everyone will encode with it
     schedule: Schedule
-    measuring: list[Evaluator]  # look at the model every `analysis.every` steps
-    scoring: list[Evaluator]  # every `eval.every`; the first number of the first one chooses the best checkpoint
+    measuring: list[Evaluator[Embedder]]  # look at the model every `analysis.every` steps
+    scoring: list[
+        Evaluator[Embedder]
+    ]  # every `eval.every`; the first number of the first one chooses the best checkpoint
 
     @property
     def replicated(self) -> NamedSharding:
