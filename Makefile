@@ -11,6 +11,7 @@ quickstart: .venv/requirements.txt
 test: .venv/requirements-dev.txt
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # What takes longer: killed runs, PyTorch and sentence-transformers beside ours.
@@ -53,6 +54,7 @@ bench: .venv/requirements-dev.txt .venv/onnx/done
 lint: .venv/requirements-dev.txt
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/mypy
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit("simcse_jax needs Python 3.11 or newer; try: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
@@ -65,4 +67,4 @@ $(BIN)/python:
 	cp $< $@
 
 clean:
-	rm -rf .venv .venv-tpu runs
+	rm -rf .venv .venv-tpu .mypy_cache runs

@@ -4,7 +4,7 @@ import argparse
 import json
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from simcse_jax.command_line import Parser, add_compute_dtype, run_command
 from simcse_jax.config.checks import check_postprocess

@@ -47,6 +47,7 @@ def model_card(
       name: what loads it: OWNER/NAME on the hub, or a folder's base name.
       revision: the hub's branch, None for the main one.
     """
+    assert model.pooler is not None  # runs have ours
     parts = [
         front_matter(run, result, name),
         f"# {name.rpartition('/')[2]}",

@@ -79,7 +79,7 @@ def new_figure(size: tuple[float, float]) -> Iterator[tuple["Figure", Pictures]]
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    style: dict[str, Any] = {
+    style: Any = {
         "font.size": 9,
         "axes.titlesize": 10,
         "axes.spines.top": False,

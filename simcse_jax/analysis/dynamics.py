@@ -89,8 +89,8 @@ def write(
     sections.append(Section("How it was measured", "", _about({"data": data, **about}, workdirs, versions)))
     lead = f"{len(runs)} run{'s' * (len(runs) > 1)}, measured on {data}. What is measured is that of {PAPER}."
     files[PAGE] = page.page("How training changes the space", lead, sections)
-    for name, content in files.items():
-        write_atomically(folder / name, content)
+    for name, written in files.items():
+        write_atomically(folder / name, written)
     return list(files)
 
 
@@ -115,6 +115,7 @@ def _ends(runs: Mapping[str, Points]) -> str:
 
 
 def _about(about: Mapping[str, Any], workdirs: Mapping[str, str], versions: Mapping[str, str]) -> str:
+    parts: dict[str, Sequence[Sequence[str]]]
     parts = {"What was measured": explained(about), "The runs": list(workdirs.items()), "Versions": explained(versions)}
     return "".join(page.table(caption, [], rows, text=True) for caption, rows in parts.items())
 

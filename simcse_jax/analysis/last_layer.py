@@ -7,7 +7,7 @@ give alignment and uniformity (SimCSE, eq. 2 and 3). All sentences are the same 
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from typing import Protocol as Interface
 
 import numpy as np
@@ -23,9 +23,12 @@ T = TypeVar("T")
 class Embed(Interface):
     """A model: sentences to embeddings, and to the hidden states of layers."""
 
-    tokens: TokenEncoder
+    @property
+    def tokens(self) -> TokenEncoder:
+        """The hidden states of layers."""
+        ...
 
-    def __call__(self, sentences: Sequence[str]) -> np.ndarray:
+    def __call__(self, sentences: Sequence[str], /) -> np.ndarray:
         """(N, D) embeddings of N sentences."""
         ...
 
@@ -63,7 +66,7 @@ class LastLayer(NamedTuple):
     survey: Survey  # of the sample's sentences, by the model's tokenizer
     sample: Sample
 
-    def __call__(self, embed: Embed) -> dict[str, dict[str, float]]:
+    def __call__(self, embed: Embed) -> dict[str, Any]:
         """The numbers of one model."""
         return {"analysis": measure_last_layer(embed, embed.tokens, self.survey, self.sample)}
 

@@ -167,13 +167,8 @@ def self_similarity_change(tokens: Sequence[Mapping[str, Any]], model: str, base
         names = f"{shortened(base)}\n→ {shortened(model)}"
         axes.set_title(f"Self-similarity change of the {len(changes)} most frequent tokens\n{names}", loc="left")
         axes.axhline(0, color="0.5", linewidth=0.8, zorder=1)
-        style: dict[str, Any] = {
-            "marker": "o",
-            "markersize": 3.5,
-            "markerfacecolor": "white",
-            "linestyle": "",
-            "color": "0.45",
-        }
+        style: dict[str, Any] = {"marker": "o", "markersize": 3.5, "markerfacecolor": "white"}
+        style |= {"linestyle": "", "color": "0.45"}
         axes.plot(ranks, changes, label="a token", zorder=2, **style)
         mean = np.convolve(changes, np.full(window, 1 / window), "valid")
         style = {"color": line_style(0)["color"], "linewidth": 1.8}

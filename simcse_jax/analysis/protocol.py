@@ -58,7 +58,7 @@ class Protocol:
     samples: int = 1000  # tokens of the anisotropy baseline, one each of as many sentences
     seed: int = 0  # of which they are
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name, values in CHOICES.items():
             if getattr(self, name) not in values:
                 raise UserError(f"{option(name)} {getattr(self, name)}: must be one of {', '.join(values)}")

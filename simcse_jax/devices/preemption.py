@@ -18,7 +18,7 @@ class Preemption:
     earlier handler is called too: that of a sweep, which has more runs to do.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._received = self._training = False
         self._joined = jax.distributed.is_initialized()
         # Handlers can be set in the main thread alone; elsewhere a run does not notice.

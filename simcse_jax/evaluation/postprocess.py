@@ -157,7 +157,10 @@ def whitening(
     """
     size = embeddings.shape[1]
     blocks = [embeddings[start : start + ROWS] for start in range(0, len(embeddings), ROWS)]
-    mean = sum((np.sum(block, axis=0, dtype=np.float64) for block in blocks), np.zeros(size)) / len(embeddings)
+    total = np.zeros(size)
+    for block in blocks:
+        total += np.sum(block, axis=0, dtype=np.float64)
+    mean = total / len(embeddings)
     square = sum(np.sum(np.square(block, dtype=np.float64)) for block in blocks) / len(embeddings) / size
     covariance = np.zeros((size, size))
     for block in blocks:

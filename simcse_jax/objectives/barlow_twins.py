@@ -70,7 +70,7 @@ def cross_correlation(
         # The inner `where` keeps the gradient finite.
         return jnp.where(squares > 0, jax.lax.rsqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)
 
-    product = psum(first.T @ second) + artificial.T @ artificial
+    product = psum(jnp.matmul(first.T, second)) + artificial.T @ artificial
     return product * inverse_norms(first)[:, None] * inverse_norms(second)
 
 

@@ -17,7 +17,7 @@ SIMILARITIES = 2**22  # computed at a time: a batch of 16,384 needs 1 GiB for al
 def normalize(x: Float[AnyArray, "... D"]) -> Float[Array, "... D"]:
     """Rows of length 1. The floor keeps a zero vector's gradient finite (as PyTorch's cosine similarity does)."""
     norm_squared = jnp.sum(x * x, axis=-1, keepdims=True)
-    return x * jax.lax.rsqrt(jnp.maximum(norm_squared, 1e-16))
+    return jnp.multiply(x, jax.lax.rsqrt(jnp.maximum(norm_squared, 1e-16)))
 
 
 def info_nce(
@@ -114,7 +114,7 @@ def symmetric_info_nce(
     Raises:
       ValueError: for a similarity of another name.
     """
-    common = {"temperature": temperature, "similarity": similarity}
+    common: dict[str, Any] = {"temperature": temperature, "similarity": similarity}
     forward = info_nce(anchors, all_positives, hard_negatives, own, hard_negative_weight=hard_negative_weight, **common)
     return (forward + info_nce(positives, all_anchors, None, own, **common)) / 2
 

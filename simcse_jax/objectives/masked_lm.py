@@ -51,11 +51,12 @@ def masked_lm(
 
 
 def _term(embedded: Embedded) -> Float[Array, ""]:
+    assert embedded.masked is not None  # `Needs` has said so
     losses, counts = (embedded.psum(jnp.sum(part)) for part in embedded.masked)
     return losses / jnp.maximum(counts, 1)
 
 
-def _fresh(encoder: EncoderConfig, key: Key[AnyArray, ""]) -> dict[str, jax.Array]:
+def _fresh(encoder: EncoderConfig, key: Key[Array, ""]) -> dict[str, jax.Array]:
     return {LANGUAGE_MODEL + name: value for name, value in fresh_head(encoder, key).items()}
 
 

@@ -1,7 +1,7 @@
 """What an objective is: a term of the loss, what it is given of a batch, and what it needs."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,17 @@ class Group(NamedTuple):
     hard_negatives: tuple[int, ...]
 
 
+Summed = TypeVar("Summed", bound=jax.Array | int)
+
+
+class Psum(Protocol):
+    """psum(x): the sum over the devices; x itself where all rows are at hand."""
+
+    def __call__(self, x: Summed, /) -> Summed:
+        """Of an array, or of a number that all devices have."""
+        ...
+
+
 class Embedded(NamedTuple):
     """The rows of a batch on this device, and how to reach those on the others."""
 
@@ -27,7 +38,7 @@ class Embedded(NamedTuple):
     negative: Group  # those of the negative pairs, where they are other ones
     own: Int[AnyArray, " B"]  # positions in the global batch
     gather: Callable[[jax.Array], jax.Array]  # (K, B, D) -> (K, N, D)
-    psum: Callable[[jax.Array | int], jax.Array]  # a sum over the devices
+    psum: Psum
     artificial: Callable[[int], jax.Array]  # M -> (M, D) standard normal rows, the same on every device
     params: dict[str, jax.Array]  # all that is trained, by name; an objective reads its own
     label: Int[AnyArray, " B"] | None = None  # 0, 1, 2: entailment, neutral, contradiction
@@ -55,7 +66,7 @@ class Parameters(NamedTuple):
     fresh(encoder, key) has their first values, float32, by the names that they have in checkpoints.
     """
 
-    fresh: Callable[[EncoderConfig, Key[AnyArray, ""]], dict[str, jax.Array]]
+    fresh: Callable[[EncoderConfig, Key[Array, ""]], dict[str, jax.Array]]
     stream: int  # folded into the seed for the key; nothing else may have the same (see `runs.state`)
     pretrained: str = ""  # what a model that has them already calls them: they start from its own
 

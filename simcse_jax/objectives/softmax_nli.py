@@ -38,10 +38,11 @@ def softmax_nli(
 
 
 def _term(embedded: Embedded) -> Float[Array, ""]:
+    assert embedded.label is not None  # `Needs` has said so
     return embedded.mean(softmax_nli(*embedded.pair, embedded.label, embedded.params[KERNEL]))
 
 
-def _fresh(encoder: EncoderConfig, key: Key[AnyArray, ""]) -> dict[str, jax.Array]:
+def _fresh(encoder: EncoderConfig, key: Key[Array, ""]) -> dict[str, jax.Array]:
     return {KERNEL: 0.02 * jax.random.normal(key, (3 * encoder.hidden_size, 3), jnp.float32)}
 
 

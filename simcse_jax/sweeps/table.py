@@ -3,7 +3,7 @@
 import csv as csv_lib
 import io
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.stats
@@ -11,6 +11,9 @@ from ml_collections import config_dict
 
 from simcse_jax.storage import Folder, write_atomically
 from simcse_jax.sweeps.variants import METRICS, Variant, baseline_of, read_seeds
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Results = Mapping[str, Mapping[int, Mapping[str, float]]]  # variant → seed → metric → value
 
@@ -132,7 +135,7 @@ def plot(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> dict[str, bytes]
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    style = {
+    style: Any = {
         "font.size": 9,
         "svg.fonttype": "none",
         "svg.hashsalt": "simcse_jax",  # else the names inside the svg are random
@@ -187,7 +190,7 @@ def write(
       UserError: when the folder cannot be written to.
     """
     rows = summarize(sweep, variants, results)
-    files = {"md": markdown(rows, sweep, notes), "csv": csv(rows, sweep), **plot(rows, sweep)}
+    files: dict[str, str | bytes] = {"md": markdown(rows, sweep, notes), "csv": csv(rows, sweep), **plot(rows, sweep)}
     for kind, content in files.items():
         write_atomically(folder / f"{name}.{kind}", content)
     return rows
@@ -234,7 +237,7 @@ def _legend(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
     return text
 
 
-def _draw(panel, rows: Sequence[Row], metric: str) -> None:  # noqa: ANN001 matplotlib is imported late
+def _draw(panel: "Axes", rows: Sequence[Row], metric: str) -> None:
     cells = [row.cells[metric] for row in rows]
     panel.set_axisbelow(True)
     panel.grid(axis="y", color="0.92")
@@ -244,14 +247,14 @@ def _draw(panel, rows: Sequence[Row], metric: str) -> None:  # noqa: ANN001 matp
     base = next((row.cells[metric].mean for row in rows if {row.variant} == baselines), None)
     if base is not None:
         panel.axvline(base, color="0.6", linestyle=":", linewidth=1, label=BASELINE)
-    ours = [(place, cell) for place, cell in enumerate(cells) if cell.mean is not None]
+    ours = [(place, cell.mean, cell.std or 0.0) for place, cell in enumerate(cells) if cell.mean is not None]
     theirs = [(place, cell.paper) for place, cell in enumerate(cells) if cell.paper is not None]
     shift = 0.13 if theirs else 0.0  # so that equal values do not hide each other
     if ours:
         panel.errorbar(
-            [cell.mean for _, cell in ours],
-            [place - shift for place, _ in ours],
-            xerr=[cell.std or 0.0 for _, cell in ours],
+            [mean for _, mean, _ in ours],
+            [place - shift for place, *_ in ours],
+            xerr=[std for *_, std in ours],
             fmt="o",
             color=INK,
             markersize=4.5,

@@ -218,6 +218,8 @@ class Group:
 
     def final_scores(self) -> list[dict[str, Any] | None]:
         """What `result.json` is to hold, None for a run that was given up."""
+        evaluation = self.setup.inputs.evaluation
+        assert evaluation is not None  # runs of a sweep are scored
         results: list[dict[str, Any] | None] = [None] * len(self.members)
         for row, member in enumerate(self.members):
             if member.problem:
@@ -225,7 +227,7 @@ class Group:
             own = jax.tree.map(lambda x: x[row], self.best)
             try:
                 embed = self.setup.embed.with_params(own)
-                results[row] = self.setup.inputs.evaluation.final_scores(embed, member.seed)
+                results[row] = evaluation.final_scores(embed, member.seed)
             except UserError as error:  # no post-processing can be fit on its embeddings
                 self.give_up(member, str(error))
         return results

@@ -4,6 +4,7 @@ import dataclasses
 from typing import NamedTuple
 
 import jax
+import numpy as np
 from ml_collections import config_dict
 
 from simcse_jax.analysis import last_layer
@@ -47,7 +48,7 @@ class Inputs(NamedTuple):
         corpus = () if self.corpus is None else (self.corpus.input_ids, self.corpus.labels)
         return {
             "data.train": sha256(*(array for array in corpus if array is not None)),
-            "model.init_from": sha256(*(self.model.params[name] for name in sorted(self.model.params))),
+            "model.init_from": sha256(*(np.asarray(self.model.params[name]) for name in sorted(self.model.params))),
             "eval.data": self.evaluation.fingerprint if self.evaluation else "",
             **({"analysis.data": self.analysis.fingerprint} if self.analysis else {}),
         }

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from flax import nnx
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int, Key
@@ -18,6 +17,7 @@ from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.language_model import activation
 from simcse_jax.models.masking import mask_tokens, select_positions
 from simcse_jax.models.parameters import Params
+from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.objectives.masked_lm import masked_lm
 from simcse_jax.objectives.objective import Embedded, Group
 from simcse_jax.objectives.registry import Term, total
@@ -53,7 +53,7 @@ Settings = dict[str, Any]  # a pytree of scalars: changing one recompiles nothin
 Gradient = Callable[[Params, Int[AnyArray, ""], Batch, Settings], tuple[Float[Array, ""], Params]]
 
 
-def make_loss(graph: nnx.GraphDef, recipe: Recipe, mesh: Mesh) -> Gradient:
+def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
     """Builds loss_and_gradient(params, step, batch, settings), the gradient being that of the global loss.
 
     Every device encodes its rows of the batch; embeddings are all-gathered *with* their gradients, so N devices
@@ -70,7 +70,7 @@ def make_loss(graph: nnx.GraphDef, recipe: Recipe, mesh: Mesh) -> Gradient:
         def encode(batch: Batch) -> tuple[MaskedLosses | None, Float[Array, "B V D"]]:
             rows = Rows(batch, step, settings, recipe.most_tokens)
             views = encode_views(graph, recipe, params, rows)
-            return recipe.language_model and masked_token_losses(graph, recipe, params, rows), views
+            return masked_token_losses(graph, recipe, params, rows) if recipe.language_model else None, views
 
         masked, views = in_chunks(encode, recipe.chunk_size, batch)
 
@@ -117,15 +117,16 @@ class Rows:
 
     def tokens(self, columns: Sequence[int]) -> tuple[Int[Array, "PB T"], Int[Array, "PB T"]]:
         """The ids and the mask of P columns, one column below the other: P · B rows."""
-        ids, mask = self.batch["input_ids"], self.batch["attention_mask"]
-        return tuple(jnp.concatenate([x[:, column] for column in columns]) for x in (ids, mask))
+        parts = self.batch["input_ids"], self.batch["attention_mask"]
+        ids, mask = (jnp.concatenate([part[:, column] for column in columns]) for part in parts)
+        return ids, mask
 
     def most_tokens(self, columns: Sequence[int]) -> int | None:
         """How many tokens these columns have at most; None where padding is computed too."""
         return sum(self.column_tokens[column] for column in columns) if self.column_tokens else None
 
 
-def encode_views(graph: nnx.GraphDef, recipe: Recipe, params: Params, rows: Rows) -> Float[Array, "B V D"]:
+def encode_views(graph: Graph, recipe: Recipe, params: Params, rows: Rows) -> Float[Array, "B V D"]:
     """The embeddings of the recipe's views."""
 
     def encode(tower: int, columns: list[int], masks: list[int] | None) -> Float[Array, "P B D"]:
@@ -150,8 +151,9 @@ def encode_views(graph: nnx.GraphDef, recipe: Recipe, params: Params, rows: Rows
 MaskedLosses = tuple[Float[Array, " B"], Int[Array, " B"]]
 
 
-def masked_token_losses(graph: nnx.GraphDef, recipe: Recipe, params: Params, rows: Rows) -> MaskedLosses:
+def masked_token_losses(graph: Graph, recipe: Recipe, params: Params, rows: Rows) -> MaskedLosses:
     """The sums of the losses at the masked tokens of each row, and how many they are; of the first encoder."""
+    assert recipe.language_model is not None
     columns = sorted({view.column for view in recipe.views if not view.tower})  # those that this encoder sees
     ids, mask = rows.tokens(columns)
     table = params[parameters.WORD_EMBEDDING]

@@ -4,11 +4,11 @@ import time
 
 import jax
 import numpy as np
-from flax import nnx
 from jax.sharding import Mesh
 
 from simcse_jax.data.batches import Batches
 from simcse_jax.devices import processes
+from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.runs.state import TrainState
 from simcse_jax.training.loss import Batch, Recipe, Settings
 from simcse_jax.training.step import Metrics, make_step
@@ -22,7 +22,7 @@ class Updates:
     first needed.
     """
 
-    def __init__(self, graph: nnx.GraphDef, recipe: Recipe, mesh: Mesh, batches: Batches, steps: int, *, unpad: bool):
+    def __init__(self, graph: Graph, recipe: Recipe, mesh: Mesh, batches: Batches, steps: int, *, unpad: bool):
         """Chooses the programs' sizes.
 
         Args:

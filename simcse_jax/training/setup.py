@@ -3,11 +3,10 @@
 import dataclasses
 
 import jax.numpy as jnp
-from flax import nnx
 from jax.sharding import Mesh, NamedSharding
 from ml_collections import config_dict
 
-from simcse_jax.analysis.last_layer import LastLayer
+from simcse_jax.analysis.last_layer import Embed, LastLayer
 from simcse_jax.analysis.protocol import Protocol
 from simcse_jax.analysis.tokens import survey
 from simcse_jax.data.batches import Batches
@@ -15,7 +14,7 @@ from simcse_jax.devices.mesh import data_mesh, replicated, split_over_examples
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.evaluation.evaluator import Evaluator
 from simcse_jax.models.head import HEADS
-from simcse_jax.models.sentence_encoder import build
+from simcse_jax.models.sentence_encoder import Graph, build
 from simcse_jax.runs.state import TrainState, initial_params
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.loss import Recipe, Settings
@@ -31,14 +30,12 @@ class Setup:
     config: config_dict.ConfigDict
     inputs: Inputs
     mesh: Mesh
-    graph: nnx.GraphDef  # of the encoder that is trained
+    graph: Graph  # of the encoder that is trained
     recipe: Recipe
     embed: Embedder  # of the encoder as it is scored, without parameters: in float32, as everyone will encode with it
     schedule: Schedule
-    measuring: list[Evaluator[Embedder]]  # look at the model every `analysis.every` steps
-    scoring: list[
-        Evaluator[Embedder]
-    ]  # every `eval.every`; the first number of the first one chooses the best checkpoint
+    measuring: list[Evaluator[Embed]]  # look at the model every `analysis.every` steps
+    scoring: list[Evaluator[Embed]]  # every `eval.every`; the first number chooses the best checkpoint
 
     @property
     def replicated(self) -> NamedSharding:
@@ -60,6 +57,7 @@ class Setup:
 
     def batches(self, seed: int) -> Batches:
         """Those of one run."""
+        assert self.inputs.corpus is not None  # a run that trains has one
         return Batches(self.inputs.corpus, self.config.train.batch_size, seed)
 
 

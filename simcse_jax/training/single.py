@@ -33,7 +33,7 @@ Update = Callable[[int, TrainState, Batch, Settings], tuple[TrainState, dict[str
 class Stopwatch:
     """The seconds that steps take, without what is done between them."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._start = time.perf_counter()
 
     def skip(self, seconds: float) -> None:

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import jax
 import optax
-from flax import nnx
 from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
 from simcse_jax.devices.mesh import replicated
+from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.runs.state import TrainState
 from simcse_jax.training.loss import Batch, Recipe, Settings, make_loss
 from simcse_jax.training.optimizer import learning_rate, optimizer
@@ -20,7 +20,7 @@ Metrics = dict[str, Float[Array, ""]]  # by the names above
 Update = Callable[[TrainState, Batch, Settings], tuple[TrainState, Metrics]]
 
 
-def make_update(graph: nnx.GraphDef, recipe: Recipe, mesh: Mesh) -> Update:
+def make_update(graph: Graph, recipe: Recipe, mesh: Mesh) -> Update:
     """Builds update(state, batch, settings) -> (state, metrics), not jitted."""
     loss_and_gradient = make_loss(graph, recipe, mesh)
 
@@ -38,18 +38,18 @@ def make_update(graph: nnx.GraphDef, recipe: Recipe, mesh: Mesh) -> Update:
 
 
 @functools.lru_cache(maxsize=16)
-def make_step(graph: nnx.GraphDef, recipe: Recipe, mesh: Mesh) -> Update:
+def make_step(graph: Graph, recipe: Recipe, mesh: Mesh) -> jax.stages.Wrapped:
     """The jitted update, which gives up the old state; the same function for the same arguments: compiled once."""
     return jax.jit(make_update(graph, recipe, mesh), donate_argnums=0, out_shardings=replicated(mesh))
 
 
 @functools.lru_cache(maxsize=16)
-def make_steps(graph: nnx.GraphDef, recipe: Recipe, mesh: Mesh) -> Update:
+def make_steps(graph: Graph, recipe: Recipe, mesh: Mesh) -> jax.stages.Wrapped:
     """The jitted update of R runs at once, in one program.
 
     All arrays have an axis of R before the others, `state.step` excepted, which they share: states, batches and
     settings, so the runs may differ in all numbers and in their seeds.
     """
-    state = TrainState(step=None, params=0, optimizer=0)
-    together = jax.vmap(make_update(graph, recipe, mesh), in_axes=(state, 0, 0), out_axes=(state, 0))
+    axes = TrainState(step=None, params=0, optimizer=0)  # type: ignore[arg-type]  # numbers in the arrays' places
+    together = jax.vmap(make_update(graph, recipe, mesh), in_axes=(axes, 0, 0), out_axes=(axes, 0))
     return jax.jit(together, donate_argnums=0, out_shardings=replicated(mesh))

@@ -64,8 +64,12 @@ def plan(
 
     groups = [[view(member, policy) for member in range(len(columns))] for policy in (positive, negative or positive)]
     views = list(dict.fromkeys(groups[0] + groups[1]))
-    first, second = ([views.index(member) for member in group] for group in groups)
-    return tuple(views), Group(*first[:2], tuple(first[2:])), Group(*second[:2], tuple(second[2:]))
+
+    def group(members: Sequence[View]) -> Group:
+        anchor, positive, *hard_negatives = map(views.index, members)
+        return Group(anchor, positive, tuple(hard_negatives))
+
+    return tuple(views), group(groups[0]), group(groups[1])
 
 
 def dropout_keys(
@@ -102,7 +106,7 @@ def embed(
     for view in views:
         for mask in view.masks or (None,):
             passes.setdefault((view.tower, mask is None), {})[view.column, mask] = None
-    encoded = {}
+    encoded: dict[tuple[int, int, int | None], jax.Array] = {}
     for (tower, off), wanted in passes.items():
         columns, masks = (list(part) for part in zip(*wanted, strict=True))
         embeddings = encode(tower, columns, None if off else masks)
