@@ -1,4 +1,4 @@
-"""Any model by name: what `models.pretrained` reads, and the workdirs of our own runs."""
+"""Any model by name: what `huggingface.load` reads, and the workdirs of our own runs."""
 
 import atexit
 import re

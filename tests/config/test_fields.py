@@ -77,7 +77,7 @@ def test_names_are_those_of_the_code():
     import jax.numpy as jnp
 
     from simcse_jax.models import config as models
-    from simcse_jax.models.encoder import ACTIVATIONS
+    from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS
     from simcse_jax.models.pooling import pool
     from simcse_jax.objectives import choices, dimension_wise
     from simcse_jax.objectives.registry import OBJECTIVES
@@ -85,7 +85,7 @@ def test_names_are_those_of_the_code():
 
     assert choices.READINGS == dimension_wise.READINGS
     assert set(default_config().objective) == set(OBJECTIVES) >= set(choices.UNPAIRED)
-    assert set(models.ACTIVATIONS) == set(ACTIVATIONS)
+    assert set(models.ACTIVATIONS) == set(ACTIVATION_FUNCTIONS)
     states, mask = jnp.ones((3, 1, 2, 4)), jnp.ones((1, 2))
     assert all(pool(states, mask, pooler).shape == (1, 4) for pooler in models.POOLERS)
     assert all(plan(1, policy) for policy in POLICIES)
