@@ -1,5 +1,7 @@
 """Slow set-up that many tests share: tiny models as Hugging Face folders, the real MiniLM, real data, a trained run."""
 
+import importlib
+import importlib.util
 import os
 from pathlib import Path
 
@@ -11,16 +13,17 @@ os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).resolve().parent.pa
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
 os.environ["JAX_COMPILATION_CACHE_MAX_SIZE"] = str(2**31)  # with a limit of size its files are locked
 
-
-import importlib
-import importlib.util
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
-from support import CONFIGS, DATA, MINILM, run, sentences, train_args, write_model
-from support.object_store import ObjectStore
+from jaxtyping import install_import_hook
+
+# Before they are imported: every call of these rooms' functions is checked against its annotations, in tests alone.
+CHECKED = [f"simcse_jax.{room}" for room in ("models", "objectives", "evaluation", "index")]
+if not os.environ.get("WITHOUT_HOOK"):
+    install_import_hook(CHECKED, "typechecker.check")
+
+from support import CONFIGS, DATA, MINILM, run, sentences, train_args, write_model  # noqa: E402
+from support.object_store import ObjectStore  # noqa: E402
 
 
 @pytest.fixture(scope="session", params=list(CONFIGS))

@@ -1,0 +1,62 @@
+"""Types: shapes are checked at run time in the tests, and mypy knows what `SimCSE` gives."""
+
+import re
+import subprocess
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import TypeCheckError
+from mypy import api
+from support import ROOT
+
+from simcse_jax.evaluation.sts import cosine
+from simcse_jax.index.top_k import top_k
+from simcse_jax.models.pooling import mean
+from simcse_jax.objectives.info_nce import normalize
+
+SCRIPT = """
+import numpy as np
+from simcse_jax.evaluation.sts import cosine
+print(cosine(np.ones((2, 3)), np.ones((1, 3))).shape)
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(lambda: mean(jnp.ones((2, 3, 4)), np.ones((2, 5), int)), id="models"),
+        pytest.param(lambda: normalize(jnp.ones((2, 3), int)), id="objectives"),
+        pytest.param(lambda: cosine(np.ones((2, 3)), np.ones((1, 3))), id="evaluation"),
+        pytest.param(lambda: top_k(np.ones(3, np.float32), [], 1), id="index"),
+    ],
+)
+def test_a_wrong_shape_is_an_error_in_the_tests(call):
+    with pytest.raises(TypeCheckError):
+        call()
+
+
+def test_a_users_calls_are_not_checked():
+    done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("(2,)\n", 0), done.stderr
+
+
+def test_mypy_knows_what_a_model_gives(tmp_path):
+    asked = {
+        "SimCSE": "def (name: str | pathlib.Path",
+        'SimCSE("x").encode("y")': "numpy.ndarray[",
+        'SimCSE("x").similarity("y", "z")': "float",
+        'SimCSE("x").similarity(["y"], ["z"])': "numpy.ndarray[",
+        'SimCSE("x").search("y")': "list[simcse_jax.index.index.Result]",
+        'SimCSE("x").search(["y"], top_k=3)': "list[list[simcse_jax.index.index.Result]]",
+    }
+    file = tmp_path / "use.py"
+    file.write_text("from simcse_jax import SimCSE\n" + "".join(f"reveal_type({each})\n" for each in asked))
+    options = ["--config-file", ROOT / "pyproject.toml", "--cache-dir", ROOT / ".mypy_cache"]
+    out, errors, _ = api.run([str(argument) for argument in (file, *options)])
+    named = re.sub(r"tuple\[[^\[\]]*fallback=([\w.]+)\]", r"\1", out)
+    revealed = re.findall(r'Revealed type is "(.*)"', named)
+    assert len(revealed) == len(asked), out + errors
+    for found, wanted in zip(revealed, asked.values(), strict=True):
+        assert found.removeprefix("builtins.").startswith(wanted), (found, wanted)
