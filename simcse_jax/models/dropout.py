@@ -3,17 +3,40 @@
 An element of a mask is a function of (row key, site, head, query position, key position or channel)
 and of nothing else. `jax.random.bits(key, shape)` does not have this property: it numbers the elements
 of `shape`, so a longer padding renumbers them. Threefry is a function of (key, counter), so we build the
-counter from the coordinates themselves. Written out in jnp it also fuses with the product it masks,
-which the library's call does not on CPU.
+counter from the coordinates themselves.
 """
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key, UInt32
+from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
 Words = tuple[UInt32[Array, "..."], UInt32[Array, "..."]]  # 64 bits as two words
 Rate = Float[Array, ""] | float
 LANES = 4  # one threefry block is 64 bits: four masks of 16 bits
+
+
+class Mask(NamedTuple):
+    """What dropout keeps of an array, and by which number it multiplies that: 1 / (1 - rate)."""
+
+    keep: Bool[Array, "..."]
+    scale: Float[Array, ""]
+
+
+def drop(x: Float[Array, "*shape"], mask: Mask | None) -> Float[Array, "*shape"]:
+    """`x` where the mask keeps it, scaled, and zeros elsewhere; `x` itself without a mask, in a deterministic pass.
+
+    Raises:
+      ValueError: if the mask is that of another shape.
+    """
+    if mask is None:
+        return x
+    if mask.keep.shape != x.shape:
+        raise ValueError(f"dropout wants one threefry key per row: masks {mask.keep.shape}, values {x.shape}")
+    # In float32 whatever x is: a scale rounded to bfloat16 would shift the mean.
+    return jnp.where(mask.keep, x.astype(jnp.float32) * mask.scale, 0.0).astype(x.dtype)
 
 
 @jax.jit  # traced once, not at each of its uses: half of a step's text
@@ -40,67 +63,89 @@ def threefry2x32(key: Words, x0: UInt32[Array, "..."], x1: UInt32[Array, "..."])
     return x0, x1
 
 
-def token_dropout(
-    keys: Key[Array, "..."] | None, positions: Int[Array, "..."], site: int, x: Float[Array, "*tokens D"], rate: Rate
-) -> Float[Array, "*tokens D"]:
-    """Drops channels of tokens with probability `rate` and scales the others by 1 / (1 - rate).
+def token_masks(
+    keys: Key[Array, "..."], positions: Int[Array, "..."], sites: Sequence[int], size: int, rate: Rate
+) -> list[Mask]:
+    """Masks of hidden states: channels of tokens are dropped with probability `rate`.
 
     Args:
-      keys: typed threefry keys, each token's that of its example; None for a deterministic pass.
-      positions: of the tokens in their sentences. Keys and positions are broadcast to `x.shape[:-1]`.
-      site: a number that no other dropout of the model has.
-      x: (..., D) hidden states.
+      keys: typed threefry keys, each token's that of its example.
+      positions: of the tokens in their sentences. Keys and positions are broadcast to the tokens' shape.
+      sites: for each mask a number that no other dropout of the model has.
+      size: D, of the hidden states.
       rate: in [0, 1), taken to the nearest 2⁻¹⁶; may be traced.
 
     Returns:
-      An array like `x`.
+      A mask (*tokens, D) for each site.
 
     Raises:
-      ValueError: if there is not one threefry key per row of `x`.
+      ValueError: if the keys are not threefry's.
     """
-    if keys is None:
-        return x
-    groups = jnp.arange(-(-x.shape[-1] // LANES), dtype=jnp.uint32) << 16
-    counter = groups | positions[..., None].astype(jnp.uint32)
-    return _drop(_site_key(keys, site, x), counter, jnp.uint32(0), x, rate, lane_axis=x.ndim - 1)
+
+    def counters() -> Words:
+        groups = jnp.arange(-(-size // LANES), dtype=jnp.uint32) << 16
+        return groups | positions[..., None].astype(jnp.uint32), jnp.uint32(0)
+
+    return _masks(keys, sites, counters, size, rate, lane_axis=-1)
 
 
-def attention_dropout(
-    row_keys: Key[Array, "..."] | None, site: int, x: Float[Array, "B H Q K"], rate: Rate
-) -> Float[Array, "B H Q K"]:
-    """Like `token_dropout`, of (B, H, Q, K) attention probabilities and (B,) keys."""
-    if row_keys is None:
-        return x
-    _, heads, queries, keys = x.shape
-    shape = (1, -(-heads // LANES), queries, keys)
-    group, query, key = (jax.lax.broadcasted_iota(jnp.uint32, shape, axis) for axis in (1, 2, 3))
-    return _drop(_site_key(row_keys[:, None, None], site, x), group << 16 | query, key, x, rate, lane_axis=1)
+def attention_masks(
+    row_keys: Key[Array, " B"], sites: Sequence[int], shape: tuple[int, int, int], rate: Rate
+) -> list[Mask]:
+    """Like `token_masks`, of (B, H, Q, K) attention probabilities, where `shape` is (H, Q, K), and (B,) keys."""
+    heads, queries, keys = shape
+
+    def counters() -> Words:
+        by_four = (1, -(-heads // LANES), queries, keys)
+        group, query, key = (jax.lax.broadcasted_iota(jnp.uint32, by_four, axis) for axis in (1, 2, 3))
+        return group << 16 | query, key
+
+    return _masks(row_keys[:, None, None], sites, counters, heads, rate, lane_axis=1)
 
 
-def _site_key(keys: Key[Array, "..."], site: int, x: Float[Array, "..."]) -> Words:
-    """A key of two words for this site of each row or token, with a last axis that the mask's elements share."""
-    words = jax.random.key_data(keys)
-    if words.shape[-1] != 2 or keys.ndim != x.ndim - 1 or keys.shape[0] != x.shape[0]:
-        raise ValueError(f"dropout wants one threefry key per row: keys {keys.shape}, values {x.shape}")
-    return threefry2x32((words[..., :1], words[..., 1:]), jnp.uint32(site), jnp.uint32(0))
-
-
-def _drop(
-    site_key: Words,
-    x0: UInt32[Array, "..."],
-    x1: UInt32[Array, "..."],
-    x: Float[Array, "*shape"],
+def _masks(
+    keys: Key[Array, "..."],
+    sites: Sequence[int],
+    counters: Callable[[], Words],
+    size: int,
     rate: Rate,
     *,
     lane_axis: int,
-) -> Float[Array, "*shape"]:
-    """Masks `x` by the bits of the counters `x0`, `x1`; four of its elements along `lane_axis` share a counter."""
-    b0, b1 = threefry2x32(site_key, x0, x1)
+) -> list[Mask]:
+    """Masks by the bits of the counters; four elements along `lane_axis`, which has `size`, share a counter.
+
+    A CPU draws one site after the other in a loop. Outside of a loop its compiler would copy the draws into all that
+    reads a mask, which took most of the time to compile a step. On other platforms that is cheap, and reading a mask
+    from memory is not. `docs/compile_time.md` has the numbers.
+    """
+    words = jax.random.key_data(keys)
+    if words.shape[-1] != 2:
+        raise ValueError(f"dropout wants one threefry key per row: keys {keys.dtype}")
     threshold = jnp.round(jnp.asarray(rate, jnp.float32) * 65536).astype(jnp.uint32)
-    low = jnp.uint32(0xFFFF)
-    # Compared first: what goes through memory is then a byte an element.
-    kept = [draws >= threshold for draws in (b0 & low, b0 >> 16, b1 & low, b1 >> 16)]
-    keep = jax.lax.slice_in_dim(jnp.concatenate(kept, axis=lane_axis), 0, x.shape[lane_axis], axis=lane_axis)
+
+    def site_keys(site: UInt32[Array, "..."], words: UInt32[Array, "... 2"]) -> Words:
+        """A key of this site for each row, with a last axis that the mask's elements share."""
+        return threefry2x32((words[..., :1], words[..., 1:]), site, jnp.uint32(0))
+
+    def draw(site_key: Words) -> list[Bool[Array, "..."]]:
+        b0, b1 = threefry2x32(site_key, *counters())
+        low = jnp.uint32(0xFFFF)
+        return [draws >= threshold for draws in (b0 & low, b0 >> 16, b1 & low, b1 >> 16)]
+
+    def together(lanes: Sequence[Bool[Array, "..."]]) -> Bool[Array, "..."]:
+        axis = lane_axis % lanes[0].ndim
+        return jax.lax.slice_in_dim(jnp.concatenate(lanes, axis), 0, size, axis=axis)
+
+    def each(words: UInt32[Array, "... 2"]) -> list[Bool[Array, "..."]]:
+        return [together(draw(site_keys(jnp.uint32(site), words))) for site in sites]
+
+    def in_a_loop(words: UInt32[Array, "... 2"]) -> list[Bool[Array, "..."]]:
+        def packed(site_key: Words) -> Array:  # four lanes in a byte
+            return sum(kept.astype(jnp.uint8) << lane for lane, kept in enumerate(draw(site_key)))
+
+        numbers = jnp.array(sites, jnp.uint32).reshape(-1, *[1] * words.ndim)
+        masks = jax.lax.map(packed, site_keys(numbers, words[None]))
+        return [together([(mask >> lane & 1) != 0 for lane in range(LANES)]) for mask in masks]
+
     scale = 1.0 / (1.0 - threshold.astype(jnp.float32) / 65536)
-    # In float32 whatever x is: a scale rounded to bfloat16 would shift the mean.
-    return jnp.where(keep, x.astype(jnp.float32) * scale, 0.0).astype(x.dtype)
+    return [Mask(keep, scale) for keep in jax.lax.platform_dependent(words, cpu=in_a_loop, default=each)]

@@ -7,6 +7,9 @@ Parameters are float32. `dtype` is that of the matrix products' factors, gradien
 between layers; products, biases, sums with the residual, norms, softmax and activations are float32 whatever it is.
 """
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from flax import nnx
@@ -14,7 +17,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.dropout import attention_dropout, token_dropout
+from simcse_jax.models.dropout import Mask, attention_masks, drop, token_masks
 from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS, layer_norm, softmax
 from simcse_jax.models.padding import Layout, Padded, unpadded
 from simcse_jax.models.products import DType, einsum
@@ -45,12 +48,19 @@ def dense(x: Float[Array, "*tokens F"], layer: nnx.Linear, dtype: DType) -> Floa
     return product(x, layer.kernel[...], dtype) + layer.bias[...]
 
 
-def drop_tokens(
-    dropout_keys: Keys, layout: Layout, site: int, hidden: Float[Array, "*tokens D"], rate: Rate
-) -> Float[Array, "*tokens D"]:
-    """Dropout of hidden states in `layout`, by the keys of their sentences."""
-    keys = None if dropout_keys is None else layout.of_examples(dropout_keys)
-    return token_dropout(keys, layout.positions, site, hidden, rate)
+class Masks(NamedTuple):
+    """The masks of a layer's three dropouts; None where nothing is dropped."""
+
+    attention: Mask | None = None  # of the probabilities
+    attention_output: Mask | None = None
+    output: Mask | None = None
+
+    def first(self, layout: Layout) -> "Masks":
+        """Those of each sentence's first token alone."""
+        if self.attention is None:
+            return self
+        tokens = [mask._replace(keep=layout.first(mask.keep)) for mask in self[1:]]
+        return Masks(self.attention._replace(keep=self.attention.keep[:, :, :1]), *tokens)
 
 
 class LayerNorm(nnx.Module):
@@ -85,8 +95,7 @@ class Embeddings(nnx.Module):
         input_ids: Int[AnyArray, "B T"],
         attention_mask: Int[AnyArray, "B T"],
         layout: Layout,
-        dropout_keys: Keys,
-        dropout_rate: Rate,
+        mask: Mask | None,
     ) -> Float[Array, "*tokens D"]:
         """The hidden states before the first layer, in `layout`."""
         if self.config.model_type == "bert":
@@ -97,8 +106,7 @@ class Embeddings(nnx.Module):
         embedded = self.word(layout.to_tokens(jnp.asarray(input_ids))) + self.position(positions)
         if self.type is not None:
             embedded += self.type.embedding[0]
-        hidden = drop_tokens(dropout_keys, layout, EMBEDDING_SITE, self.norm(embedded), dropout_rate)
-        return hidden.astype(self.dtype)
+        return drop(self.norm(embedded), mask).astype(self.dtype)
 
 
 class Layer(nnx.Module):
@@ -108,7 +116,7 @@ class Layer(nnx.Module):
     nothing else is computed of them.
     """
 
-    def __init__(self, config: EncoderConfig, index: int, rngs: nnx.Rngs, dtype: DType):
+    def __init__(self, config: EncoderConfig, rngs: nnx.Rngs, dtype: DType):
         size = config.hidden_size
         self.qkv = linear(size, 3 * size, rngs)  # one product for query, key and value
         self.attention_output = linear(size, size, rngs)
@@ -119,7 +127,6 @@ class Layer(nnx.Module):
         self.num_heads = config.num_heads
         self.head_size = size // config.num_heads
         self.activation = config.hidden_act
-        self.first_site = 1 + SITES_PER_LAYER * index
         self.dtype = dtype
 
     def __call__(
@@ -127,8 +134,7 @@ class Layer(nnx.Module):
         hidden: Float[Array, "*tokens D"],
         attention_mask: Int[AnyArray, "B T"],
         layout: Layout,
-        dropout_keys: Keys,
-        dropout_rate: Rate,
+        masks: Masks,
         relative_bias: RelativeBias = None,
         *,
         first_only: bool = False,
@@ -136,20 +142,19 @@ class Layer(nnx.Module):
         """The hidden states after the layer, and their layout."""
         if first_only:
             key, value = self.project(hidden, layout, KEY_AND_VALUE)
+            masks = masks.first(layout)
             hidden, layout = layout.first(hidden), Padded(1)
             (query,) = self.project(hidden, layout, QUERY)
             relative_bias = None if relative_bias is None else relative_bias[:, :1]
         else:
             query, key, value = self.project(hidden, layout, QUERY_KEY_AND_VALUE)
         scores = self.scores(query, key, attention_mask, relative_bias)
-        probabilities = attention_dropout(dropout_keys, self.first_site, softmax(scores), dropout_rate)
+        probabilities = drop(softmax(scores), masks.attention)
         context = self.context(probabilities, value, layout)
-
-        def drop(site: int, update: Float[Array, "*tokens D"]) -> Float[Array, "*tokens D"]:
-            return drop_tokens(dropout_keys, layout, self.first_site + site, update, dropout_rate)
-
-        attended = self.attention_norm(hidden + drop(1, dense(context, self.attention_output, self.dtype)))
-        transformed = self.output_norm(attended + drop(2, self.feed_forward(attended)))
+        update = dense(context, self.attention_output, self.dtype)
+        attended = self.attention_norm(hidden + drop(update, masks.attention_output))
+        update = self.feed_forward(attended)
+        transformed = self.output_norm(attended + drop(update, masks.output))
         return transformed.astype(self.dtype), layout
 
     def project(
@@ -201,7 +206,7 @@ class Encoder(nnx.Module):
 
     def __init__(self, config: EncoderConfig, *, rngs: nnx.Rngs, dtype: DType = jnp.float32):
         self.embeddings = Embeddings(config, rngs, dtype)
-        self.layers = nnx.List([Layer(config, index, rngs, dtype) for index in range(config.num_layers)])
+        self.layers = nnx.List([Layer(config, rngs, dtype) for _ in range(config.num_layers)])
         # MPNet's alone, shared by all layers: a number for each bucket of distances and each head.
         shape = (BUCKETS, config.num_heads)
         relative = nnx.initializers.normal(0.02)
@@ -244,14 +249,13 @@ class Encoder(nnx.Module):
             too_many = jnp.sum(attention_mask) > most_tokens
             return hidden + jnp.where(too_many, jnp.nan, 0.0).astype(hidden.dtype)
 
-        hidden = self.embeddings(input_ids, attention_mask, layout, dropout_keys, dropout_rate)
+        embedding_mask, masks = self.draw_masks(layout, input_ids.shape[1], dropout_keys, dropout_rate)
+        hidden = self.embeddings(input_ids, attention_mask, layout, embedding_mask)
         relative_bias = self.relative_bias_of(input_ids.shape[1])
         hidden_states = [rows(hidden, layout)]
-        for number, layer in enumerate(self.layers, 1):
+        for number, (layer, layer_masks) in enumerate(zip(self.layers, masks, strict=True), 1):
             only = first_only and number == len(self.layers)
-            hidden, layout = layer(
-                hidden, attention_mask, layout, dropout_keys, dropout_rate, relative_bias, first_only=only
-            )
+            hidden, layout = layer(hidden, attention_mask, layout, layer_masks, relative_bias, first_only=only)
             hidden_states.append(rows(hidden, layout))
         return tuple(hidden_states)
 
@@ -260,3 +264,17 @@ class Encoder(nnx.Module):
         if self.relative_bias is None:
             return None
         return jnp.moveaxis(self.relative_bias[...][buckets(length)], 2, 0)
+
+    def draw_masks(
+        self, layout: Layout, length: int, dropout_keys: Keys, dropout_rate: Rate
+    ) -> tuple[Mask | None, Sequence[Masks]]:
+        """The masks of the embeddings and of each layer, for sentences of T = `length` tokens."""
+        count = len(self.layers)
+        if dropout_keys is None:
+            return None, [Masks()] * count
+        sites = [1 + SITES_PER_LAYER * index for index in range(count)]  # of attention, then the layer's other two
+        of_tokens = [EMBEDDING_SITE, *(site + number for site in sites for number in (1, 2))]
+        attention = attention_masks(dropout_keys, sites, (self.config.num_heads, length, length), dropout_rate)
+        keys = layout.of_examples(dropout_keys)
+        embedding, *others = token_masks(keys, layout.positions, of_tokens, self.config.hidden_size, dropout_rate)
+        return embedding, [Masks(*masks) for masks in zip(attention, others[::2], others[1::2], strict=True)]

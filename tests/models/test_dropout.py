@@ -5,14 +5,20 @@ import pytest
 from jax.extend.random import threefry_2x32
 from support import row_keys
 
-from simcse_jax.models.dropout import attention_dropout, threefry2x32, token_dropout
+from simcse_jax.models.dropout import attention_masks, drop, threefry2x32, token_masks
+
+
+def token_dropout(keys, positions, site, x, rate):
+    (mask,) = token_masks(keys, positions, [site], x.shape[-1], rate)
+    return drop(x, mask)
 
 
 def dropout(keys, site, x, rate):
     """Of (B, T, D) hidden states or (B, H, Q, K) attention probabilities."""
     if x.ndim == 4:
-        return attention_dropout(keys, site, x, rate)
-    return token_dropout(keys if keys is None else keys[:, None], jnp.arange(x.shape[1])[None], site, x, rate)
+        (mask,) = attention_masks(keys, [site], x.shape[1:], rate)
+        return drop(x, mask)
+    return token_dropout(keys[:, None], jnp.arange(x.shape[1])[None], site, x, rate)
 
 
 def mask(keys, site, shape, rate):
@@ -34,10 +40,9 @@ def test_drops_with_the_rate_and_keeps_the_mean(rate, shape):
     assert set(np.unique(out)) <= {0.0, np.float32(1 / (1 - round(rate * 65536) / 65536))}
 
 
-def test_without_keys_nothing_is_dropped():
+def test_without_a_mask_nothing_is_dropped():
     x = jnp.arange(12.0).reshape(2, 2, 3)
-    assert dropout(None, 0, x, 0.5) is x
-    assert attention_dropout(None, 0, x[..., None], 0.5).shape == (2, 2, 3, 1)
+    assert drop(x, None) is x
 
 
 def test_a_mask_is_cut_not_changed_by_a_shorter_padding():

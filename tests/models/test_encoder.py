@@ -112,15 +112,14 @@ def test_every_dropout_site_has_a_number_of_its_own(monkeypatch):
 
     sites = []
 
-    def record_tokens(keys, positions, site, x, rate):
-        return record(keys, site, x, rate)
+    for name in ("token_masks", "attention_masks"):
+        drawn = getattr(encoder, name)
 
-    def record(keys, site, x, rate):
-        sites.append(site)
-        return x
+        def record(*args, drawn=drawn):
+            sites.extend(next(arg for arg in args if isinstance(arg, list)))
+            return drawn(*args)
 
-    monkeypatch.setattr(encoder, "token_dropout", record_tokens)
-    monkeypatch.setattr(encoder, "attention_dropout", record)
+        monkeypatch.setattr(encoder, name, record)
     graph, params, config = random_model()
     ids, mask = (array[:, 0] for array in random_batch(2, 8))
     parameters.merge(graph, params).encoder(ids, mask, dropout_keys=row_keys(2))
@@ -163,7 +162,7 @@ def test_a_relative_bias_moves_attention_to_the_keys_of_its_buckets():
         "encoder.layers.0.attention_output.bias": np.zeros(32, np.float32),
     }
     model = parameters.merge(graph, params | only_context | {"encoder.relative_bias": jnp.array(table)})
-    x = model.encoder.embeddings(ids, mask, Padded(8), None, 0.0)
+    x = model.encoder.embeddings(ids, mask, Padded(8), None)
     layer = model.encoder.layers[0]
     layer.attention_norm = lambda context: context - x
     layer.intermediate.kernel[...] = 0 * layer.intermediate.kernel[...]  # of the feed-forward part a constant is left

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support import row_keys
 
-from simcse_jax.models.dropout import token_dropout
+from simcse_jax.models.dropout import drop, token_masks
 from simcse_jax.models.masking import mask_tokens, select_positions
 
 SPECIAL, MASK, WORDS = (0, 1, 2, 3, 4), 4, 1000
@@ -82,7 +82,8 @@ def test_no_dropout_of_the_same_key_has_the_same_draws():
     selected = mask(row_keys(40), random_ids(40, 24), probability=0.5)[1]
     for site in range(4):
         keys, places = row_keys(40)[:, None], jnp.arange(24)[None]
-        dropped = np.asarray(token_dropout(keys, places, site, jnp.ones((40, 24, 4)), 0.5)) == 0
+        (drawn,) = token_masks(keys, places, [site], 4, 0.5)
+        dropped = np.asarray(drop(jnp.ones((40, 24, 4)), drawn)) == 0
         agreement = np.mean(dropped == selected[:, :, None], axis=(0, 1))
         assert np.abs(agreement - 0.5).max() < 5 * np.sqrt(0.25 / selected.size)
 
