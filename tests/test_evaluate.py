@@ -208,3 +208,11 @@ def test_an_option_of_the_other_kind_of_task_is_refused(tasks, option, value, ki
 
 def test_the_command_knows_all_transfer_tasks():
     assert evaluate.TRANSFER == TRANSFER
+
+
+def test_a_file_s_task_has_its_name_whatever_that_is(tiny_bert, corpus, tmp_path):
+    data = shutil.copy(corpus["dev"], tmp_path / "transfer.tsv")
+    done = call("evaluate", "--model", tiny_bert, "--data", data, "--output", tmp_path / "result.json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert set(result) == {"transfer", "average", "averages"} and "spearman" in result["transfer"]

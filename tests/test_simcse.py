@@ -1,3 +1,4 @@
+import copy
 import json
 import pickle
 import shutil
@@ -229,3 +230,10 @@ def test_what_it_says_of_itself(model, tiny_bert):
     )
     np.testing.assert_array_equal(model(["the cat"]), model.encode(["the cat"]))  # an evaluator's view of it
     assert model.tokens.tokenize(["the cat"])[1] == 0
+
+
+def test_a_copy_shares_the_parameters(model):
+    other = copy.copy(model)
+    other.pooler = "max"
+    assert other._model.params is model._model.params and model.pooler != "max"
+    assert np.abs(other.encode("the cat sat") - model.encode("the cat sat")).max() > 1e-3

@@ -20,7 +20,8 @@ def describe_flags(flags: Mapping[str, str]) -> str:
 def describe_recipes(folder: Path) -> str:
     """Each config file of a folder with its variants and the first line of its docstring."""
     lines = ["recipes, FILE or FILE:VARIANT (the first variant is the default):"]
-    for recipe in list_recipes(folder):
+    ours = (CONFIGS.parent / "pyproject.toml").is_file() or not folder.is_relative_to(CONFIGS)
+    for recipe in list_recipes(folder) if ours else ():  # next to an installed package are other people's files
         file = recipe.file.relative_to(Path.cwd()) if recipe.file.is_relative_to(Path.cwd()) else recipe.file
         variants = f":{{{','.join(recipe.variants)}}}" if recipe.variants else ""
         lines.append(_entry(f"{file}{variants}", recipe.about))

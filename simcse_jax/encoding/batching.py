@@ -124,7 +124,7 @@ def compute(
     """
     # What comes back from other processes comes back by a collective, which must not run at the same time as another.
     most = batching.threads * in_flight if batching.is_local else len(sentences)
-    waiting: collections.deque[tuple[Batch, Future[jax.Array]]] = collections.deque()
+    waiting: collections.deque[tuple[np.ndarray, np.ndarray, Future[jax.Array]]] = collections.deque()
     compiling: dict[tuple[int, int], threading.Lock] = collections.defaultdict(threading.Lock)
 
     def run(batch: Batch, lock: threading.Lock) -> jax.Array:
@@ -134,15 +134,15 @@ def compute(
         return jax.block_until_ready(output) if batching.on_cpu else output
 
     def fetch() -> Output:
-        batch, output = waiting.popleft()
-        values = mesh.fetch(output.result())[: len(batch.sentences)]
-        rows, _, cut = zip(*batch.sentences, strict=True)
-        return Output(np.array(rows), np.array(cut), values)
+        rows, cut, output = waiting.popleft()
+        return Output(rows, cut, mesh.fetch(output.result())[: len(rows)])
 
     with ThreadPoolExecutor(batching.threads) as pool:
         for batch in make_batches(sentences, batching):
             # Dispatched: the next batch is tokenized meanwhile. Without collectives, which are not safe in parallel.
-            waiting.append((batch, pool.submit(run, batch, compiling[batch.length, batch.size])))
+            output = pool.submit(run, batch, compiling[batch.length, batch.size])
+            rows, cut = (np.array([sentence[part] for sentence in batch.sentences]) for part in (0, 2))
+            waiting.append((rows, cut, output))
             while len(waiting) > most:
                 yield fetch()
         while waiting:

@@ -11,6 +11,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tqdm import tqdm
 
+from simcse_jax.devices.compilation import keep_compilations
 from simcse_jax.encoding.batching import Batching, compute
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
@@ -62,7 +63,7 @@ class Embedder:
           show_progress_bar: counts the distinct sentences on standard error.
         """
         numbers: dict[str, int] = {}
-        inverse = np.array([numbers.setdefault(sentence, len(numbers)) for sentence in sentences], np.int64)
+        inverse = np.fromiter((numbers.setdefault(sentence, len(numbers)) for sentence in sentences), np.int64)
         params = parameters.sentence_encoder(self.params)
         embed = _make_embed(self.graph, self.pooler, self.use_head, self.sharding)
         embeddings = np.empty((len(numbers), params[parameters.WORD_EMBEDDING].shape[1]), np.float32)
@@ -100,6 +101,7 @@ def on_local_devices(model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPool
       chosen: the pooler, and whether the head goes after it.
       dtype: of the encoder's matrix products, float32 or bfloat16.
     """
+    keep_compilations()  # for a model that comes from another process, too
     devices = jax.local_devices()
     mesh, several = Mesh(np.array(devices), ("data",)), len(devices) > 1
     return Embedder(

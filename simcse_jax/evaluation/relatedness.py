@@ -113,6 +113,10 @@ class WithRegressor:
         """As the papers have it, with a row more."""
         return self.similarity.table(numbers)
 
+    def flat(self, numbers: dict[str, Any]) -> dict[str, Any]:
+        """The numbers by task, and what is over all tasks."""
+        return numbers
+
     @property
     def protocol(self) -> str:
         """What the figures are."""

@@ -184,6 +184,10 @@ class Transfer:
         """As the paper has it."""
         return table(numbers["transfer"], self.missing)
 
+    def flat(self, numbers: dict[str, Any]) -> dict[str, Any]:
+        """The numbers by task, and what is over all tasks."""
+        return {**numbers["transfer"], **{name: value for name, value in numbers.items() if name != "transfer"}}
+
     @property
     def protocol(self) -> str:
         """What the figures are."""

@@ -52,6 +52,11 @@ class Index:
     def __len__(self) -> int:
         return len(self.sentences)
 
+    def __copy__(self) -> "Index":
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        return other
+
     def __getstate__(self) -> dict[str, Any]:  # without what is on devices, and what FAISS has of it
         blocks = {name: [np.asarray(rows) for rows in getattr(self, name)] for name in ("_large", "_small")}
         return vars(self) | blocks | {"_faiss": {}}

@@ -6,6 +6,7 @@ of `shape`, so a longer padding renumbers them. Threefry is a function of (key, 
 counter from the coordinates themselves.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -141,7 +142,8 @@ def _masks(
 
     def in_a_loop(words: UInt32[Array, "... 2"]) -> list[Bool[Array, "..."]]:
         def packed(site_key: Words) -> Array:  # four lanes in a byte
-            return sum(kept.astype(jnp.uint8) << lane for lane, kept in enumerate(draw(site_key)))
+            lanes = [kept.astype(jnp.uint8) << lane for lane, kept in enumerate(draw(site_key))]
+            return functools.reduce(jnp.bitwise_or, lanes)
 
         numbers = jnp.array(sites, jnp.uint32).reshape(-1, *[1] * words.ndim)
         masks = jax.lax.map(packed, site_keys(numbers, words[None]))

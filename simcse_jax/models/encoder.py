@@ -57,10 +57,11 @@ class Masks(NamedTuple):
 
     def first(self, layout: Layout) -> "Masks":
         """Those of each sentence's first token alone."""
-        if self.attention is None:
+        attention, *tokens = self
+        if attention is None:
             return self
-        tokens = [mask._replace(keep=layout.first(mask.keep)) for mask in self[1:]]
-        return Masks(self.attention._replace(keep=self.attention.keep[:, :, :1]), *tokens)
+        firsts = [mask and mask._replace(keep=layout.first(mask.keep)) for mask in tokens]
+        return Masks(attention._replace(keep=attention.keep[:, :, :1]), *firsts)
 
 
 class LayerNorm(nnx.Module):

@@ -179,14 +179,18 @@ class Workdir:
         """
         return read_metrics(self.path)
 
+    @property
+    def has_result(self) -> bool:
+        """Whether the run has its scores."""
+        return (self.path / "result.json").is_file()
+
     def read_result(self) -> dict[str, Any] | None:
         """The contents of `result.json`; None as long as the run has no scores.
 
         Raises:
           UserError: when it is damaged.
         """
-        path = self.path / "result.json"
-        return read_json(path) if path.is_file() else None
+        return read_json(self.path / "result.json") if self.has_result else None
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Writes `result.json`.

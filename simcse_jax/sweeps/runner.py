@@ -43,7 +43,7 @@ class Run(NamedTuple):
           UserError: when its folder holds a run of another config.
         """
         folder = Workdir(self.workdir)
-        if not folder.exists or folder.read_result() is None:
+        if not (folder.exists and folder.has_result):
             return False
         folder.check_same_run(self.config, {})
         return True

@@ -181,6 +181,8 @@ class Group:
 
     def look(self, number: int, state: TrainState, due: Due, preempted: bool) -> None:
         """Scores and saves what is due."""
+        if due.score and number and not due.log:
+            self.log(number)  # a score stands next to the loss
         self.check(number)
         if due.score:
             self.score(number, state.params)

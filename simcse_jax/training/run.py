@@ -78,10 +78,11 @@ def enter(folder: Workdir, config: config_dict.ConfigDict, inputs: Inputs) -> No
     facts = {"the config": identity(config), **prints}
     if inputs.evaluation:
         facts["what is scored at the end"] = inputs.evaluation.final_fingerprint
-    facts |= {"--workdir": str(folder), "whether there is a run in --workdir": str(folder.exists)}
+    resuming = folder.exists
+    facts |= {"--workdir": str(folder), "whether there is a run in --workdir": str(resuming)}
     processes.agree(facts)
     with processes.together():
-        if folder.exists:
+        if resuming:
             folder.check_same_run(config, prints)
         elif processes.is_first():
             folder.create(config, prints, inputs.model, inputs.tokenizer)

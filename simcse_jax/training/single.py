@@ -40,11 +40,9 @@ class Stopwatch:
         """Leaves out some seconds that have just passed."""
         self._start += seconds
 
-    def lap(self) -> float:
-        """The seconds since the last lap."""
-        now = time.perf_counter()
-        seconds, self._start = now - self._start, now
-        return seconds
+    def seconds(self) -> float:
+        """Those since the start."""
+        return time.perf_counter() - self._start
 
 
 @dataclasses.dataclass
@@ -85,9 +83,10 @@ class SingleRun:
         """Writes the last step's metrics, and how fast the steps since the last line were."""
         sentences, self.steps = self.steps * self.batches.batch_size * self.setup.inputs.num_columns, 0
         line = self.fetch()
-        line["seconds"] = self.stopwatch.lap()
+        line["seconds"] = self.stopwatch.seconds()
         line["sentences_per_second"] = sentences / line["seconds"]
         self.write(number, line)
+        self.stopwatch = Stopwatch()  # writing is none of the steps' time
         return {"loss": f"{line['loss']:.4f}", "sentences_per_s": f"{line['sentences_per_second']:.0f}"}
 
     def look(self, number: int, state: TrainState, due: Due, preempted: bool = False) -> None:
@@ -104,7 +103,7 @@ class SingleRun:
             self.write(number, numbers)
             if processes.is_first():
                 tqdm.write(f"step {number}: {name} {score:.2f}")
-        if due.save and score is None and not preempted:  # there is no time to compile then
+        if due.save and number and score is None and not preempted:  # there is no time to compile then
             embed(["Are these parameters fit to be saved?"])
         if due.save or preempted:
             self.save(state, score)

@@ -5,6 +5,7 @@ import numpy as np
 from simcse_jax.config.fields import default_config
 from simcse_jax.errors import UserError
 from simcse_jax.sweeps.together import Group, Member, group_key
+from simcse_jax.training.schedule import Due
 
 
 def test_a_run_that_cannot_be_scored_at_the_end_is_given_up_alone():
@@ -44,3 +45,16 @@ def test_what_can_be_trained_together():
         {"analysis__every": 200},
     ):
         assert changed(**fields) is None
+
+
+def test_a_score_stands_next_to_the_loss_of_its_step():
+    written = []
+    member = Member("run", 1, SimpleNamespace(write=lambda number, line: written.append(number)), 0.0)
+    group = Group(None, [], {}, None, None, [member], {}, {"loss": np.ones(1)})
+    group.score = lambda number, params: None
+    state = SimpleNamespace(params={})
+    for number, due in ((0, Due(False, False, True, False)), (3, Due(False, False, True, False))):
+        group.look(number, state, due, False)
+    group.log(4)
+    group.look(4, state, Due(True, False, True, False), False)
+    assert written == [3, 4]

@@ -1,5 +1,7 @@
 import shutil
+import time
 from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -32,3 +34,20 @@ def test_the_first_step_that_went_wrong_is_named_with_the_last_good_checkpoint()
     run = SingleRun(None, None, None, {}, checkpoints, None, pending=steps)
     with pytest.raises(UserError, match=r"step 6: .*norm inf; the last good checkpoint is of step 4"):
         run.fetch()
+
+
+def test_writing_the_metrics_is_none_of_the_steps_time():
+    class Slow:
+        written: ClassVar = []
+
+        def write(self, number, line):
+            self.written.append(line)
+            time.sleep(0.2)
+
+    setup = SimpleNamespace(inputs=SimpleNamespace(num_columns=2))
+    run = SingleRun(setup, SimpleNamespace(batch_size=8), None, {}, None, Slow())
+    for number in (1, 2):
+        run.pending, run.steps = [(number, dict.fromkeys(METRICS, np.float32(1)))], 5
+        run.log(number)
+    assert all(line["seconds"] < 0.1 and line["sentences_per_second"] > 80 / 0.1 for line in Slow.written)
+    assert run.steps == 0
