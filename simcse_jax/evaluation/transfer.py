@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, Int64
+from jaxtyping import Bool, Float, Int, Int64, Shaped
 
 from simcse_jax.evaluation import logistic, sts
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
@@ -44,7 +44,7 @@ class Fold(NamedTuple):
     inner: list[tuple[Mask, Mask]]
 
 
-def stratified_folds(labels: Int[np.ndarray, " N"], count: int = FOLDS, seed: int = SEED) -> Int64[np.ndarray, " N"]:
+def stratified_folds(labels: Shaped[np.ndarray, " N"], count: int = FOLDS, seed: int = SEED) -> Int64[np.ndarray, " N"]:
     """The fold of each row: (N,) labels to (N,) numbers below `count`, the same shares of every class in each.
 
     Those of scikit-learn's StratifiedKFold(count, shuffle=True, random_state=seed).

@@ -20,16 +20,16 @@ Kept = tuple[Values, Float[Array, "*tokens 1"], Float[Array, "*tokens 1"], Float
 
 
 @jax.custom_vjp
-def gelu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+def gelu(x: Float[AnyArray, "*shape"]) -> Float[Array, "*shape"]:
     """x Φ(x), as 0.5 x (1 + erf(x/√2)): `jax.nn.gelu` takes the error function's complement, which costs more."""
-    return 0.5 * x * (1.0 + jax.lax.erf(x * math.sqrt(0.5)))
+    return jnp.multiply(0.5, x) * (1.0 + jax.lax.erf(x * math.sqrt(0.5)))
 
 
-def _gelu_forward(x: Float[Array, "*shape"]) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
+def _gelu_forward(x: Float[AnyArray, "*shape"]) -> tuple[Float[Array, "*shape"], Float[AnyArray, "*shape"]]:
     return gelu(x), x
 
 
-def _gelu_backward(x: Float[Array, "*shape"], gradient: Float[Array, "*shape"]) -> tuple[Float[Array, "*shape"]]:
+def _gelu_backward(x: Float[AnyArray, "*shape"], gradient: Float[Array, "*shape"]) -> tuple[Float[Array, "*shape"]]:
     """Φ(x) + x φ(x). The error function is taken at -x, so that the compiler does not keep that of the forward pass."""
     cumulative = 0.5 - 0.5 * jax.lax.erf(x * -math.sqrt(0.5))
     density = jnp.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
