@@ -75,12 +75,8 @@ class SimCSE:
     def __getstate__(self) -> dict[str, Any]:
         # What it is, without what belongs to this process: devices and compiled programs.
         own = {name: value for name, value in vars(self).items() if name not in ("_model", "_embedder")}
-        params = {name: np.asarray(value) for name, value in self._model.params.items()}
-        return {
-            "own": own,
-            "model": dataclasses.replace(self._model, params=params),
-            "tokenizer": self._embedder.tokenizer,
-        }
+        model = dataclasses.replace(self._model, params=jax.tree.map(np.asarray, self._model.params))
+        return {"own": own, "model": model, "tokenizer": self._embedder.tokenizer}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         own = state["own"]
@@ -88,10 +84,7 @@ class SimCSE:
         self._set_up(own["name"], state["model"], state["tokenizer"], chosen, own["dtype"])
         vars(self).update(own)
 
-    def __copy__(self) -> "SimCSE":
-        other = object.__new__(type(self))  # one that shares the parameters
-        vars(other).update(vars(self))
-        return other
+    __copy__ = sharing_copy
 
     def __repr__(self) -> str:
         head = " with head" if self.use_head else ""

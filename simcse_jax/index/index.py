@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
 
 import jax
 import numpy as np
@@ -16,6 +16,7 @@ LARGE, SMALL = 1 << 17, 1 << 12  # rows of a block: all lie in large ones but th
 ROUNDING = 1e-6  # of a cosine in float32
 RESERVE = 0.25  # of a device's memory, for the encoder and the scores
 
+T = TypeVar("T")
 Backend = Literal["jax", "faiss"]
 BACKENDS = ("jax", "faiss")
 
@@ -37,6 +38,13 @@ class Result(NamedTuple):
     score: float  # its cosine with the query
 
 
+def sharing_copy(thing: T) -> T:
+    """A shallow copy, which shares arrays: `copy.copy` would otherwise take them out of the devices as pickling does."""
+    other = object.__new__(type(thing))
+    vars(other).update(vars(thing))
+    return other
+
+
 class Index:
     """N sentences and their embeddings (N, D), scaled to unit length."""
 
@@ -52,10 +60,7 @@ class Index:
     def __len__(self) -> int:
         return len(self.sentences)
 
-    def __copy__(self) -> "Index":
-        other = object.__new__(type(self))
-        vars(other).update(vars(self))
-        return other
+    __copy__ = sharing_copy
 
     def __getstate__(self) -> dict[str, Any]:  # without what is on devices, and what FAISS has of it
         blocks = {name: [np.asarray(rows) for rows in getattr(self, name)] for name in ("_large", "_small")}
