@@ -17,7 +17,7 @@ from simcse_jax.huggingface.load import ChosenPooler, Pretrained, choose_pooler
 from simcse_jax.huggingface.public_names import public_value
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.index import files as index_files
-from simcse_jax.index.index import Backend, Index, Result, SearchOptions, check_search
+from simcse_jax.index.index import Backend, Index, Result, SearchOptions, check_search, sharing_copy
 from simcse_jax.models.config import DTYPES
 from simcse_jax.models.head import PREFIX
 from simcse_jax.runs.loading import load_model

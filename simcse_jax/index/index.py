@@ -39,7 +39,7 @@ class Result(NamedTuple):
 
 
 def sharing_copy(thing: T) -> T:
-    """A shallow copy, which shares arrays: `copy.copy` would otherwise take them out of the devices as pickling does."""
+    """A shallow copy, which shares arrays: `copy.copy` would otherwise move them as pickling does."""
     other = object.__new__(type(thing))
     vars(other).update(vars(thing))
     return other
