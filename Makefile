@@ -22,7 +22,7 @@ test-all: .venv/requirements-dev.txt
 # looks for a TPU.
 test-tpu:
 	test -x .venv-tpu/bin/python || $(PYTHON) -m venv .venv-tpu
-	.venv-tpu/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt "pytest>=8.4" "libtpu>=0.0.51"
+	.venv-tpu/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt "pytest>=8.4" "beartype>=0.23.1" "libtpu>=0.0.51"
 	JAX_PLATFORMS=cpu .venv-tpu/bin/python -m pytest tests/test_aot.py
 
 # What each recipe comes to, anew: after a default or a recipe was meant to change. Its diff shows which.
