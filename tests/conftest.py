@@ -19,8 +19,7 @@ from jaxtyping import install_import_hook
 
 # Before they are imported: every call of these rooms' functions is checked against its annotations, in tests alone.
 CHECKED = [f"simcse_jax.{room}" for room in ("models", "objectives", "evaluation", "index")]
-if not os.environ.get("WITHOUT_HOOK"):
-    install_import_hook(CHECKED, "typechecker.check")
+install_import_hook(CHECKED, "typechecker.check")
 
 from support import CONFIGS, DATA, MINILM, run, sentences, train_args, write_model  # noqa: E402
 from support.object_store import ObjectStore  # noqa: E402
