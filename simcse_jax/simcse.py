@@ -273,6 +273,10 @@ class SimCSE:
     def search(
         self, queries: Several | Path, top_k: int = 5, threshold: float = 0.6, **options: Unpack[SearchOptions]
     ) -> list[list[Result]]: ...
+    @overload
+    def search(
+        self, queries: Texts | Path, top_k: int = 5, threshold: float = 0.6, **options: Unpack[SearchOptions]
+    ) -> list[Result] | list[list[Result]]: ...
     def search(
         self,
         queries: Texts | Path,

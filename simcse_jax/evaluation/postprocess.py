@@ -6,8 +6,8 @@ the sentences that it is scored on.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Float32, Float64
@@ -15,8 +15,11 @@ from jaxtyping import Float, Float32, Float64
 from simcse_jax.data.examples import read_examples
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import Encode
+from simcse_jax.evaluation.sts import Pairs
+from simcse_jax.evaluation.transfer_files import Task
 from simcse_jax.storage import local_path
 
+Scored = Pairs | Task | Mapping[str, Pairs]  # what a task is: a test set, or all of its splits
 Embeddings = Float[np.ndarray, "N D"]
 Transform = Callable[[Float[np.ndarray, "B D"]], Float32[np.ndarray, "B K"]]
 
@@ -47,7 +50,7 @@ def read(method: str, data: str, dimensions: int = 0) -> Postprocess:
     return Postprocess(method, [sentence for column in examples.columns for sentence in column], dimensions)
 
 
-def check(postprocess: Postprocess, size: int, tasks: Iterable[tuple[str, Any]]) -> None:
+def check(postprocess: Postprocess, size: int, tasks: Iterable[tuple[str, Scored]]) -> None:
     """Refuses, before anything is encoded, dimensions or sentences that cannot be enough.
 
     Args:
@@ -74,9 +77,9 @@ def check(postprocess: Postprocess, size: int, tasks: Iterable[tuple[str, Any]])
             )
 
 
-def sentences_of(task: Any) -> list[str]:
+def sentences_of(task: Scored) -> list[str]:
     """All sentences of a task, of STS or transfer, of all of its splits: what it is fit on for the target."""
-    parts = task.values() if isinstance(task, dict) else [task]
+    parts = task.values() if isinstance(task, Mapping) else [task]
     return [sentence for part in parts for side in (part.first, part.second) for sentence in side]
 
 
@@ -110,7 +113,7 @@ class FitOnTarget:
         """Embeddings after a post-processing that is fit on these very sentences."""
         return self._fit_on(sentences)(sentences)
 
-    def for_task(self, task: Any) -> Encode:
+    def for_task(self, task: Scored) -> Encode:
         """The model for one task."""
         return self._fit_on(sentences_of(task))
 
