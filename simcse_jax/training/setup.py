@@ -3,13 +3,14 @@
 import dataclasses
 
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from ml_collections import config_dict
 
 from simcse_jax.analysis.last_layer import Embed, LastLayer
 from simcse_jax.analysis.protocol import Protocol
 from simcse_jax.analysis.tokens import survey
-from simcse_jax.data.batches import Batches
+from simcse_jax.data.batches import Batches, Corpus
 from simcse_jax.devices.mesh import data_mesh, replicated, split_over_examples
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.evaluation.evaluator import Evaluator
@@ -21,6 +22,8 @@ from simcse_jax.training.loss import Recipe, Settings
 from simcse_jax.training.optimizer import init_state
 from simcse_jax.training.recipe import make_recipe, make_settings
 from simcse_jax.training.schedule import Schedule, make_schedule
+
+NOTHING = Corpus(np.zeros((0, 1, 1), np.int32), np.zeros((0, 1, 1), np.int8))  # of a run without steps
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -57,8 +60,7 @@ class Setup:
 
     def batches(self, seed: int) -> Batches:
         """Those of one run."""
-        assert self.inputs.corpus is not None  # a run that trains has one
-        return Batches(self.inputs.corpus, self.config.train.batch_size, seed)
+        return Batches(self.inputs.corpus or NOTHING, self.config.train.batch_size, seed)
 
 
 def make_setup(config: config_dict.ConfigDict, inputs: Inputs) -> Setup:
