@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from simcse_jax.simcse import SimCSE
 
 LOCAL = "127.0.0.1"
+FONTS, FONTS_OF_CODE = ["system-ui", "sans-serif"], ["ui-monospace", "monospace"]  # the machine's own
 
 
 def main() -> None:
@@ -91,9 +92,7 @@ def serve(model: "SimCSE", title: str, sentences: list[str], host: str, port: in
         prevent_thread_lock=True,
         footer_links=[],
         run_history=False,
-        theme=gr.themes.Default(
-            font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]
-        ),  # the machine has them
+        theme=gr.themes.Default(font=FONTS, font_mono=FONTS_OF_CODE),
         css=CSS + shade_rules(),
     )
     where = "this machine alone" if host in (LOCAL, "localhost") else "all who can reach this machine"

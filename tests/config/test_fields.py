@@ -86,7 +86,7 @@ def test_names_are_those_of_the_code():
     assert choices.READINGS == dimension_wise.READINGS
     assert set(default_config().objective) == set(OBJECTIVES) >= set(choices.UNPAIRED)
     assert set(models.ACTIVATIONS) == set(ACTIVATION_FUNCTIONS)
-    states, mask = jnp.ones((3, 1, 2, 4)), jnp.ones((1, 2))
+    states, mask = list(jnp.ones((3, 1, 2, 4))), jnp.ones((1, 2), int)
     assert all(pool(states, mask, pooler).shape == (1, 4) for pooler in models.POOLERS)
     assert all(plan(1, policy) for policy in POLICIES)
     assert all(jnp.dtype(dtype) for dtype in models.DTYPES)

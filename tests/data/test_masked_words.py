@@ -73,7 +73,7 @@ def test_words_are_replaced_by_the_best_other_ones(masked_model):
         length, ids = len(ids), np.pad(ids, (0, 12 - len(ids)))
         masked = ids.copy()
         masked[[place + 1 for place in places]] = MASK
-        hidden = encode(masked[None], (np.arange(12) < length)[None])
+        hidden = encode(masked[None], (np.arange(12) < length)[None].astype(int))
         scores = np.array(
             logits(
                 hidden,
