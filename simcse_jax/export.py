@@ -50,11 +50,10 @@ def check_places(workdir: "Folder", output: Path) -> None:
       UserError: when there is no run, or `output` is something else than an earlier export.
     """
     from simcse_jax.huggingface.tokenizer import MARKER
-    from simcse_jax.runs.workdir import is_workdir
+    from simcse_jax.runs.workdir import Workdir
     from simcse_jax.storage import is_remote
 
-    if not is_workdir(workdir):
-        raise UserError(f"--workdir {workdir}: no run.json there, so it is no run's folder")
+    Workdir(workdir).check_exists(f"--workdir {workdir}")
     if not is_remote(workdir) and output.resolve() == (workdir / "model").resolve():
         raise UserError(f"--output {output}: the run's own folder; choose another one")
     if output.exists() and not (output.is_dir() and ((output / MARKER).is_file() or not any(output.iterdir()))):
@@ -78,13 +77,14 @@ def export(workdir: "Folder", output: Path, hub_name: str | None = None, revisio
     from simcse_jax.huggingface.write import write_model
     from simcse_jax.model_card import model_card
     from simcse_jax.runs.loading import load_workdir
-    from simcse_jax.storage import read_json, replacing
+    from simcse_jax.runs.workdir import Workdir
+    from simcse_jax.storage import replacing
 
     check_places(workdir, output)
     model = load_workdir(workdir)
-    result = read_json(workdir / "result.json") if (workdir / "result.json").is_file() else None
+    run = Workdir(workdir)
     output = output.resolve()  # a link stays one, what it points to is replaced
-    card = model_card(model, read_json(workdir / "run.json"), result, hub_name or output.name, revision)
+    card = model_card(model, run.read_run(), run.read_result(), hub_name or output.name, revision)
     try:
         with replacing(output) as temporary:
             write_model(model, temporary)

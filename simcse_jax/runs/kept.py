@@ -16,8 +16,8 @@ from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.loading import load_model, load_workdir
 from simcse_jax.runs.state import initial_params, trained_shapes
-from simcse_jax.runs.workdir import is_workdir
-from simcse_jax.storage import Folder, read_json, sha256
+from simcse_jax.runs.workdir import Workdir
+from simcse_jax.storage import Folder, sha256
 
 
 class Kept(NamedTuple):
@@ -33,8 +33,7 @@ def steps_of(folder: Folder) -> list[int]:
     Raises:
       UserError: when it is no run's folder, or there are fewer than two.
     """
-    if not is_workdir(folder):
-        raise UserError(f"--runs {folder}: no run.json there, so it is no run's folder")
+    Workdir(folder).check_exists(f"--runs {folder}")
     saved = folder / "checkpoints"
     steps = sorted(int(path.name) for path in saved.iterdir() if path.name.isdigit()) if saved.is_dir() else []
     if len(steps) < 2:
@@ -51,7 +50,7 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
     Raises:
       UserError: when a checkpoint cannot be read.
     """
-    model, run = load_workdir(folder), read_json(folder / "run.json")
+    model, run = load_workdir(folder), Workdir(folder).read_run()
     pooler, use_head = choose_pooler(model, None)
     graph, _ = build(model.config, with_head=model.has_head)
     tokenizer = Tokenizer(model.folder, model.config)

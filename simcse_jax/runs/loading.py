@@ -17,7 +17,7 @@ from simcse_jax.models.parameters import LANGUAGE_MODEL, sentence_encoder, subse
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.state import trained_shapes
-from simcse_jax.runs.workdir import is_workdir
+from simcse_jax.runs.workdir import Workdir
 from simcse_jax.storage import Folder, as_path, is_remote, read_json
 
 
@@ -35,9 +35,10 @@ def load_model(name: str, num_layers: int = 0) -> Pretrained:
     if re.match(r"\w+:[^/]", name):  # package:NAME
         return load(name, num_layers)
     folder = as_path(name)
-    if is_remote(folder) and not is_workdir(folder):
-        raise UserError(f"{name}: no run.json there, so it is no run's folder")
-    return load_workdir(folder, num_layers) if is_workdir(folder) else load(name, num_layers)
+    workdir = Workdir(folder)
+    if is_remote(folder):
+        workdir.check_exists(name)
+    return load_workdir(folder, num_layers) if workdir.exists else load(name, num_layers)
 
 
 def load_workdir(folder: Folder, num_layers: int = 0) -> Pretrained:
@@ -48,19 +49,19 @@ def load_workdir(folder: Folder, num_layers: int = 0) -> Pretrained:
     Raises:
       UserError: when no checkpoint has been saved, or a file of the workdir is damaged.
     """
-    path = folder / "run.json"
+    workdir = Workdir(folder)
+    run = workdir.read_run()
     try:
-        run = read_json(path)
         model, max_length = run["config"]["model"], run["model"]["max_length"]
         pooler, has_head, objective = model["pooler"], HEADS[model["mlp"]].scored, run["config"]["objective"]
     except (KeyError, TypeError):
-        raise UserError(f"{path}: damaged; it does not say which model was trained") from None
+        raise UserError(f"{workdir.run_file}: damaged; it does not say which model was trained") from None
     where = folder / "model" / "config.json"
     config = EncoderConfig.from_hugging_face(read_json(where), str(where))
     checkpoints = Checkpoints(folder, read_only=True)
     best = checkpoints.best
     if best is None:
-        if (folder / "result.json").is_file():
+        if workdir.has_result:
             why = "has its scores but no checkpoint, as runs that a sweep trains together have"
             raise UserError(f"{folder}: {why}; train it with simcse_jax.main")
         raise UserError(f"{folder}: no checkpoint has been saved yet")

@@ -13,9 +13,8 @@ from simcse_jax.analysis.tokens import Survey, check_same_tokens, survey
 from simcse_jax.config.fields import default_config, flatten
 from simcse_jax.errors import UserError
 from simcse_jax.runs.kept import checkpoint_encoders, steps_of
-from simcse_jax.runs.metrics import read_metrics
-from simcse_jax.runs.workdir import FREE, is_workdir, resolved
-from simcse_jax.storage import Folder, read_json
+from simcse_jax.runs.workdir import FREE, Workdir, resolved
+from simcse_jax.storage import Folder
 
 Point = dict[str, float]  # `step`, and the measures
 
@@ -29,17 +28,16 @@ def read_run(folder: Folder) -> dict[str, Any]:
     Raises:
       UserError: when it is no run's folder, or the file is damaged.
     """
-    if not is_workdir(folder):
-        raise UserError(f"--runs {folder}: no run.json there, so it is no run's folder")
-    path = folder / "run.json"
-    run = read_json(path)
+    workdir = Workdir(folder)
+    workdir.check_exists(f"--runs {folder}")
+    run = workdir.read_run()
     try:
         fields = flatten(config_dict.ConfigDict(resolved(default_config())))  # of fields that its version did not know
         fields |= flatten(config_dict.ConfigDict(run["config"]))
         analysis = {name: fields[f"analysis.{name}"] for name in ("data", "sentences")}
         analysis |= {"eval.data": fields["eval.data"], "sha256": run["sha256"].get("analysis.data")}
     except (AttributeError, KeyError, TypeError):
-        raise UserError(f"{path}: damaged; it does not say what was trained") from None
+        raise UserError(f"{workdir.run_file}: damaged; it does not say what was trained") from None
     config = {name: value for name, value in fields.items() if not name.startswith((*FREE, "eval."))}
     return {"config": config, "analysis": analysis}
 
@@ -111,7 +109,7 @@ def recorded(
     points = {}
     for name, folder in folders.items():
         points[name] = [
-            {"step": line["step"], **line["analysis"]} for line in read_metrics(folder) if "analysis" in line
+            {"step": line["step"], **line["analysis"]} for line in Workdir(folder).read_metrics() if "analysis" in line
         ]
         if not points[name]:
             raise UserError(

@@ -53,11 +53,6 @@ MEASURED_ON = ("analysis.data", "analysis.sentences")  # but all lines of its me
 SEEN_SECONDS = 60  # until a new workdir must be seen by all processes
 
 
-def is_workdir(folder: Folder) -> bool:
-    """Whether a run has been started in it."""
-    return (folder / "run.json").is_file()
-
-
 class Workdir:
     """A run's folder, whether it is there yet or not."""
 
@@ -70,7 +65,21 @@ class Workdir:
     @property
     def exists(self) -> bool:
         """Whether a run has been started in it."""
-        return is_workdir(self.path)
+        return self.run_file.is_file()
+
+    @property
+    def run_file(self) -> Folder:
+        """`run.json`, for messages."""
+        return self.path / "run.json"
+
+    def check_exists(self, named: str) -> None:
+        """Refuses a folder without a run.
+
+        Raises:
+          UserError: when there is none; it begins with `named`, what the user has called the folder.
+        """
+        if not self.exists:
+            raise UserError(f"{named}: no run.json there, so it is no run's folder")
 
     def check_is_folder(self) -> None:
         """Refuses a file.
@@ -110,7 +119,7 @@ class Workdir:
             before = defaults | flatten(config_dict.ConfigDict(saved["config"]))
             fingerprints_before = dict(saved["sha256"])
         except (KeyError, TypeError):
-            raise UserError(f"{self.path / 'run.json'}: damaged; choose another workdir") from None
+            raise UserError(f"{self.run_file}: damaged; choose another workdir") from None
         now = flatten(config_dict.ConfigDict(resolved(config)))
         names = sorted(name for name in before.keys() | now.keys() if name in MEASURED_ON or not name.startswith(FREE))
         differing = [
@@ -157,7 +166,7 @@ class Workdir:
             "versions": {"python": platform.python_version(), **versions()},
             "device": {"kind": devices[0].device_kind, "platform": devices[0].platform, "count": len(devices)},
         }
-        write_atomically(self.path / "run.json", json.dumps(run, indent=2) + "\n")
+        write_atomically(self.run_file, json.dumps(run, indent=2) + "\n")
 
     def read_run(self) -> dict[str, Any]:
         """What is being run: the contents of `run.json`.
@@ -165,7 +174,7 @@ class Workdir:
         Raises:
           UserError: when it cannot be read.
         """
-        return read_json(self.path / "run.json")
+        return read_json(self.run_file)
 
     def metrics(self, step: int | None) -> Metrics:
         """The metrics, to be added to; `step` is the one resumed from, None at a run's start."""
