@@ -11,7 +11,7 @@ from support import ROOT
 from simcse_jax.errors import UserError
 
 sys.path.insert(0, str(ROOT))
-from benchmarks import encode, scale, search, startup, sts, train_step
+from benchmarks import compile_time, encode, scale, search, startup, sts, train_step
 from benchmarks.training import Setting
 
 WRONG = [
@@ -22,6 +22,8 @@ WRONG = [
     (sts, ["--data", "x", "--tasks", "STS99"], "STS99"),
     (sts, [], "--data"),
     (startup, ["--what", "lunch"], "--what"),
+    (compile_time, ["--layers", "0"], "--layers 0"),
+    (compile_time, ["--platform", "cpu", "--topology", "v5e:2x4"], "--topology"),
     (scale, ["--axes", "width"], "--axes"),
     (scale, ["--largest", "8"], "--largest 8"),
     (search, ["--rows", "3"], "--rows 3"),
@@ -92,6 +94,15 @@ def test_sentences_of_a_file_and_of_pairs(corpus):
     assert len(both) == 40  # 20 pairs
     with pytest.raises(UserError, match="folder"):
         encode.sentences_of(str(corpus["dev"].parent), None, 10)
+
+
+def test_the_time_to_compile_a_tiny_step(tiny_bert, monkeypatch, capsys):
+    monkeypatch.setattr(compile_time.jax.config, "update", lambda *_: None)  # other tests go on with the cache
+    monkeypatch.setattr(sys, "argv", ["compile_time", "--model", str(tiny_bert), "--layers", "1"])
+    compile_time.main()
+    *_, line = capsys.readouterr().out.splitlines()
+    layers, *seconds = [float(cell) for cell in line.strip("|").split("|")]
+    assert layers == 1 and len(seconds) == 3
 
 
 def test_agreement_tells_cosines_and_differences():
