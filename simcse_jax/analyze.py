@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from simcse_jax.analysis.protocol import CHOICES, Protocol, option
 from simcse_jax.command_line import Parser, parse_model, run_command
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, require
 from simcse_jax.storage import Folder, as_path, output_folder
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ NUMBERS = {  # the protocol's, and what they are
 def main() -> None:
     """Measures models, or draws runs over their steps."""
     args, protocol = read_arguments()
+    require("train", "matplotlib")
     if args.runs:
         analyze_runs(args, protocol)
     else:

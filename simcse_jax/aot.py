@@ -1,8 +1,8 @@
-"""python -m simcse_jax.aot --config FILE --topology v5e:2x4: what a train step costs on TPUs, without a TPU.
+"""simcse-jax aot --config FILE --topology v5e:2x4: the costs of a training step on TPUs, without a TPU.
 
-Compiles the train step with the TPU compiler of PyPI's `libtpu`, which runs on any Linux machine, for chips that are
-only described. Neither weights nor data are read, so every sentence is taken to fill its row, whereas a run
-leaves padding out (`train.unpad`).
+Compiles the step with the TPU compiler of PyPI's `libtpu`, which runs on any Linux machine, for chips that are only
+described. Neither weights nor data are read, so every sentence counts as filling its row, whereas a run leaves padding
+out (`train.unpad`).
 """
 
 import json
@@ -10,7 +10,7 @@ import sys
 
 from ml_collections import config_dict
 
-from simcse_jax.command_line import Parser, run_command
+from simcse_jax.command_line import Parser, run_command, started_as
 from simcse_jax.config.checks import validate
 from simcse_jax.config.flags import parse
 from simcse_jax.costs.compile import EXAMPLES, OutOfMemory, compile_step, described_devices, largest_chunk, prepare
@@ -25,7 +25,7 @@ from simcse_jax.training.inputs import check_divides
 
 
 def guess_columns(config: config_dict.ConfigDict) -> int:
-    """How many columns of sentences the data of a config will have, as far as the config says."""
+    """The number of columns of sentences in a config's data, as far as the config shows it."""
     data = config.data
     if data.augment.name or data.positives or needs(config.objective).labels:
         return 2
@@ -38,7 +38,7 @@ def compile_or_explain(config: config_dict.ConfigDict, encoder: EncoderConfig, c
     """Compiles the step.
 
     Raises:
-      UserError: when it is too large for a chip's memory, with the largest chunk size that fits.
+      UserError: when it is too large for a chip's memory; the message has the largest chunk size that fits.
     """
     try:
         return compile_step(config, encoder, columns, topology)
@@ -56,11 +56,11 @@ def compile_or_explain(config: config_dict.ConfigDict, encoder: EncoderConfig, c
 def find_chunk(
     config: config_dict.ConfigDict, encoder: EncoderConfig, columns: int, topology: str, share: float
 ) -> int:
-    """Looks for the chunk size that fits, 0 if none does, and prints what the step costs with it.
+    """Finds the largest chunk size that fits, 0 if none does, and prints the step's costs with it.
 
     Args:
-      config, encoder, columns, topology: of the step that did not fit.
-      share: of its memory that a chip has.
+      config, encoder, columns, topology: those of the step that did not fit.
+      share: a chip's memory as a share of the memory that the step needs.
     """
 
     def fits(chunk: int) -> bool:
@@ -78,7 +78,7 @@ def find_chunk(
 
 
 def choose_batch(config: config_dict.ConfigDict, batch_per_chip: int | None, chips: int, first_chips: int) -> int:
-    """The batch for a topology: so many examples a chip, by default what the config's batch is on the first one."""
+    """The batch for a topology: the examples per chip (by default the config's batch on the first topology) × chips."""
     if batch_per_chip:
         return batch_per_chip * chips
     check_divides(config, first_chips)
@@ -86,20 +86,21 @@ def choose_batch(config: config_dict.ConfigDict, batch_per_chip: int | None, chi
 
 
 def main() -> None:
-    """Checks all arguments first, since compiling takes minutes."""
+    """Checks all arguments before it compiles, which takes minutes."""
     parser = Parser(
         prog="simcse_jax.aot",
-        description="What a train step costs on TPUs, without a TPU. Needs libtpu and a recipe; reads neither weights "
-        "nor data. Prints the costs; writes --output alone.",
-        epilog="Further: --config FILE[:VARIANT] [--config.FIELD=VALUE …], as for simcse_jax.main.\n",
+        description="Computes the costs of a training step on TPUs, without a TPU: memory, FLOPs, bytes, and the "
+        "least seconds that it can take.\nNeeds Linux, libtpu and a recipe; reads neither weights nor data.\nPrints "
+        "the costs, and writes them to the file of --output if it is given.",
+        epilog=f"And: --config FILE[:VARIANT] [--config.FIELD=VALUE …], as for {started_as('train')}.\n",
         allow_abbrev=False,
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--topology", help=f"generation and shape of a TPU slice, e.g. {EXAMPLES}")
-    which.add_argument("--topologies", help="several, comma-separated: a scaling table at a fixed batch a chip")
+    which.add_argument("--topologies", help="several, comma-separated: a scaling table with a fixed batch per chip")
     parser.add_argument("--batch-per-chip", type=int, help="examples (default: train.batch_size on the first topology)")
-    parser.add_argument("--columns", type=int, choices=(1, 2, 3, 4), help="of the data (default: as the config says)")
-    parser.add_argument("--output", help="a JSON file for the figures")
+    parser.add_argument("--columns", type=int, choices=(1, 2, 3, 4), help="of sentences (default: as the config says)")
+    parser.add_argument("--output", help="a JSON file for the costs")
     args, rest = parser.parse_known_args()
     config, _ = parse(rest, needs_workdir=False)
     validate(config)

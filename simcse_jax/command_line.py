@@ -1,4 +1,4 @@
-"""What commands share: the parser, options, how a model is named, and the net for errors."""
+"""What all commands share: the parser, options, names of models, and the handling of errors."""
 
 import argparse
 import contextlib
@@ -14,9 +14,17 @@ from simcse_jax.errors import Preempted, UserError
 from simcse_jax.models.config import DTYPES, POOLERS
 from simcse_jax.storage import local_path
 
+MODULES = {"train": "main"}  # commands whose module has another name
+
+
+def started_as(command: str) -> str:
+    """How to start a command, in the way that this one was: `simcse-jax train`, or `python -m simcse_jax.main`."""
+    program, space, _ = sys.argv[0].rpartition(" ")  # written by simcse_jax.__main__: "simcse-jax encode"
+    return f"{program} {command}" if space else f"python -m simcse_jax.{MODULES.get(command, command)}"
+
 
 class Model(NamedTuple):
-    """A model as a command names it: NAME, NAME@LAYERS, NAME@POOLER or NAME@LAYERS@POOLER."""
+    """A model on the command line: NAME, NAME@LAYERS, NAME@POOLER or NAME@LAYERS@POOLER."""
 
     name: str
     num_layers: int = 0  # 0: all
@@ -24,16 +32,16 @@ class Model(NamedTuple):
 
     @property
     def details(self) -> str:
-        """What it says beside the name, for a picture."""
+        """The layers and the pooler, for a picture's legend."""
         layers = [f"{self.num_layers} layer{'s' * (self.num_layers > 1)}"] if self.num_layers else []
         return "".join(f", {part}" for part in [*layers, *([self.pooler] if self.pooler else [])])
 
 
 def parse_model(spec: str) -> Model:
-    """From the command line: NAME, NAME@LAYERS, NAME@POOLER or both; NAME may be OWNER/NAME@REVISION."""
+    """Reads NAME, NAME@LAYERS, NAME@POOLER or NAME@LAYERS@POOLER; NAME may be OWNER/NAME@REVISION."""
     parts = [spec] if local_path(spec).exists() else spec.split("@")
     num_layers, pooler = 0, None
-    while len(parts) > 1:  # from the end: before the options may stand a revision of a hub's model
+    while len(parts) > 1:  # from the end, since NAME may have a revision
         if re.fullmatch("[1-9][0-9]*", parts[-1]) and not num_layers:
             num_layers = int(parts.pop())
         elif parts[-1] in POOLERS and pooler is None:
@@ -49,10 +57,10 @@ INTERRUPTED = 130
 CLOSED = 141
 EXIT_CODES = {
     0: "done",
-    WRONG: "a mistake to mend, named in one line on standard error",
-    PREEMPTED: "pre-empted, and saved: the same command resumes",
+    WRONG: "a mistake that you can fix, described in one line on standard error",
+    PREEMPTED: "pre-empted after saving; the same command resumes",
     INTERRUPTED: "interrupted",
-    CLOSED: "the reader of the output has closed it",
+    CLOSED: "the reader of the output closed the pipe",
 }
 
 
@@ -62,7 +70,7 @@ def describe_exit_codes() -> str:
 
 
 class _Formatter(argparse.HelpFormatter):
-    """Keeps line breaks of descriptions, and names the default of each option that does not name it itself."""
+    """Keeps the line breaks of descriptions, and adds the default to each option whose help does not have it."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return "\n".join(textwrap.fill(line, width, initial_indent=indent) for line in text.splitlines())
@@ -75,11 +83,16 @@ class _Formatter(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, whose complaints are one line too, and whose help has all defaults and the exit codes."""
+    """argparse with errors of one line, and a help with all defaults and the exit codes.
 
-    def __init__(self, epilog: str = "", **kwargs: Any):
+    A command gives its module as `prog`, e.g. "simcse_jax.encode"; the help shows how it was started.
+    """
+
+    def __init__(self, prog: str, epilog: str = "", **kwargs: Any):
         epilog = "\n".join(filter(None, [epilog, describe_exit_codes()]))
-        super().__init__(epilog=epilog, formatter_class=_Formatter, **kwargs)
+        package, _, command = prog.partition(".")
+        prog = started_as(command) if package == "simcse_jax" else prog
+        super().__init__(prog, epilog=epilog, formatter_class=_Formatter, **kwargs)
 
     def error(self, message: str) -> NoReturn:
         """Raises a `UserError` instead of printing the usage and leaving."""
@@ -88,7 +101,7 @@ class Parser(argparse.ArgumentParser):
 
 @contextlib.contextmanager
 def warnings_in_a_line() -> Iterator[None]:
-    """Warnings for the user (`UserWarning`) as a line each, on standard error, without the place in the code."""
+    """Prints each warning for the user (`UserWarning`) as one line on standard error, without its place in the code."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         yield
@@ -106,7 +119,7 @@ def run_command(main: Callable[[], None]) -> NoReturn:
     except Preempted as stop:
         print(stop, file=sys.stderr)
         sys.exit(PREEMPTED)
-    except BrokenPipeError:  # who reads has had enough, as `head`
+    except BrokenPipeError:  # the reader closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(CLOSED)
     except KeyboardInterrupt:

@@ -1,6 +1,7 @@
-"""Errors that are the user's to mend: one line on standard error, exit code 2, no traceback."""
+"""Errors that the user can fix: one line on standard error, exit code 2, no traceback."""
 
 import difflib
+import importlib.util
 from collections.abc import Iterable
 
 
@@ -9,19 +10,36 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)[0]
 
 
+def near(name: str, known: Iterable[str]) -> list[str]:
+    """The known names that could be meant, at most three; always at least one."""
+    known = list(known)
+    return difflib.get_close_matches(name, known, n=3, cutoff=0.6) or [nearest(name, known)]
+
+
 class UserError(Exception):
-    """What is wrong, where (file, row or field) and what to do, in one line."""
+    """The mistake, its place (file, row or field) and the remedy, in one line."""
 
 
 def no_such(where: str, kind: str, name: str, known: Iterable[str]) -> UserError:
-    """The error for a name that is none of the known ones; it names the nearest."""
+    """The error for an unknown name; it gives the nearest known one."""
     return UserError(f"{where}: no {kind} {name!r}; the nearest one is {nearest(name, known)}")
 
 
 class Preempted(Exception):
-    """The run was told to end, has saved itself, and the same command resumes it."""
+    """The run had to end and has saved its state; the same command resumes it."""
 
 
 def reason(error: Exception) -> str:
-    """What another library says of a failure, as part of a line: its text without line breaks, cut short."""
+    """Another library's error message as part of a line: without line breaks, cut short."""
     return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def require(extra: str, *modules: str) -> None:
+    """Checks, without importing them, that modules are installed which come with an extra of the package.
+
+    Raises:
+      UserError: naming those that are missing and the command that installs them.
+    """
+    missing = [module for module in modules if importlib.util.find_spec(module) is None]
+    if missing:
+        raise UserError(f'not installed: {", ".join(missing)}; run: pip install "simcse_jax[{extra}]"')

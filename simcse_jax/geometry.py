@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simcse_jax.command_line import Model, Parser, parse_model, run_command
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, require
 from simcse_jax.plotting import short_names, unique
 from simcse_jax.storage import Folder, as_path, local_path, output_folder
 
@@ -24,6 +24,7 @@ FILE = "geometry.json"
 def main() -> None:
     """Reads the data and finds all models and checkpoints first, so that a mistake is reported at once."""
     args, models = read_arguments()
+    require("train", "matplotlib")
     from simcse_jax.evaluation import geometry
     from simcse_jax.huggingface.load import choose_pooler
     from simcse_jax.runs.kept import steps_of

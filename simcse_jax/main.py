@@ -1,34 +1,37 @@
-"""python -m simcse_jax.main --config configs/unsup_bert.py --workdir DIR [--config.FIELD=VALUE …] [--profile DIR]"""
+"""simcse-jax train --config unsup_bert --workdir DIR [--config.FIELD=VALUE …] [--profile DIR]"""
 
 import sys
 
-from simcse_jax.command_line import describe_exit_codes, run_command
+from simcse_jax.command_line import describe_exit_codes, run_command, started_as
+from simcse_jax.errors import require
 
 ABOUT = """\
-usage: python -m simcse_jax.main --config FILE[:VARIANT] --workdir DIR [--config.FIELD=VALUE …] [--profile DIR]
+usage: {program} --config FILE[:VARIANT] --workdir DIR [--config.FIELD=VALUE …] [--profile DIR]
 
-Trains a sentence encoder and scores it. Needs the model, training sentences and scored pairs that its config names.
-Writes run.json, metrics.jsonl, result.json and checkpoints to DIR. The same command resumes a run that was stopped."""
+Trains a sentence encoder and scores it. Needs a recipe, and the model, the training sentences and the scored pairs that
+the recipe names. Writes to DIR: run.json (config, versions, device), metrics.jsonl and TensorBoard files (losses and
+scores), checkpoints, and result.json (the final scores). The same command resumes a run that was stopped."""
 
 
 def help_text() -> str:
-    """What `--help` prints."""
+    """The text of `--help`."""
     from simcse_jax.config.fields import FIELDS, SECTIONS
     from simcse_jax.config.flags import FOLDERS
-    from simcse_jax.config.help import CONFIGS, describe_fields, describe_flags, describe_recipes
+    from simcse_jax.config.help import describe_fields, describe_flags, describe_recipes
+    from simcse_jax.config.recipes import FOLDER
 
     flags = {
-        "--config FILE[:VARIANT]": "what to run: a recipe",
+        "--config FILE[:VARIANT]": "what to run: a recipe, or a config file of your own",
         "--workdir DIR": FOLDERS["workdir"],
-        "--profile DIR": f"{FOLDERS['profile']} (default: none is made)",
-        "--config.FIELD=VALUE": "in place of the recipe's value",
+        "--profile DIR": f"{FOLDERS['profile']} (default: no trace)",
+        "--config.FIELD=VALUE": "replaces the recipe's value",
     }
-    parts = [describe_flags(flags), describe_recipes(CONFIGS), describe_fields(FIELDS, SECTIONS)]
-    return "\n\n".join([ABOUT, *parts, describe_exit_codes()])
+    parts = [describe_flags(flags), describe_recipes(FOLDER), describe_fields(FIELDS, SECTIONS)]
+    return "\n\n".join([ABOUT.format(program=started_as("train")), *parts, describe_exit_codes()])
 
 
 def main() -> None:
-    """Parses the flags before JAX is imported, so that a misspelt field is answered at once."""
+    """Parses the flags before JAX is imported, so that a misspelt field is reported at once."""
     if {"-h", "--help"} & set(sys.argv[1:]):
         print(help_text())
         return
@@ -37,6 +40,7 @@ def main() -> None:
 
     config, workdir, profile = parse_run(sys.argv[1:])
     validate(config)
+    require("train", "tensorboardX")
     from simcse_jax.training.run import train_and_evaluate
 
     train_and_evaluate(config, workdir, profile)

@@ -9,12 +9,12 @@ import shlex
 import sys
 from pathlib import Path
 
-from simcse_jax.command_line import describe_exit_codes, run_command
-from simcse_jax.errors import UserError
+from simcse_jax.command_line import describe_exit_codes, run_command, started_as
+from simcse_jax.errors import UserError, require
 from simcse_jax.storage import local_path
 
 ABOUT = """\
-usage: python -m simcse_jax.sweep --config FILE[:VARIANT] --workdir DIR [--config.FIELD=VALUE …]
+usage: {program} --config FILE[:VARIANT] --workdir DIR [--config.FIELD=VALUE …]
 
 Trains every row of a table with every seed and writes the table. Needs what its configs name: models, training
 sentences, scored pairs. Writes the runs, FILE.md, FILE.csv, FILE.png and FILE.svg to DIR. The same command skips what
@@ -24,17 +24,19 @@ is done and resumes what is not."""
 def help_text() -> str:
     """What `--help` prints."""
     from simcse_jax.config.flags import FOLDERS
-    from simcse_jax.config.help import CONFIGS, describe_fields, describe_flags, describe_recipes
+    from simcse_jax.config.help import describe_fields, describe_flags, describe_recipes
+    from simcse_jax.config.recipes import FOLDER
     from simcse_jax.sweeps.variants import FIELDS
 
     flags = {
         "--config FILE[:VARIANT]": "what to run: a recipe with rows",
         "--workdir DIR": FOLDERS["workdir"],
-        "--config.FIELD=VALUE": "in place of the recipe's value, for all rows (simcse_jax.main --help has the fields)",
+        "--config.FIELD=VALUE": f"replaces the value in all rows ({started_as('train')} --help has the fields)",
     }
     sections = {"sweep": "The table. A recipe sets the first four."}
-    recipes, fields = describe_recipes(CONFIGS / "ablations"), describe_fields(FIELDS, sections)
-    return "\n\n".join([ABOUT, describe_flags(flags), recipes, fields, describe_exit_codes()])
+    recipes, fields = describe_recipes(FOLDER / "ablations"), describe_fields(FIELDS, sections)
+    about = ABOUT.format(program=started_as("sweep"))
+    return "\n\n".join([about, describe_flags(flags), recipes, fields, describe_exit_codes()])
 
 
 def main() -> None:
@@ -42,12 +44,13 @@ def main() -> None:
     if {"-h", "--help"} & set(sys.argv[1:]):
         print(help_text())
         return
-    from simcse_jax.config.flags import config_path, parse
+    from simcse_jax.config.flags import parse, split_config
     from simcse_jax.sweeps.variants import load_variants, read_sweep
 
     config, workdir = parse(sys.argv[1:])
-    path = config_path(sys.argv[1:])
+    path, _ = split_config(sys.argv[1:])
     variants = read_sweep(config, load_variants(path))
+    require("train", "tensorboardX", "matplotlib")
     from simcse_jax.storage import is_remote
     from simcse_jax.sweeps import runner, table
 

@@ -1,4 +1,6 @@
-from simcse_jax.errors import UserError, nearest, no_such, reason
+import pytest
+
+from simcse_jax.errors import UserError, near, nearest, no_such, reason, require
 
 
 def test_the_nearest_name_is_found_however_far():
@@ -16,3 +18,15 @@ def test_a_reason_is_one_short_line():
     assert reason(ValueError("two\n  lines")) == "two lines"
     assert reason(ValueError()) == "ValueError"
     assert len(reason(ValueError("x" * 999))) == 200
+
+
+def test_near_names_are_at_most_three_and_at_least_one():
+    assert near("geometri", ["geometry", "demo"]) == ["geometry"]
+    assert near("aab", ["aaa", "abb", "aac", "aad", "z"]) == ["abb", "aad", "aac"]
+    assert near("zzz", ["pooler"]) == ["pooler"]
+
+
+def test_a_missing_package_names_the_command_that_installs_it():
+    require("train", "json", "email.message")
+    with pytest.raises(UserError, match=r'^not installed: nowhere; run: pip install "simcse_jax\[train\]"$'):
+        require("train", "json", "nowhere")

@@ -1,13 +1,14 @@
 """The command line of a run: `--config FILE[:VARIANT] --workdir DIR [--config.FIELD=VALUE …]`."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from absl import flags
 from ml_collections import config_dict, config_flags
 
 from simcse_jax.config.fields import flatten
+from simcse_jax.config.recipes import find, let_import
+from simcse_jax.config.variants import NoSuchVariant
 from simcse_jax.errors import UserError, nearest
 
 FOLDERS = {
@@ -20,67 +21,86 @@ def parse(argv: Sequence[str], needs_workdir: bool = True) -> tuple[config_dict.
     """Reads `--config FILE --workdir DIR [--config.FIELD=VALUE …]`.
 
     Returns:
-      The config, and the workdir (empty where none is needed).
+      The config, and the workdir (empty if none is needed).
 
     Raises:
-      UserError: for whatever is wrong with flags, file or values; an unknown field's nearest known one is named.
+      UserError: for any mistake in flags, file or values; for an unknown field it gives the nearest known one.
     """
     config, folders = _parse(argv, ("workdir",) if needs_workdir else ())
     return config, folders.get("workdir") or ""
 
 
 def parse_run(argv: Sequence[str]) -> tuple[config_dict.ConfigDict, str, str | None]:
-    """As `parse`; the third is what `--profile DIR` names, which is no part of the config: it changes nothing."""
+    """As `parse`; the third value is the folder of `--profile DIR`, not in the config since it changes no result."""
     config, folders = _parse(argv, tuple(FOLDERS))
     return config, folders["workdir"] or "", folders["profile"]
 
 
 def _parse(argv: Sequence[str], folders: Sequence[str]) -> tuple[config_dict.ConfigDict, dict[str, str | None]]:
-    """The config and the named flags of `FOLDERS`."""
+    """The config, and the values of these flags of `FOLDERS`."""
     values = flags.FlagValues()
-    args = ["simcse_jax.main", *argv]
-    help_text = "a recipe, e.g. configs/unsup_bert.py or configs/unsup_bert.py:large"
-    path = config_path(argv)
+    path, rest = split_config(argv)
     if not path:
-        raise UserError("--config FILE is missing, e.g. --config configs/unsup_bert.py")
-    known = flatten(_get_config(path))
+        raise UserError("--config FILE is missing, e.g. --config unsup_bert")
+    file = find_config(path)
+    known = flatten(_get_config(path, file))
     try:
-        config_flags.DEFINE_config_file("config", None, help_text, flag_values=values, sys_argv=args)
+        args = ["simcse_jax.main", f"--config={file}", *rest]
+        config_flags.DEFINE_config_file("config", None, flag_values=values, sys_argv=args)
         for name in folders:
             flags.DEFINE_string(name, None, FOLDERS[name], flag_values=values)
-        rest = values(args)[1:]
+        unknown = values(args)[1:]
     except (AttributeError, KeyError, IndexError, TypeError, ValueError, flags.Error) as error:
-        raise UserError(_unknown_field(argv, known) or str(error)) from None
+        raise UserError(_unknown_field(rest, known) or str(error)) from None
     if "workdir" in folders and not values.workdir:
         raise UserError(f"--workdir DIR is missing: {FOLDERS['workdir']}")
     if "profile" in folders and values.profile == "":
         raise UserError("--profile: name a folder")
-    if rest:
-        raise UserError(f"unknown argument {rest[0]!r}; a field is set with --config.FIELD=VALUE")
+    if unknown:
+        raise UserError(f"unknown argument {unknown[0]!r}; a field is set with --config.FIELD=VALUE")
     config = values.config.unlock()
     _split_tuples(config)
     return config, {name: values[name].value for name in folders}
 
 
-def config_path(argv: Sequence[str]) -> str:
-    """What `--config` names, empty where there is none."""
-    for position, arg in enumerate(argv):
+def split_config(argv: Sequence[str]) -> tuple[str, list[str]]:
+    """The value of `--config`, empty if there is none, and the other arguments.
+
+    Raises:
+      UserError: when it is given twice.
+    """
+    found, rest, remaining = [], [], iter(argv)
+    for arg in remaining:
         name, equals, value = arg.partition("=")
         if name in ("--config", "-config"):
-            return value if equals else (argv[position + 1] if position + 1 < len(argv) else "")
-    return ""
+            found.append(value if equals else next(remaining, ""))
+        else:
+            rest.append(arg)
+    if len(found) > 1:
+        raise UserError(f"--config is given {len(found)} times: {', '.join(found)}; give it once")
+    return (found[0] if found else ""), rest
 
 
-def _get_config(path: str) -> config_dict.ConfigDict:
-    """Loads a config file alone, to tell its mistakes from those of the command line."""
+def find_config(path: str) -> str:
+    """`FILE[:VARIANT]` with the file where it is found: a local one, or a recipe of the package.
+
+    Raises:
+      UserError: when there is no such file or recipe.
+    """
+    name, colon, variant = path.partition(":")
+    return f"{find(name)}{colon}{variant}"
+
+
+def _get_config(path: str, file: str) -> config_dict.ConfigDict:
+    """Loads the config `file` alone, to tell its mistakes from those of the command line; `path` is as given there."""
     values = flags.FlagValues()
-    args = ["simcse_jax.main", f"--config={path}"]
-    file = path.partition(":")[0]
-    if not Path(file).is_file():
-        raise UserError(f"--config {file}: no such config file")
+    args = ["simcse_jax.main", f"--config={file}"]
+    let_import()
     try:
         config_flags.DEFINE_config_file("config", None, flag_values=values, sys_argv=args)
         values(args)
+    except NoSuchVariant as error:
+        raise UserError(f"--config {path}: {error}") from None
     except UserError:
         raise
     except Exception as error:  # the file is a program: anything can go wrong in it
@@ -102,7 +122,7 @@ def _unknown_field(argv: Sequence[str], known: Mapping[str, Any]) -> str | None:
 
 
 def _split_tuples(config: config_dict.ConfigDict) -> None:
-    # `--config.eval.tasks=STS12,STS13` reaches us as the tuple ("STS12,STS13",).
+    # `--config.eval.tasks=STS12,STS13` arrives as the tuple ("STS12,STS13",).
     for name, value in config.items():
         if isinstance(value, config_dict.ConfigDict):
             _split_tuples(value)

@@ -1,4 +1,4 @@
-"""What `--help` says of flags, recipes and fields."""
+"""The `--help` text of flags, recipes and fields."""
 
 import textwrap
 from collections.abc import Mapping
@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from simcse_jax.config.fields import Field
+from simcse_jax.config.recipes import FOLDER
 from simcse_jax.config.variants import list_recipes
 
 WIDTH = 100
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"  # present where the project was checked out
 
 
 def describe_flags(flags: Mapping[str, str]) -> str:
@@ -18,18 +18,20 @@ def describe_flags(flags: Mapping[str, str]) -> str:
 
 
 def describe_recipes(folder: Path) -> str:
-    """Each config file of a folder with its variants and the first line of its docstring."""
-    lines = ["recipes, FILE or FILE:VARIANT (the first variant is the default):"]
-    ours = (CONFIGS.parent / "pyproject.toml").is_file() or not folder.is_relative_to(CONFIGS)
-    for recipe in list_recipes(folder) if ours else ():  # next to an installed package are other people's files
-        file = recipe.file.relative_to(Path.cwd()) if recipe.file.is_relative_to(Path.cwd()) else recipe.file
+    """Each recipe of a folder of the package: its name, its variants and the first line of its docstring."""
+    lines = [
+        "recipes: --config NAME or NAME:VARIANT; the first variant is the default. To change more than fields, copy a "
+        f"file from {folder}.",
+    ]
+    for recipe in list_recipes(folder):
+        name = recipe.file.relative_to(FOLDER).with_suffix("").as_posix()
         variants = f":{{{','.join(recipe.variants)}}}" if recipe.variants else ""
-        lines.append(_entry(f"{file}{variants}", recipe.about))
-    return "\n".join(lines) if len(lines) > 1 else f"recipes: none in {folder}; the project's source has them"
+        lines.append(_entry(f"{name}{variants}", recipe.about))
+    return "\n".join([*textwrap.wrap(lines[0], WIDTH), *lines[1:]])
 
 
 def describe_fields(fields: Mapping[str, Field], sections: Mapping[str, str]) -> str:
-    """Each field with its default, meaning, type and rules; a section has its heading before its first field."""
+    """Each field with its default, meaning, type and rules; each section with its heading."""
     lines, seen = ["fields, which a recipe may change:"], set()
     for name, field in fields.items():
         path = name.split(".")

@@ -1,4 +1,4 @@
-"""Config files: their variants, as in `configs/unsup_bert.py:large`, and a line about each of a folder."""
+"""Config files: their variants, as in `unsup_bert:large`, and a line about each file of a folder."""
 
 import importlib.util
 import inspect
@@ -7,11 +7,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from simcse_jax.config.recipes import let_import
 from simcse_jax.errors import UserError, reason
 
 
 class NoSuchVariant(UserError):
-    """A config's argument names none of its variants; `known` has those that there are."""
+    """A config has no variant of this name; `known` lists those that it has."""
 
     def __init__(self, variant: str, known: Iterable[str]):
         self.known = tuple(known)
@@ -19,10 +20,10 @@ class NoSuchVariant(UserError):
 
 
 def choose_variant(variant: str, variants: Mapping[str, Any]) -> Any:
-    """The entry of `variants` that a config's argument (`configs/unsup_bert.py:large`) names.
+    """The entry of `variants` with this name, the `large` of `--config unsup_bert:large`.
 
     Raises:
-      NoSuchVariant: naming the ones there are.
+      NoSuchVariant: there is none; the message lists the names.
     """
     if variant not in variants:
         raise NoSuchVariant(variant, variants)
@@ -31,6 +32,7 @@ def choose_variant(variant: str, variants: Mapping[str, Any]) -> Any:
 
 def load_file(file: str | Path) -> ModuleType:
     """Runs a config file, a Python program. Raises whatever goes wrong in it."""
+    let_import()
     spec = importlib.util.spec_from_file_location("config_file", file)
     assert spec is not None and spec.loader is not None, f"{file} must end in .py"
     module = importlib.util.module_from_spec(spec)
@@ -39,7 +41,7 @@ def load_file(file: str | Path) -> ModuleType:
 
 
 def variants_of(module: ModuleType) -> tuple[str, ...]:
-    """The variants of a config file, the default one first; empty where it has one form alone."""
+    """The variants of a config file, the default one first; empty if it has none."""
     parameters = inspect.signature(module.get_config).parameters
     if not parameters:
         return ()
@@ -60,7 +62,7 @@ class Recipe(NamedTuple):
 
 
 def list_recipes(folder: Path) -> list[Recipe]:
-    """The config files of a folder by name. One that cannot be loaded says why in place of what it is about."""
+    """The config files of a folder, sorted by name. For one that cannot be loaded, `about` says why."""
     recipes = []
     for file in sorted(folder.glob("*.py")):
         try:

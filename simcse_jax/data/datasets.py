@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from simcse_jax.data.files import Row, Table
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, reason, require
 from simcse_jax.storage import local_path
 
 
@@ -22,6 +22,7 @@ def read_hub_dataset(specification: str) -> Table:
     where = f"hf:{specification}"
     if not name:
         raise UserError(f"{where}: names no dataset; write hf:NAME[:CONFIG[:SPLIT]]")
+    require("train", "datasets")
     import datasets
 
     datasets.disable_progress_bars()
@@ -69,6 +70,7 @@ def read_tensorflow_dataset(specification: str) -> Table:
     assert parts is not None  # it may all be empty
     name, split = parts.groups()
     where = f"tfds:{specification}"
+    require("train", "tensorflow_datasets")
     import tensorflow_datasets as tfds
 
     try:

@@ -7,7 +7,6 @@ variant lie over them.
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from ml_collections import config_dict
 
 from simcse_jax.config.checks import check_type, validate
 from simcse_jax.config.fields import Field, defaults_of, field, flatten
+from simcse_jax.config.recipes import find
 from simcse_jax.config.rules import Rule
 from simcse_jax.config.variants import load_file
 from simcse_jax.errors import UserError, nearest, no_such, reason
@@ -102,9 +102,8 @@ def load_variants(path: str) -> tuple[Variant, ...]:
     Raises:
       UserError: when the file is no sweep, or goes wrong.
     """
-    file, colon, argument = path.partition(":")
-    if not Path(file).is_file():
-        raise UserError(f"--config {file}: no such config file")
+    name, colon, argument = path.partition(":")
+    file = find(name)
     try:
         get_variants = getattr(load_file(file), "get_variants", None)
         if get_variants is None:

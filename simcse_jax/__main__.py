@@ -1,0 +1,70 @@
+"""`simcse-jax COMMAND …` and `python -m simcse_jax COMMAND …`: lists the commands and runs them."""
+
+import importlib
+import sys
+from pathlib import Path
+
+from simcse_jax.command_line import MODULES, run_command
+from simcse_jax.errors import UserError, near
+from simcse_jax.version import __version__
+
+COMMANDS = {
+    "train": "train a sentence encoder by a recipe, and score it",
+    "evaluate": "score any model on STS and transfer tasks",
+    "encode": "write the embeddings of a file's sentences",
+    "search": "find the nearest sentences of a file for each query",
+    "export": "write a run's model for transformers and sentence-transformers",
+    "sweep": "train every row of a table, and write the table",
+    "analyze": "measure and draw how isotropic a model's space is, and how training changed it",
+    "geometry": "measure and draw alignment, uniformity and singular values of models and runs",
+    "aot": "compute what a training step costs on TPUs, without a TPU",
+    "demo": "open a page in the browser on which to try a model",
+}
+
+
+def help_text(program: str) -> str:
+    """The list of commands."""
+    return "\n".join(
+        [
+            f"usage: {program} COMMAND [OPTION …]",
+            "",
+            "Contrastive sentence encoders (SimCSE) in JAX and Flax.",
+            "",
+            "commands:",
+            *(f"  {name:<10}{about}" for name, about in COMMANDS.items()),
+            "",
+            f"{program} COMMAND --help has a command's options, {program} --version the version.",
+        ]
+    )
+
+
+def dispatch() -> None:
+    """Runs the command that the first argument names, as if it had been started alone.
+
+    Raises:
+      UserError: when there is no such command; whatever the command raises.
+    """
+    program = "python -m simcse_jax" if Path(sys.argv[0]).name == "__main__.py" else "simcse-jax"
+    command, *rest = sys.argv[1:] or ["--help"]
+    if command in ("-h", "--help"):
+        print(help_text(program))
+        return
+    if command == "--version":
+        print(f"simcse_jax {__version__}")
+        return
+    if command not in COMMANDS:
+        kind = "option" if command.startswith("-") else "command"
+        close = near(command, COMMANDS)
+        hint = f"near ones are {', '.join(close)}" if len(close) > 1 else f"the nearest one is {close[0]}"
+        raise UserError(f"no {kind} {command!r}; {hint} ({program} --help lists all)")
+    sys.argv = [f"{program} {command}", *rest]
+    importlib.import_module(f"simcse_jax.{MODULES.get(command, command)}").main()
+
+
+def main() -> None:
+    """The console script."""
+    run_command(dispatch)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""The file that `--config` means, and what a config file may import."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from support import ROOT
+
+from simcse_jax.config.flags import parse
+from simcse_jax.config.recipes import FOLDER, find, names
+from simcse_jax.errors import UserError
+
+CHAIN = {  # a local file that imports a local module, which imports a recipe of the package
+    "mine.py": "from my_base import get_config\n",
+    "my_base.py": (
+        "from simcse_jax.configs.ablations import simcse_table3\n"
+        "from simcse_jax.configs.unsup_bert import get_config as base\n\n\n"
+        "def get_config():\n    config = base('large')\n    config.seed = len(simcse_table3.get_variants())\n"
+        "    return config\n"
+    ),
+}
+SHOW = """
+from simcse_jax.config.flags import parse
+config, _ = parse(["--config=mine"], needs_workdir=False)
+print(config.model.init_from, config.seed)
+"""
+
+
+def test_the_recipes_have_names():
+    assert FOLDER == ROOT / "configs"
+    files = {file.relative_to(FOLDER).as_posix() for file in FOLDER.rglob("*.py")}
+    assert {f"{name}.py" for name in names()} == files and len(names()) == len(files) > 20
+    assert names()[:2] == ["quickstart", "sbert_nli"]
+    assert names().index("unsup_roberta") < names().index("ablations/isotropy_pooling")
+
+
+@pytest.mark.parametrize("name", ["unsup_bert", "unsup_bert.py", "configs/unsup_bert", "configs/unsup_bert.py"])
+def test_a_recipe_is_found_from_any_folder(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert find(name) == FOLDER / "unsup_bert.py"
+    config, _ = parse([f"--config={name}:large"], needs_workdir=False)
+    assert config.model.init_from == "bert-large-uncased"
+    config, _ = parse(["--config", f"{name}:large", "--config.seed=3"], needs_workdir=False)
+    assert (config.model.init_from, config.seed) == ("bert-large-uncased", 3)
+
+
+def test_a_recipe_of_a_table_is_found_with_its_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("ablations/simcse_table3", "configs/ablations/simcse_table3.py"):
+        assert find(name) == FOLDER / "ablations" / "simcse_table3.py"
+
+
+@pytest.mark.parametrize("local", ["unsup_bert.py", "configs/unsup_bert.py"])
+def test_a_local_file_wins(local, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / local).parent.mkdir(exist_ok=True)
+    (tmp_path / local).write_text("")
+    assert find(local).resolve() == find(local.removesuffix(".py")).resolve() == tmp_path / local
+
+
+def test_an_unknown_name_lists_the_recipes():
+    with pytest.raises(UserError) as caught:
+        find("unsup_brt")
+    for part in ("--config unsup_brt: no such config file or recipe", "is unsup_bert,", *names()):
+        assert part in str(caught.value)
+
+
+def test_the_config_is_given_once():
+    with pytest.raises(UserError, match="--config is given 2 times: unsup_bert, sup_bert"):
+        parse(["--config", "unsup_bert", "--config=sup_bert"], needs_workdir=False)
+
+
+@pytest.mark.parametrize("script", [False, True], ids=["as python -m", "as a console script"])
+def test_config_files_import_each_other_and_the_recipes(script, tmp_path):
+    for name, text in CHAIN.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "script.py").write_text(SHOW)  # its folder, not the current one, is on the path
+    command = [sys.executable, "bin/script.py"] if script else [sys.executable, "-c", SHOW]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert done.stdout == "bert-large-uncased 8\n", done.stderr
