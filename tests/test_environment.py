@@ -1,11 +1,35 @@
-"""What a fresh machine gets."""
+"""What a fresh machine gets, and what works without the extra "train"."""
 
 import importlib.metadata
+import json
 import re
 import subprocess
 import sys
+import tomllib
 
-from support import ROOT
+import pytest
+from support import ROOT, refused
+
+from simcse_jax.__main__ import COMMANDS
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+ONLY_TO_TRAIN = ("datasets", "tensorflow_datasets", "tensorboardX", "matplotlib")
+# Without these modules, runs commands one after the other, and stops at the first that does not end with 0.
+LIGHT = """
+import json, sys
+
+sys.modules.update(dict.fromkeys(json.loads(sys.argv[1])))
+from simcse_jax.__main__ import dispatch
+from simcse_jax.command_line import run_command
+
+for command in json.loads(sys.argv[2]):
+    sys.argv = ["simcse-jax", *command]
+    try:
+        run_command(dispatch)
+    except SystemExit as end:
+        if end.code:
+            raise
+"""
 
 
 def needs(name: str, seen: set[str]) -> set[str]:
@@ -46,6 +70,70 @@ import simcse_jax.main, simcse_jax.training.run, simcse_jax.evaluate, simcse_jax
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
+
+
+def light(*commands):
+    """Runs commands where the modules of the extra "train" are missing."""
+    arguments = [json.dumps(ONLY_TO_TRAIN), json.dumps([list(map(str, command)) for command in commands])]
+    return subprocess.run([sys.executable, "-c", LIGHT, *arguments], capture_output=True, text=True, cwd=ROOT)
+
+
+def requirements_of(lines):
+    return [line.split("#")[0].strip() for line in lines if line.split("#")[0].strip()]
+
+
+def test_requirements_are_the_core_and_the_extra_train():
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    core, train = PROJECT["dependencies"], PROJECT["optional-dependencies"]["train"]
+    assert requirements_of(lines) == [*core, *train]
+    names = {re.match(r"[\w.-]+", line)[0].replace("-", "_") for line in train}
+    assert set(ONLY_TO_TRAIN) <= names
+
+
+def test_the_core_brings_nothing_that_only_training_needs():
+    core = set().union(*(needs(re.match(r"[\w.-]+", line)[0], set()) for line in PROJECT["dependencies"]))
+    assert {"jax", "flax", "transformers"} <= core
+    assert not core & {"datasets", "tensorflow-datasets", "tensorboardx", "matplotlib", "pandas"}
+
+
+def test_every_command_explains_itself_in_a_light_installation():
+    done = light(*([name, "--help"] for name in COMMANDS))
+    assert done.returncode == 0, done.stderr
+    assert re.findall(r"^usage: simcse-jax (\w+) ", done.stdout, re.MULTILINE) == list(COMMANDS)
+
+
+def test_encoding_and_searching_work_in_a_light_installation(tiny_bert, corpus, tmp_path):
+    done = light(
+        ["encode", "--model", tiny_bert, "--input", corpus["txt"], "--output", tmp_path / "a.npy"],
+        ["search", "--model", tiny_bert, "--sentences", corpus["txt"], "--queries", corpus["txt"], "--top-k", "1"],
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "a.npy").is_file()
+    assert corpus["txt"].read_text().splitlines()[0] in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "missing"),
+    [
+        (["train", "--config=unsup_bert", "--workdir={}"], "tensorboardX"),
+        (["sweep", "--config=ablations/simcse_table3", "--workdir={}"], "tensorboardX, matplotlib"),
+        (["analyze", "--model=m", "--data=x.txt", "--output={}"], "matplotlib"),
+        (["geometry", "--models=m", "--data=x", "--output={}"], "matplotlib"),
+    ],
+)
+def test_what_needs_more_names_the_command_that_installs_it(command, missing, tmp_path):
+    done = light([part.format(tmp_path / "out") for part in command])
+    refused(done, f'not installed: {missing}; run: pip install "simcse_jax[train]"')
+
+
+@pytest.mark.parametrize(("prefix", "missing"), [("hf:x", "datasets"), ("tfds:x", "tensorflow_datasets")])
+def test_data_sets_of_hubs_name_the_command_that_installs_their_library(prefix, missing, monkeypatch):
+    from simcse_jax.data.examples import read_examples
+    from simcse_jax.errors import UserError
+
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(UserError, match=rf'^not installed: {missing}; run: pip install "simcse_jax\[train\]"$'):
+        read_examples(prefix)
 
 
 def test_no_training_sentence_stands_in_the_held_out_pairs():

@@ -1,0 +1,129 @@
+"""The wheel and an editable install: every file is in it, and the recipes are found without a clone."""
+
+import email
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from support import ROOT
+
+from simcse_jax import __version__
+
+pytest.importorskip("setuptools", "77", reason="building a wheel needs setuptools 77 or newer (requirements-dev.txt)")
+SOURCES = ("pyproject.toml", "README.md", "LICENSE", "simcse_jax", "configs")
+RECIPE = """
+import sys, site
+site.addsitedir(sys.argv[1])  # as the interpreter does with its own site-packages
+from simcse_jax.config.flags import parse
+from simcse_jax.config.recipes import find
+from simcse_jax.__main__ import dispatch
+config, _ = parse(["--config", "configs/unsup_bert.py:large"], needs_workdir=False)
+mine, _ = parse(["--config", "mine"], needs_workdir=False)
+print(config.model.init_from, mine.seed, find("ablations/simcse_table3"))
+sys.argv = ["simcse-jax", "train", "--help"]
+dispatch()
+"""
+MINE = """from simcse_jax.configs.unsup_bert import get_config as base
+
+
+def get_config():
+    config = base()
+    config.seed = 7
+    return config
+"""
+
+
+def build(kind: str, source: Path, output: Path) -> Path:
+    """Builds a wheel of a folder with the project, as pip does."""
+    output.mkdir()
+    code = f"from setuptools import build_meta; build_meta.build_{kind}({str(output)!r})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return next(output.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory) -> Path:
+    """A clone, as far as a build needs it."""
+    folder = tmp_path_factory.mktemp("source")
+    for name in SOURCES:
+        path = ROOT / name
+        copy = shutil.copytree if path.is_dir() else shutil.copy
+        copy(path, folder / name, **({"ignore": shutil.ignore_patterns("__pycache__")} if path.is_dir() else {}))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(source, tmp_path_factory) -> Path:
+    return build("wheel", source, tmp_path_factory.mktemp("wheel") / "out")
+
+
+def use(site: Path, folder: Path) -> str:
+    """What a program prints that uses recipes, from `folder`, with the package installed in `site`."""
+    (folder / "mine.py").write_text(MINE)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", RECIPE, str(site)], cwd=folder, capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert "usage: simcse-jax train" in done.stdout and " sup_bert:{base,large,neutral,mlm}" in done.stdout
+    return done.stdout.splitlines()[0]
+
+
+def test_every_file_is_in_the_wheel(wheel, source):
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    wanted = {file.relative_to(source).as_posix() for file in (source / "simcse_jax").rglob("*") if file.is_file()}
+    wanted |= {f"simcse_jax/{file.relative_to(source)}" for file in (source / "configs").rglob("*.py")}
+    info = f"simcse_jax-{__version__}.dist-info"
+    assert not wanted - names
+    assert {name for name in names if not name.startswith("simcse_jax/")} == {
+        f"{info}/{name}" for name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
+    } | {f"{info}/top_level.txt"}
+
+
+def test_the_wheel_has_licence_author_and_console_script(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        texts = {name.partition("/")[2]: archive.read(name).decode() for name in archive.namelist() if "-info/" in name}
+    metadata = email.message_from_string(texts["METADATA"])
+    assert (metadata["License-Expression"], metadata["Author"]) == ("Apache-2.0", "The simcse_jax authors")
+    assert texts["entry_points.txt"].split("\n")[1] == "simcse-jax = simcse_jax.__main__:main"
+    assert texts["licenses/LICENSE"] == (ROOT / "LICENSE").read_text()
+    assert "Version 2.0, January 2004" in texts["licenses/LICENSE"]
+
+
+def test_recipes_are_found_in_an_installed_package(wheel, tmp_path):
+    shutil.unpack_archive(wheel, tmp_path / "site", "zip")
+    (tmp_path / "work").mkdir()
+    file = tmp_path / "site" / "simcse_jax" / "configs" / "ablations" / "simcse_table3.py"
+    assert use(tmp_path / "site", tmp_path / "work") == f"bert-large-uncased 7 {file}"
+
+
+def test_recipes_are_found_in_an_editable_install(source, tmp_path):
+    shutil.unpack_archive(build("editable", source, tmp_path / "out"), tmp_path / "site", "zip")
+    (tmp_path / "work").mkdir()
+    file = source / "configs" / "ablations" / "simcse_table3.py"
+    assert use(tmp_path / "site", tmp_path / "work") == f"bert-large-uncased 7 {file}"
+
+
+@pytest.mark.slow
+def test_pip_installs_the_console_script(wheel, tmp_path):
+    """In an environment of its own, which takes the dependencies from this one."""
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    here = next(path for path in sys.path if path.endswith("site-packages"))
+    site = next((tmp_path / "venv").glob("lib/python*/site-packages"))
+    (site / "dependencies.pth").write_text(f"{here}\n")
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel], check=True)
+    shown = subprocess.run([python, "-m", "pip", "show", "simcse_jax"], capture_output=True, text=True).stdout
+    assert "Author: The simcse_jax authors\n" in shown and "Apache-2.0\n" in shown
+    script = [tmp_path / "venv" / "bin" / "simcse-jax"]
+    done = subprocess.run(script, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.startswith("usage: simcse-jax COMMAND")
+    mistake = [*script, "train", "--config", "unsup_bert", "--config.sed=1"]
+    done = subprocess.run(mistake, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.startswith("error: --config.sed: no such field")
