@@ -11,7 +11,7 @@ __all__ = ["SimCSE", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    # Resolved on first use, so that `import simcse_jax` does not pay for JAX.
+    # Imported on first use, so that `import simcse_jax` does not import JAX.
     if name == "SimCSE":
         from simcse_jax.simcse import SimCSE
 

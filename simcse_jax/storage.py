@@ -1,4 +1,4 @@
-"""Files and folders on a disk and in an object store (`gs://…`), written whole or not at all; JSON; fingerprints."""
+"""Files and folders on a disk or in an object store (`gs://…`), written whole or not at all; JSON; fingerprints."""
 
 import contextlib
 import hashlib
@@ -19,29 +19,29 @@ Folder: TypeAlias = Path | epath.Path
 
 
 def is_remote(path: Folder | str) -> bool:
-    """Whether it lies in an object store."""
+    """Whether the path is in an object store."""
     return "://" in str(path)
 
 
 def local_path(name: str | Path) -> Path:
-    """The path of that name, with `~` written out, whether there is anything or not.
+    """The path with this name, `~` expanded; it need not exist.
 
     Raises:
-      UserError: when it cannot be one: it is too long, or of the home of nobody.
+      UserError: when it can be no path: it is too long, or `~NAME` is no user.
     """
     try:
         path = Path(name).expanduser()
         path.exists()
     except (OSError, RuntimeError, ValueError) as error:
-        raise UserError(f"{str(name)!r:.60}: no path: {getattr(error, 'strerror', None) or reason(error)}") from None
+        raise UserError(f"{str(name)!r:.60}: not a path: {getattr(error, 'strerror', None) or reason(error)}") from None
     return path
 
 
 def output_file(name: str) -> Path:
-    """The file that `--output` names.
+    """The file of `--output`.
 
     Raises:
-      UserError: when it is a folder, or in one that is not there.
+      UserError: when it is a folder, or its folder does not exist.
     """
     path = local_path(name)
     if path.is_dir() or not path.absolute().parent.is_dir():
@@ -50,16 +50,16 @@ def output_file(name: str) -> Path:
 
 
 def output_folder(name: str, option: str = "--output") -> Path:
-    """The folder that an option names, made if need be.
+    """The folder of an option, created if it does not exist.
 
     Raises:
-      UserError: when it is a file, lies in an object store, or nothing can be written to it.
+      UserError: when it is a file, in an object store, or not writable.
     """
     if is_remote(name):
         raise UserError(f"{option} {name}: must be a folder on a disk")
     folder = local_path(name)
     if folder.exists() and not folder.is_dir():
-        raise UserError(f"{option} {name}: is a file; it must be a folder, which is made if need be")
+        raise UserError(f"{option} {name}: is a file; it must be a folder (a new one is created)")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -70,10 +70,10 @@ def output_folder(name: str, option: str = "--output") -> Path:
 
 
 def as_path(name: str) -> Folder:
-    """The folder of that name, whether it exists or not.
+    """The folder with this name, on a disk or in a store; it need not exist.
 
     Raises:
-      UserError: when it lies in an object store that cannot be reached from here.
+      UserError: when it is in an object store that cannot be reached.
     """
     if not is_remote(name):
         return local_path(name)
@@ -81,38 +81,38 @@ def as_path(name: str) -> Folder:
     bucket = rest.split("/")[0]
     if scheme != "gs" or not bucket:
         raise UserError(f"{name}: must be a folder on a disk or gs://BUCKET/FOLDER")
-    logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # what it cannot do it raises, and then we tell it
+    logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it also raises its errors, and we report those
     try:
         import fsspec
 
-        # Else each process goes on with the first listing that it got, whatever the others and tensorstore write.
+        # Otherwise each process keeps its first listing, whatever the others and tensorstore write.
         fsspec.config.conf.setdefault("gs", {})["use_listings_cache"] = False
         found = epath.Path(f"gs://{bucket}").exists()
     except ImportError:
         raise UserError(f"{name}: the package that reads it is missing; pip install 'simcse_jax[gcs]'") from None
-    except Exception as error:  # what the store's client raises: no right to it, no network
+    except Exception as error:  # of the store's client: no access, no network
         raise UserError(f"{name}: cannot be reached: {reason(error)}") from None
-    if not found:  # the client would make one
+    if not found:  # the client would create one
         raise UserError(f"{name}: there is no bucket {bucket}, or no right to see it (storage.buckets.get)")
     return epath.Path(name)
 
 
 def look_up_bucket(folder: Folder) -> None:
-    """Asks for the bucket as Orbax does before it deletes a checkpoint; a missing right shows now, not hours later."""
+    """Looks up the bucket as Orbax does before it deletes a checkpoint: a missing right shows now, not hours later."""
     from google.cloud import storage
 
     storage.Client().get_bucket(str(folder).removeprefix("gs://").split("/")[0])
 
 
 def write_atomically(path: Folder, content: str | bytes) -> None:
-    """Writes a file whole or not at all, in a folder that is made if need be.
+    """Writes a file whole or not at all; its folder is created if it does not exist.
 
     Raises:
       UserError: when the disk is full or the folder is not writable.
     """
     data = content.encode() if isinstance(content, str) else content
     try:
-        if is_remote(path):  # an object appears when it is whole, and lies in no folder
+        if is_remote(path):  # an object appears once it is complete, and needs no folder
             path.write_bytes(data)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -122,16 +122,16 @@ def write_atomically(path: Folder, content: str | bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except Exception as error:  # an OSError, or what a store's client raises
+    except Exception as error:  # an OSError, or an error of a store's client
         raise UserError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or reason(error)}") from None
 
 
 @contextlib.contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
-    """A new folder to write to, which takes the place of `folder` after the block.
+    """A new folder to write to, which replaces `folder` after the block.
 
-    After an error in the block, `folder` is what it was before. What was there lies in `.NAME.old` for a moment; should
-    the process be killed then, it stays there until the next time.
+    After an error in the block, `folder` is unchanged. Its old contents are in `.NAME.old` for a moment; if the process
+    is killed then, they stay there until the next call.
 
     Raises:
       OSError: when a folder cannot be made or renamed.
@@ -156,10 +156,10 @@ def replacing(folder: Path) -> Iterator[Path]:
 
 
 def read_json(path: Path, kind: type = dict) -> Any:
-    """A JSON object (or list, where `kind` says so) from a file.
+    """A JSON object (or a list, if `kind` is `list`) from a file.
 
     Raises:
-      UserError: when the file cannot be read or is no JSON object.
+      UserError: when the file cannot be read or holds something else.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -173,12 +173,12 @@ def read_json(path: Path, kind: type = dict) -> Any:
 
 
 def write_json(path: Path, content: dict | list) -> None:
-    """Indented, with a final newline."""
+    """Writes JSON, indented, with a final newline."""
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def sha256(*arrays: np.ndarray) -> str:
-    """A fingerprint of arrays: their shapes and their contents."""
+    """A fingerprint of the arrays' shapes, types and contents."""
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(str((array.shape, array.dtype)).encode())

@@ -117,7 +117,7 @@ def test_only_buckets_of_google_cloud_storage_are_known(name):
 
 @pytest.mark.parametrize("name", ["a long sentence " * 30, "~nobody-of-this-name/runs"])
 def test_what_cannot_be_a_path_is_told_in_one_line(name):
-    with pytest.raises(UserError, match="no path: "):
+    with pytest.raises(UserError, match="not a path: "):
         storage.local_path(name)
 
 

@@ -1,6 +1,6 @@
-"""What a run is: its fields, what they may be, and how they are read from files and the command line.
+"""The config of a run: its fields, their bounds, and how they are read from files and the command line.
 
-A recipe in `configs/` takes `default_config` and `choose_variant` from here.
+A recipe in `configs/` imports `default_config` and `choose_variant` from here.
 """
 
 from simcse_jax.config.fields import default_config

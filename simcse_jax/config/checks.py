@@ -13,7 +13,7 @@ def validate(config: config_dict.ConfigDict) -> None:
     """Checks every field that can be checked without reading anything.
 
     Raises:
-      UserError: naming the field, its value and what it may be.
+      UserError: with the field, its value and its bounds.
     """
     if "sweep" in config:
         raise UserError("config.sweep: this config is a sweep; run it with python -m simcse_jax.sweep")
@@ -51,9 +51,9 @@ def check_type(field: str, value: object, expected: type) -> None:
 
 
 def check_postprocess(method: str, data: str, dimensions: int, field: str, joint: str) -> None:
-    """Checks what can be checked of a post-processing without reading anything.
+    """Checks a post-processing as far as possible without reading anything.
 
-    `field` is what the user has set `method` by, `field + joint + "data"` and `… "dimensions"` the others.
+    `field` is the user's name for `method`; `field + joint + "data"` and `… "dimensions"` are those of the others.
 
     Raises:
       UserError: naming the field.
@@ -64,7 +64,7 @@ def check_postprocess(method: str, data: str, dimensions: int, field: str, joint
     if method and not data:
         raise UserError(f"{data_field}: must be set for {method}: a file of sentences, or target")
     if data and not method:
-        raise UserError(f"{data_field}={data}: has no use without {field}={' or '.join(POSTPROCESSING)}")
+        raise UserError(f"{data_field}={data}: has no effect without {field}={' or '.join(POSTPROCESSING)}")
     if dimensions < 0 or (dimensions and method != "whitening"):
         raise UserError(f"{dimensions_field}={dimensions}: must be 0, or above it for {field}=whitening")
 
@@ -90,7 +90,7 @@ def _check_model(config: config_dict.ConfigDict) -> None:
 def _check_data(config: config_dict.ConfigDict) -> None:
     data, columns, augment = config.data, config.data.columns, config.data.augment
     if (columns.positive or columns.negative or columns.neutral) and not columns.anchor:
-        raise UserError("config.data.columns.anchor: must be set too once another column is")
+        raise UserError("config.data.columns.anchor: must be set too, since another column is")
     for earlier, later in (("positive", "negative"), ("negative", "neutral")):
         if columns[later] and not columns[earlier]:
             raise UserError(f"config.data.columns.{earlier}: must be set too, since data.columns.{later} is")
@@ -115,11 +115,11 @@ def _check_objectives(config: config_dict.ConfigDict) -> None:
     if positives not in ("", "all"):
         raise UserError(f"config.data.positives={positives!r}: must be all, for objective.softmax_nli")
     names = dict.fromkeys(name.split(".")[1] for name in FIELDS if name.startswith("objective."))
-    beside = [name for name in names if name not in UNPAIRED and objective[name].weight]
-    if beside and positives != "all":
+    paired = [name for name in names if name not in UNPAIRED and objective[name].weight]
+    if paired and positives != "all":
         raise UserError(
-            f"config.objective.{beside[0]}.weight: beside softmax_nli it would take all labelled pairs for positives, "
-            f"contradictions too; set it to 0.0, or data.positives=all if that is meant"
+            f"config.objective.{paired[0]}.weight: next to softmax_nli it would take all labelled pairs for positives, "
+            f"contradictions too; set it to 0.0, or data.positives=all if you want that"
         )
 
 
@@ -135,7 +135,7 @@ def _check_processes(config: config_dict.ConfigDict) -> None:
 
 
 def ineffective(config: config_dict.ConfigDict) -> list[str]:
-    """The fields that were set, `NAME=VALUE`, but count for nothing as the other fields are."""
+    """The fields, `NAME=VALUE`, that were set but have no effect with these other fields."""
     given = flatten(config)
     objective, augment = config.objective, config.data.augment
     off = {f"objective.{name}.{field}" for name, term in objective.items() if not term.weight for field in term}

@@ -1,4 +1,4 @@
-"""The fields of a run: of each its default, its meaning and what it may be. Every recipe starts from these defaults."""
+"""The fields of a run, each with its default, meaning and bounds. Every recipe starts from these defaults."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,21 +39,21 @@ FEWEST_ANALYSED = 10  # sentences of analysis.sentences
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a run. Its type is that of its default."""
+    """One field of a run. Its type is the type of its default."""
 
     default: Any
     meaning: str
     rules: tuple[Rule, ...] = ()
-    of_step: bool = False  # a number that the compiled step takes: runs that differ in it share a compilation
+    of_step: bool = False  # an argument of the compiled step: runs that differ in it share a compilation
 
 
 def field(default: Any, meaning: str, *rules: Rule) -> Field:
-    """A field that is fixed when the step is compiled, or that the step knows nothing of."""
+    """A field that is fixed when the step is compiled, or that the step does not use."""
     return Field(default, meaning, rules)
 
 
 def number(default: float, meaning: str, *rules: Rule) -> Field:
-    """A field that the compiled step takes as a number."""
+    """A field that the compiled step takes as an argument, a number."""
     return Field(default, meaning, rules, of_step=True)
 
 
@@ -62,13 +62,13 @@ def _explain(choices: Mapping[str, str]) -> str:
 
 
 def _weight(default: float) -> Field:
-    return number(default, "Of this term in the loss; 0.0 turns it off.", at_least(0))
+    return number(default, "The weight of this term in the loss; 0.0 turns it off.", at_least(0))
 
 
 SECTIONS = {
     "model": "The encoder.",
-    "data": "What it is trained on.",
-    "data.columns": "Names of columns, where they are not the usual ones. Once one is set, only those set are read.",
+    "data": "The training data.",
+    "data.columns": "Names of columns, if they are not the usual ones. Once one is set, only those set are read.",
     "data.augment": "A changed copy of a sentence as its positive (SimCSE, Table 1).",
     "views": f"The dropout masks of sentences. {_explain(POLICIES)}.",
     "objective": "The loss is the weighted sum of these terms.",
@@ -79,14 +79,14 @@ SECTIONS = {
     "objective.mlm": "A masked language model, of 15% of the tokens (SimCSE, Appendix A).",
     "objective.softmax_nli": "SBERT's classifier of labelled pairs.",
     "train": "The optimization: AdamW, whose learning rate falls linearly to zero.",
-    "eval": "Scores while it trains, and at the end.",
-    "analysis": "How the space changes while it is trained: eight numbers of the last layer (docs/dynamics.md).",
-    "checkpoint": "What is kept of a run. The two latest checkpoints and the best one always are.",
+    "eval": "Scores during training, and at the end.",
+    "analysis": "How the space changes during training: eight numbers of the last layer (docs/dynamics.md).",
+    "checkpoint": "The checkpoints that a run keeps, besides the two latest and the best one.",
     "parallel": "Devices and processes.",
 }
 
 FIELDS = {
-    "seed": number(42, "Of everything that is drawn.", rule("from 0 to 2³² - 1", lambda seed: 0 <= seed < 2**32)),
+    "seed": number(42, "The seed of all random draws.", rule("from 0 to 2³² - 1", lambda seed: 0 <= seed < 2**32)),
     "model.init_from": field(
         "bert-base-uncased",
         "The model to start from: a folder, a hub id, package:NAME or a workdir.",
@@ -95,50 +95,54 @@ FIELDS = {
     "model.num_layers": field(0, "Keep the first n layers; 0: all.", at_least(0)),
     "model.pooler": field("cls", f"From tokens to an embedding. {_explain(POOLERS)}.", one_of(POOLERS)),
     "model.mlp": field(
-        "train", "The head after the pooler. train: only there; always: at test time too; none: never.", one_of(HEADS)
+        "train",
+        "The head after the pooler. train: in training only; always: at test time too; none: never.",
+        one_of(HEADS),
     ),
-    "model.dropout": number(0.1, "The rate in training.", rule("at least 0 and below 1", lambda rate: 0 <= rate < 1)),
-    "model.dual_encoder": field(False, "A second encoder for positives and negatives; the anchors' is kept."),
+    "model.dropout": number(
+        0.1, "The dropout rate in training.", rule("at least 0 and below 1", lambda rate: 0 <= rate < 1)
+    ),
+    "model.dual_encoder": field(False, "A second encoder for positives and negatives; that of the anchors is kept."),
     "data.train": field(
         "data/wiki1m_for_simcse.txt",
         "A .txt, .csv, .tsv, .jsonl or .parquet file, hf:NAME[:CONFIG[:SPLIT]] or tfds:NAME[:SPLIT].",
         given("a file, hf:NAME or tfds:NAME"),
     ),
     "data.max_length": field(
-        32, "Tokens of a sentence; longer ones are cut.", at_least(3, "two of them are special tokens")
+        32, "Tokens per sentence; longer sentences are cut.", at_least(3, "two of them are special tokens")
     ),
     "data.positives": field(
         "",
-        "Where positives come from, if not from a column: the pairs of one label, or of any (all); or, in sentences "
-        "one a line with a blank line between documents, what follows (next_sentence, next_3_sentences).",
+        "The source of positives, if it is no column: the pairs with one label, or with any label (all); or the next "
+        "sentences of documents (next_sentence, next_3_sentences), one a line with a blank line between documents.",
         empty_or_one_of(POSITIVES),
     ),
-    "data.subsample": field(0, "Train on so many examples, drawn with the seed; 0: on all.", at_least(0)),
-    "data.columns.anchor": field("", "Of the sentences."),
-    "data.columns.positive": field("", "Of their positives."),
-    "data.columns.negative": field("", "Of hard negatives."),
-    "data.columns.neutral": field("", "Of further negatives, read only where this is set."),
-    "data.columns.label": field("", "Of the labels of pairs, read where this is set or labels are asked for."),
-    "data.augment.name": field("", "What is changed; empty: nothing.", empty_or_one_of(AUGMENTATIONS)),
+    "data.subsample": field(0, "Train on this number of examples, drawn with the seed; 0: on all.", at_least(0)),
+    "data.columns.anchor": field("", "The column of the sentences."),
+    "data.columns.positive": field("", "The column of their positives."),
+    "data.columns.negative": field("", "The column of hard negatives."),
+    "data.columns.neutral": field("", "The column of further negatives, read only if this is set."),
+    "data.columns.label": field("", "The column of the pairs' labels, read if this is set or labels are needed."),
+    "data.augment.name": field("", "The kind of change; empty: none.", empty_or_one_of(AUGMENTATIONS)),
     "data.augment.percent": field(
         10.0,
-        "Of the words that crop and delete take away, of the tokens that mlm replaces.",
+        "The percentage of words that crop and delete remove, or of tokens that mlm replaces.",
         rule("above 0 and below 100", lambda percent: 0 < percent < 100),
     ),
     "data.augment.both": field(False, "Change the anchor too, in another way."),
-    "data.augment.lexicon": field("", "For synonym: a WordNet in WN-LMF."),
+    "data.augment.lexicon": field("", "For synonym: a WordNet file in WN-LMF."),
     "data.augment.mlm_model": field("", "For mlm: a model with its language-model head."),
-    "views.positive": field("independent", "Of positive pairs.", one_of(POLICIES)),
-    "views.negative": field("off", "Of the negative pairs of objective.off_dropout.", one_of(POLICIES)),
-    "views.noise": number(0.1, "The variance of the Gaussian noise of noisy.", at_least(0.0)),
-    "views.samples": field(10, "The masks that mean averages over.", at_least(1)),
+    "views.positive": field("independent", "The masks of positive pairs.", one_of(POLICIES)),
+    "views.negative": field("off", "The masks of the negative pairs of objective.off_dropout.", one_of(POLICIES)),
+    "views.noise": number(0.1, "The variance of the Gaussian noise, for noisy.", at_least(0.0)),
+    "views.samples": field(10, "The number of masks, for mean.", at_least(1)),
     "objective.info_nce.weight": _weight(1.0),
     "objective.info_nce.temperature": number(0.05, "Divides similarities.", above(0)),
     "objective.info_nce.hard_negative_weight": number(
-        1.0, "Of an anchor's own hard negatives: α of SimCSE's equation 8.", at_least(0)
+        1.0, "The weight of an anchor's own hard negatives: α of SimCSE's equation 8.", at_least(0)
     ),
-    "objective.info_nce.similarity": field("cosine", "Of two embeddings.", either(SIMILARITIES)),
-    "objective.info_nce.symmetric": field(False, "Positives look for their anchors, too."),
+    "objective.info_nce.similarity": field("cosine", "The similarity of two embeddings.", either(SIMILARITIES)),
+    "objective.info_nce.symmetric": field(False, "Also find the anchor of each positive."),
     "objective.off_dropout.weight": _weight(0.0),
     "objective.off_dropout.temperature": number(0.05, "Divides similarities.", above(0)),
     "objective.off_dropout.m": number(0.9, "The weight of the negatives.", above(0, "at 0 there is nothing to learn")),
@@ -149,7 +153,7 @@ FIELDS = {
     ),
     "objective.barlow_twins.weight": _weight(0.0),
     "objective.barlow_twins.off_diagonal_weight": number(
-        0.005, "Of correlations between different dimensions.", at_least(0)
+        0.005, "The weight of correlations between different dimensions.", at_least(0)
     ),
     "objective.barlow_twins.artificial": field(
         0, "Rows of N(0, 1) in addition to the batch.", at_least(0), at_most(100_000)
@@ -157,64 +161,66 @@ FIELDS = {
     "objective.mlm.weight": _weight(0.0),
     "objective.softmax_nli.weight": _weight(0.0),
     "train.batch_size": field(
-        64, "Examples of a step, over all devices.", at_least(2, "the others of a batch are the negatives")
+        64, "Examples per step, on all devices together.", at_least(2, "the others of a batch are the negatives")
     ),
-    "train.learning_rate": number(3e-5, "Of the first step.", above(0)),
-    "train.weight_decay": number(0.0, "Of matrices, not of biases and norms.", at_least(0.0)),
+    "train.learning_rate": number(3e-5, "The learning rate of the first step.", above(0)),
+    "train.weight_decay": number(0.0, "The decay of matrices; biases and norms have none.", at_least(0.0)),
     "train.max_grad_norm": number(1.0, "Clips the gradient's global norm; 0.0: off.", at_least(0.0)),
     "train.epochs": field(
-        1, "Passes over the data; with 0, and max_steps 0, the model is scored as it is.", at_least(0)
+        1, "Passes over the data; if this and max_steps are 0, the model is only scored.", at_least(0)
     ),
     "train.max_steps": field(
-        0, "Above 0 it replaces the epochs, and the learning rate is zero after so many steps.", at_least(0)
+        0, "Above 0 it replaces the epochs; the learning rate falls to zero over these steps.", at_least(0)
     ),
     "train.log_every": field(25, "Steps between lines of metrics.jsonl.", at_least(1)),
     "train.dtype": field(
         "float32",
-        "Of the encoder's products; parameters, optimizer, softmax, norms and losses stay float32.",
+        "The type of the encoder's products; parameters, optimizer, softmax, norms and losses stay float32.",
         one_of(DTYPES),
     ),
-    "train.unpad": field(True, "Compute nothing of padding: faster, and the same up to the rounding of sums."),
+    "train.unpad": field(True, "Leave padding out: faster, and the same up to the rounding of sums."),
     "train.matmul_precision": field(
-        "highest", "Of float32 products on TPUs and GPUs; highest is float32.", one_of(PRECISIONS)
+        "highest", "The precision of float32 products on TPUs and GPUs; highest is float32.", one_of(PRECISIONS)
     ),
     "eval.data": field(
         "data/SentEval/data/downstream",
         "SentEval's folder, or a file of graded pairs; empty: nothing is scored.",
     ),
     "eval.every": field(250, "Steps between evaluations; each one also saves a checkpoint.", at_least(1)),
-    "eval.tasks": field(TASKS, "Scored with the best checkpoint at the end.", each_once("task", TASKS)),
-    "eval.transfer": field(False, "Score the transfer tasks at the end, too."),
+    "eval.tasks": field(TASKS, "The tasks that score the best checkpoint at the end.", each_once("task", TASKS)),
+    "eval.transfer": field(False, "Also score the transfer tasks at the end."),
     "eval.postprocess": field(
-        "", "Of the embeddings that are scored at the end; empty: none.", empty_or_named("method", POSTPROCESSING)
+        "",
+        "The post-processing of the embeddings that are scored at the end; empty: none.",
+        empty_or_named("method", POSTPROCESSING),
     ),
     "eval.postprocess_data": field(
         "",
-        "What it is fit on: a source of sentences (what data.train may be; all of its columns), or target, for each "
-        "task the sentences that it is scored on.",
+        "The sentences that it is fit on: a source as for data.train (all of its columns), or target: for each task "
+        "the sentences that it is scored on.",
     ),
     "eval.postprocess_dimensions": field(0, "Dimensions that whitening keeps; 0: all.", at_least(0)),
     "analysis.every": field(
-        0, "Steps between measurements; the start and the end are measured, too. 0: none.", at_least(0)
+        0, "Steps between measurements; the start and the end are measured too. 0: none.", at_least(0)
     ),
     "analysis.data": field("", "A file of sentences; empty: the first sentences of eval.data's development pairs."),
     "analysis.sentences": field(
         256,
-        "How many are measured, evenly spread over the data.",
+        "The number of sentences that are measured, evenly spread over the data.",
         at_least(FEWEST_ANALYSED, "tokens must occur in several"),
     ),
-    "checkpoint.keep_every": field(0, "Keep the checkpoints of every n-th step, too; 0: none of them.", at_least(0)),
-    "parallel.devices": field(0, "How many of the devices of each process; 0: all.", at_least(0)),
+    "checkpoint.keep_every": field(0, "Also keep the checkpoint of every n-th step; 0: none of them.", at_least(0)),
+    "parallel.devices": field(0, "The number of devices of each process; 0: all.", at_least(0)),
     "parallel.chunk_size": field(
         0, "Examples encoded at a time on each device: less memory for more time; 0: all.", at_least(0)
     ),
     "parallel.processes": field(
         1,
-        "1: this process alone; 0: as Slurm, Open MPI, Kubernetes or the TPU say; n: with the two fields below.",
+        "1: this process alone; 0: as Slurm, Open MPI, Kubernetes or the TPU reports; n: set the two fields below.",
         at_least(0),
     ),
-    "parallel.process_id": field(0, "From 0 to n - 1.", at_least(0)),
-    "parallel.coordinator": field("", "HOST:PORT of process 0."),
+    "parallel.process_id": field(0, "The number of this process, from 0 to n - 1.", at_least(0)),
+    "parallel.coordinator": field("", "The HOST:PORT of process 0."),
 }
 
 
@@ -234,7 +240,7 @@ def default_config() -> config_dict.ConfigDict:
 
 
 def defaults_of(fields: Mapping[str, Field]) -> config_dict.ConfigDict:
-    """A config of the fields' defaults, nested as their dotted names say."""
+    """A config with the fields' defaults, nested by their dotted names."""
     config = config_dict.ConfigDict()
     for name, one in fields.items():
         *path, last = name.split(".")
@@ -259,5 +265,5 @@ def flatten(config: config_dict.ConfigDict, prefix: str = "") -> dict[str, Any]:
 
 
 def trains(config: config_dict.ConfigDict) -> bool:
-    """Whether there is an update to do; without one the model that it starts from is scored."""
+    """Whether the run trains at all; without a step the initial model is scored."""
     return bool(config.train.max_steps or config.train.epochs)

@@ -1,4 +1,4 @@
-"""What a field may be: rules of a single value, each with the words that an error and `--help` use for it."""
+"""The bounds of a field: rules for a single value, each with the words that errors and `--help` use."""
 
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
@@ -8,14 +8,14 @@ from simcse_jax.errors import UserError, no_such
 
 
 class Rule(NamedTuple):
-    """What a value must be."""
+    """A bound of a value."""
 
-    words: str  # complete "must be …"
+    words: str  # they complete "must be …"
     check: Callable[[str, Any], object]  # takes the field's name and its value; raises a UserError
 
 
 def rule(words: str, holds: Callable[[Any], bool]) -> Rule:
-    """A rule that holds or not."""
+    """The rule that `holds(value)`."""
 
     def check(field: str, value: Any) -> None:
         if not holds(value):
@@ -25,12 +25,12 @@ def rule(words: str, holds: Callable[[Any], bool]) -> Rule:
 
 
 def at_least(least: float, why: str = "") -> Rule:
-    """From `least` on, and finite; `why` says more about the bound."""
+    """At least `least`, and finite; `why` is the reason for the bound."""
     return rule(f"{least} or more{why and f' ({why})'}", lambda value: least <= value < inf)
 
 
 def at_most(most: float) -> Rule:
-    """Up to `most`, and not infinite."""
+    """At most `most`, and finite."""
     return rule(f"at most {most}", lambda value: -inf < value <= most)
 
 
@@ -63,7 +63,7 @@ def empty_or_one_of(names: Iterable[str]) -> Rule:
 
 
 def empty_or_named(kind: str, names: Iterable[str]) -> Rule:
-    """As `empty_or_one_of`, but the complaint names the nearest one."""
+    """As `empty_or_one_of`, but the error has the nearest name."""
     known = tuple(names)
 
     def check(field: str, value: str) -> None:
@@ -74,7 +74,7 @@ def empty_or_named(kind: str, names: Iterable[str]) -> Rule:
 
 
 def each_once(kind: str, names: Iterable[str]) -> Rule:
-    """Any of several names, each at most once; the complaint names the nearest one."""
+    """Any of several names, each at most once; the error has the nearest name."""
     known = tuple(names)
 
     def check(field: str, value: Sequence[str]) -> None:
@@ -82,6 +82,6 @@ def each_once(kind: str, names: Iterable[str]) -> Rule:
             if name not in known:
                 raise no_such(field, kind, name, known)
             if value.count(name) > 1:
-                raise UserError(f"{field}: {name} comes twice; name each {kind} once, in one list with commas")
+                raise UserError(f"{field}: {name} is given twice; list each {kind} once, separated by commas")
 
     return Rule(f"any of {', '.join(known)}", check)

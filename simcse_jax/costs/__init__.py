@@ -1,1 +1,1 @@
-"""What a program costs on hardware that need not be there."""
+"""The costs of a program on hardware that need not be present."""

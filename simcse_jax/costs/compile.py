@@ -1,4 +1,4 @@
-"""Compiles the train step of a config for a TPU topology that is only described, and reads what it costs."""
+"""Compiles the training step of a config for a TPU topology that is only described, and reads its costs."""
 
 import importlib.util
 import os
@@ -27,8 +27,8 @@ from simcse_jax.training.recipe import make_recipe, make_settings
 from simcse_jax.training.step import make_step
 
 EXAMPLES = "v5e:2x4, v6e:4x4, v5p:2x2x2"
-# No chip is used: several may compile at a time, and libtpu need not look for the machine's own TPU nor complain that
-# there is none.
+# No chip is used: several processes may compile at a time, and libtpu need not look for a TPU of this machine, nor
+# complain that there is none.
 ENVIRONMENT = {
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
     "TPU_SKIP_MDS_QUERY": "1",
@@ -38,34 +38,34 @@ ENVIRONMENT = {
 
 
 class OutOfMemory(Exception):
-    """The compiler found no way to fit the step; bytes."""
+    """The step does not fit into a chip's memory; sizes in bytes."""
 
     def __init__(self, needed: float, available: float):
         self.needed, self.available = needed, available
 
 
 def prepare() -> None:
-    """Lets libtpu compile where there is no TPU; to be called before JAX touches a device."""
-    jax.config.update("jax_platforms", "cpu")  # or JAX would look for a TPU here
+    """Lets libtpu compile without a TPU; call it before JAX uses a device."""
+    jax.config.update("jax_platforms", "cpu")  # otherwise JAX would look for a TPU here
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 
 
 def described_devices(topology: str) -> list[jax.Device]:
-    """The chips of a topology such as v5e:2x4, which need not be there.
+    """The chips of a topology such as v5e:2x4; none is needed here.
 
     Raises:
-      UserError: when libtpu is missing or the topology is none.
+      UserError: when libtpu is missing or there is no such topology.
     """
     generation = topology.partition(":")[0]
     if generation not in CHIPS:
         raise UserError(f"--topology {topology}: must be one of {', '.join(CHIPS)} and a shape, e.g. {EXAMPLES}")
     if importlib.util.find_spec("libtpu") is None:
         raise UserError(
-            "libtpu is missing: try `pip install libtpu`, best in an environment of its own, since "
-            "where it is installed other JAX programs look for a TPU unless JAX_PLATFORMS=cpu is set"
+            "libtpu is missing: run `pip install libtpu`, best in an environment of its own, since "
+            "with it other JAX programs look for a TPU unless JAX_PLATFORMS=cpu is set"
         )
-    # Without it a v4 chip counts as two devices; since v5p a chip is always one.
+    # Without this option a v4 chip counts as two devices; since v5p a chip is always one.
     options = {"chip_config_name": "megacore"} if generation == "v4" else {}
     try:
         return list(topologies.get_topology_desc(topology, "tpu", **options).devices)
@@ -76,7 +76,7 @@ def described_devices(topology: str) -> list[jax.Device]:
 def trace_step(
     config: config_dict.ConfigDict, encoder: EncoderConfig, columns: int, devices: list[jax.Device]
 ) -> jax.stages.Traced:
-    """Traces the train step as a run of `config` would compile it, on shapes alone."""
+    """Traces the training step as a run of `config` compiles it, from shapes alone."""
     mesh = data_mesh(devices)
     graph, _ = build(encoder, HEADS[config.model.mlp].trained, jnp.dtype(config.train.dtype))
     settings = make_settings(config, total_steps=1)
@@ -138,7 +138,7 @@ def compile_step(config: config_dict.ConfigDict, encoder: EncoderConfig, columns
 def memory_of_error(message: str) -> tuple[float, float] | None:
     """The bytes needed and available, from a message such as `… HBM …: required (55.33G) exceeds available (15.75G)`.
 
-    None where the compiler did not fail for want of HBM.
+    None if the compiler failed for another reason than HBM.
     """
     sizes = re.findall(r"\b(\d+(?:\.\d+)?)([KMGT])\b", message)
     if "RESOURCE_EXHAUSTED" not in message or "hbm" not in message.lower() or len(sizes) < 2:
@@ -153,7 +153,7 @@ def largest_chunk(fits: Callable[[int], bool], whole: int, share: float) -> int:
     Args:
       fits: tries one size, which takes a minute or two unless it is far too large.
       whole: the size that was too large.
-      share: of its memory that there is. The search starts just above this share of `whole`.
+      share: the available share of the memory needed. The search starts just above this share of `whole`.
     """
     chunk = whole // 2
     while chunk // 2 >= whole * share:

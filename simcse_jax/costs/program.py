@@ -1,7 +1,7 @@
-"""What a compiled program costs: FLOPs from its jaxpr; memory traffic and collectives from its optimized HLO.
+"""The costs of a compiled program: FLOPs from its jaxpr; memory traffic and collectives from its optimized HLO.
 
-XLA's own cost analysis counts the body of a loop once, however often it runs; it counts a whole table where a few rows
-are gathered; and it does not tell a TPU's memory on the chip from HBM. Apart from these three, ours agrees with it
+XLA's own cost analysis counts the body of a loop once, however often it runs; it counts a whole table if a few rows are
+gathered; and it does not distinguish a TPU's memory on the chip from HBM. Except for these three, ours agrees with it
 (`tests/costs/test_program.py`).
 """
 
@@ -21,11 +21,11 @@ PASSES = {jax.lax.Precision.HIGHEST: (1, 3, 6), jax.lax.Precision.HIGH: (1, 2, 3
 def product_flops(jaxpr: Any) -> Counter[int]:
     """FLOPs of all matrix products, by the number of bfloat16 passes that a TPU makes of each.
 
-    Scans are multiplied out; of branches the dearest counts. The body of a `shard_map` counts as it stands: what one
-    device computes.
+    Scans are multiplied out; of several branches the most expensive one counts. The body of a `shard_map` counts once:
+    the work of one device.
 
     Args:
-      jaxpr: as `jax.jit(f).trace(...).jaxpr` has it.
+      jaxpr: `jax.jit(f).trace(...).jaxpr`.
     """
     flops: Counter[int] = Counter()
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
@@ -52,9 +52,9 @@ def _passes(product: Any) -> int:
 
 
 class Collective(NamedTuple):
-    """All exchanges of one kind: how many calls a step makes, and the bytes of all of them together.
+    """All exchanges of one kind: the number of calls in a step, and the bytes of all of them together.
 
-    The bytes are those of the whole arrays: what all-reduce and reduce-scatter take in, what all-gather gives out.
+    The bytes are those of the whole arrays: the inputs of all-reduce and reduce-scatter, the outputs of all-gather.
     """
 
     kind: str
@@ -64,14 +64,14 @@ class Collective(NamedTuple):
 
     @property
     def bytes_sent(self) -> float:
-        """What each device sends on a ring: the share of the others, twice for all-reduce."""
+        """The bytes that each device sends on a ring: the share of the others, twice for all-reduce."""
         if self.kind == "collective-permute":
             return self.bytes
         return self.bytes * (2 if self.kind == "all-reduce" else 1) * (self.devices - 1) / self.devices
 
 
 class Array(NamedTuple):
-    """One array of an HLO type; `on_chip`: its layout says S(1) or higher, a memory on the chip."""
+    """One array of an HLO type; `on_chip`: its layout has S(1) or higher, a memory on the chip."""
 
     bytes: int
     on_chip: bool
@@ -89,7 +89,7 @@ class Instruction(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Of all its arrays."""
+        """The bytes of all its arrays."""
         return sum(array.bytes for array in self.arrays)
 
 
@@ -97,10 +97,10 @@ Lines = dict[str, Instruction]  # a computation, by name
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 FREE = ("parameter", "constant", "get-tuple-element", "tuple", "bitcast", "after-all", "partition-id", "replica-id")
-OUTER = ("while", "call", "conditional", "async-start")  # the computations that they name count in their place
+OUTER = ("while", "call", "conditional", "async-start")  # their computations count in their place
 FREE_TARGETS = re.compile('"(ConcatBitcast|AssumeGatherIndicesInBound|AllocateBuffer)"')  # calls that move nothing
 SLICES = ("slice", "dynamic-slice", "gather", "slice-start", "dynamic-slice-start")
-UPDATES = {"dynamic-update-slice": 1, "scatter": 2}  # which operand holds the new values
+UPDATES = {"dynamic-update-slice": 1, "scatter": 2}  # the operand with the new values
 HEADER = re.compile(r"(ENTRY )?%?([\w.-]+) \(.*\{$")
 LINE = re.compile(r"\s+(ROOT )?%?([\w.-]+) = (.*)")
 ARRAY = re.compile(r"\b(pred|[a-z]+(\d+)\w*)\[([\d,]*)\](\{[^{}]*\})?")
@@ -108,7 +108,7 @@ CALLEES = re.compile(r"\b(?:calls|to_apply|body|condition|\w+_computations?)=\{?
 
 
 class Program:
-    """The text of a compiled program (`compiled.as_text()`), read as far as its costs need it."""
+    """The text of a compiled program (`compiled.as_text()`), read as far as the costs need it."""
 
     def __init__(self, text: str):
         self.computations: dict[str, Lines] = {}
@@ -125,7 +125,7 @@ class Program:
                 self.computations[current][match[2]] = _instruction(match[2], text, bool(match[1]))
 
     def runs(self, computation: str = "", times: int = 1) -> Iterator[tuple[int, Lines, Instruction]]:
-        """How often each instruction runs in a step, its computation, and itself; not those inside fusions."""
+        """For each instruction outside of fusions: its number of runs in a step, its computation, and itself."""
         lines = self.computations[computation or self.entry]
         for line in lines.values():
             if line.opcode in OUTER:
@@ -135,7 +135,7 @@ class Program:
                 yield times, lines, line
 
     def bytes_accessed(self, on_chip: bool = False) -> int:
-        """Bytes that a step reads and writes in HBM; `on_chip`: and in memories on the chip, as XLA counts."""
+        """Bytes that a step reads and writes in HBM; with `on_chip` also in memories on the chip, as XLA counts."""
         total = 0
         for times, lines, line in self.runs():
             if line.opcode in FREE or line.opcode.endswith("-done") or FREE_TARGETS.search(line.attributes):
@@ -165,7 +165,8 @@ class Program:
     def _trip_count(self, loop: Instruction) -> int:
         if known := re.search(r'"known_trip_count":\{"n":"(\d+)"', loop.attributes):
             return int(known[1])
-        # The TPU compiler does not say it. JAX's loops count up from 0 by 1: the integer in the condition is the bound.
+        # The TPU compiler does not write it. JAX's loops count up from 0 by 1: the integer in the condition is the
+        # bound.
         condition = self.computations[re.findall(r"condition=%?([\w.-]+)", loop.attributes)[0]]
         bounds = {line.operands[0] for line in condition.values() if line.opcode == "constant"}
         if len(bounds) != 1 or not (bound := bounds.pop()).isdigit():
@@ -173,7 +174,7 @@ class Program:
         return int(bound)
 
     def _read(self, lines: Lines, user: Instruction, position: int) -> int:
-        """Bytes of an operand that its user reads: of a slice what it gives out, of an update's target what is new."""
+        """Bytes of an operand that its user reads: for a slice its result, for an update's target the new part."""
         whole = lines[user.operands[position]].bytes
         if position == 0 and user.opcode in SLICES:
             return sum(size for _, size in self._written(lines, user))
@@ -191,14 +192,14 @@ class Program:
         return whole
 
     def _read_by_users(self, lines: Lines, line: Instruction, whole: int) -> int:
-        """Bytes of a value that its users read together: all of it where it is the result, and never more than that."""
+        """Bytes of a value that its users read together: all of it if it is the result, and never more than that."""
         if line.is_root:
             return whole
         uses = [(x, index) for x in lines.values() for index, name in enumerate(x.operands) if name == line.name]
         return min(whole, sum(self._read(lines, *use) for use in uses))
 
     def _written(self, lines: Lines, line: Instruction) -> list[tuple[Array, int]]:
-        """The arrays that an instruction gives out, and the bytes it writes of each: of an update what is new."""
+        """The arrays that an instruction returns, and the bytes it writes to each: for an update the new part."""
         if line.opcode == "copy-start":  # (target, source, flag)
             return [(line.arrays[0], line.arrays[0].bytes)]
         if line.opcode.endswith("-start") and line.opcode != "all-reduce-start":  # (source, target, flags)
@@ -218,7 +219,7 @@ class Program:
         return written
 
     def _group(self, line: Instruction) -> int:
-        """How many devices a collective joins; its groups are written in one of three ways."""
+        """The number of devices in a collective; its groups are written in one of three ways."""
         if listed := re.search(r"replica_groups=\{\{([\d,]+)\}", line.attributes):
             return listed[1].count(",") + 1
         if counted := re.search(r"replica_groups=\[\d+,(\d+)\]", line.attributes):

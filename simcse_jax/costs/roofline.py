@@ -1,4 +1,4 @@
-"""The least time a step can take on a chip whose peaks are known, and what stands in its way."""
+"""The least time that a step can take on a chip with known peaks, and its bottleneck."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -15,8 +15,8 @@ class Chip(NamedTuple):
     link_bandwidth: float
 
 
-# From cloud.google.com/tpu/docs, the pages v4, v5e, v5p and v6e. Theirs is the links' bandwidth in both directions
-# together: half of it goes out.
+# From cloud.google.com/tpu/docs, the pages v4, v5e, v5p and v6e. They give the links' bandwidth in both
+# directions together: half of it goes out.
 CHIPS = {
     "v4": Chip(275e12, 32 * 2**30, 1200e9, 300e9),
     "v5e": Chip(197e12, 16 * 2**30, 819e9, 200e9),
@@ -27,7 +27,7 @@ CHIPS = {
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What one step costs: memory, FLOPs and bytes of one chip; times in seconds."""
+    """The costs of one step: memory, FLOPs and bytes of one chip; times in seconds."""
 
     topology: str
     chips: int
@@ -35,28 +35,28 @@ class Report:
     sentences: int  # rows of data times columns, as the training log counts them
     compile_seconds: float
     memory: dict[str, int]
-    passes: dict[int, int]  # FLOPs of the matrix products, by how many bfloat16 passes a product takes
+    passes: dict[int, int]  # FLOPs of the matrix products, by the bfloat16 passes that a product takes
     hbm_bytes: int
     collectives: list[Collective]
 
     @property
     def chip(self) -> Chip:
-        """Its peaks."""
+        """The peaks of the chip."""
         return CHIPS[self.topology.partition(":")[0]]
 
     @property
     def flops(self) -> int:
-        """Of the matrix products, each counted once."""
+        """FLOPs of the matrix products, each counted once."""
         return sum(self.passes.values())
 
     @property
     def bytes_sent(self) -> float:
-        """Over the links."""
+        """Bytes sent over the links."""
         return sum(collective.bytes_sent for collective in self.collectives)
 
     @property
     def times(self) -> dict[str, float]:
-        """What matrix products, memory and links need, each for itself at its peak."""
+        """Seconds of the matrix products, of HBM and of the links, each alone at its peak."""
         return {
             "compute": sum(passes * flops for passes, flops in self.passes.items()) / self.chip.flops,
             "HBM": self.hbm_bytes / self.chip.hbm_bandwidth,
@@ -65,22 +65,22 @@ class Report:
 
     @property
     def bound(self) -> str:
-        """Which of them takes longest."""
+        """The name of the longest of them."""
         return max(self.times, key=self.times.__getitem__)
 
     @property
     def seconds(self) -> float:
-        """The least a step can take: all three at once."""
+        """The least seconds of a step: all three at the same time."""
         return self.times[self.bound]
 
     @property
     def sentences_per_second(self) -> float:
-        """Of all chips together, in that time."""
+        """Sentences per second of all chips together, in that time."""
         return self.sentences / self.seconds
 
     @property
     def share_of_peak(self) -> float:
-        """The FLOPs as a share of what the chip does in bfloat16 in that time."""
+        """The FLOPs as a share of the chip's bfloat16 FLOPs in that time."""
         return self.flops / self.seconds / self.chip.flops
 
     def to_json(self) -> dict[str, Any]:
@@ -110,12 +110,12 @@ def describe(report: Report) -> str:
             f"{report.sentences_per_second:,.0f} sentences/s or less, {report.share_of_peak:.1%} of the peak",
         ),
     ]
-    note = f"Of one chip, at its peaks: a bound, not a measurement. Compiled in {report.compile_seconds:.0f} s."
+    note = f"For one chip, at its peaks: a bound, not a measurement. Compiled in {report.compile_seconds:.0f} s."
     return "\n".join([*(f"{name:<20}{text}" for name, text in rows), note])
 
 
 def table(reports: list[Report]) -> str:
-    """A row a topology. The efficiency compares sentences a second and chip with the first row."""
+    """A row per topology. The efficiency compares sentences per second and chip with the first row."""
     lines = ["topology    chips   batch    GiB   GFLOPs  MB sent       ms  bound by  sentences/s  efficiency"]
     first = reports[0].sentences_per_second / reports[0].chips
     for report in reports:
@@ -124,4 +124,4 @@ def table(reports: list[Report]) -> str:
             f"{report.flops / 1e9:>9.1f}{report.bytes_sent / 1e6:>9.1f}{1e3 * report.seconds:>9.2f}{report.bound:>10}"
             f"{report.sentences_per_second:>13,.0f}{report.sentences_per_second / report.chips / first:>12.1%}"
         )
-    return "\n".join([*lines, "GiB, GFLOPs and MB are of one chip. Times are bounds at its peaks, not measurements."])
+    return "\n".join([*lines, "GiB, GFLOPs and MB are per chip. Times are bounds at its peaks, not measurements."])

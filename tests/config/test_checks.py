@@ -41,7 +41,7 @@ MISTAKES = {
     "--config.objective.barlow_twins.artificial=-1": "0 or more",
     "--config.objective.barlow_twins.artificial=100000000": "at most 100000",
     "--config.objective.off_dropout.m=0": "above 0",
-    "--config.eval.tasks=STS12,STS12": "STS12 comes twice",
+    "--config.eval.tasks=STS12,STS12": "STS12 is given twice",
     "--config.objective.info_nce.similarity=euclidean": "must be cosine or dot",
     "--config.objective.dimension_wise.reading=mine": "must be paper or released",
     "--config.views.positive=offf": "views.positive='offf': must be one of independent, shared, off, noisy, mean",
@@ -60,7 +60,7 @@ MISTAKES = {
     "--config.train.epochs=-1": "0 or more",
     "--config.eval.postprocess=whitning": "config.eval.postprocess: no method 'whitning'; the nearest one is whitening",
     "--config.eval.postprocess=flow": "config.eval.postprocess_data: must be set for flow: a file of",
-    "--config.eval.postprocess_data=target": "config.eval.postprocess_data=target: has no use without config.eval.post",
+    "--config.eval.postprocess_data=target": "config.eval.postprocess_data=target: has no effect without config",
     "--config.eval.postprocess_dimensions=8": "config.eval.postprocess_dimensions=8: must be 0, or above it for config",
     "--config.eval.postprocess_dimensions=-1": "0 or more",
     "--config.data.columns.positive=b": "columns.anchor: must be set too",
@@ -81,7 +81,7 @@ def test_fields_that_do_not_go_together():
         ("data.augment.name=crop", "data.positives=all", "set one of them"),
         ("objective.softmax_nli.weight=1", "data.augment.name=crop", "needs labelled pairs"),
         ("objective.softmax_nli.weight=1", "data.positives=neutral", "must be all, for objective.softmax_nli"),
-        ("objective.softmax_nli.weight=1", "seed=1", "config.objective.info_nce.weight: beside softmax_nli"),
+        ("objective.softmax_nli.weight=1", "seed=1", "config.objective.info_nce.weight: next to softmax_nli"),
         ("analysis.every=10", "eval.data=", "config.analysis.data: must be set, a file of sentences"),
     ):
         with pytest.raises(UserError, match=message):

@@ -22,7 +22,7 @@ BROKEN = [
     (rules.empty_or_one_of(NAMES), "x", "f='x': must be empty or one of STS12, STS13"),
     (rules.empty_or_named("task", NAMES), "STS1", "f: no task 'STS1'; the nearest one is STS1"),
     (rules.each_once("task", NAMES), ("STS31",), "f: no task 'STS31'; the nearest one is STS13"),
-    (rules.each_once("task", NAMES), ("STS12", "STS12"), "f: STS12 comes twice; name each task once"),
+    (rules.each_once("task", NAMES), ("STS12", "STS12"), "f: STS12 is given twice; list each task once"),
 ]
 KEPT = [
     (rules.at_least(0), (0, 0.0, 5)),

@@ -204,7 +204,7 @@ def test_the_evaluation_command_takes_it(tiny_bert, corpus, tmp_path):
         (
             "--postprocess-data",
             "target",
-        ): "--postprocess-data=target: has no use without --postprocess=whitening or flow",
+        ): "--postprocess-data=target: has no effect without --postprocess=whitening or flow",
         ("--postprocess", "flow", "--postprocess-data", "no/such.txt"): "no/such.txt: no such file, nor is it 'target'",
     }
     for more, message in mistakes.items():
