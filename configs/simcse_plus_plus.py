@@ -1,9 +1,9 @@
 """SimCSE++ (section 5.1): unsupervised SimCSE with off-dropout negatives and dimension-wise contrastive learning.
 
-`configs/simcse_plus_plus.py` is BERT-base, `configs/simcse_plus_plus.py:large` BERT-large; `:sbert_base` and
-`:sbert_large` start from SBERT's checkpoints of NLI, whose mean pooling gives way to [CLS] here, as in the paper.
-Of the two readings of the dimension-wise loss (see `simcse_jax/objectives/dimension_wise.py`) it takes `released`,
-which the sweep of Table 5 favours: 81.09 ± 0.10 on STS-B dev, `paper` 80.48 ± 0.12 (MiniLM; see `docs/results/`).
+`simcse_plus_plus` is BERT-base, `simcse_plus_plus:large` BERT-large; `:sbert_base` and `:sbert_large` start from
+SBERT's checkpoints of NLI, with [CLS] in place of their mean pooling, as in the paper. The reading of the
+dimension-wise loss (see `simcse_jax/objectives/dimension_wise.py`) is `released`, the better one in the sweep of
+Table 5: 81.09 ± 0.10 on STS-B dev, `paper` 80.48 ± 0.12 (MiniLM; see `docs/results/`).
 """
 
 from ml_collections import config_dict
@@ -21,7 +21,7 @@ def get_config(encoder: str = "base") -> config_dict.ConfigDict:
         "sbert_large": ("sentence-transformers/bert-large-nli-mean-tokens", 8e-6),
     }
     config.model.init_from, config.train.learning_rate = choose_variant(encoder, encoders)
-    config.objective.info_nce.weight = 0.0  # its place is taken
+    config.objective.info_nce.weight = 0.0  # replaced by off_dropout
     config.objective.off_dropout.weight = 1.0
     config.objective.off_dropout.temperature = 0.05
     config.objective.off_dropout.m = 0.9

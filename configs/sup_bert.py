@@ -1,8 +1,8 @@
 """Supervised SimCSE from BERT (SimCSE, Table A.1): SNLI and MNLI triplets, three epochs, the head kept.
 
-`configs/sup_bert.py` is BERT-base, `configs/sup_bert.py:large` BERT-large. Of BERT-base there are also `:neutral`,
-with neutral hypotheses as further negatives (Table 7), and `:mlm`, with the auxiliary masked-language-model loss that
-is said to help transfer tasks (Table D.2, λ = 0.1).
+`sup_bert` is BERT-base, `sup_bert:large` BERT-large. Also of BERT-base: `:neutral`, with neutral hypotheses as further
+negatives (Table 7), and `:mlm`, with the auxiliary masked-language-model loss, which should help transfer tasks
+(Table D.2, λ = 0.1).
 """
 
 from ml_collections import config_dict

@@ -1,6 +1,6 @@
 """Supervised SimCSE from RoBERTa (SimCSE, Table A.1): SNLI and MNLI triplets, three epochs, the head kept.
 
-`configs/sup_roberta.py` is RoBERTa-base, `configs/sup_roberta.py:large` RoBERTa-large.
+`sup_roberta` is RoBERTa-base, `sup_roberta:large` RoBERTa-large.
 """
 
 from ml_collections import config_dict

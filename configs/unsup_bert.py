@@ -1,6 +1,6 @@
 """Unsupervised SimCSE from BERT (SimCSE, Table A.1): a million Wikipedia sentences, one epoch.
 
-`configs/unsup_bert.py` is BERT-base, `configs/unsup_bert.py:large` BERT-large.
+`unsup_bert` is BERT-base, `unsup_bert:large` BERT-large.
 """
 
 from ml_collections import config_dict

@@ -1,6 +1,6 @@
 """Unsupervised SimCSE from RoBERTa (SimCSE, Table A.1): a million Wikipedia sentences, one epoch.
 
-`configs/unsup_roberta.py` is RoBERTa-base, `configs/unsup_roberta.py:large` RoBERTa-large.
+`unsup_roberta` is RoBERTa-base, `unsup_roberta:large` RoBERTa-large.
 """
 
 from ml_collections import config_dict

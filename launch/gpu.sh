@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Trains on all the GPUs of this host, in one process. Runs the same command again when the run was pre-empted (exit
-# code 75) or has crashed, and it goes on from its last checkpoint; 0 and 2 (a mistake in the command) end it.
+# Trains on all GPUs of this host, in one process. After a pre-emption (exit code 75) or a crash it runs the same command
+# again, which resumes from the last checkpoint; 0 and 2 (a mistake in the command) end it.
 #
 #   launch/gpu.sh [--dry-run] --config configs/unsup_bert.py --workdir runs/unsup [--config.FIELD=VALUE …]
 #
@@ -8,7 +8,7 @@
 set -euo pipefail
 
 PYTHON="${PYTHON:-python}"   # the interpreter that has JAX for GPUs
-CRASHES="${CRASHES:-3}"      # so many crashes are followed by another start
+CRASHES="${CRASHES:-3}"      # starts again after this many crashes
 PAUSE="${PAUSE:-10}"         # seconds before another start
 DRY_RUN="${DRY_RUN:-0}"      # 1: print the command and run nothing; as --dry-run
 
@@ -19,14 +19,14 @@ if [ "${1:-}" = --dry-run ]; then DRY_RUN=1 && shift; fi
 command=("$PYTHON" -m simcse_jax.main "$@")
 if [ "$DRY_RUN" = 1 ]; then printf '%q ' "${command[@]}" && echo && exit; fi
 
-# bash starts background processes deaf to SIGINT, so both signals go on as SIGTERM.
+# Background processes of bash ignore SIGINT, so both signals are passed on as SIGTERM.
 child=0 ending=0 crashes=0
 trap 'ending=1; [ "$child" = 0 ] || kill -TERM "$child" 2>/dev/null || true' TERM INT
 
 while true; do
   "${command[@]}" &
   child=$!
-  # Not a plain wait: a signal would end that before the checkpoint is saved.
+  # Not only `wait`: a signal would end it before the checkpoint is saved.
   while kill -0 "$child" 2>/dev/null; do sleep 0.1 || true; done
   code=0
   wait "$child" || code=$?

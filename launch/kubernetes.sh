@@ -9,12 +9,12 @@
 # IMAGE comes from launch/Dockerfile. The workdir must outlive a pod: gs://BUCKET/PATH, or below /data on a VOLUME.
 set -euo pipefail
 
-IMAGE="${IMAGE:-}"                       # has the clone as its working directory, and its requirements
+IMAGE="${IMAGE:-}"                       # with the clone as its working directory, and its requirements
 NAME="${NAME:-simcse}"                   # of the JobSet
 NAMESPACE="${NAMESPACE:-default}"
 HOSTS="${HOSTS:-1}"                      # pods, one for each host
 RESOURCE="${RESOURCE:-nvidia.com/gpu}"   # or google.com/tpu
-CHIPS="${CHIPS:-8}"                      # of RESOURCE on each host: all it has
+CHIPS="${CHIPS:-8}"                      # of RESOURCE on each host: all of them
 NODE_SELECTOR="${NODE_SELECTOR:-}"       # as {cloud.google.com/gke-tpu-accelerator: tpu-v5-lite-podslice, …}
 VOLUME="${VOLUME:-}"                     # mounted at /data, as persistentVolumeClaim: {claimName: shared}
 RESTARTS="${RESTARTS:-20}"               # after pre-emptions and crashes, together
@@ -52,7 +52,7 @@ for name in NAME IMAGE HOSTS RESOURCE CHIPS NODE_SELECTOR VOLUME RESTARTS GRACE 
   manifest="${manifest//"$field"/${!name}}"
 done
 
-# create, not apply: what a JobSet runs cannot be changed, and apply says nothing when it is already there.
+# create, not apply: the command of a JobSet cannot be changed, and apply is silent if it exists already.
 command=(kubectl create --namespace="$NAMESPACE" --filename=-)
 if [ "$DRY_RUN" = 1 ]; then
   printf '%q ' "${command[@]}" && printf "<<'END'\n%s\nEND\n" "$manifest"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Starts N processes of simcse_jax.main on this machine, as N hosts would run it, and waits for them.
+# Starts N processes of simcse_jax.main on this machine, as N hosts would, and waits for them.
 #
 #   launch/local_processes.sh [--dry-run] N --config configs/unsup_bert.py --workdir runs/two [--config.FIELD=VALUE …]
 #
-# Process 0 writes to the terminal, the others to files. SIGTERM and Ctrl-C go to all of them as SIGTERM. When one
-# fails the others are ended. Exits with the first code that is not 0: 75 when all were pre-empted.
+# Process 0 writes to the terminal, the others to files. SIGTERM and Ctrl-C reach all of them as SIGTERM. If one fails,
+# the others are ended. Exits with the first code that is not 0: 75 if all were pre-empted.
 set -euo pipefail
 
 PYTHON="${PYTHON:-python}"
@@ -22,7 +22,7 @@ if [ "${1:-}" = --dry-run ]; then DRY_RUN=1 && shift; fi
 processes=$1 && shift
 [ $# -gt 0 ] || die "no arguments for simcse_jax.main (see the top of launch/local_processes.sh)"
 
-# Below the range from which the system takes ports for outgoing connections. Nobody answers on a free one.
+# Below the range that the system uses for outgoing connections. On a free port nothing answers.
 port=""
 while [ -z "$port" ] || (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((10000 + RANDOM % 20000)); done
 if [ "$DRY_RUN" != 1 ]; then

@@ -4,12 +4,12 @@
 #   sbatch [--nodes=4 …] launch/slurm.sh --config configs/unsup_bert.py --workdir runs/unsup [--config.FIELD=VALUE …]
 #   launch/slurm.sh --dry-run ARGUMENTS         prints what the job would run
 #
-# The clone, the workdir and the data lie on a disk that all nodes share. Before the time limit, and when Slurm
-# pre-empts the job, the processes get SIGTERM, save a checkpoint and end with 75; then the job goes back to the queue.
-# A crash is started again within the job, a limited number of times; 2 (a mistake in the command) ends the job.
+# The clone, the workdir and the data are on a disk that all nodes share. Before the time limit, and when Slurm pre-empts
+# the job, the processes get SIGTERM, save a checkpoint and end with 75; then the job goes back to the queue. After a
+# crash the job starts the run again, a limited number of times; 2 (a mistake in the command) ends the job.
 #
-# Options given to sbatch win over the lines below. One task a GPU, because JAX gives each task the one GPU that has its
-# number on the node. So each task must see all GPUs of its node: --gpus-per-node, and not --gpus-per-task.
+# Options of sbatch override the lines below. There is one task per GPU, because JAX gives each task the GPU with its
+# number on the node. So each task must see all GPUs of its node: --gpus-per-node, not --gpus-per-task.
 #SBATCH --job-name=simcse
 #SBATCH --nodes=1
 #SBATCH --gpus-per-node=8
@@ -23,7 +23,7 @@
 set -euo pipefail
 
 PYTHON="${PYTHON:-python}"   # the interpreter that has JAX for GPUs, on all nodes
-CRASHES="${CRASHES:-3}"      # so many crashes are followed by another start in the same job
+CRASHES="${CRASHES:-3}"      # starts again after this many crashes, in the same job
 WAIT="${WAIT:-120}"          # seconds from the end of the first task until Slurm ends the others
 PAUSE="${PAUSE:-10}"         # seconds before another start
 DRY_RUN="${DRY_RUN:-0}"      # 1: print the commands and run nothing; as --dry-run
@@ -34,11 +34,11 @@ if [ "${1:-}" = --dry-run ]; then DRY_RUN=1 && shift; fi
 [ $# -gt 0 ] || die "no arguments for simcse_jax.main (see the top of launch/slurm.sh)"
 [ "$DRY_RUN" = 1 ] || [ -n "${SLURM_JOB_ID:-}" ] || die "this is not a Slurm job; use sbatch launch/slurm.sh ARGUMENTS"
 gpus="${SLURM_GPUS_PER_NODE:-0}" tasks="${SLURM_NTASKS_PER_NODE:-}"
-gpus="${gpus##*:}"   # it may say h100:8
+gpus="${gpus##*:}"   # it may be h100:8
 [ "$gpus" = 0 ] || [ "$gpus" = "$tasks" ] || die "--ntasks-per-node=$tasks must be the $gpus of --gpus-per-node"
 
 export PYTHONUNBUFFERED=1
-# Slurm 22.05 and later do not hand the job's --cpus-per-task on. Not --kill-on-bad-exit: it would kill the tasks that
+# Slurm 22.05 and later do not pass the job's --cpus-per-task on. Without --kill-on-bad-exit, which would kill tasks that
 # are still saving when the first one ends with 75.
 step=(srun --kill-on-bad-exit=0 --wait="$WAIT" ${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"}
   "$PYTHON" -m simcse_jax.main "$@" --config.parallel.processes=0)

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Trains on a Cloud TPU VM. A single host and a pod slice are the same here: every command goes to all workers.
+# Trains on a Cloud TPU VM. A single host and a pod slice are the same here: every command runs on all workers.
 #
 #   PROJECT=… ZONE=… launch/tpu.sh [--dry-run] COMMAND [ARGUMENTS of simcse_jax.main]
 #
-#   create            asks for the TPU and waits until it is there
-#   install           copies the commit that is checked out here to all workers, and installs what it needs
-#   run ARGUMENTS     trains on all workers; a run that is still there is asked to save and ends first
-#   delete            deletes the TPU; the disks of its workers go with it
-#   train ARGUMENTS   all of these in order, again after a pre-emption; deletes the TPU however it ends, by Ctrl-C too
+#   create            requests the TPU and waits until it is ready
+#   install           copies the current commit to all workers, and installs it with its requirements
+#   run ARGUMENTS     trains on all workers; an earlier run that is still alive saves and ends first
+#   delete            deletes the TPU and the disks of its workers
+#   train ARGUMENTS   all of these in order, again after a pre-emption; always deletes the TPU at the end, also on Ctrl-C
 #
-# A TPU that is taken away takes its disks with it, so the workdir is gs://BUCKET/PATH. A pod slice needs
+# The disks of a TPU are lost with it, so the workdir is gs://BUCKET/PATH. A pod slice needs
 # ssh-add ~/.ssh/google_compute_engine first. The TPU costs money from create to delete.
 set -euo pipefail
 
@@ -17,16 +17,16 @@ PROJECT="${PROJECT:-}"                        # of Google Cloud
 ZONE="${ZONE:-}"                              # such as us-central1-a
 NAME="${NAME:-simcse}"
 TYPE="${TYPE:-v5litepod-8}"                   # v5litepod-8 is one host, v5litepod-64 a pod slice of many
-VERSION="${VERSION:-v2-alpha-tpuv5-lite}"     # the TPU software that belongs to TYPE
-SPOT="${SPOT:-1}"                             # 1: cheaper, and may be taken away at any time; 0: not
+VERSION="${VERSION:-v2-alpha-tpuv5-lite}"     # the TPU software for TYPE
+SPOT="${SPOT:-1}"                             # 1: cheaper, but can be taken away at any time; 0: on demand
 SETUP="${SETUP:-}"                            # command for each worker after the installation, such as fetching data
-KEEP="${KEEP:-0}"                             # 1: train leaves the TPU there at the end
-CRASHES="${CRASHES:-3}"                       # train answers so many crashes on one TPU with another start
-POLL="${POLL:-30}"                            # seconds between two questions for the state, and before another start
+KEEP="${KEEP:-0}"                             # 1: train keeps the TPU at the end
+CRASHES="${CRASHES:-3}"                       # train starts again after this many crashes on one TPU
+POLL="${POLL:-30}"                            # seconds between two looks at the state, and before another start
 DRY_RUN="${DRY_RUN:-0}"                       # 1: print the commands and run nothing; as --dry-run
 
 die() { echo "error: $*" >&2 && exit 2; }
-show() { # a command as it can be pasted into a shell
+show() { # prints a command so that it can be pasted into a shell
   local word quote="'" escaped="'\\''"
   for word; do
     case "$word" in *[!A-Za-z0-9_@%+=:,./-]*) word="$quote${word//$quote/$escaped}$quote" ;; esac
@@ -36,11 +36,11 @@ show() { # a command as it can be pasted into a shell
 }
 run() { if [ "$DRY_RUN" = 1 ]; then show "$@"; else "$@"; fi; }
 tpu() { run gcloud compute tpus "$@" --project="$PROJECT" --zone="$ZONE" --quiet; }
-# Lost connections must end: a TPU that is taken away does not close them.
+# Lost connections must time out: a TPU that is taken away does not close them.
 on_workers() {
   tpu tpu-vm ssh "$NAME" --worker=all --ssh-flag="-oServerAliveInterval=30 -oConnectTimeout=30" --command="$1"
 }
-# state queued-resources state.state, state tpu-vm state: empty when there is none, unknown when there is no answer
+# state queued-resources state.state, state tpu-vm state: empty if there is none, unknown without an answer
 state() {
   gcloud compute tpus "$1" list --project="$PROJECT" --zone="$ZONE" --quiet \
     --filter="name~/$NAME\$" --format="value($2)" || echo unknown
@@ -61,18 +61,18 @@ create() {
   done
 }
 
-# The Python of a TPU VM can be too old for us; uv brings one.
+# The Python of a TPU VM can be too old; uv installs one.
 install() {
   local archive=/tmp/simcse_jax.tar.gz
   local steps='mkdir -p ~/simcse_jax && tar -xzf ~/simcse_jax.tar.gz -C ~/simcse_jax && cd ~/simcse_jax'
   steps+=' && { [ -x ~/.local/bin/uv ] || curl -LsSf https://astral.sh/uv/install.sh | sh; }'
   steps+=' && { [ -x .venv/bin/python ] || ~/.local/bin/uv venv --python 3.12 .venv; }'
-  steps+=" && ~/.local/bin/uv pip install -e '.[gcs]' 'jax[tpu]'${SETUP:+ && $SETUP}"
+  steps+=" && ~/.local/bin/uv pip install -e '.[train,gcs]' 'jax[tpu]'${SETUP:+ && $SETUP}"
   run git -C "$(dirname "$0")/.." archive --format=tar.gz --output="$archive" HEAD &&
     tpu tpu-vm scp "$archive" "$NAME:" --worker=all && on_workers "$steps"
 }
 
-# A lost connection leaves a process behind that holds the TPU: it is asked to save first.
+# A process that holds the TPU may be left from a lost connection: it is asked to save first.
 start() {
   # shellcheck disable=SC2016  # expands on the workers
   local steps='cd ~/simcse_jax || exit 1; old=$(cat run.pid 2>/dev/null);'
@@ -89,7 +89,7 @@ start() {
 delete() {
   if [ "$DRY_RUN" != 1 ] && [ -z "$(state queued-resources state.state)" ]; then return; fi
   tpu queued-resources delete "$NAME" --force ||
-    { echo "error: $NAME may still be there and cost money; try again: launch/tpu.sh delete" >&2 && return 1; }
+    { echo "error: $NAME may still exist and cost money; try again: launch/tpu.sh delete" >&2 && return 1; }
 }
 
 train() {
@@ -101,7 +101,7 @@ train() {
     code=1
     if install; then code=0 && start "$@" || code=$?; fi
     case "$code" in 0 | 2) exit "$code" ;; esac
-    # Was the TPU taken away, or is it still there?
+    # Was the TPU taken away, or does it still exist?
     while true; do
       case "$(state tpu-vm state)" in
         READY) break ;;
@@ -130,7 +130,7 @@ case "$todo" in
   *) die "launch/tpu.sh: '$todo' is not create, install, run, delete or train" ;;
 esac
 if [ "$todo" = train ] && ! [[ " $*" == *" --workdir"[\ =]gs://* ]]; then
-  die "--workdir must be gs://BUCKET/PATH, since the disks of a TPU go with it"
+  die "--workdir must be gs://BUCKET/PATH, since the disks of a TPU are deleted with it"
 fi
 if [ "$todo" = run ]; then todo=start; fi
 "$todo" "$@"

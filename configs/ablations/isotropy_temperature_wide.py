@@ -1,10 +1,10 @@
 """The isotropy paper, Appendix A: temperatures in powers of ten.
 
-MPNet-base, as in the paper, which leaves open the learning rate (supervised SimCSE's here), the length (32 tokens), and
-whether its loss looks both ways; this is its equation 2, one way, and `--config.objective.info_nce.symmetric=True` is
-the other. It looks at the space every 200 steps and gives no score: the measures of those steps stand in each run's
-`metrics.jsonl`, their checkpoints beside it (1.3 GB each, 4,912 steps are 25 of them; none with
-`--config.checkpoint.keep_every=0`), and this table is STS-B dev.
+MPNet-base, as in the paper, which leaves open the learning rate (here that of supervised SimCSE), the length (32
+tokens), and whether its loss is symmetric; this is its equation 2, one way, and
+`--config.objective.info_nce.symmetric=True` is the other. The paper measures the space every 200 steps and gives no
+score: these measures are in each run's `metrics.jsonl`, with the checkpoints next to it (25 for 4,912 steps, 1.3 GB
+each; none with `--config.checkpoint.keep_every=0`). This table is STS-B dev.
 """
 
 from ml_collections import config_dict

@@ -1,7 +1,7 @@
 """SimCSE, Appendix A: the grid of batch sizes and learning rates, STS-B dev.
 
-`configs/ablations/simcse_grid.py` is unsupervised SimCSE, `configs/ablations/simcse_grid.py:sup` supervised. The paper
-gives no scores; the baseline is what it chose (Table A.1).
+`ablations/simcse_grid` is unsupervised SimCSE, `ablations/simcse_grid:sup` supervised. The paper gives no scores; the
+baseline is its choice (Table A.1).
 """
 
 from ml_collections import config_dict

@@ -1,8 +1,8 @@
 """SimCSE++, Table 1: more and less noise on positive or on negative pairs, test average.
 
-More noise is a Gaussian of variance 0.1 on the embedding, less the mean over ten masks. The pairs that are left alone
-have the usual views, and m of equation 3 is 1: with nothing changed that is SimCSE, the first row. It is scored as all
-of SimCSE++ is, every 125 steps (section 5.1).
+More noise is a Gaussian of variance 0.1 on the embedding, less noise the mean over ten masks. The other pairs have the
+usual views, and m of equation 3 is 1: without a change that is SimCSE, the first row. It is scored every 125 steps, as
+all of SimCSE++ (section 5.1).
 """
 
 from ml_collections import config_dict

@@ -1,8 +1,8 @@
-"""SimCSE++, Table 2: Barlow Twins beside InfoNCE, with artificial rows against its rank bottleneck, test average.
+"""SimCSE++, Table 2: Barlow Twins added to InfoNCE, with artificial rows against its rank bottleneck, test average.
 
-The paper gives neither the weight of the added loss nor its λ_BT. "Additive" is read as weight 1, which a fall of
-twelve points at least does not contradict, and λ_BT is 0.005, that of Barlow Twins (Zbontar et al., 2021). Both can be
-set: `--config.objective.barlow_twins.weight`, `--config.objective.barlow_twins.off_diagonal_weight`.
+The paper gives neither the weight of the added loss nor its λ_BT. "Additive" is read as weight 1, which
+its fall of twelve points does not contradict, and λ_BT is 0.005, that of Barlow Twins (Zbontar et al., 2021). Both
+can be set: `--config.objective.barlow_twins.weight`, `--config.objective.barlow_twins.off_diagonal_weight`.
 """
 
 from ml_collections import config_dict

@@ -1,8 +1,8 @@
 """SimCSE++, Table 3: off-dropout and dimension-wise contrastive learning, alone and together, test average.
 
-By argument: `base` (BERT-base, also without one), `large`, `sbert_base`, `sbert_large` (SBERT's checkpoints of NLI).
-The paper gives the two ideas apart for `base` alone. All rows train with the settings of SimCSE++ (section 5.1), SimCSE
-too, whose number the paper quotes. The reading of equation 5 is `--config.objective.dimension_wise.reading`.
+Variants: `base` (BERT-base, the default), `large`, `sbert_base`, `sbert_large` (SBERT's checkpoints of NLI). The paper
+has the two ideas separately for `base` only. All rows train with the settings of SimCSE++ (section 5.1), also SimCSE,
+whose number the paper quotes. The reading of equation 5 is `--config.objective.dimension_wise.reading`.
 """
 
 from ml_collections import config_dict

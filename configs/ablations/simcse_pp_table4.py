@@ -1,11 +1,12 @@
 """SimCSE++, Table 4: dimension-wise contrastive learning alone, where others post-process, test average.
 
-These are blocks 1 and 2. The pooler of block 1 is that of its first row, the model as it is, without a head; of the
-flow in block 2 it is the average of the last two layers, as in its authors' code. Whitening and flow train no encoder:
-they are fit on the embeddings of Wikipedia's sentences (`data/wiki1m_for_simcse.txt`) or of NLI's without labels
-(`data/nli_sentences.txt`, one a line); behind SimCSE on NLI's, which the paper leaves open. The paper gives τ_DCL =
-0.05 and leaves open the learning rate and the batch (SimCSE++'s here) and the reading of equation 5: it is `released`,
-since with the equation's plain product over the batch, logits of 64 / 0.05 would leave next to no gradient.
+These are blocks 1 and 2. The pooler of block 1 is that of its first row, the model without training and head; the flow
+in block 2 has the average of the last two layers, as in its authors' code. Whitening and flow train no encoder: they
+are fit on the embeddings of Wikipedia's sentences (`data/wiki1m_for_simcse.txt`) or of NLI's without labels
+(`data/nli_sentences.txt`, one a line). After SimCSE they are fit on NLI's, which the paper leaves open. The paper gives
+τ_DCL = 0.05 and leaves open the learning rate and the batch (here those of SimCSE++) and the reading of equation 5: it
+is `released`, since with the equation's plain product over the batch, logits of 64 / 0.05 would leave almost no
+gradient.
 """
 
 from ml_collections import config_dict
@@ -31,7 +32,7 @@ def get_config() -> config_dict.ConfigDict:
 
 
 def get_variants() -> tuple[Variant, ...]:
-    """The rows of both blocks, each beside its first."""
+    """The rows of both blocks, each compared with the first of its block."""
     wiki, nli = "data/wiki1m_for_simcse.txt", "data/nli_sentences.txt"
     as_it_is = {"train.epochs": 0, "train.max_steps": 0}
     simcse = {

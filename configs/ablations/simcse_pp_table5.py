@@ -1,8 +1,8 @@
 """SimCSE++, Table 5: the factor m, the weight λ and the temperature τ_DCL of the dimension-wise loss, STS-B dev.
 
 Each is varied around m = 0.9, λ = 0.1, τ_DCL = 5, under both readings of equation 5 (see
-`simcse_jax/objectives/dimension_wise.py`), since the numbers mean different things in each. The argument `paper` or
-`released` runs one of them.
+`simcse_jax/objectives/dimension_wise.py`), since the numbers mean different things in each. The variants `paper` and
+`released` run one of them.
 """
 
 from ml_collections import config_dict

@@ -1,6 +1,6 @@
-"""SimCSE++, Table 6: what SimCSE++ costs, in minutes of one epoch of a million sentences.
+"""SimCSE++, Table 6: the cost of SimCSE++, in minutes of one epoch of a million sentences.
 
-The paper names no hardware, so that its minutes serve to compare the two rows alone.
+The paper does not give its hardware, so its minutes only serve to compare the two rows.
 """
 
 from ml_collections import config_dict

@@ -1,8 +1,8 @@
 """SimCSE, Table 1: discrete augmentations against dropout, unsupervised, STS-B dev.
 
-The positive is a changed copy of the sentence, under a dropout mask of its own; the anchor stays as it is. (The paper
-does not say whether it changes both; `--config.data.augment.both=True` does.) Synonyms come from a WordNet in WN-LMF,
-`data/english-wordnet.xml.gz`, where the paper has nlpaug's.
+The positive is a changed copy of the sentence, with its own dropout mask; the anchor is unchanged. (The paper does not
+say whether it changes both; `--config.data.augment.both=True` does.) Synonyms come from a WordNet in WN-LMF,
+`data/english-wordnet.xml.gz`; the paper uses nlpaug's.
 """
 
 from ml_collections import config_dict

@@ -1,8 +1,8 @@
-"""SimCSE, Table 2: what the positive is, with one encoder and with two, unsupervised, STS-B dev.
+"""SimCSE, Table 2: kinds of positives, with one encoder and with two, unsupervised, STS-B dev.
 
-The next sentences are those of documents, `data/wiki_documents.txt`: sentences one a line in their order, a blank line
+The next sentences are those of documents, `data/wiki_documents.txt`: one sentence per line in order, a blank line
 between documents. The paper does not say which documents; for a fair comparison take as many sentences as the other
-rows have. Of two encoders the anchors' is scored and exported.
+rows have. With two encoders, that of the anchors is scored and exported.
 """
 
 from ml_collections import config_dict

@@ -1,9 +1,9 @@
-"""SimCSE, Table 4: which pairs are the positives, supervised, STS-B dev.
+"""SimCSE, Table 4: data sets of positive pairs, supervised, STS-B dev.
 
-The pairs are files to be provided, two columns of sentences each: `data/qqp.csv` (the duplicates),
+You provide the files of pairs, with two columns of sentences each: `data/qqp.csv` (the duplicates),
 `data/flickr30k.csv`, `data/paranmt.csv`; for NLI `data/nli_pairs.csv` (sent0, sent1, label). `data/nli_anli.csv` has
 the triplets of `data/nli_for_simcse.csv` and those of ANLI. "Sample" is 134,000 pairs, drawn with the seed; QQP has no
-more, so that its two columns are one row here. Two encoders are not in the table but in section 4 (86.2 → 84.2).
+more, so its two columns are one row here. Two encoders are in section 4, not in the table (86.2 → 84.2).
 """
 
 from ml_collections import config_dict

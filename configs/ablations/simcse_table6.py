@@ -1,6 +1,6 @@
 """SimCSE, Table 6: poolers, STS-B dev.
 
-`configs/ablations/simcse_table6.py` is unsupervised SimCSE, `configs/ablations/simcse_table6.py:sup` supervised.
+`ablations/simcse_table6` is unsupervised SimCSE, `ablations/simcse_table6:sup` supervised.
 """
 
 from ml_collections import config_dict

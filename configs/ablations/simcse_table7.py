@@ -1,8 +1,8 @@
 """SimCSE, Table 7: hard negatives and their weight α, supervised, STS-B dev.
 
 All rows read the same file, `data/nli_with_neutral.csv` (sent0, sent1, hard_neg, neutral), and so train on the same
-premises: what differs is which of its columns they take. For the rows without neutral hypotheses any file of triplets
-does, e.g. `--config.data.train=data/nli_for_simcse.csv`.
+premises: only the columns that they take differ. For the rows without neutral hypotheses any file of triplets is
+enough, e.g. `--config.data.train=data/nli_for_simcse.csv`.
 """
 
 from ml_collections import config_dict

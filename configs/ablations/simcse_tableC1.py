@@ -1,10 +1,10 @@
 """SimCSE, Table C.1: flow and whitening, fit on NLI or on the target, test average.
 
-By argument: `bert` (BERT-base, also without one) or `sbert` (SBERT's checkpoint of NLI). No row trains anything. The
-pooler is first-last average, as the paper's Appendix C has it for whitening, and for flow the average of the last two
-layers, as in its authors' code; the first row is the model as it is (Table 5: first-last average of BERT, the average
-of the last layer, its own pooler, of SBERT). Sentences of NLI without labels:
-`data/nli_sentences.txt`, one a line. For transfer tasks behind post-processing see `simcse_tableE1.py`.
+Variants: `bert` (BERT-base, the default) and `sbert` (SBERT's checkpoint of NLI). No row trains anything. The pooler
+for whitening is the first-last average, as in the paper's Appendix C, and for flow the average of the last two layers,
+as in its authors' code. The first row is the model alone (Table 5: the first-last average for BERT; for SBERT its own
+pooler, the average of the last layer). Sentences of NLI without labels: `data/nli_sentences.txt`, one per line. For
+transfer tasks after post-processing see `simcse_tableE1.py`.
 """
 
 from ml_collections import config_dict
@@ -20,7 +20,7 @@ PAPER = {  # none; flow, whitening: each on NLI, on the target
 
 
 def get_config(encoder: str = "bert") -> config_dict.ConfigDict:
-    """The model as it is."""
+    """The model alone."""
     config = default_config()
     config.model.init_from = choose_variant(encoder, ENCODERS)
     config.model.pooler = "avg_first_last"
@@ -33,7 +33,7 @@ def get_config(encoder: str = "bert") -> config_dict.ConfigDict:
 
 
 def get_variants(encoder: str = "bert") -> tuple[Variant, ...]:
-    """The rows of the table for the encoder, behind the model itself."""
+    """The rows of the table for the encoder, after the model alone."""
     data = {"NLI": "data/nli_sentences.txt", "target": "target"}
     poolers = {"none": "avg" if encoder == "sbert" else "avg_first_last"}
     poolers |= {"flow": "avg_top2", "whitening": "avg_first_last"}

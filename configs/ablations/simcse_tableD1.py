@@ -1,6 +1,6 @@
 """SimCSE, Table D.1: cosine similarity at several temperatures, and the dot product ("N/A"), supervised, STS-B dev.
 
-The paper gives no temperature for the dot product; 1 leaves it as it is.
+The paper gives no temperature for the dot product; 1 leaves it unchanged.
 """
 
 from ml_collections import config_dict

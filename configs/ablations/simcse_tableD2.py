@@ -1,6 +1,6 @@
 """SimCSE, Table D.2: the auxiliary masked-language-model loss and its weight λ, supervised, STS-B dev.
 
-Both columns are of development sets; for transfer tasks that is what the regularization is chosen by.
+Both columns are scores on development sets; for transfer tasks these choose the regularization.
 """
 
 from ml_collections import config_dict

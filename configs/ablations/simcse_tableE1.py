@@ -1,8 +1,8 @@
-"""SimCSE, Table E.1: transfer tasks of unsupervised models, and behind post-processing.
+"""SimCSE, Table E.1: transfer tasks of unsupervised models, also after post-processing.
 
-The rows of BERT-base, with the auxiliary masked-language-model loss of λ = 0.1 among them, and the same behind flow and
-whitening, of which Appendix E only says that "they both hurt performance". They are fit on NLI without labels,
-`data/nli_sentences.txt`, one a line. The STS average of SimCSE is that of Table 5.
+The rows of BERT-base, with one for the auxiliary masked-language-model loss (λ = 0.1), and the same after flow and
+whitening. On these, Appendix E only says that "they both hurt performance". They are fit on NLI without labels,
+`data/nli_sentences.txt`, one per line. The STS average of SimCSE is that of Table 5.
 """
 
 from ml_collections import config_dict
@@ -12,7 +12,7 @@ from simcse_jax.sweeps.variants import Variant, sweep_defaults
 
 
 def get_config() -> config_dict.ConfigDict:
-    """Unsupervised SimCSE of BERT-base, as `configs/unsup_bert.py`, scored on transfer tasks too."""
+    """Unsupervised SimCSE of BERT-base, as `configs/unsup_bert.py`, also scored on transfer tasks."""
     config = default_config()
     config.eval.transfer = True
     config.sweep = sweep_defaults(
@@ -22,7 +22,7 @@ def get_config() -> config_dict.ConfigDict:
 
 
 def get_variants() -> tuple[Variant, ...]:
-    """The rows of the table, and those behind post-processing, each beside its own baseline."""
+    """The rows of the table, and those after post-processing, each compared with its own baseline."""
     as_it_is = {"model.mlp": "none", "train.epochs": 0, "train.max_steps": 0}
     average, cls = as_it_is | {"model.pooler": "avg"}, as_it_is | {"model.pooler": "cls_before_pooler"}
 

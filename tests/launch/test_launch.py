@@ -313,7 +313,7 @@ def test_the_dry_run_of_a_tpu_from_its_creation_to_its_end(programs):
     for command in (create, copy, install, run, delete):
         assert command[0] == "gcloud"
         assert {"--project=mine", "--zone=us-central1-a", "--quiet"} <= set(command)
-    assert "uv pip install -e '.[gcs]' 'jax[tpu]' && make data" in option(install, "command")
+    assert "uv pip install -e '.[train,gcs]' 'jax[tpu]' && make data" in option(install, "command")
     assert option(run, "command").endswith(" --config.parallel.processes=0")
     assert delete[3:7] == ["queued-resources", "delete", "simcse", "--force"]
 
