@@ -2,7 +2,7 @@
 # Trains under Slurm on all GPUs of one node or many. Submit it from the clone:
 #
 #   sbatch [--nodes=4 …] launch/slurm.sh --config configs/unsup_bert.py --workdir runs/unsup [--config.FIELD=VALUE …]
-#   launch/slurm.sh --dry-run ARGUMENTS         prints what the job would run
+#   launch/slurm.sh --dry-run ARGUMENTS         prints the commands of the job
 #
 # The clone, the workdir and the data are on a disk that all nodes share. Before the time limit, and when Slurm pre-empts
 # the job, the processes get SIGTERM, save a checkpoint and end with 75; then the job goes back to the queue. After a

@@ -52,7 +52,7 @@ def test_other_errors_keep_their_traceback():
         run_command(lambda: 1 / 0)
 
 
-def test_a_reader_that_has_had_enough_is_no_error():
+def test_a_reader_that_closes_the_pipe_is_no_error():
     with subprocess.Popen([sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.read(10)
         process.stdout.close()
@@ -118,7 +118,7 @@ def test_every_help_ends_with_the_exit_codes(parser):
     assert [str(code) in describe_exit_codes() for code in (0, 2, 75, 130, 141)] == [True] * 5
 
 
-def test_a_help_says_what_the_command_needs_and_writes(parser):
+def test_a_help_has_what_the_command_needs_and_writes(parser):
     assert "Needs" in parser.description
     assert re.search("[Ww]rites|[Pp]rints", parser.description)
 
@@ -137,7 +137,7 @@ def test_a_model_may_name_its_layers_and_its_pooler(spec, expected):
     assert parse_model(spec) == expected
 
 
-def test_a_folder_with_an_at_in_its_name_is_taken_as_it_is(tmp_path):
+def test_a_folder_with_an_at_in_its_name_is_no_option(tmp_path):
     (tmp_path / "runs@3").mkdir()
     assert parse_model(str(tmp_path / "runs@3")) == (str(tmp_path / "runs@3"), 0, None)
 
@@ -151,7 +151,7 @@ def test_a_folder_with_an_at_in_its_name_is_taken_as_it_is(tmp_path):
         ("model@avg@cls", ("model@avg", 0, "cls")),
     ],
 )
-def test_what_stands_before_the_options_may_be_a_revision(spec, expected):
+def test_a_revision_may_come_before_the_options(spec, expected):
     assert parse_model(spec) == expected
 
 

@@ -119,8 +119,11 @@ def test_pip_installs_the_console_script(wheel, tmp_path):
     site = next((tmp_path / "venv").glob("lib/python*/site-packages"))
     (site / "dependencies.pth").write_text(f"{here}\n")
     subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel], check=True)
+    shown_version = subprocess.run([python, "-m", "pip", "--version"], capture_output=True, text=True).stdout
     shown = subprocess.run([python, "-m", "pip", "show", "simcse_jax"], capture_output=True, text=True).stdout
-    assert "Author: The simcse_jax authors\n" in shown and "Apache-2.0\n" in shown
+    assert "Author: The simcse_jax authors\n" in shown
+    pip = int(shown_version.split()[1].split(".")[0])
+    assert pip < 25 or "License-Expression: Apache-2.0\n" in shown  # older ones know no licence expressions
     script = [tmp_path / "venv" / "bin" / "simcse-jax"]
     done = subprocess.run(script, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0 and done.stdout.startswith("usage: simcse-jax COMMAND")

@@ -24,7 +24,7 @@ def test_a_misspelt_field_is_answered_before_jax_is_imported():
     refused(done, "no such field", "train.epochs")
 
 
-def test_what_a_run_cannot_do_without():
+def test_a_run_needs_a_config_and_a_workdir():
     refused(call("main"), "--config FILE is missing")
     refused(call("main", "--config=configs/unsup_bert.py"), "--workdir DIR is missing")
     refused(call("main", "--config=configs/none.py", "--workdir=w"), "configs/none.py: no such config file")

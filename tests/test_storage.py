@@ -32,7 +32,7 @@ def test_writing_leaves_the_old_file_or_the_new_one(tmp_path, monkeypatch):
     assert path.read_bytes() == b"two"
 
 
-def test_a_folder_that_cannot_be_written_is_told_in_one_line(tmp_path):
+def test_a_folder_that_cannot_be_written_is_reported_in_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"cannot be written: Not a directory$"):
         storage.write_atomically(tmp_path / "file" / "run" / "run.json", "{}")
@@ -54,7 +54,7 @@ def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path):
     assert os.listdir(folder) == ["b"] and os.listdir(tmp_path / "deep") == ["model"]
 
 
-def test_a_folder_that_cannot_be_replaced_is_what_it_was(tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_replaced_is_unchanged(tmp_path, monkeypatch):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "a").write_text("1")
     rename = os.rename
@@ -116,7 +116,7 @@ def test_only_buckets_of_google_cloud_storage_are_known(name):
 
 
 @pytest.mark.parametrize("name", ["a long sentence " * 30, "~nobody-of-this-name/runs"])
-def test_what_cannot_be_a_path_is_told_in_one_line(name):
+def test_an_impossible_path_is_reported_in_one_line(name):
     with pytest.raises(UserError, match="not a path: "):
         storage.local_path(name)
 
@@ -153,7 +153,7 @@ def test_a_bucket_that_is_not_there_is_not_made(store):
 
 
 @NEEDS_GCSFS
-def test_a_store_that_refuses_is_told_in_one_line(store, monkeypatch, capfd):
+def test_a_store_that_refuses_is_reported_in_one_line(store, monkeypatch, capfd):
     folder = storage.as_path("gs://bucket/refused")
     monkeypatch.setattr(store, "refused", WRITING)
     with pytest.raises(UserError, match=r"^gs://bucket/refused/file: cannot be written: Forbidden: .* permission$"):
@@ -166,7 +166,7 @@ def test_a_store_that_refuses_is_told_in_one_line(store, monkeypatch, capfd):
 
 @NEEDS_GCSFS
 @pytest.mark.slow
-def test_a_store_that_cannot_be_reached_is_told_in_one_line(tmp_path):
+def test_a_store_that_cannot_be_reached_is_reported_in_one_line(tmp_path):
     """It takes the client half a minute to give up."""
     environment = {"STORAGE_EMULATOR_HOST": "http://127.0.0.1:9", "NO_GCE_CHECK": "true"}
     done = run("export", "--workdir=gs://bucket/run", "--output", tmp_path / "export", env=environment)

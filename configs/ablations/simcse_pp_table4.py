@@ -42,7 +42,7 @@ def get_variants() -> tuple[Variant, ...]:
         "objective.dimension_wise.weight": 0.0,
     }
 
-    def behind(method: str, data: str) -> dict[str, str]:
+    def after(method: str, data: str) -> dict[str, str]:
         return {"eval.postprocess": method, "eval.postprocess_data": data}
 
     def row(name: str, fields: dict, sts_avg: float, baseline: str = "none") -> Variant:
@@ -50,12 +50,12 @@ def get_variants() -> tuple[Variant, ...]:
 
     return (
         row("none", as_it_is, 56.70),
-        row("whitening on wiki", as_it_is | behind("whitening", wiki), 61.33),
+        row("whitening on wiki", as_it_is | after("whitening", wiki), 61.33),
         row("dimension-wise on wiki", {}, 67.07),
-        row("flow on NLI", as_it_is | behind("flow", nli) | {"model.pooler": "avg_top2"}, 66.55),
-        row("whitening on NLI", as_it_is | behind("whitening", nli), 66.28),
+        row("flow on NLI", as_it_is | after("flow", nli) | {"model.pooler": "avg_top2"}, 66.55),
+        row("whitening on NLI", as_it_is | after("whitening", nli), 66.28),
         row("dimension-wise on NLI", {"data.train": nli}, 69.03),
         row("SimCSE", simcse, 76.25, "SimCSE"),
-        row("SimCSE + whitening", simcse | behind("whitening", nli), 69.93, "SimCSE"),
-        row("SimCSE + flow", simcse | behind("flow", nli), 72.24, "SimCSE"),
+        row("SimCSE + whitening", simcse | after("whitening", nli), 69.93, "SimCSE"),
+        row("SimCSE + flow", simcse | after("flow", nli), 72.24, "SimCSE"),
     )

@@ -26,7 +26,7 @@ def get_variants() -> tuple[Variant, ...]:
     as_it_is = {"model.mlp": "none", "train.epochs": 0, "train.max_steps": 0}
     average, cls = as_it_is | {"model.pooler": "avg"}, as_it_is | {"model.pooler": "cls_before_pooler"}
 
-    def behind(name: str, fields: dict) -> list[Variant]:
+    def after(name: str, fields: dict) -> list[Variant]:
         data = {"eval.postprocess_data": "data/nli_sentences.txt"}
         return [
             Variant(f"{name} + {method}", fields | data | {"eval.postprocess": method}, baseline=name)
@@ -35,9 +35,9 @@ def get_variants() -> tuple[Variant, ...]:
 
     return (
         Variant("average of BERT", average, {"transfer_avg": 84.94}),
-        *behind("average of BERT", average),
+        *after("average of BERT", average),
         Variant("CLS of BERT", cls, {"transfer_avg": 84.66}),
         Variant("SimCSE", {}, {"transfer_avg": 85.81, "sts_avg": 76.25}),
-        *behind("SimCSE", {}),
+        *after("SimCSE", {}),
         Variant("SimCSE with MLM", {"objective.mlm.weight": 0.1}, {"transfer_avg": 86.64}, baseline="SimCSE"),
     )

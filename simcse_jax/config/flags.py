@@ -92,7 +92,7 @@ def find_config(path: str) -> str:
 
 
 def _get_config(path: str, file: str) -> config_dict.ConfigDict:
-    """Loads the config `file` alone, to tell its mistakes from those of the command line; `path` is as given there."""
+    """Loads the config `file` alone, to distinguish its mistakes from those of other arguments; `path` is as given."""
     values = flags.FlagValues()
     args = ["simcse_jax.main", f"--config={file}"]
     let_import()

@@ -47,7 +47,7 @@ def find(name: str) -> Path:
 
 
 def let_import() -> None:
-    """Makes importable what a config file may import: the package's recipes, and modules in the current folder.
+    """Lets config files import the package's recipes, and modules in the current folder.
 
     With `python -m` the current folder is on the path already; with a console script it is not.
     """

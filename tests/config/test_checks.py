@@ -70,7 +70,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("argument", MISTAKES)
-def test_mistakes_are_told_in_one_line(argument):
+def test_mistakes_are_reported_in_one_line(argument):
     with pytest.raises(UserError, match=re.escape(MISTAKES[argument])) as caught:
         parse(argument)
     assert "\n" not in str(caught.value)
@@ -98,7 +98,7 @@ def test_post_processing_and_runs_that_train_nothing():
         parse(*flow, "--config.eval.postprocess_dimensions=2")
 
 
-def test_what_counts_for_nothing_is_named():
+def test_fields_without_effect_are_named():
     config, _ = parse()
     assert ineffective(config) == []
     config, _ = parse(
@@ -120,7 +120,7 @@ def test_what_counts_for_nothing_is_named():
     assert ineffective(config) == []
 
 
-def test_what_trains_nothing_names_what_has_no_effect():
+def test_a_run_that_trains_nothing_names_fields_without_effect():
     config, _ = parse("--config.train.epochs=0", "--config.train.learning_rate=1e-3", "--config.views.positive=shared")
     assert {"train.learning_rate=0.001", "views.positive=shared"} <= set(ineffective(config))
     assert not [field for field in ineffective(config) if field.startswith("train.epochs")]

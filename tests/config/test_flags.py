@@ -43,7 +43,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("argument", MISTAKES)
-def test_mistakes_are_told_in_one_line(argument):
+def test_mistakes_are_reported_in_one_line(argument):
     with pytest.raises(UserError, match=re.escape(MISTAKES[argument])) as caught:
         parse(argument)
     assert "\n" not in str(caught.value)

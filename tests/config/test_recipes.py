@@ -1,4 +1,4 @@
-"""The file that `--config` means, and what a config file may import."""
+"""The file that `--config` means, and the imports of config files."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Every recipe and every sweep of `configs/`: it parses, it is valid, and it says what the paper says."""
+"""Every recipe and every sweep of `configs/`: it parses, it is valid, and it has the paper's values."""
 
 import re
 

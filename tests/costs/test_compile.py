@@ -37,7 +37,7 @@ def test_the_largest_chunk_that_fits_is_found(limit, share):
     assert tried[0] == start
 
 
-def test_without_libtpu_it_says_what_to_install(monkeypatch):
+def test_a_missing_libtpu_names_the_command_that_installs_it(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"`pip install libtpu`.*JAX_PLATFORMS=cpu"):
         compile.described_devices("v5e:2x4")
@@ -64,7 +64,7 @@ def test_the_step_is_lowered_for_gpus_from_here(dtype, most_tokens, monkeypatch)
     if dtype == "float32":
         assert halved == 0 < len(products)
     else:  # those of attention and dense layers, forward and backward; the head's and the losses' stay float32
-        assert halved == 3 * (6 * TINY.num_layers + 1)  # the last layer projects queries apart
+        assert halved == 3 * (6 * TINY.num_layers + 1)  # the last layer projects queries separately
 
 
 def test_the_step_s_flops_are_those_of_its_layers():

@@ -99,7 +99,7 @@ def test_collectives_are_found_and_multiplied():
     ]
 
 
-def test_what_a_ring_sends():
+def test_the_bytes_that_a_ring_sends():
     sent = {kind: Collective(kind, 4, 1, 1000).bytes_sent for kind in ("all-reduce", "all-gather", "reduce-scatter")}
     assert sent == {"all-reduce": 1500, "all-gather": 750, "reduce-scatter": 750}
     assert Collective("collective-permute", 4, 1, 1000).bytes_sent == 1000

@@ -17,7 +17,7 @@ from support import ROOT
 LAUNCH = ROOT / "launch"
 SCRIPTS = sorted(LAUNCH.glob("*.sh"))
 MAIN = ["-m", "simcse_jax.main"]
-# What a shell could take apart: on the way through ssh there are two of them.
+# Arguments that a shell could split: through ssh there are two shells.
 ARGUMENTS = [
     "--config",
     "configs/unsup_bert.py:large",
@@ -68,7 +68,7 @@ def dry_run(script: str, *args: str, programs: Path, **settings: str) -> list[li
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_a_script_is_free_of_what_shellcheck_finds(script):
+def test_shellcheck_finds_nothing(script):
     subprocess.run(["bash", "-n", str(script)], check=True)
     found = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if found is None:
@@ -363,7 +363,7 @@ def test_a_run_that_is_still_there_is_asked_to_save_first(worker, programs, tmp_
 
 
 def gcloud_that_pretends(programs: Path, plan: list[str]) -> None:
-    """A TPU that exists from create to delete. The plan says what each run comes to: an exit code, or `taken`."""
+    """A TPU that exists from create to delete. The plan has the result of each run: an exit code, or `taken`."""
     (programs / "plan").write_text("".join(f"{outcome}\n" for outcome in plan))
     write_program(programs / "git", "")
     write_program(
@@ -439,7 +439,7 @@ def test_an_interrupt_deletes_the_tpu(programs):
     gcloud_that_pretends(programs, ["0"])
     text = (programs / "gcloud").read_text().replace('outcome="$(head', 'touch running; sleep 1; outcome="$(head')
     write_program(programs / "gcloud", text)
-    # A shell cannot trap what it was started to ignore, as it is where the tests run in the background.
+    # A shell cannot trap a signal that it was started to ignore, as when the tests run in the background.
     start = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execvp('bash', sys.argv[1:])"
     command = [sys.executable, "-c", start, "bash", str(LAUNCH / "tpu.sh"), "train", *ARGUMENTS]
     with subprocess.Popen(command, env=environment(programs, POLL="0", **CLOUD), stderr=subprocess.DEVNULL) as child:

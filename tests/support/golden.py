@@ -1,4 +1,4 @@
-"""The resolved configs of `configs/` as texts, which `tests/configs/golden/` keeps: `make golden` writes them anew.
+"""The resolved configs of `configs/` as texts, kept in `tests/configs/golden/`: `make golden` writes them again.
 
 `defaults.txt` has every field. The text of a recipe has, for each of its variants, the fields that differ from the
 defaults. So a changed default is one changed line, and one in each recipe that it makes differ.
