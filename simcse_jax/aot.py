@@ -92,9 +92,10 @@ def main() -> None:
         description="Computes the costs of a training step on TPUs, without a TPU: memory, FLOPs, bytes, and the "
         "least seconds that it can take.\nNeeds Linux, libtpu and a recipe; reads neither weights nor data.\nPrints "
         "the costs, and writes them to the file of --output if it is given.",
-        epilog=f"And: --config FILE[:VARIANT] [--config.FIELD=VALUE …], as for {started_as('train')}.\n",
+        epilog=f"--config.FIELD=VALUE replaces the recipe's value; {started_as('train')} --help has the fields.\n",
         allow_abbrev=False,
     )
+    parser.add_argument("--config", metavar="FILE[:VARIANT]", required=True, help="a recipe, e.g. unsup_bert:large")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--topology", help=f"generation and shape of a TPU slice, e.g. {EXAMPLES}")
     which.add_argument("--topologies", help="several, comma-separated: a scaling table with a fixed batch per chip")
@@ -102,7 +103,7 @@ def main() -> None:
     parser.add_argument("--columns", type=int, choices=(1, 2, 3, 4), help="of sentences (default: as the config says)")
     parser.add_argument("--output", help="a JSON file for the costs")
     args, rest = parser.parse_known_args()
-    config, _ = parse(rest, needs_workdir=False)
+    config, _ = parse([f"--config={args.config}", *rest], needs_workdir=False)
     validate(config)
     if args.batch_per_chip is not None and args.batch_per_chip < 1:
         raise UserError(f"--batch-per-chip {args.batch_per_chip}: must be 1 or more")
