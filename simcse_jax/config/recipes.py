@@ -14,7 +14,7 @@ from simcse_jax.errors import UserError, nearest
 from simcse_jax.storage import local_path
 
 PACKAGE = Path(__file__).resolve().parents[1]
-FOLDER = next((folder for folder in (PACKAGE / "configs", PACKAGE.parent / "configs") if folder.is_dir()), PACKAGE)
+FOLDER = PACKAGE / "configs" if (PACKAGE / "configs").is_dir() else PACKAGE.parent / "configs"
 
 
 def names() -> list[str]:
@@ -40,10 +40,8 @@ def find(name: str) -> Path:
     recipe, known = name.removeprefix("configs/").removesuffix(".py"), names()
     if recipe in known:
         return FOLDER / f"{recipe}.py"
-    raise UserError(
-        f"--config {name}: no such config file or recipe; the nearest recipe is {nearest(recipe, known)}, "
-        f"all are {', '.join(known)}"
-    )
+    hint = f"; the nearest recipe is {nearest(recipe, known)}, all are {', '.join(known)}" if known else ""
+    raise UserError(f"--config {name}: no such config file or recipe{hint}")
 
 
 def let_import() -> None:

@@ -7,6 +7,7 @@ import sys
 import pytest
 from support import ROOT
 
+from simcse_jax.config import recipes
 from simcse_jax.config.flags import parse
 from simcse_jax.config.recipes import FOLDER, find, names
 from simcse_jax.errors import UserError
@@ -64,6 +65,12 @@ def test_an_unknown_name_lists_the_recipes():
         find("unsup_brt")
     for part in ("--config unsup_brt: no such config file or recipe", "is unsup_bert,", *names()):
         assert part in str(caught.value)
+
+
+def test_a_copy_of_the_package_without_recipes_still_says_that_a_file_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr(recipes, "FOLDER", tmp_path)
+    with pytest.raises(UserError, match=r"^--config unsup_brt: no such config file or recipe$"):
+        find("unsup_brt")
 
 
 def test_the_config_is_given_once():
