@@ -4,7 +4,7 @@ import importlib
 import sys
 from pathlib import Path
 
-from simcse_jax.command_line import MODULES, run_command
+from simcse_jax.command_line import MODULES, PACKAGE, SCRIPT, run_command
 from simcse_jax.errors import UserError, near
 from simcse_jax.version import __version__
 
@@ -44,7 +44,7 @@ def dispatch() -> None:
     Raises:
       UserError: when there is no such command; whatever the command raises.
     """
-    program = "python -m simcse_jax" if Path(sys.argv[0]).name == "__main__.py" else "simcse-jax"
+    program = PACKAGE if Path(sys.argv[0]).name == "__main__.py" else SCRIPT
     command, *rest = sys.argv[1:] or ["--help"]
     if command in ("-h", "--help"):
         print(help_text(program))

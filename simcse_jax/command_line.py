@@ -14,13 +14,14 @@ from simcse_jax.errors import Preempted, UserError
 from simcse_jax.models.config import DTYPES, POOLERS
 from simcse_jax.storage import local_path
 
+SCRIPT, PACKAGE = PROGRAMS = ("simcse-jax", "python -m simcse_jax")
 MODULES = {"train": "main"}  # commands whose module has another name
 
 
 def started_as(command: str) -> str:
     """How to start a command, in the way that this one was: `simcse-jax train`, or `python -m simcse_jax.main`."""
-    program, space, _ = sys.argv[0].rpartition(" ")  # written by simcse_jax.__main__: "simcse-jax encode"
-    return f"{program} {command}" if space else f"python -m simcse_jax.{MODULES.get(command, command)}"
+    program, _, _ = sys.argv[0].rpartition(" ")  # simcse_jax.__main__ writes "simcse-jax encode"
+    return f"{program} {command}" if program in PROGRAMS else f"{PACKAGE}.{MODULES.get(command, command)}"
 
 
 class Model(NamedTuple):

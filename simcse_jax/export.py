@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simcse_jax.command_line import Parser, run_command
+from simcse_jax.command_line import Parser, run_command, started_as
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface import hub
 from simcse_jax.storage import local_path
@@ -38,7 +38,7 @@ def main() -> None:
     print(f"exported to {args.output}; open it with")
     print(f"  sentence_transformers.SentenceTransformer({args.output!r})")
     print(f"  transformers.AutoModel.from_pretrained({args.output!r})")
-    print(f"  python -m simcse_jax.evaluate --model {args.output} --data SENTEVAL_FOLDER")
+    print(f"  {started_as('evaluate')} --model {args.output} --data SENTEVAL_FOLDER")
     if args.push_to_hub is not None:
         print(f"pushed: {hub.push(output, args.push_to_hub, args.private, args.revision)}")
 

@@ -17,6 +17,7 @@ from simcse_jax.command_line import (
     describe_exit_codes,
     parse_model,
     run_command,
+    started_as,
     warnings_in_a_line,
 )
 from simcse_jax.errors import Preempted, UserError
@@ -83,6 +84,20 @@ def test_a_parser_complains_in_a_line_and_its_help_has_defaults_and_exit_codes()
     assert re.search(r"a list\n", text)
     assert "of the encoder's matrix products (default: float32)" in text
     assert text.endswith(f"More.\n{describe_exit_codes()}\n")
+
+
+@pytest.mark.parametrize(
+    ("started", "train", "encode"),
+    [
+        ("/home/My Files/simcse_jax/encode.py", "python -m simcse_jax.main", "python -m simcse_jax.encode"),
+        ("simcse-jax encode", "simcse-jax train", "simcse-jax encode"),
+        ("python -m simcse_jax encode", "python -m simcse_jax train", "python -m simcse_jax encode"),
+    ],
+)
+def test_a_command_is_named_as_this_one_was_started(started, train, encode, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [started])
+    assert (started_as("train"), started_as("encode")) == (train, encode)
+    assert Parser(prog="simcse_jax.encode").prog == encode
 
 
 @pytest.fixture(params=COMMANDS)
