@@ -42,7 +42,7 @@ def apart(left, right):
     return min(np.abs(left[pooler] - right[pooler]).max() for pooler in POOLERS)
 
 
-@pytest.mark.parametrize("model_type", ["bert", "mpnet"])  # RoBERTa's positions are MPNet's
+@pytest.mark.parametrize("model_type", ["bert", "mpnet"])  # RoBERTa numbers positions as MPNet does
 def test_padding_chunking_and_order_change_nothing_with_dropout_on(model_type):
     keys = row_keys(ROWS)
     whole = embed(model_type, keys=keys)
@@ -57,7 +57,7 @@ def test_padding_chunking_and_order_change_nothing_with_dropout_on(model_type):
 @pytest.mark.parametrize("model_type", ["bert", "mpnet"])
 @pytest.mark.parametrize("pooler", ["cls", "avg_first_last"])
 def test_leaving_padding_out_changes_neither_embeddings_nor_gradients(model_type, pooler):
-    """With the same masks of dropout, whether the places are just enough or there are some over."""
+    """With the same dropout masks, whether there are just enough places or a few more."""
     graph, params, _ = random_model(model_type)
     ids, mask = (array[:, 0] for array in random_batch(ROWS, 16))
     target = np.random.default_rng(0).normal(size=(ROWS, 32))
@@ -80,14 +80,14 @@ def test_leaving_padding_out_changes_neither_embeddings_nor_gradients(model_type
         np.testing.assert_allclose(embeddings, expected, atol=2e-6)
         for name, value in gradient.items():
             np.testing.assert_allclose(value, expected_gradient[name], rtol=1e-5, atol=1e-5, err_msg=name)
-    # Not enough places: rather no number than a wrong one.
+    # Not enough places: no number is better than a wrong one.
     for most_tokens in (int(mask.sum()) - 1, int(mask[:-2].sum()) - 1):
         assert np.isnan(loss_and_gradient(params, most_tokens)[0]).all()
 
 
 @pytest.mark.parametrize("model_type", ["bert", "mpnet"])
 @pytest.mark.parametrize(("most_tokens", "num_layers"), [(None, 2), (70, 2), (70, 1)])
-def test_the_first_token_alone_is_what_it_is_beside_the_others(model_type, most_tokens, num_layers):
+def test_the_first_token_alone_is_the_same_as_with_all_others(model_type, most_tokens, num_layers):
     graph, params, _ = random_model(model_type, num_layers=num_layers)
     ids, mask = (array[:, 0] for array in random_batch(ROWS, 16))
     encoder, keys = parameters.merge(graph, params).encoder, row_keys(ROWS)
@@ -99,7 +99,7 @@ def test_the_first_token_alone_is_what_it_is_beside_the_others(model_type, most_
         np.testing.assert_allclose(ours * mask[..., None], theirs * mask[..., None], atol=2e-6)
 
 
-def test_dropout_is_on_where_keys_are_given_and_is_theirs_alone():
+def test_dropout_is_on_with_keys_and_depends_on_them_alone():
     keys = row_keys(ROWS)
     masked = embed("bert", keys=keys)
     assert apart(masked, embed("bert")) > 0.05
@@ -107,7 +107,7 @@ def test_dropout_is_on_where_keys_are_given_and_is_theirs_alone():
     close(embed("bert", keys=keys, rate=0.0), embed("bert"))
 
 
-def test_every_dropout_site_has_a_number_of_its_own(monkeypatch):
+def test_every_dropout_site_has_its_own_number(monkeypatch):
     from simcse_jax.models import encoder
 
     sites = []
@@ -126,7 +126,7 @@ def test_every_dropout_site_has_a_number_of_its_own(monkeypatch):
     assert len(sites) == len(set(sites)) == 1 + 3 * config.num_layers
 
 
-def test_all_hidden_states_are_given():
+def test_all_hidden_states_are_returned():
     graph, params, config = random_model()
     ids, mask = (array[:, 0] for array in random_batch(2, 8))
     hidden_states = parameters.merge(graph, params).encoder(ids, mask)
@@ -135,7 +135,7 @@ def test_all_hidden_states_are_given():
 
 @pytest.mark.parametrize("model_type", ["bert", "mpnet"])
 def test_the_key_s_bias_has_a_gradient_of_exactly_zero_and_the_others_do_not(model_type):
-    """In exact arithmetic it is zero; as noise, Adam would make steps of it that differ on every machine."""
+    """It is zero in exact arithmetic; from rounding noise, Adam would make steps that differ on every machine."""
     graph, params, _ = random_model(model_type)
     ids, mask = random_batch(4, 8)
 
@@ -151,13 +151,13 @@ def test_the_key_s_bias_has_a_gradient_of_exactly_zero_and_the_others_do_not(mod
 
 
 def test_a_relative_bias_moves_attention_to_the_keys_of_its_buckets():
-    """One head is told to look at the next token alone: its context is that token's value."""
+    """One head is made to look at the next token alone: its context is that token's value."""
     graph, params, config = random_model("mpnet", num_layers=1)
     ids, mask = (array[:, 0] for array in random_batch(2, 8))
     size = config.hidden_size // config.num_heads
     table = np.zeros((32, config.num_heads), np.float32)
-    table[17, 1] = 1e4  # 17: one position behind the query
-    only_context = {  # what comes out of attention goes on as it is, in place of x
+    table[17, 1] = 1e4  # 17: one position after the query
+    only_context = {  # attention's output passes unchanged, in place of x
         "encoder.layers.0.attention_output.kernel": np.eye(32, dtype=np.float32),
         "encoder.layers.0.attention_output.bias": np.zeros(32, np.float32),
     }
@@ -165,7 +165,7 @@ def test_a_relative_bias_moves_attention_to_the_keys_of_its_buckets():
     x = model.encoder.embeddings(ids, mask, Padded(8), None)
     layer = model.encoder.layers[0]
     layer.attention_norm = lambda context: context - x
-    layer.intermediate.kernel[...] = 0 * layer.intermediate.kernel[...]  # of the feed-forward part a constant is left
+    layer.intermediate.kernel[...] = 0 * layer.intermediate.kernel[...]  # the feed-forward part is a constant
     layer.output.bias[...] = 0 * layer.output.bias[...]
     layer.output_norm = lambda value: value
     layer.intermediate.bias[...] = 0 * layer.intermediate.bias[...]

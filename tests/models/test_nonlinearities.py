@@ -16,7 +16,7 @@ def plain_layer_norm(x, scale, bias):
 
 
 def kept(function, *args):
-    """How many numbers the function's backward pass is given."""
+    """How many numbers the function keeps for its backward pass."""
     return sum(np.size(leaf) for leaf in jax.tree.leaves(jax.vjp(function, *args)[1]))
 
 
@@ -62,7 +62,7 @@ def test_softmax_and_its_gradient_where_some_are_masked():
         assert not gradient[:, 3:].any()
 
 
-def test_the_backward_pass_is_given_no_more_than_one_array():
+def test_the_backward_pass_keeps_no_more_than_one_array():
     x = jnp.ones((16, 64))
     assert kept(gelu, x) == kept(softmax, x) == x.size
     assert kept(lambda x, scale, bias: layer_norm(x, scale, bias, 1e-12), x, x[0], x[0]) == x.size + 2 * 16 + 64
