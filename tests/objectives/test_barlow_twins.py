@@ -14,7 +14,7 @@ def identity(x):
 
 
 def by_the_equation(first, second, artificial, weight):
-    """SimCSE++, equation 4 with its first sign mended, term by term in float64."""
+    """SimCSE++, equation 4 with its first sign corrected, term by term in float64."""
     first, second = (np.float64([*view, *artificial]) for view in (first, second))
     total = 0.0
     for c in range(first.shape[1]):
@@ -48,7 +48,7 @@ def test_by_hand():
     np.testing.assert_allclose(ours, expected, rtol=1e-6)
 
 
-def test_the_least_loss_is_the_identity_s():
+def test_the_loss_is_least_at_the_identity():
     orthogonal = jnp.eye(3) * jnp.array([1.0, 2.0, 3.0])
     assert barlow_twins(orthogonal, 5 * orthogonal, NONE, identity, off_diagonal_weight=1.0) == pytest.approx(0)
     # Fewer sentences than dimensions cannot reach it; artificial rows can.

@@ -18,7 +18,7 @@ def reading(name):
 
 
 @pytest.mark.parametrize("compute, names", [(similarity, choices.SIMILARITIES), (reading, choices.READINGS)])
-def test_each_name_is_an_objective_of_its_own_and_no_other_is_taken(compute, names):
+def test_each_name_gives_another_loss_and_unknown_names_are_refused(compute, names):
     assert len({float(compute(name)) for name in names}) == len(names)
     with pytest.raises(ValueError, match=" or ".join(names)):
         compute("other")

@@ -18,7 +18,7 @@ def by_the_equation(first, second, temperature, reading):
     def standardized(z, c):
         column = np.float64(z[:, c])
         if np.all(column == column[0]):
-            return np.zeros(count)  # our own rule
+            return np.zeros(count)  # our rule; the paper has none
         mean = sum(column) / count
         variance = sum((column - mean) ** 2) / (count - 1 if reading == "paper" else count)
         return (column - mean) / np.sqrt(variance)
@@ -61,7 +61,7 @@ def test_a_dimension_of_the_first_view_chooses_among_those_of_the_second():
     np.testing.assert_allclose(dimension_wise(first, second, identity, temperature=2.0), 2 * np.log(2), rtol=1e-6)
 
 
-def test_how_one_reading_becomes_the_other():
+def test_one_reading_becomes_the_other():
     first, second = random(2, 8, 5)
     paper = dimension_wise(first, second, identity, temperature=5.0)
     released = dimension_wise(first, second, identity, temperature=5.0 / 7, reading="released")
@@ -101,7 +101,7 @@ def test_a_constant_dimension_counts_as_zero(reading, constant):
     np.testing.assert_allclose(loss, by_the_equation(first, second, 0.5, reading), rtol=1e-5)
 
 
-def test_a_constant_dimension_is_known_in_a_large_batch():
+def test_a_constant_dimension_is_recognized_in_a_large_batch():
     first, second = random(2, 20_000, 2)
     first[:, 1] = 0.1
     ours = dimension_wise(first, second, identity, temperature=20_000.0)

@@ -61,13 +61,13 @@ def test_by_hand():
     kinds = jnp.stack([pair, pair[::-1]])
     losses = info_nce(pair, pair, kinds, jnp.arange(2), temperature=1.0, hard_negative_weight=2.0)
     np.testing.assert_allclose(losses, np.log((4 * np.e + 4) / np.e), rtol=1e-6)
-    # Dot products are 4 and 9 with the own one, 0 with the other: log(1 + e^−4) and log(1 + e^−9), at τ = 2 the roots.
+    # Dot products are 4 and 9 with the own one, 0 with the other: at τ = 2, log(1 + e^−2) and log(1 + e^−4.5).
     losses = info_nce(pair, pair, None, jnp.arange(2), temperature=2.0, similarity="dot")
     np.testing.assert_allclose(losses, np.log1p(np.exp([-2.0, -4.5])), rtol=1e-5)
 
 
 def test_both_directions_by_hand():
-    # Anchors x, y; positives x, x (unit vectors). Cosines, a row an anchor: (1, 1), (0, 0).
+    # Anchors x, y; positives x, x (unit vectors). Cosines, one row per anchor: (1, 1), (0, 0).
     # Forward: log 2 and log 2. Backward, columns: both (1, 0), positive 1 and 0: log(1 + e^−1) and log(1 + e).
     anchors, positives = jnp.eye(2), jnp.array([[1.0, 0.0], [1.0, 0.0]])
     ours = symmetric_info_nce(anchors, positives, anchors, positives, None, jnp.arange(2), temperature=1.0)
@@ -97,7 +97,7 @@ def test_a_weight_of_zero_leaves_the_own_hard_negative_out(embeddings):
     assert np.all(np.isfinite(jax.grad(total)(embeddings, 0.0)))
 
 
-def test_local_rows_of_a_larger_batch_know_their_own(embeddings):
+def test_local_rows_find_their_own_positives_in_a_larger_batch(embeddings):
     whole = info_nce(*embeddings, np.arange(6), temperature=0.05)
     part = info_nce(embeddings[0, 4:], *embeddings[1:], np.array([4, 5]), temperature=0.05)
     np.testing.assert_allclose(part, whole[4:], rtol=1e-5)

@@ -35,7 +35,7 @@ def test_is_equation_3(temperature, kinds, m):
 
 def test_by_hand():
     # Positive pairs at a right angle, cosine 0. Deterministic views x and y: cosine 0 between the two examples.
-    # So e⁰ / (e⁰ + m e⁰) = 1 / (1 + m); at m = 3, log 4. Their cosine with themselves, 1, is no term.
+    # So e⁰ / (e⁰ + m e⁰) = 1 / (1 + m); at m = 3, log 4. Their cosine with themselves, 1, does not count.
     z1, z2 = jnp.eye(2), jnp.eye(2)[::-1]
     ours = off_dropout(z1, z2, z1, z1, None, jnp.arange(2), temperature=1.0, m=3.0)
     np.testing.assert_allclose(ours, np.log(4), rtol=1e-6)
@@ -45,7 +45,7 @@ def test_by_hand():
 
 
 @pytest.mark.parametrize("kinds", [0, 2])
-def test_of_the_same_views_and_without_a_factor_it_is_info_nce(kinds):
+def test_with_the_same_views_and_no_factor_it_is_info_nce(kinds):
     x = random(4, 6, 5)
     hard_negatives = x[2:] if kinds else None
     own = np.arange(6)
