@@ -1,4 +1,4 @@
-"""What a fresh machine gets."""
+"""The environment on a new machine."""
 
 import importlib.metadata
 import re
@@ -9,7 +9,7 @@ from support import ROOT
 
 
 def needs(name: str, seen: set[str]) -> set[str]:
-    """A distribution and all that it requires, extras left out."""
+    """A distribution and all its requirements, without extras."""
     name = re.sub(r"[-_.]+", "-", name).lower()
     if name not in seen:
         try:
@@ -32,7 +32,7 @@ def test_nothing_in_the_quickstart_s_environment_needs_pytorch():
     assert "tensorflow" not in found
 
 
-def test_every_module_imports_where_pytorch_cannot_be():
+def test_every_module_imports_without_pytorch():
     code = """
 import sys
 
@@ -48,7 +48,7 @@ import simcse_jax.main, simcse_jax.training.run, simcse_jax.evaluate, simcse_jax
     assert done.returncode == 0, done.stderr
 
 
-def test_no_training_sentence_stands_in_the_held_out_pairs():
+def test_no_training_sentence_is_in_the_held_out_pairs():
     import csv
 
     folder = ROOT / "examples" / "everyday"

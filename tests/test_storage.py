@@ -32,7 +32,7 @@ def test_writing_leaves_the_old_file_or_the_new_one(tmp_path, monkeypatch):
     assert path.read_bytes() == b"two"
 
 
-def test_a_folder_that_cannot_be_written_is_told_in_one_line(tmp_path):
+def test_a_folder_that_cannot_be_written_is_reported_in_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"cannot be written: Not a directory$"):
         storage.write_atomically(tmp_path / "file" / "run" / "run.json", "{}")
@@ -43,7 +43,7 @@ def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path):
     with storage.replacing(folder) as new:
         (new / "a").write_text("1")
         assert not folder.exists()
-    (tmp_path / "deep" / ".model.new").mkdir()  # of a process that was killed
+    (tmp_path / "deep" / ".model.new").mkdir()  # left by a killed process
     with storage.replacing(folder) as new:
         (new / "b").write_text("2")
         assert os.listdir(folder) == ["a"]
@@ -54,7 +54,7 @@ def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path):
     assert os.listdir(folder) == ["b"] and os.listdir(tmp_path / "deep") == ["model"]
 
 
-def test_a_folder_that_cannot_be_replaced_is_what_it_was(tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_replaced_stays_unchanged(tmp_path, monkeypatch):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "a").write_text("1")
     rename = os.rename
@@ -70,7 +70,7 @@ def test_a_folder_that_cannot_be_replaced_is_what_it_was(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["model"] and os.listdir(tmp_path / "model") == ["a"]
 
 
-def test_where_output_goes(tmp_path):
+def test_outputs_need_an_existing_folder(tmp_path):
     (tmp_path / "file").write_text("")
     assert storage.output_file(str(tmp_path / "new.json")) == tmp_path / "new.json"
     for name in (tmp_path, tmp_path / "none" / "new.json"):
@@ -86,7 +86,7 @@ def test_where_output_goes(tmp_path):
             storage.output_folder(str(name), "--page")
 
 
-def test_json_is_an_object_or_a_list_as_asked_for(tmp_path):
+def test_json_must_be_an_object_or_a_list_as_requested(tmp_path):
     path = tmp_path / "a.json"
     storage.write_json(path, {"a": [1]})
     assert storage.read_json(path) == {"a": [1]} and path.read_text().endswith("}\n")
@@ -99,7 +99,7 @@ def test_json_is_an_object_or_a_list_as_asked_for(tmp_path):
         storage.read_json(tmp_path / "b.json")
 
 
-def test_a_fingerprint_is_of_shapes_types_and_contents():
+def test_a_fingerprint_depends_on_shapes_types_and_contents():
     array = np.arange(6, dtype=np.int32)
     different = [array.reshape(2, 3), array.astype(np.int64), array[::-1], np.arange(1, 7, dtype=np.int32)]
     prints = [storage.sha256(each) for each in (array, *different)] + [storage.sha256(array, array)]
@@ -110,13 +110,13 @@ def test_a_fingerprint_is_of_shapes_types_and_contents():
 
 
 @pytest.mark.parametrize("name", ["s3://bucket/run", "http://host/run", "gs://", "gs:///run"])
-def test_only_buckets_of_google_cloud_storage_are_known(name):
+def test_only_google_cloud_storage_buckets_are_supported(name):
     with pytest.raises(UserError, match=f"^{name}: must be a folder on a disk or gs://BUCKET/FOLDER$"):
         storage.as_path(name)
 
 
 @pytest.mark.parametrize("name", ["a long sentence " * 30, "~nobody-of-this-name/runs"])
-def test_what_cannot_be_a_path_is_told_in_one_line(name):
+def test_an_impossible_path_is_reported_in_one_line(name):
     with pytest.raises(UserError, match="no path: "):
         storage.local_path(name)
 
@@ -146,14 +146,14 @@ def test_the_store_is_read_and_written_like_a_folder(store):
 
 
 @NEEDS_GCSFS
-def test_a_bucket_that_is_not_there_is_not_made(store):
+def test_a_missing_bucket_is_not_created(store):
     with pytest.raises(UserError, match="there is no bucket other, or no right to see it"):
         storage.as_path("gs://other/run")
     assert not any(request.startswith("POST /storage/v1/b?") for request in store.requests)
 
 
 @NEEDS_GCSFS
-def test_a_store_that_refuses_is_told_in_one_line(store, monkeypatch, capfd):
+def test_a_store_s_refusal_is_reported_in_one_line(store, monkeypatch, capfd):
     folder = storage.as_path("gs://bucket/refused")
     monkeypatch.setattr(store, "refused", WRITING)
     with pytest.raises(UserError, match=r"^gs://bucket/refused/file: cannot be written: Forbidden: .* permission$"):
@@ -166,8 +166,8 @@ def test_a_store_that_refuses_is_told_in_one_line(store, monkeypatch, capfd):
 
 @NEEDS_GCSFS
 @pytest.mark.slow
-def test_a_store_that_cannot_be_reached_is_told_in_one_line(tmp_path):
-    """It takes the client half a minute to give up."""
+def test_an_unreachable_store_is_reported_in_one_line(tmp_path):
+    """The client gives up after half a minute."""
     environment = {"STORAGE_EMULATOR_HOST": "http://127.0.0.1:9", "NO_GCE_CHECK": "true"}
     done = run("export", "--workdir=gs://bucket/run", "--output", tmp_path / "export", env=environment)
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr

@@ -1,3 +1,6 @@
+import functools
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -9,10 +12,12 @@ from simcse_jax.objectives.info_nce import info_nce
 FIRST, SECOND = (jnp.asarray(np.random.default_rng(seed).normal(size=(4, 3)), jnp.float32) for seed in (0, 1))
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def similarity(name):
     return info_nce(FIRST, SECOND, None, jnp.arange(4), temperature=1.0, similarity=name).sum()
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def reading(name):
     return dimension_wise(FIRST, SECOND, lambda x: x, temperature=5.0, reading=name)
 

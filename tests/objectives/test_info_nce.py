@@ -5,7 +5,10 @@ import pytest
 from jax.test_util import check_grads
 from support.checks import assert_gradient, assert_sharded_is_whole, cosine, random
 
-from simcse_jax.objectives.info_nce import info_nce, symmetric_info_nce
+from simcse_jax.objectives import info_nce as module
+
+info_nce = jax.jit(module.info_nce, static_argnames="similarity")
+symmetric_info_nce = jax.jit(module.symmetric_info_nce, static_argnames="similarity")
 
 
 def by_the_equation(anchors, positives, negatives, temperature, alpha=1.0, similarity=cosine):
@@ -94,7 +97,7 @@ def test_a_weight_of_zero_leaves_the_own_hard_negative_out(embeddings):
     ours = info_nce(*embeddings, np.arange(6), temperature=0.05, hard_negative_weight=0.0)
     expected = by_the_equation(*embeddings[:2], embeddings[2:], 0.05, 0.0)
     np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
-    assert np.all(np.isfinite(jax.grad(total)(embeddings, 0.0)))
+    assert np.all(np.isfinite(jax.jit(jax.grad(total))(embeddings, 0.0)))
 
 
 def test_local_rows_find_their_own_positives_in_a_larger_batch(embeddings):
@@ -107,7 +110,7 @@ def test_gradient(embeddings):
     def total(x):
         return jnp.sum(info_nce(*x, jnp.arange(6), temperature=0.5, hard_negative_weight=2.0))
 
-    check_grads(total, (jnp.asarray(embeddings),), order=1, modes=["rev"], atol=1e-2, rtol=1e-2)
+    check_grads(jax.jit(total), (jnp.asarray(embeddings),), order=1, modes=["rev"], atol=1e-2, rtol=1e-2)
 
 
 @pytest.mark.parametrize(("similarity", "function"), [("cosine", cosine), ("dot", np.dot)])
@@ -133,7 +136,7 @@ def test_sharded_is_whole(monkeypatch, block):
 
     def loss(x, shared, own, gather, psum):
         whole = jnp.moveaxis(gather(x), 1, 0)
-        losses = symmetric_info_nce(
+        losses = module.symmetric_info_nce(
             *(x[:, 0], x[:, 1], whole[0], whole[1], whole[2:], own),
             **{"temperature": 0.5, "hard_negative_weight": 2.0},
         )
@@ -146,7 +149,7 @@ def test_a_zero_embedding_has_a_finite_gradient():
     def total(x):
         return jnp.sum(info_nce(x, x, None, jnp.arange(2), temperature=0.05))
 
-    assert np.all(np.isfinite(jax.grad(total)(jnp.array([[0.0, 0.0], [1.0, 2.0]]))))
+    assert np.all(np.isfinite(jax.jit(jax.grad(total))(jnp.array([[0.0, 0.0], [1.0, 2.0]]))))
 
 
 def test_an_unknown_similarity_is_refused(embeddings):

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from support.checks import assert_gradient, assert_sharded_is_whole, cosine, random
 
+from simcse_jax.objectives import off_dropout as module
 from simcse_jax.objectives.info_nce import info_nce
-from simcse_jax.objectives.off_dropout import off_dropout
+
+off_dropout = jax.jit(module.off_dropout)
 
 
 def by_the_equation(z1, z2, z, positives, kinds, temperature, m):
@@ -67,7 +69,7 @@ def test_sharded_is_whole(monkeypatch, block):
 
     def loss(x, shared, own, gather, psum):
         whole = jnp.moveaxis(gather(x[:, 3:]), 1, 0)
-        losses = off_dropout(x[:, 0], x[:, 1], x[:, 2], whole[0], whole[1], own, temperature=0.5, m=0.9)
+        losses = module.off_dropout(x[:, 0], x[:, 1], x[:, 2], whole[0], whole[1], own, temperature=0.5, m=0.9)
         return psum(jnp.sum(losses)) / whole.shape[1]
 
     assert_sharded_is_whole(loss, random(8, 5, 4))
@@ -77,7 +79,7 @@ def test_without_negatives_loss_and_gradient_are_zero():
     def total(x, m):
         return jnp.sum(off_dropout(*x[:4], x[4], jnp.arange(3), temperature=0.05, m=m))
 
-    loss, gradient = jax.value_and_grad(total)(random(5, 3, 2), 0.0)
+    loss, gradient = jax.jit(jax.value_and_grad(total))(random(5, 3, 2), 0.0)
     assert loss == 0 and np.all(np.asarray(gradient) == 0)
 
 
