@@ -168,7 +168,7 @@ def test_a_broken_model_is_refused_in_one_line(broken, corpus, how, parts):
         ({"--grid": "random"}, ["--grid", "'random'", "pytorch"]),
         ({"--model": "no/such/folder"}, ["no/such/folder: no such folder"]),
         ({"--model": "no-one/no-model"}, ["no-one/no-model: no such folder, and the download from the hub failed"]),
-        ({"--model": __file__}, ["test_evaluate.py: a file", "config.json"]),
+        ({"--model": __file__}, ["test_evaluate.py: is a file", "config.json"]),
         ({"--data": "no/such/data"}, ["no/such/data: no such folder or file"]),
         ({"--data": "tests"}, ["tests: no STS12", "data/downstream"]),
         ({"--data": __file__}, ["test_evaluate.py: line 1 must be the header"]),

@@ -24,7 +24,7 @@ class Padded(NamedTuple):
         return jnp.arange(self.length)[None]
 
     def of_examples(self, values: Shaped[Array, " B"]) -> Shaped[Array, "B 1"]:
-        """(B,) values of the sentences, one a token."""
+        """(B,) values of the sentences, as one per token."""
         return values[:, None]
 
     def to_tokens(self, rows: Shaped[Kind, "B T *F"]) -> Shaped[Kind, "B T *F"]:
@@ -56,7 +56,7 @@ class Unpadded(NamedTuple):
         return self.source % self.place.shape[1]
 
     def of_examples(self, values: Shaped[Array, " B"]) -> Shaped[Array, " N"]:
-        """(B,) values of the sentences, one a token."""
+        """(B,) values of the sentences, as one per token."""
         return values[jnp.minimum(self.source // self.place.shape[1], self.place.shape[0] - 1)]
 
     def to_tokens(self, rows: Shaped[AnyArray, "B T *F"]) -> Shaped[Array, " N *F"]:
