@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains a small sentence encoder on the sentences in examples/everyday, and shows what it gained.
+# Trains a small sentence encoder on the sentences in examples/everyday, and shows the gain.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${1:-python}
@@ -20,11 +20,11 @@ echo "== After: the best checkpoint, exported, on the same pairs"
 
 cat <<END
 
-Done. What there is now:
+Done. Files:
   $run/metrics.jsonl, $run/tensorboard   loss, learning rate, speed, development scores
-  $run/checkpoints                       Orbax: the latest and the best
+  $run/checkpoints                       the latest and the best (Orbax)
   $run/export                            for transformers, sentence-transformers and simcse_jax
-What you can do next (source .venv/bin/activate first):
+Next steps (first run: source .venv/bin/activate):
   python -c 'from simcse_jax import SimCSE; print(SimCSE("$run/export").encode("Hello there").shape)'
   python -m simcse_jax.main --config configs/unsup_bert.py --workdir runs/mine --config.data.train=YOUR_SENTENCES.txt --config.eval.data=
   python -m simcse_jax.evaluate --model $run/export --data SENTEVAL_FOLDER

@@ -34,7 +34,7 @@ def test_the_batch_is_that_of_the_first_topology_or_given_a_chip():
         ([], "one of the arguments --topology --topologies is required"),
         (["--topology=v5e:2x4", "--config.data.trian=x"], "the nearest one is --config.data.train"),
         (["--topology=v5e:2x4", "--outptu=x"], "outptu"),
-        (["--topology=v5e:2x4", "--config.model.init_from=gpt2"], "of hub models only these shapes are known"),
+        (["--topology=v5e:2x4", "--config.model.init_from=gpt2"], "the only hub models with known shapes are"),
         (["--topology=v5e:2x4", "--config.model.num_layers=13"], "the model has 12 layers"),
         (["--topology=v5e:2x4", "--config.data.max_length=513"], "the model takes 512 tokens"),
         (["--topology=v5e:2x4", "--batch-per-chip=0"], "--batch-per-chip 0: must be 1 or more"),

@@ -33,7 +33,7 @@ for command in json.loads(sys.argv[2]):
 
 
 def needs(name: str, seen: set[str]) -> set[str]:
-    """A distribution and all that it requires, extras left out."""
+    """A distribution and all its requirements, without extras."""
     name = re.sub(r"[-_.]+", "-", name).lower()
     if name not in seen:
         try:
@@ -56,7 +56,7 @@ def test_nothing_in_the_quickstart_s_environment_needs_pytorch():
     assert "tensorflow" not in found
 
 
-def test_every_module_imports_where_pytorch_cannot_be():
+def test_every_module_imports_without_pytorch():
     code = """
 import sys
 

@@ -3,12 +3,12 @@ import pytest
 from simcse_jax.errors import UserError, near, nearest, no_such, reason, require
 
 
-def test_the_nearest_name_is_found_however_far():
+def test_the_nearest_name_is_found_at_any_distance():
     assert nearest("pooller", ["pooler", "dropout"]) == "pooler"
     assert nearest("zzz", ["pooler"]) == "pooler"
 
 
-def test_a_name_that_is_none_of_the_known_ones():
+def test_an_unknown_name():
     error = no_such("--tasks", "task", "STS21", ("STS12", "MR"))
     assert isinstance(error, UserError)
     assert str(error) == "--tasks: no task 'STS21'; the nearest one is STS12"

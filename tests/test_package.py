@@ -1,4 +1,4 @@
-"""What the package shows at its door."""
+"""The top of the package: lazy import and version."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from support import ROOT
 import simcse_jax
 
 
-def test_the_class_is_seen_before_it_is_imported_and_jax_is_not():
+def test_the_class_is_listed_before_jax_is_imported():
     code = "import simcse_jax, sys; print('SimCSE' in dir(simcse_jax), 'jax' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.split() == ["True", "False"], done.stderr

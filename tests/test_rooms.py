@@ -1,7 +1,7 @@
-"""The rooms of the package: the table of docs/architecture.md, held against the code.
+"""The rooms of the package: checks the code against the table in docs/architecture.md.
 
-An import counts wherever it stands: at the top of a file, in a function, and where only a type checker reads it,
-because a reader has to know that type too.
+An import counts wherever it is: at the top of a file, in a function, or for type checkers alone, because a reader
+has to know that type too.
 """
 
 import ast
@@ -16,16 +16,16 @@ from support import ROOT
 
 PACKAGE = ROOT / "simcse_jax"
 MOST_LINES = 350
-LONGER: dict[str, str] = {}  # files that may be, and why
-WITHOUT_TESTS: dict[str, str] = {}  # files whose tests may stand elsewhere, and why
+LONGER: dict[str, str] = {}  # longer files, with the reason
+WITHOUT_TESTS: dict[str, str] = {}  # files whose tests are elsewhere, with the reason
 
 
 class Room(NamedTuple):
-    """A line of the table."""
+    """A row of the table."""
 
     names: list[str]  # its folder, or its files
     contents: list[str]  # some of a folder's files
-    may_import: list[str]  # names of rooms, of files at the top, or ROOM.FILE
+    may_import: list[str]  # rooms, files at the top, or ROOM.FILE
 
 
 def read_table(text: str) -> list[Room]:
@@ -66,7 +66,7 @@ def imports_of(source: str, known: set[str]) -> set[str]:
         package, *parts = name.split(".")
         if package != "simcse_jax":
             continue
-        while parts and ".".join(parts) not in known:  # the name of a function, or of a class
+        while parts and ".".join(parts) not in known:  # a function's or class's name
             parts.pop()
         found.add(".".join(parts) or "__init__")
     return found
@@ -76,12 +76,12 @@ IMPORTS = {module: imports_of(path.read_text(), set(FILES)) for module, path in 
 
 
 def allows(entry: str, module: str) -> bool:
-    """Whether an entry of the table, a room or a file of it, has the module."""
+    """Whether an entry of the table, a room or a file of one, includes the module."""
     return module == entry or module.startswith(entry + ".")
 
 
 def crossings() -> Iterator[tuple[str, str]]:
-    """The imports that leave a room; files at the top of the package are rooms of their own, whatever their line."""
+    """The imports that leave a room; each file at the top of the package is its own room, whatever its row."""
     for module, imported in IMPORTS.items():
         for other in sorted(imported):
             if module.split(".")[0] != other.split(".")[0]:
@@ -92,7 +92,7 @@ def report(faults: list[str]) -> str:
     return "\n".join(["", *faults])
 
 
-def test_imports_are_found_wherever_they_stand():
+def test_imports_are_found_anywhere_in_a_file():
     source = """
 import simcse_jax.a.b as c, numpy
 from simcse_jax.a import b, function
@@ -108,7 +108,7 @@ def test_every_file_is_in_a_room_and_every_room_has_files():
     homeless = [module for module in FILES if module.split(".")[0] not in ROOM_OF]
     assert not homeless, report(homeless)
     assert {module.split(".")[0] for module in FILES} == set(ROOM_OF)
-    assert len(ROOM_OF) == sum(len(room.names) for room in ROOMS), "a name is in two lines"
+    assert len(ROOM_OF) == sum(len(room.names) for room in ROOMS), "a name is in two rows"
     named = [f"{room.names[0]}.{name}" for room in ROOMS for name in room.contents]
     gone = [name for name in named if name not in FILES]
     assert not gone, report(gone)
@@ -121,7 +121,7 @@ def test_the_table_goes_from_the_bottom_to_the_top():
         below |= set(room.names)
 
 
-def test_no_import_goes_where_the_table_does_not_allow_it():
+def test_no_import_is_outside_the_table():
     wrong = [
         f"{module} imports {other}"
         for module, other in crossings()
@@ -130,7 +130,7 @@ def test_no_import_goes_where_the_table_does_not_allow_it():
     assert not wrong, report(wrong)
 
 
-def test_the_table_allows_nothing_that_is_not_needed():
+def test_the_table_allows_only_needed_imports():
     unused = [
         f"{', '.join(room.names)} may import {entry}"
         for room in ROOMS
@@ -153,7 +153,7 @@ def test_no_file_is_long():
     assert not long, report(long)
 
 
-def test_every_file_has_its_tests_where_one_looks_for_them():
+def test_every_file_has_a_mirror_test():
     missing = []
     for module, path in FILES.items():
         *folders, name = module.split(".")

@@ -43,7 +43,7 @@ def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path):
     with storage.replacing(folder) as new:
         (new / "a").write_text("1")
         assert not folder.exists()
-    (tmp_path / "deep" / ".model.new").mkdir()  # of a process that was killed
+    (tmp_path / "deep" / ".model.new").mkdir()  # left by a killed process
     with storage.replacing(folder) as new:
         (new / "b").write_text("2")
         assert os.listdir(folder) == ["a"]
@@ -70,7 +70,7 @@ def test_a_folder_that_cannot_be_replaced_is_unchanged(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["model"] and os.listdir(tmp_path / "model") == ["a"]
 
 
-def test_where_output_goes(tmp_path):
+def test_outputs_need_an_existing_folder(tmp_path):
     (tmp_path / "file").write_text("")
     assert storage.output_file(str(tmp_path / "new.json")) == tmp_path / "new.json"
     for name in (tmp_path, tmp_path / "none" / "new.json"):
@@ -86,7 +86,7 @@ def test_where_output_goes(tmp_path):
             storage.output_folder(str(name), "--page")
 
 
-def test_json_is_an_object_or_a_list_as_asked_for(tmp_path):
+def test_json_must_be_an_object_or_a_list_as_requested(tmp_path):
     path = tmp_path / "a.json"
     storage.write_json(path, {"a": [1]})
     assert storage.read_json(path) == {"a": [1]} and path.read_text().endswith("}\n")
@@ -99,7 +99,7 @@ def test_json_is_an_object_or_a_list_as_asked_for(tmp_path):
         storage.read_json(tmp_path / "b.json")
 
 
-def test_a_fingerprint_is_of_shapes_types_and_contents():
+def test_a_fingerprint_depends_on_shapes_types_and_contents():
     array = np.arange(6, dtype=np.int32)
     different = [array.reshape(2, 3), array.astype(np.int64), array[::-1], np.arange(1, 7, dtype=np.int32)]
     prints = [storage.sha256(each) for each in (array, *different)] + [storage.sha256(array, array)]
@@ -110,7 +110,7 @@ def test_a_fingerprint_is_of_shapes_types_and_contents():
 
 
 @pytest.mark.parametrize("name", ["s3://bucket/run", "http://host/run", "gs://", "gs:///run"])
-def test_only_buckets_of_google_cloud_storage_are_known(name):
+def test_only_google_cloud_storage_buckets_are_supported(name):
     with pytest.raises(UserError, match=f"^{name}: must be a folder on a disk or gs://BUCKET/FOLDER$"):
         storage.as_path(name)
 
@@ -146,7 +146,7 @@ def test_the_store_is_read_and_written_like_a_folder(store):
 
 
 @NEEDS_GCSFS
-def test_a_bucket_that_is_not_there_is_not_made(store):
+def test_a_missing_bucket_is_not_created(store):
     with pytest.raises(UserError, match="there is no bucket other, or no right to see it"):
         storage.as_path("gs://other/run")
     assert not any(request.startswith("POST /storage/v1/b?") for request in store.requests)

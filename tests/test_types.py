@@ -1,4 +1,4 @@
-"""Types: shapes are checked at run time in the tests, and mypy knows what `SimCSE` gives."""
+"""Types: the tests check shapes at run time, and mypy knows the types of `SimCSE`'s results."""
 
 import re
 import subprocess
@@ -42,7 +42,7 @@ def test_a_users_calls_are_not_checked():
     assert (done.stdout, done.returncode) == ("(2,)\n", 0), done.stderr
 
 
-def test_mypy_knows_what_a_model_gives(tmp_path):
+def test_mypy_knows_the_types_of_a_model_s_results(tmp_path):
     asked = {
         "SimCSE": "def (name: str | pathlib.Path",
         'SimCSE("x").encode("y")': "numpy.ndarray[",

@@ -1,4 +1,4 @@
-"""The type checker of the tests: it looks at every call. An int is a float to it, as to a static one."""
+"""The tests' type checker, which checks every call. It accepts an int as a float, like a static one."""
 
 from beartype import BeartypeConf, beartype
 

@@ -1,7 +1,7 @@
 """The discrete augmentations that SimCSE compares with dropout (Table 1), on text.
 
-What happens to a sentence is a function of (seed, its row, its column) and of nothing else.
-Words are what stands between white space.
+The change to a sentence is a function of (seed, its row, its column) and of nothing else.
+Words are separated by white space.
 """
 
 from collections.abc import Sequence
@@ -20,18 +20,18 @@ def augment(
     """A changed copy of each sentence.
 
     Args:
-      sentences: N of them; their places are their rows.
+      sentences: N sentences; a sentence's index is its row.
       name: one of `AUGMENTATIONS`.
-      percent: of the words that `crop` and `delete` take away, of the tokens that `mlm` replaces.
-      lexicon: of `synonym`, see `Synonyms`.
-      mlm_model: of `mlm`, see `replace_by_mlm`.
-      seed, column: with the row, what the outcome depends on.
+      percent: the share of words that `crop` and `delete` remove, or of tokens that `mlm` replaces.
+      lexicon: for `synonym`, see `Synonyms`.
+      mlm_model: for `mlm`, see `replace_by_mlm`.
+      seed, column: these and the row decide the outcome.
 
     Raises:
-      UserError: naming the field of `data.augment` that is wrong.
+      UserError: naming the wrong field of `data.augment`.
     """
     if name not in AUGMENTATIONS:
-        raise UserError(f"data.augment.name={name!r}: not one of {', '.join(AUGMENTATIONS)}")
+        raise UserError(f"data.augment.name={name!r}: must be one of {', '.join(AUGMENTATIONS)}")
     if name in ("crop", "delete", "mlm") and not 0 < percent < 100:
         raise UserError(f"data.augment.percent={percent}: must be above 0 and below 100")
     # The next two modules need JAX, which checking a config does not.
@@ -53,20 +53,20 @@ def augment(
 
 
 def crop(words: Sequence[str], percent: float, generator: np.random.Generator) -> list[str]:
-    """A span of the words, 100 - `percent` % of them and at least one, that starts anywhere."""
+    """A random span of 100 - `percent` % of the words, at least one."""
     kept = len(words) - _share(words, percent)
     start = int(generator.integers(len(words) - kept + 1))
     return list(words[start : start + kept])
 
 
 def delete(words: Sequence[str], percent: float, generator: np.random.Generator) -> list[str]:
-    """The words without `percent` % of them, chosen at random; at least one stays."""
+    """The words without a random `percent` % of them; at least one stays."""
     gone = set(generator.permutation(len(words))[: _share(words, percent)].tolist())
     return [word for index, word in enumerate(words) if index not in gone]
 
 
 def delete_one(words: Sequence[str], generator: np.random.Generator) -> list[str]:
-    """The words without a random one; a single one stays."""
+    """The words without a random one; a single word stays."""
     if len(words) < 2:
         return list(words)
     gone = int(generator.integers(len(words)))
@@ -74,5 +74,5 @@ def delete_one(words: Sequence[str], generator: np.random.Generator) -> list[str
 
 
 def _share(words: Sequence[str], percent: float) -> int:
-    """How many words `percent` % are, to the nearest (a half upwards), so that at least one word is left."""
+    """The number of words in `percent` %, rounded (half up), at most all but one."""
     return max(0, min(int(len(words) * percent / 100 + 0.5), len(words) - 1))

@@ -9,15 +9,15 @@ from simcse_jax.data.draws import epoch_generator
 from simcse_jax.data.examples import Examples
 from simcse_jax.huggingface.tokenizer import Tokenizer
 
-LENGTH_MULTIPLE = 8  # lengths are rounded up to it
-WORTH_LEAVING_OUT = 0.95  # where no more than this share of a batch is tokens, padding is left out
+LENGTH_MULTIPLE = 8  # lengths are rounded up to a multiple of it
+WORTH_LEAVING_OUT = 0.95  # padding is left out if at most this share of a batch is tokens
 MOST = 0.9  # the share of batches that fit the small program
 EXTREME = 4.5  # standard deviations above the mean that fit the large program
-MANY_STEPS = 500  # so many are worth a second compilation
+MANY_STEPS = 500  # from this many steps on, a second compilation pays off
 
 
 class Corpus(NamedTuple):
-    """N tokenized examples of C columns, padded to the one length T that this run is compiled for."""
+    """N tokenized examples of C columns, padded to the single length T that the run is compiled for."""
 
     input_ids: np.ndarray  # (N, C, T) int32
     attention_mask: np.ndarray  # (N, C, T) int8
@@ -25,16 +25,16 @@ class Corpus(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """How many tokens programs have places for, and which of them does for a step."""
+    """How many tokens the programs have places for, and the program of each step."""
 
     tokens: tuple[tuple[int, ...], ...]  # one program or two, the large one last: a number for each column, see `sizes`
-    which: np.ndarray  # (steps,) int8: places in `tokens`
+    which: np.ndarray  # (steps,) int8: indices into `tokens`
 
 
 def tokenize(examples: Examples, tokenizer: Tokenizer, max_length: int) -> Corpus:
     """Tokenizes every sentence once.
 
-    T is the longest sentence's length, cut at `max_length` and rounded up to a multiple of 8: one length a run
+    T is the longest sentence's length, rounded up to a multiple of 8 and at most `max_length`: one length per run
     means one compilation, and a random batch of a usual size has a sentence of nearly that length anyway.
     """
     columns = [tokenizer(column, max_length) for column in examples.columns]
@@ -51,7 +51,7 @@ def steps_per_epoch(num_examples: int, batch_size: int) -> int:
 
 
 class Batches:
-    """The batches of a run. Its only state is the last epoch's order, which it keeps so as not to redo it."""
+    """The batches of a run. The only state is the last epoch's order, as a cache."""
 
     def __init__(self, corpus: Corpus, batch_size: int, seed: int):
         self._corpus, self.batch_size, self._seed = corpus, batch_size, seed
@@ -60,12 +60,12 @@ class Batches:
     def __getitem__(self, step: int) -> dict[str, np.ndarray]:
         """The batch of update `step`, counted from 0.
 
-        It has `input_ids` and `attention_mask` (B, C, T), `index` (B,) and, of a corpus with labels, `label` (B,).
+        It has `input_ids` and `attention_mask` (B, C, T), `index` (B,) and, if the corpus has labels, `label` (B,).
         """
         return self.rows(step, slice(None))
 
     def rows(self, step: int, part: slice) -> dict[str, np.ndarray]:
-        """These rows of a batch; no others are read."""
+        """Some rows of a batch; no others are read."""
         epoch, position = divmod(step, steps_per_epoch(len(self._corpus.input_ids), self.batch_size))
         if epoch != self._epoch:
             self._epoch, self._order = epoch, self._permutation(epoch)
@@ -78,19 +78,19 @@ class Batches:
         return batch if self._corpus.labels is None else batch | {"label": self._corpus.labels[rows]}
 
     def sizes(self, steps: int, devices: int, chunk_size: int = 0) -> Sizes:
-        """How many tokens a program must have places for, and which of two programs does for which step.
+        """How many tokens the programs must have places for, and the program of each step.
 
         Token counts per batch are roughly normal. The small program fits 90% of batches; the large one fits
         mean + 4.5 σ, or this run's largest batch. So runs that differ in their seeds nearly always share programs.
 
         Args:
-          steps: of the run, 1 or more.
-          devices: that share a batch.
-          chunk_size: examples that each of them encodes at a time; 0: all that it has.
+          steps: the run's steps, 1 or more.
+          devices: the number of devices that share a batch.
+          chunk_size: examples that each device encodes at a time; 0: all of its examples.
 
         Returns:
           One size or two. A size has a number for each column: the most tokens of examples that are encoded together.
-          It is empty where so little is padding that padding stays.
+          It is empty if there is so little padding that padding stays.
         """
         lengths = np.count_nonzero(self._corpus.attention_mask, axis=2)
         share = self.batch_size // devices
@@ -109,7 +109,7 @@ class Batches:
         return Sizes((size(small), size(large)), np.any(most > small, axis=1).astype(np.int8))
 
     def _most_tokens(self, lengths: np.ndarray, steps: int, starts: list[int]) -> np.ndarray:
-        """(steps, C): the most tokens that are encoded together; `starts` are the first rows of each such part."""
+        """(steps, C): the most tokens that are encoded together; `starts` are the parts' first rows."""
         per_epoch = steps_per_epoch(len(lengths), self.batch_size)
         found = []
         for epoch, first in enumerate(range(0, steps, per_epoch)):
@@ -123,14 +123,14 @@ class Batches:
 
 
 def _small_and_large(lengths: np.ndarray, together: int, parts: int) -> tuple[np.ndarray, np.ndarray]:
-    """(C,) tokens of `together` examples, twice: as many as `MOST` batches need, and as hardly any batch exceeds.
+    """(C,) tokens of `together` examples, twice: enough for a share `MOST` of batches, and for nearly every batch.
 
     A batch fits when each of its parts does, in each column.
 
     Args:
-      lengths: (N, C) tokens of all sentences.
-      together: examples that are encoded together.
-      parts: of a batch that are encoded one after the other, or on different devices.
+      lengths: (N, C) numbers of tokens of all sentences.
+      together: the number of examples that are encoded together.
+      parts: the parts of a batch, encoded one after the other or on different devices.
     """
     mean, deviation = together * lengths.mean(axis=0), together**0.5 * lengths.std(axis=0)
     usual = NormalDist().inv_cdf(MOST ** (1 / (parts * lengths.shape[1])))

@@ -1,4 +1,4 @@
-"""Which columns of a table are sentences, and of which role; which one holds the labels."""
+"""Chooses the columns of a table that hold sentences, by role, and the one that holds labels."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,20 +15,20 @@ USUAL_LABELS = ("label", "gold_label")
 
 
 def choose_columns(names: Sequence[str], columns: Mapping[str, str], where: str, ordered: bool = True) -> list[int]:
-    """Which of the columns `names` are anchor, positive, negative and neutral.
+    """The indices in `names` of the anchor, positive, negative and neutral columns.
 
-    Those that `columns` maps; else those with a usual name; else, if there are at most three, by their order
-    (only a single one where the order means nothing: `ordered` False). Labels are no sentences: a column of
-    them is not counted. Neutral hypotheses are taken only where `columns` maps them.
+    The columns that `columns` maps; otherwise those with a usual name; otherwise, if there are at most three, by their
+    order (only a single one if the order means nothing: `ordered` False). A column of labels does not count. Neutral
+    hypotheses are used only if `columns` maps them.
 
     Raises:
-      UserError: when a mapped column is not there, or nothing says which columns to take.
+      UserError: when a mapped column is missing, or the choice is not clear.
     """
     mapped = {role: columns[role] for role in ROLES if columns.get(role)}
     if mapped:
         _check_mapped(names, mapped, where)
         if "neutral" in mapped and "negative" not in mapped:
-            raise UserError("data.columns.negative: must be set too, since data.columns.neutral is")
+            raise UserError("data.columns.negative: data.columns.neutral is set, so this must be set too")
         return [list(names).index(name) for name in mapped.values()]
     usual = []
     for role in USUAL_NAMES:
@@ -42,19 +42,19 @@ def choose_columns(names: Sequence[str], columns: Mapping[str, str], where: str,
     if 1 <= len(by_order) <= (3 if ordered else 1):
         return by_order
     raise UserError(
-        f"{where}: which columns? It has {', '.join(names)}; set data.columns.anchor (and positive, negative)"
+        f"{where}: which columns to use? It has {', '.join(names)}; set data.columns.anchor (and positive, negative)"
     )
 
 
 def choose_labels(names: Sequence[str], columns: Mapping[str, str], needed_by: str, where: str) -> int | None:
-    """Which of the columns `names` holds the labels: the mapped one, else, if something needs them, a usual name.
+    """The index of the label column: the mapped one or, if labels are needed, one with a usual name.
 
     Args:
-      names, columns, where: as for `choose_columns`; the roles of sentences have no say in this one.
-      needed_by: the setting that needs labels, for the message; empty: nothing does.
+      names, columns, where: as for `choose_columns`; only the role `label` of `columns` is used.
+      needed_by: the setting that needs labels, for the message; empty if none does.
 
     Raises:
-      UserError: when the mapped column is not there, or the labels that are needed are not.
+      UserError: when the mapped column is missing, or labels are needed and there are none.
     """
     if columns.get("label"):
         _check_mapped(names, {"label": columns["label"]}, where)
@@ -64,7 +64,7 @@ def choose_labels(names: Sequence[str], columns: Mapping[str, str], needed_by: s
     found = next((name for name in USUAL_LABELS if name in names), None)
     if found is None:
         raise UserError(
-            f"{where}: no labels, which {needed_by} needs; it has {', '.join(names)}: set data.columns.label"
+            f"{where}: no labels, but {needed_by} needs them; it has {', '.join(names)}: set data.columns.label"
         )
     return list(names).index(found)
 

@@ -21,20 +21,20 @@ def read_hub_dataset(specification: str) -> Table:
     name = str(local_path(name)) if name.startswith("~") else name
     where = f"hf:{specification}"
     if not name:
-        raise UserError(f"{where}: names no dataset; write hf:NAME[:CONFIG[:SPLIT]]")
+        raise UserError(f"{where}: the dataset's name is missing; write hf:NAME[:CONFIG[:SPLIT]]")
     require("train", "datasets")
     import datasets
 
     datasets.disable_progress_bars()
     try:
         if Path(name).is_dir() and any((Path(name) / f).is_file() for f in ("state.json", "dataset_dict.json")):
-            # Saved on disk: there is no configuration, so `hf:FOLDER:SPLIT` is understood too.
+            # Saved on disk: it has no configurations, so `hf:FOLDER:SPLIT` works too.
             data = _choose_split(datasets.load_from_disk(name), split or config, where)
         else:
             data = datasets.load_dataset(name, config or None, split=split or "train")
     except UserError:
         raise
-    except Exception as error:  # the library raises its own, the hub's and the file system's
+    except Exception as error:  # the library's own, the hub's or the file system's
         raise UserError(f"{where}: the dataset could not be loaded: {reason(error)}") from None
     names = list(data.column_names)
 
@@ -46,16 +46,16 @@ def read_hub_dataset(specification: str) -> Table:
 
 
 def _choose_split(data: Any, split: str, where: str) -> Any:
-    """The split of that name of what `datasets.load_from_disk` gives, `train` for no name."""
+    """The split of that name in the result of `datasets.load_from_disk`; `train` for an empty name."""
     import datasets
 
     if isinstance(data, datasets.DatasetDict):
         split = split or "train"
         if split not in data:
-            raise UserError(f"{where}: no split {split!r}; it has {', '.join(data)}")
+            raise UserError(f"{where}: no split {split!r}; the dataset has {', '.join(data)}")
         return data[split]
     if split:
-        raise UserError(f"{where}: saved without splits, so none can be named")
+        raise UserError(f"{where}: the dataset was saved without splits; leave out {split!r}")
     return data
 
 
@@ -63,11 +63,11 @@ def read_tensorflow_dataset(specification: str) -> Table:
     """The names of all columns, and the rows, of `NAME[:SPLIT]`, read without TensorFlow.
 
     Raises:
-      UserError: when it cannot be loaded or has no rows; from the rows, for text that is not UTF-8.
+      UserError: when it cannot be loaded or has no rows; while reading rows, for text that is not UTF-8.
     """
-    # NAME may end in a version (name/config:1.0.0), and a split may hold a colon itself (train[:1%]).
+    # NAME may end in a version (name/config:1.0.0), and a split may contain a colon (train[:1%]).
     parts = re.fullmatch(r"([^:]*(?::\d+\.\d+\.\d+)?):?(.*)", specification)
-    assert parts is not None  # it may all be empty
+    assert parts is not None  # both groups may be empty
     name, split = parts.groups()
     where = f"tfds:{specification}"
     require("train", "tensorflow_datasets")
@@ -76,10 +76,10 @@ def read_tensorflow_dataset(specification: str) -> Table:
     try:
         source = tfds.data_source(name, split=split or "train")
         names = [key for key in source[0]] if len(source) else []
-    except Exception as error:  # of any kind, as above
+    except Exception as error:  # of any kind, like above
         raise UserError(f"{where}: the dataset could not be loaded: {reason(error)}") from None
     if not names:
-        raise UserError(f"{where}: holds no sentences")
+        raise UserError(f"{where}: the dataset is empty")
 
     def text(value: object, row: str) -> object:
         try:
@@ -96,10 +96,10 @@ def read_tensorflow_dataset(specification: str) -> Table:
 
 
 class Library(NamedTuple):
-    """Where datasets come from."""
+    """A library that datasets come from."""
 
-    read: Callable[[str], Table]  # of what stands after the prefix
-    ordered: bool  # whether the order of its columns means something
+    read: Callable[[str], Table]  # takes the text after the prefix
+    ordered: bool  # whether the order of columns means anything
 
 
 LIBRARIES = {"hf:": Library(read_hub_dataset, True), "tfds:": Library(read_tensorflow_dataset, False)}  # by prefix

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-# How many of the sentences that follow the anchor its positive is drawn from.
+# The positive is drawn from this many sentences after the anchor.
 REACH = {"next_sentence": 1, "next_3_sentences": 3}
 
 
 def read_documents(lines: Iterable[str]) -> list[list[str]]:
-    """Documents of sentences: one sentence a line in the text's order, one blank line or more between documents."""
+    """Documents of sentences: one sentence per line in the text's order, one or more blank lines between documents."""
     documents: list[list[str]] = [[]]
     for line in lines:
         if sentence := line.strip():
@@ -25,11 +25,11 @@ def next_sentences(
     """Pairs (x_i, x_{i+k}) of sentences of one document, k drawn uniformly from 1 … `reach`.
 
     "Next 3 sentences: randomly sample one from the next 3 sentences" (SimCSE, Table 2; after Logeswaran and
-    Lee, 2018). Near a document's end, k is uniform over the sentences that are left. Every sentence but a
+    Lee, 2018). Near a document's end, k is uniform over the sentences that are left. Every sentence except a
     document's last is an anchor once.
 
     Args:
-      documents: of sentences in their order.
+      documents: each a list of sentences in their order.
       reach: 1 for the next sentence, 3 for the next three.
       generator: draws k.
 

@@ -1,32 +1,32 @@
-"""The random streams of the data: each is a function of the seed and of what is drawn, of nothing else.
+"""The random streams of the data: each is a function of the seed and of the thing drawn, and of nothing else.
 
-| stream | drawn with it | Philox's key | its counter |
+| stream | used for | Philox's key | its counter |
 | --- | --- | --- | --- |
 | `epoch_generator` | the order of an epoch | (seed, epoch) | from 0 |
 | `row_generator` | how one sentence is augmented | (seed, row) | from (0, 0, column, `ROWS`) |
 | `corpus_generator` | next sentences; subsamples | hashed from seed and purpose | from 0 |
 
-They never meet. Philox gives every pair of a key and a counter its own numbers. The first two have the same keys, and
-counters that lie so far apart that no run gets from one to the other. A hashed key is one of 2^128: that it is another
-stream's does not happen in practice.
+They never overlap. Philox gives every pair of a key and a counter its own numbers. The first two share keys, and use
+counters so far apart that no run gets from one to the other. A hashed key is one of 2^128: a collision with another
+stream's key does not happen in practice.
 """
 
 import numpy as np
 
-NEXT_SENTENCES, SUBSAMPLE = 0, 1  # what `corpus_generator` draws
+NEXT_SENTENCES, SUBSAMPLE = 0, 1  # purposes of `corpus_generator`
 ROWS = 0x6175676D
 
 
 def epoch_generator(seed: int, epoch: int) -> np.random.Generator:
-    """Draws the order of the examples in an epoch."""
+    """For the order of the examples in an epoch."""
     return np.random.Generator(np.random.Philox(key=[seed, epoch]))
 
 
 def row_generator(seed: int, row: int, column: int) -> np.random.Generator:
-    """Draws what happens to one sentence: that of a row in a column."""
+    """For the changes to one sentence, given by its row and column."""
     return np.random.Generator(np.random.Philox(key=[seed, row], counter=[0, 0, column, ROWS]))
 
 
 def corpus_generator(seed: int, purpose: int) -> np.random.Generator:
-    """Draws which examples a corpus has; the purpose is `NEXT_SENTENCES` or `SUBSAMPLE`."""
+    """For the choice of a corpus's examples; the purpose is `NEXT_SENTENCES` or `SUBSAMPLE`."""
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=(purpose,))))

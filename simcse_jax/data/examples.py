@@ -1,7 +1,7 @@
 """Training sentences from files, hub datasets and TensorFlow datasets.
 
 A specification is a path ending in .txt, .csv, .tsv, .jsonl or .parquet, `hf:NAME[:CONFIG[:SPLIT]]` or
-`tfds:NAME[:SPLIT]`. What comes out is the same for all: one column of sentences a role.
+`tfds:NAME[:SPLIT]`. All of them give one column of sentences per role.
 """
 
 import dataclasses
@@ -19,17 +19,17 @@ from simcse_jax.data.labels import LABELS, parse_label
 from simcse_jax.errors import UserError
 from simcse_jax.storage import local_path
 
-POSITIVES = (*LABELS, "all", *REACH)  # what `data.positives` may be, where it is not empty
+POSITIVES = (*LABELS, "all", *REACH)  # the values of `data.positives`, which may also be empty
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
-    """Columns of N sentences each: anchors; and positives; and hard negatives; and neutral hypotheses."""
+    """Columns of N sentences each, one to four: anchors, positives, hard negatives, neutral hypotheses."""
 
     columns: tuple[list[str], ...]
     blank: int  # rows left out because a sentence was blank
-    labels: np.ndarray | None = None  # (N,) int32, places in `LABELS`; kept where they are asked for
-    unlabelled: int = 0  # rows left out because they had no label, where labels are read
+    labels: np.ndarray | None = None  # (N,) int32, indices into `LABELS`; kept if asked for
+    unlabelled: int = 0  # rows left out because they had no label, if labels are read
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -48,14 +48,14 @@ def read_examples(
 
     Args:
       specification: what to read.
-      columns: role (anchor, positive, negative, neutral; label) to column name, where the names are not the usual
-        ones; empty names do not count. Once `label` is set, rows without a label are left out.
-      positives: what the positive of an anchor is. Empty: what the column says. A label: the hypotheses with
-        this one; `all`: those with any label (SimCSE, Table 4). `next_sentence`, `next_3_sentences`: a sentence
-        that follows in a document (Table 2, see `data.documents`).
+      columns: role (anchor, positive, negative, neutral; label) to column name, for unusual names; empty names
+        do not count. If `label` is set, rows without a label are left out.
+      positives: how positives are chosen. Empty: by the column. A label: only hypotheses with this label; `all`:
+        hypotheses with any label (SimCSE, Table 4). `next_sentence`, `next_3_sentences`: a following sentence of
+        the same document (Table 2, see `data.documents`).
       labels: whether labels are needed, and kept.
-      subsample: take so many of the examples, drawn without replacement, in their order; 0 takes all.
-      seed: of all that is drawn here.
+      subsample: the number of examples to draw without replacement, kept in order; 0 takes all.
+      seed: for everything drawn here.
 
     Raises:
       UserError: in one line, naming the file and the row, or the setting that does not fit the data.
@@ -79,12 +79,12 @@ def read_examples(
 
 
 def _check_positives(specification: str, positives: str, labels: bool) -> str:
-    """Refuses what no data of this kind can have. Returns the setting that needs labels, empty if none does."""
+    """Refuses positives that such data cannot have. Returns the setting that needs labels, or an empty string."""
     if positives and positives not in POSITIVES:
-        raise UserError(f"data.positives={positives!r}: not one of {', '.join(POSITIVES)}, or nothing")
+        raise UserError(f"data.positives={positives!r}: must be one of {', '.join(POSITIVES)}, or empty")
     if positives in REACH and (_prefix(specification) or Path(specification).suffix.lower() != ".txt"):
         raise UserError(
-            f"{specification}: data.positives={positives} reads a .txt file of documents, a blank line between them"
+            f"{specification}: data.positives={positives} needs a .txt file with a blank line between documents"
         )
     if positives and positives not in REACH:
         return f"data.positives={positives}"
@@ -92,12 +92,12 @@ def _check_positives(specification: str, positives: str, labels: bool) -> str:
 
 
 def _prefix(specification: str) -> str:
-    """`hf:` or `tfds:`, empty for a file."""
+    """`hf:` or `tfds:`; empty for a file."""
     return next((prefix for prefix in LIBRARIES if specification.startswith(prefix)), "")
 
 
 def _open(specification: str) -> tuple[list[str], Iterator[Row], str, bool]:
-    """Column names, rows, what to call the source in messages, and whether the order of its columns means anything."""
+    """Column names, rows, the source's name for messages, and whether the order of columns means anything."""
     if prefix := _prefix(specification):
         library = LIBRARIES[prefix]
         return *library.read(specification.removeprefix(prefix)), specification, library.ordered
@@ -106,7 +106,7 @@ def _open(specification: str) -> tuple[list[str], Iterator[Row], str, bool]:
     if not path.is_file():
         raise UserError(f"data.train={specification}: no such file")
     if reader is None:
-        raise UserError(f"{path}: unknown kind of file {path.suffix!r}; known are {', '.join(READERS)}, hf: and tfds:")
+        raise UserError(f"{path}: unknown file type {path.suffix!r}; known are {', '.join(READERS)}, hf: and tfds:")
     return *reader(path), str(path), True
 
 
@@ -119,7 +119,9 @@ def _with_label(examples: Examples, label: str, where: str) -> Examples:
 
 def _subsample(examples: Examples, count: int, seed: int, where: str) -> Examples:
     if not 0 < count <= len(examples):
-        raise UserError(f"data.subsample={count}: {where} gives {len(examples)} examples; 0 takes them all")
+        raise UserError(
+            f"data.subsample={count}: must be from 1 to {len(examples)}, the examples in {where}, or 0 for all"
+        )
     drawn = corpus_generator(seed, SUBSAMPLE).permutation(len(examples))[:count]
     return _take(examples, np.sort(drawn))
 
@@ -136,14 +138,14 @@ def _pair(rows: Iterable[Row], positives: str, seed: int, where: str) -> Example
         raise UserError(f"{where}: holds no sentences")
     if len(documents) == 1:
         raise UserError(
-            f"{where}: no blank line between sentences, so they are taken to be shuffled and none to be the next of "
-            f"another; data.positives={positives} needs documents with a blank line between them"
+            f"{where}: no blank line between sentences, so they may be shuffled; "
+            f"data.positives={positives} needs documents with a blank line between them"
         )
     pairs = next_sentences(documents, REACH[positives], corpus_generator(seed, NEXT_SENTENCES))
     if not pairs[0]:
         raise UserError(
-            f"{where}: no document has two sentences, which data.positives={positives} needs; "
-            f"leave blank lines between documents only"
+            f"{where}: no document has two sentences, but data.positives={positives} needs them; "
+            f"put blank lines only between documents"
         )
     return Examples(pairs, 0)
 
@@ -181,14 +183,14 @@ def _read_label(value: object, where: str) -> int | None:
 
 
 def _read_text(sentence: object, where: str) -> str:
-    """The sentence without the white space around it; empty for none."""
+    """The sentence without surrounding white space; empty for None."""
     if sentence is MISSING:
         raise UserError(f"{where} is missing")
     if sentence is not None and not isinstance(sentence, str):
-        raise UserError(f"{where} holds {sentence!r}, which is no text; choose text columns with data.columns")
+        raise UserError(f"{where} holds {sentence!r}, not text; choose text columns with data.columns")
     text = sentence or ""
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise UserError(f"{where} holds half a surrogate pair, which is no character") from None
+        raise UserError(f"{where} holds half a surrogate pair, which is not a character") from None
     return text.strip()

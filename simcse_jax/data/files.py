@@ -1,4 +1,4 @@
-"""Rows of files: .txt, .csv, .tsv, .jsonl and .parquet. `READERS` has a function for each."""
+"""Reads rows from .txt, .csv, .tsv, .jsonl and .parquet files. `READERS` has a function for each."""
 
 import csv
 import json
@@ -14,7 +14,7 @@ MISSING = object()  # a field that a row does not have
 
 
 class Row(NamedTuple):
-    """The fields of one row, and where it stands, for messages."""
+    """The fields of one row, and its place, for messages."""
 
     where: str
     fields: Sequence[object]
@@ -24,7 +24,7 @@ Table = tuple[list[str], Iterator[Row]]  # the names of the columns, and the row
 
 
 def open_text(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file (a byte-order mark is dropped), without their ends.
+    """The lines of a UTF-8 file (a byte-order mark is dropped), without line ends.
 
     Raises:
       UserError: when the file is missing, unreadable or, naming the line, not UTF-8.
@@ -59,7 +59,7 @@ def _read_separated(path: Path, **dialect: Any) -> Table:
     iterator = records()
     names = next((fields for fields in iterator if any(field.strip() for field in fields)), None)
     if not names:
-        raise UserError(f"{path}: empty; its first line names the columns, e.g. sent0,sent1,hard_neg")
+        raise UserError(f"{path}: empty; its first line must name the columns, e.g. sent0,sent1,hard_neg")
 
     def rows() -> Iterator[Row]:
         for fields in iterator:
@@ -68,7 +68,7 @@ def _read_separated(path: Path, **dialect: Any) -> Table:
                 fields = [""] * len(names)
             if len(fields) != len(names):
                 raise UserError(
-                    f"{where}: {len(fields)} columns, but the first line names {len(names)}; quote or mend it"
+                    f"{where}: {len(fields)} columns, but the first line has {len(names)}; quote or correct it"
                 )
             yield Row(where, fields)
 
@@ -80,7 +80,7 @@ def _read_csv(path: Path) -> Table:
 
 
 def _read_tsv(path: Path) -> Table:
-    # As SentEval and STS write it: a quotation mark is a character like any other.
+    # As in SentEval's and STS's files: a quotation mark is an ordinary character.
     return _read_separated(path, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
@@ -111,10 +111,10 @@ def _read_jsonl(path: Path) -> Table:
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None) -> Table:
-    """The names of all columns, and the rows of those that are wanted (None: all), some thousand at a time.
+    """The names of all columns, and the rows of the wanted ones (None: all), a few thousand read at a time.
 
     Raises:
-      UserError: when it is no parquet file; from the rows, when it is damaged.
+      UserError: when it is not a parquet file; while reading rows, when it is damaged.
     """
     import pyarrow
     import pyarrow.parquet
@@ -135,7 +135,7 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> Table:
                     number += 1
                     yield Row(f"{path}: row {number}", fields)
         except (OSError, pyarrow.ArrowException) as error:
-            raise UserError(f"{path}: damaged behind row {number}: {reason(error)}") from None
+            raise UserError(f"{path}: damaged after row {number}: {reason(error)}") from None
 
     return names, rows()
 

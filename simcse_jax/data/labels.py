@@ -5,18 +5,18 @@ import numbers
 from simcse_jax.errors import UserError
 
 LABELS = ("entailment", "neutral", "contradiction")  # 0, 1 and 2, as Hugging Face's snli and mnli have them
-UNLABELLED = ("", "-", "-1")  # annotators who did not agree: SNLI writes -, Hugging Face -1
+UNLABELLED = ("", "-", "-1")  # the annotators disagreed: SNLI writes -, Hugging Face -1
 
 
 def parse_label(value: object, where: str) -> int | None:
     """The number of a label: its place in `LABELS`.
 
     Args:
-      value: a name in any case or a number, also one that is written as text.
+      value: a name in any case, or a number, which may be written as text.
       where: the file, row and field, for the message.
 
     Returns:
-      0, 1 or 2; None for a pair without a label (-1, "-", empty or no value at all).
+      0, 1 or 2; None for a pair without a label (-1, "-", empty or None).
 
     Raises:
       UserError: for anything else.
@@ -34,6 +34,6 @@ def parse_label(value: object, where: str) -> int | None:
         if text in (name, str(number)):
             return number
     raise UserError(
-        f"{where} holds {value!r}, which is no label; "
-        f"write {', '.join(LABELS[:-1])} or {LABELS[-1]}, or 0, 1 or 2 in that order, or nothing for none"
+        f"{where} holds {value!r}, which is not a label; "
+        f"write {', '.join(LABELS[:-1])} or {LABELS[-1]}, or 0, 1 or 2 in that order, or leave it empty"
     )

@@ -1,4 +1,4 @@
-"""Words replaced by what a masked language model puts in their places."""
+"""Replaces words with a masked language model's predictions."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
 
 MLM_BATCH = 64
-SHORTEST = 16  # tokens that a batch is padded to at least, and to a power of two: few shapes are compiled
+SHORTEST = 16  # batches are padded to at least this many tokens, and to a power of two, so few shapes are compiled
 
 Predict = Callable[[parameters.Arrays, np.ndarray, np.ndarray, np.ndarray, np.ndarray], jax.Array]
 
@@ -28,29 +28,29 @@ Predict = Callable[[parameters.Arrays, np.ndarray, np.ndarray, np.ndarray, np.nd
 class Masked(NamedTuple):
     """A sentence of T tokens, K of which are masked."""
 
-    ids: np.ndarray  # (T,) int32; those that are masked are replaced in place
-    is_text: np.ndarray  # (T,) bool: false for what the tokenizer puts around a sentence
-    places: np.ndarray  # (K,) of the masked tokens
+    ids: np.ndarray  # (T,) int32; the masked ones are replaced in place
+    is_text: np.ndarray  # (T,) bool: false for the special tokens around a sentence
+    places: np.ndarray  # (K,) positions of the masked tokens
 
 
 def replace_by_mlm(
     sentences: Sequence[str], model_name: str, percent: float, *, seed: int, column: int, batch_size: int = MLM_BATCH
 ) -> list[str]:
-    """Replaces `percent` % of each sentence's tokens by what a masked language model puts there.
+    """Replaces `percent` % of each sentence's tokens with a masked language model's predictions.
 
-    The tokens, at least one a sentence, are masked together, and each becomes the most probable token that is neither
-    the one that stood there nor a special one. The text comes back as the model's tokenizer decodes it, so without
-    capitals where it knows none. Tokens beyond the model's length stay as they are.
+    The tokens, at least one per sentence, are masked together, and each becomes the most probable token that is neither
+    the original nor a special one. The result is decoded by the model's tokenizer, so without capitals if the tokenizer
+    is uncased. Tokens beyond the model's length stay unchanged.
 
     Args:
-      sentences: N of them; their places are their rows.
-      model_name: a model with a language-model head, as `huggingface.load.load` takes it.
-      percent: above 0, below 100; to the nearest whole number of tokens.
-      seed, column: with the row, what is masked.
-      batch_size: sentences at once.
+      sentences: N sentences; a sentence's index is its row.
+      model_name: a model with a language-model head, as for `huggingface.load.load`.
+      percent: above 0, below 100; rounded to a whole number of tokens.
+      seed, column: these and the row decide which tokens are masked.
+      batch_size: sentences at a time.
 
     Raises:
-      UserError: when the model or its tokenizer cannot do it.
+      UserError: when the model has no language-model head, or its tokenizer no mask token or words.
     """
     model = _load(model_name)
     tokenizer = Tokenizer(model.folder, model.config)  # pads, and checks that it belongs to the weights
@@ -66,7 +66,7 @@ def replace_by_mlm(
     masked = list(_choose(sentences, backend, special_ids, model.max_length, draw))
     for rows, length in _batches([len(each.ids) for each in masked], batch_size, model.max_length):
         chosen = [masked[row] for row in rows]
-        # The last batch is filled up with its first row, so that it has the shape of the others.
+        # The last batch is filled with its first row to the shape of the others.
         filled = chosen + [chosen[0]] * (batch_size - len(chosen))
         ids, mask = tokenizer.pad([each.ids[:length] for each in filled], length)
         places = np.zeros((batch_size, _count(length, percent)), np.int32)
@@ -83,17 +83,19 @@ def replace_by_mlm(
 
 def _load(name: str) -> Pretrained:
     if not name:
-        raise UserError("data.augment.mlm_model: must name a model with a language-model head, e.g. bert-base-uncased")
+        raise UserError(
+            "data.augment.mlm_model: empty; name a model with a language-model head, e.g. bert-base-uncased"
+        )
     model = load(name)
     if model.language_model is None:
         raise UserError(
-            f"data.augment.mlm_model={name}: has no language-model head; take a checkpoint as it was pretrained"
+            f"data.augment.mlm_model={name}: has no language-model head; use a pretrained checkpoint that kept it"
         )
     return model
 
 
 def _replacements(backend: "Backend", model: Pretrained, special_ids: Sequence[int], name: str) -> np.ndarray:
-    """(vocabulary,) bool: which tokens may be put in. The weights can have rows that no token uses."""
+    """(vocabulary,) bool: which tokens may be inserted. The weights can have rows that no token uses."""
     known = np.zeros(model.config.vocab_size, bool)
     known[sorted(backend.get_vocab(with_added_tokens=True).values())] = True
     known[list(special_ids)] = False
@@ -103,10 +105,10 @@ def _replacements(backend: "Backend", model: Pretrained, special_ids: Sequence[i
 
 
 def _make_predict(model: Pretrained, known: np.ndarray) -> Predict:
-    """Compiles the best `known` token of each masked place, (B, K), that is not the one `before`."""
+    """A compiled function for the best `known` token, other than `before`, at each of (B, K) masked positions."""
     graph, _ = build(model.config, with_head=False)
     head = model.language_model
-    assert head is not None  # `_load` has seen it
+    assert head is not None  # `_load` has checked it
 
     @jax.jit
     def predict(
@@ -134,8 +136,8 @@ def _choose(
     max_length: int,
     draw: Callable[[int, np.ndarray], np.ndarray],
 ) -> Iterator[Masked]:
-    """Tokenizes sentences and chooses what is masked; `draw` takes some of a row's places that can be."""
-    for start in range(0, len(sentences), CHUNK):  # an encoding is large until its ids are taken out
+    """Tokenizes sentences and masks tokens; `draw` chooses among the positions of a row that may be masked."""
+    for start in range(0, len(sentences), CHUNK):  # an encoding is much larger than its ids
         for row, encoding in enumerate(backend.encode_batch_fast(list(sentences[start : start + CHUNK])), start):
             ids, is_text = np.array(encoding.ids, np.int32), np.array(encoding.special_tokens_mask) == 0
             maskable = np.flatnonzero((is_text & ~np.isin(ids, special_ids))[:max_length])
@@ -143,7 +145,7 @@ def _choose(
 
 
 def _batches(lengths: Sequence[int], batch_size: int, max_length: int) -> Iterator[tuple[list[int], int]]:
-    """Rows that are encoded together, the longest first, and the length that they are cut or padded to."""
+    """Rows that are encoded together, the longest first, and their common length after cutting or padding."""
     seen = [min(length, max_length) for length in lengths]
     by_length = sorted(range(len(seen)), key=lambda row: -seen[row])
     for start in range(0, len(by_length), batch_size):

@@ -16,11 +16,11 @@ def main() -> None:
     """The command."""
     parser = Parser(
         prog="simcse_jax.data.overlap",
-        description="The lexical overlap of positive pairs (mean F1). Needs a file of pairs. Prints one line.",
+        description="Prints the lexical overlap of positive pairs (mean F1), in one line. Needs a file of pairs.",
     )
-    parser.add_argument("data", help="pairs: what data.train takes, e.g. a .csv with sent0 and sent1")
-    parser.add_argument("--positives", default="", help="which pairs, as data.positives (default: as the columns say)")
-    parser.add_argument("--anchor", default="", help="the first sentence's column, where its name is not a usual one")
+    parser.add_argument("data", help="pairs, in any form that data.train takes, e.g. a .csv with sent0 and sent1")
+    parser.add_argument("--positives", default="", help="which pairs, as data.positives (default: by the columns)")
+    parser.add_argument("--anchor", default="", help="the first sentence's column, if its name is unusual")
     parser.add_argument("--positive", default="", help="the second sentence's column")
     parser.add_argument("--label", default="", help="the label's column")
     args = parser.parse_args()
@@ -29,7 +29,7 @@ def main() -> None:
     columns = {"anchor": args.anchor, "positive": args.positive, "label": args.label}
     examples = read_examples(args.data, columns, positives=args.positives)
     if len(examples.columns) < 2:
-        raise UserError(f"{args.data}: one column of sentences; the overlap is that of pairs (sent0, sent1)")
+        raise UserError(f"{args.data}: has one column of sentences; overlap needs pairs (sent0, sent1)")
     first, second = examples.columns[:2]
     print(f"{100 * lexical_overlap(first, second):.1f}% mean F1 of {len(first):,} pairs")
 
@@ -37,12 +37,12 @@ def main() -> None:
 def lexical_overlap(first: Sequence[str], second: Sequence[str]) -> float:
     """The mean F1 between the bags of words of N pairs (SimCSE, section 4: 39% for the entailment pairs of NLI).
 
-    F1 = 2 |A ∩ B| / (|A| + |B|) of the multisets A and B; 0 where neither sentence has a word. A word is a run of
-    letters, digits and underscores, with the apostrophes within ("don't"), in lower case; all else separates words.
-    The paper does not say which words it counts.
+    F1 = 2 |A ∩ B| / (|A| + |B|) of the multisets A and B; 0 if neither sentence has a word. A word is a lower-case run
+    of letters, digits and underscores, including inner apostrophes ("don't"); everything else separates words.
+    The paper does not define words.
 
     Raises:
-      ValueError: for no pairs at all, or sequences of different lengths.
+      ValueError: for no pairs, or sequences of different lengths.
     """
     if not len(first):
         raise ValueError("no pairs")

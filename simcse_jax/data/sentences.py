@@ -1,4 +1,4 @@
-"""The sentences of a file, all of them and as they stand: row n of the file is sentence n."""
+"""All sentences of a file, unchanged: row n of the file is sentence n."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -11,27 +11,27 @@ from simcse_jax.storage import local_path
 
 
 class SentenceFile:
-    """One column of a .txt, .csv, .tsv, .jsonl or .parquet file, never in memory as a whole.
+    """One column of a .txt, .csv, .tsv, .jsonl or .parquet file, never held in memory as a whole.
 
     Row n of the file is sentence n: a blank row is the empty sentence.
     """
 
     def __init__(self, name: str | Path, column: str | None = None):
-        """Looks at the file's kind and columns.
+        """Checks the file's type and chooses the column.
 
         Args:
           name: the file.
           column: None takes one with a usual name (`sentence`, `text`, `sent0`, `anchor`), or the only one.
 
         Raises:
-          UserError: when there is no such file or column, or nothing says which one to take.
+          UserError: when there is no such file or column, or the choice of a column is not clear.
         """
         self.path = local_path(name)
         self._suffix = self.path.suffix.lower()
         if not self.path.is_file():
             raise UserError(f"{name}: {'a folder' if self.path.is_dir() else 'no such file'}; give a file of sentences")
         if self._suffix not in READERS:
-            raise UserError(f"{name}: unknown kind of file {self._suffix!r}; known are {', '.join(READERS)}")
+            raise UserError(f"{name}: unknown file type {self._suffix!r}; known are {', '.join(READERS)}")
         self._seen = self._stamp()
         if not self._seen[0]:
             raise UserError(f"{name}: holds no sentences")
@@ -42,23 +42,23 @@ class SentenceFile:
         """The sentences.
 
         Raises:
-          UserError: naming the row that holds no text, or the line that is not UTF-8.
+          UserError: naming the row that is not text, or the line that is not UTF-8.
         """
         for where, value in self._rows():
             if value is MISSING:
                 raise UserError(f"{where}: the field {self.column!r} is missing")
             if value is not None and not isinstance(value, str):
-                raise UserError(f"{where}: the field {self.column!r} holds {value!r:.60}, which is no text")
+                raise UserError(f"{where}: the field {self.column!r} holds {value!r:.60}, not text")
             sentence = value or ""
             if not _is_text(sentence):
-                raise UserError(f"{where}: holds half a surrogate pair, which is no character")
+                raise UserError(f"{where}: holds half a surrogate pair, which is not a character")
             yield sentence
 
     def scan(self) -> tuple[int, str]:
-        """Reads it to its end: the number of rows, and the SHA-256 of the column's name and sentences.
+        """Reads the whole file: the number of rows, and the SHA-256 of the column's name and sentences.
 
         Raises:
-          UserError: as iterating does, and when there is no row.
+          UserError: as in iteration, and when there is no row.
         """
         digest, count = hashlib.sha256(self.column.encode()), 0
         for sentence in self:
@@ -70,7 +70,7 @@ class SentenceFile:
         return count, digest.hexdigest()
 
     def has_changed(self) -> bool:
-        """Whether it was written to since it was opened."""
+        """Whether the file was written to since it was opened."""
         return self._stamp() != self._seen
 
     def _stamp(self) -> tuple[int, int]:
@@ -86,12 +86,12 @@ class SentenceFile:
 
 
 def read_sentences(file: str | Path, column: str | None = None) -> list[str]:
-    """Reads a .txt file (a sentence a line) or one column of a .csv, .tsv, .jsonl or .parquet file.
+    """Reads a .txt file (one sentence per line) or one column of a .csv, .tsv, .jsonl or .parquet file.
 
     A blank row is the empty sentence, so that rows keep their numbers.
 
     Args:
-      file: what to read.
+      file: the file.
       column: None takes one with a usual name (`sentence`, `text`, `sent0`, `anchor`), or the only one.
 
     Raises:
@@ -107,7 +107,7 @@ def check_sentences(sentences: Iterable[str], what: str = "sentence") -> list[st
     """The sentences as a list.
 
     Raises:
-      UserError: naming the first that is not a string, or holds what is no character.
+      UserError: naming the first that is not a string, or holds half a surrogate pair.
     """
     if isinstance(sentences, str | bytes) or not hasattr(sentences, "__iter__") or getattr(sentences, "ndim", 1) == 0:
         raise UserError(f"{sentences!r:.60}: not a list of strings")
@@ -116,7 +116,7 @@ def check_sentences(sentences: Iterable[str], what: str = "sentence") -> list[st
         if not isinstance(sentence, str):
             raise UserError(f"{what} {row} is {sentence!r:.60}, not a string")
         if not _is_text(sentence):
-            raise UserError(f"{what} {row} holds half a surrogate pair, which is no character")
+            raise UserError(f"{what} {row} holds half a surrogate pair, which is not a character")
     return checked
 
 
@@ -134,5 +134,5 @@ def _choose(names: list[str], column: str | None, where: str) -> str:
         return column
     usual = next((name for name in ("sentence", "text", *USUAL_NAMES["anchor"]) if name in names), None)
     if usual is None and len(names) != 1:
-        raise UserError(f"{where}: which column? It has {', '.join(names)}; name one with column (--column)")
+        raise UserError(f"{where}: which column to use? It has {', '.join(names)}; name one with column (--column)")
     return usual or names[0]

@@ -1,4 +1,4 @@
-"""Words replaced by synonyms of a WordNet."""
+"""Replaces words with synonyms from a WordNet."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -12,21 +12,21 @@ from simcse_jax.devices import processes
 from simcse_jax.errors import UserError, reason
 from simcse_jax.storage import local_path
 
-# What nlpaug's part-of-speech tags leave out: WordNet knows "a" as the ampere.
+# nlpaug's part-of-speech tags leave these out: in WordNet, "a" is the ampere.
 DETERMINERS = re.compile("an?|all|another|any|both|each|either|every|neither|no|some|th(at|e|ese|is|ose)")
 EDGES = re.compile(r"(\W*)(.*?)(\W*)")  # punctuation, the word, punctuation
 
 
 def replace_by_synonyms(sentences: Sequence[str], lexicon: str, *, seed: int, column: int) -> list[str]:
-    """Replaces one word of each sentence by a synonym, and prints how many sentences stay for want of one.
+    """Replaces one word of each sentence with a synonym, and prints how many sentences have no word with one.
 
     Args:
-      sentences: N of them; their places are their rows.
+      sentences: N sentences; a sentence's index is its row.
       lexicon: see `Synonyms`.
-      seed, column: with the row, which word and which synonym.
+      seed, column: these and the row decide the word and the synonym.
 
     Raises:
-      UserError: as `Synonyms` does.
+      UserError: as for `Synonyms`.
     """
     synonyms = Synonyms(lexicon)
     changed, without = [], 0
@@ -36,16 +36,16 @@ def replace_by_synonyms(sentences: Sequence[str], lexicon: str, *, seed: int, co
         without += replaced == words
         changed.append(" ".join(replaced))
     if without:
-        processes.say(f"{lexicon}: no synonym for any word of {without} of {len(sentences)} sentences; they stay")
+        processes.say(f"{lexicon}: {without} of {len(sentences)} sentences have no word with a synonym; unchanged")
     return changed
 
 
 class Synonyms:
-    """Replaces one word by a synonym: another word of a synset that it belongs to.
+    """Replaces one word with a synonym: another word of a synset that it belongs to.
 
-    As nlpaug does it, which the paper used: any synset of the word counts, inflected words have those of their base
-    form (English suffixes are taken off, irregular forms are the lexicon's), and determiners stay. Unlike nlpaug,
-    which tags parts of speech, it takes all of them, and it chooses among the words that have a synonym.
+    Like nlpaug, which the paper used: any synset of the word counts, inflected words have the synsets of their base
+    form (English suffixes are removed, irregular forms come from the lexicon), and determiners stay. Unlike nlpaug,
+    which tags parts of speech, it uses all of them, and it chooses among the words that have a synonym.
     """
 
     def __init__(self, lexicon: str):
@@ -68,15 +68,15 @@ class Synonyms:
             raise UserError(f"data.augment.lexicon={lexicon!r}: no such file; give a WordNet in WN-LMF (.xml, .xml.gz)")
         self._base_forms = Morphy()
         self._senses: dict[tuple[str, str], list[tuple[str, str]]] = {}  # (form, part of speech): (word, synset)
-        self._members: dict[str, dict[str, None]] = {}  # synset: its words, as they are written
+        self._members: dict[str, dict[str, None]] = {}  # synset: its words, as written
         self._cache: dict[str, list[str]] = {}
         try:
             for entry in _database_entries(path) if (path / "wn.db").is_file() else _file_entries(path):
                 self._add(*entry)
-        except Exception as error:  # the package raises its own, the XML parser's and bare assertions
-            raise UserError(f"data.augment.lexicon={lexicon}: no WN-LMF lexicon can be read: {reason(error)}") from None
+        except Exception as error:  # the package's own, the XML parser's or bare assertions
+            raise UserError(f"data.augment.lexicon={lexicon}: not a readable WN-LMF lexicon: {reason(error)}") from None
         if all(len(members) < 2 for members in self._members.values()):
-            raise UserError(f"data.augment.lexicon={lexicon}: holds no synonyms; is it a whole WordNet?")
+            raise UserError(f"data.augment.lexicon={lexicon}: holds no synonyms; is it a complete WordNet?")
 
     def _add(self, part: str, forms: Sequence[str], synsets: Sequence[str]) -> None:
         for synset in synsets:
@@ -101,9 +101,9 @@ class Synonyms:
         return [other for other in found if other.lower() != word]
 
     def replace(self, words: Sequence[str], generator: np.random.Generator) -> list[str]:
-        """The words with a random one of those that have synonyms replaced; all as they are if none has.
+        """The words with a random one of those that have synonyms replaced; unchanged if none has.
 
-        Punctuation at its edges and a capital first letter are kept.
+        Punctuation around the word and a capital first letter are kept.
         """
         parts = [match.groups() for match in map(EDGES.fullmatch, words) if match]
         places = [index for index, (_, word, _) in enumerate(parts) if self.of(word)]
@@ -133,7 +133,7 @@ def _file_entries(path: Path) -> Iterator[Entry]:
             entries: list[Any] = list(lexicon.get("entries", []))
             for entry in entries:
                 lemma = entry.get("lemma")
-                if lemma is None or entry.get("external"):  # what an extension says of another lexicon's word
+                if lemma is None or entry.get("external"):  # an extension's entry for another lexicon's word
                     continue
                 forms = [lemma["writtenForm"], *(form["writtenForm"] for form in entry.get("forms", []))]
                 synsets = [sense["synset"] for sense in entry.get("senses", [])]

@@ -1,1 +1,1 @@
-"""Models in Hugging Face format: names, weights, tokenizers, the hub; read and written."""
+"""Reads and writes models in Hugging Face format: names, weights, tokenizers, the hub."""

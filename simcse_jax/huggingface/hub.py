@@ -1,4 +1,4 @@
-"""Models on the hub: fetched from it and pushed to it. The client is huggingface_hub, `HF_ENDPOINT` says which hub."""
+"""Fetches models from the hub and pushes them to it. The client is huggingface_hub; `HF_ENDPOINT` selects the hub."""
 
 import contextlib
 import logging
@@ -18,9 +18,9 @@ LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"
 
 
 def split_name(name: str) -> tuple[str, str | None] | None:
-    """`OWNER/NAME@REVISION` to the id and the branch, tag or commit (None where it names none).
+    """`OWNER/NAME@REVISION` to the id and the branch, tag or commit (None if there is no @).
 
-    None for what cannot be a hub id.
+    None for a name that cannot be a hub id.
     """
     repository, at, revision = name.partition("@")
     if not NAME.fullmatch(repository) or (at and not REVISION.fullmatch(revision)):
@@ -29,22 +29,22 @@ def split_name(name: str) -> tuple[str, str | None] | None:
 
 
 def download(repository: str, revision: str | None, patterns: Sequence[str]) -> Path:
-    """The local folder of a hub model's files that match; what is there already is not fetched again.
+    """Downloads a hub model's files that match, unless the cache has them, and returns their local folder.
 
     Raises:
-      UserError: when it is not to be had. Files that came whole stay in the client's cache, others are not seen.
+      UserError: when the download fails. Complete files stay in the client's cache, partial ones are ignored.
     """
     from huggingface_hub import snapshot_download
 
     try:
         with _client_silent():
             return Path(snapshot_download(repository, revision=revision, allow_patterns=list(patterns)))
-    except Exception as error:  # the hub's client has dozens of kinds, all of them "not to be had"
-        raise UserError(f"not to be had from the hub: {_explain(error, revision)}") from None
+    except Exception as error:  # the hub's client has dozens of kinds; to us they mean the same
+        raise UserError(f"the download from the hub failed: {_explain(error, revision)}") from None
 
 
 def check_push(repository: str, private: bool, revision: str | None) -> None:
-    """Finds out, without changing anything, whether a push can succeed: name, token, owner, what is there.
+    """Checks, without changing anything, that a push can succeed: name, token, owner, an existing repository.
 
     Args:
       repository: OWNER/NAME.
@@ -52,7 +52,7 @@ def check_push(repository: str, private: bool, revision: str | None) -> None:
       revision: the branch, None for the main one.
 
     Raises:
-      UserError: when it cannot.
+      UserError: when it cannot succeed.
     """
     from huggingface_hub import HfApi, get_token
     from huggingface_hub.constants import HF_HUB_OFFLINE
@@ -77,15 +77,15 @@ def _check_names(repository: str, revision: str | None, where: str) -> None:
     try:
         validate_repo_id(repository)
     except HFValidationError as error:
-        raise UserError(f"{where}: no name of a model: {reason(error)}") from None
+        raise UserError(f"{where}: not a valid model name: {reason(error)}") from None
     if repository.count("/") != 1:
         raise UserError(f"{where}: must be OWNER/NAME")
     if revision is not None and not REVISION.fullmatch(revision):
-        raise UserError(f"--revision {revision}: no name of a branch")
+        raise UserError(f"--revision {revision}: not a valid branch name")
 
 
 def _check_owner(api: "HfApi", repository: str, where: str) -> None:
-    """Whether the token may write to what the owner of the repository has."""
+    """Refuses a token that may not write to the owner's repositories."""
     try:
         me = api.whoami()
     except Exception as error:
@@ -93,13 +93,13 @@ def _check_owner(api: "HfApi", repository: str, where: str) -> None:
     owner = repository.partition("/")[0]
     mine = [me.get("name", ""), *(organization.get("name", "") for organization in me.get("orgs", []))]
     if owner.lower() not in [name.lower() for name in mine]:
-        raise UserError(f"{where}: the token is of {mine[0]}, who may not push to {owner}; choose {mine[0]}/NAME")
+        raise UserError(f"{where}: the token belongs to {mine[0]}, who may not push to {owner}; use {mine[0]}/NAME")
     if me.get("auth", {}).get("accessToken", {}).get("role") == "read":
-        raise UserError(f"{where}: the token may only read; make one that may write")
+        raise UserError(f"{where}: the token is read-only; create one with write access")
 
 
 def _is_public(api: "HfApi", repository: str, where: str) -> bool:
-    """Whether the repository exists already and everybody sees it."""
+    """Whether the repository exists and is public."""
     from huggingface_hub.errors import RepositoryNotFoundError
 
     try:
@@ -111,9 +111,9 @@ def _is_public(api: "HfApi", repository: str, where: str) -> bool:
 
 
 def push(folder: Path, repository: str, private: bool, revision: str | None) -> str:
-    """Uploads a folder's files as one commit, all of them or none; the repository and the branch are made if need be.
+    """Uploads a folder's files as one commit, all or none; creates the repository and the branch if needed.
 
-    Files of an earlier commit that the folder lacks stay as they are. See `check_push` for the arguments.
+    Files of earlier commits that are not in the folder stay. See `check_push` for the arguments.
 
     Returns:
       The commit's address.
@@ -141,7 +141,7 @@ def push(folder: Path, repository: str, private: bool, revision: str | None) -> 
 
 @contextlib.contextmanager
 def _client_silent() -> Iterator[None]:
-    """A failure is reported once, by us; the client reports each time that it tries again."""
+    """Silences the client, which reports every retry: we report a failure once."""
     logger = logging.getLogger("huggingface_hub")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -152,7 +152,7 @@ def _client_silent() -> Iterator[None]:
 
 
 def _explain(error: Exception, revision: str | None = None) -> str:
-    """A failure of the hub's client in a few words, and what to do."""
+    """Explains a failure of the hub's client in a few words, and says what to do."""
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
     chain: list[BaseException] = [error]
@@ -161,7 +161,7 @@ def _explain(error: Exception, revision: str | None = None) -> str:
     if isinstance(error, RevisionNotFoundError):
         return f"it has no revision {revision}"
     if isinstance(error, GatedRepoError):
-        return f"its owner gives it to whom they choose; ask on its page and {LOG_IN}"
+        return f"access is granted by its owner; request it on the model's page and {LOG_IN}"
     responses = (getattr(link, "response", None) for link in chain)
     status = next((response.status_code for response in responses if response is not None), None)
     if isinstance(error, RepositoryNotFoundError):
@@ -169,14 +169,14 @@ def _explain(error: Exception, revision: str | None = None) -> str:
     if status == 401:
         return f"the token is not valid; {LOG_IN}"
     if status == 403:
-        return f"the token has no right to it; {LOG_IN}"
+        return f"the token has no access to it; {LOG_IN}"
     if status is not None and status >= 500:
-        return f"the hub answers {status}; try again later"
+        return f"the hub answered with status {status}; try again later"
     kinds = {kind.__name__ for link in chain for kind in type(link).__mro__}
     if "OfflineModeIsEnabled" in kinds:
         return "it is not in the cache, and HF_HUB_OFFLINE is set"
     if kinds & {"ConnectError", "TimeoutException", "ConnectionError"}:
         return "the hub cannot be reached; check the connection, the proxy and HF_ENDPOINT"
     if "TransportError" in kinds:
-        return f"the hub broke off ({reason(error)}); try again, what came whole is kept"
+        return f"the connection broke ({reason(error)}); try again, complete files are kept"
     return reason(error)

@@ -1,7 +1,7 @@
 """From a model's name to its parameters, its own pooler and its head.
 
-A name is a folder in Hugging Face format, a hub id, or `package:NAME` for weights that an installed
-Python package ships.
+A name is a folder in Hugging Face format, a hub id, or `package:NAME` for weights in an installed
+Python package.
 """
 
 import dataclasses
@@ -23,17 +23,17 @@ from simcse_jax.models.head import has_head
 from simcse_jax.models.parameters import Arrays
 from simcse_jax.storage import read_json
 
-# The reference's released models say nothing of their pooler in their files, only in their names.
+# The reference's released models state their pooler only in their names, not in their files.
 REFERENCE_NAME = re.compile(r"(unsup|sup)-simcse-(bert|roberta)-(base|large)")
 
 
 @dataclasses.dataclass(frozen=True)
 class Pretrained:
-    """A model as it lies in a folder.
+    """A model read from a folder.
 
     `params` has a head's parameters if and only if the model has a head at test time. `pooler` is the model's own,
-    None where its folder asks for one that this encoder lacks (`pooling` then says which). `language_model` is the
-    checkpoint's masked-language-model head (see `models.language_model`), None where it has none. `normalize` says
+    None if its folder asks for one that this encoder lacks (`pooling` then describes it). `language_model` is the
+    checkpoint's masked-language-model head (see `models.language_model`), None if it has none. `normalize` says
     whether its files ask for embeddings of unit length (sentence-transformers' module Normalize).
     """
 
@@ -49,46 +49,46 @@ class Pretrained:
 
     @property
     def has_head(self) -> bool:
-        """Whether a head belongs to the model at test time."""
+        """Whether the model has a head at test time."""
         return has_head(self.params)
 
 
 class ChosenPooler(NamedTuple):
-    """How hidden states become an embedding."""
+    """How to make an embedding from hidden states."""
 
     pooler: str
     use_head: bool  # the model's head comes after the pooler
 
 
 def choose_pooler(model: Pretrained, pooler: str | None) -> ChosenPooler:
-    """The pooler that is asked for, the model's own for None, and whether the model's head comes after it.
+    """The requested pooler (None: the model's own), and whether the model's head comes after it.
 
     The head belongs to the model's own pooler; `cls` means with the head if the model has one,
     `cls_before_pooler` never.
 
     Raises:
-      UserError: when none was given and the model's own is one that this encoder lacks.
+      UserError: when none was given and this encoder lacks the model's own.
     """
     chosen = pooler or model.pooler
     if chosen is None:
-        raise UserError(f"{model.name}: its own pooling is {model.pooling}, which this encoder lacks; name a pooler")
+        raise UserError(f"{model.name}: its own pooling, {model.pooling}, is not supported; name another pooler")
     return ChosenPooler(chosen, model.has_head and chosen in ("cls", model.pooler) and chosen != "cls_before_pooler")
 
 
 def load(name: str, num_layers: int = 0) -> Pretrained:
     """Loads a model by name.
 
-    What the folder says of its own pooler and head is taken from our export's marker, else from
-    sentence-transformers' `modules.json`, else from the marks of the reference code: a `mlp.dense` layer, a
-    `…ForCL` architecture, or the name of a released model (`sup-simcse-…` has its pooler for a head,
-    `unsup-simcse-…` had it in training only). The pooler that any other checkpoint carries is not a head.
+    The folder's own pooler and head are read from our export's marker, or else from sentence-transformers'
+    `modules.json`, or else from signs of the reference code: a `mlp.dense` layer, a `…ForCL` architecture, or the
+    name of a released model (`sup-simcse-…` uses its pooler as a head, `unsup-simcse-…` had one only in training).
+    The pooler in any other checkpoint is not a head.
 
     Args:
       name: a folder, a hub id, or `package:NAME`.
       num_layers: keep the first n layers; 0 keeps all.
 
     Raises:
-      UserError: in one line, for whatever is wrong with it.
+      UserError: in one line, for anything wrong with it.
     """
     folder = resolve(name)
     marker = read_json(folder / MARKER) if (folder / MARKER).is_file() else None
@@ -124,29 +124,27 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
 
 def _read_config(transformer: Path, folder: Path) -> dict[str, Any]:
     if not (transformer / "config.json").is_file():
-        raise UserError(
-            f"{folder}: no config.json; a model is a folder in Hugging Face format, a hub id or package:NAME"
-        )
+        raise UserError(f"{folder}: no config.json; give a folder in Hugging Face format, a hub id or package:NAME")
     return read_json(transformer / "config.json")
 
 
 def _read_marker(marker: dict[str, Any], path: Path) -> tuple[str, bool]:
-    """The pooler of a folder that we wrote, and whether it has a head."""
+    """The pooler and whether there is a head, for a folder that we wrote."""
     pooler, with_head = marker.get("pooler"), marker.get("head")
     if pooler not in POOLERS or not isinstance(with_head, bool):
-        raise UserError(f"{path}: damaged; it must tell the pooler and the head. Export the model again")
+        raise UserError(f"{path}: damaged: it must have 'pooler' and 'head'; export the model again")
     return pooler, with_head
 
 
 def _reference_head(name: str, hf_config: dict[str, Any], tensors: Container[str]) -> bool:
-    """Whether a model has the marks of the reference code's models with a head."""
+    """Whether a model looks like one of the reference code's models with a head."""
     if released := REFERENCE_NAME.match(Path(name).name):
         return released[1] == "sup"
     return "mlp.dense.weight" in tensors or "ForCL" in str(hf_config.get("architectures"))
 
 
 def _max_length(folder: Path, config: EncoderConfig) -> int:
-    """The length that the model's files state, if any: sentence-transformers writes it here or there."""
+    """The length stated in the model's files, if any: sentence-transformers writes it in one of two places."""
     for file, field in (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length")):
         stated = read_json(folder / file).get(field) if (folder / file).is_file() else None
         if isinstance(stated, (int, float)) and stated >= 3:  # two tokens are special

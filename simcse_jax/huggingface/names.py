@@ -1,4 +1,4 @@
-"""Names of weights: those of Hugging Face's BERT, RoBERTa and MPNet, and ours; parameters made of tensors and back."""
+"""Converts between the weights of Hugging Face's BERT, RoBERTa and MPNet and our parameters, by their names."""
 
 from collections.abc import Container, Mapping
 
@@ -12,7 +12,7 @@ from simcse_jax.models.language_model import shapes
 from simcse_jax.models.sentence_encoder import build
 
 PREFIXES = ("bert.", "roberta.", "mpnet.")
-LEGACY = ((".gamma", ".weight"), (".beta", ".bias"))  # as converted from the TensorFlow release of BERT
+LEGACY = ((".gamma", ".weight"), (".beta", ".bias"))  # in conversions of BERT's TensorFlow release
 TABLES = {
     "encoder.embeddings.word.embedding": "embeddings.word_embeddings.weight",
     "encoder.embeddings.position.embedding": "embeddings.position_embeddings.weight",
@@ -37,7 +37,7 @@ HEAD_MODULES = ("mlp.dense", "pooler.dense")  # in the reference's training code
 
 
 def _sources(name: str, model_type: str, head: str | None) -> list[str]:
-    """The Hugging Face tensors of which our parameter `name` is made, in order; `head` is the module of our head."""
+    """The Hugging Face tensors that make up our parameter `name`, in order; `head` is the module of our head."""
     if name in TABLES:
         return [TABLES[name]]
     module, _, kind = name.removeprefix("encoder.").rpartition(".")
@@ -51,7 +51,7 @@ def _sources(name: str, model_type: str, head: str | None) -> list[str]:
 
 
 def normalize_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Takes off the prefix (`bert.`, `roberta.`, `mpnet.`) and writes gamma and beta as weight and bias."""
+    """Removes the prefix (`bert.`, `roberta.`, `mpnet.`) and renames gamma and beta to weight and bias."""
     names = {}
     for name, value in tensors.items():
         for prefix in PREFIXES:
@@ -64,19 +64,19 @@ def normalize_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def head_module(tensors: Container[str]) -> str | None:
-    """The module that can serve as a head, as `normalize_names` leaves it; None if there is none."""
+    """The module that can serve as a head, by its normalized name; None if there is none."""
     return next((name for name in HEAD_MODULES if f"{name}.weight" in tensors), None)
 
 
 def to_params(
     tensors: Mapping[str, np.ndarray], config: EncoderConfig, head: str | None, where: str
 ) -> dict[str, np.ndarray]:
-    """Makes our parameters of a checkpoint's tensors.
+    """Converts a checkpoint's tensors to our parameters.
 
     Args:
-      tensors: names as `normalize_names` leaves them.
-      config: what shapes to expect; further layers and heads of the checkpoint are left out.
-      head: the module that is the model's head, or None for a model without.
+      tensors: by the names that `normalize_names` returns.
+      config: decides the shapes; further layers and heads of the checkpoint are left out.
+      head: the module that is the model's head, or None for a model without one.
       where: the file or folder, for error messages.
 
     Returns:
@@ -94,7 +94,7 @@ def to_params(
             if source not in tensors:
                 raise UserError(f"{where}: the tensor {source!r} is missing; is this a {config.model_type} checkpoint?")
             if (shape := tensors[source].shape) != wanted:
-                raise UserError(f"{where}: {source!r} has shape {shape}, config.json asks for {wanted}")
+                raise UserError(f"{where}: {source!r} has shape {shape}, but config.json asks for {wanted}")
         parts = [np.asarray(tensors[source], np.float32) for source in sources]
         joined = np.concatenate(parts) if len(parts) > 1 else parts[0]
         params[name] = np.ascontiguousarray(joined.T) if name.endswith("kernel") else joined
@@ -114,7 +114,7 @@ def to_tensors(params: Mapping[str, AnyArray], model_type: str) -> dict[str, np.
     return tensors
 
 
-# Ours: the tensors of BERT and of the other two that can be it, the first one there counts.
+# Our name: the tensors of BERT and of the other two that may hold it; the first one present counts.
 SOURCES = {
     "dense.kernel": ("cls.predictions.transform.dense.weight", "lm_head.dense.weight"),
     "dense.bias": ("cls.predictions.transform.dense.bias", "lm_head.dense.bias"),
@@ -130,12 +130,12 @@ def read_head(tensors: Mapping[str, np.ndarray], config: EncoderConfig) -> dict[
     """The language-model head of a checkpoint, as `logits` takes it.
 
     Args:
-      tensors: names as `normalize_names` leaves them.
-      config: what shapes to expect.
+      tensors: by the names that `normalize_names` returns.
+      config: decides the shapes.
 
     Returns:
-      float32 arrays, the dense kernel transposed. None for a checkpoint without a head, with half of one, of other
-      shapes than `config` has, or with a decoder of its own: `logits` ties it to the word embeddings.
+      float32 arrays, the dense kernel transposed. None for a checkpoint with no head, an incomplete one, one of other
+      shapes than `config` has, or one whose decoder is not tied to the word embeddings, as `logits` requires.
     """
     words = tensors.get(WORDS)
     if any(name in tensors and (words is None or not np.array_equal(tensors[name], words)) for name in DECODERS):
@@ -145,7 +145,7 @@ def read_head(tensors: Mapping[str, np.ndarray], config: EncoderConfig) -> dict[
         value = next((tensors[source] for source in SOURCES[name] if source in tensors), None)
         if value is None:
             return None
-        if value.shape != shape:  # e.g. padded to more words than there are
+        if value.shape != shape:  # e.g. padded to more words
             return None
         head[name] = np.ascontiguousarray(value.T if name.endswith("kernel") else value, np.float32)
     return head

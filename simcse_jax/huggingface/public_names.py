@@ -1,4 +1,4 @@
-"""How the values of a config are published: names on a hub and of packages in full, files and folders by base name."""
+"""Config values fit for publishing: hub and package names in full, files and folders by base name."""
 
 import re
 from typing import Any
@@ -10,9 +10,9 @@ MODELS = ("model.init_from", "data.augment.mlm_model")  # these fields may name 
 
 
 def public_value(field: str, value: Any) -> str:
-    """A field's value without the places of files: `/home/me/corpus.csv` is `corpus.csv`.
+    """A field's value without the folders of files: `/home/me/corpus.csv` becomes `corpus.csv`.
 
-    A name with one slash is a hub's where a field can have one and there is no such folder here.
+    A name with one slash counts as a hub id if the field can hold one and there is no such folder here.
     """
     if isinstance(value, list | tuple):
         return ", ".join(str(item) for item in value)
@@ -28,10 +28,10 @@ def public_value(field: str, value: Any) -> str:
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether a name can only be one of a hub: NAME or OWNER/NAME, perhaps @REVISION, and no folder here."""
+    """Whether a name can only be a hub id: NAME or OWNER/NAME, perhaps with @REVISION, and no such folder here."""
     return split_name(name) is not None and not local_path(name).exists()
 
 
 def base_name(path: str) -> str:
-    """The last part of a path of any system, or of an address."""
+    """The last part of a URL, or of a path of any operating system."""
     return re.split(r"[/\\]", path.rstrip("/\\"))[-1]

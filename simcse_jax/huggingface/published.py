@@ -1,4 +1,4 @@
-"""The shapes of the published encoders, so that their programs can be built without their files."""
+"""The shapes of published encoders, so that their programs can be built without their files."""
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.resolve import resolve
@@ -27,8 +27,8 @@ PUBLISHED = {
     "microsoft/mpnet-base": _MPNET,
     "sentence-transformers/all-mpnet-base-v2": _MPNET,
 }
-OWNERS = ("google-bert/", "FacebookAI/")  # the hub knows their models with and without them
-# Where a model's config.json lies: in its folder; in a run's workdir; in a sentence-transformers folder.
+OWNERS = ("google-bert/", "FacebookAI/")  # the hub accepts their models' names with and without them
+# The place of config.json: in a model's folder; in a run's workdir; in a sentence-transformers folder.
 PLACES = ("config.json", "model/config.json", "0_Transformer/config.json")
 
 
@@ -40,7 +40,7 @@ def encoder_config(name: str, num_layers: int = 0) -> EncoderConfig:
       num_layers: keep the first n layers; 0 keeps all.
 
     Raises:
-      UserError: for a name whose shape is not known here, or a damaged config.json.
+      UserError: for a name of unknown shape, or a damaged config.json.
     """
     known = name
     for owner in OWNERS:
@@ -49,11 +49,9 @@ def encoder_config(name: str, num_layers: int = 0) -> EncoderConfig:
     if not local and known in PUBLISHED:
         return PUBLISHED[known].keep_layers(num_layers)
     if not local:
-        raise UserError(
-            f"{name}: no such folder, and of hub models only these shapes are known: {', '.join(PUBLISHED)}"
-        )
+        raise UserError(f"{name}: no such folder, and the only hub models with known shapes are {', '.join(PUBLISHED)}")
     folder = resolve(name)
     path = next((folder / place for place in PLACES if (folder / place).is_file()), None)
     if path is None:
-        raise UserError(f"{folder}: no config.json; a model is a folder in Hugging Face format or package:NAME")
+        raise UserError(f"{folder}: no config.json; give a folder in Hugging Face format or package:NAME")
     return EncoderConfig.from_hugging_face(read_json(path), str(path)).keep_layers(num_layers)

@@ -1,4 +1,4 @@
-"""From a model's name to its folder: a folder here, a package's, or one that is fetched from the hub."""
+"""From a model's name to its folder: a local one, a package's, or one downloaded from the hub."""
 
 import hashlib
 import importlib.util
@@ -14,7 +14,7 @@ HUB_FILES = ["*.json", "*.txt", "*.model", "model*.safetensors", "*Transformer/m
 
 
 def resolve(name: str) -> Path:
-    """The local folder of a model's name, downloaded from the hub if need be: `OWNER/NAME`, or `OWNER/NAME@REVISION`.
+    """The local folder of a model; `OWNER/NAME` and `OWNER/NAME@REVISION` are downloaded from the hub if needed.
 
     Raises:
       UserError: when there is no such folder, package or hub model, or its weights are not the published ones.
@@ -25,7 +25,7 @@ def resolve(name: str) -> Path:
     if folder.is_dir():
         return folder
     if folder.exists():
-        raise UserError(f"{name}: a file; a model is a folder with config.json and its weights")
+        raise UserError(f"{name}: is a file; give a folder with config.json and the weights")
     hub_name = hub.split_name(name)
     if hub_name is None:
         raise UserError(f"{name}: no such folder")
@@ -41,7 +41,7 @@ def resolve(name: str) -> Path:
 def _package_folder(package: str) -> Path:
     try:
         spec = importlib.util.find_spec(package) if package.isidentifier() else None
-    except ValueError:  # a running program, such as __main__, has none
+    except ValueError:  # e.g. __main__ has no spec
         spec = None
     if spec is None or not spec.submodule_search_locations:
         install = f"pip install --no-deps {package.replace('_', '-')}"

@@ -1,4 +1,4 @@
-"""The modules of a sentence-transformers folder: their names, and reading them. `write.py` writes them."""
+"""Reads the modules of a sentence-transformers folder. `write.py` writes them."""
 
 import enum
 from pathlib import Path
@@ -10,11 +10,11 @@ from simcse_jax.errors import UserError
 from simcse_jax.huggingface.weight_files import read_weights
 from simcse_jax.storage import read_json
 
-LISTING = "modules.json"  # names a folder's modules
+LISTING = "modules.json"  # lists a folder's modules
 
 
 class Kind(enum.StrEnum):
-    """The modules that are known here: the last parts of their types."""
+    """The supported modules, by the last part of their type."""
 
     TRANSFORMER = "Transformer"
     LAYERS = "WeightedLayerPooling"  # averages the hidden states; written, not read
@@ -23,24 +23,24 @@ class Kind(enum.StrEnum):
     NORMALIZE = "Normalize"  # read, not written
 
 
-# The switches `pooling_mode_…` of a pooling module, and the poolers that they stand for.
+# The switches `pooling_mode_…` of a pooling module, and their poolers.
 POOLING_SWITCHES = {"cls_token": "cls", "mean_tokens": "avg", "max_tokens": "max", "mean_sqrt_len_tokens": None}
-# The values of its field `pooling_mode`, which newer versions write instead.
+# The values of the field `pooling_mode`, which newer versions write instead, and their poolers.
 POOLING_MODES = {"cls": "cls", "mean": "avg", "max": "max"}
 
 
 class Modules(NamedTuple):
-    """What `modules.json` says."""
+    """The contents of `modules.json` and the modules that it lists."""
 
-    transformer: Path  # the folder of the encoder
-    pooler: str | None  # None: one that this encoder lacks, `pooling` says which
+    transformer: Path  # the encoder's folder
+    pooler: str | None  # None: not supported, `pooling` describes it
     pooling: str
     dense: dict[str, np.ndarray]  # the head's tensors, by the names of BERT's pooler; empty without a head
-    normalize: bool  # embeddings of unit length are asked for
+    normalize: bool  # whether embeddings should have unit length
 
 
 def read_modules(folder: Path) -> Modules:
-    """Reads a folder's `modules.json` and the modules that it names.
+    """Reads a folder's `modules.json` and the modules that it lists.
 
     Raises:
       UserError: when one of their files is missing or damaged.
@@ -57,9 +57,9 @@ def read_modules(folder: Path) -> Modules:
         elif kind == Kind.DENSE and not dense:
             dense = _read_dense(path, read_json(transformer / "config.json").get("hidden_size", 0))
             if not dense:
-                lacking.append("a dense layer that is not a D→D one with tanh")
+                lacking.append("a dense layer other than D→D with tanh")
         elif kind == Kind.NORMALIZE and place < len(modules) - 1:
-            lacking.append("a normalization that is not its last module")
+            lacking.append("a normalization before the last module")
         elif kind not in (Kind.TRANSFORMER, Kind.NORMALIZE):
             lacking.append(f"the module {kind}")
     if lacking:
@@ -68,7 +68,7 @@ def read_modules(folder: Path) -> Modules:
 
 
 def _read_pooling(folder: Path) -> tuple[str | None, str]:
-    """The pooler that a pooling module stands for, and its description."""
+    """The pooler that corresponds to a pooling module, and its description."""
     config = read_json(folder / "config.json")
     modes = [key.removeprefix("pooling_mode_") for key, on in config.items() if key.startswith("pooling_mode_") and on]
     if isinstance(config.get("pooling_mode"), str):

@@ -1,9 +1,9 @@
 """Text to token ids, with the `tokenizers` library.
 
-transformers decides what a folder's tokenizer is: it lays `tokenizer_config.json` and the defaults of the
-model's class over `tokenizer.json`. For the usual folders `tokenizer_rules` does the same, without the seconds that
-importing transformers takes; any other folder is read by transformers. The outcome is saved with our models, which are
-then read as they are.
+transformers defines a folder's tokenizer: it overrides `tokenizer.json` with `tokenizer_config.json` and the defaults
+of the model's class. For the usual folders `tokenizer_rules` does the same, without the seconds that importing
+transformers takes; any other folder is read by transformers. The result is saved with our models, whose
+`tokenizer.json` is complete.
 """
 
 import os
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 MARKER = "simcse_jax.json"  # in the folders that we write: the pooler, and whether there is a head
 
-CHUNK = 8192  # sentences tokenized at once
-# The mask tokens of BERT, RoBERTa and MPNet, for folders whose files do not name one.
+CHUNK = 8192  # sentences tokenized at a time
+# The mask tokens of BERT, RoBERTa and MPNet, for folders whose files state none.
 MASK_TOKENS = tuple(special["mask"] for special in SPECIAL_TOKENS.values())
 
-# What a tokenizer may consist of, copied along with a trained model.
+# A tokenizer's possible files, copied along with a trained model.
 FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -52,7 +52,7 @@ class Tokenizer:
         """
         self.pad_token_id = config.pad_token_id
         self._backend, _ = read_backend(folder)
-        self._lock = threading.Lock()  # the backend's truncation is state of its own
+        self._lock = threading.Lock()  # the backend keeps truncation as state
         largest = max(self._backend.get_vocab(with_added_tokens=True).values(), default=0)
         if largest >= config.vocab_size:
             raise UserError(f"{folder}: its tokenizer has token {largest}, its weights only {config.vocab_size} rows")
@@ -67,11 +67,11 @@ class Tokenizer:
         self._lock = threading.Lock()
 
     def __call__(self, sentences: Sequence[str], max_length: int) -> list[np.ndarray]:
-        """Token ids, one int32 array a sentence, each of at most `max_length` with the special tokens."""
+        """Token ids, one int32 array per sentence, at most `max_length` long, including special tokens."""
         return self.tokenize(sentences, max_length)[0]
 
     def tokenize(self, sentences: Sequence[str], max_length: int) -> tuple[list[np.ndarray], list[int]]:
-        """Token ids as `__call__` gives them, and the rows of the sentences that were cut. Threads may share it."""
+        """Token ids as from `__call__`, and the rows of sentences that were cut. Thread-safe."""
         tokens: list[np.ndarray] = []
         cut = []
         for encoding in self._encodings(sentences, max_length, self._backend.encode_batch_fast):
@@ -84,14 +84,14 @@ class Tokenizer:
     def words(self, sentences: Sequence[str], max_length: int) -> list[np.ndarray]:
         """For each token of `__call__`, the number of its word in the sentence; −1 for a special token around it.
 
-        Words are what the tokenizer splits a sentence into before it looks at its vocabulary: BERT's stop at blanks and
-        punctuation marks.
+        Words are the parts that the tokenizer splits a sentence into before it uses its vocabulary: BERT's end at white
+        space and punctuation.
         """
         encodings = self._encodings(sentences, max_length, self._backend.encode_batch)
         return [np.array([-1 if word is None else word for word in e.word_ids], np.int32) for e in encodings]
 
     def token(self, number: int) -> str:
-        """The text of a token as the vocabulary has it, `##ing` or `Ġthe`."""
+        """The text of a token as in the vocabulary, e.g. `##ing` or `Ġthe`."""
         text = self._backend.id_to_token(number)
         assert text is not None
         return text
@@ -101,17 +101,17 @@ class Tokenizer:
     ) -> Iterator["Encoding"]:
         with self._lock:
             self._backend.enable_truncation(max_length)
-            for start in range(0, len(sentences), CHUNK):  # an encoding is large until its ids are taken out
+            for start in range(0, len(sentences), CHUNK):  # an encoding is much larger than its ids
                 yield from encode(list(sentences[start : start + CHUNK]))
 
     def save(self, path: Path) -> None:
-        """Writes the `tokenizer.json` that this tokenizer is, without truncation."""
+        """Writes this tokenizer as a `tokenizer.json`, without truncation."""
         with self._lock:
             self._backend.no_truncation()
             self._backend.save(str(path))
 
     def content(self) -> bytes:
-        """What `save` writes: all that its tokens depend on."""
+        """The bytes that `save` writes: everything that token ids depend on."""
         with self._lock:
             self._backend.no_truncation()
             return self._backend.to_str().encode()
@@ -127,7 +127,7 @@ class Tokenizer:
 
 
 def special_tokens(folder: Path) -> tuple[int, tuple[int, ...]]:
-    """The id of a model folder's mask token, and in order those of all its special tokens (the mask token's too).
+    """The id of a model folder's mask token, and the sorted ids of all its special tokens, including the mask token.
 
     Raises:
       UserError: when the tokenizer cannot be read or has no mask token.
@@ -136,7 +136,7 @@ def special_tokens(folder: Path) -> tuple[int, tuple[int, ...]]:
     special = {index for index, token in backend.get_added_tokens_decoder().items() if token.special}
     mask = backend.token_to_id(mask_token) if mask_token else None
     if mask is None:
-        raise UserError(f"{folder}: its tokenizer has no mask token, so no language model can be trained or asked")
+        raise UserError(f"{folder}: its tokenizer has no mask token, which masked language modelling needs")
     return mask, tuple(sorted(special | {mask}))
 
 
@@ -155,7 +155,7 @@ def read_backend(folder: Path) -> tuple["Backend", str | None]:
         elif (usual := read_usual(folder)) is not None:
             backend, mask_token = usual, None  # the usual one
         else:
-            os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that PyTorch is not there
+            os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # it warns that PyTorch is missing
             from transformers import AutoTokenizer
 
             tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -163,7 +163,7 @@ def read_backend(folder: Path) -> tuple["Backend", str | None]:
     except UserError:
         raise
     except Exception as error:  # both libraries raise bare exceptions
-        raise UserError(f"{folder}: no tokenizer could be read from it: {reason(error)}") from None
+        raise UserError(f"{folder}: has no readable tokenizer: {reason(error)}") from None
     if mask_token is None:
         added = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
         mask_token = next((token for token in MASK_TOKENS if token in added), None)
@@ -173,7 +173,7 @@ def read_backend(folder: Path) -> tuple["Backend", str | None]:
 
 
 def _stated_mask_token(folder: Path) -> str | None:
-    """The mask token that the files next to `tokenizer.json` name, as a string or as an object."""
+    """The mask token stated in the files next to `tokenizer.json`, as a string or as an object."""
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
         token = read_json(folder / name).get("mask_token") if (folder / name).is_file() else None
         content = token.get("content") if isinstance(token, dict) else token

@@ -1,9 +1,9 @@
-"""The tokenizer of a usual BERT, RoBERTa or MPNet folder, as transformers makes it, without importing transformers.
+"""Makes the tokenizer of a usual BERT, RoBERTa or MPNet folder as transformers does, without importing transformers.
 
-transformers 5 takes vocabulary, merges and added tokens from `tokenizer.json` (BERT's and MPNet's vocabulary also from
-`vocab.txt`) and nothing else: normalizer, pre-tokenizer and post-processor are those of the model's class, with the
-settings of `tokenizer_config.json`. A folder is usual when that is the whole story: the class is the model's, the
-special tokens are the class's own, and no others are added.
+transformers 5 takes only vocabulary, merges and added tokens from `tokenizer.json` (BERT's and MPNet's vocabulary also
+from `vocab.txt`): normalizer, pre-tokenizer and post-processor come from the model's class, with the settings of
+`tokenizer_config.json`. A folder is usual if nothing else plays a part: the class is the model's, the special tokens
+are the class's own, and no others are added.
 """
 
 import json
@@ -23,14 +23,14 @@ SPECIAL_TOKENS = {
     "mpnet": {"unk": "[UNK]", "sep": "</s>", "pad": "<pad>", "cls": "<s>", "mask": "<mask>"}
     | {"bos": "<s>", "eos": "</s>"},
 }
-OLD_UNK = "<unk>"  # the published MPNets have it in addition to their own [UNK]
+OLD_UNK = "<unk>"  # in published MPNets, in addition to their [UNK]
 CLASSES = {"bert": "BertTokenizer", "roberta": "RobertaTokenizer", "mpnet": "MPNetTokenizer"}
 MODELS = {"bert": "WordPiece", "roberta": "BPE", "mpnet": "WordPiece"}
-# Settings, their defaults and what they may be.
+# Settings and their defaults; the types are those of possible values.
 WORD_PIECE: dict[str, bool | None] = {"do_lower_case": True, "tokenize_chinese_chars": True, "strip_accents": None}
 ROBERTA: dict[str, bool | None] = {"add_prefix_space": False, "trim_offsets": True}
 SETTINGS = {"bert": WORD_PIECE, "roberta": ROBERTA, "mpnet": WORD_PIECE}
-# Fields that make transformers do something else.
+# With these fields transformers does something else.
 UNUSUAL = (
     *("auto_map", "fast_tokenizer_files", "init_inputs", "add_bos_token", "add_eos_token", "split_special_tokens"),
     *("additional_special_tokens", "extra_special_tokens", "model_specific_special_tokens"),
@@ -38,22 +38,22 @@ UNUSUAL = (
 
 
 class Unusual(Exception):
-    """The folder is one for transformers."""
+    """The folder must be read by transformers."""
 
 
 class Parts(NamedTuple):
-    """What a tokenizer is made of, apart from its settings."""
+    """The parts of a tokenizer, apart from its settings."""
 
     vocabulary: dict[str, int] | str  # or the path of a `vocab.txt`
     merges: list | None  # BPE's
-    added: list[dict[str, Any]]  # the fields of each `AddedToken`, in their order
+    added: list[dict[str, Any]]  # the fields of each `AddedToken`, in order
 
 
 def read_usual(folder: Path) -> "Tokenizer | None":
-    """The tokenizer of a usual folder; None for any other, whatever is unusual or wrong with it."""
+    """The tokenizer of a usual folder; None for any other folder, unusual or damaged."""
     try:
         return _read(folder)
-    except Exception:  # `Unusual`, or a damaged file: transformers, which reads the folder then, says what is wrong
+    except Exception:  # `Unusual`, or a damaged file: transformers then reads the folder and reports the fault
         return None
 
 
@@ -81,7 +81,7 @@ def _read(folder: Path) -> "Tokenizer":
 
 
 def _check_class(model: dict[str, Any], config: dict[str, Any]) -> str:
-    """The model's type, whose own tokenizer class it must be."""
+    """The model's type; the tokenizer's class must be the one for this type."""
     kind = model.get("model_type", "")
     stated = config.get("tokenizer_class") or model.get("tokenizer_class") or CLASSES.get(kind)
     if kind not in CLASSES or stated not in (CLASSES[kind], CLASSES[kind] + "Fast"):
@@ -90,7 +90,7 @@ def _check_class(model: dict[str, Any], config: dict[str, Any]) -> str:
 
 
 def _check_special_tokens(kind: str, config: dict[str, Any], names: dict[str, Any]) -> None:
-    """Those that the files name must be the class's own."""
+    """Accepts only the class's own special tokens."""
     special = SPECIAL_TOKENS[kind]
     for field, value in (*config.items(), *names.items()):
         name = field.removesuffix("_token")
@@ -110,7 +110,7 @@ def _settings(kind: str, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parts_of_tokenizer_json(path: Path, kind: str, config: dict[str, Any]) -> Parts:
-    """Its added tokens must be the class's special tokens, and those that `tokenizer_config.json` lists, if any."""
+    """The added tokens must be the class's special tokens, and those listed in `tokenizer_config.json`, if any."""
     whole = json.loads(path.read_text(encoding="utf-8"))
     tokens = {token.pop("id"): token for token in whole["added_tokens"]}
     decoder = {int(number): token for number, token in config.get("added_tokens_decoder", tokens).items()}
@@ -139,7 +139,7 @@ def _word_piece(
     tokenize_chinese_chars: bool,
     strip_accents: bool | None,
 ) -> "Tokenizer":
-    """BERT's or MPNet's. Its vocabulary must have the special tokens."""
+    """BERT's or MPNet's tokenizer. The vocabulary must have the special tokens."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
     if isinstance(vocabulary, dict):

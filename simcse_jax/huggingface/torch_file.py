@@ -1,8 +1,8 @@
-"""Reads the tensors of a `pytorch_model.bin` without PyTorch and without running what the pickle names.
+"""Reads the tensors of a `pytorch_model.bin` without PyTorch and without running code from the file.
 
-A pickle can call any function. This reader lets it name only the few that rebuild tensors, and supplies
+A pickle can call any function. This reader allows only the few that rebuild tensors, and supplies
 its own versions of those; a file that asks for anything else is refused. Both layouts are read: the zip
-archive (PyTorch 1.6 and later) and the stream of pickles before it.
+archive (PyTorch 1.6 and later) and the older stream of pickles.
 """
 
 import pickle
@@ -60,13 +60,13 @@ class _Unpickler(pickle.Unpickler):
 
     def __init__(self, file: IO[bytes]):
         super().__init__(file)
-        self.storages: dict[str, _Storage] = {}  # those that the tensors lie in
+        self.storages: dict[str, _Storage] = {}  # the storages of the tensors
 
     def find_class(self, module: str, name: str) -> Any:
         if module == "torch" and name in STORAGES:
             return name
         if (module, name) not in self.ALLOWED:
-            raise pickle.UnpicklingError(f"it asks to run {module}.{name}, which a file of weights has no need of")
+            raise pickle.UnpicklingError(f"it asks to run {module}.{name}, which a file of weights never needs")
         return self.ALLOWED[module, name]
 
     def persistent_load(self, pid: Any) -> _Storage:
@@ -119,7 +119,7 @@ def read_torch_file(path: Path) -> dict[str, np.ndarray]:
     """The tensors of a PyTorch state dictionary, by name (bfloat16 widened to float32).
 
     Raises:
-      UserError: for a file that is damaged, or asks for more than tensors.
+      UserError: for a file that is damaged, or contains more than tensors.
     """
     try:
         with open(path, "rb") as file:

@@ -1,4 +1,4 @@
-"""Reads the tensors of a folder in Hugging Face format, whichever files they lie in."""
+"""Reads the tensors of a folder in Hugging Face format, from any of the usual files."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
 
 
 def read_weights(folder: Path) -> tuple[dict[str, np.ndarray], Path]:
-    """The tensors of a model folder, and the file that they came from.
+    """The tensors of a model folder, and the file that they come from.
 
     Looks for `model.safetensors`, then for its shards, then for `pytorch_model.bin` (whole or sharded).
 
@@ -36,7 +36,7 @@ def read_weights(folder: Path) -> tuple[dict[str, np.ndarray], Path]:
     """
     path = next((folder / name for name in NAMES if (folder / name).is_file()), None)
     if path is None:
-        raise UserError(f"{folder}: no weights; one of {', '.join(NAMES)} must be there")
+        raise UserError(f"{folder}: no weights; it must have one of {', '.join(NAMES)}")
     read = read_safetensors if ".safetensors" in path.name else read_torch_file
     if path.suffix != ".json":
         return read(path), path

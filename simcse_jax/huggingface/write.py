@@ -1,4 +1,4 @@
-"""Models written in Hugging Face format, with the modules of sentence-transformers."""
+"""Writes models in Hugging Face format, with the modules of sentence-transformers."""
 
 import shutil
 from pathlib import Path
@@ -15,7 +15,7 @@ from simcse_jax.storage import read_json, write_json
 from simcse_jax.version import __version__
 
 ARCHITECTURES = {"bert": "BertModel", "roberta": "RobertaModel", "mpnet": "MPNetModel"}
-TYPES = "sentence_transformers.models"  # where all versions of sentence-transformers look for a module
+TYPES = "sentence_transformers.models"  # all versions of sentence-transformers find their modules here
 PLACES = ("_name_or_path", "name_or_path", "tokenizer_file", "vocab_file", "merges_file", "special_tokens_map_file")
 
 
@@ -33,7 +33,7 @@ def write_model(model: Pretrained, folder: Path) -> None:
     The head becomes the pooler's dense layer (as in the reference's conversion) and a dense module.
     """
     pooler = model.pooler
-    assert pooler is not None  # runs have ours
+    assert pooler is not None  # a run's pooler is one of ours
     tensors = to_tensors(model.params, model.config.model_type)
     modules = _modules(model, pooler, tensors)
     _write_modules(modules, folder)
@@ -53,12 +53,12 @@ def write_encoder_files(
 ) -> None:
     """Writes the encoder's `config.json`, its tokenizer, and the marker with its pooler and whether it has a head.
 
-    `fields` are set in `config.json` in addition to those that it has.
+    `fields` are set in `config.json`, in addition to its own.
     """
     config = read_json(model.folder / "config.json")
     config["num_hidden_layers"] = model.config.num_layers
     config.pop("torch_dtype", None)
-    config["dtype"] = "float32"  # whatever the source was stored in: transformers obeys this field
+    config["dtype"] = "float32"  # whatever the source's was: transformers obeys this field
     write_json(target / "config.json", config | fields)
     for name in FILES:
         if (model.folder / name).is_file():
@@ -68,10 +68,10 @@ def write_encoder_files(
 
 
 def write_safetensors(path: Path, tensors: dict[str, np.ndarray]) -> None:
-    """Writes tensors by name, with the mark that transformers asks for."""
+    """Writes tensors by name, with the metadata that transformers requires."""
     from safetensors.numpy import save
 
-    path.write_bytes(save(tensors, metadata={"format": "pt"}))  # `save_file` would make it the owner's alone
+    path.write_bytes(save(tensors, metadata={"format": "pt"}))  # `save_file` would make it readable by the owner alone
 
 
 def layer_weights(pooler: str, num_layers: int) -> np.ndarray | None:
@@ -86,7 +86,7 @@ def layer_weights(pooler: str, num_layers: int) -> np.ndarray | None:
 
 
 def _modules(model: Pretrained, pooler: str, tensors: dict[str, np.ndarray]) -> list[Module]:
-    """The modules that do what the model's pooler and head do."""
+    """The modules equivalent to the model's pooler and head."""
     modules = []
     size: dict[str, Any] = {"word_embedding_dimension": model.config.hidden_size}
     layers = model.config.num_layers
@@ -123,7 +123,7 @@ def _write_modules(modules: list[Module], folder: Path) -> None:
 
 
 def _forget_places(folder: Path) -> None:
-    """Takes out where the model that was trained lay: transformers writes it into what it saves."""
+    """Removes the paths of the original model, which transformers writes into files that it saves."""
     for path in (folder / "config.json", folder / "tokenizer_config.json"):
         if path.is_file():
             content = read_json(path)

@@ -1,1 +1,1 @@
-"""Encoders (Flax NNX), pooling and head, and Hugging Face weights both ways."""
+"""Encoders (Flax NNX) with dropout, pooling and head. No files are read here."""

@@ -1,4 +1,4 @@
-"""The arrays that a model takes from outside. Shapes are written as jaxtyping's: `Int[AnyArray, "B T"]`."""
+"""The arrays that a model accepts. Shapes are written in jaxtyping's notation: `Int[AnyArray, "B T"]`."""
 
 from typing import TypeVar
 
@@ -6,4 +6,4 @@ import jax
 import numpy as np
 
 AnyArray = jax.Array | np.ndarray
-Kind = TypeVar("Kind", bound=AnyArray)  # the one of them that comes also goes
+Kind = TypeVar("Kind", bound=AnyArray)  # the result has the argument's type

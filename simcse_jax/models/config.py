@@ -7,15 +7,17 @@ from simcse_jax.errors import UserError
 from simcse_jax.models.relative_positions import BUCKETS
 
 MODEL_TYPES = ("bert", "roberta", "mpnet")
-DTYPES = ("float32", "bfloat16")  # of the encoder's matrix products
+DTYPES = ("float32", "bfloat16")  # for the encoder's matrix products
 POOLERS = {  # see pooling.py
-    "cls": "the last layer's first token, and the head where there is one",
-    "cls_before_pooler": "that token, without a head",
+    "cls": "the last layer's first token, then the head if the model has one",
+    "cls_before_pooler": "the last layer's first token, without a head",
     "avg": "the mean of the last layer over the tokens",
-    "avg_top2": "that of the last two layers",
-    "avg_first_last": "that of the first and the last layer",
+    "avg_top2": "the mean of the last two layers over the tokens",
+    "avg_first_last": "the mean of the first and the last layer over the tokens",
     "max": "the maximum of the last layer over the tokens",
 }
+
+SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +30,7 @@ class EncoderConfig:
     num_layers: int
     num_heads: int
     intermediate_size: int
-    max_positions: int  # rows of the position table; `max_length` is what a sentence may have
+    max_positions: int  # rows of the position table; a sentence may have `max_length` tokens
     type_vocab_size: int  # 0: the model has no types
     layer_norm_eps: float
     hidden_act: str
@@ -36,7 +38,7 @@ class EncoderConfig:
 
     @property
     def max_length(self) -> int:
-        """The most tokens a sentence may have: RoBERTa's and MPNet's positions start behind the padding index."""
+        """The most tokens a sentence may have: RoBERTa's and MPNet's positions start after the padding index."""
         return self.max_positions - (0 if self.model_type == "bert" else self.pad_token_id + 1)
 
     @classmethod
@@ -48,41 +50,50 @@ class EncoderConfig:
           where: its path, for error messages.
 
         Raises:
-          UserError: for a model type or an option that this encoder does not have.
+          UserError: for a model type or an option that this encoder does not support.
         """
         model_type = config.get("model_type")
         if model_type not in MODEL_TYPES:
-            raise UserError(f"{where}: model_type is {model_type!r}; this encoder reads {', '.join(MODEL_TYPES)}")
-        if config.get("position_embedding_type", "absolute") != "absolute":
-            raise UserError(f"{where}: position_embedding_type must be 'absolute'")
-        pad, default_pad = config.get("pad_token_id"), 0 if model_type == "bert" else 1
-        if model_type == "mpnet":  # transformers' model has these two numbers in its code, whatever the file says
+            raise UserError(f"{where}: model_type is {model_type!r}; supported are {', '.join(MODEL_TYPES)}")
+        if (positions := config.get("position_embedding_type", "absolute")) != "absolute":
+            raise UserError(f"{where}: position_embedding_type is {positions!r}; only 'absolute' is supported")
+        if model_type == "mpnet":  # transformers hard-codes these two numbers
             config = {**config, "type_vocab_size": 0}
             for field, only in (("pad_token_id", 1), ("relative_attention_num_buckets", BUCKETS)):
                 if config.get(field) not in (None, only):
-                    raise UserError(f"{where}: {field} is {config[field]}; an MPNet's is {only}")
-        try:
-            fields = cls(
-                model_type=model_type,
-                vocab_size=int(config["vocab_size"]),
-                hidden_size=int(config["hidden_size"]),
-                num_layers=int(config["num_hidden_layers"]),
-                num_heads=int(config["num_attention_heads"]),
-                intermediate_size=int(config["intermediate_size"]),
-                max_positions=int(config["max_position_embeddings"]),
-                type_vocab_size=int(config["type_vocab_size"]),
-                layer_norm_eps=float(config.get("layer_norm_eps", 1e-12)),
-                hidden_act=config.get("hidden_act", "gelu"),
-                pad_token_id=int(pad if pad is not None else default_pad),
-            )
-        except KeyError as error:
-            raise UserError(f"{where}: the field {error} is missing") from None
-        except (TypeError, ValueError) as error:
-            raise UserError(f"{where}: a field is not a number: {error}") from None
-        if min(fields.num_layers, fields.num_heads, fields.intermediate_size, fields.max_length - 2) < 1:
-            raise UserError(f"{where}: sizes must be 1 or more")
+                    raise UserError(f"{where}: {field} is {config[field]}; for MPNet it must be {only}")
+
+        def number(field: str, kind: type[int] | type[float] = int) -> Any:
+            if field not in config:
+                raise UserError(f"{where}: the field {field!r} is missing")
+            try:
+                return kind(config[field])
+            except (TypeError, ValueError):
+                raise UserError(f"{where}: {field} is {config[field]!r}, not a number") from None
+
+        config = {"layer_norm_eps": 1e-12, **config}
+        if config.get("pad_token_id") is None:
+            config["pad_token_id"] = 0 if model_type == "bert" else 1
+        fields = cls(
+            model_type=model_type,
+            vocab_size=number("vocab_size"),
+            hidden_size=number("hidden_size"),
+            num_layers=number("num_hidden_layers"),
+            num_heads=number("num_attention_heads"),
+            intermediate_size=number("intermediate_size"),
+            max_positions=number("max_position_embeddings"),
+            type_vocab_size=number("type_vocab_size"),
+            layer_norm_eps=number("layer_norm_eps", float),
+            hidden_act=config.get("hidden_act", "gelu"),
+            pad_token_id=number("pad_token_id"),
+        )
+        for field in SIZES:
+            if number(field) < 1:
+                raise UserError(f"{where}: {field} is {config[field]}; it must be 1 or more")
+        if fields.max_length < 3:  # two tokens are special
+            raise UserError(f"{where}: max_position_embeddings is {fields.max_positions}, too few for a sentence")
         if fields.hidden_size % fields.num_heads:
-            raise UserError(f"{where}: hidden_size {fields.hidden_size} does not divide by {fields.num_heads} heads")
+            raise UserError(f"{where}: hidden_size {fields.hidden_size} is not divisible by {fields.num_heads} heads")
         if fields.hidden_act not in ACTIVATIONS:
             raise UserError(f"{where}: hidden_act {fields.hidden_act!r} is not one of {', '.join(ACTIVATIONS)}")
         return fields
@@ -95,5 +106,5 @@ class EncoderConfig:
         return dataclasses.replace(self, num_layers=num_layers or self.num_layers)
 
 
-# The names that Hugging Face gives to activations; the functions stand in nonlinearities.py.
+# Hugging Face's names of activations; the functions are in nonlinearities.py.
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu")

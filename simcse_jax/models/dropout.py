@@ -20,27 +20,27 @@ LANES = 4  # one threefry block is 64 bits: four masks of 16 bits
 
 
 class Mask(NamedTuple):
-    """What dropout keeps of an array, and by which number it multiplies that: 1 / (1 - rate)."""
+    """The elements of an array that dropout keeps, and the factor that it multiplies them by: 1 / (1 - rate)."""
 
     keep: Bool[Array, "..."]
     scale: Float[Array, ""]
 
 
 def drop(x: Float[Array, "*shape"], mask: Mask | None) -> Float[Array, "*shape"]:
-    """`x` where the mask keeps it, scaled, and zeros elsewhere; `x` itself without a mask, in a deterministic pass.
+    """`x` scaled where the mask keeps it, and zeros elsewhere; without a mask (a deterministic pass) `x` itself.
 
     Raises:
-      ValueError: if the mask is that of another shape.
+      ValueError: if the mask has another shape.
     """
     if mask is None:
         return x
     if mask.keep.shape != x.shape:
-        raise ValueError(f"dropout wants one threefry key per row: masks {mask.keep.shape}, values {x.shape}")
-    # In float32 whatever x is: a scale rounded to bfloat16 would shift the mean.
+        raise ValueError(f"dropout needs one threefry key per row: masks {mask.keep.shape}, values {x.shape}")
+    # Always in float32: a scale rounded to bfloat16 would shift the mean.
     return jnp.where(mask.keep, x.astype(jnp.float32) * mask.scale, 0.0).astype(x.dtype)
 
 
-@jax.jit  # traced once, not at each of its uses: half of a step's text
+@jax.jit  # traced once, not at every use, which halves the text of a step's program
 def threefry2x32(key: Words, x0: UInt32[Array, "..."], x1: UInt32[Array, "..."]) -> Words:
     """Threefry-2x32 with 20 rounds (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
 
@@ -70,17 +70,17 @@ def token_masks(
     """Masks of hidden states: channels of tokens are dropped with probability `rate`.
 
     Args:
-      keys: typed threefry keys, each token's that of its example.
-      positions: of the tokens in their sentences. Keys and positions are broadcast to the tokens' shape.
-      sites: for each mask a number that no other dropout of the model has.
-      size: D, of the hidden states.
-      rate: in [0, 1), taken to the nearest 2⁻¹⁶; may be traced.
+      keys: typed threefry keys; a token has the key of its example.
+      positions: the tokens' positions in their sentences. Keys and positions are broadcast to the tokens' shape.
+      sites: a number for each mask, which no other dropout of the model has.
+      size: D, the hidden size.
+      rate: in [0, 1), rounded to the nearest 2⁻¹⁶; may be traced.
 
     Returns:
       A mask (*tokens, D) for each site.
 
     Raises:
-      ValueError: if the keys are not threefry's.
+      ValueError: if the keys are not threefry keys.
     """
 
     def counters() -> Words:
@@ -93,7 +93,7 @@ def token_masks(
 def attention_masks(
     row_keys: Key[Array, " B"], sites: Sequence[int], shape: tuple[int, int, int], rate: Rate
 ) -> list[Mask]:
-    """Like `token_masks`, of (B, H, Q, K) attention probabilities, where `shape` is (H, Q, K), and (B,) keys."""
+    """Like `token_masks`, for (B, H, Q, K) attention probabilities: takes (B,) keys, and (H, Q, K) as `shape`."""
     heads, queries, keys = shape
 
     def counters() -> Words:
@@ -113,19 +113,19 @@ def _masks(
     *,
     lane_axis: int,
 ) -> list[Mask]:
-    """Masks by the bits of the counters; four elements along `lane_axis`, which has `size`, share a counter.
+    """Masks from the bits of the counters; four elements along `lane_axis`, which has `size`, share a counter.
 
-    A CPU draws one site after the other in a loop. Outside of a loop its compiler would copy the draws into all that
+    A CPU draws one site after another in a loop. Outside a loop its compiler would copy the draws into everything that
     reads a mask, which took most of the time to compile a step. On other platforms that is cheap, and reading a mask
     from memory is not. `docs/compile_time.md` has the numbers.
     """
     words = jax.random.key_data(keys)
     if words.shape[-1] != 2:
-        raise ValueError(f"dropout wants one threefry key per row: keys {keys.dtype}")
+        raise ValueError(f"dropout needs one threefry key per row: keys {keys.dtype}")
     threshold = jnp.round(jnp.asarray(rate, jnp.float32) * 65536).astype(jnp.uint32)
 
     def site_keys(site: UInt32[Array, "..."], words: UInt32[Array, "... 2"]) -> Words:
-        """A key of this site for each row, with a last axis that the mask's elements share."""
+        """This site's key for each row, with a last axis that the mask's elements share."""
         return threefry2x32((words[..., :1], words[..., 1:]), site, jnp.uint32(0))
 
     def draw(site_key: Words) -> list[Bool[Array, "..."]]:

@@ -3,8 +3,8 @@
 Hidden states lie in a layout (`models.padding`): (*tokens, D) is (B, T, D) or, without padding, (N, D). Attention has
 Q queries, K keys and d = D / H numbers in a head.
 
-Parameters are float32. `dtype` is that of the matrix products' factors, gradients among them, and of what passes
-between layers; products, biases, sums with the residual, norms, softmax and activations are float32 whatever it is.
+Parameters are float32. `dtype` is the type of the matrix products' factors, gradients included, and of the hidden
+states between layers; products, biases, sums with the residual, norms, softmax and activations are always float32.
 """
 
 from collections.abc import Sequence
@@ -37,26 +37,26 @@ def linear(features_in: int, features_out: int, rngs: nnx.Rngs) -> nnx.Linear:
 
 
 def product(x: Float[Array, "*tokens F"], kernel: Float[AnyArray, "F G"], dtype: DType) -> Float[Array, "*tokens G"]:
-    """The matrix product, factors in `dtype`, as float32."""
+    """The matrix product of factors in `dtype`, as float32."""
     y = einsum("nf,fg->ng", x.reshape(-1, x.shape[-1]), kernel, dtype)
     return y.reshape(*x.shape[:-1], kernel.shape[1])
 
 
 def dense(x: Float[Array, "*tokens F"], layer: nnx.Linear, dtype: DType) -> Float[Array, "*tokens G"]:
-    """`layer` with the product in `dtype` and the bias in float32: its gradient is a sum over all tokens."""
-    assert layer.bias is not None  # all of `linear` have one
+    """`layer` with the product in `dtype`, and the bias in float32, because its gradient is a sum over all tokens."""
+    assert layer.bias is not None  # `linear` makes one
     return product(x, layer.kernel[...], dtype) + layer.bias[...]
 
 
 class Masks(NamedTuple):
     """The masks of a layer's three dropouts; None where nothing is dropped."""
 
-    attention: Mask | None = None  # of the probabilities
+    attention: Mask | None = None  # for the probabilities
     attention_output: Mask | None = None
     output: Mask | None = None
 
     def first(self, layout: Layout) -> "Masks":
-        """Those of each sentence's first token alone."""
+        """The masks of each sentence's first token alone."""
         attention, *tokens = self
         if attention is None:
             return self
@@ -101,7 +101,7 @@ class Embeddings(nnx.Module):
         """The hidden states before the first layer, in `layout`."""
         if self.config.model_type == "bert":
             positions = layout.positions
-        else:  # counted from the padding index on, which is padding's own
+        else:  # tokens count from the index after padding's
             rows = jnp.cumsum(attention_mask, axis=1) * attention_mask + self.config.pad_token_id
             positions = layout.to_tokens(rows)
         embedded = self.word(layout.to_tokens(jnp.asarray(input_ids))) + self.position(positions)
@@ -113,8 +113,8 @@ class Embeddings(nnx.Module):
 class Layer(nnx.Module):
     """One post-norm transformer layer: attention, then a feed-forward network, each added to its input and normalized.
 
-    With `first_only` there is a result for each sentence's first token alone, (B, 1, D): the others are read, and
-    nothing else is computed of them.
+    With `first_only` only each sentence's first token has a result, (B, 1, D): the other tokens serve as keys and
+    values, and nothing else is computed for them.
     """
 
     def __init__(self, config: EncoderConfig, rngs: nnx.Rngs, dtype: DType):
@@ -161,13 +161,13 @@ class Layer(nnx.Module):
     def project(
         self, hidden: Float[Array, "*tokens D"], layout: Layout, thirds: slice
     ) -> list[Float[Array, "B H _ d"]]:
-        """Queries, keys and values of the heads, or `thirds` of these three."""
+        """The heads' queries, keys and values, or those of the three that `thirds` selects."""
         size = hidden.shape[-1]
         columns = slice(thirds.start * size, thirds.stop * size)
         assert self.qkv.bias is not None
         bias = self.qkv.bias[...].reshape(3, size)
         # The key's bias adds the same to all scores of a query, so its gradient is zero. Left to rounding it would be
-        # noise, which Adam blows up to full steps, other ones on every machine.
+        # noise, which Adam blows up to full steps that differ from machine to machine.
         bias = jnp.stack([bias[0], jax.lax.stop_gradient(bias[1]), bias[2]]).ravel()
         projected = product(hidden, self.qkv.kernel[...][:, columns], self.dtype) + bias[columns]
         parts = jnp.split(projected.astype(self.dtype), thirds.stop - thirds.start, axis=-1)
@@ -182,7 +182,7 @@ class Layer(nnx.Module):
         attention_mask: Int[AnyArray, "B K"],
         relative_bias: RelativeBias,
     ) -> Float[Array, "B H Q K"]:
-        """What attention's softmax takes: scaled products, the least number where the key is padding."""
+        """The input of attention's softmax: scaled products, and the least number where the key is padding."""
         scores = einsum("bhqd,bhkd->bhqk", query, key, self.dtype)
         scores *= self.head_size**-0.5
         if relative_bias is not None:
@@ -192,7 +192,7 @@ class Layer(nnx.Module):
     def context(
         self, probabilities: Float[Array, "B H Q K"], value: Float[Array, "B H K d"], layout: Layout
     ) -> Float[Array, "*tokens D"]:
-        """Sums of the values, weighted by attention, heads side by side, in `layout`."""
+        """Sums of the values weighted by attention, the heads concatenated, in `layout`."""
         context = einsum("bhqk,bhkd->bhqd", probabilities, value, self.dtype).astype(self.dtype).swapaxes(1, 2)
         return layout.to_tokens(context.reshape(*context.shape[:2], self.num_heads * self.head_size))
 
@@ -208,7 +208,7 @@ class Encoder(nnx.Module):
     def __init__(self, config: EncoderConfig, *, rngs: nnx.Rngs, dtype: DType = jnp.float32):
         self.embeddings = Embeddings(config, rngs, dtype)
         self.layers = nnx.List([Layer(config, rngs, dtype) for _ in range(config.num_layers)])
-        # MPNet's alone, shared by all layers: a number for each bucket of distances and each head.
+        # Only MPNet has it, shared by all layers: a number for each bucket of distances and each head.
         shape = (BUCKETS, config.num_heads)
         relative = nnx.initializers.normal(0.02)
         self.relative_bias = nnx.Param(relative(rngs.params(), shape)) if config.model_type == "mpnet" else None
@@ -229,15 +229,15 @@ class Encoder(nnx.Module):
         Args:
           input_ids: (B, T) integers.
           attention_mask: (B, T), 1 for a token and 0 for padding.
-          dropout_keys: (B,) typed threefry keys, one an example, or None for a deterministic pass.
+          dropout_keys: (B,) typed threefry keys, one for each example, or None for a deterministic pass.
           dropout_rate: in [0, 1), a number or a traced scalar; unused without keys.
-          most_tokens: what B sentences have at most, not counting padding; nothing is computed of padding then,
-            which changes no result but by the rounding of sums. Of more tokens than these the results are NaN.
-          first_only: compute of the last layer nothing but each sentence's first token.
+          most_tokens: the most tokens that the B sentences have together, without padding. Nothing is then computed for
+            padding, which changes results only by the rounding of sums. With more tokens, all results are NaN.
+          first_only: compute the last layer for each sentence's first token alone.
 
         Returns:
           L + 1 hidden states of shape (B, T, D) and the encoder's dtype: the embedding layer's, then each
-          layer's (with `first_only` the last one's is (B, 1, D)). Under `jax.jit` those that nobody reads cost nothing.
+          layer's (with `first_only` the last one's is (B, 1, D)). Under `jax.jit` unused ones cost nothing.
         """
         layout: Layout = Padded(input_ids.shape[1])
         if most_tokens is not None and most_tokens < input_ids.size:
@@ -261,7 +261,7 @@ class Encoder(nnx.Module):
         return tuple(hidden_states)
 
     def relative_bias_of(self, length: int) -> RelativeBias:
-        """(H, T, T) numbers that MPNet adds to the scores of T tokens; None for the others."""
+        """(H, T, T) numbers that MPNet adds to the scores of T tokens; None for other models."""
         if self.relative_bias is None:
             return None
         return jnp.moveaxis(self.relative_bias[...][buckets(length)], 2, 0)
@@ -273,7 +273,7 @@ class Encoder(nnx.Module):
         count = len(self.layers)
         if dropout_keys is None:
             return None, [Masks()] * count
-        sites = [1 + SITES_PER_LAYER * index for index in range(count)]  # of attention, then the layer's other two
+        sites = [1 + SITES_PER_LAYER * index for index in range(count)]  # attention's; the layer's other two follow
         of_tokens = [EMBEDDING_SITE, *(site + number for site in sites for number in (1, 2))]
         attention = attention_masks(dropout_keys, sites, (self.config.num_heads, length, length), dropout_rate)
         keys = layout.of_examples(dropout_keys)

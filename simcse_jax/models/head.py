@@ -1,4 +1,4 @@
-"""The head, a dense layer with tanh after the pooler: who has one, and when. The one place where that is decided.
+"""Decides, for the whole package, when a model has a head: a dense layer with tanh after the pooler.
 
 SimCSE trains with a head. The supervised model keeps it at test time, the unsupervised one drops it (section 6.3).
 """
@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 
 class Head(NamedTuple):
-    """What a value of `model.mlp` stands for."""
+    """The meaning of a value of `model.mlp`."""
 
-    trained: bool  # there is one in training
-    scored: bool  # it belongs to the model at test time
+    trained: bool  # the model has a head in training
+    scored: bool  # the model has a head at test time
 
 
 HEADS = {"train": Head(True, False), "always": Head(True, True), "none": Head(False, False)}  # by `model.mlp`
-PREFIX = "head."  # of its parameters' names
+PREFIX = "head."  # the names of its parameters start with it
 
 
 def has_head(params: Container[str]) -> bool:
-    """Whether there is a head among parameters, by their names."""
+    """Whether parameters include a head, by their names."""
     return f"{PREFIX}kernel" in params

@@ -1,4 +1,4 @@
-"""The masked-language-model head of BERT, RoBERTa and MPNet: dense, activation, norm, the word embeddings once more."""
+"""The masked-language-model head of BERT, RoBERTa and MPNet: dense, activation, norm, and the word embeddings again."""
 
 from collections.abc import Mapping
 
@@ -26,7 +26,7 @@ def logits(
       head: `dense.kernel` W (D, D), `dense.bias` b, `norm.scale` and `norm.bias` (D,), `bias` c (V,).
       word_embedding: E (V, D), the encoder's own: the decoder is tied to it.
       activation: see `activation`.
-      eps: of the norm, the encoder's.
+      eps: the norm's, equal to the encoder's.
 
     Returns:
       (P, V) float32.
@@ -37,7 +37,7 @@ def logits(
 
 
 def activation(config: EncoderConfig) -> Activation:
-    """The head's activation: BERT takes the encoder's, the others the exact GELU whatever the encoder's is."""
+    """The head's activation: the encoder's for BERT, always the exact GELU for the others."""
     return ACTIVATION_FUNCTIONS[config.hidden_act if config.model_type == "bert" else "gelu"]
 
 

@@ -1,4 +1,4 @@
-"""Which tokens a masked language model has to guess. Shapes: B sentences, T tokens."""
+"""Chooses the tokens that a masked language model has to guess. Shapes: B sentences, T tokens."""
 
 import jax
 import jax.numpy as jnp
@@ -7,8 +7,8 @@ from jaxtyping import Array, Bool, Float32, Int, Int32, Key, UInt32
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.dropout import threefry2x32
 
-SITE = 2**32 - 1  # of the draws; dropout's sites count up from 0
-MASKED, RANDOM = 0.8, 0.1  # of the selected tokens; the others stay as they are
+SITE = 2**32 - 1  # its own; dropout's sites count up from 0
+MASKED, RANDOM = 0.8, 0.1  # shares of the selected tokens; the others stay unchanged
 
 
 def mask_tokens(
@@ -23,29 +23,29 @@ def mask_tokens(
 ) -> tuple[Int[Array, "B T"], Bool[Array, "B T"]]:
     """Hides tokens as BERT's pretraining does (Devlin et al. 2019, Section 3.1 and Appendix A.1).
 
-    Every token is selected with `probability`, on its own. Of the selected, 80% become the mask token, 10% a random
-    one, uniform over the whole vocabulary as in BERT's and SimCSE's code (special tokens included), and 10% stay.
-    What happens to a token is a function of (row key, position) and of nothing else: not of padding, of the other
-    rows or of the device.
+    Every token is selected independently with `probability`. Of the selected tokens, 80% become the mask token, 10% a
+    random one, uniform over the whole vocabulary as in BERT's and SimCSE's code (special tokens included), and 10%
+    stay. What happens to a token depends on (row key, position) and on nothing else: not on padding, other rows or the
+    device.
 
     Args:
-      row_keys: (B,) typed threefry keys, one an example.
+      row_keys: (B,) typed threefry keys, one for each example.
       input_ids: (B, T) integers.
       attention_mask: (B, T), 0 for padding, which is never selected.
       special_ids: tokens that are never selected.
       mask_id: the mask token.
       vocab_size: V.
-      probability: in [0, 1], taken to 2⁻²⁴.
+      probability: in [0, 1], with a resolution of 2⁻²⁴.
 
     Returns:
       (B, T) ids to encode, and (B, T) booleans: the tokens to predict.
 
     Raises:
-      ValueError: if there is not one threefry key a row.
+      ValueError: if there is not one threefry key per row.
     """
     words = jax.random.key_data(row_keys)
     if words.shape != (input_ids.shape[0], 2):
-        raise ValueError(f"mask_tokens wants one threefry key per row: keys {row_keys.shape}, ids {input_ids.shape}")
+        raise ValueError(f"mask_tokens needs one threefry key per row: keys {row_keys.shape}, ids {input_ids.shape}")
     key = threefry2x32((words[:, :1], words[:, 1:]), jnp.uint32(SITE), jnp.uint32(0))
     positions = jnp.arange(input_ids.shape[1], dtype=jnp.uint32)[None]
     chosen, kind = (_uniform(bits) for bits in threefry2x32(key, positions, jnp.uint32(0)))
@@ -69,19 +69,19 @@ def select_positions(
 ) -> tuple[Int32[Array, "B {count}"], Bool[Array, "B {count}"]]:
     """The first `count` selected positions of each row, so that only they need logits.
 
-    A row with more than `count` loses its last ones; one with fewer is filled up with positions that are not selected.
+    Of a row with more than `count`, the last ones are dropped; a row with fewer is filled with unselected positions.
 
     Args:
       selected: (B, T) booleans.
-      count: of positions a row, at most T.
+      count: positions per row, at most T.
 
     Returns:
-      (B, count) positions, int32, and (B, count) booleans: which of them are selected.
+      (B, count) int32 positions, and (B, count) booleans: which of them are selected.
 
     Raises:
       ValueError: if `count` is more than T.
     """
     if count > selected.shape[1]:
-        raise ValueError(f"{count} positions of a row of {selected.shape[1]}")
+        raise ValueError(f"{count} positions asked for in rows of {selected.shape[1]} tokens")
     positions = jnp.argsort(~selected, axis=1, stable=True)[:, :count]
     return positions.astype(jnp.int32), jnp.take_along_axis(selected, positions, axis=1)

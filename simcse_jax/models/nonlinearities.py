@@ -1,7 +1,7 @@
-"""Activations, layer normalization and softmax; GELU, the norm and softmax have gradients written by hand.
+"""Activations, layer normalization and softmax; GELU, the norm and softmax have hand-written gradients.
 
-Left to differentiation and the compiler they keep up to three arrays for the backward pass instead of one, and a
-training step on a CPU takes a tenth longer. Arguments are float32. There is no forward-mode derivative of them.
+With automatic gradients they keep up to three arrays for the backward pass instead of one, and a training step on a
+CPU takes a tenth longer. Arguments are float32. The hand-written ones have no forward-mode derivative.
 """
 
 import functools
@@ -21,7 +21,7 @@ Kept = tuple[Values, Float[Array, "*tokens 1"], Float[Array, "*tokens 1"], Float
 
 @jax.custom_vjp
 def gelu(x: Float[AnyArray, "*shape"]) -> Float[Array, "*shape"]:
-    """x Φ(x), as 0.5 x (1 + erf(x/√2)): `jax.nn.gelu` takes the error function's complement, which costs more."""
+    """x Φ(x), as 0.5 x (1 + erf(x/√2)): `jax.nn.gelu` uses the complementary error function, which costs more."""
     return jnp.multiply(0.5, x) * (1.0 + jax.lax.erf(x * math.sqrt(0.5)))
 
 
@@ -30,7 +30,7 @@ def _gelu_forward(x: Float[AnyArray, "*shape"]) -> tuple[Float[Array, "*shape"],
 
 
 def _gelu_backward(x: Float[AnyArray, "*shape"], gradient: Float[Array, "*shape"]) -> tuple[Float[Array, "*shape"]]:
-    """Φ(x) + x φ(x). The error function is taken at -x, so that the compiler does not keep that of the forward pass."""
+    """Φ(x) + x φ(x). erf is evaluated at -x, so that the compiler does not keep the forward pass's erf(x)."""
     cumulative = 0.5 - 0.5 * jax.lax.erf(x * -math.sqrt(0.5))
     density = jnp.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
     return (gradient * (cumulative + x * density),)
@@ -45,7 +45,7 @@ def layer_norm(
 ) -> Float[Array, "*tokens D"]:
     """x̂ · scale + bias with x̂ = (x - mean) / √(variance + ε) of the last axis (Ba et al. 2016, "Layer normalization").
 
-    The variance is the exact one: E[x²] - E[x]² cancels.
+    The variance is that of the centred x: E[x²] - E[x]² suffers from cancellation.
     """
     return _layer_norm_forward(x, scale, bias, epsilon)[0]
 

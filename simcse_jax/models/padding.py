@@ -1,6 +1,6 @@
-"""Where the tokens of a batch lie: in rows with padding, or one after the other without.
+"""The layout of a batch's tokens: in rows with padding, or one after the other without.
 
-All that a layer does is done token by token, attention alone excepted. So layers see tokens in either layout and ask it
+Apart from attention, a layer treats each token by itself. So layers take tokens in either layout, and ask the layout
 for rows where they need them. Shapes: B sentences, T tokens of a row, N tokens in all, *F features.
 """
 
@@ -14,7 +14,7 @@ from simcse_jax.models.arrays import AnyArray, Kind
 
 
 class Padded(NamedTuple):
-    """(B, T, F): rows, as they come."""
+    """(B, T, F): the rows unchanged."""
 
     length: int
 
@@ -24,7 +24,7 @@ class Padded(NamedTuple):
         return jnp.arange(self.length)[None]
 
     def of_examples(self, values: Shaped[Array, " B"]) -> Shaped[Array, "B 1"]:
-        """(B,) values of the sentences, one a token."""
+        """(B,) values of the sentences, as one per token."""
         return values[:, None]
 
     def to_tokens(self, rows: Shaped[Kind, "B T *F"]) -> Shaped[Kind, "B T *F"]:
@@ -41,14 +41,14 @@ class Padded(NamedTuple):
 
 
 class Unpadded(NamedTuple):
-    """(N, F): the tokens of one sentence after those of the one before. What is left over at the end is no token's.
+    """(N, F): the tokens of all sentences, one after another. Places after the last token are unused.
 
-    The N places may be more than there are tokens, so that a program can be compiled for all batches of a run.
-    `to_tokens` and `to_rows` move gradients back by the other one's table, without a scatter.
+    There may be more places (N) than tokens, so that one program can be compiled for all batches of a run.
+    `to_tokens` and `to_rows` move gradients back by each other's table, without a scatter.
     """
 
-    place: Int[Array, "B T"]  # (B, T): where a token of a row lies among the N; N for padding
-    source: Int[Array, " N"]  # (N,): which of the B T tokens lies there; B T after the last one
+    place: Int[Array, "B T"]  # (B, T): each token's place among the N; N for padding
+    source: Int[Array, " N"]  # (N,): which of the B T tokens is in each place; B T after the last one
 
     @property
     def positions(self) -> Int[Array, " N"]:
@@ -56,11 +56,11 @@ class Unpadded(NamedTuple):
         return self.source % self.place.shape[1]
 
     def of_examples(self, values: Shaped[Array, " B"]) -> Shaped[Array, " N"]:
-        """(B,) values of the sentences, one a token."""
+        """(B,) values of the sentences, as one per token."""
         return values[jnp.minimum(self.source // self.place.shape[1], self.place.shape[0] - 1)]
 
     def to_tokens(self, rows: Shaped[AnyArray, "B T *F"]) -> Shaped[Array, " N *F"]:
-        """(B, T, ...) to this layout; zeros at what is no token's."""
+        """(B, T, ...) to this layout; zeros in unused places."""
         return _move(rows.reshape(-1, *rows.shape[2:]), self.source, self.place.ravel())
 
     def to_rows(self, tokens: Shaped[Array, " N *F"]) -> Shaped[Array, "B T *F"]:
@@ -86,7 +86,7 @@ def unpadded(attention_mask: Int[AnyArray, "B T"], size: int) -> Unpadded:
 
 @jax.custom_vjp
 def _move(x: Shaped[AnyArray, " M *F"], there: Int[Array, " N"], back: Int[Array, " M"]) -> Shaped[Array, " N *F"]:
-    """Rows `there` of `x`, zeros where it has none. `back` undoes it, which is its transpose too."""
+    """Rows `there` of `x`, zeros where it has none. `back` is the inverse, and also the transpose."""
     return jnp.asarray(x).at[there].get(mode="fill", fill_value=0)
 
 

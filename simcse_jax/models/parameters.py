@@ -10,12 +10,12 @@ from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.head import PREFIX
 
 Params = dict[str, jax.Array]
-Arrays = Mapping[str, AnyArray]  # parameters wherever they lie
+Arrays = Mapping[str, AnyArray]  # parameters on a device or on the host
 Model = TypeVar("Model", bound=nnx.Module)
 Value = TypeVar("Value")  # an array, its shape or its sharding
 
-# What a run may train in addition to the sentence encoder's own `encoder.…` and `head.…`: a second one, and the head of
-# a language model. Objectives name what else they have.
+# Prefixes of what a run may train in addition to the sentence encoder's `encoder.…` and `head.…`: a second encoder, and
+# a language model's head. Objectives name their other parameters.
 SECOND, LANGUAGE_MODEL = "second.", "language_model."
 WORD_EMBEDDING = "encoder.embeddings.word.embedding"
 
@@ -26,7 +26,7 @@ def subset(params: Mapping[str, Value], prefix: str) -> dict[str, Value]:
 
 
 def sentence_encoder(params: Mapping[str, Value], tower: int = 0) -> dict[str, Value]:
-    """The sentence encoder's own, of the first or of the second encoder; anything else that is trained left out."""
+    """The parameters of the first or the second sentence encoder, without anything else that is trained."""
     if tower:
         return subset(params, SECOND)
     return {name: value for name, value in params.items() if name.startswith(("encoder.", PREFIX))}

@@ -1,4 +1,4 @@
-"""From hidden states to one vector a sentence."""
+"""From hidden states to one vector per sentence."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Int
 from simcse_jax.models.arrays import AnyArray
 
 FIRST_TOKEN = ("cls", "cls_before_pooler")  # poolers that read nothing but the last layer's first token
-HiddenStates = Sequence[Float[Array, "B _ D"]]  # of L + 1 layers; of the last one there may be the first token alone
+HiddenStates = Sequence[Float[Array, "B _ D"]]  # of L + 1 layers; the last may have only the first token
 Mask = Int[AnyArray, "B T"]
 
 
@@ -16,14 +16,14 @@ def pool(hidden_states: HiddenStates, attention_mask: Mask, pooler: str) -> Floa
     """Pools L + 1 hidden states of shape (B, T, D) into (B, D), in float32.
 
     `cls` and `cls_before_pooler` take the last layer's first token (they differ in the head, which comes
-    after), `avg` the mean of the last layer over a sentence's tokens, `avg_top2` that of the last two
-    layers, `avg_first_last` that of the first and the last layer. First means the output of layer 1, as the
-    reference code has it since its correction, not the embedding layer's. `max` takes each dimension's maximum
-    of the last layer over a sentence's tokens ("On Isotropy and Learning Dynamics of Contrastive-based
+    after), `avg` the mean of the last layer over a sentence's tokens, `avg_top2` the same mean of the last two
+    layers, `avg_first_last` of the first and the last layer. The first layer is the output of layer 1, as in
+    the reference code since its correction, not the embedding layer. `max` takes each dimension's maximum
+    in the last layer over a sentence's tokens ("On Isotropy and Learning Dynamics of Contrastive-based
     Sentence Representation Learning", appendix D).
 
     Raises:
-      ValueError: for a pooler that there is not.
+      ValueError: for an unknown pooler.
     """
     if pooler not in POOLER_FUNCTIONS:
         raise ValueError(f"pooler {pooler!r} is not one of {', '.join(POOLER_FUNCTIONS)}")
@@ -51,7 +51,7 @@ def midway(one: Float[Array, "B T D"], other: Float[Array, "B T D"]) -> Float[Ar
     return (one.astype(jnp.float32) + other.astype(jnp.float32)) / 2
 
 
-# By the names of `models.config.POOLERS`.
+# By the names in `models.config.POOLERS`.
 POOLER_FUNCTIONS: dict[str, Callable[[HiddenStates, Mask], Float[Array, "B D"]]] = {
     "cls": lambda layers, mask: first_token(layers[-1]),
     "cls_before_pooler": lambda layers, mask: first_token(layers[-1]),

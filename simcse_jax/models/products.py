@@ -1,4 +1,4 @@
-"""Matrix products whose factors are rounded and whose sums are not, forward and backward."""
+"""Matrix products with rounded factors and float32 sums, forward and backward."""
 
 import functools
 
@@ -12,18 +12,18 @@ from simcse_jax.models.arrays import AnyArray
 DType = jnp.dtype | type
 Factor = Float[AnyArray, "..."]
 Pair = tuple[Factor, Factor]
-Named = tuple[str, Factor]  # subscripts and what they name
+Named = tuple[str, Factor]  # subscripts and the array that they index
 
 
 def einsum(subscripts: str, x: Factor, y: Factor, dtype: DType) -> Float32[Array, "..."]:
-    """`jnp.einsum` of two factors, which are rounded to `dtype`; it is summed in float32, and float32 is the result.
+    """`jnp.einsum` of two factors, which are rounded to `dtype`; summed in float32, with a float32 result.
 
-    The gradient that comes back is rounded to `dtype` too before its products with the factors. By JAX's own rule these
-    would mix both types, which hardware does as slow float32 products.
+    The incoming gradient is also rounded to `dtype` before its products with the factors. JAX's own rule would mix both
+    types in these products, which hardware computes as slow float32 products.
 
     Args:
       subscripts: with an output; each letter in two of the three terms, so that the gradients are such products too.
-      x, y: of any float type, which their gradients have too.
+      x, y: of any float type; their gradients have the same.
       dtype: float32 or bfloat16.
     """
     if dtype == jnp.float32:
@@ -41,7 +41,7 @@ def _rounded(
 def _forward(
     subscripts: str, dtype: jnp.dtype, types: tuple[jnp.dtype, jnp.dtype], x: Factor, y: Factor
 ) -> tuple[Float32[Array, "..."], Pair]:
-    x, y = x.astype(dtype), y.astype(dtype)  # what is kept for the backward pass takes half the memory
+    x, y = x.astype(dtype), y.astype(dtype)  # halves the memory kept for the backward pass
     return _rounded(subscripts, dtype, types, x, y), (x, y)
 
 
@@ -58,10 +58,10 @@ def _backward(
 
 
 def _sum_of_products(x: Named, y: Named, output: str) -> Float32[Array, "..."]:
-    """`einsum` of two named factors, in the one order in which XLA on CPUs multiplies bfloat16 as it is.
+    """`einsum` of two named factors, in the only order in which XLA on CPUs multiplies bfloat16 directly.
 
-    What the output begins with is the left factor's, whose last axes are those summed over. All other products are of
-    float32 there, at half the speed; other hardware takes any order.
+    The output's first axes are the left factor's, and the left factor's last axes are summed over. In any other order
+    the product is computed in float32, at half the speed; other hardware takes any order.
     """
     (left, a), (right, b) = sorted((x, y), key=lambda named: [letter not in named[0] for letter in output])
     order = sorted(left, key=lambda letter: (letter not in output, output.find(letter)))
@@ -72,7 +72,7 @@ def _sum_of_products(x: Named, y: Named, output: str) -> Float32[Array, "..."]:
 
 
 def _moved(axes: tuple[int, ...], x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Transposed in memory, so that the compiler does not have the product do it, in the order that it is slow in."""
+    """Transposed in memory, so that the compiler does not fold the transpose into the product, in the slow order."""
     return with_layout_constraint(x.transpose(axes), Layout(tuple(range(x.ndim))))
 
 

@@ -1,13 +1,13 @@
-"""MPNet's relative positions: which of its learned numbers attention's score of a query and a key gets.
+"""MPNet's relative positions: which of its learned numbers is added to the score of a query and a key.
 
-The buckets are T5's (Raffel et al. 2020, section 2.1), 16 for keys before the query and as many for those after it:
-one for each distance up to 7, then wider ones, each √2 times as wide as the one before, the last without end.
+The buckets are T5's (Raffel et al. 2020, section 2.1), 16 for keys up to the query and 16 for keys after it:
+one for each distance up to 7, then wider ones, each √2 times as wide as the one before, the last one unbounded.
 """
 
 import numpy as np
 from jaxtyping import Int
 
-# Of each bucket the first distance: 0 to 7, then the integers from 8 · 16^(k/8) on.
+# The first distance of each bucket: 0 to 7, then 8 · 16^(k/8) rounded up.
 FIRST_DISTANCES = (*range(8), 8, 12, 16, 23, 32, 46, 64, 91)
 BUCKETS = 2 * len(FIRST_DISTANCES)
 

@@ -16,7 +16,7 @@ from simcse_jax.models.products import DType
 class SentenceEncoder(nnx.Module):
     """Encoder, pooler and, if the model has one, the head: a dense D→D layer with tanh.
 
-    The embeddings are float32, and so is the head, whatever the encoder's `dtype`. A fresh head has weights
+    The embeddings and the head are float32, whatever the encoder's `dtype`. A new head has weights
     N(0, 0.02²) and bias zero (SimCSE, section 6.3 and its code).
     """
 
@@ -59,6 +59,6 @@ def build(
 ) -> tuple[Graph, dict[str, jax.ShapeDtypeStruct]]:
     """The graph and the abstract float32 parameters of a `SentenceEncoder`, without allocating any.
 
-    `dtype` is that of the encoder's products (see `models.encoder`).
+    `dtype` is the type of the encoder's products (see `models.encoder`).
     """
     return parameters.abstract(lambda: SentenceEncoder(config, with_head=with_head, rngs=nnx.Rngs(0), dtype=dtype))

@@ -19,7 +19,7 @@ def barlow_twins(
     *,
     off_diagonal_weight: Float[AnyArray, ""] | float,
 ) -> Float[Array, ""]:
-    """Barlow Twins: pulls the cross-correlation matrix of two views to the identity.
+    """Barlow Twins: pulls the cross-correlation matrix of two views towards the identity.
 
         ℓ = Σ_c (1 − C_cc)² + λ_BT Σ_c Σ_{d≠c} C_cd²
 
@@ -27,10 +27,10 @@ def barlow_twins(
     sign that SimCSE++ prints before the first sum is a misprint: the loss pulls the diagonal to 1.
 
     Args:
-      first: (B, D) z¹, the rows at hand.
-      second: (B, D) z², theirs.
+      first: (B, D) z¹, the local rows.
+      second: (B, D) z² of the same rows.
       artificial: (M, D) rows of N(0, 1), the same on every device and counted once; M may be 0.
-      psum: sums an array over the devices; the identity where all rows are at hand.
+      psum: sums an array over the devices; the identity when all rows are local.
       off_diagonal_weight: λ_BT.
 
     Returns:
@@ -48,17 +48,17 @@ def cross_correlation(
     artificial: Float[AnyArray, "M D"],
     psum: Callable[[jax.Array], jax.Array],
 ) -> Float[Array, "D D"]:
-    """How the dimensions of one view correlate with those of the other, over the global batch.
+    """The correlation of each dimension of one view with each of the other, over the global batch.
 
         C_cd = Σ_i z¹_ic z²_id / ( √Σ_i (z¹_ic)² √Σ_i (z²_id)² )
 
-    The correlation is not centred, as SimCSE++'s equation 4 has it. i runs over the N sentences of the global batch
+    As in SimCSE++'s equation 4, the correlation is not centred. i runs over the N sentences of the global batch
     and the M artificial ones of Section 4.2, which raise the rank that C can have from N to N + M. The same artificial
-    rows are appended to both views: with others in each, the diagonal could not become 1.
+    rows are appended to both views: with different ones, the diagonal could not become 1.
 
     A dimension that is zero in all rows correlates with none, and its gradient is zero.
 
-    Args: those of `barlow_twins`.
+    Args: as for `barlow_twins`.
 
     Returns:
       (D, D), the same on every device.

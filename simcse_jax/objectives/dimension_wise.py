@@ -25,24 +25,24 @@ def dimension_wise(
         ℓ = −Σ_c log  e^{s(z¹_c, z²_c)} / Σ_d e^{s(z¹_c, z²_d)},   s(z¹_c, z²_d) = Σ_i z̃¹_ic z̃²_id / τ
 
     SimCSE++ equation 5, z̃ being z standardized over the N sentences of the global batch, dimension by dimension.
-    Paper and released code differ, so there are two whole readings:
+    The paper and its released code differ, so there are two complete readings:
 
     - `paper`: standardized with N − 1; s the plain product over the batch, at most (N − 1) / τ; the sum over the D
       dimensions.
-    - `released`: standardized with N (by PyTorch's batch norm, whose 1e-5 beside the variance is left out here); s
+    - `released`: standardized with N (by PyTorch's batch norm, without the 1e-5 that it adds to the variance); s
       divided by N, at most 1 / τ; the mean over the D dimensions.
 
-    τ = 5 and λ = 0.1 mean different things in each. With N = 64 that τ gives logits up to 12.6 in the one, a sharp
-    choice, and up to 0.2 in the other, a nearly uniform one; that λ weighs a sum of D = 768 losses in the one and a
-    mean in the other. Exactly: `paper` with (τ, λ) is `released` with (τ / (N − 1), λ D).
+    τ = 5 and λ = 0.1 mean different things in each. With N = 64, τ = 5 gives logits up to 12.6 in `paper`, a sharp
+    choice, and up to 0.2 in `released`, a nearly uniform one; λ weighs a sum of D = 768 losses in `paper` and a mean in
+    `released`. Exactly: `paper` with (τ, λ) equals `released` with (τ / (N − 1), λ D).
 
-    A dimension that is constant over the batch has no standard form: it counts as zero, similar to none, and its
+    A dimension that is constant over the batch cannot be standardized: it counts as zero, similar to none, and its
     gradient is zero.
 
     Args:
-      first: (B, D) z¹, the rows at hand.
-      second: (B, D) z², theirs.
-      psum: sums an array over the devices; the identity where all rows are at hand.
+      first: (B, D) z¹, the local rows.
+      second: (B, D) z² of the same rows.
+      psum: sums an array over the devices; the identity when all rows are local.
       temperature: τ_DCL.
       reading: paper or released.
 
@@ -50,10 +50,10 @@ def dimension_wise(
       The loss of the global batch, a scalar, the same on every device.
 
     Raises:
-      ValueError: for a reading of another name.
+      ValueError: for an unknown reading.
     """
     if reading not in READINGS:
-        raise ValueError(f"reading is {reading!r}: {' or '.join(READINGS)}")
+        raise ValueError(f"reading is {reading!r}; it must be {' or '.join(READINGS)}")
     count = psum(jnp.float32(first.shape[0]))
     degrees = jnp.maximum(count - 1, 1) if reading == "paper" else count
     product = psum(standardize(first, count, degrees, psum).T @ standardize(second, count, degrees, psum))
@@ -68,11 +68,11 @@ def standardize(
     degrees: Float[AnyArray, ""] | float,
     psum: Callable[[jax.Array], jax.Array],
 ) -> Float[Array, "B D"]:
-    """Columns of mean 0 and variance 1 over the global batch. No E[x²] − E[x]², which cancels."""
+    """Columns of mean 0 and variance 1 over the global batch. Avoids E[x²] − E[x]², which loses precision."""
     mean = psum(jnp.sum(x, axis=0)) / count
     centred = x - mean
     variance = psum(jnp.sum(centred * centred, axis=0)) / degrees
-    # What is left of a constant column is the rounding of its mean. The inner `where` keeps its gradient finite.
+    # Centring a constant column leaves the rounding error of its mean. The inner `where` keeps its gradient finite.
     varies = variance > 1e-12 * mean * mean
     return jnp.where(varies, centred * jax.lax.rsqrt(jnp.where(varies, variance, 1.0)), 0.0)
 

@@ -1,4 +1,4 @@
-"""The contrastive objective of SimCSE, in one direction and in both."""
+"""The contrastive objective of SimCSE, in one direction or both."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ from simcse_jax.models.arrays import AnyArray
 from simcse_jax.objectives import choices
 from simcse_jax.objectives.objective import Embedded, Objective
 
-SIMILARITIES = 2**22  # computed at a time: a batch of 16,384 needs 1 GiB for all of them, and as much for gradients
+SIMILARITIES = 2**22  # computed at a time: all of a batch of 16,384 take 1 GiB, and their gradients as much
 
 
 def normalize(x: Float[AnyArray, "... D"]) -> Float[Array, "... D"]:
-    """Rows of length 1. The floor keeps a zero vector's gradient finite (as PyTorch's cosine similarity does)."""
+    """Rows of length 1. The lower limit keeps a zero vector's gradient finite, as in PyTorch's cosine similarity."""
     norm_squared = jnp.sum(x * x, axis=-1, keepdims=True)
     return jnp.multiply(x, jax.lax.rsqrt(jnp.maximum(norm_squared, 1e-16)))
 
@@ -30,17 +30,17 @@ def info_nce(
     hard_negative_weight: Float[AnyArray, ""] | float = 1.0,
     similarity: str = "cosine",
 ) -> Float[Array, " B"]:
-    """InfoNCE with in-batch negatives, one loss an anchor.
+    """InfoNCE with in-batch negatives, one loss per anchor.
 
         ℓ_i = −log  exp(s(h_i, h_i⁺)) / Σ_j ( exp(s(h_i, h_j⁺)) + α^{1[i=j]} exp(s(h_i, h_j⁻)) )
 
     with s = cosine / τ or dot product / τ, j over the N examples of the global batch: SimCSE equation 8; equation 5
-    where α = 1, equations 1 and 4 without hard negatives. (Equation 8 leaves α's exponent without i; its text says
+    if α = 1, equations 1 and 4 without hard negatives. (Equation 8 omits i in α's exponent; the paper's text says
     that the indicator is 1 if and only if i = j.) Each further kind of negatives, such as the neutral hypotheses
     of SimCSE's Table 7, adds a term like the last one.
 
     Args:
-      anchors: (B, D) the rows at hand.
+      anchors: (B, D) the local rows.
       positives: (N, D) of the global batch.
       hard_negatives: (N, D) of the global batch, (H, N, D) for H kinds of them, or None.
       own: (B,) the row of `positives` that belongs to each anchor.
@@ -55,7 +55,7 @@ def info_nce(
       ValueError: for a similarity of another name.
     """
     if similarity not in choices.SIMILARITIES:
-        raise ValueError(f"similarity is {similarity!r}: {' or '.join(choices.SIMILARITIES)}")
+        raise ValueError(f"similarity is {similarity!r}; it must be {' or '.join(choices.SIMILARITIES)}")
     if similarity == "cosine":
         anchors, positives = normalize(anchors), normalize(positives)
         hard_negatives = None if hard_negatives is None else normalize(hard_negatives)
@@ -89,23 +89,23 @@ def symmetric_info_nce(
     hard_negative_weight: Float[AnyArray, ""] | float = 1.0,
     similarity: str = "cosine",
 ) -> Float[Array, " B"]:
-    """InfoNCE in both directions: an anchor finds its positive, and a positive its anchor.
+    """InfoNCE in both directions: anchors find their positives, and positives their anchors.
 
         ℓ_i = ½ ( ℓ(h_i → h_i⁺) + ℓ(h_i⁺ → h_i) )
 
-    each as `info_nce` has it. The isotropy paper's Section 2.3 describes it in words, as the Multiple Negatives
-    Symmetric Ranking Loss of the models it studies. Hard negatives are negatives of the anchors alone, as in
-    sentence-transformers' loss of that name: the way back chooses between anchors.
+    where ℓ(· → ·) is `info_nce`. The isotropy paper's Section 2.3 describes it in words, as the Multiple Negatives
+    Symmetric Ranking Loss of the models that it studies. Hard negatives serve the anchors alone, as in
+    sentence-transformers' loss of that name: a positive chooses among anchors.
 
     Args:
-      anchors: (B, D) the rows at hand.
-      positives: (B, D) theirs.
+      anchors: (B, D) the local rows.
+      positives: (B, D) of the same rows.
       all_anchors: (N, D) of the global batch.
       all_positives: (N, D) of the global batch.
       hard_negatives: (N, D) of the global batch, (H, N, D) for H kinds of them, or None.
-      own: (B,) the row of the global batch that each row at hand is.
+      own: (B,) the local rows' positions in the global batch.
       temperature: τ.
-      hard_negative_weight: α of the way forward.
+      hard_negative_weight: α, from anchors to positives.
       similarity: cosine or dot.
 
     Returns:

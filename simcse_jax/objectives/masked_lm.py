@@ -1,4 +1,4 @@
-"""Masked language modelling, SimCSE's auxiliary objective. Shapes: B sentences, T tokens, V words, P predictions."""
+"""Masked language modelling, SimCSE's auxiliary objective. Shapes: V words, P predictions."""
 
 from collections.abc import Callable, Mapping
 
@@ -24,7 +24,7 @@ def masked_lm(
     activation: Callable[[jax.Array], jax.Array],
     eps: float,
 ) -> Float[Array, " P"]:
-    """The cross-entropy of the hidden words, one a prediction, in float32.
+    """The cross-entropy of the masked words, one per prediction, in float32.
 
         ℓ_p = −log softmax( E LayerNorm(act(W h_p + b)) + b_V )_{label_p}
 
@@ -33,11 +33,11 @@ def masked_lm(
 
     Args:
       hidden: (P, D) last hidden states at the positions to predict.
-      labels: (P,) the tokens that stood there.
+      labels: (P,) the original tokens.
       head: dense.kernel (D, D), dense.bias, norm.scale, norm.bias (D,), bias (V,).
       word_embedding: (V, D) E.
       activation: the encoder's.
-      eps: added to the variance by the norm.
+      eps: added to the variance in the norm.
 
     Returns:
       (P,) losses.
@@ -51,7 +51,7 @@ def masked_lm(
 
 
 def _term(embedded: Embedded) -> Float[Array, ""]:
-    assert embedded.masked is not None  # `Needs` has said so
+    assert embedded.masked is not None  # `Needs` asks for it
     losses, counts = (embedded.psum(jnp.sum(part)) for part in embedded.masked)
     return losses / jnp.maximum(counts, 1)
 

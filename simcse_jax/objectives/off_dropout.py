@@ -1,4 +1,4 @@
-"""InfoNCE whose negative pairs have other masks than its positive pairs: the off-dropout objective of SimCSE++."""
+"""InfoNCE with other dropout masks for negative than for positive pairs: the off-dropout objective of SimCSE++."""
 
 from typing import Any
 
@@ -24,24 +24,24 @@ def off_dropout(
     temperature: Float[AnyArray, ""] | float,
     m: Float[AnyArray, ""] | float,
 ) -> Float[Array, " B"]:
-    """Off-dropout InfoNCE, one loss an anchor.
+    """Off-dropout InfoNCE, one loss per anchor.
 
         ℓ_i = −log  e^{s(z_i¹, z_i²)} / ( e^{s(z_i¹, z_i²)} + m ( Σ_{j≠i} e^{s(z_i, z_j⁺)} + Σ_j e^{s(z_i, z_j⁻)} ) )
 
     with s = cosine / τ: SimCSE++ equation 3. z¹ and z² are encoded with dropout, z without. The equation has one
-    sentence an example (z_j⁺ = z_j) and no hard negatives z⁻; we add them as SimCSE's equation 5 does.
+    sentence per example (z_j⁺ = z_j) and no hard negatives z⁻; we add them as SimCSE's equation 5 does.
 
-    m is a factor on the sum of the negatives, as in the equation. The authors' released code multiplies the positive
+    m multiplies the sum of the negatives, as in the equation. The authors' released code multiplies the positive
     pair's similarity instead (its `pos_ratio`), which is another objective; we follow the paper. With m = 1 and the
     same views for both kinds of pairs this is `info_nce`.
 
-    The noise study of Table 1 is this same function, with m = 1 and other views: noisy or mean ones for one kind of
+    The noise study of Table 1 uses this function with m = 1 and other views: noisy or mean ones for one kind of
     pairs, ordinary ones for the other.
 
     Args:
-      anchors: (B, D) z¹, the rows at hand, of the positive pairs.
-      positives: (B, D) z², theirs.
-      clean_anchors: (B, D) z, the rows at hand, of the negative pairs.
+      anchors: (B, D) z¹ of the positive pairs, the local rows.
+      positives: (B, D) z² of the same rows.
+      clean_anchors: (B, D) z of the negative pairs, the local rows.
       clean_positives: (N, D) z⁺ of the global batch; row own[i] is in no negative pair of anchor i.
       clean_hard_negatives: (N, D) z⁻ of the global batch, (H, N, D) for H kinds of them, or None.
       own: (B,) the row of `clean_positives` that belongs to each anchor.
@@ -61,7 +61,7 @@ def off_dropout(
         clean_anchors: Float[AnyArray, "R D"], positive: Float[AnyArray, " R"], own: Int[AnyArray, " R"]
     ) -> Float[Array, " R"]:
         logits = clean_anchors @ others.T / temperature + jnp.log(m)
-        # The positive pair has the place of the one that is no negative: the sum then has all its terms, once.
+        # The positive pair takes the place of the anchor's own row, so the sum has each of its terms once.
         logits = jnp.where(own[:, None] == jnp.arange(len(others)), positive[:, None], logits)
         return jax.nn.logsumexp(logits, axis=1) - positive
 

@@ -27,7 +27,7 @@ OBJECTIVES: dict[str, Objective] = {  # by their names in `config.objective`
 
 
 class Term(NamedTuple):
-    """A term of a run's loss: the name of its objective, and those of its fields that are not numbers to be varied."""
+    """A term of a run's loss: the name of its objective, and those of its fields that are compiled in."""
 
     name: str
     options: tuple[tuple[str, Any], ...] = ()
@@ -38,8 +38,8 @@ def total(embedded: Embedded, terms: Sequence[Term], numbers: Mapping[str, Mappi
 
     Args:
       embedded: the batch.
-      terms: what is summed.
-      numbers: by name, the scalars of each, its `weight` among them.
+      terms: the objectives to sum.
+      numbers: each objective's scalar fields by name, including its `weight`.
     """
     loss = jnp.zeros(())
     for name, options in terms:
@@ -53,12 +53,12 @@ def trained(fields: Any) -> dict[str, Objective]:
     """The objectives whose weight is above 0, by name.
 
     Args:
-      fields: `config.objective`, or the dictionary in `run.json`: an objective that an older run lacks is off.
+      fields: `config.objective`, or the dictionary in `run.json`; an objective missing in an older run is off.
     """
     return {name: objective for name, objective in OBJECTIVES.items() if fields.get(name, {}).get("weight", 0.0) > 0}
 
 
 def needs(fields: Any) -> Needs:
-    """All that the trained ones of `config.objective` need; `fields` as for `trained`."""
+    """The needs of all trained objectives; `fields` as for `trained`."""
     each = [objective.needs for objective in trained(fields).values()]
     return Needs(*(any(one) for one in zip(*each, strict=True)))

@@ -17,18 +17,18 @@ def softmax_nli(
     label: Int[AnyArray, " B"],
     kernel: Float[AnyArray, "3*D C"],
 ) -> Float[Array, " B"]:
-    """SBERT's softmax objective on NLI labels, one loss a pair.
+    """SBERT's softmax objective on NLI labels, one loss per pair.
 
         o = softmax(W (u, v, |u − v|)),   ℓ = −log o_label
 
-    Reimers & Gurevych 2019 (arXiv:1908.10084), Section 3, "Classification Objective Function": no bias. W is thrown
-    away after training.
+    Reimers & Gurevych 2019 (arXiv:1908.10084), Section 3, "Classification Objective Function": no bias. W is
+    discarded after training.
 
     Args:
       first: (B, D) u, premises.
       second: (B, D) v, hypotheses.
       label: (B,) integers below C, the class of each pair.
-      kernel: (3D, C) W transposed; C = 3 for entailment, neutral and contradiction.
+      kernel: (3D, C) Wᵀ; C = 3 for entailment, neutral and contradiction.
 
     Returns:
       (B,) losses.
@@ -38,7 +38,7 @@ def softmax_nli(
 
 
 def _term(embedded: Embedded) -> Float[Array, ""]:
-    assert embedded.label is not None  # `Needs` has said so
+    assert embedded.label is not None  # `Needs` asks for it
     return embedded.mean(softmax_nli(*embedded.pair, embedded.label, embedded.params[KERNEL]))
 
 

@@ -1,4 +1,4 @@
-"""Every recipe and every sweep of `configs/`: it parses, it is valid, and it has the paper's values."""
+"""Every recipe and every sweep of `configs/`: it parses, is valid, and agrees with the paper."""
 
 import re
 
@@ -105,7 +105,7 @@ def test_recipes_are_valid(path):
 
 
 @pytest.mark.parametrize("name", [name for name in ARGUMENTS if name.startswith("simcse_") and "plus" not in name])
-def test_unknown_arguments_are_told(name):
+def test_unknown_arguments_are_reported(name):
     with pytest.raises(UserError, match="no variant 'nonsense'"):
         parse([f"--config={FOLDER / name}.py:nonsense", "--workdir=w"])
     with pytest.raises(UserError, match="no variant 'nonsense'"):
@@ -141,7 +141,7 @@ def paper(name, metric="stsb_dev"):
 
 
 def test_the_papers_values():
-    """Typed again from the papers, in the order of the tables."""
+    """Copied independently from the papers, in the order of the tables."""
     assert list(paper("simcse_table1.py").values()) == [
         82.5, 77.8, 71.4, 63.6, 75.9, 72.2, 68.2, 75.9, 74.2, 77.4, 62.2
     ]  # fmt: skip
@@ -176,7 +176,7 @@ def test_the_papers_values():
 
 
 def changes(name):
-    """What each row has that the baseline's config has not: row → field → value."""
+    """The fields of each row that differ from the baseline's config: row → field → value."""
     config, runs = read(name)
     flat = {variant.name: flatten(one) for variant, one in runs}
     return {
@@ -185,7 +185,7 @@ def changes(name):
     }
 
 
-def test_the_rows_differ_from_the_baseline_in_what_they_are_about():
+def test_the_rows_differ_from_the_baseline_in_their_subject_alone():
     assert changes("simcse_table3.py") == {
         **{f"{rate}": {"model.dropout": rate} for rate in (0.0, 0.01, 0.05, 0.15, 0.2, 0.5)},
         "0.1": {},
@@ -236,7 +236,7 @@ def without(fields, *names):
     return {name: value for name, value in fields.items() if not name.startswith(names)}
 
 
-# Fields that a sweep's base sets for its other rows, and that its baseline does not look at.
+# Fields that a sweep's base sets for its other rows, and that its baseline ignores.
 UNUSED = ("objective.dimension_wise", "objective.off_dropout", "data.augment", "views.negative", "eval.transfer")
 SAME = {
     ("simcse_table1.py", "none"): "unsup_bert.py",
@@ -285,7 +285,7 @@ def test_simcse_plus_plus_has_the_paper_s_numbers():
     assert base["views.negative"] == "off"
 
 
-def test_pairs_that_the_noise_study_leaves_alone_have_the_usual_views():
+def test_pairs_outside_the_noise_study_have_the_usual_views():
     runs = resolved("simcse_pp_table1.py")
     views = {name: (config.views.positive, config.views.negative) for name, config in runs.items()}
     assert views["positives - noise"] == ("mean", "independent")
@@ -308,7 +308,7 @@ def test_the_dimension_wise_loss_stands_alone_in_table_4():
     assert simcse == without(recipe("unsup_bert.py"), "objective.dimension_wise", "eval.every")
 
 
-def test_post_processing_is_all_that_its_rows_change():
+def test_post_processing_rows_change_nothing_else():
     def fit_on(config):
         return config.eval.postprocess, config.eval.postprocess_data
 
@@ -338,7 +338,7 @@ def test_post_processing_is_all_that_its_rows_change():
 
 
 def test_the_isotropy_paper_s_setup():
-    """Its section 4.2: entailment pairs alone, one epoch, batches of 64; mean pooling unless that is what is varied."""
+    """Its section 4.2: entailment pairs alone, one epoch, batches of 64; mean pooling unless that is varied."""
     for name in ("isotropy_temperature", "isotropy_temperature_wide", "isotropy_batch_size", "isotropy_pooling"):
         for variant, config in resolved(f"{name}.py").items():
             assert (config.data.train, config.data.positives) == ("data/nli_pairs.csv", "entailment")

@@ -1,4 +1,4 @@
-"""Files of the formats that training data come in."""
+"""Files in the formats of training data."""
 
 import pyarrow
 import pyarrow.parquet

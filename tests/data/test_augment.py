@@ -15,19 +15,19 @@ def draws(operation, words, *args, count=400):
     return Counter(" ".join(operation(words, *args, row_generator(5, row, 1))) for row in range(count))
 
 
-def test_crop_keeps_a_span_that_starts_anywhere():
+def test_crop_keeps_a_random_span():
     found = draws(crop, TEN, 30)
     assert set(found) == {" ".join(TEN[start : start + 7]) for start in range(4)}
     assert min(found.values()) > 60  # 100 of each expected
 
 
-def test_delete_takes_a_share_of_the_words_and_keeps_their_order():
+def test_delete_removes_a_share_of_the_words_and_keeps_their_order():
     found = draws(delete, TEN[:5], 40)
     assert set(found) == {" ".join(kept) for kept in combinations(TEN[:5], 3)}
     assert min(found.values()) > 15  # 40 of each expected
 
 
-def test_delete_one_takes_any_one():
+def test_delete_one_removes_any_word():
     found = draws(delete_one, TEN[:4])
     assert set(found) == {" ".join(kept) for kept in combinations(TEN[:4], 3)}
     assert min(found.values()) > 60
@@ -37,7 +37,7 @@ def test_delete_one_takes_any_one():
     ("words", "percent", "left"),
     [(10, 10, 9), (4, 10, 4), (5, 10, 4), (14, 10, 13), (15, 10, 13), (10, 33, 7), (3, 99, 1), (1, 99, 1), (0, 50, 0)],
 )
-def test_how_many_words_a_share_is(words, percent, left):
+def test_a_share_rounded_to_words(words, percent, left):
     for operation in (crop, delete):
         assert len(operation(["word"] * words, percent, row_generator(0, 0, 0))) == left
 
@@ -60,7 +60,7 @@ def test_a_change_depends_on_seed_row_and_column_alone(name):
 
 
 @pytest.mark.parametrize("name", ["crop", "delete", "delete_one"])
-def test_little_sentences(name):
+def test_sentences_of_no_word_or_one(name):
     assert change(["word", "  word ", "", " "], name, 90) == ["word", "word", "", ""]
 
 
@@ -72,6 +72,6 @@ def test_a_percentage_out_of_range(name, percent):
 
 
 def test_an_unknown_name():
-    with pytest.raises(UserError, match=r"data\.augment\.name='shuffle': not one of crop, delete, delete_one, syn"):
+    with pytest.raises(UserError, match=r"data\.augment\.name='shuffle': must be one of crop, delete, delete_one, syn"):
         change(["a b"], "shuffle")
     assert AUGMENTATIONS == ("crop", "delete", "delete_one", "synonym", "mlm")

@@ -23,7 +23,7 @@ def corpus(tokenizer):
 
 
 def of_words(*counts: int, tokenizer, max_length: int):
-    """The corpus of one column, whose sentences have this many words."""
+    """A corpus of one column, whose sentences have this many words."""
     return tokenize(Examples((["cat " * count for count in counts],), 0), tokenizer, max_length)
 
 
@@ -33,7 +33,7 @@ def same(left, right) -> bool:
 
 
 def rows(corpus, batches, steps) -> list[int]:
-    """Which examples the batches of these steps consist of."""
+    """The examples in the batches of these steps."""
     position = {example.tobytes(): row for row, example in enumerate(corpus.input_ids)}
     assert len(position) == EXAMPLES
     return [position[example.tobytes()] for step in steps for example in batches[step]["input_ids"]]
@@ -95,7 +95,7 @@ def test_labels_go_with_their_examples(corpus):
         assert same(batch, plain[step])
 
 
-def test_the_labels_of_the_examples_are_the_corpus_s(tokenizer):
+def test_the_examples_labels_become_the_corpus_s(tokenizer):
     labels = np.array([2, 0], np.int32)
     corpus = tokenize(Examples((["a cat", "the dog"], ["a bird", "red"]), 0, labels), tokenizer, 16)
     np.testing.assert_array_equal(corpus.labels, labels)
@@ -158,13 +158,13 @@ def test_a_step_s_size_has_places_for_all_that_is_encoded_together(devices, chun
     if len(sizes) == 2:
         assert sum(sizes[0]) <= 0.95 * sum(sizes[1])
         fits = np.all(most <= sizes[0], axis=1)
-        np.testing.assert_array_equal(which, ~fits)  # the smaller one wherever it does
+        np.testing.assert_array_equal(which, ~fits)  # the smaller one wherever it fits
         assert 0.75 < fits.mean() < 1
     assert sum(sizes[-1]) < 2 * together * 32
     assert sizes == Batches(corpus, batch, seed=6).sizes(steps, devices, chunk_size)[0]  # one program for all seeds
 
 
-def test_the_size_is_that_of_a_batch_which_has_more_than_ever_happens():
+def test_a_batch_larger_than_any_expected_decides_the_size():
     lengths = np.full((1000, 1), 4)
     order = np.random.Generator(np.random.Philox(key=[0, 0])).permutation(1000)
     lengths[order[:8]] = 32  # a whole batch of them
@@ -173,7 +173,7 @@ def test_the_size_is_that_of_a_batch_which_has_more_than_ever_happens():
     assert Batches(of_lengths(lengths), 8, seed=0).sizes(125, 1)[0] == ((5 * 32 + 3 * 4,),)
 
 
-def test_where_there_is_little_padding_it_stays():
+def test_a_little_padding_stays():
     assert Batches(of_lengths(np.full((20, 1), 31)), 4, seed=0).sizes(5, 1)[0] == ((),)
     assert Batches(of_lengths(np.full((20, 1), 16)), 4, seed=0).sizes(5, 1)[0] == ((4 * 16,),)
     assert Batches(of_lengths(np.full((20, 1), 16)), 4, seed=0).sizes(5000, 1)[0] == ((4 * 16,),)

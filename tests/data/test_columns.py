@@ -13,14 +13,14 @@ from simcse_jax.data.examples import read_examples
         ("id,label,source,text", "1,2,3,a", (["a"],)),
         ("left,right", "a,p", (["a"], ["p"])),
         ("x,y,z", "a,p,n", (["a"], ["p"], ["n"])),
-        # Labels that nobody asks for are no sentences, and neutral hypotheses no hard negatives.
+        # Unused labels are not sentences, and neutral hypotheses not hard negatives.
         ("premise,hypothesis,label", "a,p,0", (["a"], ["p"])),
         ("gold_label,x,y,z", "-,a,p,n", (["a"], ["p"], ["n"])),
         ("sent0,sent1,hard_neg,neutral", "a,p,n,m", (["a"], ["p"], ["n"])),
         ("sent0,sent1,neutral", "a,p,m", (["a"], ["p"])),
     ],
 )
-def test_usual_names_count_in_any_order_and_else_the_order_of_at_most_three(write, header, row, expected):
+def test_usual_names_count_in_any_order_other_names_by_the_order_of_at_most_three(write, header, row, expected):
     assert read_examples(write("train.csv", f"{header}\n{row}\n")).columns == expected
 
 
@@ -37,7 +37,7 @@ def test_mapped_columns_alone_are_read(write, columns, expected):
     assert read_examples(write("train.csv", "a,b,c,d,sent0\n1,2,3,4,5\n"), columns).columns == expected
 
 
-def test_a_mapped_column_that_is_not_there_is_named(write):
+def test_a_missing_mapped_column_is_named(write):
     refused(
         write("a.csv", "id,text\n1,a\n"),
         "a.csv",
@@ -53,7 +53,7 @@ def test_more_than_three_unknown_columns_are_refused(write):
     refused(write("a.csv", "w,x,y,z\n1,2,3,4\n"), "a.csv", "w, x, y, z", "data.columns.anchor")
 
 
-def test_a_label_column_leaves_the_others_as_they_are(write):
+def test_a_label_column_does_not_change_the_others(write):
     path = write("a.csv", "y,label,sent1,sent0,hard_neg\n1,0,p,a,n\n-1,0,q,b,o\n2,0,r,c,m\n")
     examples = read_examples(path, {"label": "y", "anchor": ""})
     assert (examples.columns, examples.unlabelled) == ((["a", "c"], ["p", "r"], ["n", "m"]), 1)
@@ -72,7 +72,7 @@ def test_label_goes_before_gold_label(write):
 @pytest.mark.parametrize(
     ("header", "roles"),
     [
-        ("sent0,sent1,score", 2),  # what is left over is no hard negative
+        ("sent0,sent1,score", 2),  # the remaining column is not a hard negative
         ("id,text", 1),
         ("text,topic", 1),
         ("question,answer", 2),  # no usual name: by order

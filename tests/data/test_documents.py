@@ -13,7 +13,7 @@ from simcse_jax.data.documents import next_sentences, read_documents
         (["", "a", "b", "", "\t", " c ", ""], [["a", "b"], ["c"]]),
     ],
 )
-def test_blank_lines_part_documents(lines, documents):
+def test_blank_lines_separate_documents(lines, documents):
     assert read_documents(lines) == documents
 
 
@@ -22,7 +22,7 @@ def test_the_next_sentence_is_in_the_same_document():
     assert pairs == (["a", "b", "e"], ["b", "c", "f"])
 
 
-def test_the_next_three_are_drawn_uniformly_from_those_that_are_left():
+def test_the_next_three_are_drawn_uniformly_from_the_remaining_sentences():
     documents = [[f"{number} {place}" for place in range(5)] for number in range(3000)]
     anchors, positives = next_sentences(documents, 3, np.random.default_rng(0))
     assert len(anchors) == len(set(anchors)) == 4 * len(documents)
@@ -32,4 +32,4 @@ def test_the_next_three_are_drawn_uniformly_from_those_that_are_left():
         assert document == same
         counts[int(place), int(ahead) - int(place)] += 1
     shares = np.array([[0, 1 / 3, 1 / 3, 1 / 3, 0]] * 2 + [[0, 1 / 2, 1 / 2, 0, 0], [0, 1, 0, 0, 0]])
-    np.testing.assert_allclose(counts / len(documents), shares, atol=0.04)  # 4 standard deviations and more
+    np.testing.assert_allclose(counts / len(documents), shares, atol=0.04)  # at least 4 standard deviations

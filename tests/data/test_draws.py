@@ -11,7 +11,7 @@ def test_the_draws_are_not_those_of_the_batches():
     assert epochs.integers(2**62) != row_generator(3, 0, 0).integers(2**62)
 
 
-def test_the_numbers_of_a_seed_stay_what_they_were():
+def test_a_seed_s_numbers_never_change():
     """Runs that are resumed and recipes that are repeated depend on them."""
     streams = epoch_generator(3, 2), row_generator(3, 2, 1), corpus_generator(3, SUBSAMPLE)
     assert [int(stream.integers(2**62)) for stream in streams] == [

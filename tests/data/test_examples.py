@@ -5,7 +5,7 @@ from support.data import refused
 from simcse_jax.data.examples import read_examples
 
 
-def test_blanks_around_a_sentence_are_cut(write):
+def test_white_space_around_a_sentence_is_removed(write):
     assert read_examples(write("a.txt", "  eins \t\n")).columns == (["eins"],)
 
 
@@ -41,7 +41,7 @@ def test_positives_are_the_hypotheses_of_a_label(nli, positives, anchors, labels
         assert (same.columns, same.labels, same.unlabelled) == (examples.columns, None, 2)
 
 
-def test_labels_that_nothing_asks_for_are_not_read(nli):
+def test_unneeded_labels_are_not_read(nli):
     examples = read_examples(nli)
     assert (examples.columns[0], examples.labels, examples.unlabelled) == (list("acegik"), None, 0)
 
@@ -73,11 +73,11 @@ def test_numbers_of_parquet_are_labels(write_parquet):
         ("label\n0\n", {}, {}, ["a.csv", "which columns"]),
     ],
 )
-def test_labels_that_are_not_there_or_wrong_are_refused(write, content, options, columns, parts):
+def test_missing_and_wrong_labels_are_refused(write, content, options, columns, parts):
     refused(write("a.csv", content), *parts, options=options, **columns)
 
 
-def test_a_label_that_a_record_lacks_is_refused_by_line(write):
+def test_a_record_without_a_label_is_refused_by_line(write):
     path = write("a.jsonl", '{"sent0": "a", "sent1": "b", "label": 0}\n{"sent0": "c", "sent1": "d"}\n')
     refused(path, "line 2", "'label' is missing", options={"labels": True})
 
@@ -113,7 +113,7 @@ def test_next_3_sentences_are_drawn_with_the_seed(write):
         ("a.csv", "sent0\na\n\nb\n", ["a.csv", "data.positives=next_sentence", ".txt"]),
     ],
 )
-def test_next_sentences_of_what_has_none_are_refused(write, name, content, parts):
+def test_next_sentences_of_unsuitable_files_are_refused(write, name, content, parts):
     refused(write(name, content), *parts, options={"positives": "next_sentence"})
 
 
@@ -126,7 +126,7 @@ def test_next_sentences_of_other_sources_are_refused(write, tmp_path):
     refused(write("a.txt", DOCUMENTS), "'text'", "data.columns.anchor", options=options, anchor="text")
 
 
-def test_the_real_wikipedia_sample_is_known_to_be_shuffled(senteval):
+def test_the_real_wikipedia_sample_is_recognized_as_shuffled(senteval):
     path = senteval.parent / "wiki_sample.txt"
     refused(str(path), str(path), "shuffled", options={"positives": "next_sentence"})
 

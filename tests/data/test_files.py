@@ -27,11 +27,11 @@ REFERENCE = (["Hello, you", 'say "hi"'], ["two\nlines", "b"], ["no", "c"])
         ),
     ],
 )
-def test_a_file_gives_a_column_a_role(write, name, content, expected):
+def test_a_file_gives_one_column_per_role(write, name, content, expected):
     assert read_examples(write(name, content)).columns == expected
 
 
-def test_parquet_gives_a_column_a_role(write_parquet):
+def test_parquet_gives_one_column_per_role(write_parquet):
     assert read_examples(write_parquet(sent0=["a", "b"], sent1=["c", "d"])).columns == (["a", "b"], ["c", "d"])
 
 
@@ -44,7 +44,7 @@ def test_parquet_gives_a_column_a_role(write_parquet):
         ("a.jsonl", '{"text": "eins"}\n{"text": "zwei"}\n'),
     ],
 )
-def test_byte_order_mark_and_windows_line_ends_are_no_part_of_a_sentence(write, name, content):
+def test_byte_order_mark_and_windows_line_ends_are_dropped(write, name, content):
     path = write(name, b"\xef\xbb\xbf" + content.replace("\n", "\r\n").encode())
     assert read_examples(path, {"anchor": "sent0"} if "sent0" in content else None).columns == (["eins", "zwei"],)
 
@@ -83,18 +83,18 @@ def test_null_cells_of_parquet_are_skipped_and_counted(write_parquet):
         ("a.txt", "gut\nschön\n".encode("latin-1"), ["line 2", "not UTF-8", "0xf6", "iconv"]),
         ("a.csv", "sent0\ngut\nschön\n".encode("latin-1"), ["line 3", "not UTF-8", "0xf6"]),
         ("a.jsonl", '{"text": "schön"}\n'.encode("latin-1"), ["line 1", "not UTF-8", "0xf6"]),
-        ("a.csv", "sent0,sent1\na,b\nc\n", ["line 3", "1 columns", "names 2"]),
-        ("a.csv", 'sent0,sent1\n"a\nb",c\nd,e,f\n', ["line 4", "3 columns", "names 2"]),
-        ("a.tsv", "sent0\tsent1\na\tb\tc\n", ["line 2", "3 columns", "names 2"]),
+        ("a.csv", "sent0,sent1\na,b\nc\n", ["line 3", "1 columns", "line has 2"]),
+        ("a.csv", 'sent0,sent1\n"a\nb",c\nd,e,f\n', ["line 4", "3 columns", "line has 2"]),
+        ("a.tsv", "sent0\tsent1\na\tb\tc\n", ["line 2", "3 columns", "line has 2"]),
         ("a.csv", 'sent0,sent1\na,"b\n', ["line 2", "unexpected end of data"]),
         ("a.csv", 'sent0,sent1\n"a" b,c\n', ["line 2", "expected after"]),
         ("a.jsonl", '{"text": "a"}\n{"text": \n', ["line 2", "not JSON"]),
         ("a.jsonl", '{"text": "a"}\n["b"]\n', ["line 2", "not a JSON object"]),
         ("a.jsonl", '{"sent0": "a", "sent1": "b"}\n\n{"sent0": "c"}\n', ["line 3", "'sent1'", "missing"]),
-        ("a.jsonl", '{"text": "a"}\n{"text": 3}\n', ["line 2", "holds 3, which is no text", "data.columns"]),
+        ("a.jsonl", '{"text": "a"}\n{"text": 3}\n', ["line 2", "holds 3, not text", "data.columns"]),
         ("a.parquet", b"PAR1 is not enough", ["not a readable parquet file"]),
-        ("a.json", "[]", ["unknown kind of file", "'.json'", ".jsonl", "hf:", "tfds:"]),
-        ("a", "x", ["unknown kind of file", ".txt"]),
+        ("a.json", "[]", ["unknown file type", "'.json'", ".jsonl", "hf:", "tfds:"]),
+        ("a", "x", ["unknown file type", ".txt"]),
     ],
 )
 def test_a_bad_file_is_refused_by_name_line_and_field(write, name, content, parts):
@@ -117,12 +117,12 @@ def test_a_missing_file_is_named(tmp_path, name):
     refused(str(tmp_path / name), str(tmp_path / name), "no such file", "data.train")
 
 
-def test_the_real_trec_questions_are_latin_1_and_say_where(senteval, tmp_path):
+def test_the_real_trec_questions_are_refused_as_latin_1_naming_the_line(senteval, tmp_path):
     path = shutil.copy(senteval / "TREC" / "train_5500.label", tmp_path / "trec.txt")
     refused(str(path), f"{path}: line 66", "not UTF-8", "0xf0", "iconv")
 
 
-def test_blank_lines_before_a_header_and_fields_that_nobody_reads(tmp_path):
+def test_blank_lines_before_a_header_and_unused_fields(tmp_path):
     (tmp_path / "a.csv").write_text("\n\nsent0,sent1\na,b\n")
     assert read_examples(str(tmp_path / "a.csv")).columns == (["a"], ["b"])
     (tmp_path / "a.jsonl").write_text('{"text": "a", "note": "n"}\n{"text": "b"}\n')

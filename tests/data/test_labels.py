@@ -24,7 +24,7 @@ from simcse_jax.errors import UserError
         (None, None),
     ],
 )
-def test_names_numbers_and_the_marks_of_no_label(value, label):
+def test_names_numbers_and_marks_for_no_label(value, label):
     assert parse_label(value, "here") == label
 
 

@@ -20,7 +20,7 @@ MASK = 39
 
 
 def write_language_model(folder, head=True, mask=True):
-    """A random BERT of 40 words, the last but five of them in use, with its language-model head."""
+    """A random BERT with its language-model head and rows for 40 words, the last of them unused."""
     write_model(folder, "bert")
     config = EncoderConfig.from_hugging_face(CONFIGS["bert"], "test")
     generator = np.random.default_rng(3)
@@ -50,9 +50,9 @@ def differing(before, after):
     return [place for place, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
 
 
-def test_words_are_replaced_by_the_best_other_ones(masked_model):
-    """Against the encoder and the head applied to one sentence after the other."""
-    texts = [*sentences(66, seed=4), "zebra the cat"]  # more than a batch; a word that the tokenizer lacks
+def test_words_become_the_best_other_ones(masked_model):
+    """Compared with the encoder and the head applied to one sentence at a time."""
+    texts = [*sentences(66, seed=4), "zebra the cat"]  # more than a batch; an unknown word
     replaced = change(texts, "mlm", 30, mlm_model=masked_model)
 
     model = load(str(masked_model))
@@ -60,7 +60,7 @@ def test_words_are_replaced_by_the_best_other_ones(masked_model):
     encode = jax.jit(lambda ids, mask: parameters.merge(graph, model.params).encoder(ids, mask)[-1][0])
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *dict.fromkeys(WORDS), "."]
     index = {word: vocabulary.index(word) for word in vocabulary}
-    texts[-1] = "[UNK] the cat"  # as it comes back
+    texts[-1] = "[UNK] the cat"  # as decoded
     seen = Counter()
     for row, (before, after) in enumerate(zip(texts, replaced, strict=True)):
         places = differing(before, after)
@@ -90,7 +90,7 @@ def test_words_are_replaced_by_the_best_other_ones(masked_model):
     assert set(seen) >= set(range(7))  # any place can be chosen
 
 
-def test_what_is_masked_depends_on_seed_row_and_column_alone(masked_model):
+def test_masking_depends_on_seed_row_and_column_alone(masked_model):
     texts = ["the cat sat on the mat in the park"] * 12
     once = change(texts, "mlm", 15, mlm_model=masked_model)
     assert all(len(differing(*pair)) == 1 for pair in zip(texts, once, strict=True))
@@ -110,7 +110,7 @@ def test_sentences_of_no_word_one_word_and_too_many(masked_model):
 
 
 def test_models_that_cannot_replace_words(tmp_path, masked_model):
-    with pytest.raises(UserError, match=r"data\.augment\.mlm_model: must name"):
+    with pytest.raises(UserError, match=r"data\.augment\.mlm_model: empty; name"):
         change(["cat"], "mlm", mlm_model="")
     headless = write_language_model(tmp_path / "headless", head=False)
     with pytest.raises(UserError, match=r"data\.augment\.mlm_model=.*headless: has no language-model head"):

@@ -11,7 +11,7 @@ from simcse_jax.errors import UserError
     ("first", "second", "f1"),
     [
         ("A man plays.", "a MAN, sleeps", 2 / 3),  # two of three words each
-        ("the dog saw the cat", "the bird", 2 * 1 / 7),  # a multiset: "the" counts once, as often as both have it
+        ("the dog saw the cat", "the bird", 2 * 1 / 7),  # a multiset: "the" counts once, as often as in both
         ("the dog and the cat", "the the", 2 * 2 / 7),
         ("don't stop", "don’t stop", 1 / 2),  # an apostrophe is part of the word
         ("don't", "don t", 0),
@@ -31,7 +31,7 @@ def test_the_mean_is_over_pairs():
 
 
 @pytest.mark.parametrize(("first", "second"), [([], []), (["a"], ["a", "b"])])
-def test_sentences_that_are_no_pairs(first, second):
+def test_sentences_that_are_not_pairs_are_refused(first, second):
     with pytest.raises(ValueError, match=r"pairs|shorter|longer"):
         lexical_overlap(first, second)
 
@@ -56,7 +56,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
 
 def test_bad_input_to_the_command(tmp_path, monkeypatch):
     (tmp_path / "single.txt").write_text("a\nb\n")
-    with pytest.raises(UserError, match=r"single\.txt: one column"):
+    with pytest.raises(UserError, match=r"single\.txt: has one column"):
         call(monkeypatch, tmp_path / "single.txt")
     with pytest.raises(UserError, match="positives='other'"):
         call(monkeypatch, tmp_path / "single.txt", "--positives=other")

@@ -26,12 +26,12 @@ def written(folder, suffix: str):
 
 
 @pytest.mark.parametrize("suffix", [".txt", ".csv", ".tsv", ".jsonl", ".parquet"])
-def test_a_row_of_the_file_is_a_sentence_blank_ones_too(tmp_path, suffix):
+def test_every_row_is_a_sentence_blank_ones_too(tmp_path, suffix):
     path = written(tmp_path, suffix)
     assert read_sentences(path) == read_sentences(str(path), "sentence") == SENTENCES
 
 
-def test_only_the_column_that_is_wanted_has_to_be_text(tmp_path):
+def test_only_the_chosen_column_must_be_text(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"n": 1, "body": "one"}\n{"n": null, "body": "two"}\n')
     assert read_sentences(tmp_path / "a.jsonl", "body") == ["one", "two"]
     (tmp_path / "a.csv").write_text("body\none\ntwo\n")
@@ -41,10 +41,10 @@ def test_only_the_column_that_is_wanted_has_to_be_text(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "column", "message"),
     [
-        ("a.csv", "n,body\n1,x\n", None, r"a\.csv: which column\? It has n, body"),
+        ("a.csv", "n,body\n1,x\n", None, r"a\.csv: which column to use\? It has n, body"),
         ("a.csv", "n,body\n1,x\n", "text", r"a\.csv: no column 'text'; it has n, body"),
         ("a.jsonl", '{"text": "x"}\n{"n": 1}\n', None, r"a\.jsonl: line 2: the field 'text' is missing"),
-        ("a.jsonl", '{"text": "x"}\n{"text": 1}\n', None, r"a\.jsonl: line 2: the field 'text' holds 1, which is no"),
+        ("a.jsonl", '{"text": "x"}\n{"text": 1}\n', None, r"a\.jsonl: line 2: the field 'text' holds 1, not text"),
         ("a.txt", "", None, r"a\.txt: holds no sentences"),
         ("a.txt", "\n \n", None, r"a\.txt: holds no sentences"),
         ("a.txt", b"one\ncaf\xe9\n", None, r"a\.txt: line 2 is not UTF-8"),
@@ -52,11 +52,11 @@ def test_only_the_column_that_is_wanted_has_to_be_text(tmp_path):
         ("a.csv", "text,b\nthe cat\n", None, r"a\.csv: line 2: 1 columns"),
         ("a.jsonl", '{"text": "\\ud800"}\n', None, r"a\.jsonl: line 1: holds half a surrogate pair"),
         ("a.parquet", "PAR1 and nonsense", None, r"a\.parquet: not a readable parquet file"),
-        ("a.pdf", "one", None, r"a\.pdf: unknown kind of file '\.pdf'; known are \.txt"),
+        ("a.pdf", "one", None, r"a\.pdf: unknown file type '\.pdf'; known are \.txt"),
         ("a", None, None, r"a: no such file"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(tmp_path, name, content, column, message):
+def test_errors_are_reported_in_one_line(tmp_path, name, content, column, message):
     if content is not None:
         (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(UserError, match=message) as raised:
@@ -64,7 +64,7 @@ def test_what_is_wrong_is_told_in_one_line(tmp_path, name, content, column, mess
     assert len(str(raised.value).splitlines()) == 1
 
 
-def test_a_stream_knows_its_rows_and_what_they_are(tmp_path):
+def test_a_file_s_rows_are_counted_and_hashed(tmp_path):
     (tmp_path / "a.csv").write_text("n,text,other\n1,the cat,a dog\n2,,\n")
     file, other = SentenceFile(tmp_path / "a.csv"), SentenceFile(str(tmp_path / "a.csv"), "other")
     assert list(file) == ["the cat", ""] and list(other) == ["a dog", ""]
@@ -74,7 +74,7 @@ def test_a_stream_knows_its_rows_and_what_they_are(tmp_path):
         SentenceFile(tmp_path / "a.csv").scan()
 
 
-def test_a_folder_is_no_file(tmp_path):
+def test_a_folder_is_refused(tmp_path):
     with pytest.raises(UserError, match="a folder; give a file of sentences"):
         read_sentences(tmp_path)
 

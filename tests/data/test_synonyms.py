@@ -63,13 +63,13 @@ def lexicon(tmp_path_factory):
     [
         ("man", ["adult male", "valet"]),
         ("Man", ["adult male", "valet"]),
-        ("men", ["adult male", "valet"]),  # an irregular form; its own word is no synonym
+        ("men", ["adult male", "valet"]),  # an irregular form; its base form does not count
         ("playing", ["compete"]),
         ("plays", ["compete"]),
         ("bigger", []),  # the rules give "bigg" and "bigge"
         ("big", ["large"]),  # satellite adjectives are adjectives
         ("larger", ["big"]),
-        ("bowl", ["dish", "roll"]),  # of both parts of speech
+        ("bowl", ["dish", "roll"]),  # as both parts of speech
         ("dishes", ["bowl"]),
         ("bowling", ["roll"]),  # a verb's suffix
         ("paris", ["city of light"]),
@@ -108,7 +108,7 @@ def test_punctuation_and_capitals_are_kept(lexicon, sentence, replaced):
 def test_sentences_without_synonyms_stay_and_are_counted(lexicon, capsys):
     texts = ["a lonely unknown", "", "big", "-- !"]
     assert change(texts, "synonym", lexicon=lexicon) == ["a lonely unknown", "", "large", "-- !"]
-    assert "no synonym for any word of 3 of 4 sentences" in capsys.readouterr().out
+    assert "3 of 4 sentences have no word with a synonym" in capsys.readouterr().out
 
 
 def test_a_replacement_depends_on_seed_row_and_column_alone(lexicon):
@@ -126,7 +126,7 @@ def test_other_forms_of_a_lexicon(lexicon, tmp_path, monkeypatch):
     before = wn.config.database_path
     assert Synonyms(str(write_lexicon(tmp_path / "lexicon.xml.gz"))).of("man") == ["adult male", "valet"]
     assert wn.config.database_path == before
-    monkeypatch.setattr(wn.config, "_data_directory", mine)  # as a user's own would be
+    monkeypatch.setattr(wn.config, "_data_directory", mine)  # stands for the user's own
     monkeypatch.setattr(wn.config, "_dbpath", mine / "wn.db")
     Synonyms(str(lexicon))
     assert not mine.exists()
@@ -150,20 +150,20 @@ def test_lexicons_that_cannot_be_used(lexicon, tmp_path):
     refused("", "no such file")
     refused(tmp_path / "missing.xml", r"missing\.xml': no such file")
     (tmp_path / "text.xml").write_text("no lexicon\n")
-    refused(tmp_path / "text.xml", "no WN-LMF lexicon can be read")
+    refused(tmp_path / "text.xml", "not a readable WN-LMF lexicon")
     whole = lexicon.read_text()
     (tmp_path / "cut.xml").write_text(whole[: len(whole) // 2])
-    refused(tmp_path / "cut.xml", "no WN-LMF lexicon can be read")
+    refused(tmp_path / "cut.xml", "not a readable WN-LMF lexicon")
     (tmp_path / "field.xml").write_text(whole.replace("partOfSpeech", "other"))
-    refused(tmp_path / "field.xml", "no WN-LMF lexicon can be read")
+    refused(tmp_path / "field.xml", "not a readable WN-LMF lexicon")
     refused(write_lexicon(tmp_path / "single.xml", [("n", ["lonely"], ["nobody"])]), "holds no synonyms")
     (tmp_path / "folder").mkdir()
-    refused(tmp_path / "folder", "no WN-LMF lexicon can be read")
+    refused(tmp_path / "folder", "not a readable WN-LMF lexicon")
     (tmp_path / "folder" / "wn.db").write_text("no database")
-    refused(tmp_path / "folder", "no WN-LMF lexicon can be read")
+    refused(tmp_path / "folder", "not a readable WN-LMF lexicon")
 
 
-def test_the_extra_that_is_not_installed(lexicon, monkeypatch):
+def test_a_missing_extra_is_named(lexicon, monkeypatch):
     monkeypatch.setitem(sys.modules, "wn", None)
     monkeypatch.setitem(sys.modules, "wn.morphy", None)
     with pytest.raises(UserError, match=r"pip install 'simcse_jax\[wordnet\]'"):

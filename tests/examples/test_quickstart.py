@@ -15,6 +15,6 @@ def test_the_quickstart_shows_a_gain_on_held_out_pairs(minilm, tmp_path):
     assert done.returncode == 0, done.stderr
     before, _, after = (float(score) for score in re.findall(r"^ *(\d+\.\d\d)$", done.stdout, re.MULTILINE))
     assert after > before + 2
-    assert "What you can do next" in done.stdout
+    assert "Next steps" in done.stdout
     assert (tmp_path / "run" / "export" / "model.safetensors").is_file()
     assert any((tmp_path / "run" / "checkpoints").iterdir())

@@ -68,7 +68,7 @@ def assert_same_states_and_gradients(folder, ids, mask):
     ours = to_tensors(gradient, model.config.model_type)
     assert set(theirs) == {name for name in ours if not name.startswith("pooler.")}
     for name, other in theirs.items():
-        if name.endswith(("key.bias", "attn.k.bias")):  # softmax does not see it: zero, and what is found is rounding
+        if name.endswith(("key.bias", "attn.k.bias")):  # softmax ignores it: zero except for rounding
             assert np.abs(ours[name]).max() < 1e-4 and np.abs(other).max() < 1e-4
         else:
             assert np.abs(ours[name] - other).max() / np.abs(other).max() < 1e-3, name
@@ -80,7 +80,7 @@ def test_hidden_states_and_gradients_of_small_random_models(tiny_folder):
 
 @pytest.fixture(scope="module")
 def mpnet_base(tmp_path_factory):
-    """Three random layers of MPNet-base's width as transformers saves them; its relative positions count."""
+    """Three random layers of MPNet-base's width as transformers saves them; with relative positions that matter."""
     torch = pytest.importorskip("torch")
     from transformers import MPNetConfig, MPNetModel
 
@@ -98,7 +98,7 @@ def mpnet_base(tmp_path_factory):
 
 
 def every_length(longest):
-    """Sentences of 1, 2, 3, 16, 17, 64, 65, 129 and 130 tokens, or as far as they go, padded to the longest and 3."""
+    """Sentences of 1, 2, 3, 16, 17, 64, 65, 129 and 130 tokens, up to `longest`, padded to 3 more than that."""
     lengths = np.array([n for n in (1, 2, 3, 16, 17, 64, 65, 129, 130) if n <= longest])
     ids = np.random.default_rng(0).integers(4, 40, (len(lengths), longest + 3)).astype(np.int32)
     return ids, (np.arange(longest + 3) < lengths[:, None]).astype(np.int32)

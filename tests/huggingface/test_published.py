@@ -13,7 +13,7 @@ def test_other_shapes_are_read_from_their_config(tiny_folder):
 
 def test_published_shapes_are_known():
     _, params = build(PUBLISHED["bert-base-uncased"], with_head=False)
-    # 109,482,240 of BERT-base, less its pooler.
+    # BERT-base's 109,482,240 without its pooler.
     assert sum(value.size for value in params.values()) == 109_482_240 - 768 * 769
     _, params = build(PUBLISHED["roberta-large"], with_head=False)
     assert sum(value.size for value in params.values()) == 355_359_744 - 1024 * 1025

@@ -13,12 +13,12 @@ def test_package_weights_are_checked(minilm, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["no_such_package", "__main__", "not a name", ""])
-def test_packages_that_are_not_there(name):
+def test_missing_packages_are_refused(name):
     with pytest.raises(UserError, match="no such package"):
         resolve(f"package:{name}")
 
 
 @pytest.mark.parametrize("name", ["/no/such/folder", "./none", "../x/y/z", "someone/a-model-that-is-not-cached"])
-def test_names_that_lead_nowhere(name):
+def test_names_of_nothing_are_refused(name):
     with pytest.raises(UserError, match="no such folder"):
         load(name)

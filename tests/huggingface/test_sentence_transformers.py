@@ -35,7 +35,7 @@ def test_the_pooler_comes_from_sentence_transformers_files(folder, pooling, pool
     assert model.max_length == 24
 
 
-def test_unit_length_is_asked_for_by_a_last_module_normalize(tiny_folder, tmp_path):
+def test_a_last_module_normalize_asks_for_unit_length(tiny_folder, tmp_path):
     pooling, normalize = {"pooling_mode_mean_tokens": True}, ("2_Normalize", "Normalize")
     for name, more, expected in (("plain", (), False), ("unit", (normalize,), True)):
         folder = shutil.copytree(tiny_folder, tmp_path / name)
@@ -46,7 +46,7 @@ def test_unit_length_is_asked_for_by_a_last_module_normalize(tiny_folder, tmp_pa
     write_modules(folder, pooling, normalize, ("3_Other", "Pooling"))
     (folder / "3_Other").mkdir()
     (folder / "3_Other" / "config.json").write_text(json.dumps(pooling))
-    with pytest.raises(UserError, match="a normalization that is not its last module"):
+    with pytest.raises(UserError, match="a normalization before the last module"):
         choose_pooler(load(str(folder)), None)
 
 
@@ -63,13 +63,13 @@ def test_a_dense_tanh_module_is_a_head(folder):
     assert choose_pooler(model, "avg_top2") == ("avg_top2", False)
 
 
-def test_a_module_that_we_lack_is_named(folder):
+def test_an_unsupported_module_is_named(folder):
     write_modules(folder, {"pooling_mode_mean_tokens": True}, ("0_WeightedLayerPooling", "WeightedLayerPooling"))
     with pytest.raises(UserError, match="the module WeightedLayerPooling"):
         choose_pooler(load(str(folder)), None)
 
 
-def test_a_pooling_that_we_lack_is_named(folder):
+def test_an_unsupported_pooling_is_named(folder):
     write_modules(folder, {"pooling_mode_weightedmean_tokens": True})
     model = load(str(folder))
     with pytest.raises(UserError, match="weightedmean_tokens"):

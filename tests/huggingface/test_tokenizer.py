@@ -12,13 +12,13 @@ from simcse_jax.models.config import EncoderConfig
 
 
 def test_transformers_is_not_imported_for_a_usual_model(minilm):
-    slow = "{'transformers', 'scipy.stats'} & set(sys.modules)"  # a second of start-up each, and more
+    slow = "{'transformers', 'scipy.stats'} & set(sys.modules)"  # each takes a second or more to import
     code = f"import sys; from simcse_jax import SimCSE; SimCSE({minilm!r}); print({slow})"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.strip() == "set()", done.stderr
 
 
-def test_cut_sentences_are_told(tmp_path):
+def test_cut_sentences_are_reported(tmp_path):
     folder = write_model(tmp_path / "m", "bert")
     config = EncoderConfig.from_hugging_face(json.loads((folder / "config.json").read_text()), "test")
     tokenizer = Tokenizer(folder, config)
@@ -33,7 +33,7 @@ def test_a_tokenizer_of_another_model_is_refused(tmp_path):
     with pytest.raises(UserError, match="only 10 rows"):
         Tokenizer(folder, config)
     (folder / "tokenizer.json").write_text("{")
-    with pytest.raises(UserError, match="no tokenizer"):
+    with pytest.raises(UserError, match="no readable tokenizer"):
         Tokenizer(folder, EncoderConfig.from_hugging_face(CONFIGS["bert"], "test"))
 
 

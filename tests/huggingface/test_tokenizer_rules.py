@@ -18,7 +18,7 @@ def token(number, content, **flags):
 
 
 def write_bert(folder, lowercase=True, **config):
-    """A folder with `tokenizer.json`, `vocab.txt` and `tokenizer_config.json`, as bert-base-uncased has them."""
+    """A folder with `tokenizer.json`, `vocab.txt` and `tokenizer_config.json`, like bert-base-uncased."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
     folder.mkdir()
@@ -58,7 +58,7 @@ def write_roberta(folder, **config):
 
 
 def write_mpnet(folder, old_unk=True, **config):
-    """As microsoft/mpnet-base has it: BERT's pieces behind RoBERTa's special tokens, with an <unk> or without."""
+    """Like microsoft/mpnet-base: BERT's pieces after RoBERTa's special tokens, with or without an <unk>."""
     from tokenizers import AddedToken, Tokenizer, models, processors
 
     write_bert(folder)
@@ -196,7 +196,7 @@ def test_other_folders_of_mpnet_are_left_to_transformers(tmp_path):
     assert read_usual(folder) is None
 
 
-def test_added_tokens_of_a_config_are_the_same_ones(tmp_path):
+def test_added_tokens_listed_in_a_config_too(tmp_path):
     stated = {str(n): {k: v for k, v in token(n, name).items() if k != "id"} for n, name in enumerate(BERT)}
     folder = write_bert(tmp_path / "m", added_tokens_decoder=stated)
     backend, mask_token = read_backend(folder)

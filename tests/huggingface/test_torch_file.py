@@ -13,7 +13,7 @@ from simcse_jax.huggingface.torch_file import read_torch_file
 
 
 class Call:
-    """Pickles as a call of `print`, as a malicious file would of something worse."""
+    """Pickles as a call of `print`; a malicious file would call something worse."""
 
     def __reduce__(self):
         return print, ("code was run",)
@@ -28,7 +28,7 @@ def test_a_file_that_asks_to_run_code_is_refused(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("content", [b"", b"no pickle", b"PK\x03\x04 cut off", pickle.dumps({"a": 1})])
-def test_a_file_that_is_something_else_is_refused(tmp_path, content):
+def test_other_files_are_refused(tmp_path, content):
     (tmp_path / "pytorch_model.bin").write_bytes(content)
     with pytest.raises(UserError, match="not a readable PyTorch file"):
         read_torch_file(tmp_path / "pytorch_model.bin")
@@ -36,7 +36,7 @@ def test_a_file_that_is_something_else_is_refused(tmp_path, content):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("zipped", [True, False], ids=["zip", "legacy"])
-def test_reads_what_pytorch_writes(tmp_path, zipped):
+def test_reads_files_written_by_pytorch(tmp_path, zipped):
     torch = pytest.importorskip("torch")
     base = torch.randn(6, 8)
     tensors = {

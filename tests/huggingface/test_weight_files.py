@@ -25,8 +25,8 @@ def test_sharded_safetensors(tiny_folder, folder):
         load(str(folder))
 
 
-def test_safetensors_go_before_a_pickle(tmp_path):
-    with pytest.raises(UserError, match=r"no weights; one of model\.safetensors, "):
+def test_safetensors_take_precedence_over_a_pickle(tmp_path):
+    with pytest.raises(UserError, match=r"no weights; it must have one of model\.safetensors, "):
         read_weights(tmp_path)
     (tmp_path / "pytorch_model.bin").write_bytes(b"never read")
     save_file({"a": np.ones(2, np.float32)}, tmp_path / "model.safetensors")

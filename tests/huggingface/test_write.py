@@ -24,9 +24,9 @@ def test_layer_weights():
 
 @pytest.mark.parametrize("with_head", [True, False])
 @pytest.mark.parametrize("pooler", POOLERS)
-def test_what_is_written_is_read_again(pooler, with_head, tmp_path):
-    """With our marker in full; from the modules alone, as far as sentence-transformers can say it."""
-    architectures = ["BertForCL" if with_head else "BertModel"]  # the reference's class says that there is a head
+def test_a_written_model_is_read_again(pooler, with_head, tmp_path):
+    """With our marker, completely; from the modules alone, as far as sentence-transformers can express it."""
+    architectures = ["BertForCL" if with_head else "BertModel"]  # the reference's class implies a head
     source = write_model(tmp_path / "source", "bert", architectures=architectures, _name_or_path="/home/ann")
     model = dataclasses.replace(load(str(source)), pooler=pooler)
     folder = tmp_path / "model"
@@ -47,8 +47,8 @@ def test_what_is_written_is_read_again(pooler, with_head, tmp_path):
 
 
 @pytest.mark.slow
-def test_mpnet_s_tokenizer_goes_out_as_it_came_in(minilm, tmp_path):
-    """MPNet-base's vocabulary is BERT's 30,522 pieces, which MiniLM has too, between five tokens of its own."""
+def test_mpnet_s_tokenizer_is_written_unchanged(minilm, tmp_path):
+    """MPNet-base's vocabulary is BERT's 30,522 pieces, which MiniLM shares, among five tokens of its own."""
     pytest.importorskip("torch")
     from sentence_transformers import SentenceTransformer
     from transformers import MPNetTokenizer

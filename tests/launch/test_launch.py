@@ -1,4 +1,4 @@
-"""The launch scripts: their dry runs, and what they do on each exit code, with programs that only pretend."""
+"""The launch scripts: their dry runs, and their reaction to each exit code, with fake programs."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from support import ROOT
 LAUNCH = ROOT / "launch"
 SCRIPTS = sorted(LAUNCH.glob("*.sh"))
 MAIN = ["-m", "simcse_jax.main"]
-# Arguments that a shell could split: through ssh there are two shells.
+# A shell could split or expand these; on the way through ssh there are two shells.
 ARGUMENTS = [
     "--config",
     "configs/unsup_bert.py:large",
@@ -27,7 +27,7 @@ ARGUMENTS = [
 ARGUMENTS += ['--config.model.init_from=a\\b "c" & $(d)']
 CLOUD = {"PROJECT": "mine", "ZONE": "us-central1-a"}
 NEEDED = {"tpu.sh": CLOUD, "kubernetes.sh": {"IMAGE": "image:1"}}
-BEFORE = {"tpu.sh": ["train"], "local_processes.sh": ["2"]}  # what comes before main's arguments
+BEFORE = {"tpu.sh": ["train"], "local_processes.sh": ["2"]}  # arguments before main's
 
 
 def write_program(path: Path, text: str) -> Path:
@@ -38,7 +38,7 @@ def write_program(path: Path, text: str) -> Path:
 
 @pytest.fixture
 def programs(tmp_path) -> Path:
-    """A folder at the front of PATH. What the scripts could start is in it, notes that it was called, and fails."""
+    """A folder at the front of PATH with all programs that the scripts could start; each records its call and fails."""
     folder = tmp_path / "programs"
     folder.mkdir()
     for name in ("gcloud", "git", "kubectl", "python", "scontrol", "srun", "ssh"):
@@ -61,7 +61,7 @@ def launch(script: str, *args: str, programs: Path, **settings: str) -> subproce
 
 
 def dry_run(script: str, *args: str, programs: Path, **settings: str) -> list[list[str]]:
-    """The commands that it prints, as a shell would read them."""
+    """The printed commands, as a shell would read them."""
     done = launch(script, "--dry-run", *args, programs=programs, **NEEDED.get(script, {}), **settings)
     assert done.returncode == 0, done.stderr
     return [shlex.split(line, comments=True) for line in done.stdout.splitlines()]
@@ -121,7 +121,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("script", "args", "settings", "message"), MISTAKES)
-def test_a_mistake_is_answered_in_one_line(script, args, settings, message, programs):
+def test_a_mistake_is_reported_in_one_line(script, args, settings, message, programs):
     done = launch(script, *args, programs=programs, **settings)
     assert done.returncode == 2
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
@@ -133,7 +133,7 @@ def test_a_mistake_is_answered_in_one_line(script, args, settings, message, prog
 
 
 def python_with_codes(folder: Path, *codes: int) -> Path:
-    """A python that notes its arguments and ends with one code after the other, the last one again and again."""
+    """A python that records its arguments and exits with these codes in turn, then always with the last."""
     (folder / "codes").write_text("".join(f"{code}\n" for code in codes))
     return write_program(
         folder / "python-with-codes",
@@ -149,7 +149,7 @@ def python_with_codes(folder: Path, *codes: int) -> Path:
         ([2], 2, 1),
         ([75, 0], 0, 2),
         ([1, 75, 2], 2, 3),
-        ([75, 75, 75, 75, 75, 0], 0, 6),  # however often it is pre-empted
+        ([75, 75, 75, 75, 75, 0], 0, 6),  # any number of preemptions
         ([75, 1], 1, 4),  # CRASHES=2: two crashes are followed by another start
     ],
 )
@@ -161,7 +161,7 @@ def test_a_gpu_host_runs_again_after_a_preemption_and_after_some_crashes(codes, 
 
 
 def python_that_waits(folder: Path) -> Path:
-    """Notes its arguments under its process id. FAILS ends with 3 once all have begun; the others wait for SIGTERM."""
+    """Records its arguments under its process id. FAILS exits with 3 after all have started; others await SIGTERM."""
     return write_program(
         folder / "python-that-waits",
         """
@@ -189,7 +189,7 @@ def wait_for(*paths: Path) -> None:
 
 
 def signalled(script: str, *args: str, programs: Path, records: list[Path], **settings: str) -> tuple[int, float]:
-    """Sends SIGTERM to the script alone, once the processes have started: its exit code, and how long it took."""
+    """Sends SIGTERM to the script alone after the processes have started; its exit code, and the seconds it took."""
     command = ["bash", str(LAUNCH / script), *args]
     with subprocess.Popen(command, env=environment(programs, **settings), stderr=subprocess.PIPE) as child:
         wait_for(*records)
@@ -208,7 +208,7 @@ def test_a_gpu_host_passes_sigterm_on_and_does_not_start_again(programs, tmp_pat
 
 
 def records_of(folder: Path, count: int) -> list[dict[str, str]]:
-    """The flags that each process was started with."""
+    """The flags of each process."""
     lines = [(folder / str(index)).read_text().splitlines() for index in range(count)]
     return [dict(line.split("=", 1) for line in given if "=" in line) for given in lines]
 
@@ -235,7 +235,7 @@ def test_a_local_process_that_fails_ends_the_others(programs, tmp_path):
     assert done.returncode == 3
     assert time.monotonic() - started < 20
     assert (tmp_path / "0").read_text().endswith("SIGTERM\n")
-    assert (tmp_path / "2").read_text().endswith("SIGTERM\n")  # and takes no notice, so it was killed
+    assert (tmp_path / "2").read_text().endswith("SIGTERM\n")  # it ignores SIGTERM, so it was killed
     assert "process 1 ended with exit code 3" in done.stderr
     assert "says 1" in done.stderr  # the end of its log
 
@@ -261,7 +261,7 @@ def test_the_dry_run_of_local_processes(programs):
 # Slurm
 
 
-def test_slurm_starts_one_task_a_gpu_and_lets_jax_find_the_others(programs):
+def test_slurm_starts_one_task_per_gpu_and_lets_jax_find_the_others(programs):
     job = {
         "SLURM_JOB_ID": "17",
         "SLURM_GPUS_PER_NODE": "h100:8",
@@ -324,14 +324,14 @@ def test_the_dry_run_of_a_tpu_from_its_creation_to_its_end(programs):
 
 @pytest.fixture
 def worker(tmp_path, programs) -> Path:
-    """The home of a worker on which the package is installed: python writes its arguments to a file."""
+    """The home of a worker with the package installed: its python writes its arguments to a file."""
     folder = tmp_path / "home" / "simcse_jax" / ".venv" / "bin"
     folder.mkdir(parents=True)
     python = f"#!{sys.executable}\nimport json, os, sys\nopen('arguments.json', 'w').write(json.dumps(sys.argv[1:]))\n"
     python += "open('unbuffered', 'w').write(os.environ['PYTHONUNBUFFERED'])\nsys.exit(int(os.environ['CODE']))\n"
     (folder / "python").write_text(python)
     (folder / "python").chmod(0o755)
-    # As gcloud and ssh do it: the words between spaces, joined again, to a shell.
+    # Like gcloud and ssh: the words are joined by spaces and given to a shell.
     ssh = 'for word; do case "$word" in --command=*) HOME="$WORKER" exec bash -c "${word#*=}" ;; esac; done\n'
     write_program(programs / "gcloud", ssh)
     return tmp_path / "home"
@@ -346,7 +346,7 @@ def test_arguments_and_exit_code_come_through_ssh(code, worker, programs):
     assert (worker / "simcse_jax" / "unbuffered").read_text() == "1"
 
 
-def test_a_run_that_is_still_there_is_asked_to_save_first(worker, programs, tmp_path):
+def test_a_run_that_is_still_running_is_asked_to_save_first(worker, programs, tmp_path):
     python = worker / "simcse_jax" / ".venv" / "bin" / "python"
     first = tmp_path / "first"
     first.mkdir()
@@ -363,7 +363,7 @@ def test_a_run_that_is_still_there_is_asked_to_save_first(worker, programs, tmp_
 
 
 def gcloud_that_pretends(programs: Path, plan: list[str]) -> None:
-    """A TPU that exists from create to delete. The plan has the result of each run: an exit code, or `taken`."""
+    """A TPU that exists from create to delete. The plan has the outcome of each run: an exit code, or `taken`."""
     (programs / "plan").write_text("".join(f"{outcome}\n" for outcome in plan))
     write_program(programs / "git", "")
     write_program(
@@ -406,7 +406,7 @@ AGAIN = ["copy", "install"]
         ),
     ],
 )
-def test_a_tpu_that_is_taken_away_is_made_again_and_deleted_at_the_end(plan, expected, steps, programs):
+def test_a_tpu_that_is_taken_away_is_created_again_and_deleted_at_the_end(plan, expected, steps, programs):
     gcloud_that_pretends(programs, plan)
     done = launch("tpu.sh", "train", *ARGUMENTS, programs=programs, POLL="0", CRASHES="1", **CLOUD)
     assert done.returncode == expected, done.stderr
@@ -420,7 +420,7 @@ def test_a_tpu_can_be_kept(programs):
     assert calls(programs) == [*BEGIN, "run 2"]
 
 
-def test_a_tpu_is_there_once_however_often_it_is_asked_for(programs):
+def test_repeated_requests_create_one_tpu(programs):
     gcloud_that_pretends(programs, ["0"])
     for _ in range(2):
         assert launch("tpu.sh", "create", programs=programs, POLL="0", **CLOUD).returncode == 0
@@ -470,7 +470,7 @@ def manifest(programs: Path, *args: str, **settings: str) -> dict:
 
 
 def as_kubernetes_reads(word: str, variables: dict[str, str]) -> str:
-    """Kubernetes puts the value of NAME for $(NAME), and $ for $$."""
+    """Kubernetes replaces $(NAME) with its value, and $$ with $."""
     return re.sub(r"\$\$|\$\((\w+)\)", lambda found: variables[found[1]] if found[1] else "$", word)
 
 
@@ -507,7 +507,7 @@ def test_the_fields_that_the_jobset_adds(settings, programs):
     (replicated,) = spec["replicatedJobs"]
     job = replicated["template"]["spec"]
     assert (job["completionMode"], job["completions"], job["parallelism"]) == ("Indexed", hosts, hosts)
-    assert job["backoffLimit"] == 0  # one pod's failure is the Job's, and so starts all of them again
+    assert job["backoffLimit"] == 0  # a pod's failure fails the Job, which then starts all of them again
     (rule,) = job["podFailurePolicy"]["rules"]
     pod = job["template"]["spec"]
     (container,) = pod["containers"]

@@ -15,34 +15,36 @@ def test_the_fields_of_a_file():
     assert tuple(CONFIGS) == MODEL_TYPES
 
 
-def test_positions_after_the_padding_index_are_a_sentence_s():
+def test_a_sentence_may_fill_the_positions_after_the_padding_index():
     assert {model_type: read(model_type).max_length for model_type in MODEL_TYPES} == dict.fromkeys(MODEL_TYPES, 64)
     assert read("roberta", pad_token_id=None).pad_token_id == 1
 
 
 WRONG = [
-    ({"model_type": "gpt2"}, "model_type is 'gpt2'; this encoder reads bert, roberta, mpnet"),
-    ({"position_embedding_type": "relative_key"}, "position_embedding_type must be 'absolute'"),
-    ({"hidden_size": "wide"}, "a field is not a number"),
-    ({"num_hidden_layers": 0}, "sizes must be 1 or more"),
-    ({"max_position_embeddings": 2}, "sizes must be 1 or more"),
-    ({"num_attention_heads": 5}, "hidden_size 32 does not divide by 5 heads"),
+    ({"model_type": "gpt2"}, "model_type is 'gpt2'; supported are bert, roberta, mpnet"),
+    ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'; only 'absolute' is"),
+    ({"hidden_size": "wide"}, "hidden_size is 'wide', not a number"),
+    ({"layer_norm_eps": None}, "layer_norm_eps is None, not a number"),
+    ({"num_hidden_layers": 0}, "num_hidden_layers is 0; it must be 1 or more"),
+    ({"hidden_size": 0}, "hidden_size is 0; it must be 1 or more"),
+    ({"max_position_embeddings": 2}, "max_position_embeddings is 2, too few for a sentence"),
+    ({"num_attention_heads": 5}, "hidden_size 32 is not divisible by 5 heads"),
     ({"hidden_act": "mish"}, "hidden_act 'mish' is not one of gelu, gelu_new, gelu_pytorch_tanh, relu, silu"),
 ]
 
 
 @pytest.mark.parametrize(("changes", "message"), WRONG)
-def test_what_this_encoder_is_not_is_said_with_the_file(changes, message):
+def test_an_unsupported_model_is_refused_naming_the_file_and_the_field(changes, message):
     with pytest.raises(UserError, match=rf"^m/config\.json: {message}"):
         read(**changes)
 
 
-def test_a_missing_field_and_an_mpnet_of_other_numbers():
+def test_a_missing_field_and_an_mpnet_with_other_numbers():
     fields = {name: value for name, value in CONFIGS["bert"].items() if name != "vocab_size"}
     with pytest.raises(UserError, match="the field 'vocab_size' is missing"):
         EncoderConfig.from_hugging_face(fields, "m/config.json")
     for changes in ({"pad_token_id": 0}, {"relative_attention_num_buckets": 16}):
-        with pytest.raises(UserError, match=f"{next(iter(changes))} is .*; an MPNet's is"):
+        with pytest.raises(UserError, match=f"{next(iter(changes))} is .*; for MPNet it must be"):
             read("mpnet", **changes)
 
 

@@ -14,7 +14,7 @@ def token_dropout(keys, positions, site, x, rate):
 
 
 def dropout(keys, site, x, rate):
-    """Of (B, T, D) hidden states or (B, H, Q, K) attention probabilities."""
+    """Dropout of (B, T, D) hidden states or (B, H, Q, K) attention probabilities."""
     if x.ndim == 4:
         (mask,) = attention_masks(keys, [site], x.shape[1:], rate)
         return drop(x, mask)
@@ -27,7 +27,7 @@ def mask(keys, site, shape, rate):
 
 def test_threefry_is_the_library_s():
     key, counter = jnp.uint32([7, 11]), jnp.arange(64, dtype=jnp.uint32)
-    expected = threefry_2x32(key, counter)  # it takes the two halves as the two words
+    expected = threefry_2x32(key, counter)  # its two halves are the two words
     ours = jnp.concatenate(threefry2x32((key[0], key[1]), counter[:32], counter[32:]))
     np.testing.assert_array_equal(ours, expected)
 
@@ -45,7 +45,7 @@ def test_without_a_mask_nothing_is_dropped():
     assert drop(x, None) is x
 
 
-def test_a_mask_is_cut_not_changed_by_a_shorter_padding():
+def test_shorter_padding_cuts_a_mask_and_changes_nothing_else():
     keys = row_keys(3)
     long, short = mask(keys, 1, (3, 24, 10), 0.5), mask(keys, 1, (3, 16, 10), 0.5)
     np.testing.assert_array_equal(long[:, :16], short)
@@ -53,14 +53,14 @@ def test_a_mask_is_cut_not_changed_by_a_shorter_padding():
     np.testing.assert_array_equal(long[:, :, :16, :16], short)
 
 
-def test_a_row_s_mask_is_its_key_s_alone():
+def test_a_row_s_mask_depends_on_its_key_alone():
     keys = row_keys(4)
     together = mask(keys, 1, (4, 8, 12), 0.5)
     np.testing.assert_array_equal(together[2:3], mask(keys[2:3], 1, (1, 8, 12), 0.5))
     np.testing.assert_array_equal(together[::-1], mask(keys[::-1], 1, (4, 8, 12), 0.5))
 
 
-def test_a_token_s_mask_is_that_of_its_key_and_position_wherever_it_lies():
+def test_a_token_s_mask_depends_on_its_key_and_position_wherever_it_lies():
     keys, rows = row_keys(3), jnp.array([2, 0, 2, 1])
     positions = jnp.array([5, 0, 1, 7])
     flat = token_dropout(keys[rows], positions, 1, jnp.ones((4, 12)), 0.5) > 0

@@ -3,13 +3,13 @@ from support import random_model
 from simcse_jax.models.head import HEADS, PREFIX, Head, has_head
 
 
-def test_who_has_a_head_and_when():
+def test_which_values_have_a_head_in_training_and_at_test_time():
     assert Head(trained=True, scored=False) == HEADS["train"]
     assert Head(trained=True, scored=True) == HEADS["always"]
     assert Head(trained=False, scored=False) == HEADS["none"]
 
 
-def test_a_head_is_seen_by_its_parameters():
+def test_a_head_is_recognized_by_its_parameters():
     for with_head in (True, False):
         _, params, _ = random_model(with_head=with_head, num_layers=1)
         assert has_head(params) == with_head == any(name.startswith(PREFIX) for name in params)

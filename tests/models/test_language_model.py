@@ -51,7 +51,7 @@ def tensors_of(head, model_type):
 
 @pytest.fixture(params=list(CONFIGS))
 def with_head(request, tmp_path):
-    """(folder, head, model_type) of a checkpoint as it was pretrained."""
+    """(folder, head, model_type) of a checkpoint with its pretrained language-model head."""
     folder, head = write_model(tmp_path / "model", request.param), random_head()
     add_tensors(folder, {k: np.ascontiguousarray(v) for k, v in tensors_of(head, request.param).items()})
     return folder, head, request.param
@@ -90,7 +90,7 @@ def test_logits_of_two_numbers_by_hand():
     np.testing.assert_allclose(found, [[2.0, -2.0, 10.0]], rtol=1e-6)
 
 
-def test_logits_are_float32_whatever_the_encoder_computes_in():
+def test_logits_are_float32_whatever_the_encoder_s_dtype():
     head, words = random_head(), jnp.ones((40, 32))
     hidden = jnp.full((1, 32), 1.5, jnp.bfloat16)
     found = language_model.logits(hidden, head, words, activation=jax.nn.gelu, eps=1e-12)
@@ -99,7 +99,7 @@ def test_logits_are_float32_whatever_the_encoder_computes_in():
     np.testing.assert_array_equal(found, exact)
 
 
-def test_the_other_heads_activation_is_gelu_whatever_the_encoder_s_is():
+def test_the_activation_is_the_encoder_s_for_bert_and_gelu_for_the_others():
     x = jnp.linspace(-2, 2, 9)
     bert = language_model.activation(encoder_config("bert", hidden_act="relu"))
     np.testing.assert_array_equal(bert(x), jax.nn.relu(x))
@@ -116,12 +116,12 @@ def test_a_head_is_read(with_head):
     same(load(str(folder), 1).language_model, head)
 
 
-def test_names_as_people_have_them(with_head):
+def test_other_names_in_use(with_head):
     folder, head, model_type = with_head
     names, words = NAMES[model_type], "embeddings.word_embeddings.weight"
     decoder = names["bias"].replace("bias", "decoder")
     saved = load_file(folder / "model.safetensors")
-    # The bias under its other name, and the decoder written out although it is tied.
+    # The bias under its other name, and the decoder stored although it is tied.
     add_tensors(folder, {f"{decoder}.bias": head["bias"], f"{decoder}.weight": saved[words]}, names["bias"])
     same(load(str(folder)).language_model, head)
     half = {names["norm.scale"]: np.ones(32, np.float16)}
@@ -150,7 +150,7 @@ def test_checkpoints_without_a_whole_head_have_none(with_head, tiny_folder):
         assert read_head(tensors, encoder_config(model_type)) is None, name
 
 
-def test_a_decoder_of_its_own_is_no_head_of_ours(with_head):
+def test_a_head_with_an_untied_decoder_is_not_read(with_head):
     folder, _, model_type = with_head
     name = NAMES[model_type]["bias"].replace("bias", "decoder.weight")
     add_tensors(folder, {name: np.ones((40, 32), np.float32)})
@@ -158,7 +158,7 @@ def test_a_decoder_of_its_own_is_no_head_of_ours(with_head):
 
 
 @pytest.mark.parametrize("part", ["dense.kernel", "dense.bias", "norm.scale", "norm.bias", "bias"])
-def test_a_head_of_another_shape_is_none_of_ours(with_head, part):
+def test_a_head_of_another_shape_is_not_read(with_head, part):
     folder, _, model_type = with_head
     name = NAMES[model_type][part]
     add_tensors(folder, {name: np.zeros((7,), np.float32)})
@@ -184,7 +184,7 @@ def test_a_fresh_head():
 
 
 def add_mask_token(folder, token):
-    """Gives a tiny model's tokenizer a mask token at id 39, as transformers saves one."""
+    """Gives a tiny model's tokenizer a mask token with id 39, as transformers saves one."""
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
     added = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     tokenizer["added_tokens"].append({"id": 39, "content": token, "special": True, **added})
@@ -196,18 +196,18 @@ def add_mask_token(folder, token):
 
 
 @pytest.mark.parametrize(("model_type", "token"), [("bert", "[MASK]"), ("roberta", "<mask>"), ("mpnet", "<mask>")])
-def test_special_tokens_of_a_folder_of_transformers(tmp_path, model_type, token):
+def test_special_tokens_of_a_transformers_folder(tmp_path, model_type, token):
     folder = write_model(tmp_path / "model", model_type)
     with pytest.raises(UserError, match="has no mask token"):
         special_tokens(folder)
     add_mask_token(folder, token)
     mask, special = special_tokens(folder)
     assert (mask, special) == (39, (0, 1, 2, 3, 39))
-    hash(special)  # it is part of what a step is compiled for
+    hash(special)  # it is part of the key of a compiled step
 
 
 def as_ours(folder, target):
-    """A folder as our runs write one: what the tokenizer is for transformers, in `tokenizer.json`."""
+    """A folder as our runs write one: the tokenizer that transformers reads, saved as `tokenizer.json`."""
     shutil.copytree(folder, target)
     read_backend(folder)[0].save(str(target / "tokenizer.json"))
     (target / MARKER).write_text('{"pooler": "cls", "head": false}')
@@ -232,7 +232,7 @@ def test_special_tokens_of_our_own_folders(tmp_path):
     assert special_tokens(ours)[0] == 39
 
 
-def test_a_mask_token_that_only_the_class_of_the_tokenizer_knew(tmp_path):
+def test_a_mask_token_that_only_the_tokenizer_s_class_knows(tmp_path):
     folder = write_model(tmp_path / "model", "bert")
     add_mask_token(folder, "[MASK]")
     ours = as_ours(folder, tmp_path / "ours")
@@ -245,17 +245,17 @@ def test_a_mask_token_that_only_the_class_of_the_tokenizer_knew(tmp_path):
 def test_a_damaged_tokenizer(tmp_path):
     folder = write_model(tmp_path / "model", "bert")
     (folder / "tokenizer.json").write_text("{")
-    with pytest.raises(UserError, match="no tokenizer could be read"):
+    with pytest.raises(UserError, match="has no readable tokenizer"):
         special_tokens(folder)
     (folder / MARKER).write_text("{}")
-    with pytest.raises(UserError, match="no tokenizer could be read"):
+    with pytest.raises(UserError, match="has no readable tokenizer"):
         special_tokens(folder)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hidden_act", ["gelu", "relu"])
 @pytest.mark.parametrize("model_type", CONFIGS)
-def test_logits_as_transformers_computes_them(tmp_path, model_type, hidden_act):
+def test_logits_are_those_of_transformers(tmp_path, model_type, hidden_act):
     torch = pytest.importorskip("torch")
     from transformers import AutoModelForMaskedLM
 
@@ -271,7 +271,7 @@ def test_logits_as_transformers_computes_them(tmp_path, model_type, hidden_act):
     reference.eval()
     with torch.no_grad():
         theirs = reference(torch.tensor(np.where(mask > 0, ids, 1)), torch.tensor(mask)).logits.numpy()
-    reference.save_pretrained(tmp_path / "theirs")  # and as this version of transformers names and ties them
+    reference.save_pretrained(tmp_path / "theirs")  # also with this version's names and tying
     shutil.copy(folder / "tokenizer.json", tmp_path / "theirs")
 
     for name in (folder, tmp_path / "theirs"):

@@ -64,13 +64,13 @@ def test_specials_and_padding_are_never_selected():
     assert np.all(everything)
 
 
-def test_a_token_s_fate_is_its_row_s_and_position_s_alone():
+def test_what_happens_to_a_token_depends_on_its_row_and_position_alone():
     keys, ids = row_keys(40), random_ids(40, 24)
     masked, selected = mask(keys, ids)
     assert np.any(selected[:, :10]) and np.any(selected[7])
     for ours, whole in zip(mask(keys, ids[:, :10]), (masked, selected), strict=True):  # another padding
         np.testing.assert_array_equal(ours, whole[:, :10])
-    for ours, whole in zip(mask(keys[7:9], ids[7:9]), (masked, selected), strict=True):  # other rows beside it
+    for ours, whole in zip(mask(keys[7:9], ids[7:9]), (masked, selected), strict=True):  # other rows around it
         np.testing.assert_array_equal(ours, whole[7:9])
     other = ids.copy()
     other[:, 0] = 2  # another token before it
@@ -78,7 +78,7 @@ def test_a_token_s_fate_is_its_row_s_and_position_s_alone():
     assert np.any(mask(row_keys(40, seed=1), ids)[1] != selected)
 
 
-def test_no_dropout_of_the_same_key_has_the_same_draws():
+def test_no_dropout_with_the_same_key_has_the_same_draws():
     selected = mask(row_keys(40), random_ids(40, 24), probability=0.5)[1]
     for site in range(4):
         keys, places = row_keys(40)[:, None], jnp.arange(24)[None]
@@ -88,7 +88,7 @@ def test_no_dropout_of_the_same_key_has_the_same_draws():
         assert np.abs(agreement - 0.5).max() < 5 * np.sqrt(0.25 / selected.size)
 
 
-def test_a_key_a_row():
+def test_every_row_needs_a_key():
     with pytest.raises(ValueError, match="one threefry key per row"):
         mask(row_keys(3), random_ids(4, 5))
 
@@ -100,5 +100,5 @@ def test_selected_positions_come_first():
     np.testing.assert_array_equal(valid, [[True, True], [True, False], [False, False]])
     np.testing.assert_array_equal(positions[0], [1, 3])
     assert positions[1, 0] == 4
-    with pytest.raises(ValueError, match="6 positions of a row of 5"):
+    with pytest.raises(ValueError, match="6 positions asked for in rows of 5"):
         select_positions(selected, 6)

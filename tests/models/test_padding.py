@@ -11,7 +11,7 @@ ROWS = jnp.asarray(np.random.default_rng(0).normal(size=(4, 5, 2)), jnp.float32)
 
 
 @pytest.mark.parametrize("over", [0, 3])
-def test_tokens_lie_one_behind_the_other_and_go_back_to_their_rows(over):
+def test_tokens_lie_one_after_the_other_and_go_back_to_their_rows(over):
     layout = unpadded(MASK, 13 + over)
     tokens = layout.to_tokens(ROWS)
     np.testing.assert_array_equal(tokens[:13], ROWS[MASK > 0])
@@ -22,7 +22,7 @@ def test_tokens_lie_one_behind_the_other_and_go_back_to_their_rows(over):
     np.testing.assert_array_equal(layout.of_examples(jnp.arange(4))[:13], np.repeat(np.arange(4), LENGTHS))
 
 
-def test_gradients_move_back_and_what_is_no_token_s_has_none():
+def test_gradients_move_back_and_unused_places_have_none():
     layout = unpadded(MASK, 16)
     sent = jnp.asarray(np.random.default_rng(1).normal(size=(16, 2)), jnp.float32)
     (back,) = jax.vjp(layout.to_tokens, ROWS)[1](sent)
@@ -33,7 +33,7 @@ def test_gradients_move_back_and_what_is_no_token_s_has_none():
     np.testing.assert_array_equal(back, np.concatenate([ROWS[MASK > 0], np.zeros((3, 2))]))
 
 
-def test_the_padded_layout_is_the_rows_themselves():
+def test_the_padded_layout_leaves_rows_unchanged():
     layout = Padded(5)
     assert layout.to_rows(ROWS) is layout.to_tokens(ROWS) is ROWS
     np.testing.assert_array_equal(layout.first(ROWS), ROWS[:, :1])

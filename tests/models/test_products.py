@@ -24,7 +24,7 @@ def rounded(x):
 
 
 @pytest.mark.parametrize("subscripts", SHAPES)
-def test_float32_is_the_product_and_bfloat16_that_of_rounded_factors_summed_exactly(subscripts):
+def test_float32_is_exact_and_bfloat16_rounds_the_factors_but_not_the_sum(subscripts):
     x, y = operands(subscripts)
     ours = einsum(subscripts, x, y, jnp.float32)
     np.testing.assert_allclose(ours, np.einsum(subscripts, np.float64(x), np.float64(y)), atol=1e-5)
@@ -34,7 +34,7 @@ def test_float32_is_the_product_and_bfloat16_that_of_rounded_factors_summed_exac
 
 
 @pytest.mark.parametrize("subscripts", SHAPES)
-def test_gradients_are_products_of_rounded_factors_too_and_come_back_in_the_factors_types(subscripts):
+def test_gradients_are_also_products_of_rounded_factors_and_have_the_factors_types(subscripts):
     x, y = operands(subscripts)
     y = y.astype(jnp.bfloat16)
     product, pull = jax.vjp(lambda x, y: einsum(subscripts, x, y, jnp.bfloat16), x, y)
@@ -68,7 +68,7 @@ def test_gradients_of_many_at_once_are_those_of_each(subscripts):
 
 @pytest.mark.parametrize("subscripts", SHAPES)
 @pytest.mark.parametrize("platform", ["cpu", "tpu"])
-def test_products_of_a_bfloat16_step_sum_over_the_left_factors_last_axis_which_cpus_are_told_to_keep_so(
+def test_products_of_a_bfloat16_step_sum_over_the_left_factors_last_axis_with_a_fixed_layout_on_cpus(
     subscripts, platform
 ):
     x, y = operands(subscripts)

@@ -10,17 +10,17 @@ def test_a_sentence_of_four_tokens_by_hand():
 
 
 def test_the_wider_buckets_are_t5_s():
-    """Bucket 8 + ⌊8 log₁₆(n / 8)⌋ of a distance n ≥ 8, at most 15; in integers, so that no rounding moves an edge."""
-    behind = buckets(513)[0]
+    """A distance n ≥ 8 has bucket 8 + ⌊8 log₁₆(n / 8)⌋, at most 15; in integers, so that no rounding moves an edge."""
+    after = buckets(513)[0]
     for distance in range(1, 513):
         wanted = distance if distance < 8 else max(k for k in range(8, 16) if distance**8 >= 8**8 * 16 ** (k - 8))
-        assert behind[distance] == 16 + wanted
-    np.testing.assert_array_equal(buckets(513)[:, 0][1:], behind[1:] - 16)
-    assert behind.max() + 1 == BUCKETS
+        assert after[distance] == 16 + wanted
+    np.testing.assert_array_equal(buckets(513)[:, 0][1:], after[1:] - 16)
+    assert after.max() + 1 == BUCKETS
 
 
 @pytest.mark.slow
-def test_the_buckets_are_transformers_own():
+def test_the_buckets_are_those_of_transformers():
     torch = pytest.importorskip("torch")
     from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
 

@@ -26,7 +26,7 @@ def test_embeddings_are_pooled_hidden_states_through_the_head_in_float32(dtype, 
     np.testing.assert_allclose(embeddings, expected, atol=1e-5)
 
 
-def test_build_is_the_model_without_arrays():
+def test_build_gives_the_model_without_arrays():
     for with_head in (True, False):
         graph, params, config = random_model(with_head=with_head)
         built, shapes = build(config, with_head)

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from support.checks import assert_gradient, assert_sharded_is_whole, random
 
-from simcse_jax.objectives.barlow_twins import barlow_twins
+from simcse_jax.objectives import barlow_twins as module
+
+barlow_twins = jax.jit(module.barlow_twins, static_argnames="psum")
 
 NONE = np.zeros((0, 3), np.float32)
 
@@ -14,7 +16,7 @@ def identity(x):
 
 
 def by_the_equation(first, second, artificial, weight):
-    """SimCSE++, equation 4 with its first sign mended, term by term in float64."""
+    """SimCSE++, equation 4 with its first sign corrected, term by term in float64."""
     first, second = (np.float64([*view, *artificial]) for view in (first, second))
     total = 0.0
     for c in range(first.shape[1]):
@@ -48,7 +50,7 @@ def test_by_hand():
     np.testing.assert_allclose(ours, expected, rtol=1e-6)
 
 
-def test_the_least_loss_is_the_identity_s():
+def test_the_loss_is_least_at_the_identity():
     orthogonal = jnp.eye(3) * jnp.array([1.0, 2.0, 3.0])
     assert barlow_twins(orthogonal, 5 * orthogonal, NONE, identity, off_diagonal_weight=1.0) == pytest.approx(0)
     # Fewer sentences than dimensions cannot reach it; artificial rows can.
@@ -81,8 +83,8 @@ def test_sharded_is_whole(artificial):
 def test_a_dimension_of_zeros_has_a_gradient_of_zero():
     first, second = random(2, 4, 3)
     first[:, 1] = 0
-    loss, gradient = jax.value_and_grad(lambda x: barlow_twins(x, second, NONE, identity, off_diagonal_weight=0.3))(
-        first
-    )
+    loss, gradient = jax.jit(
+        jax.value_and_grad(lambda x: barlow_twins(x, second, NONE, identity, off_diagonal_weight=0.3))
+    )(first)
     assert np.isfinite(loss) and np.all(np.isfinite(gradient))
     assert np.all(gradient[:, 1] == 0) and np.abs(gradient[:, 0]).min() > 0

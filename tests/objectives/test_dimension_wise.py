@@ -1,14 +1,26 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.checks import assert_gradient, assert_sharded_is_whole, random
 
-from simcse_jax.objectives.dimension_wise import dimension_wise
+from simcse_jax.objectives import dimension_wise as module
+
+dimension_wise = jax.jit(module.dimension_wise, static_argnames=("psum", "reading"))
 
 
 def identity(x):
     return x
+
+
+@functools.partial(jax.jit, static_argnames="reading")
+def value_and_grad(first, second, temperature, reading):
+    def loss(first):
+        return module.dimension_wise(first, second, identity, temperature=temperature, reading=reading)
+
+    return jax.value_and_grad(loss)(first)
 
 
 def by_the_equation(first, second, temperature, reading):
@@ -18,7 +30,7 @@ def by_the_equation(first, second, temperature, reading):
     def standardized(z, c):
         column = np.float64(z[:, c])
         if np.all(column == column[0]):
-            return np.zeros(count)  # our own rule
+            return np.zeros(count)  # our rule; the paper has none
         mean = sum(column) / count
         variance = sum((column - mean) ** 2) / (count - 1 if reading == "paper" else count)
         return (column - mean) / np.sqrt(variance)
@@ -61,7 +73,7 @@ def test_a_dimension_of_the_first_view_chooses_among_those_of_the_second():
     np.testing.assert_allclose(dimension_wise(first, second, identity, temperature=2.0), 2 * np.log(2), rtol=1e-6)
 
 
-def test_how_one_reading_becomes_the_other():
+def test_one_reading_becomes_the_other():
     first, second = random(2, 8, 5)
     paper = dimension_wise(first, second, identity, temperature=5.0)
     released = dimension_wise(first, second, identity, temperature=5.0 / 7, reading="released")
@@ -92,16 +104,13 @@ def test_a_constant_dimension_counts_as_zero(reading, constant):
     first, second = random(2, 7, 3)
     first[:, 1] = second[:, 1] = constant
 
-    def ours(x):
-        return dimension_wise(x, second, identity, temperature=0.5, reading=reading)
-
-    loss, gradient = jax.value_and_grad(ours)(first)
+    loss, gradient = value_and_grad(first, second, temperature=0.5, reading=reading)
     assert np.isfinite(loss) and np.all(np.isfinite(gradient))
     assert np.all(gradient[:, 1] == 0) and np.abs(gradient[:, 0]).min() > 0
     np.testing.assert_allclose(loss, by_the_equation(first, second, 0.5, reading), rtol=1e-5)
 
 
-def test_a_constant_dimension_is_known_in_a_large_batch():
+def test_a_constant_dimension_is_recognized_in_a_large_batch():
     first, second = random(2, 20_000, 2)
     first[:, 1] = 0.1
     ours = dimension_wise(first, second, identity, temperature=20_000.0)
@@ -111,9 +120,7 @@ def test_a_constant_dimension_is_known_in_a_large_batch():
 @READINGS
 def test_a_batch_of_one_is_finite(reading):
     one = random(1, 3)
-    value, gradient = jax.value_and_grad(lambda x: dimension_wise(x, one, identity, temperature=5.0, reading=reading))(
-        one
-    )
+    value, gradient = value_and_grad(one, one, temperature=5.0, reading=reading)
     assert np.isfinite(value) and np.all(np.asarray(gradient) == 0)
 
 

@@ -5,7 +5,10 @@ import pytest
 from jax.test_util import check_grads
 from support.checks import assert_gradient, assert_sharded_is_whole, cosine, random
 
-from simcse_jax.objectives.info_nce import info_nce, symmetric_info_nce
+from simcse_jax.objectives import info_nce as module
+
+info_nce = jax.jit(module.info_nce, static_argnames="similarity")
+symmetric_info_nce = jax.jit(module.symmetric_info_nce, static_argnames="similarity")
 
 
 def by_the_equation(anchors, positives, negatives, temperature, alpha=1.0, similarity=cosine):
@@ -61,13 +64,13 @@ def test_by_hand():
     kinds = jnp.stack([pair, pair[::-1]])
     losses = info_nce(pair, pair, kinds, jnp.arange(2), temperature=1.0, hard_negative_weight=2.0)
     np.testing.assert_allclose(losses, np.log((4 * np.e + 4) / np.e), rtol=1e-6)
-    # Dot products are 4 and 9 with the own one, 0 with the other: log(1 + e^−4) and log(1 + e^−9), at τ = 2 the roots.
+    # Dot products are 4 and 9 with the own one, 0 with the other: at τ = 2, log(1 + e^−2) and log(1 + e^−4.5).
     losses = info_nce(pair, pair, None, jnp.arange(2), temperature=2.0, similarity="dot")
     np.testing.assert_allclose(losses, np.log1p(np.exp([-2.0, -4.5])), rtol=1e-5)
 
 
 def test_both_directions_by_hand():
-    # Anchors x, y; positives x, x (unit vectors). Cosines, a row an anchor: (1, 1), (0, 0).
+    # Anchors x, y; positives x, x (unit vectors). Cosines, one row per anchor: (1, 1), (0, 0).
     # Forward: log 2 and log 2. Backward, columns: both (1, 0), positive 1 and 0: log(1 + e^−1) and log(1 + e).
     anchors, positives = jnp.eye(2), jnp.array([[1.0, 0.0], [1.0, 0.0]])
     ours = symmetric_info_nce(anchors, positives, anchors, positives, None, jnp.arange(2), temperature=1.0)
@@ -94,10 +97,10 @@ def test_a_weight_of_zero_leaves_the_own_hard_negative_out(embeddings):
     ours = info_nce(*embeddings, np.arange(6), temperature=0.05, hard_negative_weight=0.0)
     expected = by_the_equation(*embeddings[:2], embeddings[2:], 0.05, 0.0)
     np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
-    assert np.all(np.isfinite(jax.grad(total)(embeddings, 0.0)))
+    assert np.all(np.isfinite(jax.jit(jax.grad(total))(embeddings, 0.0)))
 
 
-def test_local_rows_of_a_larger_batch_know_their_own(embeddings):
+def test_local_rows_find_their_own_positives_in_a_larger_batch(embeddings):
     whole = info_nce(*embeddings, np.arange(6), temperature=0.05)
     part = info_nce(embeddings[0, 4:], *embeddings[1:], np.array([4, 5]), temperature=0.05)
     np.testing.assert_allclose(part, whole[4:], rtol=1e-5)
@@ -107,7 +110,7 @@ def test_gradient(embeddings):
     def total(x):
         return jnp.sum(info_nce(*x, jnp.arange(6), temperature=0.5, hard_negative_weight=2.0))
 
-    check_grads(total, (jnp.asarray(embeddings),), order=1, modes=["rev"], atol=1e-2, rtol=1e-2)
+    check_grads(jax.jit(total), (jnp.asarray(embeddings),), order=1, modes=["rev"], atol=1e-2, rtol=1e-2)
 
 
 @pytest.mark.parametrize(("similarity", "function"), [("cosine", cosine), ("dot", np.dot)])
@@ -133,7 +136,7 @@ def test_sharded_is_whole(monkeypatch, block):
 
     def loss(x, shared, own, gather, psum):
         whole = jnp.moveaxis(gather(x), 1, 0)
-        losses = symmetric_info_nce(
+        losses = module.symmetric_info_nce(
             *(x[:, 0], x[:, 1], whole[0], whole[1], whole[2:], own),
             **{"temperature": 0.5, "hard_negative_weight": 2.0},
         )
@@ -146,7 +149,7 @@ def test_a_zero_embedding_has_a_finite_gradient():
     def total(x):
         return jnp.sum(info_nce(x, x, None, jnp.arange(2), temperature=0.05))
 
-    assert np.all(np.isfinite(jax.grad(total)(jnp.array([[0.0, 0.0], [1.0, 2.0]]))))
+    assert np.all(np.isfinite(jax.jit(jax.grad(total))(jnp.array([[0.0, 0.0], [1.0, 2.0]]))))
 
 
 def test_an_unknown_similarity_is_refused(embeddings):

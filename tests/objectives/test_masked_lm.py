@@ -16,7 +16,7 @@ def gelu(x):
 
 
 def by_the_equation(hidden, labels, parameters, words, activation, eps):
-    """−log softmax(E LayerNorm(act(W h + b)) + b_V), a prediction and a word at a time in float64."""
+    """−log softmax(E LayerNorm(act(W h + b)) + b_V), one prediction and one word at a time in float64."""
     kernel, bias, scale, shift, word_bias = (np.float64(parameter) for parameter in parameters)
     losses = []
     for h, label in zip(np.float64(hidden), labels, strict=True):
@@ -45,7 +45,7 @@ def test_is_the_head_of_bert(eps):
 
 
 def test_by_hand():
-    # h = (1, 3), an identity for W, no activation: the norm makes it (−1, 1), scale and shift (2, 2) + (1, 0): (−1, 2).
+    # h = (1, 3), W = I, no activation: the norm gives (−1, 1), scale (2, 2) and shift (1, 0) then (−1, 2).
     # Words (1, 0), (0, 1), (0, 0) with biases 0, 0, 1: scores −1, 2, 1. The loss of word 1: log(e^−1 + e² + e) − 2.
     head = [jnp.eye(2), jnp.zeros(2), jnp.full(2, 2.0), jnp.array([1.0, 0.0]), jnp.array([0.0, 0.0, 1.0])]
     words = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
@@ -74,7 +74,7 @@ def test_sharded_is_whole(monkeypatch, block):
     assert_sharded_is_whole(loss, random(8, 4), [random(7, 4, seed=1), *random_head(4, 7)])
 
 
-def test_is_float32_whatever_the_encoder_is():
+def test_is_float32_whatever_the_encoder_s_dtype():
     head, words = random_head(4, 9), random(9, 4, seed=1)
     hidden = jnp.asarray(random(6, 4), jnp.bfloat16)
     found = ours(hidden, np.arange(6), head, words)

@@ -9,7 +9,7 @@ PAIR = Group(0, 1, ())
 
 
 def embedded(positive=PAIR, negative=PAIR):
-    """Two devices of four examples each, of which the other one has the same views in reverse."""
+    """Two devices with four examples each; the other device has the same views in reverse."""
     return Embedded(
         views=jnp.asarray(VIEWS),
         positive=positive,
@@ -28,7 +28,7 @@ def test_the_pair_is_that_of_the_positive_group():
     np.testing.assert_array_equal(positives, VIEWS[4])
 
 
-def test_the_others_of_a_group_are_those_of_all_devices():
+def test_a_group_s_positives_and_negatives_come_from_all_devices():
     positives, hard_negatives = embedded().others(Group(0, 1, (3, 2)))
     np.testing.assert_array_equal(positives, [*VIEWS[1], *VIEWS[1][::-1]])
     np.testing.assert_array_equal(hard_negatives[1], [*VIEWS[2], *VIEWS[2][::-1]])
@@ -36,5 +36,5 @@ def test_the_others_of_a_group_are_those_of_all_devices():
     assert embedded().others(PAIR)[1] is None
 
 
-def test_the_mean_is_that_of_all_devices():
+def test_the_mean_is_over_all_devices():
     assert float(embedded().mean(jnp.array([1.0, 2.0, 3.0, 6.0]))) == 3.0  # 24 of 8

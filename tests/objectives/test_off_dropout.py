@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from support.checks import assert_gradient, assert_sharded_is_whole, cosine, random
 
+from simcse_jax.objectives import off_dropout as module
 from simcse_jax.objectives.info_nce import info_nce
-from simcse_jax.objectives.off_dropout import off_dropout
+
+off_dropout = jax.jit(module.off_dropout)
 
 
 def by_the_equation(z1, z2, z, positives, kinds, temperature, m):
@@ -35,7 +37,7 @@ def test_is_equation_3(temperature, kinds, m):
 
 def test_by_hand():
     # Positive pairs at a right angle, cosine 0. Deterministic views x and y: cosine 0 between the two examples.
-    # So e⁰ / (e⁰ + m e⁰) = 1 / (1 + m); at m = 3, log 4. Their cosine with themselves, 1, is no term.
+    # So e⁰ / (e⁰ + m e⁰) = 1 / (1 + m); at m = 3, log 4. Their cosine with themselves, 1, does not count.
     z1, z2 = jnp.eye(2), jnp.eye(2)[::-1]
     ours = off_dropout(z1, z2, z1, z1, None, jnp.arange(2), temperature=1.0, m=3.0)
     np.testing.assert_allclose(ours, np.log(4), rtol=1e-6)
@@ -45,7 +47,7 @@ def test_by_hand():
 
 
 @pytest.mark.parametrize("kinds", [0, 2])
-def test_of_the_same_views_and_without_a_factor_it_is_info_nce(kinds):
+def test_with_the_same_views_and_no_factor_it_is_info_nce(kinds):
     x = random(4, 6, 5)
     hard_negatives = x[2:] if kinds else None
     own = np.arange(6)
@@ -67,7 +69,7 @@ def test_sharded_is_whole(monkeypatch, block):
 
     def loss(x, shared, own, gather, psum):
         whole = jnp.moveaxis(gather(x[:, 3:]), 1, 0)
-        losses = off_dropout(x[:, 0], x[:, 1], x[:, 2], whole[0], whole[1], own, temperature=0.5, m=0.9)
+        losses = module.off_dropout(x[:, 0], x[:, 1], x[:, 2], whole[0], whole[1], own, temperature=0.5, m=0.9)
         return psum(jnp.sum(losses)) / whole.shape[1]
 
     assert_sharded_is_whole(loss, random(8, 5, 4))
@@ -77,7 +79,7 @@ def test_without_negatives_loss_and_gradient_are_zero():
     def total(x, m):
         return jnp.sum(off_dropout(*x[:4], x[4], jnp.arange(3), temperature=0.05, m=m))
 
-    loss, gradient = jax.value_and_grad(total)(random(5, 3, 2), 0.0)
+    loss, gradient = jax.jit(jax.value_and_grad(total))(random(5, 3, 2), 0.0)
     assert loss == 0 and np.all(np.asarray(gradient) == 0)
 
 

@@ -16,7 +16,7 @@ FIRST, SECOND = random(2, 6, 4)
 
 @pytest.fixture
 def embedded():
-    """A pair of views on one device alone."""
+    """A pair of views on a single device."""
     pair = Group(0, 1, ())
     return Embedded(
         views=jnp.stack([FIRST, SECOND]),
@@ -48,7 +48,7 @@ def test_the_loss_is_the_weighted_sum_of_the_terms(embedded):
     assert total(embedded, [], {}) == 0
 
 
-def test_a_line_more_is_an_objective_more(embedded, monkeypatch):
+def test_one_more_line_adds_an_objective(embedded, monkeypatch):
     def term(embedded, *, power, sign):
         return sign * embedded.params["scale"] ** power
 
@@ -59,7 +59,7 @@ def test_a_line_more_is_an_objective_more(embedded, monkeypatch):
     assert list(trained(fields)) == ["scale"] and needs(fields) == Needs(labels=True)
 
 
-def test_a_weight_of_zero_is_off_and_so_is_what_an_older_run_lacks():
+def test_objectives_with_weight_zero_or_missing_in_an_older_run_are_off():
     assert trained({}) == {}
     assert list(trained({"info_nce": {"weight": 1.0}, "mlm": {"weight": 0.0}, "softmax_nli": {}})) == ["info_nce"]
 

@@ -8,7 +8,7 @@ LABELS = np.array([0, 1, 2, 2, 1, 0, 0, 2])
 
 
 def by_the_equation(first, second, kernel, labels):
-    """SBERT's o = softmax(W (u, v, |u − v|)), a pair at a time in float64."""
+    """SBERT's o = softmax(W (u, v, |u − v|)), one pair at a time in float64."""
     losses = []
     for u, v, label in zip(np.float64(first), np.float64(second), labels, strict=True):
         features = [*u, *v, *(abs(a - b) for a, b in zip(u, v, strict=True))]
@@ -25,7 +25,7 @@ def test_is_sbert_s():
 
 def test_by_hand():
     # u = 2, v = 5, |u − v| = 3, each the score of one class: scores 2, 5, 3. The losses of labels 0 and 1 are
-    # log(e² + e⁵ + e³) less 2, less 5.
+    # log(e² + e⁵ + e³) − 2 and − 5.
     ours = softmax_nli(jnp.full((2, 1), 2.0), jnp.full((2, 1), 5.0), jnp.array([0, 1]), jnp.eye(3))
     np.testing.assert_allclose(ours, np.log(np.e**2 + np.e**5 + np.e**3) - np.array([2, 5]), rtol=1e-6)
 

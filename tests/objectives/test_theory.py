@@ -1,4 +1,4 @@
-"""What the papers prove of the objectives, as far as it can be computed; `docs/objectives.md` sums it up."""
+"""The papers' proofs about the objectives, as far as they can be computed; `docs/objectives.md` sums them up."""
 
 import csv
 
@@ -22,7 +22,7 @@ NO_ROWS = np.zeros((0, 1), np.float32)
 
 
 def alone(x):
-    """`psum` where all rows are at hand."""
+    """`psum` on a single device."""
     return x
 
 
@@ -56,7 +56,7 @@ def uniformity(h, temperature):
 
 
 def assert_equation_7(h, temperature):
-    """(1/m) Σ_i log( (1/m) Σ_j exp(h_iᵀh_j / τ) ) ≥ 1/(τ m²) Σ_i Σ_j h_iᵀh_j; returns what is between them."""
+    """(1/m) Σ_i log( (1/m) Σ_j exp(h_iᵀh_j / τ) ) ≥ 1/(τ m²) Σ_i Σ_j h_iᵀh_j; returns the difference."""
     h = unit(np.float64(h))
     similarity = h @ h.T
     left = np.mean(np.log(np.mean(np.exp(similarity / temperature), axis=1)))
@@ -71,14 +71,14 @@ def test_equation_7_of_simcse_on_random_embeddings(temperature):
     generator = np.random.default_rng(0)
     for size, shift in ((3, 0.0), (64, 0.0), (64, 1.0)):  # shifted: a cone, as vanilla models have
         assert assert_equation_7(generator.normal(size=(size, 16)) + shift, temperature) > 0
-    # It is Jensen's inequality: sharp where all similarities of a row are the same.
+    # It is Jensen's inequality: an equality if all similarities of a row are the same.
     assert assert_equation_7(np.ones((5, 16)), temperature) == pytest.approx(0, abs=1e-12)
 
 
 def test_equation_7_of_simcse_on_real_embeddings(real):
     for layer in real:
         assert assert_equation_7(real[layer][0], 0.05) > 1
-        assert 0 < assert_equation_7(real[layer][0], 1.0) < 0.1  # the bound says more at a high temperature
+        assert 0 < assert_equation_7(real[layer][0], 1.0) < 0.1  # the bound is tighter at a high temperature
 
 
 def eigenvalue_and_sum(h):
@@ -87,8 +87,8 @@ def eigenvalue_and_sum(h):
     return np.linalg.eigvalsh(product)[-1], product.sum(), product.min()
 
 
-def test_the_sum_of_similarities_bounds_the_top_eigenvalue_where_none_is_negative(real):
-    """λ_max ≤ Sum (Merikoski 1984) then; Sum / m ≤ λ_max always, by the vector of ones."""
+def test_the_sum_of_similarities_bounds_the_top_eigenvalue_if_none_is_negative(real):
+    """λ_max ≤ Sum then (Merikoski 1984); Sum / m ≤ λ_max always, by the vector of ones."""
     generator = np.random.default_rng(0)
     positive = [np.abs(generator.normal(size=(m, d))) for m, d in ((2, 3), (64, 16), (16, 64))] + [real[3][0]]
     for h in positive:
@@ -99,8 +99,8 @@ def test_the_sum_of_similarities_bounds_the_top_eigenvalue_where_none_is_negativ
     assert least < 0 and total / BATCH <= largest
 
 
-def test_the_sum_bounds_nothing_where_similarities_are_negative():
-    """Sum can be 0 whatever the spectrum is; λ_max is at least m / min(m, D), since the eigenvalues add up to m."""
+def test_the_sum_bounds_nothing_if_similarities_are_negative():
+    """Sum can be 0 for any spectrum; λ_max is at least m / min(m, D), since the eigenvalues add up to m."""
     largest, total, _ = eigenvalue_and_sum(np.array([[1.0, 0.0], [-1.0, 0.0]]))
     assert (largest, total) == (2, 0)
     h = np.random.default_rng(0).normal(size=(32, 8))
@@ -109,7 +109,7 @@ def test_the_sum_bounds_nothing_where_similarities_are_negative():
 
 
 def test_minimizing_uniformity_flattens_the_spectrum():
-    """Gradient descent on the term alone, from a cone: Sum and λ_max fall, while the trace stays m."""
+    """Gradient descent on this term alone, from a cone: Sum and λ_max fall, while the trace stays m."""
     h = jnp.float32(np.random.default_rng(0).normal(size=(BATCH, 16)) + 2)
     gradient = jax.jit(jax.grad(lambda h: uniformity(h, 0.5)))
     found = [eigenvalue_and_sum(h)]
@@ -120,14 +120,14 @@ def test_minimizing_uniformity_flattens_the_spectrum():
     eigenvalues, sums, least = zip(*found, strict=True)
     assert list(eigenvalues) == sorted(eigenvalues, reverse=True) and list(sums) == sorted(sums, reverse=True)
     assert eigenvalues[0] > BATCH / 2 and eigenvalues[-1] < 1.5 * BATCH / 16  # of 64 / 16 at best
-    assert least[0] > 0 > least[-1] and sums[-1] < eigenvalues[-1]  # by then the sum bounds nothing any more
+    assert least[0] > 0 > least[-1] and sums[-1] < eigenvalues[-1]  # the sum is no bound by then
 
 
 def losses_at_bounds(s, temperature, n):
-    """(ℓ_upper(τ), ℓ_lower(2τ)) of the isotropy paper's section 4.1, by the objective.
+    """(ℓ_upper(τ), ℓ_lower(2τ)) of the isotropy paper's section 4.1, computed with the objective.
 
-    One anchor e₁, its positive at cosine s, and n − 1 negatives at cosine 0 (upper) or −1 (lower). One anchor can have
-    that; all n at once cannot have −1 for n > 2, since the mean cosine of n vectors is at least −1/(n − 1).
+    One anchor e₁, its positive at cosine s, and n − 1 negatives at cosine 0 (upper) or −1 (lower). This is possible for
+    one anchor; not all n can have −1 for n > 2, since the mean cosine of n vectors is at least −1/(n − 1).
     """
     anchor = np.eye(1, n + 1)
     positive = s * anchor + np.sqrt(1 - s * s) * np.eye(1, n + 1, n)
@@ -150,8 +150,8 @@ def test_the_lower_bound_s_loss_at_twice_the_temperature_is_the_upper_bound_s(te
         ℓ_upper(τ) = log(1 + a),   ℓ_lower(2τ) = log(1 + a ρ),
 
     so ℓ_lower(2τ) is the smaller one, by min(a (1 − ρ), (1 − s)/(2τ)) at most, and equal at s = 1. The error is small
-    beside 1 (and beside the loss of a batch) for every s, but beside ℓ_upper itself it is 1 − ρ: the two are the same
-    function of s only as far as 1 − s is small beside 2τ.
+    compared with 1 (and with the loss of a batch) for every s, but relative to ℓ_upper it is 1 − ρ: the two are the
+    same function of s only as far as 1 − s is small compared with 2τ.
     """
     for s in np.linspace(0.9, 1, 11):
         a, rho = (n - 1) * np.exp(-s / temperature), np.exp(-(1 - s) / (2 * temperature))
@@ -165,7 +165,7 @@ def test_the_lower_bound_s_loss_at_twice_the_temperature_is_the_upper_bound_s(te
 
 
 def test_the_error_of_equation_17_in_numbers():
-    """The paper's batch of 64 at s = 0.9: ℓ is 8e-3 at most, and off by 39%, 63% and 86% of itself."""
+    """The paper's batch of 64 at s = 0.9: ℓ is 8e-3 at most, with relative errors of 39%, 63% and 86%."""
     relative = {}
     for temperature in (0.1, 0.05, 0.025):
         upper, lower = losses_at_bounds(0.9, temperature, 64)
@@ -176,7 +176,7 @@ def test_the_error_of_equation_17_in_numbers():
 
 
 def test_equal_losses_of_equation_17_are_not_equal_gradients():
-    """At s = 1 the losses agree exactly; the pull on the positive at 2τ is half of that at τ, and so the push."""
+    """At s = 1 the losses agree exactly; the pull on the positive at 2τ is half of that at τ, and so is the push."""
     n, temperature = 64, 0.1
 
     def loss(s, negative, temperature):
@@ -198,7 +198,7 @@ def correlation(first, second):
 
 
 def standardized(first, second):
-    """What equation 5's similarities are made of: centred by dimension."""
+    """The products in equation 5's similarities: centred by dimension."""
     rows = jnp.float32(len(first))
     first, second = (standardize(jnp.asarray(x), rows, rows - 1, alone) for x in (first, second))
     return np.asarray(first.T @ second)
@@ -206,7 +206,7 @@ def standardized(first, second):
 
 @pytest.mark.parametrize(("rows", "size"), [(8, 32), (32, 32), (48, 16)])
 def test_the_correlation_of_two_views_has_at_most_the_rank_of_the_batch(rows, size):
-    """SimCSE++ section 4.2: rank C ≤ min(N, D). C = (Z¹S₁)ᵀ(Z²S₂) with diagonal S whatever the denominators are."""
+    """SimCSE++ section 4.2: rank C ≤ min(N, D). C = (Z¹S₁)ᵀ(Z²S₂) with diagonal S, whatever the denominators."""
     first, second = np.random.default_rng(0).normal(size=(2, rows, size)).astype(np.float32)
     assert np.linalg.matrix_rank(correlation(first, second)) == min(rows, size)
     assert np.linalg.matrix_rank(standardized(first, second)) == min(rows - 1, size)  # centring takes one away
@@ -221,12 +221,12 @@ def test_artificial_rows_raise_the_rank_by_their_number():
 
 
 def test_the_rank_of_a_real_batch_of_64_is_64(real):
-    """As SimCSE++ finds for its D = 768; centred, as equation 5 standardizes, it is 63."""
+    """As SimCSE++ finds for its D = 768; centred, as in equation 5, it is 63."""
     for first, second in real.values():
         assert first.shape == (64, 384)
         c, z = correlation(first, second), standardized(first, second)
         assert (np.linalg.matrix_rank(c), np.linalg.matrix_rank(z)) == (64, 63)
-        # Far from a matter of rounding: the last of them is 5e-3 of the largest, what follows is float32's noise.
+        # Not a matter of rounding: the last nonzero value is 5e-3 of the largest, the rest is float32 noise.
         for matrix, rank in ((c, 64), (z, 63)):
             values = np.linalg.svd(np.float64(matrix), compute_uv=False) / np.linalg.norm(matrix, 2)
             assert values[rank - 1] > 5e-3 and values[rank] < 1e-6

@@ -1,4 +1,4 @@
-"""What tests share: tiny models as Hugging Face folders, little corpora, commands run as a user runs them."""
+"""Shared by the tests: tiny models as Hugging Face folders, small corpora, commands run as by a user."""
 
 import importlib
 import importlib.util
@@ -54,7 +54,7 @@ SPECIAL = {
 
 
 def write_tokenizer(folder: Path, model_type: str) -> None:
-    """A word-level tokenizer of 25 words or so, saved as transformers saves one."""
+    """A word-level tokenizer of about 25 words, saved as transformers saves one."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
     special = SPECIAL[model_type]
@@ -73,7 +73,7 @@ def write_tokenizer(folder: Path, model_type: str) -> None:
 
 
 def write_model(folder: Path, model_type: str, **changes) -> Path:
-    """A random model in Hugging Face format; its weights are large enough for a nonlinear network."""
+    """A random model in Hugging Face format, with weights large enough to make the network nonlinear."""
     folder.mkdir(parents=True, exist_ok=True)
     fields = CONFIGS[model_type] | changes
     (folder / "config.json").write_text(json.dumps(fields))
@@ -100,7 +100,7 @@ def random_model(model_type: str = "bert", with_head: bool = True, dtype=np.floa
 
 
 def random_batch(rows: int, length: int, columns: int = 1, seed: int = 0):
-    """Token ids and mask, (rows, columns, length), with sentences of 3 tokens and more."""
+    """Token ids and mask, (rows, columns, length), with sentences of at least 3 tokens."""
     generator = np.random.default_rng(seed)
     ids = generator.integers(4, 40, (rows, columns, length)).astype(np.int32)
     lengths = generator.integers(3, length + 1, (rows, columns, 1))
@@ -113,7 +113,7 @@ def row_keys(rows: int, seed: int = 0) -> jax.Array:
 
 
 def sentences(count: int, seed: int = 0) -> list[str]:
-    """Distinct little sentences over the tiny models' words."""
+    """Distinct short sentences of the tiny models' words."""
     generator = np.random.default_rng(seed)
     made: dict[str, None] = {}
     while len(made) < count:
@@ -129,7 +129,7 @@ def run(module: str, *args: object, prefix: tuple[str, ...] = (), **kwargs) -> s
 
 
 def call(module: str, *args: object) -> subprocess.CompletedProcess:
-    """`run` in this process: without the seconds that a new one needs to import and compile all anew."""
+    """Like `run`, but in this process, which saves the seconds that a new one needs to import and compile."""
     out, err = io.StringIO(), io.StringIO()
     main = importlib.import_module(f"simcse_jax.{module}").main
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
@@ -141,7 +141,7 @@ def call(module: str, *args: object) -> subprocess.CompletedProcess:
 
 
 def start_processes(args: list[str], count: int = 2, devices: int = 2, more: dict[int, list[str]] | None = None):
-    """Starts a run as `count` processes of `devices` devices each; `more` are further arguments of some of them."""
+    """Starts a run as `count` processes with `devices` devices each; `more` has further arguments by process."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         coordinator = f"localhost:{free.getsockname()[1]}"
@@ -158,7 +158,7 @@ def start_processes(args: list[str], count: int = 2, devices: int = 2, more: dic
 
 
 def finish(processes: list[subprocess.Popen], timeout: int = 400) -> list[tuple[int, str, str]]:
-    """The exit code and the two outputs of each; they are read side by side, so that none waits for a full pipe."""
+    """The exit code and the two outputs of each; read in parallel, so that none waits for a full pipe."""
     with ThreadPoolExecutor(len(processes)) as pool:
         outputs = list(pool.map(lambda process: process.communicate(timeout=timeout), processes))
     return [(process.returncode, *output) for process, output in zip(processes, outputs, strict=True)]
@@ -187,14 +187,14 @@ def train_args(model: Path | str, train: Path, dev: Path | str, workdir: Path, *
 
 
 def lines(workdir: Path) -> list[dict]:
-    """The metrics that a run has written."""
+    """The metrics written by a run."""
     return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
 
 
 def refused(done: subprocess.CompletedProcess, *parts: object) -> None:
-    """Exit code 2, and one line that has all the parts."""
+    """Asserts exit code 2 and a one-line error that contains all the parts."""
     assert done.returncode == 2, done.stderr
-    told = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert len(told) == 1 and "Traceback" not in done.stderr, done.stderr
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1 and "Traceback" not in done.stderr, done.stderr
     for part in parts:
-        assert str(part) in told[0], told[0]
+        assert str(part) in errors[0], errors[0]

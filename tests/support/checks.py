@@ -1,4 +1,4 @@
-"""What every objective is held to: the gradient of its equation, and the same numbers on any number of devices."""
+"""Checks for every objective: the gradient of its equation, and the same numbers on any number of devices."""
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ def cosine(a, b):
 
 
 def assert_gradient(ours, equation, *arrays, rtol=1e-4):
-    """The gradient of `ours`, a scalar, by JAX is that of the NumPy `equation` by central differences in float64."""
+    """JAX's gradient of the scalar `ours` equals central differences of the NumPy `equation` in float64."""
     found = jax.jit(jax.grad(ours, argnums=tuple(range(len(arrays)))))(*arrays)
     arrays = [np.float64(array) for array in arrays]
     for number, array in enumerate(arrays):
@@ -32,10 +32,10 @@ def assert_gradient(ours, equation, *arrays, rtol=1e-4):
 
 
 def assert_sharded_is_whole(loss, rows, shared=(), devices=(4,)):
-    """Value and gradients of `loss` over several devices are those of all rows at once.
+    """Value and gradients of `loss` over several devices equal those of all rows on one device.
 
     loss(rows, shared, own, gather, psum) is the loss of the global batch, a scalar. `rows` are arrays whose first axis
-    is split, `shared` arrays that every device has; `own` the global number of each row.
+    is split, `shared` arrays that every device has; `own` is the global number of each row.
     """
 
     def value_and_gradients(gather, psum, spread):

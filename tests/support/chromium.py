@@ -11,7 +11,7 @@ import pytest
 
 @contextlib.contextmanager
 def chromium(profile: Path, *arguments: str) -> Iterator[Any]:
-    """Chromium's driver, which tells of all that the browser asks for; the test is skipped where there is none."""
+    """Chromium's driver, which logs every request of the browser; without Chromium the test is skipped."""
     pytest.importorskip("selenium", reason="selenium is not installed")
     binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not binary or not driver:

@@ -1,4 +1,4 @@
-"""What the tests of `costs/` and of `aot` share: a tiny encoder and its config."""
+"""Shared by the tests of `costs/` and of `aot`: a tiny encoder and its config."""
 
 from ml_collections import config_dict
 
@@ -10,7 +10,7 @@ TINY = EncoderConfig.from_hugging_face(CONFIGS["bert"], "test")
 
 
 def tiny_config(**changes: object) -> config_dict.ConfigDict:
-    """The default config, of small batches; fields are changed by their full names."""
+    """The default config with small batches; fields are changed by their full names."""
     made = default_config()
     made.update_from_flattened_dict({"data.max_length": 16, "train.batch_size": 32} | changes)
     return made

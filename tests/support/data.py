@@ -1,4 +1,4 @@
-"""What the tests of `data/` share."""
+"""Shared by the tests of `data/`."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from simcse_jax.errors import UserError
 
 
 def refused(specification: str, *parts: str, options: dict | None = None, **columns: str) -> None:
-    """The specification is refused, in a message of one line that has all the parts."""
+    """The specification is refused, in a one-line message that contains all the parts."""
     with pytest.raises(UserError) as error:
         read_examples(specification, columns, **(options or {}))
     assert "\n" not in str(error.value)
@@ -26,6 +26,6 @@ def change(
     seed: int = 1,
     column: int = 1,
 ) -> list[str]:
-    """`augment` with the seed and the column of most tests."""
+    """`augment` with the usual seed and column."""
     fields = {"percent": percent, "lexicon": str(lexicon), "mlm_model": str(mlm_model)}
     return augment(texts, name=name, seed=seed, column=column, **fields)

@@ -1,4 +1,4 @@
-"""A model for the analysis: words are letters, tokens are single letters, and embeddings depend on the context."""
+"""A model for the analysis: tokens are single letters, and embeddings depend on the context."""
 
 import weakref
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ LAYERS, SIZE = 3, 12
 
 
 class FakeEncoder:
-    """Splits words into letters; `##a` stands inside a word. Hidden states are random, by sentence and place."""
+    """Splits words into letters; `##a` is a letter inside a word. Hidden states are random, by sentence and place."""
 
     def __init__(self, seed: int = 0, scale: float = 1.0):
         self.seed, self.scale = seed, scale
@@ -31,7 +31,7 @@ class FakeEncoder:
         return "<s>" if number == SPECIAL else ("##" if number > 1000 else "") + chr(number % 1000)
 
     def states(self, sentence: str) -> np.ndarray:
-        """(L + 1, T + 2, D): two places of padding follow."""
+        """(L + 1, T + 2, D), with two places of padding at the end."""
         ids = self.tokenize([sentence])[0][0][0]
         seed = [self.seed, *sentence.encode()]
         base = np.random.default_rng(self.seed).normal(size=(3000, SIZE))[np.r_[ids, 7, 7]]

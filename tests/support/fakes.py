@@ -1,4 +1,4 @@
-"""Contenders that compute nothing, for the harness's tests; they are imported in the processes that it starts."""
+"""Contenders that compute nothing, for the harness's tests; the harness imports them in its processes."""
 
 import os
 from pathlib import Path
@@ -7,8 +7,8 @@ from benchmarks.contender import Done
 
 
 def steady(log="", name="", work=4, seconds=2.0, notes=None, memory_mib=0):
-    """Each round takes so many seconds, as it says, and adds its name to a file."""
-    print("what a library prints is no answer")
+    """Each round claims to take `seconds`, and adds its name to a file."""
+    print("a library's output is not an answer")
     ballast = bytearray(os.urandom(1 << 20)) * memory_mib
 
     def do_round():

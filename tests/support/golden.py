@@ -1,7 +1,7 @@
 """The resolved configs of `configs/` as texts, kept in `tests/configs/golden/`: `make golden` writes them again.
 
-`defaults.txt` has every field. The text of a recipe has, for each of its variants, the fields that differ from the
-defaults. So a changed default is one changed line, and one in each recipe that it makes differ.
+`defaults.txt` has every field. A recipe's text has, for each of its variants, the fields that differ from the
+defaults. So a changed default changes one line there, and one in each recipe that no longer has the same value.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ GOLDEN = ROOT / "tests" / "configs" / "golden"
 
 
 def golden_texts() -> dict[Path, str]:
-    """The text of each file, by its path under `GOLDEN`."""
+    """The text of each file, by its path in `GOLDEN`."""
     defaults = flatten(default_config())
     texts = {Path("defaults.txt"): "".join(map(line, defaults.items()))}
     for folder in (CONFIGS, CONFIGS / "ablations"):
@@ -36,12 +36,12 @@ def line(item: tuple[str, object]) -> str:
 
 
 def read_golden() -> dict[Path, str]:
-    """The texts as they are kept."""
+    """The stored texts."""
     return {file.relative_to(GOLDEN): file.read_text(encoding="utf-8") for file in GOLDEN.rglob("*.txt")}
 
 
 def main() -> None:
-    """Writes the texts, and removes those of recipes that are gone."""
+    """Writes the texts, and removes those of deleted recipes."""
     texts = golden_texts()
     for path in read_golden().keys() - texts.keys():
         (GOLDEN / path).unlink()

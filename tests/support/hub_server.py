@@ -1,7 +1,7 @@
-"""A model hub in memory that speaks the API of huggingface.co, as much of it as the clients need here.
+"""A model hub in memory with the parts of huggingface.co's API that the tests need.
 
-As in the real one, a commit appears when it is whole, and a branch is a name of a commit. Large files go by Git LFS:
-their bytes first, then a pointer in the commit.
+As in the real one, a commit appears when it is complete, and a branch is a name of a commit. Large files use Git LFS:
+their bytes come first, then a pointer in the commit.
 """
 
 import base64
@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from support import loopback
 
 Files = dict[str, bytes]
-LARGE = (".safetensors", ".bin")  # these go by LFS
+LARGE = (".safetensors", ".bin")  # stored by LFS
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Repository:
 
 
 class Refusal(Exception):
-    """An answer that is no success: a status code, the hub's code for it, and why."""
+    """An error response: a status code, the hub's code for it, and the reason."""
 
     def __init__(self, status: int, code: str, why: str):
         super().__init__(why)
@@ -45,9 +45,9 @@ class Hub(loopback.Loopback):
     def __init__(self):
         self.tokens: dict[str, dict[str, object]] = {}  # token to {"name", "role", "orgs"}
         self.repositories: dict[str, Repository] = {}
-        self.failing: str | None = None  # a regular expression: requests that begin so get a 500
-        self.breaking: str | None = None  # these break off in the middle of the answer
-        self.requests: list[str] = []  # what was asked, as "METHOD path"
+        self.failing: str | None = None  # a regular expression: matching requests get a 500
+        self.breaking: str | None = None  # a regular expression: matching responses stop halfway
+        self.requests: list[str] = []  # all requests, as "METHOD path"
         self.uploads: dict[str, bytes] = {}  # by SHA-256
         self._numbers = itertools.count(1)
         super().__init__(type("Handler", (Handler,), {"hub": self}))
@@ -107,7 +107,7 @@ class Handler(loopback.Handler):
         return body
 
     def user(self) -> dict[str, object] | None:
-        """Whose token came along; None where none did."""
+        """The user whose token was sent; None if none was."""
         token = self.headers.get("Authorization", "").removeprefix("Bearer ")
         if token and token not in self.hub.tokens:
             raise Refusal(401, "", "Invalid credentials in Authorization header")
@@ -217,7 +217,7 @@ class Handler(loopback.Handler):
         return found
 
     def part(self, data: bytes, sha: str) -> tuple[int, bytes, dict[str, object]]:
-        """A file's bytes, or those from where the client has them."""
+        """A file's bytes, or the rest after those that the client has."""
         etag = hashlib.sha256(data).hexdigest() if self.path.endswith(LARGE) else hashlib.sha1(data).hexdigest()
         headers = {"ETag": f'"{etag}"', "X-Repo-Commit": sha, "Content-Type": "application/octet-stream"}
         headers |= {"Accept-Ranges": "bytes"}

@@ -1,4 +1,4 @@
-"""What the servers of tests have in common: HTTP on a free port of this machine, answered by a handler."""
+"""Shared by the tests' servers: HTTP on a free port of this machine, answered by a handler."""
 
 import json
 import sys
@@ -30,10 +30,10 @@ class Handler(BaseHTTPRequestHandler):
     wbufsize = -1  # an answer in one packet
 
     def log_message(self, *_):
-        """Says nothing."""
+        """Logs nothing."""
 
     def send_head(self, status: int, content: bytes | dict | list, headers: dict[str, object]) -> bytes:
-        """All of an answer but its content, which is returned as it is to be sent."""
+        """Sends a response's status and headers, and returns its content as bytes."""
         data = content if isinstance(content, bytes) else json.dumps(content).encode()
         self.send_response(status)
         for name, value in {"Content-Type": "application/json", "Content-Length": len(data), **headers}.items():
@@ -44,5 +44,5 @@ class Handler(BaseHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request, client_address):
-        if not isinstance(sys.exception(), ConnectionError):  # of a client that hung up
+        if not isinstance(sys.exception(), ConnectionError):  # a client hung up
             super().handle_error(request, client_address)

@@ -1,4 +1,4 @@
-"""What the tests of `huggingface/` share: changes to a model's folder."""
+"""Shared by the tests of `huggingface/`: changes to a model's folder."""
 
 import json
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def edit_tensors(folder: Path, change: Callable[[dict], dict]) -> None:
 
 
 def same(left: Pretrained, right: Pretrained) -> None:
-    """Two models have the same parameters, bit for bit."""
+    """Asserts that two models have the same parameters, bit for bit."""
     assert set(left.params) == set(right.params)
     for name, value in left.params.items():
         np.testing.assert_array_equal(value, right.params[name], err_msg=name)

@@ -1,7 +1,7 @@
-"""An object store in memory that speaks Google Cloud Storage's JSON API, as much of it as its clients need here.
+"""An object store in memory with the parts of Google Cloud Storage's JSON API that the tests need.
 
-As in the real one, an object appears when it is whole, nothing can be appended to it, each write gives it another
-generation, and there are no folders: only names with slashes in them. Listings come in short pages.
+As in the real one, an object appears when it is complete, nothing can be appended to it, each write gives it a new
+generation, and there are no folders, only names with slashes. Listings come in short pages.
 """
 
 import base64
@@ -22,7 +22,7 @@ from support import loopback
 
 NEEDS_GCSFS = pytest.mark.skipif(importlib.util.find_spec("gcsfs") is None, reason="gcsfs is not installed")
 WRITING = "POST|PUT|DELETE"  # for `refused`
-PAGE = 7  # entries of a listing's page; clients have to ask for the others
+PAGE = 7  # entries per page of a listing; clients must ask for the next page
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Object:
 
 
 class Refusal(Exception):
-    """An answer that is no success: a status code, and why."""
+    """An error response: a status code, and the reason."""
 
     def __init__(self, status: int, reason: str):
         super().__init__(reason)
@@ -46,22 +46,22 @@ class ObjectStore(loopback.Loopback):
     def __init__(self, bucket: str = "bucket"):
         self.bucket = bucket
         self.objects: dict[str, Object] = {}
-        self.refused: str | None = None  # a regular expression: requests that begin so are forbidden
-        self.requests: list[str] = []  # what was asked, as "METHOD path"
-        self._uploads: dict[str, tuple[str, bytes]] = {}  # unfinished ones, which nobody sees
+        self.refused: str | None = None  # a regular expression: matching requests are forbidden
+        self.requests: list[str] = []  # all requests, as "METHOD path"
+        self._uploads: dict[str, tuple[str, bytes]] = {}  # unfinished, not visible to clients
         self._numbers = itertools.count(1_700_000_000_000_000)
         self._lock = threading.Lock()
         super().__init__(type("Handler", (Handler,), {"store": self}))
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process needs in its environment to take this store for the real one."""
+        """The environment variables that make a process use this store."""
         return {
             "STORAGE_EMULATOR_HOST": self.url,  # gcsfs and google-cloud-storage
             "TENSORSTORE_GCS_HTTP_URL": self.url,
             "GOOGLE_AUTH_TOKEN_FOR_TESTING": "token",  # TensorStore's
-            "NO_GCE_CHECK": "true",  # google-auth: look for no credentials on a virtual machine's own server
-            "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",  # it asks for the kind of bucket by gRPC
+            "NO_GCE_CHECK": "true",  # google-auth: do not look for credentials on a virtual machine's metadata server
+            "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",  # would ask for the bucket's type by gRPC
         }
 
     def names(self, prefix: str = "") -> list[str]:
@@ -99,8 +99,8 @@ class ObjectStore(loopback.Loopback):
         self._uploads[key] = (name, b"")
         return key
 
-    def go_on(self, key: str, content_range: str, data: bytes, match: str | None) -> dict[str, object] | int:
-        """Adds a part to an upload; returns the object when it was the last, else how much is there."""
+    def continue_upload(self, key: str, content_range: str, data: bytes, match: str | None) -> dict[str, object] | int:
+        """Adds a part to an upload; returns the object after the last part, otherwise the size so far."""
         name, before = self._uploads[key]
         first, total = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/(\d+|\*)", content_range).groups()
         if first is not None and int(first) != len(before):
@@ -115,7 +115,7 @@ class ObjectStore(loopback.Loopback):
     def list(self, query: dict[str, str]) -> dict[str, object]:
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
         start, end = query.get("startOffset", ""), query.get("endOffset", "")
-        entries: dict[str, bool] = {}  # by name, whether it is an object; else it is what several have in common
+        entries: dict[str, bool] = {}  # by name, whether it is an object (True) or a common prefix
         for name in self.names(prefix):
             if name < start or (end and name >= end):
                 continue
@@ -204,13 +204,13 @@ class Handler(loopback.Handler):
             case "POST", "upload/", ["o"] if query["uploadType"] == "multipart":
                 head = f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode()
                 fields, data = BytesParser().parsebytes(head + body).get_payload()
-                # The parser is for text: what lies between the boundaries is taken as it came.
+                # The parser is for text, so the bytes between the boundaries are cut out by hand.
                 boundary = re.search(r'boundary="?([^";]+)', self.headers["Content-Type"])[1].encode()
                 _, data = re.split(rb"\r?\n\r?\n", body.split(b"--" + boundary)[2], maxsplit=1)
                 data = data.removesuffix(b"\n").removesuffix(b"\r")
                 return 200, store.put(json.loads(fields.get_payload())["name"], data, match), {}
             case "POST" | "PUT", "upload/", ["o"] if "upload_id" in query:
-                done = store.go_on(query["upload_id"], self.headers["Content-Range"], body, match)
+                done = store.continue_upload(query["upload_id"], self.headers["Content-Range"], body, match)
                 return (200, done, {}) if isinstance(done, dict) else (308, b"", {"Range": f"bytes=0-{done - 1}"})
             case "POST", "upload/", ["o"]:
                 name = query.get("name") or json.loads(body)["name"]
@@ -227,7 +227,7 @@ class Handler(loopback.Handler):
         raise Refusal(400, f"{self.command} {self.path}: not part of this store")
 
     def part(self, found: Object) -> tuple[int, bytes, dict[str, object]]:
-        """An object's bytes, or those of the range that was asked for."""
+        """An object's bytes, or those of the requested range."""
         headers = {"Content-Type": "application/octet-stream", "x-goog-generation": found.generation}
         asked = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
         if not asked:

@@ -1,4 +1,4 @@
-"""Little SentEval folders of transfer tasks."""
+"""Small SentEval folders for transfer tasks."""
 
 import numpy as np
 

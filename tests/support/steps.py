@@ -1,4 +1,4 @@
-"""What the tests of a step share: its settings, recipes and batches."""
+"""Shared by the tests of a step: its settings, recipes and batches."""
 
 import jax
 import jax.numpy as jnp
