@@ -276,13 +276,13 @@ def test_queries_are_typed_where_none_is_given(tiny_bert, files, monkeypatch, ty
         ({"--sentences": None, "--index": "no/such"}, ["--index no/such: no index there; give --sentences"]),
         ({"--sentences": "no/such.txt"}, ["no/such.txt: no such file"]),
         ({"--sentences": "tests"}, ["tests: a folder"]),
-        ({"--index": "tests"}, ["--index tests: exists and is no index"]),
+        ({"--index": "tests"}, ["--index tests: exists and is not an index"]),
         ({"--index": __file__}, ["test_search.py: a file; an index is a folder"]),
         ({"--index": "gs://bucket/index"}, ["gs://bucket/index: an index is memory-mapped"]),
         ({"--index": "a", "--compare": "b", "--compare-index": "./a"}, ["--compare-index: the same folder as --index"]),
-        ({"--compare-index": "a"}, ["--compare-index: there is no --compare"]),
+        ({"--compare-index": "a"}, ["--compare-index: is for --compare, which is not given"]),
         ({"--column": "text"}, ["sentences.txt: no column 'text'; it has sentence"]),
-        ({"--queries-column": "text"}, ["--queries-column: there is no --queries"]),
+        ({"--queries-column": "text"}, ["--queries-column: is for --queries, which is not given"]),
         ({"--queries": "README.md"}, ["--query", "not allowed with"]),
         ({"--batch-size": "0"}, ["--batch-size 0: must be 1 or more"]),
         ({"--top-k": "0"}, ["top_k=0: must be a whole number, 1 or more"]),
@@ -331,7 +331,7 @@ def test_an_index_of_other_sentences_or_of_another_model_is_refused(tiny_bert, f
     (files / "fewer.txt").write_text("\n".join(TEXTS[:7]) + "\n")
     refused(*args, "--sentences", files / "fewer.txt", parts=["other sentences (it has 32, given are 7)"])
     refused(*args, "--pooler", "avg", parts=["an index of", "(pooler cls", "(pooler avg)"])
-    refused(*args, "--compute-dtype", "bfloat16", parts=["an index of", "float32)", "bfloat16)"])
+    refused(*args, "--dtype", "bfloat16", parts=["an index of", "float32)", "bfloat16)"])
 
 
 def test_minilm_finds_the_partners_of_sts_b_as_numpy_does(minilm, senteval, tmp_path):

@@ -2,25 +2,24 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from tqdm import tqdm
 
 from simcse_jax.devices.compilation import keep_compilations
 from simcse_jax.encoding.batching import Batching, compute
 from simcse_jax.encoding.tokens import TokenEncoder
-from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import ChosenPooler, Pretrained
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models import parameters
-from simcse_jax.models.config import POOLERS
 from simcse_jax.models.parameters import Arrays, Params
 from simcse_jax.models.sentence_encoder import Graph, build
+from simcse_jax.progress import Progress
 
 IN_FLIGHT = 4  # batches that are dispatched and not fetched, on each thread
 
@@ -55,28 +54,34 @@ class Embedder:
         """(N, D) float32 embeddings of N sentences, in their order."""
         return self.encode(sentences).embeddings
 
-    def encode(self, sentences: Iterable[str], *, show_progress_bar: bool = False) -> Encoded:
-        """As a call; counts the sentences that are cut, too.
+    def encode(self, sentences: Iterable[str], advance: Callable[[int], object] | None = None) -> Encoded:
+        """Like a call; also counts the sentences that are cut.
 
         Args:
           sentences: N strings.
-          show_progress_bar: counts the distinct sentences on standard error.
+          advance: called with the number of sentences done since the last call, after each batch.
         """
         numbers: dict[str, int] = {}
         inverse = np.fromiter((numbers.setdefault(sentence, len(numbers)) for sentence in sentences), np.int64)
+        occurrences = np.bincount(inverse, minlength=len(numbers))
         params = parameters.sentence_encoder(self.params)
         embed = _make_embed(self.graph, self.pooler, self.use_head, self.sharding)
         embeddings = np.empty((len(numbers), params[parameters.WORD_EMBEDDING].shape[1]), np.float32)
         cut = np.zeros(len(numbers), bool)
-        with tqdm(total=len(numbers), unit=" sentences", disable=not show_progress_bar) as bar:
-            for output in compute(embed, params, list(numbers), self.batching, IN_FLIGHT):
-                embeddings[output.rows], cut[output.rows] = output.values, output.cut
-                bar.update(len(output.rows))
+        for output in compute(embed, params, list(numbers), self.batching, IN_FLIGHT):
+            embeddings[output.rows], cut[output.rows] = output.values, output.cut
+            if advance:
+                advance(int(occurrences[output.rows].sum()))
         if self.normalize:
             embeddings = to_unit(embeddings)
         if len(numbers) < len(inverse):
             embeddings = embeddings[inverse]
         return Encoded(embeddings, int(cut[inverse].sum()))
+
+    def with_progress(self, sentences: Sequence[str], shown: bool = True) -> np.ndarray:
+        """Like a call, with a bar or lines on standard error (`simcse_jax.progress`) if `shown`."""
+        with Progress(len(sentences), shown=shown) as bar:
+            return self.encode(sentences, bar.advance).embeddings
 
     @property
     def batching(self) -> Batching:
@@ -115,18 +120,11 @@ def on_local_devices(model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPool
     )
 
 
-def check_options(pooler: str | None, batch_size: int | None, max_length: int | None, most: int = 0) -> None:
-    """Checks how sentences are to be encoded, as far as it is not None; `most` is the model's own length.
-
-    Raises:
-      UserError: naming what is out of its range.
-    """
-    if pooler is not None and pooler not in POOLERS:
-        raise UserError(f"pooler {pooler!r} is not one of {', '.join(POOLERS)}")
-    if batch_size is not None and (not isinstance(batch_size, int | np.integer) or batch_size < 1):
-        raise UserError(f"batch_size {batch_size!r}: must be a whole number, 1 or more")
-    if max_length is not None and (not isinstance(max_length, int | np.integer) or not 3 <= max_length <= most):
-        raise UserError(f"max_length {max_length!r}: must be a whole number from 3 to {most}, the model's own")
+def warn_of_cut(cut: int, max_length: int, stacklevel: int) -> None:
+    """Warns of sentences that were cut, if there are any; `stacklevel` as for `warnings.warn`."""
+    if cut:
+        count = "1 sentence was" if cut == 1 else f"{cut} sentences were"
+        warnings.warn(f"{count} longer than {max_length} tokens and cut there", UserWarning, stacklevel)
 
 
 def to_unit(embeddings: np.ndarray) -> np.ndarray:

@@ -4,13 +4,14 @@
 data at hand, and a line in `training/evaluation.py` or `evaluate.py` that puts it into the list.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 
 from simcse_jax.errors import UserError
+from simcse_jax.progress import doing
 
 Encode = Callable[[Sequence[str]], Float[np.ndarray, "N D"]]  # embeddings of N sentences
 
@@ -55,11 +56,19 @@ def by_task(evaluate: Callable[[Embed, dict], dict[str, Any]], embed: Embed, tas
     """
     for_task = getattr(embed, "for_task", None)
     if for_task is None:
-        return evaluate(embed, dict(tasks))
+        with doing(" … ".join(dict.fromkeys([*tasks][:1] + [*tasks][-1:]))):  # "STS12 … SICKRelatedness"
+            return evaluate(embed, dict(tasks))
     results: dict[str, Any] = {}
-    for name, task in tasks.items():
+    for name, task in titled(tasks):
         results |= evaluate(for_task(task), {name: task})
     return results
+
+
+def titled(tasks: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The tasks one after the other, each with its name as the title of its progress: "MR (1 of 7)"."""
+    for number, (name, task) in enumerate(tasks.items(), 1):
+        with doing(f"{name} ({number} of {len(tasks)})" if len(tasks) > 1 else name):
+            yield name, task
 
 
 def encode_once(encode: Encode, sides: Iterable[Sequence[str]]) -> list[Float[np.ndarray, "_ D"]]:

@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Int64, Shaped
 
 from simcse_jax.evaluation import logistic, sts
-from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
+from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once, titled
 from simcse_jax.evaluation.tasks import GRIDS, TRANSFER
 from simcse_jax.evaluation.transfer_files import FOLDS, Task
 
@@ -156,7 +156,7 @@ def evaluate(encode: Encode, tasks: dict[str, Task], *, grid: str = "sklearn") -
       UserError: when an embedding is not finite.
     """
     results = {}
-    for name, task in tasks.items():
+    for name, task in titled(tasks):
         folds = make_folds(task)
         scored = score(features(encode, task), task.labels, folds, grid)
         shown = [{key: value for key, value in fold.items() if key != "f1" or name == "MRPC"} for fold in scored]

@@ -188,7 +188,7 @@ def test_the_evaluation_command_takes_it(tiny_bert, corpus, tmp_path):
     whitening = ("--postprocess", "whitening", "--postprocess-data", corpus["csv"], "--postprocess-dimensions", 6)
     done = call("evaluate", *args, *whitening)
     assert done.returncode == 0, done.stderr
-    assert f", behind whitening fit on {corpus['csv']}" in done.stdout
+    assert f", after whitening fit on {corpus['csv']}" in done.stdout
     tasks = {"dev": sts.read_graded_pairs(corpus["dev"])}
     embed = postprocess.applied(SimCSE(str(tiny_bert)).encode, postprocess.read("whitening", str(corpus["csv"]), 6))
     written = json.loads((tmp_path / "scores.json").read_text())["dev"]["spearman"]
