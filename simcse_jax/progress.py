@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 from tqdm import tqdm
 
@@ -53,10 +53,11 @@ def doing(title: str = "") -> Iterator[None]:
         _work.reset(token)
 
 
-def write(text: str) -> None:
-    """Prints a line to standard output, above the bar if there is one."""
-    tqdm.write(text)
-    sys.stdout.flush()
+def write(text: str, stream: TextIO | None = None) -> None:
+    """Prints a line to a stream, or else to standard output, above the bar if there is one."""
+    stream = stream or sys.stdout
+    tqdm.write(text, stream)
+    stream.flush()
 
 
 def on_terminal() -> bool:

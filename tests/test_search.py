@@ -329,7 +329,7 @@ def test_an_index_of_other_sentences_or_of_another_model_is_refused(tiny_bert, f
     searched(*args, "--sentences", files / "sentences.txt")
     refused(*args, "--sentences", files / "queries.txt", parts=["index: an index of other sentences (row 0 differs)"])
     (files / "fewer.txt").write_text("\n".join(TEXTS[:7]) + "\n")
-    refused(*args, "--sentences", files / "fewer.txt", parts=["other sentences (it has 32, given are 7)"])
+    refused(*args, "--sentences", files / "fewer.txt", parts=["other sentences (it has 32, 7 were given)"])
     refused(*args, "--pooler", "avg", parts=["an index of", "(pooler cls", "(pooler avg)"])
     refused(*args, "--dtype", "bfloat16", parts=["an index of", "float32)", "bfloat16)"])
 

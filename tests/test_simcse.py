@@ -189,6 +189,15 @@ def test_similarity_and_search_take_embeddings_of_any_kind(model):
         assert [result.row for result in found] == [result.row for result in by_text]
 
 
+def test_a_mix_of_sentences_and_embeddings_is_refused(model):
+    for mixed, message in (
+        (["the cat", [0.0] * 32], r"sentence 1 is \[0.0, .* not a string"),
+        ([0.0, "a"], "one kind"),
+    ):
+        with pytest.raises(UserError, match=message):
+            model.similarity(mixed, "a dog")
+
+
 def test_pytorch_s_tensors_are_embeddings_too(model):
     torch = pytest.importorskip("torch")
     texts = sentences(3)

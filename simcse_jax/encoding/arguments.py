@@ -110,15 +110,15 @@ def embeddings_or_sentences(given: Any, dimension: int) -> Any:
             return array.tolist()
     else:
         items = list(given)
-        rows = [_numbers(item) for item in items]
-        if all(row is None for row in rows):
+        if not items or (first := _numbers(items[0])) is None:
             return items
-        for number, row in enumerate(rows):
-            if row is None:
-                raise UserError(f"item {number} is {items[number]!r:.60}, others are numbers; give one kind alone")
-            assert rows[0] is not None  # it was looked at first
-            if row.shape != rows[0].shape:
-                raise UserError(f"embedding {number} has shape {row.shape}, embedding 0 {rows[0].shape}")
+        rows = [first]
+        for number, item in enumerate(items[1:], 1):
+            if (row := _numbers(item)) is None:
+                raise UserError(f"item {number} is {item!r:.60}, item 0 is {items[0]!r:.60}; give one kind alone")
+            if row.shape != first.shape:
+                raise UserError(f"embedding {number} has shape {row.shape}, embedding 0 {first.shape}")
+            rows.append(row)
         array = np.array(rows)
     array = array.astype(np.float32, copy=False)
     if array.ndim not in (1, 2) or array.shape[-1] != dimension:

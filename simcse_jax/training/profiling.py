@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from tqdm import tqdm
 
+from simcse_jax import progress
 from simcse_jax.training.programs import Updates
 
 SKIPPED = 2  # the first steps find everything cold
@@ -37,7 +37,7 @@ def traced(update: Updates, folder: Path | None, steps: int) -> Iterator[Callabl
         tracing = False
         steps = "1 step" if calls == begin + 1 else f"{calls - begin} steps"
         xprof = f"`xprof --logdir {folder}` (pip install xprof) or TensorBoard"
-        tqdm.write(f"{folder}: a trace of {steps}; open it with {xprof}, or its .trace.json.gz at ui.perfetto.dev")
+        progress.write(f"{folder}: a trace of {steps}; open it with {xprof}, or its .trace.json.gz at ui.perfetto.dev")
 
     def update_traced(*args: Any) -> Any:
         nonlocal calls, tracing

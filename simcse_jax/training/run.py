@@ -1,7 +1,9 @@
 """A run: read, check, train, score the best."""
 
 import contextlib
+from collections.abc import Sequence
 
+import numpy as np
 from ml_collections import config_dict
 
 from simcse_jax.config.checks import ineffective, validate
@@ -9,6 +11,7 @@ from simcse_jax.devices import processes
 from simcse_jax.devices.mesh import replicate
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.encoding.embedder import Embedder
+from simcse_jax.progress import doing
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.state import TrainState
 from simcse_jax.runs.workdir import Workdir, identity
@@ -104,7 +107,12 @@ def report(folder: Workdir, embed: Embedder, best: int, evaluation: Evaluation |
     if evaluation is None:
         processes.say(f"done; the last checkpoint (step {best}) is in {folder}")
         return
-    result = evaluation.final_scores(embed, seed)
+
+    def encode(sentences: Sequence[str]) -> np.ndarray:
+        return embed.with_progress(sentences, processes.is_first())
+
+    with doing():
+        result = evaluation.final_scores(encode, seed)
     if processes.is_first():
         folder.write_result(result)
     first, *others = evaluation.tables(result)

@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 
 import jax
 import numpy as np
-from tqdm import tqdm
 
+from simcse_jax import progress
 from simcse_jax.data.batches import Batches
 from simcse_jax.devices import processes
 from simcse_jax.devices.mesh import place
@@ -79,15 +79,19 @@ class SingleRun:
         self.steps += 1
         return state
 
-    def log(self, number: int) -> dict[str, str]:
-        """Writes the last step's metrics, and how fast the steps since the last line were."""
+    @property
+    def loss(self) -> jax.Array:
+        """That of the update dispatched last, still being computed."""
+        return self.pending[-1][1]["loss"]
+
+    def log(self, number: int) -> None:
+        """Writes the last step's metrics, and the speed of the steps since the last line."""
         sentences, self.steps = self.steps * self.batches.batch_size * self.setup.inputs.num_columns, 0
         line = self.fetch()
         line["seconds"] = self.stopwatch.seconds()
         line["sentences_per_second"] = sentences / line["seconds"]
         self.write(number, line)
-        self.stopwatch = Stopwatch()  # writing is none of the steps' time
-        return {"loss": f"{line['loss']:.4f}", "sentences_per_s": f"{line['sentences_per_second']:.0f}"}
+        self.stopwatch = Stopwatch()  # the time of writing is not the steps'
 
     def look(self, number: int, state: TrainState, due: Due, preempted: bool = False) -> None:
         """Measures, scores and saves what is due."""
@@ -102,7 +106,7 @@ class SingleRun:
             name, score = next(iter(numbers.items()))
             self.write(number, numbers)
             if processes.is_first():
-                tqdm.write(f"step {number}: {name} {score:.2f}")
+                progress.write(f"step {number}: {name} {score:.2f}")
         if due.save and number and score is None and not preempted:  # there is no time to compile then
             embed(["Are these parameters fit to be saved?"])
         if due.save or preempted:
@@ -157,7 +161,7 @@ class CheckedEmbed:
 
     def __call__(self, sentences: Sequence[str]) -> np.ndarray:
         """(N, D) embeddings of N sentences."""
-        embeddings = self.embedder(sentences)
+        embeddings = self.embedder.with_progress(sentences, processes.is_first())
         if not np.all(np.isfinite(embeddings)):
             self.stop("the embeddings are not finite")
         return embeddings

@@ -14,6 +14,10 @@ def test_what_has_no_numbers_is_left_to_the_check_of_sentences(given):
     assert found == (list(given) if isinstance(given, tuple) else given) and not isinstance(found, np.ndarray)
 
 
+def test_a_list_that_begins_with_a_sentence_is_one_of_sentences():
+    assert embeddings_or_sentences(["the cat", 1.0], 3) == ["the cat", 1.0]
+
+
 def test_generators_and_arrays_of_strings_are_sentences():
     texts = ["the cat", "a dog"]
     for given in (iter(texts), np.array(texts), np.array(texts, object)):
@@ -37,8 +41,8 @@ def test_embeddings_become_one_array(kind):
         (np.zeros((2, 2, 3)), r"shape \(2, 2, 3\)"),
         (np.float32(1), r"shape \(\)"),
         ([[1.0, 2.0, 3.0], [1.0, 2.0]], r"embedding 1 has shape \(2,\), embedding 0 \(3,\)"),
-        (["the cat", 1.0], "item 0 is 'the cat', others are numbers"),
-        ([[1.0, 2.0, 3.0], "the cat"], "item 1 is 'the cat', others are numbers"),
+        ([1.0, "the cat"], "item 1 is 'the cat', item 0 is 1.0; give one kind alone"),
+        ([[1.0, 2.0, 3.0], "the cat"], "item 1 is 'the cat', item 0 is \\[1.0, 2.0, 3.0\\]"),
         ([np.zeros(3), None], "item 1 is None"),
         ([0.0, np.nan, 1.0], "the embedding has an element that is not a finite number"),
         ([[0.0, 0.0, 0.0], [0.0, np.inf, 1.0]], "embedding 1 has an element"),
