@@ -37,9 +37,9 @@ def main() -> None:
 
 
 def renamed(arguments: Sequence[str]) -> dict[str, str]:
-    """New names by earlier ones, of the options that these arguments have.
+    """The new names of options, by their earlier names.
 
-    `--dtype` was the output's type, and still is with `--compute-dtype`, or with a type that it alone had.
+    `--dtype` was the output's type. It still is with `--compute-dtype`, and with a type that only outputs have.
     """
     names = {"--compute-dtype": "--dtype", "--processes": "--parts", "--process-id": "--part"}
     given = [argument.partition("=")[0] for argument in arguments]
@@ -80,7 +80,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--output-dtype", choices=("float32", "float16"), default="float32", help="of the output")
     parser.add_argument("--save-every", type=int, default=32768, help="rows that a kill can lose at most")
-    parser.add_argument("--parts", type=int, default=1, help="divide the rows into so many parts, a file each")
+    parser.add_argument("--parts", type=int, default=1, help="parts that the rows are divided into, a file each")
     parser.add_argument("--part", type=int, help="the one to encode, from 0; other commands encode the others")
     args = parser.parse_args(with_new_spellings(sys.argv[1:], renamed(sys.argv[1:])))
     for option in ("batch_size", "save_every", "parts"):

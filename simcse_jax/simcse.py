@@ -131,7 +131,7 @@ class SimCSE:
         Args:
           sentences: a string, or any iterable of strings; the empty string has an embedding too.
           batch_size: None takes the constructor's.
-          normalize_to_unit: whether embeddings have length 1; None does what the model's files say.
+          normalize_to_unit: whether embeddings have length 1; None follows the model's files.
           max_length: in tokens, with the two special ones; None takes the model's own, which is also the maximum.
           pooler: None takes the constructor's.
           show_progress_bar: on standard error: a bar on a terminal, elsewhere a line every half minute.

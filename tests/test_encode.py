@@ -243,7 +243,7 @@ def test_an_input_that_changes_while_it_is_read_is_told(tmp_path):
     assert file.has_changed()
     partial = PartialEmbeddings(tmp_path / "emb.parquet", 2, np.float32, {})
     partial.append(np.ones((2, 3), np.float32), 0)
-    with pytest.raises(UserError, match="the input has changed"):
+    with pytest.raises(UserError, match="the input changed"):
         partial.finish(iter(["one"]), 0)
 
 

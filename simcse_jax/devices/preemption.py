@@ -73,7 +73,7 @@ class Preemption:
         return self._terminated or self._interrupted
 
     def ended(self, step: int) -> BaseException:
-        """What the run ends with, after it has saved at `step`."""
+        """The exception that ends the run, after it was saved at `step`."""
         if self._interrupted:
             return KeyboardInterrupt(f"Ctrl-C: saved at step {step}; resume with:")
         return Preempted(f"SIGTERM: saved at step {step}; the same command resumes there")
@@ -132,7 +132,7 @@ class Answers:
 
 
 def end_process() -> None:
-    """Ends this process immediately; a notebook's goes on, since the handler raises KeyboardInterrupt there too."""
+    """Ends this process immediately, unless it is a notebook's, where the handler's KeyboardInterrupt is enough."""
     if "ipykernel" in sys.modules:
         return
     os.write(2, b"\ninterrupted\n")

@@ -13,7 +13,7 @@ from simcse_jax.models.config import POOLERS
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Arguments of sentence-transformers and of the SimCSE authors' package that SimCSE does not have, and what to do.
+# Arguments of sentence-transformers and of the SimCSE authors' package, with the advice to give.
 ARRAYS = "embeddings are NumPy arrays; torch.from_numpy and jax.numpy.asarray convert them"
 DEVICES = "all local devices are used; JAX_PLATFORMS or CUDA_VISIBLE_DEVICES choose others"
 PROMPTS = "put the prompt before each sentence"
@@ -76,10 +76,10 @@ def names_ours(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def check_options(pooler: str | None, batch_size: int | None, max_length: int | None, most: int = 0) -> None:
-    """Checks how sentences are to be encoded, as far as it is not None; `most` is the model's own length.
+    """Checks the options of an encoding that are not None; `most` is the model's own maximum length.
 
     Raises:
-      UserError: naming what is out of its range.
+      UserError: naming the option that is out of its range.
     """
     if pooler is not None and pooler not in POOLERS:
         raise UserError(f"pooler {pooler!r} is not one of {', '.join(POOLERS)}")

@@ -1,4 +1,4 @@
-"""Sentences to embeddings: each distinct one is encoded once."""
+"""Sentences to embeddings. Each distinct sentence is encoded once."""
 
 import dataclasses
 import functools
@@ -21,23 +21,23 @@ from simcse_jax.models.parameters import Arrays, Params
 from simcse_jax.models.sentence_encoder import Graph, build
 from simcse_jax.progress import Progress
 
-IN_FLIGHT = 4  # batches that are dispatched and not fetched, on each thread
+IN_FLIGHT = 4  # batches that are dispatched and not fetched yet, on each thread
 
 
 class Encoded(NamedTuple):
-    """What encoding gives."""
+    """Embeddings, and the number of sentences that were cut."""
 
     embeddings: np.ndarray  # (N, D) float32, in the order of the sentences
-    cut: int  # how many of the N sentences were longer than the model takes, and were cut
+    cut: int  # how many of the N sentences were too long for the model
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Embedder:
-    """A model as it encodes: without dropout, in float32.
+    """A model that encodes, without dropout.
 
-    `dataclasses.replace` gives one of other parameters, another pooler or length; what is compiled is shared. `params`
-    may be those of a whole run, of which the sentence encoder's are taken. For pooler and head see `SentenceEncoder`,
-    for tokenizer to sharding `Batching`. With `normalize` embeddings have length 1.
+    `dataclasses.replace` changes parameters, pooler or length; compiled programs are shared. `params` may be those of a
+    whole run, and only the sentence encoder's are used. `SentenceEncoder` explains pooler and head, `Batching` the
+    fields from tokenizer to sharding. With `normalize`, embeddings have length 1.
     """
 
     graph: Graph
@@ -85,7 +85,7 @@ class Embedder:
 
     @property
     def batching(self) -> Batching:
-        """How its sentences are put into batches."""
+        """How sentences are put into batches."""
         return Batching(self.tokenizer, self.max_length, self.batch_size, self.sharding)
 
     @property
@@ -102,11 +102,11 @@ def on_local_devices(model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPool
     """A model on all devices of this process, which share a batch.
 
     Args:
-      model, tokenizer: as they were loaded.
-      chosen: the pooler, and whether the head goes after it.
-      dtype: of the encoder's matrix products, float32 or bfloat16.
+      model, tokenizer: as loaded.
+      chosen: the pooler, and whether the head follows it.
+      dtype: the type to compute in, float32 or bfloat16.
     """
-    keep_compilations()  # for a model that comes from another process, too
+    keep_compilations()  # also for a model that was unpickled in another process
     devices = jax.local_devices()
     mesh, several = Mesh(np.array(devices), ("data",)), len(devices) > 1
     return Embedder(
@@ -133,7 +133,7 @@ def to_unit(embeddings: np.ndarray) -> np.ndarray:
     return embeddings / np.maximum(lengths, 1e-12)  # as sentence-transformers does
 
 
-@functools.lru_cache(maxsize=16)  # so that many encoders of one shape, as in a sweep, compile once
+@functools.lru_cache(maxsize=16)  # many encoders of one shape, as in a sweep, compile once
 def _make_embed(graph: Graph, pooler: str, use_head: bool, sharding: NamedSharding | None) -> Callable[..., jax.Array]:
     @functools.partial(jax.jit, out_shardings=sharding)
     def embed(params: Params, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:

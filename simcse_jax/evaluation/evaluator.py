@@ -1,7 +1,7 @@
-"""What an evaluator is: it looks at a model's embeddings and gives numbers by name. It knows nothing of models or runs.
+"""Evaluators measure a model's embeddings and return numbers by name. They know nothing of models or runs.
 
-`training`, `evaluate` and sweeps take a list of them. Adding one takes a file of its own, with a callable that has its
-data at hand, and a line in `training/evaluation.py` or `evaluate.py` that puts it into the list.
+`training`, `evaluate` and sweeps take a list of them. To add one, write a file with a callable that holds its data, and
+a line in `training/evaluation.py` or `evaluate.py` that puts it into the list.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,9 +18,9 @@ Encode = Callable[[Sequence[str]], Float[np.ndarray, "N D"]]  # embeddings of N 
 
 @runtime_checkable
 class Embed(Protocol):
-    """A model as an evaluator sees it: `embed(sentences)`; `embed.tokens` where it looks at token embeddings.
+    """A model for an evaluator: `embed(sentences)`, and `embed.tokens` for evaluators of token embeddings.
 
-    After a post-processing that is fit on each task there is `embed.for_task(task)`, too (`evaluation.postprocess`).
+    A post-processing that is fit on each task also has `embed.for_task(task)` (`evaluation.postprocess`).
     """
 
     def __call__(self, sentences: Sequence[str], /) -> Float[np.ndarray, "N D"]:
@@ -34,10 +34,10 @@ Wanted = TypeVar("Wanted", bound=Embed, contravariant=True)
 
 @runtime_checkable
 class Evaluator(Protocol[Wanted]):
-    """Scores a model on data that it has read before; what it wants of a model may be more than `Embed`."""
+    """Scores a model on data that was read before. It may need more of a model than `Embed`."""
 
     def __call__(self, embed: Wanted, /) -> dict[str, Any]:
-        """Numbers by name; what has several, such as a task, is a dictionary of them."""
+        """Numbers by name; the numbers of a task are a dictionary."""
         ...
 
 
@@ -47,10 +47,10 @@ def evaluate_all(embed: Model, evaluators: Iterable[Evaluator[Model]]) -> dict[s
 
 
 def by_task(evaluate: Callable[[Embed, dict], dict[str, Any]], embed: Embed, tasks: Mapping[str, Any]) -> dict:
-    """`evaluate(embed, tasks)`: all tasks together or, where `embed` is another one for each task, one after the other.
+    """`evaluate(embed, tasks)`, with all tasks together, or one after the other if `embed` differs between tasks.
 
     Args:
-      evaluate: scores tasks, and encodes the sentences that they share once.
+      evaluate: scores tasks, and encodes the sentences that they share only once.
       embed: the model.
       tasks: by name.
     """

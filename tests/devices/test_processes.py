@@ -21,7 +21,7 @@ def test_processes_that_do_not_run_the_same_are_told(monkeypatch):
     processes.agree({"data.train": "a"})
     monkeypatch.setattr(processes, "gather", lambda text: [text, text] if text == "same" else [text, text, "b"])
     processes.agree({"the config": "same"})
-    with pytest.raises(UserError, match=r"data\.train: process 2 has another one than process 0"):
+    with pytest.raises(UserError, match=r"data\.train: differs between process 2 and process 0"):
         processes.agree({"the config": "same", "data.train": "a"})
 
 

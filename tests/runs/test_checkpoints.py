@@ -172,6 +172,6 @@ def test_a_full_disk_ends_the_run_in_one_line_with_the_checkpoint_before_intact(
     assert done.returncode == 2, done.stderr
     told = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert len(told) == 1 and "Traceback" not in done.stderr, done.stderr
-    assert "cannot be saved" in told[0] and "the last good one is of step 6" in told[0]
+    assert "cannot be saved" in told[0] and "the last good one is that of step 6" in told[0]
     done = run("main", *args)
     assert done.returncode == 0 and "resuming at step 6 of 8" in done.stdout, done.stderr

@@ -85,7 +85,7 @@ def test_a_run_in_a_store_is_scored_and_exported(store, stored, trained, corpus,
 def test_models_that_are_not_there_are_told_in_one_line(store):
     from simcse_jax.runs.loading import load_model
 
-    with pytest.raises(UserError, match=r"^gs://bucket/none: no run.json there, so it is no run's folder$"):
+    with pytest.raises(UserError, match=r"^gs://bucket/none: no run.json there, so it is not a run's folder$"):
         load_model("gs://bucket/none")
 
 
@@ -110,7 +110,7 @@ def test_a_damaged_checkpoint_is_set_aside_for_the_one_before(store, stored, par
     cut_off(store, f"{workdir}/checkpoints/8/{part}")
     done = run("main", *stored, f"--workdir=gs://bucket/{workdir}")
     assert done.returncode == 0, done.stderr
-    assert "what could not be read is now in damaged_checkpoints/8" in done.stdout
+    assert "it was moved to damaged_checkpoints/8" in done.stdout
     assert "resuming at step 6 of 8" in done.stdout
     assert "Exception" not in done.stderr, done.stderr
     assert store.names(f"{workdir}/damaged_checkpoints/8/{part}") and "8" in store.text(

@@ -38,7 +38,10 @@ def test_step_0_is_what_the_run_started_from(trained, tiny_bert):
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [({"init_from": "no/such/model"}, "no/such/model"), ({"weights": "0" * 64}, "not what the run started from")],
+    [
+        ({"init_from": "no/such/model"}, "no/such/model"),
+        ({"weights": "0" * 64}, "other weights than the run started from"),
+    ],
     ids=["gone", "changed"],
 )
 def test_a_start_that_is_not_there_any_more_is_left_out(trained, tmp_path, capsys, change, message):

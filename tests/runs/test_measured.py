@@ -101,7 +101,7 @@ def runs(trained, tmp_path_factory):
         (["recorded", "elsewhere"], [], ["recorded and", "elsewhere", "not measured on the same sentences"]),
         (["recorded", "words"], ["--data", "{dev}"], ["words", "different tokenizers"]),
         (["damaged"], [], ["run.json: damaged"]),
-        (["nowhere"], [], ["nowhere: no run.json there, so it is no run's folder"]),
+        (["nowhere"], [], ["nowhere: no run.json there, so it is not a run's folder"]),
         (["recorded"], ["--data", "{dev}", "--column", "x"], ["--column x: of graded pairs the first sentences"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

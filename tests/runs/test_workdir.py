@@ -38,7 +38,7 @@ def test_it_belongs_to_one_config_and_to_what_its_fields_lead_to(trained, tiny_b
     workdir.check_same_run(config, prints)
     config.train.log_every = 7  # changes no result
     workdir.check_same_run(config, prints | {"analysis.data": "measured from here on"})
-    with pytest.raises(UserError, match=r"what data\.train=.* leads to has changed since"):
+    with pytest.raises(UserError, match=r"the contents of data\.train=.* have changed since"):
         workdir.check_same_run(config, prints | {"data.train": "other"})
     config.train.learning_rate = 0.5
     with pytest.raises(UserError, match=r"another config: train\.learning_rate was 0\.001, is 0\.5\. Choose another"):

@@ -154,4 +154,4 @@ def test_a_run_may_be_analysed_from_any_step_on_but_not_on_other_sentences(
     path.write_text(started.replace(json.loads(started)["sha256"]["analysis.data"], "0" * 64))
     done = again(analysed)
     path.write_text(started)
-    assert done.returncode == 2 and "what analysis.data= leads to has changed since" in done.stderr
+    assert done.returncode == 2 and "the contents of analysis.data= have changed since" in done.stderr

@@ -50,7 +50,7 @@ def test_transfer_tasks_are_scored_at_the_end_where_asked_for(tiny_bert, corpus,
     args += [f"--config.{field}" for field in fields[:3]] + [f"--config.{fields[3]}={corpus['csv']}"]
     done = call("main", *args)
     assert done.returncode == 0, done.stderr
-    assert "MR, SUBJ, MPQA, SST2, TREC, MRPC not there and left out" in done.stdout
+    assert "MR, SUBJ, MPQA, SST2, TREC, MRPC not found, and left out" in done.stdout
     assert "transfer behind whitening (accuracy):" in done.stdout
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert set(result) == {"STSBenchmark", "average", "development", "transfer"}  # no average: six tasks are missing
@@ -94,7 +94,7 @@ def test_a_sent_eval_folder_chooses_on_sts_b_dev_and_ends_with_the_paper_s_table
     args = train_args(tiny_bert, corpus["txt"], senteval, tmp_path / "run")
     done = call("main", *args, "--config.eval.tasks=STS12,STSBenchmark", "--config.train.max_steps=3")
     assert done.returncode == 0, done.stderr
-    assert "STS12 not there and left out" in done.stdout
+    assert "STS12 not found, and left out" in done.stdout
     scored = {line["step"]: line["eval/stsb_dev"] for line in lines(tmp_path / "run") if "eval/stsb_dev" in line}
     assert set(scored) == {0, 3}
     result = json.loads((tmp_path / "run" / "result.json").read_text())

@@ -123,8 +123,8 @@ def test_a_mistake_of_one_process_ends_all_of_them_in_one_line(arguments, tmp_pa
     shutil.copyfile(corpus["csv"], tmp_path / "other.csv")
     cases = {
         "--config.data.train=/no/such.txt": "data.train=/no/such.txt: no such file",
-        "--config.checkpoint.keep_every=3": "the config: process 1 has another one than process 0",
-        f"--workdir={tmp_path}/elsewhere": "--workdir: process 1 has another one than process 0",
+        "--config.checkpoint.keep_every=3": "the config: differs between process 1 and process 0",
+        f"--workdir={tmp_path}/elsewhere": "--workdir: differs between process 1 and process 0",
     }
     for argument, message in cases.items():
         ended = finish(start_processes(arguments(tmp_path / "run"), more={1: [argument]}))

@@ -32,7 +32,7 @@ def test_the_first_step_that_went_wrong_is_named_with_the_last_good_checkpoint()
     good = dict.fromkeys(METRICS, np.float32(1))
     steps = [(5, good), (6, good | {"gradient_norm": np.inf}), (7, good)]
     run = SingleRun(None, None, None, {}, checkpoints, None, pending=steps)
-    with pytest.raises(UserError, match=r"step 6: .*norm inf; the last good checkpoint is of step 4"):
+    with pytest.raises(UserError, match=r"step 6: .*norm inf; the last good checkpoint is that of step 4"):
         run.fetch()
 
 
