@@ -26,7 +26,7 @@ def expected(tiny_bert):
 
 
 def write(folder, kind, texts=TEXTS):
-    """The sentences as a file of that kind, beside another column."""
+    """The sentences as a file of that kind, next to another column."""
     path = folder / f"corpus{kind}"
     if kind == ".txt":
         path.write_text("".join(f"{text}\n" for text in texts))
@@ -154,7 +154,7 @@ def test_each_part_has_a_file(tiny_bert, expected, tmp_path):
 
 
 class Killed(BaseException):
-    """As a kill: nothing behind it is done."""
+    """Like a kill: nothing after it is done."""
 
 
 def stop_at(monkeypatch, number):
@@ -175,7 +175,7 @@ def stop_at(monkeypatch, number):
 
 
 @pytest.mark.parametrize("kind", [".npy", ".parquet"])
-def test_what_a_kill_leaves_is_gone_on_with(kind, tiny_bert, tmp_path, monkeypatch):
+def test_encoding_resumes_after_a_kill(kind, tiny_bert, tmp_path, monkeypatch):
     source, output, whole = write(tmp_path, ".txt"), tmp_path / f"emb{kind}", tmp_path / f"whole{kind}"
     more = ("--save-every", 6)
     assert encode(tiny_bert, source, whole, *more).returncode == 0
@@ -191,7 +191,7 @@ def test_what_a_kill_leaves_is_gone_on_with(kind, tiny_bert, tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("what", ["--input", "--model", "--pooler", "--normalize", "--dtype"])
-def test_what_was_begun_with_something_else_is_not_gone_on_with(what, tiny_bert, tmp_path, monkeypatch):
+def test_encoding_does_not_resume_with_another_input_or_option(what, tiny_bert, tmp_path, monkeypatch):
     source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
     with monkeypatch.context() as patch:
         stop_at(patch, 2)
@@ -235,7 +235,7 @@ def test_the_output_is_not_the_input(tmp_path):
     fails("is the input", "--model", "none", "--input", source, "--output", source)
 
 
-def test_an_input_that_changes_while_it_is_read_is_told(tmp_path):
+def test_an_input_that_changes_while_it_is_read_is_reported(tmp_path):
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     file = SentenceFile(tmp_path / "a.txt")
     assert not file.has_changed()
@@ -247,14 +247,14 @@ def test_an_input_that_changes_while_it_is_read_is_told(tmp_path):
         partial.finish(iter(["one"]), 0)
 
 
-def test_a_full_disk_is_told_and_nothing_is_left_whole(tmp_path):
+def test_a_full_disk_is_reported_and_no_output_is_left(tmp_path):
     partial = PartialEmbeddings(tmp_path / "none" / "emb.npy", 2, np.float32, {})
     with pytest.raises(UserError, match=r"emb\.npy: cannot be written: No such file"):
         partial.append(np.zeros((2, 3), np.float32), 0)
 
 
 @pytest.mark.slow
-def test_a_killed_command_goes_on_to_the_same_file(tiny_bert, tmp_path):
+def test_a_killed_command_resumes_and_writes_the_same_file(tiny_bert, tmp_path):
     source = tmp_path / "corpus.txt"
     source.write_text("\n".join(f"{text} {number}" for number in range(200) for text in sentences(200)))
     args = ("--model", tiny_bert, "--input", source, "--save-every", 200, "--output")

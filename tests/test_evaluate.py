@@ -221,7 +221,7 @@ def test_the_command_knows_all_transfer_tasks():
     assert evaluate.TRANSFER == TRANSFER
 
 
-def test_a_file_s_task_has_its_name_whatever_that_is(tiny_bert, corpus, tmp_path):
+def test_a_file_s_task_has_the_file_s_name(tiny_bert, corpus, tmp_path):
     data = shutil.copy(corpus["dev"], tmp_path / "transfer.tsv")
     done = call("evaluate", "--model", tiny_bert, "--data", data, "--output", tmp_path / "result.json")
     assert done.returncode == 0, done.stderr

@@ -25,7 +25,7 @@ def model(tiny_bert):
     return SimCSE(str(tiny_bert))
 
 
-def test_encode_keeps_the_order_whatever_the_batches(tiny_folder):
+def test_encode_keeps_the_order_for_any_batch_size(tiny_folder):
     texts = [*sentences(9), "", "the cat " * 20, *sentences(3)]
     large, small = SimCSE(str(tiny_folder)), SimCSE(str(tiny_folder), batch_size=1)
     together = large.encode(texts)
@@ -69,7 +69,7 @@ def test_every_kind_of_sequence_is_taken(model):
         (["the", "\ud800"], "sentence 1 holds half a surrogate pair"),
     ],
 )
-def test_what_is_no_sentence_is_told_with_its_position(model, given, message):
+def test_an_element_that_is_not_a_sentence_is_reported_with_its_position(model, given, message):
     with pytest.raises(UserError, match=message):
         model.encode(given)
 
@@ -84,7 +84,7 @@ def test_what_is_no_sentence_is_told_with_its_position(model, given, message):
         ({"max_length": 2}, "from 3 to 64"),
     ],
 )
-def test_arguments_out_of_their_range_are_told(model, options, message):
+def test_arguments_out_of_their_range_are_refused(model, options, message):
     with pytest.raises(UserError, match=message):
         model.encode(["the cat"], **options)
 
@@ -292,7 +292,7 @@ def test_it_goes_to_other_processes_with_its_index_and_without_its_folder(tiny_b
     assert (len(other.index), len(model.index)) == (29, 20)
 
 
-def test_what_it_says_of_itself(model, tiny_bert):
+def test_dimension_repr_and_call(model, tiny_bert):
     assert model.dimension == model.encode("the cat").size == 32
     assert repr(model) == (
         f"SimCSE({str(tiny_bert)!r}: bert, 2 layers, dimension 32, at most 64 tokens, pooler {model.pooler}, float32)"

@@ -9,7 +9,7 @@ from simcse_jax.errors import UserError
     "given",
     ["the cat", ["the cat", "a dog"], [], ("a", None), [b"a"], 7, None, b"the cat", [["a", "b"]]],
 )
-def test_what_has_no_numbers_is_left_to_the_check_of_sentences(given):
+def test_anything_without_numbers_is_left_to_the_check_of_sentences(given):
     found = embeddings_or_sentences(given, 3)
     assert found == (list(given) if isinstance(given, tuple) else given) and not isinstance(found, np.ndarray)
 

@@ -107,7 +107,7 @@ def evaluation(count=40, top=5.0):
     return SimpleNamespace(development=sts.Correlation("eval/dev", {"dev": pairs}))
 
 
-def test_what_is_measured_on(tmp_path, capsys):
+def test_the_sentences_that_are_measured(tmp_path, capsys):
     assert read_analysis(config(analysis__every=0), evaluation()) is None
     sample = read_analysis(config(analysis__sentences=12), evaluation())
     assert len(sample.sentences) == 12 and sample.sentences[-1] == sentences(40, 1)[-1]

@@ -17,7 +17,7 @@ def test_post_processing_stands_before_the_final_scores_alone(method, data, tiny
     fields += ("--config.eval.postprocess_dimensions=6",) if method == "whitening" else ()
     done = call("main", *train_args(tiny_bert, "no/such.txt", corpus["dev"], tmp_path / "run", *NOTHING, *fields))
     assert done.returncode == 0, done.stderr
-    assert f"development scores behind {method} " in done.stdout
+    assert f"development scores after {method} " in done.stdout
     encode = SimCSE(str(tiny_bert), pooler="cls").encode
     tasks = {"dev": sts.read_graded_pairs(corpus["dev"])}
     fit_on = postprocess.read(method, source, 6 if method == "whitening" else 0)
@@ -51,7 +51,7 @@ def test_transfer_tasks_are_scored_at_the_end_where_asked_for(tiny_bert, corpus,
     done = call("main", *args)
     assert done.returncode == 0, done.stderr
     assert "MR, SUBJ, MPQA, SST2, TREC, MRPC not found, and left out" in done.stdout
-    assert "transfer behind whitening (accuracy):" in done.stdout
+    assert "transfer after whitening (accuracy):" in done.stdout
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert set(result) == {"STSBenchmark", "average", "development", "transfer"}  # no average: six tasks are missing
     encode = SimCSE(str(tiny_bert), pooler="cls").encode
@@ -64,7 +64,7 @@ def test_transfer_tasks_are_scored_at_the_end_where_asked_for(tiny_bert, corpus,
     assert result["development"] == pytest.approx(expected, abs=2)
 
 
-def test_mistakes_of_scoring_are_told_before_anything_is_compiled(tiny_bert, corpus, tmp_path):
+def test_mistakes_of_scoring_are_reported_before_anything_is_compiled(tiny_bert, corpus, tmp_path):
     (tmp_path / "few.txt").write_text("a cat\na dog\n")
     whitening = "--config.eval.postprocess=whitening"
     cases = {

@@ -49,12 +49,12 @@ def start(args) -> subprocess.Popen:
 
 
 def progress(workdir) -> set[str]:
-    """What changes while a run goes on: its checkpoints, whole ones and those that are being written."""
+    """The files that change during a run: its checkpoints, complete ones and those that are being written."""
     return set(os.listdir(workdir / "checkpoints")) if (workdir / "checkpoints").exists() else set()
 
 
 def kill(args, workdir, wait: float, in_training: bool) -> bool:
-    """Kills the run `wait` seconds behind its start, or behind the first sign of a new checkpoint.
+    """Kills the run `wait` seconds after its start, or after the first sign of a new checkpoint.
 
     Returns whether there was still a run to kill.
     """
