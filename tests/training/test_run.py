@@ -60,7 +60,7 @@ def test_a_workdir_that_belongs_to_another_config_or_other_data(trained, tiny_be
         original = corpus[kind].read_text()
         corpus[kind].write_text(original.replace("cat", "dog"))
         try:
-            refused(call("main", *args), f"what {field}=", "has changed since")
+            refused(call("main", *args), f"the contents of {field}=", "have changed since")
         finally:
             corpus[kind].write_text(original)
 
