@@ -155,7 +155,7 @@ def analyze_models(args: Namespace, protocol: Protocol) -> None:
 
     found = {}
     for name, encoder in encoders.items():
-        found[name] = measure(encoder, surveys[name], show_progress_bar=None)
+        found[name] = measure(encoder, surveys[name], show_progress_bar=True)
         print(f"\n{name}\n{terminal.table(found[name])}", flush=True)
     metrics = collect(pairs, surveys, found, data=data, max_length=max_length)
     if lines := terminal.change_lines(metrics):

@@ -4,10 +4,11 @@ import argparse
 import contextlib
 import os
 import re
+import shlex
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from simcse_jax.errors import Preempted, UserError
@@ -123,17 +124,37 @@ def run_command(main: Callable[[], None]) -> NoReturn:
     except BrokenPipeError:  # the reader closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(CLOSED)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+    except KeyboardInterrupt as stop:  # with a text where something was saved
+        print(f"{stop}\n  {this_command()}" if str(stop) else "interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
     sys.exit(0)
 
 
-def add_compute_dtype(parser: Parser) -> None:
-    """Adds `--compute-dtype`, the `dtype` of `SimCSE`."""
-    parser.add_argument(
-        "--compute-dtype",
-        choices=DTYPES,
-        default=DTYPES[0],
-        help="of the encoder's matrix products",
-    )
+def add_dtype(parser: Parser) -> None:
+    """Adds `--dtype`, the `dtype` of `SimCSE`."""
+    parser.add_argument("--dtype", choices=DTYPES, default=DTYPES[0], help="the type to compute in")
+
+
+def with_new_spellings(arguments: Sequence[str], renamed: Mapping[str, str]) -> list[str]:
+    """The arguments of a command, with new names of options in place of earlier ones, and a warning for each.
+
+    Args:
+      arguments: such as `sys.argv[1:]`.
+      renamed: new names by earlier ones, `--compute-dtype` to `--dtype`.
+    """
+    found = []
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if name in renamed:
+            print(f"warning: {name} is now {renamed[name]}; the next release drops {name}", file=sys.stderr, flush=True)
+            name = renamed[name]
+        found.append(name + equals + value)
+    return found
+
+
+def this_command() -> str:
+    """The command that started this process, to be given again."""
+    arguments = sys.orig_argv
+    if len(arguments) > 1 and os.path.basename(arguments[1]) == "simcse-jax":  # a script of the interpreter's
+        arguments = ["simcse-jax", *arguments[2:]]
+    return shlex.join(arguments)

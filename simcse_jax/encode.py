@@ -1,16 +1,17 @@
 """python -m simcse_jax.encode --model M --input corpus.txt --output emb.npy: a file's sentences as embeddings.
 
-The input is read once before a model is loaded, so that a mistake in it is told at once, and is then encoded some
-thousand rows at a time: memory does not grow with it. The same command, given again, goes on where a kill has left it.
+The input is read once before a model is loaded, so that a mistake in it is reported immediately. It is then encoded
+some thousand rows at a time, so memory does not grow with it. The same command, given again, resumes after a kill.
 """
 
 import argparse
 import itertools
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simcse_jax.command_line import Parser, add_compute_dtype, run_command
+from simcse_jax.command_line import Parser, add_dtype, run_command, with_new_spellings
 from simcse_jax.errors import UserError
 from simcse_jax.models.config import POOLERS
 from simcse_jax.storage import local_path
@@ -29,18 +30,32 @@ def main() -> None:
     if output.exists() and sentences.path.samefile(output):
         raise UserError(f"--output {args.output}: is the input")
     rows, fingerprint = sentences.scan()
-    if rows < args.processes:
-        raise UserError(f"--processes {args.processes}: {args.input} has only {rows} rows")
-    first, end = (rows * process // args.processes for process in (args.process_id, args.process_id + 1))
+    if rows < args.parts:
+        raise UserError(f"--parts {args.parts}: {args.input} has only {rows} rows")
+    first, end = (rows * part // args.parts for part in (args.part, args.part + 1))
     encode_file(args, sentences, output, first, end, fingerprint)
 
 
+def renamed(arguments: Sequence[str]) -> dict[str, str]:
+    """The new names of options, by their earlier names.
+
+    `--dtype` was the output's type. It still is with `--compute-dtype`, and with a type that only outputs have.
+    """
+    names = {"--compute-dtype": "--dtype", "--processes": "--parts", "--process-id": "--part"}
+    given = [argument.partition("=")[0] for argument in arguments]
+    values = {argument.removeprefix("--dtype=") for argument in arguments if argument.startswith("--dtype=")}
+    values |= {value for option, value in itertools.pairwise(arguments) if option == "--dtype"}
+    if "--compute-dtype" in given or "float16" in values:
+        names["--dtype"] = "--output-dtype"
+    return names
+
+
 def parse() -> argparse.Namespace:
-    """The options, checked as far as that needs no file."""
+    """The options, after all checks that need no file."""
     parser = Parser(
         prog="simcse_jax.encode",
-        description="Encodes a file of sentences. Needs a model. Writes --output, and until it is done what a second "
-        "call resumes from.",
+        description="Encodes the sentences of a file. Needs a model and the file. Writes the embeddings to --output; "
+        "until they are complete, OUTPUT.partial and OUTPUT.state.json, from which the same command resumes.",
     )
     parser.add_argument("--model", required=True, help="a folder, a hub id, package:NAME, or a workdir")
     parser.add_argument(
@@ -52,36 +67,39 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--num-layers", type=int, default=0, help="keep the first n layers (default: all)")
     parser.add_argument("--max-length", type=int, help="in tokens (default: the model's own)")
     parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
-    add_compute_dtype(parser)
+    add_dtype(parser)
     normalize = parser.add_mutually_exclusive_group()
     normalize.add_argument(
-        "--normalize", action="store_true", default=None, help="to unit length (default: as the model)"
+        "--normalize",
+        action="store_true",
+        default=None,
+        help="scale to unit length (default: as the model says)",
     )
     normalize.add_argument(
-        "--no-normalize", action="store_false", dest="normalize", default=None, help="as the encoder gives them"
+        "--no-normalize", action="store_false", dest="normalize", default=None, help="keep the encoder's lengths"
     )
-    parser.add_argument("--dtype", choices=("float32", "float16"), default="float32", help="of the output's numbers")
-    parser.add_argument("--save-every", type=int, default=32768, help="rows: what a kill loses at most")
-    parser.add_argument("--processes", type=int, default=1, help="share the rows among so many processes, a file each")
-    parser.add_argument("--process-id", type=int, help="which of them this is, from 0")
-    args = parser.parse_args()
-    for option in ("batch_size", "save_every", "processes"):
+    parser.add_argument("--output-dtype", choices=("float32", "float16"), default="float32", help="of the output")
+    parser.add_argument("--save-every", type=int, default=32768, help="rows that a kill can lose at most")
+    parser.add_argument("--parts", type=int, default=1, help="parts that the rows are divided into, a file each")
+    parser.add_argument("--part", type=int, help="the one to encode, from 0; other commands encode the others")
+    args = parser.parse_args(with_new_spellings(sys.argv[1:], renamed(sys.argv[1:])))
+    for option in ("batch_size", "save_every", "parts"):
         if getattr(args, option) < 1:
             raise UserError(f"--{option.replace('_', '-')} {getattr(args, option)}: must be 1 or more")
-    if args.process_id is None:
-        if args.processes > 1:
-            raise UserError("--processes: give --process-id too, which of them this is, from 0")
-        args.process_id = 0
-    if not 0 <= args.process_id < args.processes:
-        raise UserError(f"--process-id {args.process_id}: must be from 0 to {args.processes - 1}, for --processes")
+    if args.part is None:
+        if args.parts > 1:
+            raise UserError("--parts: give --part too, the one to encode, from 0")
+        args.part = 0
+    if not 0 <= args.part < args.parts:
+        raise UserError(f"--part {args.part}: must be from 0 to {args.parts - 1}, below --parts")
     return args
 
 
 def check_output(args: argparse.Namespace) -> Path:
-    """The file that this process writes: of several, each its own, `emb-00000-of-00004.npy`.
+    """The file to write; for a part its own, such as `emb-00000-of-00004.npy`.
 
     Raises:
-      UserError: when it cannot be one.
+      UserError: when it cannot be written there.
     """
     output = local_path(args.output)
     if output.is_dir():
@@ -90,18 +108,17 @@ def check_output(args: argparse.Namespace) -> Path:
         raise UserError(f"--output {args.output}: must end in .npy or .parquet")
     if not output.absolute().parent.is_dir():
         raise UserError(f"--output {args.output}: there is no folder {output.parent}")
-    if args.processes > 1:
-        output = output.with_name(f"{output.stem}-{args.process_id:05}-of-{args.processes:05}{output.suffix}")
+    if args.parts > 1:
+        output = output.with_name(f"{output.stem}-{args.part:05}-of-{args.parts:05}{output.suffix}")
     return output
 
 
 def encode_file(
     args: argparse.Namespace, sentences: "SentenceFile", output: Path, first: int, end: int, fingerprint: str
 ) -> None:
-    """Encodes the rows from `first` to `end` (not with it), as far as that is not done, and writes the output."""
-    from tqdm import tqdm
-
+    """Encodes the rows from `first` up to, but without, `end` that are not done yet, and writes the output."""
     from simcse_jax.encoding.files import PartialEmbeddings
+    from simcse_jax.progress import Progress
     from simcse_jax.simcse import SimCSE
 
     model = SimCSE(
@@ -109,7 +126,7 @@ def encode_file(
         pooler=args.pooler,
         num_layers=args.num_layers,
         batch_size=args.batch_size,
-        dtype=args.compute_dtype,
+        dtype=args.dtype,
     )
     max_length = model.max_length if args.max_length is None else args.max_length
     about = {
@@ -118,24 +135,25 @@ def encode_file(
         "--pooler": f"{model.pooler}{' with head' if model.use_head else ''}",
         "--max-length": max_length,
         "--normalize": model.normalize if args.normalize is None else args.normalize,
-        "--compute-dtype": args.compute_dtype,
         "--dtype": args.dtype,
+        "--output-dtype": args.output_dtype,
         "--batch-size": args.batch_size,
         "--save-every": args.save_every,
     }
-    embeddings = PartialEmbeddings(output, end - first, args.dtype, about)
+    embeddings = PartialEmbeddings(output, end - first, args.output_dtype, about)
     if embeddings.done:
-        print(f"{output}: going on behind row {embeddings.done:,} of {end - first:,}", flush=True)
+        print(f"{output}: resuming after row {embeddings.done:,} of {end - first:,}", flush=True)
     left = itertools.islice(iter(sentences), first + embeddings.done, end)
-    with tqdm(total=end - first, initial=embeddings.done, unit=" sentences", disable=None) as bar:  # on a terminal
+    with Progress(end - first, done=embeddings.done) as bar:
         while part := list(itertools.islice(left, args.save_every)):
-            encoded = model.encode_counted(part, max_length=max_length, normalize_to_unit=args.normalize)
+            encoded = model.encode_counted(
+                part, max_length=max_length, normalize_to_unit=args.normalize, advance=bar.advance
+            )
             embeddings.append(encoded.embeddings, encoded.cut)
-            bar.update(len(part))
     if embeddings.done != end - first or sentences.has_changed():
-        raise UserError(f"{sentences.path}: has changed while it was read; start again")
+        raise UserError(f"{sentences.path}: changed while it was read; start again")
     embeddings.finish(itertools.islice(iter(sentences), first, end), first)
-    print(f"{output}: {end - first:,} embeddings of {model.config.hidden_size} elements, {args.dtype}")
+    print(f"{output}: {end - first:,} embeddings of {model.config.hidden_size} elements, {args.output_dtype}")
     if embeddings.cut:
         count = "1 sentence was" if embeddings.cut == 1 else f"{embeddings.cut:,} sentences were"
         print(f"{sentences.path}: {count} longer than {max_length} tokens and cut there", file=sys.stderr)

@@ -1,12 +1,14 @@
 """python -m simcse_jax.evaluate --model M --data SENTEVAL_FOLDER: STS and transfer scores of any model."""
 
 import argparse
+import functools
 import json
+import sys
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from simcse_jax.command_line import Parser, add_compute_dtype, run_command
+from simcse_jax.command_line import Parser, add_dtype, run_command, warnings_in_a_line, with_new_spellings
 from simcse_jax.config.checks import check_postprocess
 from simcse_jax.errors import UserError, no_such
 from simcse_jax.evaluation.tasks import AGGREGATIONS, GRIDS, METRICS, POSTPROCESSING, TASKS, TRANSFER
@@ -25,19 +27,19 @@ def choose(option: str, text: str, known: Collection[str], what: str) -> list[st
     """The names of a comma-separated list, each once.
 
     Raises:
-      UserError: when there is none, or one that is not known.
+      UserError: when the list is empty, or a name is not known.
     """
     names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     for name in names:
         if name not in known:
             raise no_such(option, what, name, known)
     if not names:
-        raise UserError(f"{option} names none; there are {', '.join(known)}")
+        raise UserError(f"{option} is empty; the names are {', '.join(known)}")
     return names
 
 
 class Options(NamedTuple):
-    """What the command line asks for, checked as far as that needs no file."""
+    """The options, after all checks that need no file."""
 
     args: argparse.Namespace
     sts_tasks: list[str]
@@ -52,39 +54,42 @@ def parse() -> Options:
     """The command line.
 
     Raises:
-      UserError: naming the option that is wrong, or has no use beside the others.
+      UserError: naming the option that is wrong, or has no effect with the others.
     """
     parser = Parser(
         prog="simcse_jax.evaluate",
-        description="Scores a model on textual similarity and transfer tasks. Needs the data of the tasks. Prints "
-        "tables; writes --output alone.",
+        description="Scores a model on textual similarity (STS) and transfer tasks. Needs a model, and the tasks' data "
+        "in SentEval's layout or a file of graded pairs. Prints tables; writes the scores to --output if it is given.",
     )
     parser.add_argument("--model", required=True, help="a folder, a hub id, package:NAME, or a workdir")
     parser.add_argument("--data", required=True, help="SentEval's data/downstream, or a file of graded pairs")
-    every = f"{', '.join((*TASKS, *TRANSFER))}; sts and transfer for all of a kind"
+    every = f"{', '.join((*TASKS, *TRANSFER))}; sts and transfer mean all tasks of a kind"
     parser.add_argument("--tasks", default="sts", help=f"comma-separated: {every} (default: sts)")
-    parser.add_argument("--metric", help=f"of STS, comma-separated: {', '.join(METRICS)} (default: spearman)")
+    parser.add_argument("--metric", help=f"for STS, comma-separated: {', '.join(METRICS)} (default: spearman)")
     parser.add_argument(
-        "--aggregation", help=f"of STS subsets, comma-separated: {', '.join(AGGREGATIONS)} (default: all)"
+        "--aggregation",
+        help=f"over an STS task's subsets, comma-separated: {', '.join(AGGREGATIONS)} (default: all)",
     )
-    parser.add_argument("--regressor", action="store_true", help="SentEval's regressor too, for STS-B and SICK-R")
-    parser.add_argument("--grid", choices=GRIDS, help="regularization of transfer (default: sklearn)")
-    parser.add_argument("--split", choices=("dev", "test"), default="test", help="dev: of STS-B and SICK-R")
+    parser.add_argument("--regressor", action="store_true", help="train SentEval's regressor too, for STS-B and SICK-R")
+    parser.add_argument("--grid", choices=GRIDS, help="regularizations that transfer tries (default: sklearn)")
+    parser.add_argument("--split", choices=("dev", "test"), default="test", help="dev is for STS-B and SICK-R alone")
     parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
     parser.add_argument("--num-layers", type=int, default=0, help="keep the first n layers (default: all)")
     parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
-    add_compute_dtype(parser)
+    add_dtype(parser)
     parser.add_argument(
-        "--postprocess", default="", help=f"of the embeddings: {' or '.join(POSTPROCESSING)} (default: none)"
+        "--postprocess", default="", help=f"change the embeddings: {' or '.join(POSTPROCESSING)} (default: none)"
     )
     parser.add_argument(
-        "--postprocess-data", default="", help="what it is fit on: a file of sentences, or target, each task's own"
+        "--postprocess-data",
+        default="",
+        help="sentences to fit --postprocess on: a file, or target for each task's own",
     )
     parser.add_argument("--postprocess-dimensions", type=int, default=0, help="that whitening keeps (default: all)")
     parser.add_argument(
         "--output", help="a JSON file for the scores, with all metrics, aggregations, subsets and folds"
     )
-    args = parser.parse_args()
+    args = parser.parse_args(with_new_spellings(sys.argv[1:], {"--compute-dtype": "--dtype"}))
     named = choose("--tasks", args.tasks, (*TASKS, *TRANSFER, *SETS), "task")
     named = list(dict.fromkeys(task for name in named for task in SETS.get(name, (name,))))
     sts_tasks, transfer_tasks = ([task for task in named if task in tasks] for tasks in (TASKS, TRANSFER))
@@ -94,14 +99,14 @@ def parse() -> Options:
         ("--aggregation", args.aggregation, sts_tasks, "similarity"),
     ):
         if value is not None and not chosen:
-            raise UserError(f"{option}: is for {kind} tasks, and --tasks names none")
+            raise UserError(f"{option}: is for {kind} tasks, and --tasks has none")
     metrics = choose("--metric", args.metric or "spearman", METRICS, "metric")
     aggregations = choose("--aggregation", args.aggregation or "all", AGGREGATIONS, "aggregation")
     if args.split == "dev" and (transfer_tasks or args.regressor):
         what = f"--tasks {transfer_tasks[0]}" if transfer_tasks else "--regressor"
-        raise UserError(f"--split dev is of similarity alone; {what} uses its development data for its own choices")
+        raise UserError(f"--split dev is for similarity alone; {what} makes its own use of development data")
     if args.regressor and not {"STSBenchmark", "SICKRelatedness"} & set(sts_tasks):
-        raise UserError("--regressor is for STSBenchmark and SICKRelatedness; --tasks names neither")
+        raise UserError("--regressor is for STSBenchmark and SICKRelatedness; --tasks has neither")
     if args.batch_size < 1:
         raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
     check_postprocess(args.postprocess, args.postprocess_data, args.postprocess_dimensions, "--postprocess", "-")
@@ -114,6 +119,7 @@ def main() -> None:
     options = parse()
     args = options.args
     from simcse_jax.evaluation import postprocess
+    from simcse_jax.progress import doing
     from simcse_jax.simcse import SimCSE
     from simcse_jax.storage import write_atomically
 
@@ -126,28 +132,30 @@ def main() -> None:
         pooler=args.pooler,
         num_layers=args.num_layers,
         batch_size=args.batch_size,
-        dtype=args.compute_dtype,
+        dtype=args.dtype,
     )
     if fit_on:
         postprocess.check(fit_on, model.dimension, [item for each in evaluators for item in each.tasks.items()])
-    after = f", behind {args.postprocess} fit on {args.postprocess_data}" if fit_on else ""
+    after = f", after {args.postprocess} fit on {args.postprocess_data}" if fit_on else ""
     print(f"{args.model}: pooler {model.pooler}{' with head' if model.use_head else ''}{after}", flush=True)
-    embed = postprocess.applied(model, fit_on)
+    encode = functools.partial(model.encode, show_progress_bar=True)
     scores: dict[str, Any] = {}
-    for evaluator in evaluators:
-        numbers = evaluator(embed)
-        print(evaluator.protocol)
-        print(evaluator.table(numbers), flush=True)
-        scores |= evaluator.flat(numbers)
+    with doing(args.postprocess), warnings_in_a_line():
+        embed = postprocess.applied(encode, fit_on)
+        for evaluator in evaluators:
+            numbers = evaluator(embed)
+            print(evaluator.protocol)
+            print(evaluator.table(numbers), flush=True)
+            scores |= evaluator.flat(numbers)
     if options.output:
         write_atomically(options.output, json.dumps(scores, indent=2) + "\n")
 
 
 def read(options: Options) -> "list[Similarity | WithRegressor | Transfer]":
-    """The evaluators of the tasks that were asked for; says which of them are not there.
+    """The evaluators of the tasks in the options; prints which tasks have no data.
 
     Raises:
-      UserError: for whatever is wrong with the data.
+      UserError: for anything that is wrong with the data.
     """
     from simcse_jax.evaluation import relatedness, sts, transfer, transfer_files
 
@@ -155,19 +163,19 @@ def read(options: Options) -> "list[Similarity | WithRegressor | Transfer]":
     evaluators: list[sts.Similarity | relatedness.WithRegressor | transfer.Transfer] = []
     if options.sts_tasks:
         pairs, missing = sts.read(args.data, options.sts_tasks, args.split)
-        say_missing(args.data, missing, "has no development set" if args.split == "dev" else "not there")
+        say_missing(args.data, missing, "has no development set" if args.split == "dev" else "not found")
         similarity = sts.Similarity(pairs, missing, options.metrics, options.aggregations, every_average=True)
         graded = relatedness.read(args.data, list(pairs)) if args.regressor else {}
         evaluators.append(relatedness.WithRegressor(similarity, graded) if graded else similarity)
     if options.transfer_tasks:
         classes, missing = transfer_files.read(args.data, options.transfer_tasks)
-        say_missing(args.data, missing, "not there")
+        say_missing(args.data, missing, "not found")
         evaluators.append(transfer.Transfer(classes, missing, options.grid))
     return evaluators
 
 
 def say_missing(data: str, tasks: list[str], why: str) -> None:
-    """Names the tasks that are left out."""
+    """Prints the tasks that are left out."""
     if tasks:
         print(f"{data}: {', '.join(tasks)} {why}; left out, so no average is given", flush=True)
 

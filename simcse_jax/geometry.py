@@ -1,9 +1,10 @@
 """python -m simcse_jax.geometry --models A B --runs W --data SENTEVAL_FOLDER --output DIR
 
-Alignment, uniformity, singular values and cosine densities on STS-B: of models beside each other (`--models`; SimCSE,
-Figures 3, F.1 and G.1), and of the checkpoints of training runs (`--runs`; Figure 2). Writes numbers and pictures.
+Alignment, uniformity, singular values and cosine densities on STS-B, for models in comparison (`--models`; SimCSE,
+Figures 3, F.1 and G.1) and for the checkpoints of training runs (`--runs`; Figure 2). Writes numbers and pictures.
 """
 
+import functools
 import json
 from argparse import Namespace
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from simcse_jax.command_line import Model, Parser, parse_model, run_command
 from simcse_jax.errors import UserError, require
 from simcse_jax.plotting import short_names, unique
+from simcse_jax.progress import doing
 from simcse_jax.storage import Folder, as_path, local_path, output_folder
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ FILE = "geometry.json"
 
 
 def main() -> None:
-    """Reads the data and finds all models and checkpoints first, so that a mistake is reported at once."""
+    """Reads the data and finds all models and checkpoints first, so that a mistake is reported immediately."""
     args, models = read_arguments()
     require("train", "matplotlib")
     from simcse_jax.evaluation import geometry
@@ -31,7 +33,7 @@ def main() -> None:
     from simcse_jax.runs.loading import load_model
 
     pairs = geometry.read(args.data, args.split)
-    for model in models.values():  # seconds each, against the minutes that are lost with a mistake in the last one
+    for model in models.values():  # seconds each; a mistake in the last one would cost minutes
         choose_pooler(load_model(model.name, model.num_layers), model.pooler)
     runs = {name: as_path(name) for name in args.runs}
     for folder in runs.values():
@@ -40,24 +42,25 @@ def main() -> None:
 
     data = Path(args.data).name if local_path(args.data).is_file() else f"STS-B {args.split}"
     positives = int((pairs.gold > geometry.POSITIVE).sum())
-    print(f"{args.data}: {data}, {len(pairs.gold)} pairs, of which {positives} are rated above 4", flush=True)
-    by_model, model_facts = measure_models(models, pairs, args.batch_size)
-    by_run, run_facts = measure_runs(runs, pairs, args.batch_size)
+    print(f"{args.data}: {data}, {len(pairs.gold)} pairs, {positives} of them rated above 4", flush=True)
+    with doing():
+        by_model, model_facts = measure_models(models, pairs, args.batch_size)
+        by_run, run_facts = measure_runs(runs, pairs, args.batch_size)
     about = {"data": data, "pairs": len(pairs.gold), "positives": positives}
     grid = [round(float(cosine), 4) for cosine in geometry.GRID]
     write(output, {**about, "density_at": grid, "models": model_facts, "runs": run_facts}, by_model, by_run)
 
 
 def read_arguments() -> tuple[Namespace, dict[str, Model]]:
-    """The command line, and the models by what they are called there.
+    """The options, and the models by their names on the command line.
 
     Raises:
       UserError: naming the option that is wrong.
     """
     parser = Parser(
         prog="simcse_jax.geometry",
-        description="Alignment, uniformity, singular values and cosines, of models and of runs. Needs graded pairs. "
-        "Writes numbers and pictures to --output.",
+        description="Measures alignment, uniformity, singular values and cosines of models and of runs' checkpoints. "
+        "Needs graded pairs, and models or runs with kept checkpoints. Writes geometry.json and pictures to --output.",
     )
     parser.add_argument(
         "--models",
@@ -71,18 +74,18 @@ def read_arguments() -> tuple[Namespace, dict[str, Model]]:
     )
     parser.add_argument("--data", required=True, help="SentEval's data/downstream, or a file of pairs graded 0 to 5")
     parser.add_argument(
-        "--split", choices=("dev", "test", "all"), default="test", help="of STS-B; all: train, dev and test together"
+        "--split", choices=("dev", "test", "all"), default="test", help="of STS-B; all is train, dev and test together"
     )
     parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
     parser.add_argument("--output", required=True, help="the folder for geometry.json and the pictures")
     args = parser.parse_args()
     if not args.models and not args.runs:
-        raise UserError("name something to measure: --models, --runs or both")
+        raise UserError("nothing to measure; give --models, --runs or both")
     models = dict(zip(args.models, map(parse_model, args.models), strict=True))
     for option, names in (("--models", args.models), ("--runs", args.runs)):
         repeated = next((name for name in names if names.count(name) > 1), None)
         if repeated:
-            raise UserError(f"{option}: {repeated} is there twice")
+            raise UserError(f"{option}: {repeated} is given twice")
     if args.batch_size < 1:
         raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
     return args, models
@@ -91,7 +94,7 @@ def read_arguments() -> tuple[Namespace, dict[str, Model]]:
 def measure_models(
     models: dict[str, Model], pairs: "Pairs", batch_size: int
 ) -> "tuple[dict[str, Geometry], dict[str, Any]]":
-    """Measures each model; the measures and what to write of it, by their labels on the pictures."""
+    """Measures each model: the measures and the facts to write, by their labels on the pictures."""
     from simcse_jax.evaluation import geometry
     from simcse_jax.simcse import SimCSE
 
@@ -100,7 +103,8 @@ def measure_models(
     found, facts = {}, {}
     for (spec, model), label in zip(models.items(), labels, strict=True):
         encoder = SimCSE(model.name, pooler=model.pooler, num_layers=model.num_layers, batch_size=batch_size)
-        found[label] = geometry.measure(encoder.encode, pairs)
+        with doing(label):
+            found[label] = geometry.measure(functools.partial(encoder.encode, show_progress_bar=True), pairs)
         facts[label] = {"model": spec, "pooler": encoder.pooler, **found[label].to_json()}
         say(label, found[label])
     return found, facts
@@ -109,7 +113,7 @@ def measure_models(
 def measure_runs(
     runs: dict[str, Folder], pairs: "Pairs", batch_size: int
 ) -> "tuple[dict[str, list[tuple[int, Geometry]]], dict[str, Any]]":
-    """Measures each kept checkpoint of each run; steps and measures, and what to write of them, by the runs' labels."""
+    """Measures each kept checkpoint of each run: steps and measures, and the facts to write, by the runs' labels."""
     from simcse_jax.evaluation import geometry
     from simcse_jax.runs.kept import checkpoint_encoders
 
@@ -118,7 +122,8 @@ def measure_runs(
     for (name, folder), label in zip(runs.items(), unique(short_names(list(runs)), list(runs)), strict=True):
         found[label] = []
         for kept in checkpoint_encoders(folder, batch_size):
-            found[label].append((kept.step, geometry.measure(kept.embed, pairs)))
+            with doing(f"{label}, step {kept.step}"):
+                found[label].append((kept.step, geometry.measure(kept.embed.with_progress, pairs)))
             say(f"{label}, step {kept.step}", found[label][-1][1])
         checkpoints = [{"step": step, **measured.numbers()} for step, measured in found[label]]
         facts[label] = {"workdir": name, "checkpoints": checkpoints}
@@ -131,7 +136,7 @@ def write(
     by_model: "dict[str, Geometry]",
     by_run: "dict[str, list[tuple[int, Geometry]]]",
 ) -> None:
-    """Writes the numbers and the pictures, each file whole or not at all, and says so."""
+    """Writes the numbers and the pictures, each file whole or not at all, and prints their names."""
     from simcse_jax.evaluation import geometry_pictures as pictures
     from simcse_jax.storage import write_atomically
 
@@ -149,7 +154,7 @@ def write(
 
 
 def say(label: str, found: "Geometry") -> None:
-    """One line a measured model, as soon as it is measured."""
+    """Prints one line for a model, as soon as it is measured."""
     numbers = f"alignment {found.alignment:.4f}, uniformity {found.uniformity:.4f}"
     print(f"{label}: {numbers}, Spearman × 100 {found.spearman:.2f}", flush=True)
 

@@ -1,4 +1,4 @@
-"""python -m simcse_jax.search --model M --sentences FILE: the nearest sentences of each query, by one model or two."""
+"""python -m simcse_jax.search --model M --sentences FILE: the nearest sentences to each query, by one model or two."""
 
 import argparse
 import json
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simcse_jax.command_line import Parser, add_compute_dtype, run_command, warnings_in_a_line
+from simcse_jax.command_line import Parser, add_dtype, run_command, warnings_in_a_line, with_new_spellings
 from simcse_jax.errors import UserError
 from simcse_jax.models.config import POOLERS
 from simcse_jax.storage import local_path, output_file
@@ -41,7 +41,7 @@ def main() -> None:
             for query, results in zip(batch, _search(args, models, batch), strict=True):
                 print(table(query, titles, results), end="\n\n", flush=True)
                 found.append({"query": query, "results": [[result._asdict() for result in each] for each in results]})
-    finally:  # what was found before a query that is wrong, or an interruption
+    finally:  # also keeps what was found before a wrong query or an interruption
         if args.output:
             _write(args.output, models, found)
 
@@ -49,46 +49,46 @@ def main() -> None:
 def _parse() -> argparse.Namespace:
     parser = Parser(
         prog="simcse_jax.search",
-        description="Finds the nearest sentences of each query, by cosine. Needs --sentences or an earlier --index. "
-        "Prints tables; writes --index and --output alone.",
+        description="Finds the nearest sentences to each query, by cosine. Needs a model, and --sentences or an "
+        "earlier --index. Prints tables; writes the embeddings to --index and the results to --output if given.",
     )
     parser.add_argument("--model", required=True, help="a folder, a hub id, package:NAME, or a workdir")
     parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
     parser.add_argument("--sentences", help="the file to search in: .txt, .csv, .tsv, .jsonl or .parquet")
     parser.add_argument("--column", help="of --sentences (default: sentence, text, sent0 or anchor, or the only one)")
-    parser.add_argument(
-        "--index", help="a folder that keeps the embeddings: made where there is none, else read, and added to"
-    )
+    parser.add_argument("--index", help="a folder that keeps the embeddings; it is made, or read and added to")
     asked = parser.add_mutually_exclusive_group()
     asked.add_argument("--query", action="append", help="may be given several times (default: typed, one a line)")
     asked.add_argument("--queries", help="a file of queries")
     parser.add_argument("--queries-column", help="of --queries")
     parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
-    add_compute_dtype(parser)
-    parser.add_argument("--top-k", type=int, default=5, help="how many sentences to a query")
-    parser.add_argument("--threshold", type=float, default=-1.0, help="the least cosine to be shown (default: any)")
+    add_dtype(parser)
+    parser.add_argument("--top-k", type=int, default=5, help="sentences for each query")
+    parser.add_argument("--threshold", type=float, help="the smallest cosine to show (default: any)")
     parser.add_argument(
-        "--approximate", action="store_true", help="faster, and may miss some; made for TPUs; with FAISS, its cells"
+        "--approximate",
+        action="store_true",
+        help="faster, but may miss some; made for TPUs; with FAISS, its cells",
     )
     parser.add_argument(
-        "--recall-target", type=float, default=0.95, help="the share that --approximate is to find, without FAISS"
+        "--recall-target", type=float, default=0.95, help="the share that --approximate should find, without FAISS"
     )
-    parser.add_argument("--backend", default="jax", help="what compares: jax or faiss")
-    parser.add_argument("--compare", metavar="MODEL", help="a second model, its results beside the first one's")
+    parser.add_argument("--backend", default="jax", help="the library that compares: jax or faiss")
+    parser.add_argument("--compare", metavar="MODEL", help="a second model, its results next to the first one's")
     parser.add_argument("--compare-pooler", choices=POOLERS, help="of the second model (default: its own)")
     parser.add_argument("--compare-index", help="as --index, for the second model")
     parser.add_argument("--output", help="a JSON file for the results")
-    args = parser.parse_args()
+    args = parser.parse_args(with_new_spellings(sys.argv[1:], {"--compute-dtype": "--dtype"}))
     if args.batch_size < 1:
         raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
     if not (args.sentences or args.index):
-        raise UserError("nothing to search in; give --sentences FILE, or --index FOLDER that an earlier call has made")
+        raise UserError("nothing to search in; give --sentences FILE, or --index FOLDER that an earlier call made")
     for option, needed in (("column", "sentences"), ("queries_column", "queries")):
         if getattr(args, option) and not getattr(args, needed):
-            raise UserError(f"--{option.replace('_', '-')}: there is no --{needed} that it could be of")
+            raise UserError(f"--{option.replace('_', '-')}: is for --{needed}, which is not given")
     for option in ("compare_pooler", "compare_index"):
         if getattr(args, option) and not args.compare:
-            raise UserError(f"--{option.replace('_', '-')}: there is no --compare that it could be of")
+            raise UserError(f"--{option.replace('_', '-')}: is for --compare, which is not given")
     for option in ("index", "compare_index"):
         _check_index(option, getattr(args, option), needed=option == "index" and not args.sentences)
     if args.index and args.compare_index and Path(args.index).resolve() == Path(args.compare_index).resolve():
@@ -110,14 +110,14 @@ def _check_index(option: str, name: str | None, needed: bool) -> None:
     if needed and not is_index(folder):
         raise UserError(f"--index {name}: no index there; give --sentences to make one")
     if not is_writable_index(folder):
-        raise UserError(f"--{option.replace('_', '-')} {name}: exists and is no index; choose another folder")
+        raise UserError(f"--{option.replace('_', '-')} {name}: exists and is not an index; choose another folder")
 
 
 def _load_models(args: argparse.Namespace, sentences: list[str] | None) -> "list[SimCSE]":
-    """The model and the one that it is compared with, if any, each with an index of the same sentences."""
+    """The model, and the one to compare it with if there is one, each with an index of the same sentences."""
     from simcse_jax.simcse import SimCSE
 
-    shared = {"batch_size": args.batch_size, "dtype": args.compute_dtype}
+    shared = {"batch_size": args.batch_size, "dtype": args.dtype}
     models = [SimCSE(args.model, pooler=args.pooler, **shared)]
     index = prepare(models[0], sentences, args.index)
     if args.compare:
@@ -129,7 +129,7 @@ def _load_models(args: argparse.Namespace, sentences: list[str] | None) -> "list
 def _search(
     args: argparse.Namespace, models: "list[SimCSE]", queries: list[str]
 ) -> "Iterable[tuple[list[Result], ...]]":
-    """What each model finds, for each query."""
+    """The results of each model, for each query."""
     options = {"approximate": args.approximate, "recall_target": args.recall_target, "backend": args.backend}
     with warnings_in_a_line():
         return zip(*[model.search(queries, args.top_k, args.threshold, **options) for model in models], strict=True)
@@ -144,12 +144,12 @@ def _write(output: str, models: "list[SimCSE]", found: list[dict[str, Any]]) -> 
 
 
 def prepare(model: "SimCSE", sentences: list[str] | None, folder: str | None) -> "Index":
-    """Gives the model an index of the sentences: that of the folder, as far as it goes, and the folder is kept so.
+    """Gives the model an index of the sentences. Those that the folder's index lacks are encoded and saved there.
 
     Args:
-      model: whose index it is to be.
-      sentences: what to search in; None: what the folder holds.
-      folder: of an index, whether it is there yet or not; None: the sentences are encoded and nothing is kept.
+      model: gets the index.
+      sentences: to search in; None takes those of the folder.
+      folder: of an index that exists or is to be made; None encodes the sentences and keeps nothing.
 
     Raises:
       UserError: when the folder's index is another model's, or of other sentences.
@@ -159,7 +159,7 @@ def prepare(model: "SimCSE", sentences: list[str] | None, folder: str | None) ->
     if folder is None or not is_index(local_path(folder)):
         with warnings_in_a_line():
             assert sentences is not None  # without an index there must be some
-            model.build_index(sentences, show_progress_bar=sys.stderr.isatty())
+            model.build_index(sentences, show_progress_bar=True)
         if folder is not None:
             model.save_index(folder)
         assert model.index is not None
@@ -171,17 +171,17 @@ def prepare(model: "SimCSE", sentences: list[str] | None, folder: str | None) ->
     known = model.index.sentences
     if sentences[: len(known)] != known:
         row = next((row for row, pair in enumerate(zip(known, sentences, strict=False)) if len(set(pair)) > 1), None)
-        where = f"row {row} differs" if row is not None else f"it has {len(known)}, given are {len(sentences)}"
+        where = f"row {row} differs" if row is not None else f"it has {len(known)}, {len(sentences)} were given"
         raise UserError(f"{folder}: an index of other sentences ({where}); remove it or choose another folder")
     if len(sentences) > len(known):
         with warnings_in_a_line():
-            model.add_to_index(sentences[len(known) :], show_progress_bar=sys.stderr.isatty())
+            model.add_to_index(sentences[len(known) :], show_progress_bar=True)
         model.save_index(folder)
     return model.index
 
 
 def _typed() -> Iterator[list[str]]:
-    """Queries from standard input, a line each, until it ends or is interrupted: what was found is written then."""
+    """Queries from standard input, a line each, until it ends or is interrupted; then the results are written."""
     while True:
         if sys.stdin.isatty():
             print("query: ", end="", file=sys.stderr, flush=True)

@@ -22,7 +22,7 @@ UNSUP = "--config=configs/unsup_bert.py"
 def test_the_batch_is_that_of_the_first_topology_or_given_a_chip():
     assert choose_batch(tiny_config(**{"train.batch_size": 64}), None, 256, 8) == 2048
     assert choose_batch(tiny_config(), 5, 256, 8) == 1280
-    with pytest.raises(UserError, match="batch_size=63 does not divide by 8 devices; the nearest are 56 and 64"):
+    with pytest.raises(UserError, match="batch_size=63 is not divisible by 8 devices; the nearest are 56 and 64"):
         choose_batch(tiny_config(**{"train.batch_size": 63}), None, 8, 8)
     with pytest.raises(UserError, match=r"the nearest are 8$"):
         choose_batch(tiny_config(**{"train.batch_size": 6}), None, 8, 8)

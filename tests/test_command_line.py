@@ -13,12 +13,14 @@ from simcse_jax.command_line import (
     EXIT_CODES,
     Model,
     Parser,
-    add_compute_dtype,
+    add_dtype,
     describe_exit_codes,
     parse_model,
     run_command,
     started_as,
+    this_command,
     warnings_in_a_line,
+    with_new_spellings,
 )
 from simcse_jax.errors import Preempted, UserError
 
@@ -35,9 +37,12 @@ ENDLESS = (
         (UserError("config.seed:\n  no"), 2, "error: config.seed: no\n"),
         (Preempted("saved"), 75, "saved\n"),
         (KeyboardInterrupt(), 130, "interrupted\n"),
+        (KeyboardInterrupt("saved; resume with:"), 130, "saved; resume with:\n  python -m simcse_jax.main 'a b'\n"),
     ],
 )
-def test_how_a_command_ends(error, code, said, capsys):
+def test_how_a_command_ends(error, code, said, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "simcse_jax.main", "a b"])
+
     def main():
         if error is not None:
             raise error
@@ -60,6 +65,17 @@ def test_a_reader_that_closes_the_pipe_is_no_error():
         assert process.stderr.read() == b"" and process.wait() == 141
 
 
+def test_the_command_is_the_one_that_was_typed(monkeypatch):
+    monkeypatch.setattr(sys, "orig_argv", ["/x/bin/python3", "/x/bin/simcse-jax", "train", "--workdir", "my run"])
+    assert this_command() == "simcse-jax train --workdir 'my run'"
+
+
+def test_an_earlier_name_of_an_option_is_taken_with_a_warning(capsys):
+    given = ["--model", "--old", "--old=1", "--older"]
+    assert with_new_spellings(given, {"--old": "--new"}) == ["--model", "--new", "--new=1", "--older"]
+    assert capsys.readouterr().err == "warning: --old is now --new; the next release drops --old\n" * 2
+
+
 def test_warnings_are_a_line_each_without_the_place_in_the_code(capsys):
     with warnings_in_a_line():
         for _ in range(2):
@@ -73,7 +89,7 @@ def test_a_parser_complains_in_a_line_and_its_help_has_defaults_and_exit_codes()
     parser.add_argument("--zero", type=int, default=0, help="none (default: all)")
     parser.add_argument("--none", default=None, help="no default")
     parser.add_argument("--some", nargs="+", default=[], help="a list")
-    add_compute_dtype(parser)
+    add_dtype(parser)
     with pytest.raises(UserError, match=r"^argument --size: invalid int value: 'x' \(see x --help\)$"):
         parser.parse_args(["--size", "x"])
     text = parser.format_help()
@@ -82,7 +98,7 @@ def test_a_parser_complains_in_a_line_and_its_help_has_defaults_and_exit_codes()
     assert re.search(r"--zero ZERO +none \(default: all\)\n", text)
     assert re.search(r"--none NONE +no default\n", text)
     assert re.search(r"a list\n", text)
-    assert "of the encoder's matrix products (default: float32)" in text
+    assert "the type to compute in (default: float32)" in text
     assert text.endswith(f"More.\n{describe_exit_codes()}\n")
 
 

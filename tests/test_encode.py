@@ -10,7 +10,9 @@ import pytest
 from support import ROOT, call, run, sentences
 
 from simcse_jax import SimCSE
+from simcse_jax.command_line import with_new_spellings
 from simcse_jax.data.sentences import SentenceFile
+from simcse_jax.encode import renamed
 from simcse_jax.encoding import files as embedding_files
 from simcse_jax.encoding.files import PartialEmbeddings
 from simcse_jax.errors import UserError
@@ -24,7 +26,7 @@ def expected(tiny_bert):
 
 
 def write(folder, kind, texts=TEXTS):
-    """The sentences as a file of that kind, beside another column."""
+    """The sentences as a file of that kind, next to another column."""
     path = folder / f"corpus{kind}"
     if kind == ".txt":
         path.write_text("".join(f"{text}\n" for text in texts))
@@ -74,7 +76,7 @@ def test_parquet_out(tiny_bert, expected, tmp_path, monkeypatch):
 
 def test_options_are_those_of_the_class(tiny_bert, tmp_path):
     source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
-    more = ("--pooler", "avg", "--normalize", "--max-length", 6, "--dtype", "float16", "--num-layers", 1)
+    more = ("--pooler", "avg", "--normalize", "--max-length", 6, "--output-dtype", "float16", "--num-layers", 1)
     done = encode(tiny_bert, source, output, *more)
     assert done.returncode == 0, done.stderr
     with pytest.warns(UserWarning, match="longer than 6 tokens"):
@@ -87,34 +89,72 @@ def test_options_are_those_of_the_class(tiny_bert, tmp_path):
 
 def test_products_in_bfloat16_give_float32_embeddings(tiny_bert, expected, tmp_path):
     source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
-    done = encode(tiny_bert, source, output, "--compute-dtype", "bfloat16")
+    done = encode(tiny_bert, source, output, "--dtype", "bfloat16")
     assert done.returncode == 0 and "elements, float32" in done.stdout, done.stderr
     found = np.load(output)
     np.testing.assert_allclose(found, SimCSE(str(tiny_bert), dtype="bfloat16").encode(TEXTS), atol=1e-6)
     assert 1e-4 < np.abs(found - expected).max() < 0.1
 
 
-def test_cut_sentences_are_told_once(tiny_bert, tmp_path):
+@pytest.mark.parametrize(
+    ("old", "new", "warned"),
+    [
+        (["--dtype", "float16"], ["--output-dtype", "float16"], ["--dtype is now --output-dtype"]),
+        (["--dtype=float16"], ["--output-dtype=float16"], ["--dtype is now --output-dtype"]),
+        (["--compute-dtype", "bfloat16"], ["--dtype", "bfloat16"], ["--compute-dtype is now --dtype"]),
+        (
+            ["--compute-dtype=bfloat16", "--dtype", "float32"],
+            ["--dtype=bfloat16", "--output-dtype", "float32"],
+            ["--compute-dtype is now --dtype", "--dtype is now --output-dtype"],
+        ),
+        (["--processes", "3", "--process-id=1"], ["--parts", "3", "--part=1"], ["is now --parts", "is now --part;"]),
+        (["--dtype", "bfloat16", "--parts", "2"], ["--dtype", "bfloat16", "--parts", "2"], []),
+    ],
+)
+def test_earlier_spellings_still_work_and_name_the_new_ones(old, new, warned, capsys):
+    assert with_new_spellings(old, renamed(old)) == new
+    lines = capsys.readouterr().err.splitlines()
+    assert [part in line for part, line in zip(warned, lines, strict=True)] == [True] * len(warned)
+    assert all(line.startswith("warning: ") for line in lines)
+
+
+def test_an_earlier_spelling_gives_what_it_gave(tiny_bert, tmp_path):
+    source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
+    done = encode(tiny_bert, source, output, "--compute-dtype", "bfloat16", "--dtype", "float16")
+    assert done.returncode == 0 and len(done.stderr.splitlines()) == 2, done.stderr
+    found = np.load(output)
+    assert found.dtype == np.float16
+    np.testing.assert_allclose(found, SimCSE(str(tiny_bert), dtype="bfloat16").encode(TEXTS), atol=2e-3)
+
+
+def test_progress_counts_the_rows_of_all_parts(tiny_bert, tmp_path, monkeypatch):
+    monkeypatch.setattr("simcse_jax.progress.LINE_SECONDS", 0)
+    done = encode(tiny_bert, write(tmp_path, ".txt"), tmp_path / "emb.npy", "--save-every", 10)
+    counts = [line.split(" sentences")[0] for line in done.stderr.splitlines()]
+    assert len(counts) >= 3 and counts[-1] == "25 of 25" and "\r" not in done.stderr
+
+
+def test_cut_sentences_are_reported_once(tiny_bert, tmp_path):
     texts = ["the cat " * 40, "a dog", "the cat " * 50]
     done = encode(tiny_bert, write(tmp_path, ".txt", texts), tmp_path / "emb.npy", "--save-every", 1)
     assert done.returncode == 0
     assert done.stderr.count("longer than") == 1 and "2 sentences were longer than 64 tokens" in done.stderr
 
 
-def test_processes_write_a_file_each(tiny_bert, expected, tmp_path):
+def test_each_part_has_a_file(tiny_bert, expected, tmp_path):
     source = write(tmp_path, ".txt")
-    for process in range(3):
-        more = ("--processes", 3, "--process-id", process)
+    for part in range(3):
+        more = ("--parts", 3, "--part", part)
         assert encode(tiny_bert, source, tmp_path / "emb.npy", *more).returncode == 0
     parts = sorted(tmp_path.glob("emb*"))
-    assert [part.name for part in parts] == [f"emb-0000{process}-of-00003.npy" for process in range(3)]
+    assert [part.name for part in parts] == [f"emb-0000{part}-of-00003.npy" for part in range(3)]
     found = [np.load(part) for part in parts]
     assert [len(part) for part in found] == [8, 8, 9]
     np.testing.assert_allclose(np.concatenate(found), expected, atol=1e-5)
 
 
 class Killed(BaseException):
-    """As a kill: nothing behind it is done."""
+    """Like a kill: nothing after it is done."""
 
 
 def stop_at(monkeypatch, number):
@@ -135,7 +175,7 @@ def stop_at(monkeypatch, number):
 
 
 @pytest.mark.parametrize("kind", [".npy", ".parquet"])
-def test_what_a_kill_leaves_is_gone_on_with(kind, tiny_bert, tmp_path, monkeypatch):
+def test_encoding_resumes_after_a_kill(kind, tiny_bert, tmp_path, monkeypatch):
     source, output, whole = write(tmp_path, ".txt"), tmp_path / f"emb{kind}", tmp_path / f"whole{kind}"
     more = ("--save-every", 6)
     assert encode(tiny_bert, source, whole, *more).returncode == 0
@@ -145,20 +185,20 @@ def test_what_a_kill_leaves_is_gone_on_with(kind, tiny_bert, tmp_path, monkeypat
             encode(tiny_bert, source, output, *more)
     assert not output.exists()
     done = encode(tiny_bert, source, output, *more)
-    assert done.returncode == 0 and "going on behind row 12 of 25" in done.stdout
+    assert done.returncode == 0 and "resuming after row 12 of 25" in done.stdout
     assert output.read_bytes() == whole.read_bytes()
     assert len(list(tmp_path.iterdir())) == 3
 
 
-@pytest.mark.parametrize("what", ["--input", "--model", "--pooler", "--normalize", "--compute-dtype"])
-def test_what_was_begun_with_something_else_is_not_gone_on_with(what, tiny_bert, tmp_path, monkeypatch):
+@pytest.mark.parametrize("what", ["--input", "--model", "--pooler", "--normalize", "--dtype"])
+def test_encoding_does_not_resume_with_another_input_or_option(what, tiny_bert, tmp_path, monkeypatch):
     source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
     with monkeypatch.context() as patch:
         stop_at(patch, 2)
         with pytest.raises(Killed):
             encode(tiny_bert, source, output, "--save-every", 6)
     more = {"--pooler": ("--pooler", "avg"), "--normalize": ("--normalize",), "--model": ("--num-layers", 1)}
-    more["--compute-dtype"] = ("--compute-dtype", "bfloat16")
+    more["--dtype"] = ("--dtype", "bfloat16")
     if what == "--input":
         write(tmp_path, ".txt", [*TEXTS[:-1], "a river"])
     done = encode(tiny_bert, source, output, "--save-every", 6, *more.get(what, ()))
@@ -179,11 +219,11 @@ def test_mistakes_in_the_options(tmp_path):
     fails("must end in .npy or .parquet", *start, tmp_path / "emb.csv")
     fails("there is no folder", *start, tmp_path / "none" / "emb.npy")
     output = tmp_path / "emb.npy"
-    fails("--process-id 2: must be from 0 to 1", *start, output, "--processes", 2, "--process-id", 2)
+    fails("--part 2: must be from 0 to 1", *start, output, "--parts", 2, "--part", 2)
     fails("--batch-size 0: must be 1 or more", *start, output, "--batch-size", 0)
-    fails("--compute-dtype: invalid choice: 'float16'", *start, output, "--compute-dtype", "float16")
-    fails("has only 25 rows", *start, output, "--processes", 26, "--process-id", 0)
-    fails("--processes: give --process-id too", *start, output, "--processes", 2)
+    fails("--dtype: invalid choice: 'int8'", *start, output, "--dtype", "int8")
+    fails("has only 25 rows", *start, output, "--parts", 26, "--part", 0)
+    fails("--parts: give --part too", *start, output, "--parts", 2)
     fails("none: no such folder", *start, output)
     fails("no such file", "--model", "none", "--input", tmp_path / "no.txt", "--output", output)
     fails("give a file of sentences", "--model", "none", "--input", tmp_path, "--output", output)
@@ -195,7 +235,7 @@ def test_the_output_is_not_the_input(tmp_path):
     fails("is the input", "--model", "none", "--input", source, "--output", source)
 
 
-def test_an_input_that_changes_while_it_is_read_is_told(tmp_path):
+def test_an_input_that_changes_while_it_is_read_is_reported(tmp_path):
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     file = SentenceFile(tmp_path / "a.txt")
     assert not file.has_changed()
@@ -203,18 +243,18 @@ def test_an_input_that_changes_while_it_is_read_is_told(tmp_path):
     assert file.has_changed()
     partial = PartialEmbeddings(tmp_path / "emb.parquet", 2, np.float32, {})
     partial.append(np.ones((2, 3), np.float32), 0)
-    with pytest.raises(UserError, match="the input has changed"):
+    with pytest.raises(UserError, match="the input changed"):
         partial.finish(iter(["one"]), 0)
 
 
-def test_a_full_disk_is_told_and_nothing_is_left_whole(tmp_path):
+def test_a_full_disk_is_reported_and_no_output_is_left(tmp_path):
     partial = PartialEmbeddings(tmp_path / "none" / "emb.npy", 2, np.float32, {})
     with pytest.raises(UserError, match=r"emb\.npy: cannot be written: No such file"):
         partial.append(np.zeros((2, 3), np.float32), 0)
 
 
 @pytest.mark.slow
-def test_a_killed_command_goes_on_to_the_same_file(tiny_bert, tmp_path):
+def test_a_killed_command_resumes_and_writes_the_same_file(tiny_bert, tmp_path):
     source = tmp_path / "corpus.txt"
     source.write_text("\n".join(f"{text} {number}" for number in range(200) for text in sentences(200)))
     args = ("--model", tiny_bert, "--input", source, "--save-every", 200, "--output")
@@ -230,5 +270,5 @@ def test_a_killed_command_goes_on_to_the_same_file(tiny_bert, tmp_path):
         process.wait()
     assert kills == 2 and not (tmp_path / "emb.npy").exists()
     done = run("encode", *args, tmp_path / "emb.npy")
-    assert done.returncode == 0 and "going on behind row" in done.stdout
+    assert done.returncode == 0 and "resuming after row" in done.stdout
     assert (tmp_path / "emb.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()

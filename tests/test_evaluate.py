@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 
 import pytest
@@ -45,11 +46,16 @@ def test_the_pooler_can_be_chosen(tmp_path, tiny_bert, corpus):
 
 
 def test_the_dtype_of_the_products_can_be_chosen(tmp_path, tiny_bert, corpus):
-    _, results = scored(tmp_path, tiny_bert, corpus["dev"], "--compute-dtype", "bfloat16", "--metric", "pearson")
+    _, results = scored(tmp_path, tiny_bert, corpus["dev"], "--dtype", "bfloat16", "--metric", "pearson")
     pairs = {"dev": sts.read_graded_pairs(corpus["dev"])}
     encode = {dtype: SimCSE(str(tiny_bert), dtype=dtype).encode for dtype in ("bfloat16", "float32")}
     expected, other = (sts.evaluate(encode[dtype], pairs)["dev"]["pearson"] for dtype in ("bfloat16", "float32"))
     assert results["dev"]["pearson"] == pytest.approx(expected, abs=1e-3) and abs(expected - other) > 1e-2
+
+
+def test_the_earlier_name_of_the_dtype_works_with_a_warning(tmp_path, tiny_bert, corpus):
+    done = call("evaluate", "--model", tiny_bert, "--data", corpus["dev"], "--compute-dtype", "bfloat16")
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1) and "--compute-dtype is now --dtype" in done.stderr
 
 
 def write_sts13(folder, scores: str) -> None:
@@ -67,11 +73,11 @@ def test_a_sent_eval_folder_gives_subsets_and_names_what_is_missing(tmp_path, ti
     assert list(results) == ["STS13"]
     assert (results["STS13"]["pairs"], list(results["STS13"]["subsets"])) == (6, ["FNWN", "headlines", "OnWN"])
     assert {subset["pairs"] for subset in results["STS13"]["subsets"].values()} == {2}
-    assert "STS12 not there; left out, so no average is given" in printed
+    assert "STS12 not found; left out, so no average is given" in printed
     assert printed.splitlines()[-3].split(" | ")[0].strip() == "STS12"
 
 
-def test_every_protocol_that_is_asked_for_is_a_row_and_transfer_a_table(tmp_path, tiny_bert):
+def test_every_protocol_that_is_asked_for_is_a_row_and_transfer_a_table(tmp_path, tiny_bert, monkeypatch):
     write_sts13(tmp_path, "1\n5\n2\n")
     (tmp_path / "SICK").mkdir()
     for name in ("train", "trial", "test_annotated"):
@@ -82,6 +88,11 @@ def test_every_protocol_that_is_asked_for_is_a_row_and_transfer_a_table(tmp_path
         (tmp_path / f"SST/binary/sentiment-{split}").write_text("the cat\t1\na dog sings\t0\nshe ran\t1\nold\t0\n")
     chosen = ["--tasks", "STS13,SICKRelatedness,SST2", "--metric", "spearman,pearson", "--aggregation", "all,wmean"]
     printed, results = scored(tmp_path, tiny_bert, tmp_path, *chosen, "--regressor")
+    monkeypatch.setattr("simcse_jax.progress.LINE_SECONDS", 0)
+    done = call("evaluate", "--model", tiny_bert, "--data", tmp_path, *chosen)
+    titles = list(dict.fromkeys(line.split(":")[0] for line in done.stderr.splitlines()))
+    assert titles == ["STS13 … SICKRelatedness", "SST2"]  # progress by task, and by sentence
+    assert all(re.search(r": \d+ of \d+ sentences, ", line) for line in done.stderr.splitlines())
     labels = [f"{metric}, {how}" for metric in ("Spearman", "Pearson") for how in ("all", "wmean", "regressor")]
     assert [
         line.split("|")[0].strip() for line in printed.splitlines() if ", " in line.split("|")[0] and "|" in line
@@ -158,7 +169,7 @@ def test_a_broken_model_is_refused_in_one_line(broken, corpus, how, parts):
     ("changes", "parts"),
     [
         ({"--tasks": "STS12,STSBenchmrk"}, ["--tasks", "'STSBenchmrk'", "nearest", "STSBenchmark"]),
-        ({"--tasks": ","}, ["--tasks names none", "SICKRelatedness"]),
+        ({"--tasks": ","}, ["--tasks is empty", "SICKRelatedness"]),
         ({"--tasks": "sts,TREK"}, ["--tasks", "'TREK'", "nearest", "TREC"]),
         ({"--tasks": "MR"}, ["no such folder", "data/downstream"]),
         ({"--tasks": "transfer", "--data": "tests"}, ["tests: no MR, CR", "data/downstream"]),
@@ -177,7 +188,7 @@ def test_a_broken_model_is_refused_in_one_line(broken, corpus, how, parts):
         ({"--batch-size": "0"}, ["--batch-size 0", "1 or more"]),
         ({"--num-layers": "9"}, ["9", "the model has 2 layers"]),
         ({"--pooler": "min"}, ["--pooler", "'min'", "avg_top2"]),
-        ({"--compute-dtype": "int8"}, ["--compute-dtype", "'int8'", "bfloat16"]),
+        ({"--dtype": "int8"}, ["--dtype", "'int8'", "bfloat16"]),
         ({"--colour": "red"}, ["unrecognized arguments: --colour red", "--help"]),
     ],
     ids=lambda value: " ".join(f"{option} {text}" for option, text in value.items()) if isinstance(value, dict) else "",
@@ -203,14 +214,14 @@ def test_a_regressor_without_its_tasks_is_refused(tiny_bert, corpus):
 )
 def test_an_option_of_the_other_kind_of_task_is_refused(tasks, option, value, kind):
     done = call("evaluate", "--model", "none", "--data", "none", "--tasks", tasks, option, value)
-    assert (done.returncode, done.stderr) == (2, f"error: {option}: is for {kind} tasks, and --tasks names none\n")
+    assert (done.returncode, done.stderr) == (2, f"error: {option}: is for {kind} tasks, and --tasks has none\n")
 
 
 def test_the_command_knows_all_transfer_tasks():
     assert evaluate.TRANSFER == TRANSFER
 
 
-def test_a_file_s_task_has_its_name_whatever_that_is(tiny_bert, corpus, tmp_path):
+def test_a_file_s_task_has_the_file_s_name(tiny_bert, corpus, tmp_path):
     data = shutil.copy(corpus["dev"], tmp_path / "transfer.tsv")
     done = call("evaluate", "--model", tiny_bert, "--data", data, "--output", tmp_path / "result.json")
     assert done.returncode == 0, done.stderr

@@ -48,7 +48,7 @@ def test_an_earlier_export_is_replaced_and_nothing_else(trained, exported, tmp_p
     with pytest.raises(UserError, match="own folder"):
         export(trained, trained / "model")
     assert {oct(path.stat().st_mode)[-3:] for path in folder.iterdir() if path.is_file()} == {"644"}
-    with pytest.raises(UserError, match="no run's folder"):
+    with pytest.raises(UserError, match="not a run's folder"):
         export(tmp_path / "mine", tmp_path / "new")
     (tmp_path / "link").symlink_to(folder)
     export(trained, tmp_path / "link")

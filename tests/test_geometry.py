@@ -80,13 +80,13 @@ def low(tmp_path_factory):
 @pytest.mark.parametrize(
     ("changes", "parts"),
     [
-        ({"--models": None}, ["name something to measure", "--models", "--runs"]),
+        ({"--models": None}, ["nothing to measure", "--models", "--runs"]),
         ({"--models": ["no/such/model"]}, ["no/such/model: no such folder"]),
         ({"--models": ["{model}", "{model}@bad"]}, ["tiny-bert@bad: no such folder"]),
         ({"--models": ["{model}@9"]}, ["the model has 2 layers"]),
-        ({"--models": ["{model}", "{model}"]}, ["--models", "is there twice"]),
-        ({"--runs": ["{model}"]}, ["--runs", "tiny-bert", "no run's folder"]),
-        ({"--runs": ["no/such/run"]}, ["--runs no/such/run", "no run's folder"]),
+        ({"--models": ["{model}", "{model}"]}, ["--models", "is given twice"]),
+        ({"--runs": ["{model}"]}, ["--runs", "tiny-bert", "not a run's folder"]),
+        ({"--runs": ["no/such/run"]}, ["--runs no/such/run", "not a run's folder"]),
         ({"--data": "no/such/data"}, ["no/such/data: no such folder or file"]),
         ({"--data": "tests"}, ["tests: no STSBenchmark"]),
         ({"--data": "{low}"}, ["low.tsv: no pair is rated above 4"]),

@@ -74,15 +74,15 @@ def test_an_index_is_built_of_a_file_and_grows(model, files):
     assert model.search("the cat", 5, -1)[0][:2] == ("only this", 0)
 
 
-def test_sentences_are_encoded_a_part_at_a_time_and_what_is_cut_is_told_once(model, monkeypatch):
+def test_sentences_are_encoded_a_part_at_a_time_with_one_warning_of_cut_ones(model, monkeypatch):
     texts = [*TEXTS[:-1], "the cat " * 40, "a dog " * 50]
-    with pytest.warns(UserWarning, match="2 sentences were longer than 64 tokens and cut there") as told:
+    with pytest.warns(UserWarning, match="2 sentences were longer than 64 tokens and cut there") as warned:
         model.build_index(texts)
     whole = model.search(QUERIES[0], 5, -1)
     monkeypatch.setattr("simcse_jax.simcse.INDEXED_AT_ONCE", 10)
-    with pytest.warns(UserWarning, match="2 sentences were longer") as told_of_parts:
+    with pytest.warns(UserWarning, match="2 sentences were longer") as warned_of_parts:
         model.build_index(texts)
-    assert (len(told), len(told_of_parts), told[0].filename) == (1, 1, __file__)
+    assert (len(warned), len(warned_of_parts), warned[0].filename) == (1, 1, __file__)
     in_parts = model.search(QUERIES[0], 5, -1)
     assert [result[:2] for result in in_parts] == [result[:2] for result in whole]
     np.testing.assert_allclose([r.score for r in in_parts], [r.score for r in whole], atol=1e-5)
@@ -115,7 +115,7 @@ def test_another_tokenizer_is_another_model(model, tiny_bert, tmp_path):
     assert "/" not in json.loads((tmp_path / "index" / "index.json").read_text())["model"]["name"]
 
 
-def test_what_is_interrupted_has_added_nothing(model, monkeypatch):
+def test_an_interrupted_call_adds_nothing(model, monkeypatch):
     monkeypatch.setattr("simcse_jax.simcse.INDEXED_AT_ONCE", 2)
     model.build_index(["the cat"])
     encode, calls = model.encode_counted, []
@@ -140,7 +140,7 @@ def test_a_sentence_finds_itself_at_a_threshold_of_1(model):
     assert all(result for result in model.search(TEXTS, 1, 1.0))
 
 
-def test_mistakes_are_told_in_one_line_and_the_index_stays(model, tmp_path):
+def test_mistakes_are_reported_in_one_line_and_the_index_stays(model, tmp_path):
     with pytest.raises(UserError, match="there is no index to search in; call build_index or load_index first"):
         model.search("the cat")
     with pytest.raises(UserError, match="there is no index to save"):
@@ -201,7 +201,7 @@ def test_results_are_printed_and_written(model, tiny_bert, files):
     assert written["models"] == [{"name": str(tiny_bert), "pooler": model.pooler, "head": model.use_head}]
 
 
-def test_the_threshold_leaves_out_what_is_far(tiny_bert, files):
+def test_the_threshold_leaves_out_small_cosines(tiny_bert, files):
     args = ("--model", tiny_bert, "--sentences", files / "sentences.txt", "--query", TEXTS[4], "--threshold")
     printed = searched(*args, "0.99999")
     assert printed.count(TEXTS[4]) == 3 and "#3" not in printed
@@ -256,7 +256,7 @@ def test_two_models_stand_side_by_side(tiny_bert, files):
             assert rows == nearest(model, query["query"])
 
 
-def test_sentences_that_are_cut_are_told_in_a_line(tiny_bert, files):
+def test_cut_sentences_are_reported_in_a_line(tiny_bert, files):
     (files / "long.txt").write_text("the cat " * 40 + "\na dog\n")
     done = call("search", "--model", tiny_bert, "--sentences", files / "long.txt", "--query", "a dog")
     assert (done.returncode, done.stderr) == (0, "warning: 1 sentence was longer than 64 tokens and cut there\n")
@@ -276,13 +276,13 @@ def test_queries_are_typed_where_none_is_given(tiny_bert, files, monkeypatch, ty
         ({"--sentences": None, "--index": "no/such"}, ["--index no/such: no index there; give --sentences"]),
         ({"--sentences": "no/such.txt"}, ["no/such.txt: no such file"]),
         ({"--sentences": "tests"}, ["tests: a folder"]),
-        ({"--index": "tests"}, ["--index tests: exists and is no index"]),
+        ({"--index": "tests"}, ["--index tests: exists and is not an index"]),
         ({"--index": __file__}, ["test_search.py: a file; an index is a folder"]),
         ({"--index": "gs://bucket/index"}, ["gs://bucket/index: an index is memory-mapped"]),
         ({"--index": "a", "--compare": "b", "--compare-index": "./a"}, ["--compare-index: the same folder as --index"]),
-        ({"--compare-index": "a"}, ["--compare-index: there is no --compare"]),
+        ({"--compare-index": "a"}, ["--compare-index: is for --compare, which is not given"]),
         ({"--column": "text"}, ["sentences.txt: no column 'text'; it has sentence"]),
-        ({"--queries-column": "text"}, ["--queries-column: there is no --queries"]),
+        ({"--queries-column": "text"}, ["--queries-column: is for --queries, which is not given"]),
         ({"--queries": "README.md"}, ["--query", "not allowed with"]),
         ({"--batch-size": "0"}, ["--batch-size 0: must be 1 or more"]),
         ({"--top-k": "0"}, ["top_k=0: must be a whole number, 1 or more"]),
@@ -329,9 +329,9 @@ def test_an_index_of_other_sentences_or_of_another_model_is_refused(tiny_bert, f
     searched(*args, "--sentences", files / "sentences.txt")
     refused(*args, "--sentences", files / "queries.txt", parts=["index: an index of other sentences (row 0 differs)"])
     (files / "fewer.txt").write_text("\n".join(TEXTS[:7]) + "\n")
-    refused(*args, "--sentences", files / "fewer.txt", parts=["other sentences (it has 32, given are 7)"])
+    refused(*args, "--sentences", files / "fewer.txt", parts=["other sentences (it has 32, 7 were given)"])
     refused(*args, "--pooler", "avg", parts=["an index of", "(pooler cls", "(pooler avg)"])
-    refused(*args, "--compute-dtype", "bfloat16", parts=["an index of", "float32)", "bfloat16)"])
+    refused(*args, "--dtype", "bfloat16", parts=["an index of", "float32)", "bfloat16)"])
 
 
 def test_minilm_finds_the_partners_of_sts_b_as_numpy_does(minilm, senteval, tmp_path):

@@ -7,6 +7,7 @@ import sys
 import warnings
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import DATA, sentences
@@ -24,7 +25,7 @@ def model(tiny_bert):
     return SimCSE(str(tiny_bert))
 
 
-def test_encode_keeps_the_order_whatever_the_batches(tiny_folder):
+def test_encode_keeps_the_order_for_any_batch_size(tiny_folder):
     texts = [*sentences(9), "", "the cat " * 20, *sentences(3)]
     large, small = SimCSE(str(tiny_folder)), SimCSE(str(tiny_folder), batch_size=1)
     together = large.encode(texts)
@@ -68,7 +69,7 @@ def test_every_kind_of_sequence_is_taken(model):
         (["the", "\ud800"], "sentence 1 holds half a surrogate pair"),
     ],
 )
-def test_what_is_no_sentence_is_told_with_its_position(model, given, message):
+def test_an_element_that_is_not_a_sentence_is_reported_with_its_position(model, given, message):
     with pytest.raises(UserError, match=message):
         model.encode(given)
 
@@ -83,7 +84,7 @@ def test_what_is_no_sentence_is_told_with_its_position(model, given, message):
         ({"max_length": 2}, "from 3 to 64"),
     ],
 )
-def test_arguments_out_of_their_range_are_told(model, options, message):
+def test_arguments_out_of_their_range_are_refused(model, options, message):
     with pytest.raises(UserError, match=message):
         model.encode(["the cat"], **options)
 
@@ -143,9 +144,12 @@ def test_unit_length_is_the_caller_s_choice_or_the_model_s(tiny_bert, tmp_path):
     np.testing.assert_allclose(plain.encode(texts, normalize_to_unit=True), normalized.encode(texts), atol=1e-6)
 
 
-def test_the_progress_bar_counts_distinct_sentences(model, capsys):
+def test_progress_counts_all_sentences_and_is_shown_on_request(model, capsys, monkeypatch):
+    monkeypatch.setattr("simcse_jax.progress.LINE_SECONDS", 0)
     model.encode(["the cat", "a dog", "the cat"], show_progress_bar=True)
-    assert "2/2" in capsys.readouterr().err
+    assert "3 of 3 sentences" in capsys.readouterr().err
+    copy.copy(model).build_index(["the cat", "a dog"], show_progress_bar=True)
+    assert "2 of 2 sentences" in capsys.readouterr().err
     model.encode(["the cat"])
     assert capsys.readouterr().err == ""
 
@@ -166,6 +170,71 @@ def test_similarity_as_the_reference_s_package_gives_it(model):
     assert model.similarity([], b).shape == (0, 4)
     with pytest.raises(UserError, match=r"shape \(3, 5\); this model's"):
         model.similarity(np.zeros((3, 5)), b)
+
+
+def test_similarity_and_search_take_embeddings_of_any_kind(model):
+    texts = sentences(3)
+    own = model.encode(texts)
+    expected = model.similarity(texts, texts)
+    kinds = [own.astype(np.float64), jnp.asarray(own), own.tolist(), list(own), [list(row) for row in own]]
+    for given in kinds:
+        np.testing.assert_allclose(model.similarity(given, texts), expected, atol=1e-6)
+        np.testing.assert_allclose(model.similarity(given[0], given), expected[0], atol=1e-6)
+    assert isinstance(model.similarity(own[0].tolist(), texts[1]), float)
+    np.testing.assert_allclose(model.similarity(jnp.asarray(own, jnp.bfloat16), texts), expected, atol=1e-2)
+    searched = copy.copy(model)
+    searched.build_index(texts)
+    assert searched.search(own[1].tolist())[0][:2] == (texts[1], 1)
+    for found, by_text in zip(searched.search(jnp.asarray(own)), searched.search(texts), strict=True):
+        assert [result.row for result in found] == [result.row for result in by_text]
+
+
+def test_a_mix_of_sentences_and_embeddings_is_refused(model):
+    for mixed, message in (
+        (["the cat", [0.0] * 32], r"sentence 1 is \[0.0, .* not a string"),
+        ([0.0, "a"], "one kind"),
+    ):
+        with pytest.raises(UserError, match=message):
+            model.similarity(mixed, "a dog")
+
+
+def test_pytorch_s_tensors_are_embeddings_too(model):
+    torch = pytest.importorskip("torch")
+    texts = sentences(3)
+    expected = model.similarity(texts, texts)
+    tensor = torch.tensor(model.encode(texts), requires_grad=True)
+    np.testing.assert_allclose(model.similarity(tensor, texts), expected, atol=1e-6)
+    np.testing.assert_allclose(model.similarity(list(tensor), tensor[0]), expected[:, :1], atol=1e-6)
+    np.testing.assert_allclose(model.similarity(tensor.to(torch.bfloat16), texts), expected, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda model: model.encode(["a"], normalize_embeddings=True), r"SimCSE\.encode has no .*normalize_to_unit="),
+        (lambda model: model.encode(["a"], convert_to_tensor=True), "torch.from_numpy"),
+        (lambda model: model.encode(["a"], return_numpy=True), "NumPy arrays"),
+        (lambda model: model.encode(["a"], device="cuda"), "all local devices"),
+        (lambda model: model.encode(["a"], pooling="cls"), "the nearest one is pooler="),
+        (lambda model: model.similarity(queries="a", keys="b"), "the arguments are a and b"),
+        (lambda model: model.build_index(["a"], batch_size=2), "argument of SimCSE"),
+        (lambda model: model.add_to_index(["a"], use_faiss=True), 'backend="faiss"'),
+        (lambda model: model.search("a", device="cpu"), "all local devices"),
+        (lambda model: SimCSE(model_name_or_path="x"), "SimCSE has no argument model_name_or_path=; use name="),
+    ],
+)
+def test_arguments_of_other_packages_are_answered_with_ours(model, call, named):
+    with pytest.raises(TypeError, match=named):
+        call(model)
+
+
+def test_search_has_no_threshold_unless_it_is_given(model):
+    searched = copy.copy(model)
+    searched.build_index(sentences(12))
+    everything = searched.search("the cat", 12)
+    assert len(everything) == 12 and everything == searched.search("the cat", 12, -1)
+    least = everything[4].score
+    assert len(searched.search("the cat", 12, least)) == 5
 
 
 def test_the_package_is_light_to_import():
@@ -223,7 +292,7 @@ def test_it_goes_to_other_processes_with_its_index_and_without_its_folder(tiny_b
     assert (len(other.index), len(model.index)) == (29, 20)
 
 
-def test_what_it_says_of_itself(model, tiny_bert):
+def test_dimension_repr_and_call(model, tiny_bert):
     assert model.dimension == model.encode("the cat").size == 32
     assert repr(model) == (
         f"SimCSE({str(tiny_bert)!r}: bert, 2 layers, dimension 32, at most 64 tokens, pooler {model.pooler}, float32)"

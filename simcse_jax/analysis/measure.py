@@ -7,13 +7,13 @@ layer, (L + 1) × K × D numbers of 8 bytes, and the sampled tokens.
 from typing import Any, NamedTuple
 
 import numpy as np
-from tqdm import tqdm
 
 from simcse_jax.analysis import dimensions, isotropy
 from simcse_jax.analysis.change import FREQUENT, TokenChange, self_similarity_change
 from simcse_jax.analysis.informativity import informativity
 from simcse_jax.analysis.tokens import CHUNK, Survey, TokenEncoder, Units, find_units
 from simcse_jax.errors import UserError
+from simcse_jax.progress import Progress
 
 
 class Measurement(NamedTuple):
@@ -49,25 +49,25 @@ class Measurement(NamedTuple):
         }
 
 
-def measure(encoder: TokenEncoder, survey: Survey, *, show_progress_bar: bool | None = False) -> Measurement:
+def measure(encoder: TokenEncoder, survey: Survey, *, show_progress_bar: bool = False) -> Measurement:
     """Measures one model.
 
     Args:
       encoder: the model.
       survey: what its tokenizer makes of the data (`tokens.survey`).
-      show_progress_bar: on standard error; None: if that is a terminal.
+      show_progress_bar: on standard error.
 
     Raises:
       UserError: when a hidden state is not finite.
     """
     sums = _Sums(survey)
-    with tqdm(total=len(survey.sentences), unit=" sentences", disable=_disabled(show_progress_bar)) as bar:
+    with Progress(len(survey.sentences), shown=show_progress_bar) as bar:
         for start in range(0, len(survey.sentences), CHUNK):
             part = survey.sentences[start : start + CHUNK]
             tokenized, _ = encoder.tokenize(part)
             for row, states in encoder.hidden_states(part):
                 sums.add(start + row, find_units(*tokenized[row], survey.protocol), states)
-                bar.update()
+                bar.advance()
     return sums.measurement()
 
 
@@ -159,7 +159,3 @@ def unit_embeddings(states: np.ndarray, units: Units) -> np.ndarray:
         return tokens
     sizes = np.diff(units.starts, append=len(units.tokens))
     return np.add.reduceat(tokens, units.starts, axis=1) / sizes[:, None]
-
-
-def _disabled(show_progress_bar: bool | None) -> bool | None:
-    return None if show_progress_bar is None else not show_progress_bar

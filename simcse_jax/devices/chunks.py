@@ -8,16 +8,15 @@ import jax.numpy as jnp
 
 
 def in_chunks(function: Callable[..., Any], size: int, *rows: Any) -> Any:
-    """`function(*rows)`, `size` rows at a time, each chunk computed again in the backward pass.
+    """`function(*rows)`, `size` rows at a time; the backward pass computes each chunk again.
 
-    What a chunk computes on its way is alive for one chunk only, forward and backward (GradCache, Gao et al. 2021,
-    arXiv:2101.06983). A row's result must not depend on the rows beside it; then chunks change the result by the
-    rounding of sums alone.
+    Intermediate results are kept for one chunk only, forward and backward (GradCache, Gao et al. 2021,
+    arXiv:2101.06983). If no row's result depends on other rows, chunks change nothing but the rounding of sums.
 
     Args:
       function: from pytrees of arrays with a common first axis to a pytree with the same.
-      size: rows of a chunk; the last one takes what is left. 0, or no fewer than there are: all at once.
-      *rows: its arguments.
+      size: rows in a chunk; the last chunk may be smaller. 0, or at least the number of rows: all at once.
+      *rows: the function's arguments.
     """
     count = jax.tree.leaves(rows)[0].shape[0]
     if not 0 < size < count:

@@ -1,4 +1,4 @@
-"""JAX's persistent compilation cache: what one process has compiled, the next one reads."""
+"""JAX's persistent compilation cache: programs that one process compiled are read by the next."""
 
 import os
 from pathlib import Path
@@ -8,12 +8,12 @@ from jax.experimental.compilation_cache import compilation_cache
 
 
 def keep_compilations() -> None:
-    """Turns the cache on, for programs of any size: a start compiles some dozens of small ones too.
+    """Turns the cache on, for programs of any size, since a start also compiles some dozens of small ones.
 
-    It lies in `~/.cache/simcse_jax/xla` (`XDG_CACHE_HOME` is heeded), or where `JAX_COMPILATION_CACHE_DIR` says. There
-    is none where the home folder is not writable. Several processes have one only where `JAX_COMPILATION_CACHE_DIR`
-    says so: the first one alone writes it, and the others find nothing where hosts share no folder. A
-    `jax_compilation_cache_dir` that is set already stays.
+    Its folder is `~/.cache/simcse_jax/xla` (under `XDG_CACHE_HOME` if that is set), or `JAX_COMPILATION_CACHE_DIR`.
+    There is no cache if the home folder is not writable. Several processes use one only with
+    `JAX_COMPILATION_CACHE_DIR`, since only the first one writes it, and hosts without a shared folder would find
+    nothing. A `jax_compilation_cache_dir` that is already set stays.
     """
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         stated = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]  # a field made at run time
@@ -24,9 +24,9 @@ def keep_compilations() -> None:
             folder.mkdir(parents=True, exist_ok=True)
             if not os.access(folder, os.W_OK):
                 return
-        except (OSError, RuntimeError):  # there is no home
+        except (OSError, RuntimeError):  # no home folder
             return
         jax.config.update("jax_compilation_cache_dir", str(folder))
-        compilation_cache.reset_cache()  # a program that has compiled something already would go on without
+        compilation_cache.reset_cache()  # otherwise a process that has compiled something would not use it
     if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

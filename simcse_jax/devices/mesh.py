@@ -35,11 +35,11 @@ def fetch(array: jax.Array) -> np.ndarray:
 
 
 def place(read: Callable[[slice], Any], rows: int, sharding: NamedSharding) -> Any:
-    """Arrays split by rows over the devices of all processes, of which each reads its own rows only.
+    """Arrays split by rows over the devices of all processes; each process reads its own rows only.
 
     Args:
-      read: from a slice of the rows to a pytree of NumPy arrays that hold them.
-      rows: how many there are in all.
+      read: takes a slice of the rows and returns a pytree of NumPy arrays with them.
+      rows: their number in all processes.
       sharding: how the first axis is split.
     """
     places = sharding.addressable_devices_indices_map((rows,))
@@ -52,7 +52,7 @@ def place(read: Callable[[slice], Any], rows: int, sharding: NamedSharding) -> A
 
 
 def replicate(tree: Any, sharding: NamedSharding) -> Any:
-    """The same arrays on every device of all processes; each process must have the same values at hand."""
+    """The same arrays on every device of all processes; each process must pass the same values."""
 
     def copy(value: Any) -> jax.Array:
         copies = [jax.device_put(value, device) for device in sharding.addressable_devices]

@@ -1,44 +1,139 @@
-"""A machine that is about to be taken away says so with SIGTERM."""
+"""Ending a run from outside, after saving: SIGTERM before a machine is taken away, and Ctrl-C (SIGINT)."""
 
+import os
 import signal
+import sys
 import threading
+from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 import jax
 from jax.experimental import multihost_utils
 
+from simcse_jax import progress
 from simcse_jax.errors import Preempted
+
+INTERRUPTED = 130  # exit code of a process that Ctrl-C ended
 
 
 class Preemption:
-    """Listens for SIGTERM from the start of a run to its end.
+    """Listens for SIGTERM and Ctrl-C from the start of a run to its end. The run saves after the step, and ends.
 
-    For processes that `jax.distributed` has joined, JAX listens: the signal may reach them at different times and a few
-    steps apart, and they leave after the same step. A process on its own leaves at once as long as no step is done. An
-    earlier handler is called too: that of a sweep, which has more runs to do.
+    A single process without a finished step ends immediately, since there is nothing to save. A second Ctrl-C always
+    ends it immediately.
+
+    In processes that `jax.distributed` has joined, JAX listens for SIGTERM: the signal may reach them at different
+    times and a few steps apart, but all leave after the same step. A Ctrl-C becomes a SIGTERM there. An earlier
+    handler of SIGTERM is called too: a sweep's, which has more runs to do.
     """
 
     def __init__(self) -> None:
-        self._received = self._training = False
+        self._terminated = self._interrupted = self._training = False
+        self._at_once = "no step was done yet; start again with:"  # why a Ctrl-C need not wait; empty: it must
         self._joined = jax.distributed.is_initialized()
-        # Handlers can be set in the main thread alone; elsewhere a run does not notice.
-        self._listens = not self._joined and threading.current_thread() is threading.main_thread()
-        if self._listens:
-            self._before = signal.signal(signal.SIGTERM, self._receive)
+        self._before: dict[int, Any] = {}
+        self._answers: Answers | None = None
+        if threading.current_thread() is not threading.main_thread():
+            return  # handlers can be set in the main thread alone; a run in another one does not notice signals
+        if not self._joined:
+            self._before[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._terminate)
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as with nohup, and in a script's background
+            self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._interrupt)
+            self._answers = Answers(self._answer)
 
-    def _receive(self, number: int, frame: FrameType | None) -> None:
-        self._received = True
-        if callable(self._before):
-            self._before(number, frame)
+    def _terminate(self, number: int, frame: FrameType | None) -> None:
+        self._terminated = True
+        before = self._before[signal.SIGTERM]
+        if callable(before):
+            before(number, frame)
         if not self._training:
             raise Preempted("SIGTERM: no step was done yet; the same command starts again")
 
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self._interrupted:
+            raise KeyboardInterrupt
+        self._interrupted = True
+        if self._at_once:
+            raise KeyboardInterrupt(f"Ctrl-C: {self._at_once}")
+        if self._joined:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def _answer(self) -> str:
+        """The first answer to a Ctrl-C."""
+        if self._at_once:
+            return "Ctrl-C: ending"
+        return "Ctrl-C: saving after this step; press it again to end immediately, without saving"
+
     def reached(self, step: int) -> bool:
-        """Whether to save and leave after `step`; to be asked after every step."""
-        self._training = True
-        return multihost_utils.reached_preemption_sync_point(step) if self._joined else self._received
+        """Whether to save and leave after `step`; call it after every step."""
+        self._training, self._at_once = True, ""
+        if self._joined:
+            return multihost_utils.reached_preemption_sync_point(step)
+        return self._terminated or self._interrupted
+
+    def ended(self, step: int) -> BaseException:
+        """The exception that ends the run, after it was saved at `step`."""
+        if self._interrupted:
+            return KeyboardInterrupt(f"Ctrl-C: saved at step {step}; resume with:")
+        return Preempted(f"SIGTERM: saved at step {step}; the same command resumes there")
+
+    def finish(self) -> None:
+        """From now on all steps are saved, and a Ctrl-C ends the run immediately.
+
+        Raises:
+          KeyboardInterrupt: when there was one after the last step.
+        """
+        self._at_once = "all steps were done and saved; resume with:"
+        if self._interrupted:
+            raise KeyboardInterrupt(f"Ctrl-C: {self._at_once}")
 
     def close(self) -> None:
-        """Gives SIGTERM back its meaning."""
+        """Restores the earlier handlers."""
+        if self._answers:
+            self._answers.close()
+        for number, before in self._before.items():
+            signal.signal(number, before or signal.SIG_DFL)
+
+
+class Answers:
+    """Answers Ctrl-C immediately, in a thread: Python calls handlers only after a compilation has returned."""
+
+    def __init__(self, answer: Callable[[], str]):
+        """Starts the thread; `answer` gives the first answer. Another one's wakeup file descriptor is left alone."""
+        self._answer = answer
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+        before = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        self._listens = before == -1
+        if not self._listens:
+            signal.set_wakeup_fd(before)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        answered = False
+        while (received := os.read(self._reader, 1)) != b"\0":
+            if received[0] != signal.SIGINT:
+                continue
+            if answered:
+                end_process()
+            progress.write(self._answer(), sys.stderr)
+            answered = True
+
+    def close(self) -> None:
+        """Ends the thread."""
         if self._listens:
-            signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
+            signal.set_wakeup_fd(-1)
+        os.write(self._writer, b"\0")
+        self._thread.join()
+        os.close(self._reader)
+        os.close(self._writer)
+
+
+def end_process() -> None:
+    """Ends this process immediately, unless it is a notebook's, where the handler's KeyboardInterrupt is enough."""
+    if "ipykernel" in sys.modules:
+        return
+    os.write(2, b"\ninterrupted\n")
+    os._exit(INTERRUPTED)

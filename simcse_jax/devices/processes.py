@@ -1,6 +1,6 @@
-"""Several processes that run the same program: joining them, speaking with one voice, agreeing.
+"""Several processes that run the same program: they are joined, print once, and agree on what they run.
 
-With one process all of this does nothing. Arrays are placed over the devices of all processes in `mesh.py`.
+With one process all of this does nothing. `mesh.py` places arrays over the devices of all processes.
 """
 
 import contextlib
@@ -13,18 +13,18 @@ from ml_collections import config_dict
 
 from simcse_jax.errors import UserError, reason
 
-WAIT_SECONDS = 600  # for what another process has to say
-START_SECONDS = 300  # for all processes to be there
-END_SECONDS = 60  # for all processes to be done, once one is
+WAIT_SECONDS = 600  # for a message of another process
+START_SECONDS = 300  # for all processes to start
+END_SECONDS = 60  # for all processes to end, after the first one has
 _calls = itertools.count()
 
 
 def initialize(settings: config_dict.ConfigDict) -> None:
-    """Joins the other processes, as `config.parallel` says; call it before anything else touches a device.
+    """Joins the other processes as configured in `config.parallel`; call it before anything else uses a device.
 
     Raises:
-      UserError: when the settings or the environment do not say where they are.
-      RuntimeError: JAX's own, when one of them does not come in time: no mistake of the user's, who starts again.
+      UserError: when neither the settings nor the environment say where the others are.
+      RuntimeError: JAX's own, when a process does not start in time. It is not the user's mistake; start again.
     """
     if settings.processes == 1:
         return
@@ -42,7 +42,7 @@ def initialize(settings: config_dict.ConfigDict) -> None:
 
 
 def is_first() -> bool:
-    """Whether this is the process that writes files and speaks."""
+    """Whether this is the process that writes files and prints."""
     return jax.process_index() == 0
 
 
@@ -53,11 +53,11 @@ def say(text: str) -> None:
 
 
 def gather(text: str) -> list[str]:
-    """What each process says, in their order; all of them must call it."""
+    """The texts of all processes, in their order; all of them must call it."""
     if jax.process_count() == 1:
         return [text]
-    # Over the service through which processes found each other: no device takes part, so nothing that runs on devices
-    # can get in its way, and waiting ends.
+    # This uses the service through which the processes found each other. No device takes part, so nothing that runs
+    # on devices can block it, and the wait has a limit.
     client, call = distributed.global_state.client, next(_calls)
     assert client is not None
     client.key_value_set(f"simcse_jax/{call}/{jax.process_index()}", "=" + text)  # a value may not be empty
@@ -67,12 +67,12 @@ def gather(text: str) -> list[str]:
 
 @contextlib.contextmanager
 def together() -> Iterator[None]:
-    """All processes leave the block together: a user's mistake that one of them meets ends them all.
+    """All processes leave the block together: a user's mistake in one process ends them all.
 
-    Without it the others would wait for the one that has left.
+    Otherwise the others would wait for the process that has left.
 
     Raises:
-      UserError: this process's own, or another's with the number of that process.
+      UserError: this process's own, or that of another process with its number.
     """
     error = None
     try:
@@ -85,13 +85,13 @@ def together() -> Iterator[None]:
 
 
 def agree(facts: Mapping[str, str]) -> None:
-    """Makes sure that all processes run the same thing on the same data.
+    """Checks that all processes run the same thing on the same data.
 
     Raises:
-      UserError: naming the first fact that is not the same everywhere.
+      UserError: naming the first fact that differs.
     """
     for name, fact in facts.items():
         everywhere = gather(fact)
         for process, other in enumerate(everywhere):
             if other != everywhere[0]:
-                raise UserError(f"{name}: process {process} has another one than process 0; all must have the same")
+                raise UserError(f"{name}: differs between process {process} and process 0; all must have the same")

@@ -1,7 +1,7 @@
-"""Batches of sentences of like length, and a compiled function run on them.
+"""Batches of sentences of similar length, and a compiled function run on them.
 
-A thread tokenizes some thousand sentences while the devices work on those before them, so what is held in addition to
-the sentences and the result does not grow with their number. On a CPU several threads compute a batch each.
+A thread tokenizes some thousand sentences while the devices work on those before them, so memory for anything but the
+sentences and the result does not grow with their number. On a CPU several threads compute a batch each.
 """
 
 import collections
@@ -20,37 +20,37 @@ from simcse_jax.devices import mesh
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models.parameters import Arrays
 
-# A batch is padded to the next of these, so each compiles once: of few sentences, to few lengths.
+# A batch is padded to the next of these lengths, and each compiles once. Few sentences use few lengths.
 LENGTHS = (16, 24, 32, 48, 64, 128, 256, 512)
 FINE_LENGTHS = (*range(8, 16, 2), *range(16, 32, 4), *range(32, 64, 8), *range(64, 128, 16), *range(128, 513, 64))
-MANY = 2048  # distinct sentences: as many are worth the fine lengths' compilations
-FULL_BATCH_LENGTH = 64  # up to it a batch has `batch_size` sentences; of longer ones it has fewer, not more tokens
-CPU_TOKENS = 1024  # of a batch at most: its activations then stay in a core's cache
-FEW = 8  # sentences: what is left over, if it is no more than these, is not worth a whole batch
+MANY = 2048  # distinct sentences; so many are worth compiling the fine lengths
+FULL_BATCH_LENGTH = 64  # tokens; batches of longer sentences have fewer of them instead of more tokens
+CPU_TOKENS = 1024  # in a batch at most, so that its activations stay in a core's cache
+FEW = 8  # sentences; if no more are left over, they are not worth a whole batch
 TOKENIZED_AT_ONCE = 4096  # sentences
-MOST_THREADS = 8  # that compute on a CPU, each of whose programs takes several cores already
+MOST_THREADS = 8  # on a CPU; each thread's program already uses several cores
 
 
 class Sentence(NamedTuple):
     """A sentence as tokens."""
 
-    row: int  # among all sentences
+    row: int  # its place among all sentences
     ids: np.ndarray  # (T,) int32
-    cut: bool  # whether it was longer than the model takes
+    cut: bool  # whether it was too long for the model
 
 
 class Batch(NamedTuple):
-    """Sentences that are computed together."""
+    """Sentences that are encoded together."""
 
     sentences: list[Sentence]
-    length: int  # that they are padded to
-    size: int  # the number of sentences that they are filled up to
+    length: int  # in tokens, after padding
+    size: int  # the number of sentences after filling up
 
 
 class Output(NamedTuple):
-    """What a function gives for a batch."""
+    """The result of a function for a batch."""
 
-    rows: np.ndarray  # (B,) of the sentences
+    rows: np.ndarray  # (B,) places of the sentences
     cut: np.ndarray  # (B,) whether each was cut
     values: np.ndarray  # (B, …)
 
@@ -59,9 +59,9 @@ class Output(NamedTuple):
 class Batching:
     """How sentences are put into batches, and where these are computed.
 
-    `batch_size` sentences make a batch, up to 64 tokens; fewer of longer ones, and on a CPU, which has several batches
-    under way at once, no more than make 1,024 tokens. `sharding` says how a batch's rows are split over the devices of
-    all processes; None: the default device. Sentences are cut at `max_length` tokens.
+    A batch has `batch_size` sentences of up to 64 tokens, or fewer longer ones. On a CPU, which computes several
+    batches at once, it has at most 1,024 tokens. `sharding` splits a batch's rows over the devices of all processes;
+    None uses the default device. Sentences are cut at `max_length` tokens.
     """
 
     tokenizer: Tokenizer
@@ -71,22 +71,22 @@ class Batching:
 
     @property
     def devices(self) -> int:
-        """Over which a batch is split."""
+        """The number of devices that share a batch."""
         return 1 if self.sharding is None else self.sharding.num_devices
 
     @property
     def on_cpu(self) -> bool:
-        """Whether one CPU device does it all."""
+        """Whether the only device is a CPU."""
         return self.devices == 1 and jax.default_backend() == "cpu"
 
     @property
     def threads(self) -> int:
-        """One program leaves a CPU's cores idle between its products, and those of one thread run in turn."""
+        """Several on a CPU: one program leaves cores idle between its products, and a thread runs one at a time."""
         return min(os.cpu_count() or 1, MOST_THREADS) if self.on_cpu else 1
 
     @property
     def is_local(self) -> bool:
-        """Whether no other process has a part of a batch."""
+        """Whether this process has all devices."""
         return self.sharding is None or self.sharding.is_fully_addressable
 
     def size(self, length: int) -> int:
@@ -97,11 +97,11 @@ class Batching:
         return self.round_up(max(min(self.batch_size, tokens // length), 1))
 
     def round_up(self, number: int) -> int:
-        """To a multiple of the number of devices."""
+        """Rounds up to a multiple of the number of devices."""
         return -(-number // self.devices) * self.devices
 
     def place(self, batch: Batch) -> tuple[np.ndarray | jax.Array, np.ndarray | jax.Array]:
-        """A batch's token ids and mask, (B, T), filled up with its first sentence to have the shape of others."""
+        """A batch's token ids and mask, (B, T), filled up with its first sentence so that few shapes occur."""
         tokens = [sentence.ids for sentence in batch.sentences]
         ids, mask = self.tokenizer.pad(tokens + [tokens[0]] * (batch.size - len(tokens)), batch.length)
         if self.sharding is None:
@@ -112,24 +112,23 @@ class Batching:
 def compute(
     function: Callable[..., jax.Array], params: Arrays, sentences: Sequence[str], batching: Batching, in_flight: int
 ) -> Iterator[Output]:
-    """Runs a compiled function on batches of sentences of like length.
+    """Runs a compiled function on batches of sentences of similar length.
 
     Args:
-      function: takes the parameters, token ids and mask, both (B, T), and gives an array of B rows.
-      params: what it takes.
-      sentences: N of them.
-      batching: how they are put together.
-      in_flight: batches that are dispatched and not fetched, at most, on each thread; what is held does not grow
-        beyond them.
+      function: takes the parameters, token ids and mask, both (B, T), and returns an array of B rows.
+      params: the function's.
+      sentences: N strings.
+      batching: how to make batches.
+      in_flight: the maximum number of batches that are dispatched and not fetched, on each thread.
     """
-    # What comes back from other processes comes back by a collective, which must not run at the same time as another.
+    # Results from other processes arrive by a collective, and no other collective may run at the same time.
     most = batching.threads * in_flight if batching.is_local else len(sentences)
     waiting: collections.deque[tuple[np.ndarray, np.ndarray, Future[jax.Array]]] = collections.deque()
     compiling: dict[tuple[int, int], threading.Lock] = collections.defaultdict(threading.Lock)
 
     def run(batch: Batch, lock: threading.Lock) -> jax.Array:
         ids, mask = batching.place(batch)
-        with lock:  # or two threads would compile the same
+        with lock:  # two threads would otherwise compile the same shape
             output = function(params, ids, mask)
         return jax.block_until_ready(output) if batching.on_cpu else output
 
@@ -139,7 +138,7 @@ def compute(
 
     with ThreadPoolExecutor(batching.threads) as pool:
         for batch in make_batches(sentences, batching):
-            # Dispatched: the next batch is tokenized meanwhile. Without collectives, which are not safe in parallel.
+            # The next batch is tokenized while this one runs. There are no collectives, which are unsafe in parallel.
             output = pool.submit(run, batch, compiling[batch.length, batch.size])
             rows, cut = (np.array([sentence[part] for sentence in batch.sentences]) for part in (0, 2))
             waiting.append((rows, cut, output))
@@ -150,10 +149,9 @@ def compute(
 
 
 def make_batches(sentences: Sequence[str], batching: Batching) -> Iterator[Batch]:
-    """Batches of like length, the longest first.
+    """Batches of similar length, the longest first.
 
-    What does not fill a batch of its length waits for the next sentences of that length, and at the end shares
-    batches with shorter ones.
+    Sentences that do not fill a batch wait for others of their length. At the end they share batches with shorter ones.
     """
     known = LENGTHS if len(sentences) < MANY else FINE_LENGTHS
     lengths = [length for length in known if length < batching.max_length] + [batching.max_length]
@@ -183,7 +181,7 @@ def make_batches(sentences: Sequence[str], batching: Batching) -> Iterator[Batch
 
 
 def _tokenized(sentences: Sequence[str], batching: Batching) -> Iterator[list[Sentence]]:
-    """All sentences, about the longest first, some thousand at a time: those after them are tokenized meanwhile."""
+    """All sentences, roughly the longest first, some thousand at a time. The next ones are tokenized meanwhile."""
     order = np.argsort([-len(sentence) for sentence in sentences], kind="stable")
     parts = [order[start : start + TOKENIZED_AT_ONCE] for start in range(0, len(order), TOKENIZED_AT_ONCE)]
 

@@ -1,44 +1,43 @@
-"""Sentences to embeddings: each distinct one is encoded once."""
+"""Sentences to embeddings. Each distinct sentence is encoded once."""
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from tqdm import tqdm
 
 from simcse_jax.devices.compilation import keep_compilations
 from simcse_jax.encoding.batching import Batching, compute
 from simcse_jax.encoding.tokens import TokenEncoder
-from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import ChosenPooler, Pretrained
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models import parameters
-from simcse_jax.models.config import POOLERS
 from simcse_jax.models.parameters import Arrays, Params
 from simcse_jax.models.sentence_encoder import Graph, build
+from simcse_jax.progress import Progress
 
-IN_FLIGHT = 4  # batches that are dispatched and not fetched, on each thread
+IN_FLIGHT = 4  # batches that are dispatched and not fetched yet, on each thread
 
 
 class Encoded(NamedTuple):
-    """What encoding gives."""
+    """Embeddings, and the number of sentences that were cut."""
 
     embeddings: np.ndarray  # (N, D) float32, in the order of the sentences
-    cut: int  # how many of the N sentences were longer than the model takes, and were cut
+    cut: int  # how many of the N sentences were too long for the model
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Embedder:
-    """A model as it encodes: without dropout, in float32.
+    """A model that encodes, without dropout.
 
-    `dataclasses.replace` gives one of other parameters, another pooler or length; what is compiled is shared. `params`
-    may be those of a whole run, of which the sentence encoder's are taken. For pooler and head see `SentenceEncoder`,
-    for tokenizer to sharding `Batching`. With `normalize` embeddings have length 1.
+    `dataclasses.replace` changes parameters, pooler or length; compiled programs are shared. `params` may be those of a
+    whole run, and only the sentence encoder's are used. `SentenceEncoder` explains pooler and head, `Batching` the
+    fields from tokenizer to sharding. With `normalize`, embeddings have length 1.
     """
 
     graph: Graph
@@ -55,32 +54,38 @@ class Embedder:
         """(N, D) float32 embeddings of N sentences, in their order."""
         return self.encode(sentences).embeddings
 
-    def encode(self, sentences: Iterable[str], *, show_progress_bar: bool = False) -> Encoded:
-        """As a call; counts the sentences that are cut, too.
+    def encode(self, sentences: Iterable[str], advance: Callable[[int], object] | None = None) -> Encoded:
+        """Like a call; also counts the sentences that are cut.
 
         Args:
           sentences: N strings.
-          show_progress_bar: counts the distinct sentences on standard error.
+          advance: called with the number of sentences done since the last call, after each batch.
         """
         numbers: dict[str, int] = {}
         inverse = np.fromiter((numbers.setdefault(sentence, len(numbers)) for sentence in sentences), np.int64)
+        occurrences = np.bincount(inverse, minlength=len(numbers))
         params = parameters.sentence_encoder(self.params)
         embed = _make_embed(self.graph, self.pooler, self.use_head, self.sharding)
         embeddings = np.empty((len(numbers), params[parameters.WORD_EMBEDDING].shape[1]), np.float32)
         cut = np.zeros(len(numbers), bool)
-        with tqdm(total=len(numbers), unit=" sentences", disable=not show_progress_bar) as bar:
-            for output in compute(embed, params, list(numbers), self.batching, IN_FLIGHT):
-                embeddings[output.rows], cut[output.rows] = output.values, output.cut
-                bar.update(len(output.rows))
+        for output in compute(embed, params, list(numbers), self.batching, IN_FLIGHT):
+            embeddings[output.rows], cut[output.rows] = output.values, output.cut
+            if advance:
+                advance(int(occurrences[output.rows].sum()))
         if self.normalize:
             embeddings = to_unit(embeddings)
         if len(numbers) < len(inverse):
             embeddings = embeddings[inverse]
         return Encoded(embeddings, int(cut[inverse].sum()))
 
+    def with_progress(self, sentences: Sequence[str], shown: bool = True) -> np.ndarray:
+        """Like a call, with a bar or lines on standard error (`simcse_jax.progress`) if `shown`."""
+        with Progress(len(sentences), shown=shown) as bar:
+            return self.encode(sentences, bar.advance).embeddings
+
     @property
     def batching(self) -> Batching:
-        """How its sentences are put into batches."""
+        """How sentences are put into batches."""
         return Batching(self.tokenizer, self.max_length, self.batch_size, self.sharding)
 
     @property
@@ -97,11 +102,11 @@ def on_local_devices(model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPool
     """A model on all devices of this process, which share a batch.
 
     Args:
-      model, tokenizer: as they were loaded.
-      chosen: the pooler, and whether the head goes after it.
-      dtype: of the encoder's matrix products, float32 or bfloat16.
+      model, tokenizer: as loaded.
+      chosen: the pooler, and whether the head follows it.
+      dtype: the type to compute in, float32 or bfloat16.
     """
-    keep_compilations()  # for a model that comes from another process, too
+    keep_compilations()  # also for a model that was unpickled in another process
     devices = jax.local_devices()
     mesh, several = Mesh(np.array(devices), ("data",)), len(devices) > 1
     return Embedder(
@@ -115,18 +120,11 @@ def on_local_devices(model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPool
     )
 
 
-def check_options(pooler: str | None, batch_size: int | None, max_length: int | None, most: int = 0) -> None:
-    """Checks how sentences are to be encoded, as far as it is not None; `most` is the model's own length.
-
-    Raises:
-      UserError: naming what is out of its range.
-    """
-    if pooler is not None and pooler not in POOLERS:
-        raise UserError(f"pooler {pooler!r} is not one of {', '.join(POOLERS)}")
-    if batch_size is not None and (not isinstance(batch_size, int | np.integer) or batch_size < 1):
-        raise UserError(f"batch_size {batch_size!r}: must be a whole number, 1 or more")
-    if max_length is not None and (not isinstance(max_length, int | np.integer) or not 3 <= max_length <= most):
-        raise UserError(f"max_length {max_length!r}: must be a whole number from 3 to {most}, the model's own")
+def warn_of_cut(cut: int, max_length: int, stacklevel: int) -> None:
+    """Warns of sentences that were cut, if there are any; `stacklevel` as for `warnings.warn`."""
+    if cut:
+        count = "1 sentence was" if cut == 1 else f"{cut} sentences were"
+        warnings.warn(f"{count} longer than {max_length} tokens and cut there", UserWarning, stacklevel)
 
 
 def to_unit(embeddings: np.ndarray) -> np.ndarray:
@@ -135,7 +133,7 @@ def to_unit(embeddings: np.ndarray) -> np.ndarray:
     return embeddings / np.maximum(lengths, 1e-12)  # as sentence-transformers does
 
 
-@functools.lru_cache(maxsize=16)  # so that many encoders of one shape, as in a sweep, compile once
+@functools.lru_cache(maxsize=16)  # many encoders of one shape, as in a sweep, compile once
 def _make_embed(graph: Graph, pooler: str, use_head: bool, sharding: NamedSharding | None) -> Callable[..., jax.Array]:
     @functools.partial(jax.jit, out_shardings=sharding)
     def embed(params: Params, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:

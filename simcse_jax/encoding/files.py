@@ -1,7 +1,7 @@
-"""The embeddings of a file, written as far as they are there: what `simcse_jax.encode` needs.
+"""The embeddings of a file, written as they are made, for `simcse_jax.encode`.
 
-Embeddings lie in OUTPUT.partial until all are there; OUTPUT.state.json tells how many rows of it are safe, and of which
-input, model and options they are.
+Embeddings are in OUTPUT.partial until they are complete. OUTPUT.state.json has the number of rows that are safe, and
+the input, model and options that they depend on.
 """
 
 import contextlib
@@ -18,37 +18,37 @@ import numpy as np
 from simcse_jax.errors import UserError, reason
 from simcse_jax.storage import read_json, write_atomically
 
-PARQUET_ROWS = 8192  # written at once
+PARQUET_ROWS = 8192  # written at a time
 
 
 class PartialEmbeddings:
-    """Embeddings (N, D) that are written in order and may be written on after a kill."""
+    """Embeddings (N, D) that are written in order; writing can resume after a kill."""
 
     def __init__(self, output: Path, rows: int, dtype: np.dtype, about: dict[str, Any]):
-        """Opens what an earlier call has left, or nothing yet.
+        """Opens the files of an earlier call, if there are any.
 
         Args:
-          output: the file that is to be; a .npy, or a .parquet.
+          output: the file to write in the end; a .npy, or a .parquet.
           rows: N.
           dtype: of the file's elements.
-          about: what the embeddings depend on; what was left must have the same.
+          about: all that the embeddings depend on; it must be the same as in the earlier call.
 
         Raises:
-          UserError: when what was left is of another input, model or options.
+          UserError: when the earlier call had another input, model or options.
         """
         self.output, self._rows, self._dtype, self._about = output, rows, np.dtype(dtype), about
         self._partial = output.with_name(output.name + ".partial")
         self._state = output.with_name(output.name + ".state.json")
         self._file: IO[bytes] | None = None
-        self.done, self.cut = 0, 0  # rows that are safe, and how many of their sentences were cut
+        self.done, self.cut = 0, 0  # rows that are safe, and the number of their sentences that were cut
         if not self._state.is_file() or not self._partial.is_file():
             return
         state = read_json(self._state)
         for name, value in about.items():
             if state.get("about", {}).get(name) != value:
                 raise UserError(
-                    f"{self._partial}: begun with another {name}; give the same one to go on, or remove the file to "
-                    f"start anew"
+                    f"{self._partial}: begun with another {name}; give the same one to resume, or remove the file to "
+                    f"start again"
                 )
         self.done, self.cut = int(state["done"]), int(state["cut"])
 
@@ -71,11 +71,11 @@ class PartialEmbeddings:
         )
 
     def finish(self, sentences: Iterator[str], first_row: int) -> None:
-        """Makes the output of all rows, in one piece, and removes what was beside it.
+        """Makes the complete output, whole or not at all, and removes the temporary files.
 
         Args:
-          sentences: those of the rows, for a .parquet.
-          first_row: the number of the first one in its file, for a .parquet.
+          sentences: of the rows, for a .parquet.
+          first_row: the number of the first row in the input, for a .parquet.
 
         Raises:
           UserError: when it cannot be written.
@@ -99,7 +99,7 @@ class PartialEmbeddings:
         except BlockingIOError:
             raise UserError(f"{self._partial}: another process is writing it") from None
         if not self.done:
-            self._state.unlink(missing_ok=True)  # that of a file that is no more
+            self._state.unlink(missing_ok=True)  # its file no longer exists
             file.truncate(0)
             header = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False}
             np.lib.format.write_array_header_1_0(file, {**header, "shape": (self._rows, size)})
@@ -108,10 +108,10 @@ class PartialEmbeddings:
                 np.lib.format.read_magic(file)
                 np.lib.format.read_array_header_1_0(file)
             except ValueError:
-                raise UserError(f"{self._partial}: damaged; remove it to start anew") from None
+                raise UserError(f"{self._partial}: damaged; remove it to start again") from None
         self._start = file.tell()
         if self.done and os.fstat(file.fileno()).st_size < self._start + self.done * size * self._dtype.itemsize:
-            raise UserError(f"{self._partial}: shorter than {self._state.name} says; remove it to start anew")
+            raise UserError(f"{self._partial}: shorter than {self._state.name} says; remove it to start again")
         return file
 
     @contextlib.contextmanager
@@ -135,7 +135,7 @@ def _write_parquet(path: Path, embeddings: np.ndarray, sentences: Iterator[str],
             part = np.array(embeddings[start : start + PARQUET_ROWS])
             texts = list(itertools.islice(sentences, len(part)))
             if len(texts) < len(part):
-                raise UserError(f"{path}: the input has changed while it was read; start again")
+                raise UserError(f"{path}: the input changed while it was read; start again")
             numbers = np.arange(first_row + start, first_row + start + len(part))
             vectors = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(part.ravel()), type=kind)
             writer.write_table(pyarrow.table([pyarrow.array(texts), pyarrow.array(numbers), vectors], schema=schema))

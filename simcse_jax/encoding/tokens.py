@@ -1,4 +1,4 @@
-"""Sentences to token embeddings of every layer: what `simcse_jax.analysis` measures, without pooler and head."""
+"""Sentences to the token embeddings of every layer, without pooler and head, for `simcse_jax.analysis`."""
 
 import dataclasses
 import functools
@@ -20,10 +20,10 @@ IN_FLIGHT = 1  # batches: all layers of one are some hundred MB
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TokenEncoder:
-    """An encoder's token embeddings. `dataclasses.replace` gives that of other parameters, compiled only once.
+    """An encoder's token embeddings. `dataclasses.replace` changes the parameters without compiling again.
 
-    `params` may be those of a whole run, of which the sentence encoder's are taken. With `last_only` there is the last
-    layer alone, of which there is less to fetch and to look at. For the rest see `Batching`.
+    `params` may be those of a whole run, and only the sentence encoder's are used. `last_only` leaves out all layers
+    but the last one, so that less is fetched. `Batching` explains the other fields.
     """
 
     graph: Graph
@@ -48,11 +48,11 @@ class TokenEncoder:
         return self.tokenizer.token(number)
 
     def hidden_states(self, sentences: Sequence[str]) -> Iterator[tuple[int, np.ndarray]]:
-        """The hidden states of all layers, sentence by sentence, of which a few batches are held at a time.
+        """The hidden states of all layers, sentence by sentence. A few batches are in memory at a time.
 
         Yields:
-          The sentence's row, long sentences first, and (L + 1, ≥ T, D) float32: the embedding layer's, then each
-          layer's (with `last_only` the last one's alone); after its T tokens there may be padding.
+          The sentence's row, long sentences first, and (L + 1, ≥ T, D) float32: the embedding layer's states, then each
+          layer's (with `last_only`, only the last one's). Padding may follow the T tokens.
         """
         function = _make_hidden_states(self.graph, self.sharding, self.last_only)
         batching = Batching(self.tokenizer, self.max_length, self.batch_size, self.sharding)

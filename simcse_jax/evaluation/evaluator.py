@@ -1,25 +1,26 @@
-"""What an evaluator is: it looks at a model's embeddings and gives numbers by name. It knows nothing of models or runs.
+"""Evaluators measure a model's embeddings and return numbers by name. They know nothing of models or runs.
 
-`training`, `evaluate` and sweeps take a list of them. Adding one takes a file of its own, with a callable that has its
-data at hand, and a line in `training/evaluation.py` or `evaluate.py` that puts it into the list.
+`training`, `evaluate` and sweeps take a list of them. To add one, write a file with a callable that holds its data, and
+a line in `training/evaluation.py` or `evaluate.py` that puts it into the list.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 
 from simcse_jax.errors import UserError
+from simcse_jax.progress import doing
 
 Encode = Callable[[Sequence[str]], Float[np.ndarray, "N D"]]  # embeddings of N sentences
 
 
 @runtime_checkable
 class Embed(Protocol):
-    """A model as an evaluator sees it: `embed(sentences)`; `embed.tokens` where it looks at token embeddings.
+    """A model for an evaluator: `embed(sentences)`, and `embed.tokens` for evaluators of token embeddings.
 
-    After a post-processing that is fit on each task there is `embed.for_task(task)`, too (`evaluation.postprocess`).
+    A post-processing that is fit on each task also has `embed.for_task(task)` (`evaluation.postprocess`).
     """
 
     def __call__(self, sentences: Sequence[str], /) -> Float[np.ndarray, "N D"]:
@@ -33,10 +34,10 @@ Wanted = TypeVar("Wanted", bound=Embed, contravariant=True)
 
 @runtime_checkable
 class Evaluator(Protocol[Wanted]):
-    """Scores a model on data that it has read before; what it wants of a model may be more than `Embed`."""
+    """Scores a model on data that was read before. It may need more of a model than `Embed`."""
 
     def __call__(self, embed: Wanted, /) -> dict[str, Any]:
-        """Numbers by name; what has several, such as a task, is a dictionary of them."""
+        """Numbers by name; the numbers of a task are a dictionary."""
         ...
 
 
@@ -46,20 +47,28 @@ def evaluate_all(embed: Model, evaluators: Iterable[Evaluator[Model]]) -> dict[s
 
 
 def by_task(evaluate: Callable[[Embed, dict], dict[str, Any]], embed: Embed, tasks: Mapping[str, Any]) -> dict:
-    """`evaluate(embed, tasks)`: all tasks together or, where `embed` is another one for each task, one after the other.
+    """`evaluate(embed, tasks)`, with all tasks together, or one after the other if `embed` differs between tasks.
 
     Args:
-      evaluate: scores tasks, and encodes the sentences that they share once.
+      evaluate: scores tasks, and encodes the sentences that they share only once.
       embed: the model.
       tasks: by name.
     """
     for_task = getattr(embed, "for_task", None)
     if for_task is None:
-        return evaluate(embed, dict(tasks))
+        with doing(" … ".join(dict.fromkeys([*tasks][:1] + [*tasks][-1:]))):  # "STS12 … SICKRelatedness"
+            return evaluate(embed, dict(tasks))
     results: dict[str, Any] = {}
-    for name, task in tasks.items():
+    for name, task in titled(tasks):
         results |= evaluate(for_task(task), {name: task})
     return results
+
+
+def titled(tasks: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The tasks one after the other, each with its name as the title of its progress: "MR (1 of 7)"."""
+    for number, (name, task) in enumerate(tasks.items(), 1):
+        with doing(f"{name} ({number} of {len(tasks)})" if len(tasks) > 1 else name):
+            yield name, task
 
 
 def encode_once(encode: Encode, sides: Iterable[Sequence[str]]) -> list[Float[np.ndarray, "_ D"]]:

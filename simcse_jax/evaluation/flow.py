@@ -1,10 +1,10 @@
 """BERT-flow (Li et al. 2020, "On the Sentence Embeddings from Pre-trained Language Models"): a small Glow.
 
 An invertible map f of embeddings to a standard normal latent space, z = f(x), trained by maximum likelihood on frozen
-embeddings; cosines are then taken of z. Architecture and hyper-parameters are those of the authors' released code
+embeddings; cosines are then computed from z. Architecture and hyper-parameters are those of the authors' released code
 (github.com/bohanli/BERT-flow, config_l3_d3_w32): three levels of three steps, each step an actnorm, the channels in
-reverse order, and an additive coupling; after a level half of the channels go straight to z. What differs: the actnorms
-are initialized from more than one batch, and Adam has its bias correction.
+reverse order, and an additive coupling; after a level half of the channels go straight to z. Two
+things differ: the actnorms are initialized from more than one batch, and Adam has its bias correction.
 """
 
 import functools
@@ -22,13 +22,13 @@ LEVELS, DEPTH, WIDTH = 3, 3, 32
 SMALLEST = 2**LEVELS  # dimensions: a coupling of the last level needs two
 SCALE = 3.0  # log-scales are learned as multiples of it, as in Glow
 BATCH_SIZE = 64  # sentences: the authors' 32 pairs
-INITIAL_ROWS = 4096  # that the actnorms are initialized from
+INITIAL_ROWS = 4096  # to initialize the actnorms from
 BLOCK = 1024  # rows that are mapped at a time
-CONSTANT = 1e-4  # a channel that varies by less, relative to the one that varies most, is left as it is
-ROUNDING = 1e-6  # so is one with a smaller standard deviation
+CONSTANT = 1e-4  # a channel that varies by less, relative to the one that varies most, is not scaled
+ROUNDING = 1e-6  # nor is a channel with a smaller standard deviation
 OPTIMIZER = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3, eps=1e-6, weight_decay=0.01))
 
-Params = list[dict[str, Any]]  # level → arrays, with an axis of its steps before the others
+Params = list[dict[str, Any]]  # level → arrays, with a first axis of its steps
 
 
 @jax.jit
@@ -44,7 +44,7 @@ def init(key: Key[Array, ""], x: Float[Array, "N D"]) -> Params:
 
 
 def forward(params: Params, x: Float[Array, "B D"]) -> tuple[Float[Array, "B D"], Float[Array, ""]]:
-    """z = f(x), (B, D) to (B, D), and log|det ∂z/∂x|, a scalar: an additive coupling keeps volumes, so all x share it.
+    """z = f(x), (B, D) to (B, D), and log|det ∂z/∂x|, a scalar that all x share: an additive coupling keeps volumes.
 
     D must be `SMALLEST` or more.
     """
@@ -144,7 +144,7 @@ def _shift(step: dict[str, Any], x: Float[Array, "B kept"]) -> Float[Array, "B s
 
 
 def _init_step(x: Float[Array, "N D"], key: Key[Array, ""]) -> tuple[Float[Array, "N D"], dict[str, Any]]:
-    """x behind a fresh step, and the step."""
+    """x after a fresh step, and the step."""
     step: dict[str, Any] = {"actnorm": _init_actnorm(x), "hidden": []}
     x = _actnorm(step["actnorm"], x)[:, ::-1]
     kept = x.shape[1] // 2
@@ -158,7 +158,7 @@ def _init_step(x: Float[Array, "N D"], key: Key[Array, ""]) -> tuple[Float[Array
 
 
 def _step(x: Float[Array, "B D"], step: dict[str, Any]) -> tuple[Float[Array, "B D"], Float[Array, ""]]:
-    """x behind a step, and the step's log-determinant."""
+    """x after a step, and the step's log-determinant."""
     x = _actnorm(step["actnorm"], x)[:, ::-1]
     kept, shifted = jnp.split(x, [x.shape[1] // 2], axis=1)
     x = jnp.concatenate([kept, shifted + _shift(step, kept)], axis=1)

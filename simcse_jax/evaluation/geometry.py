@@ -1,8 +1,8 @@
 """The geometry of sentence embeddings on STS-B: alignment and uniformity, singular values, cosines by gold group.
 
 The protocol is that of SimCSE's authors: pairs rated above 4 are the positives, and all sentences of the set are the
-data, each as often as it occurs. (Their figures take STS-B's three splits together, `split="all"` here.) Embeddings
-are normalized to length 1 first, so none of it depends on their scale, nor on a rotation.
+data, each as often as it occurs. (Their figures use STS-B's three splits together, `split="all"` here.) Embeddings are
+normalized to length 1 first, so neither their scale nor a rotation matters.
 """
 
 from typing import Any, NamedTuple
@@ -18,13 +18,19 @@ from simcse_jax.storage import local_path
 SPLITS = ("dev", "test", "all")
 POSITIVE = 4.0  # pairs rated above it are positives
 TOP = 5.0  # of STS-B's scale, which starts at 0
-GROUPS = ("0–1", "1–2", "2–3", "3–4", "4–5")  # by gold score; a whole one belongs to the group above it, 5 to the last
+GROUPS = (
+    "0–1",
+    "1–2",
+    "2–3",
+    "3–4",
+    "4–5",
+)  # by gold score; a whole number belongs to the group above it, 5 to the last
 GRID = np.linspace(-1.0, 1.0, 201)  # the cosines at which densities are given
-BANDWIDTHS = (0.01, 0.5)  # of a density: for groups whose cosines hardly differ, and for groups of two or three pairs
+BANDWIDTHS = (0.01, 0.5)  # of a density: for groups with nearly equal cosines, and for groups of two or three pairs
 
 
 class Group(NamedTuple):
-    """The cosine similarities of the pairs of one gold group; mean, std and density are None for a group without."""
+    """The cosine similarities of the pairs of one gold group; mean, std and density are None for an empty group."""
 
     pairs: int
     mean: float | None
@@ -33,7 +39,7 @@ class Group(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """What is measured of one model."""
+    """The measurements of one model."""
 
     alignment: float
     uniformity: float
@@ -59,11 +65,11 @@ def read(data: str, split: str = "test") -> sts.Pairs:
     """STS-B's pairs.
 
     Args:
-      data: a SentEval folder, or a file of graded pairs, scored from 0 to 5, whatever `split` says.
+      data: a SentEval folder, or a file of graded pairs, scored from 0 to 5, for which `split` has no effect.
       split: "dev", "test", or "all": train, dev and test together.
 
     Raises:
-      UserError: when it is not there, is damaged, has scores beyond 0 to 5, or no pair rated above 4.
+      UserError: when it does not exist, is damaged, has scores outside 0 to 5, or no pair rated above 4.
     """
     parts: dict[str, sts.Pairs] = {}
     for name in ("train", "dev", "test") if split == "all" else (split,):
@@ -82,7 +88,7 @@ def read(data: str, split: str = "test") -> sts.Pairs:
 
 
 def measure(encode: Encode, pairs: sts.Pairs) -> Geometry:
-    """Everything of one encoder; identical sentences are encoded once.
+    """Measures one encoder; identical sentences are encoded once.
 
     Raises:
       UserError: when its embeddings are not finite.
@@ -116,13 +122,13 @@ def alignment(first: Float[np.ndarray, "P D"], second: Float[np.ndarray, "P D"])
 
 
 def uniformity(embeddings: Float[np.ndarray, "N D"], block: int = 1024) -> float:
-    """ℓ_uniform = log E exp(−2 ‖f(x) − f(y)‖²) (SimCSE, eq. 3); the lower the more uniform, 0 when all are the same.
+    """ℓ_uniform = log E exp(−2 ‖f(x) − f(y)‖²) (SimCSE, eq. 3); lower is more uniform, 0 if all are the same.
 
     The mean is over the N (N − 1) / 2 pairs of different rows, as in the code of Wang and Isola (2020).
 
     Args:
       embeddings: (N, D) of any length, N at least 2.
-      block: rows compared at a time; memory is (block, block), whatever N is.
+      block: rows compared at a time; memory is (block, block) for any N.
     """
     rows, total = normalize(embeddings), 0.0
     count = len(rows)
@@ -157,7 +163,7 @@ def cosine_groups(cosines: Float[np.ndarray, " P"], gold: Float[np.ndarray, " P"
       gold: (P,), from 0 to 5.
 
     Returns:
-      By the names of `GROUPS`, also the groups without pairs.
+      All groups, also empty ones, by the names of `GROUPS`.
     """
     number = np.minimum(gold.astype(int), len(GROUPS) - 1)
     groups = {}
@@ -173,7 +179,7 @@ def cosine_groups(cosines: Float[np.ndarray, " P"], gold: Float[np.ndarray, " P"
 def density(cosines: Float[np.ndarray, " P"], grid: Float[np.ndarray, " G"] = GRID) -> Float[np.ndarray, " G"]:
     """A Gaussian kernel density estimate of cosine similarities, with Scott's bandwidth, within `BANDWIDTHS`.
 
-    What a kernel has beyond −1 and 1 is reflected, so that the density of [−1, 1] integrates to 1.
+    The parts of a kernel beyond −1 and 1 are reflected, so that the density of [−1, 1] integrates to 1.
 
     Args:
       cosines: (P,), one or more.

@@ -1,7 +1,7 @@
 """Pictures of the geometry of embeddings: SimCSE's Figures 2, 3, F.1 and G.1.
 
-Each is drawn as PNG and as SVG, is to be read without a caption, and stays legible in grey: lines differ in their
-style and markers, not in colour alone. The same numbers give the same bytes.
+Each is drawn as PNG and as SVG. It needs no caption, and is legible in grey: lines differ in style and markers, not in
+colour alone. The same numbers give the same bytes.
 """
 
 import itertools
@@ -24,7 +24,7 @@ ALIGNMENT = "alignment  E ‖f(x) − f(x⁺)‖²   (lower is better)"
 UNIFORMITY = "uniformity  log E exp(−2 ‖f(x) − f(y)‖²)   (lower is better)"
 FIGURE_3 = ("uniformity", "alignment", "spearman")  # across, up, colour
 PALE = "0.6"
-# Where the label of a point may stand: right, left, above, below, and between.
+# Places for the label of a point: right, left, above, below, and between.
 AROUND = ((1, 0), (-1, 0), (0, 1), (0, -1), (0.8, 0.8), (-0.8, 0.8), (0.8, -0.8), (-0.8, -0.8))
 
 
@@ -67,7 +67,7 @@ def runs(found: Mapping[str, Sequence[tuple[int, Geometry]]], title: str) -> Pic
     """Alignment against uniformity over the checkpoints of runs, labelled with their steps (Figure 2).
 
     Args:
-      found: the steps and what was measured there, by the runs' names.
+      found: the steps and their measurements, by the runs' names.
       title: the data's name.
     """
     names = [shortened(name) for name in found]
@@ -153,7 +153,7 @@ def _alignment_and_uniformity(axes: "Axes", x: Float[np.ndarray, " M"], y: Float
 
 
 def _label_steps(figure: "Figure", axes: "Axes", lines: Sequence[tuple[Sequence[int], np.ndarray, str]]) -> None:
-    """Labels as many points with their steps as find room; the ends of the lines come first."""
+    """Labels points with their steps as long as there is room, first the ends of the lines."""
     figure.canvas.draw()  # the layout is known from here on
     figure.set_layout_engine("none")
     scale = figure.dpi / 72  # pixels a point
@@ -215,7 +215,7 @@ def _along(points: np.ndarray, step: float) -> np.ndarray:
 
 
 def _smallest(values: np.ndarray) -> float:
-    """The smallest singular value that is not zero but for rounding."""
+    """The smallest singular value that is not zero up to rounding."""
     return float(values[values > 1e-6].min())
 
 
@@ -238,7 +238,7 @@ def _ridges(panel: "Axes", geometry: Geometry) -> None:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most `width` characters, of which a name that has no blanks gets as many as it needs."""
+    """Lines of at most `width` characters; a name without blanks is broken too."""
     import textwrap
 
     return textwrap.wrap(text, width)[:3]

@@ -1,4 +1,4 @@
-"""Logistic regression: many fits on the same rows, that differ in which rows they train on and how they are penalized.
+"""Logistic regression: many fits on the same rows, which differ in their training rows and their penalties.
 
 A fit minimizes over w (D, K) and b (K)
 
@@ -7,14 +7,14 @@ A fit minimizes over w (D, K) and b (K)
 over its n training rows, with the logistic loss ℓ (K = 1) for two classes and the multinomial one for more; the bias
 is not penalized. With λ = 1 / (C n) that is the objective of scikit-learn's LogisticRegression(C=C), divided by C n.
 
-All fits go down together by L-BFGS, so that the cost of an iteration is two matrix products of all rows with the
-directions of all fits, and a row that a fit does not train on has weight 0. Three things make it short:
+L-BFGS minimizes all fits together, so an iteration costs two matrix products of all rows with the directions of all
+fits; a row that a fit does not train on has weight 0. Three things make it fast:
 
 - Rows are centred, which the bias undoes, and rotated to their principal components, which changes neither the
-  penalty nor the predictions. There the Hessian is near to diagonal: mean p (1 - p) times a component's variance, plus
+  penalty nor the predictions. There the Hessian is nearly diagonal: mean p (1 - p) times a component's variance, plus
   λ. That is L-BFGS's first guess in every iteration.
 - Along a direction the logits are linear, so the line search needs no matrix product.
-- The logits of rows that were left out are there at the end: these are the predictions.
+- The logits of rows that were left out are known at the end: these are the predictions.
 """
 
 import jax
@@ -33,10 +33,10 @@ def predict(
     masks: Bool[np.ndarray, "M N"],
     penalties: Float[np.ndarray, "M C"],
 ) -> Int[np.ndarray, "M C N"]:
-    """Fits M × C classifiers and lets each predict every row.
+    """Fits M × C classifiers, each of which predicts every row.
 
     A fit has converged when gᵀ H⁻¹ g / 2 ≤ 1e-6, with its gradient g and the diagonal H above, which estimates how far
-    its objective is from the minimum. It computes in float32; more iterations than 500 are not made.
+    its objective is from the minimum. It computes in float32, with at most 500 iterations.
 
     Args:
       inputs: (N, D) features.
@@ -69,7 +69,7 @@ def _fit(
 ) -> Float[Array, "N K C M"]:
     """(N, D), (D,), (N, K), (M, N), (M, C) to the logits (N, K, C, M) of the converged fits.
 
-    The axes lie so that the longest one of a row is the last, which is what vector units want.
+    The longest axis of a row is the last one, as vector units need it.
     """
     (count, width), (fits, choices), classes = rows.shape, penalties.shape, targets.shape[1]
     weights, targets = weights.T[:, None, None, :], targets[:, :, None, None]
@@ -102,7 +102,7 @@ def _fit(
         return first, jnp.maximum(second, 1e-30)
 
     def line_search(*line: jax.Array) -> jax.Array:
-        """Two steps of Newton's method, the second one kept within sight of the first."""
+        """Two steps of Newton's method; the second one is limited by the first."""
         first, second = derivatives(0.0, *line)
         step = -first / second
         first, second = derivatives(step, *line)
@@ -111,7 +111,7 @@ def _fit(
     def iterate(carry: tuple) -> tuple:
         number, params, logits, slope, inverse, gap, steps, changes, scales = carry
         direction = _newton_like(slope, inverse, steps, changes, scales)
-        direction = jnp.where(gap > TOLERANCE, -direction, 0)  # those that have converged stay where they are
+        direction = jnp.where(gap > TOLERANCE, -direction, 0)  # fits that have converged do not move
         along = times(rows, direction)
         length = line_search(params, logits, direction, along)
         step = length * direction
@@ -151,7 +151,7 @@ def _newton_like(
 ) -> Float[Array, "D K C M"]:
     """The two loops of L-BFGS (Nocedal and Wright, Algorithm 7.4): about the inverse Hessian times the slope.
 
-    `steps`, the `changes` of the slope over them and `scales` = 1 / (step · change) are those before, the latest first.
+    `steps`, the `changes` of the slope over them and `scales` = 1 / (step · change) are earlier ones, the latest first.
     """
     direction, shares = slope, []
     for step, change, scale in zip(steps, changes, scales, strict=True):

@@ -1,8 +1,8 @@
 """Post-processing: a map of frozen embeddings to more isotropic ones, fit on sentences without labels.
 
-It turns one `encode` into another, so that whatever takes `encode` scores it: whitening (Su et al. 2021) and a flow (Li
-et al. 2020, see flow.py). What they are fit on is a source of sentences (NLI, Wikipedia), or the target: for each task
-the sentences that it is scored on.
+It turns one `encode` into another, which all evaluators accept: whitening (Su et al. 2021) and a flow (Li et al. 2020,
+see flow.py). They are fit on a source of sentences (NLI, Wikipedia), or on the target: for each task, on the sentences
+that it is scored on.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from simcse_jax.evaluation.sts import Pairs
 from simcse_jax.evaluation.transfer_files import Task
 from simcse_jax.storage import local_path
 
-Scored = Pairs | Task | Mapping[str, Pairs]  # what a task is: a test set, or all of its splits
+Scored = Pairs | Task | Mapping[str, Pairs]  # a task: a test set, or all of its splits
 Embeddings = Float[np.ndarray, "N D"]
 Transform = Callable[[Float[np.ndarray, "B D"]], Float32[np.ndarray, "B K"]]
 
@@ -29,7 +29,7 @@ ROWS = 65_536  # taken to float64 at a time
 
 
 class Postprocess(NamedTuple):
-    """What is fit, and on what."""
+    """A method, and the sentences to fit it on."""
 
     method: str  # a key of `METHODS`
     sentences: list[str] | None  # None: those of each task
@@ -40,7 +40,7 @@ def read(method: str, data: str, dimensions: int = 0) -> Postprocess:
     """Reads the sentences of `data`, all of its columns, or leaves them to the tasks for `target`.
 
     Raises:
-      UserError: for whatever is wrong with the source.
+      UserError: for anything that is wrong with the source.
     """
     if data == TARGET:
         return Postprocess(method, None, dimensions)
@@ -51,12 +51,12 @@ def read(method: str, data: str, dimensions: int = 0) -> Postprocess:
 
 
 def check(postprocess: Postprocess, size: int, tasks: Iterable[tuple[str, Scored]]) -> None:
-    """Refuses, before anything is encoded, dimensions or sentences that cannot be enough.
+    """Refuses, before anything is encoded, too many dimensions or too few sentences.
 
     Args:
-      postprocess: what is to be fit.
+      postprocess: the method and its sentences.
       size: the dimensions D of the embeddings.
-      tasks: the names of what is scored, and the tasks with their sentences `first` and `second`.
+      tasks: the names of the tasks, and the tasks with their sentences `first` and `second`.
 
     Raises:
       UserError: naming the number that is needed.
@@ -78,7 +78,7 @@ def check(postprocess: Postprocess, size: int, tasks: Iterable[tuple[str, Scored
 
 
 def sentences_of(task: Scored) -> list[str]:
-    """All sentences of a task, of STS or transfer, of all of its splits: what it is fit on for the target."""
+    """All sentences of all splits of a task; for the target, a method is fit on these."""
     parts = task.values() if isinstance(task, Mapping) else [task]
     return [sentence for part in parts for side in (part.first, part.second) for sentence in side]
 
@@ -86,11 +86,11 @@ def sentences_of(task: Scored) -> list[str]:
 def applied(embed: Encode, postprocess: Postprocess | None, seed: int = 0) -> Encode:
     """The model with the post-processing after it, as evaluators take it.
 
-    On a source it is fit once, here; on the target it is fit for each task apart.
+    On a source it is fit once, here; on the target it is fit for each task separately.
 
     Args:
       embed: the model.
-      postprocess: None leaves it as it is.
+      postprocess: None returns the model unchanged.
       seed: of the flow.
     """
     if postprocess is None:
@@ -103,7 +103,7 @@ def applied(embed: Encode, postprocess: Postprocess | None, seed: int = 0) -> En
 
 @dataclasses.dataclass(frozen=True)
 class FitOnTarget:
-    """A model whose post-processing is fit on what it is asked for: for each task, on all sentences of the task."""
+    """A model whose post-processing is fit for each task, on all sentences of the task."""
 
     embed: Encode
     postprocess: Postprocess
@@ -144,8 +144,8 @@ def whitening(
 ) -> tuple[Float64[np.ndarray, " D"], Float64[np.ndarray, "D K"]]:
     """Mean μ and kernel W that whiten x: (x - μ) W has mean 0 and covariance I (Su et al. 2021, Algorithm 1).
 
-    With Σ = U Λ Uᵀ the covariance of the embeddings, W = U Λ^(-1/2), of which the first `dimensions` columns are kept,
-    those of the largest eigenvalues. Directions in which the embeddings do not vary are left out: LayerNorm leaves one
+    With Σ = U Λ Uᵀ the covariance of the embeddings, W = U Λ^(-1/2); its first `dimensions` columns are kept, those
+    of the largest eigenvalues. Directions in which the embeddings do not vary are left out: LayerNorm leaves one
     at least, and whitening would blow its rounding up to the size of all others.
 
     Args:
@@ -156,7 +156,7 @@ def whitening(
       μ (D,) and W (D, K), float64.
 
     Raises:
-      UserError: when the embeddings vary in fewer directions than are to be kept.
+      UserError: when the embeddings vary in fewer directions than should be kept.
     """
     size = embeddings.shape[1]
     blocks = [embeddings[start : start + ROWS] for start in range(0, len(embeddings), ROWS)]

@@ -26,14 +26,14 @@ from jaxtyping import Array, Float, Float32, Float64, Int, Key
 
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
-from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
+from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once, titled
 from simcse_jax.storage import local_path
 
 BINS = 5
 BATCH = 64
-EPOCHS = 50  # between two looks at the development set
-MAX_EPOCHS = 1000  # no further look is begun above it
-PATIENCE = 3  # looks without progress, all together, that do not end the training yet
+EPOCHS = 50  # between two scores on the development set
+MAX_EPOCHS = 1000  # training stops above it
+PATIENCE = 3  # scores in all that may fail to improve before training ends
 SEED = 1111
 
 Params = dict[str, jax.Array]
@@ -41,7 +41,7 @@ _optimizer = optax.adam(1e-3)
 
 
 def read(data: str, tasks: list[str]) -> dict[str, dict[str, sts.Pairs]]:
-    """Training, development and test pairs of those of the tasks that have them, STS-B and SICK-R.
+    """Training, development and test pairs of the tasks that have them, STS-B and SICK-R.
 
     Returns:
       Pairs by task and split.
@@ -55,7 +55,7 @@ def read(data: str, tasks: list[str]) -> dict[str, dict[str, sts.Pairs]]:
         for split, file in sts.SINGLE_FILES.get(task, {}).items():
             pairs = sts.read_task(folder, task, split)
             if pairs is None:
-                raise UserError(f"{folder / file}: not there; the regressor of {task} needs it")
+                raise UserError(f"{folder / file}: not found; the regressor of {task} needs it")
             if pairs.gold.min() < 0 or pairs.gold.max() > BINS:
                 raise UserError(f"{folder / file}: has a score that is not between 0 and {BINS}")
             found.setdefault(task, {})[split] = pairs
@@ -75,7 +75,7 @@ def evaluate(encode: Encode, tasks: dict[str, dict[str, sts.Pairs]]) -> dict[str
       UserError: when an embedding is not finite.
     """
     results = {}
-    for task, splits in tasks.items():
+    for task, splits in titled(tasks):
         sides = iter(encode_once(encode, (side for pairs in splits.values() for side in pairs[:2])))
         inputs = {split: features(next(sides), next(sides)) for split in splits}
         gold = {split: pairs.gold for split, pairs in splits.items()}
@@ -99,7 +99,7 @@ class WithRegressor:
 
     @property
     def tasks(self) -> dict[str, Any]:
-        """All that is scored, the regressor's tasks with all of their splits."""
+        """All tasks; the regressor's have all of their splits."""
         return {**self.similarity.tasks, **{f"{task}'s regressor": splits for task, splits in self.graded.items()}}
 
     def __call__(self, embed: Embed) -> dict[str, Any]:
@@ -110,16 +110,16 @@ class WithRegressor:
         return numbers
 
     def table(self, numbers: dict[str, Any]) -> str:
-        """As the papers have it, with a row more."""
+        """The papers' table with one more row."""
         return self.similarity.table(numbers)
 
     def flat(self, numbers: dict[str, Any]) -> dict[str, Any]:
-        """The numbers by task, and what is over all tasks."""
+        """The numbers by task, and those over all tasks."""
         return numbers
 
     @property
     def protocol(self) -> str:
-        """What the figures are."""
+        """A description of the figures."""
         return self.similarity.protocol
 
 

@@ -1,8 +1,8 @@
 """Semantic textual similarity: the correlation of cosines with gold scores, in every protocol of the papers.
 
-SimCSE's Table B.1 has two metrics, Spearman's and Pearson's correlation, and three ways to one figure from a year's
-subsets: `all`, over the pairs of all subsets together; `mean`, the mean of the subsets' correlations; `wmean`, that
-mean weighted by their numbers of pairs. Spearman and `all` are the papers' own and the defaults here.
+SimCSE's Table B.1 has two metrics, Spearman's and Pearson's correlation, and three ways to make one figure of a
+year's subsets: `all`, over the pairs of all subsets together; `mean`, the mean of the subsets' correlations; `wmean`,
+that mean weighted by their numbers of pairs. Spearman and `all` are the papers' own and the defaults here.
 
 Reads SentEval's folder layout (`data/downstream`: STS/STS12-en-test, …, STS/STSBenchmark, SICK), and single
 files of graded pairs.
@@ -43,8 +43,8 @@ SINGLE_FILES = {
 }
 TITLES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}  # where the paper's table has another name
 GRADED = {"sentence1", "sentence2", "score"}  # the header of a file of graded pairs
-BESIDE_TASKS = ("average", "averages")  # what stands beside the tasks in a result file
-DEVELOPMENT = "STSBenchmark"  # what the best checkpoint is chosen on
+BESIDE_TASKS = ("average", "averages")  # the keys next to the tasks in a result file
+DEVELOPMENT = "STSBenchmark"  # the task that chooses the best checkpoint
 
 
 class Pairs(NamedTuple):
@@ -116,7 +116,7 @@ def _pairs(subsets: dict[str, list[_Row]], where: str) -> Pairs:
 
 
 def read_task(folder: Path, task: str, split: str = "test") -> Pairs | None:
-    """One split of a task of a SentEval folder; None when it is not there. The years have a test set alone.
+    """One split of a task of a SentEval folder; None if it does not exist. The years have only a test set.
 
     Raises:
       UserError: for a damaged file, naming the line.
@@ -150,7 +150,7 @@ def read_graded_pairs(path: Path) -> Pairs:
 
 
 def is_graded(path: Path) -> bool:
-    """Whether it is for `read`: a folder, or a file of graded pairs, by its header or its name, one of STS-B's."""
+    """Whether `read` can read it: a folder, or a file of graded pairs by its header, or by one of STS-B's names."""
     if path.is_dir() or path.name in {Path(file).name for file in SINGLE_FILES["STSBenchmark"].values()}:
         return True
     return path.suffix == ".tsv" and path.is_file() and set(next(open_text(path), "").split("\t")) >= GRADED
@@ -163,7 +163,7 @@ def read(data: str, tasks: Sequence[str], split: str = "test") -> tuple[dict[str
       Pairs by task, in the order of `tasks` (a file's task is named like the file), and the tasks that are missing.
 
     Raises:
-      UserError: when `data` is not there, no task is, or a file is damaged.
+      UserError: when `data` or all tasks are missing, or a file is damaged.
     """
     path = local_path(data)
     if path.is_file():
@@ -189,8 +189,8 @@ def cosine(first: Float[np.ndarray, "P D"], second: Float[np.ndarray, "P D"]) ->
 
 
 def spearman(similarity: Float[np.ndarray, " P"], gold: Float[np.ndarray, " P"]) -> float:
-    """Spearman's rank correlation × 100; 0 where one side is constant and has no ranks."""
-    import scipy.stats  # the better part of a second, which a run's first step need not wait for
+    """Spearman's rank correlation × 100; 0 if one side is constant and has no ranks."""
+    import scipy.stats  # takes most of a second, for which a run's first step need not wait
 
     if len(gold) < 2 or np.ptp(similarity) == 0 or np.ptp(gold) == 0:
         return 0.0
@@ -198,7 +198,7 @@ def spearman(similarity: Float[np.ndarray, " P"], gold: Float[np.ndarray, " P"])
 
 
 def pearson(similarity: Float[np.ndarray, " P"], gold: Float[np.ndarray, " P"]) -> float:
-    """Pearson's correlation × 100; 0 where one side is constant and does not vary."""
+    """Pearson's correlation × 100; 0 if one side is constant."""
     if len(gold) < 2 or np.ptp(similarity) == 0 or np.ptp(gold) == 0:
         return 0.0
     return 100 * float(np.corrcoef(similarity, gold)[0, 1])
@@ -209,7 +209,7 @@ def evaluate(encode: Encode, tasks: dict[str, Pairs]) -> dict[str, dict[str, Any
 
     Returns:
       By task: {"spearman": …, "pearson": …, "pairs": …}, over all pairs together; "mean" and "wmean", both
-      {"spearman": …, "pearson": …}, over its subsets, and the same as all where there are none; "subsets", each
+      {"spearman": …, "pearson": …}, over its subsets, the same as all without subsets; "subsets", each
       {"spearman": …, "pearson": …, "pairs": …} by name.
 
     Raises:
@@ -241,13 +241,13 @@ def _rounded(value: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Similarity:
-    """Scores similarity tasks: by task what `evaluate` gives, and the average over them."""
+    """Scores similarity tasks: the results of `evaluate` by task, and their average."""
 
     tasks: dict[str, Pairs]
-    missing: Sequence[str] = ()  # tasks that were asked for and are not there
+    missing: Sequence[str] = ()  # requested tasks without data
     metrics: Sequence[str] = ("spearman",)  # in the table
     aggregations: Sequence[str] = ("all",)  # in the table
-    every_average: bool = False  # the averages in all protocols, not that of the papers alone
+    every_average: bool = False  # the averages in all protocols, not only in the papers'
 
     def __call__(self, embed: Embed) -> dict[str, Any]:
         """The numbers of one model."""
@@ -255,17 +255,17 @@ class Similarity:
         return {**results, **(averages if self.every_average else average)(results, self.missing)}
 
     def table(self, numbers: dict[str, Any]) -> str:
-        """As the papers have it."""
+        """The papers' table."""
         results = {task: numbers[task] for task in self.tasks}
         return table(results, self.missing, self.metrics, self.aggregations)
 
     def flat(self, numbers: dict[str, Any]) -> dict[str, Any]:
-        """The numbers by task, and what is over all tasks."""
+        """The numbers by task, and those over all tasks."""
         return numbers
 
     @property
     def protocol(self) -> str:
-        """What the figures are."""
+        """A description of the figures."""
         every = list(self.aggregations) == ["all"]
         how = "all pairs of a task together" if every else f"by {', '.join(self.aggregations)}"
         return f"{' and '.join(METRICS[metric] for metric in self.metrics)} × 100, {how}"
@@ -273,7 +273,7 @@ class Similarity:
 
 @dataclasses.dataclass(frozen=True)
 class Correlation:
-    """The Spearman correlation of one task, by a name: what the best checkpoint is chosen by."""
+    """The Spearman correlation of one task, under a name; it chooses the best checkpoint."""
 
     name: str
     tasks: dict[str, Pairs]  # one
@@ -285,7 +285,7 @@ class Correlation:
 
 
 def figure(result: dict[str, Any], metric: str = "spearman", aggregation: str = "all") -> float | None:
-    """One figure of a task's result. The aggregation `regressor` is None where none was trained."""
+    """One figure of a task's result. The aggregation `regressor` is None if none was trained."""
     if aggregation == "all":
         return result[metric]
     if aggregation == "regressor":
@@ -294,14 +294,14 @@ def figure(result: dict[str, Any], metric: str = "spearman", aggregation: str = 
 
 
 def average(results: dict[str, dict[str, Any]], missing: Sequence[str]) -> dict[str, float]:
-    """{"average": …}, the mean over the tasks; nothing when a task is missing, since it would compare with nothing."""
+    """{"average": …}, the mean over the tasks; nothing if a task is missing, since no other figure would compare."""
     if missing:
         return {}
     return {"average": _average(results, "spearman", "all")}
 
 
 def averages(results: dict[str, dict[str, Any]], missing: Sequence[str]) -> dict[str, Any]:
-    """What `average` gives, and {"averages": {metric: {aggregation: …}}}; nothing when a task is missing."""
+    """The result of `average`, and {"averages": {metric: {aggregation: …}}}; nothing if a task is missing."""
     if missing:
         return {}
     every = {metric: {name: _average(results, metric, name) for name in AGGREGATIONS} for metric in METRICS}
@@ -318,9 +318,9 @@ def table(
     metrics: Sequence[str] = ("spearman",),
     aggregations: Sequence[str] = ("all",),
 ) -> str:
-    """The paper's table layout: a column a task, the average last; a dash where there is no figure.
+    """The paper's table layout: a column for each task, the average last; a dash means no figure.
 
-    A row for each metric and aggregation, and for the regressor where there is one; a lone row has no label.
+    It has a row for each metric and aggregation, and for a regressor; a single row has no label.
     """
     order = [*SUBSETS, *SINGLE_FILES]
     tasks = sorted([*results, *missing], key=lambda task: order.index(task) if task in order else len(order))
@@ -341,7 +341,7 @@ def table(
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells as lines of text, the first one as the header; columns of 6 characters and more."""
+    """Rows of cells as lines of text, the first one as the header; columns have 6 characters or more."""
     widths = [max(6, *map(len, column)) for column in zip(*rows, strict=True)]
     lines = [" | ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
     return "\n".join([lines[0], "-+-".join("-" * width for width in widths), *lines[1:]])

@@ -1,4 +1,4 @@
-"""The names of what is scored, and of how. Imports nothing."""
+"""The names of tasks, metrics and methods. Imports nothing."""
 
 TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICKRelatedness")  # of similarity
 TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")  # the order of SimCSE's Table E.1
@@ -7,6 +7,6 @@ METRICS = {"spearman": "Spearman", "pearson": "Pearson"}  # of similarity, with 
 AGGREGATIONS = ("all", "mean", "wmean")  # of the subsets of a similarity task; see sts.py
 GRIDS = {  # the regularization of transfer
     "sklearn": tuple(2.0**power for power in range(-2, 4)),  # C
-    "pytorch": tuple(10.0**power for power in range(-5, -1)),  # the L2 penalty beside the mean loss
+    "pytorch": tuple(10.0**power for power in range(-5, -1)),  # the L2 penalty added to the mean loss
 }
 POSTPROCESSING = ("whitening", "flow")  # see postprocess.py

@@ -9,7 +9,7 @@
 As in SentEval, sentences are split at white space and joined by single spaces, sorted by their number of words before
 they are dealt to folds (stratified, shuffled with seed 1111), and accuracies are rounded to two digits before the best
 regularization, the first of equals, is taken. The regularization is SentEval's for scikit-learn, C = 2⁻² … 2³, or that
-of its PyTorch classifier, a penalty λ/2 ‖w‖² beside the mean loss with λ = 10⁻⁵ … 10⁻².
+of its PyTorch classifier, a penalty λ/2 ‖w‖² added to the mean loss with λ = 10⁻⁵ … 10⁻².
 
 It differs from SentEval in three things. SentEval tries C = 2⁻¹ … 2⁵ for TREC and MRPC; here all tasks have one grid.
 Its PyTorch classifier is trained with Adam until accuracy on held-out rows stops rising and penalizes the bias; here
@@ -25,19 +25,19 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Int64, Shaped
 
 from simcse_jax.evaluation import logistic, sts
-from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
+from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once, titled
 from simcse_jax.evaluation.tasks import GRIDS, TRANSFER
 from simcse_jax.evaluation.transfer_files import FOLDS, Task
 
 SEED = 1111
-TITLES = {"SST2": "SST", "MRPC": "MRPC acc/F1"}  # where the paper's table has another name
+TITLES = {"SST2": "SST", "MRPC": "MRPC acc/F1"}  # names in the paper's table
 
 
 Mask = Bool[np.ndarray, " N"]
 
 
 class Fold(NamedTuple):
-    """What one accuracy needs: masks (N,) of the rows to train on and to score, and of the inner folds, both."""
+    """The data of one accuracy: masks (N,) of the rows to train on and to score, and both for each inner fold."""
 
     train: Mask
     test: Mask
@@ -45,9 +45,9 @@ class Fold(NamedTuple):
 
 
 def stratified_folds(labels: Shaped[np.ndarray, " N"], count: int = FOLDS, seed: int = SEED) -> Int64[np.ndarray, " N"]:
-    """The fold of each row: (N,) labels to (N,) numbers below `count`, the same shares of every class in each.
+    """The fold of each row: (N,) labels to (N,) numbers below `count`, with the same share of every class in each.
 
-    Those of scikit-learn's StratifiedKFold(count, shuffle=True, random_state=seed).
+    They are those of scikit-learn's StratifiedKFold(count, shuffle=True, random_state=seed).
     """
     generator = np.random.RandomState(seed)
     _, first, numbers = np.unique(labels, return_index=True, return_inverse=True)
@@ -63,14 +63,14 @@ def stratified_folds(labels: Shaped[np.ndarray, " N"], count: int = FOLDS, seed:
 
 
 def _cross_validation(labels: Int[np.ndarray, " N"], rows: Mask) -> list[tuple[Mask, Mask]]:
-    """Masks (N,) to train on and to score, of the folds of some of the rows."""
+    """Masks (N,) to train on and to score, for folds of the given rows."""
     folds = np.full(len(labels), -1)
     folds[rows] = stratified_folds(labels[rows])
     return [((folds >= 0) & (folds != fold), folds == fold) for fold in range(FOLDS)]
 
 
 def make_folds(task: Task) -> list[Fold]:
-    """Ten folds of ten inner ones without splits, one of ten without a development set, else one of one."""
+    """Without splits ten folds with ten inner ones, without a development set one with ten, otherwise one with one."""
     masks = {split: np.zeros(len(task.labels), bool) for split in task.splits}
     for split, rows in task.splits.items():
         masks[split][rows] = True
@@ -105,13 +105,13 @@ def score(
       grid: one of `GRIDS`.
 
     Returns:
-      By fold {"accuracy": …, "dev_accuracy": …, "regularization": …, "f1": …}, × 100; F1 of label 1, and only where
-      there are two classes. The regularization is C or λ, as the grid has it.
+      By fold {"accuracy": …, "dev_accuracy": …, "regularization": …, "f1": …}, × 100; F1 of label 1, only for
+      two classes. The regularization is C or λ, depending on the grid.
     """
     classes = np.unique(labels[folds[0].train])
     numbers = np.where(np.isin(labels, classes), np.searchsorted(classes, labels), -1)  # -1: never predicted
     masks = np.array([mask for fold in folds for mask in (fold.train, *(train for train, _ in fold.inner))])
-    masks, place = np.unique(masks, axis=0, return_inverse=True)  # of SST-2 the inner one is the outer one
+    masks, place = np.unique(masks, axis=0, return_inverse=True)  # SST-2's inner fold is its outer one
     sizes = masks.sum(axis=1, keepdims=True)
     choices = np.array(GRIDS[grid])
     # SentEval's PyTorch classifier has a weight vector for each of two classes: their difference pays half.
@@ -144,19 +144,19 @@ def evaluate(encode: Encode, tasks: dict[str, Task], *, grid: str = "sklearn") -
     """Trains and scores the classifiers of each task.
 
     Args:
-      encode: sentences to embeddings, (N, D); called once a task, with distinct sentences.
-      tasks: as `read` gives them.
+      encode: sentences to embeddings, (N, D); called once for each task, with distinct sentences.
+      tasks: the result of `read`.
       grid: `sklearn` or `pytorch`, see the module's docstring.
 
     Returns:
       By task {"accuracy": …, "dev_accuracy": …, "examples": …, "folds": […]}, and "f1" for MRPC; × 100, means over the
-      folds. `examples` are those that were scored; the folds have what `score` returns.
+      folds. `examples` are those that were scored; the folds are the results of `score`.
 
     Raises:
       UserError: when an embedding is not finite.
     """
     results = {}
-    for name, task in tasks.items():
+    for name, task in titled(tasks):
         folds = make_folds(task)
         scored = score(features(encode, task), task.labels, folds, grid)
         shown = [{key: value for key, value in fold.items() if key != "f1" or name == "MRPC"} for fold in scored]
@@ -169,10 +169,10 @@ def evaluate(encode: Encode, tasks: dict[str, Task], *, grid: str = "sklearn") -
 
 @dataclasses.dataclass(frozen=True)
 class Transfer:
-    """Scores transfer tasks: {"transfer": what `evaluate` gives}, and the average over them."""
+    """Scores transfer tasks: {"transfer": the result of `evaluate`}, and their average."""
 
     tasks: dict[str, Task]
-    missing: Sequence[str] = ()  # tasks that were asked for and are not there
+    missing: Sequence[str] = ()  # requested tasks without data
     grid: str = "sklearn"
 
     def __call__(self, embed: Embed) -> dict[str, Any]:
@@ -181,16 +181,16 @@ class Transfer:
         return {"transfer": results, **average(results, self.missing)}
 
     def table(self, numbers: dict[str, Any]) -> str:
-        """As the paper has it."""
+        """The paper's table."""
         return table(numbers["transfer"], self.missing)
 
     def flat(self, numbers: dict[str, Any]) -> dict[str, Any]:
-        """The numbers by task, and what is over all tasks."""
+        """The numbers by task, and those over all tasks."""
         return {**numbers["transfer"], **{name: value for name, value in numbers.items() if name != "transfer"}}
 
     @property
     def protocol(self) -> str:
-        """What the figures are."""
+        """A description of the figures."""
         return f"accuracy × 100 of logistic regression, grid {self.grid}"
 
 
@@ -202,7 +202,7 @@ def average(results: dict[str, dict[str, Any]], missing: Sequence[str]) -> dict[
 
 
 def table(results: dict[str, dict[str, Any]], missing: Sequence[str]) -> str:
-    """Accuracies in the columns of SimCSE's Table E.1, MRPC's F1 behind its own; a dash where there is no figure."""
+    """Accuracies in the columns of SimCSE's Table E.1, MRPC's F1 after its own; a dash means no figure."""
     tasks = sorted([*results, *missing], key=TRANSFER.index)
     titles = [TITLES.get(task, task) for task in tasks]
     cells = [f"{results[task]['accuracy']:.2f}" if task in results else "-" for task in tasks]

@@ -1,4 +1,4 @@
-"""SentEval's transfer tasks as its own download leaves them: labelled sentences, and pairs of them."""
+"""SentEval's transfer tasks in the layout of its download: labelled sentences, and pairs of them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,7 +35,7 @@ QUESTIONS = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")  # TREC's labels
 class Task(NamedTuple):
     """Labelled sentences, or pairs of them, in SentEval's order.
 
-    `splits` maps train, dev and test to their rows, as far as the data set has them.
+    `splits` maps those of train, dev and test that the data set has to their rows.
     """
 
     first: list[str]
@@ -68,11 +68,11 @@ def _class_file(path: Path, label: int) -> list[_Row]:
 
 def _question(line: str, where: str) -> _Row:
     label, _, rest = line.strip().partition(":")
-    _, space, question = rest.partition(" ")  # behind the fine label
+    _, space, question = rest.partition(" ")  # after the fine label
     if not space:
         raise UserError(f"{where}: expected LABEL:fine question, as in 'NUM:dist How far is it?'")
     if label not in QUESTIONS:
-        raise UserError(f"{where}: {label!r} is no label; the labels are {', '.join(QUESTIONS)}")
+        raise UserError(f"{where}: {label!r} is not a label; the labels are {', '.join(QUESTIONS)}")
     return _Row(_words(question), "", QUESTIONS.index(label))
 
 
@@ -108,7 +108,7 @@ def _split_file(path: Path, task: str) -> list[_Row]:
 
 
 def _make_task(name: str, where: str, parts: dict[str, list[_Row]]) -> Task:
-    """Sorts each part as SentEval does, and refuses what no classifier can be trained on."""
+    """Sorts each part as SentEval does, and refuses data that no classifier can be trained on."""
     rows: list[_Row] = []
     splits: dict[str, slice] = {}
     for split, part in parts.items():
@@ -130,10 +130,10 @@ def _make_task(name: str, where: str, parts: dict[str, list[_Row]]) -> Task:
 
 
 def read_task(folder: Path, task: str) -> Task | None:
-    """One task of a SentEval folder; None when its data set is not there.
+    """One task of a SentEval folder; None if its data set is missing.
 
     Raises:
-      UserError: for a damaged file, naming the line, a missing one of several, or one class only.
+      UserError: for a damaged file, naming the line; for a missing file of several; or for a single class.
     """
     files = CLASS_FILES[task] if task in CLASS_FILES else tuple(SPLIT_FILES[task].values())
     where = folder / Path(files[0]).parent
@@ -153,7 +153,7 @@ def read(data: str, tasks: Sequence[str]) -> tuple[dict[str, Task], list[str]]:
       Tasks by name, in the order of `tasks`, and the names of those that are missing.
 
     Raises:
-      UserError: when the folder is not there, no task is, or a file is damaged.
+      UserError: when the folder or all tasks are missing, or a file is damaged.
     """
     folder = local_path(data)
     if not folder.is_dir():

@@ -127,7 +127,7 @@ class Index:
         self,
         queries: Float[np.ndarray, "Q D"],
         top_k: int = 5,
-        threshold: float = 0.6,
+        threshold: float | None = None,
         *,
         approximate: bool = False,
         recall_target: float = 0.95,
@@ -138,7 +138,7 @@ class Index:
         Args:
           queries: (Q, D) embeddings of any length.
           top_k: at most so many for each.
-          threshold: only those whose cosine is as large as this, to within 1e-6, which is rounding.
+          threshold: the smallest cosine of a result, to within 1e-6, which is rounding; None for any.
           approximate: see `simcse_jax.index.top_k.top_k`; with FAISS, see `simcse_jax.index.faiss`.
           recall_target: the share of the true ones that an approximate search is to find; not for FAISS.
           backend: `jax`, or `faiss`, which takes a copy of the embeddings and leaves the order of equal ones open.
@@ -150,6 +150,7 @@ class Index:
         k = min(top_k, len(self))
         if not k or not len(queries):
             return [[] for _ in range(len(queries))]
+        least = -math.inf if threshold is None else threshold - ROUNDING
         queries = queries / np.maximum(np.linalg.norm(queries, axis=1, keepdims=True), np.finfo(np.float32).tiny)
         if backend == "faiss":
             scores, rows = self._search_faiss(queries.astype(np.float32), k, approximate)
@@ -159,7 +160,7 @@ class Index:
             [
                 Result(self.sentences[row], row, score)
                 for score, row in zip(of_query, numbers, strict=True)
-                if score >= threshold - ROUNDING and score > -math.inf
+                if score >= least and score > -math.inf
             ]
             for of_query, numbers in zip(scores.tolist(), rows.tolist(), strict=True)
         ]
@@ -209,7 +210,7 @@ def check_search(top_k: Any, threshold: Any, recall_target: Any = 0.95, backend:
     """
     if not isinstance(top_k, int | np.integer) or isinstance(top_k, bool) or top_k < 1:
         raise UserError(f"top_k={top_k!r}: must be a whole number, 1 or more")
-    if not isinstance(threshold, int | float | np.number) or math.isnan(threshold):
+    if threshold is not None and (not isinstance(threshold, int | float | np.number) or math.isnan(threshold)):
         raise UserError(f"threshold={threshold!r}: must be a number; a cosine is at least -1 and at most 1")
     if not isinstance(recall_target, int | float) or not 0 < recall_target <= 1:
         raise UserError(f"recall_target={recall_target!r}: must be above 0 and at most 1")

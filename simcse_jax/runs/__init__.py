@@ -1,1 +1,1 @@
-"""A run's folder, and all that is in it: its config and versions, metrics, checkpoints, the model that it trained."""
+"""A run's folder and its contents: config and versions, metrics, checkpoints, the trained model."""

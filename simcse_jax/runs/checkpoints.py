@@ -1,4 +1,4 @@
-"""Checkpoints with Orbax: the two latest, the best, and every n-th; a killed save leaves those before intact."""
+"""Checkpoints with Orbax: the two latest, the best, and every n-th; a killed save leaves the earlier ones intact."""
 
 import contextlib
 import json
@@ -22,31 +22,31 @@ from simcse_jax.runs.state import TrainState
 from simcse_jax.storage import Folder, is_remote, look_up_bucket, write_atomically
 
 SCORE = "score"
-SAVE_SECONDS = 600  # for all processes to have written their part
-DAMAGED = "damaged_checkpoints"  # where those go that cannot be read
+SAVE_SECONDS = 600  # for all processes to write their parts
+DAMAGED = "damaged_checkpoints"  # the folder for checkpoints that cannot be read
 
 
 class Checkpoints:
-    """The checkpoints of a workdir. A checkpoint is named by the number of updates done."""
+    """The checkpoints of a workdir. The name of a checkpoint is the number of updates done."""
 
     def __init__(self, workdir: Folder, keep_every: int = 0, read_only: bool = False):
         """Opens `workdir/checkpoints`.
 
         Args:
           workdir: the run's folder.
-          keep_every: keep the checkpoints of every n-th step too; 0: only the two latest and the best.
+          keep_every: also keep the checkpoint of every n-th step; 0: only the two latest and the best.
           read_only: for commands that only load.
 
         Raises:
           UserError: when it cannot be read or written.
         """
-        # Orbax tells every file that it touches, and of a save that fails in pages; we tell in one line.
+        # Orbax logs every file that it touches, and pages for a save that fails; we print one line.
         absl.logging.set_verbosity(absl.logging.FATAL)
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         sys.unraisablehook = _unraisable
         policies = ocp.checkpoint_managers
         keep = [
-            policies.LatestN(2),  # two, so that there is one to go back to when the newest is damaged
+            policies.LatestN(2),  # two, so that one is left if the newest is damaged
             policies.BestN(get_metric_fn=_score, n=1, keep_checkpoints_without_metrics=False),
         ]
         if keep_every:
@@ -60,7 +60,7 @@ class Checkpoints:
             multiprocessing_options=_alone() if read_only else ocp.options.MultiprocessingOptions(),
         )
         self._folder = epath.Path(workdir if is_remote(workdir) else workdir.absolute()) / "checkpoints"
-        with contextlib.nullcontext() if read_only else processes.together():  # readers read each for themselves
+        with contextlib.nullcontext() if read_only else processes.together():  # each reader reads for itself
             if is_remote(self._folder) and not read_only:
                 with self._readable():
                     look_up_bucket(self._folder)
@@ -81,7 +81,7 @@ class Checkpoints:
         return self.latest if best is None else best
 
     def save(self, state: TrainState, score: float | None) -> None:
-        """Saves in the background; the arrays may be given up as soon as this returns.
+        """Saves in the background; the arrays may be donated as soon as this returns.
 
         Raises:
           UserError: when this save or the one before fails, e.g. because the disk is full.
@@ -100,8 +100,8 @@ class Checkpoints:
     def resume(self, like: TrainState) -> TrainState | None:
         """The newest state that can be read, with the shapes and the placement of `like`; None if none was saved.
 
-        A damaged one (a missing or cut off file, a flipped bit) is moved to `damaged_checkpoints`, saying so, and the
-        one before is taken.
+        A damaged one (a missing or cut off file, a flipped bit) is moved to `damaged_checkpoints` with a message, and
+        the one before it is read.
 
         Raises:
           UserError: when there are checkpoints and none of them can be read.
@@ -134,13 +134,13 @@ class Checkpoints:
                 self._set_all_aside({best: error}, "taking the next best")
 
     def _twice(self, read: Callable[..., Any], *args: Any) -> Any:
-        # A disk in a network may fail once; what is damaged fails again.
+        # A network disk may fail once; a damaged file fails again.
         with contextlib.suppress(UserError):
             return read(*args)
         return read(*args)
 
     def _set_all_aside(self, errors: dict[int, UserError], instead: str) -> None:
-        with processes.together():  # nobody looks again before they are moved
+        with processes.together():  # no process looks again before they are moved
             for damaged, error in errors.items():
                 if processes.is_first():
                     self._set_aside(damaged, f"{error}; {instead}")
@@ -154,14 +154,14 @@ class Checkpoints:
         return TrainState(restored.optimizer["step"], restored.params, restored.optimizer["optimizer"])
 
     def restore_params(self, step: int, like: Mapping[str, jax.Array | jax.ShapeDtypeStruct]) -> Params:
-        """Only the parameters saved at `step`, placed as `like` says; without a word of it, on one device here."""
+        """Only the parameters saved at `step`, with the placement of `like`; if it has none, on one device here."""
         return self._restore(step, params=like).params
 
     def _restore(self, step: int, **items: Any) -> ocp.args.Composite:
         one = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
 
         def describe(array: Any) -> jax.ShapeDtypeStruct:
-            sharding = getattr(array, "sharding", None) or one  # the run's own may be of devices that are not here
+            sharding = getattr(array, "sharding", None) or one  # the run's devices may not be here
             return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding)
 
         like = jax.tree.map(describe, items)
@@ -170,18 +170,18 @@ class Checkpoints:
             restored = self._manager.restore(step, args=ocp.args.Composite(**args, checksum=ocp.args.JsonRestore()))
             for name in items:
                 if int(checksum(restored[name])) != restored.checksum[name]:
-                    raise ValueError(f"{name} are not what was saved: their checksum differs")
+                    raise ValueError(f"{name} differ from what was saved: the checksum is wrong")
             return restored
 
     def _check_scores(self, read_only: bool) -> None:
-        """Sets checkpoints aside whose score is damaged: Orbax reads all of them before it opens any."""
+        """Sets checkpoints with a damaged score aside: Orbax reads all scores before it opens any checkpoint."""
         for path in sorted(self._folder.glob("*/metrics/metrics")) if self._folder.exists() else ():
             if not path.parent.parent.name.isdigit():
-                continue  # of a save that is under way, or was killed: Orbax removes it
+                continue  # from a save that is running or was killed: Orbax removes it
             try:
                 json.loads(path.read_text())
             except FileNotFoundError:
-                continue  # removed meanwhile by the run that others read from here
+                continue  # the run has removed it meanwhile
             except ValueError:
                 problem = f"{path}: damaged"
                 if read_only:
@@ -190,15 +190,15 @@ class Checkpoints:
 
     def _set_aside(self, step: int, problem: str) -> None:
         target = self._folder.parent / DAMAGED / str(step)
-        # In a store the folder is there once something is in it, and nothing can be moved before.
+        # A store has a folder only with something in it, and nothing can be moved before.
         write_atomically(target.parent / f"{step}.txt", f"{problem}\n")
         try:
             if target.exists():
                 target.rmtree()
             (self._folder / str(step)).rename(target)
-        except Exception as error:  # an OSError, or what a store's client raises
+        except Exception as error:  # an OSError, or an error of a store's client
             raise UserError(f"{problem}; it cannot be moved to {target}: {reason(error)}") from None
-        processes.say(f"{problem}; what could not be read is now in {DAMAGED}/{step}")
+        processes.say(f"{problem}; it was moved to {DAMAGED}/{step}")
 
     @contextlib.contextmanager
     def _readable(self, step: int | None = None) -> Iterator[None]:
@@ -214,16 +214,16 @@ class Checkpoints:
             yield
         except Exception as error:
             saved = [int(path.name) for path in self._folder.iterdir() if path.name.isdigit()]
-            left = f"the last good one is of step {max(saved)}" if saved else "none was saved yet"
-            code = re.search(r"os_error_code='(\d+)'", str(error))  # else lost in tensorstore's long message
+            left = f"the last good one is that of step {max(saved)}" if saved else "none was saved yet"
+            code = re.search(r"os_error_code='(\d+)'", str(error))  # tensorstore's message is long
             why = os.strerror(int(code[1])) if code else reason(error)
             raise UserError(
                 f"{self._folder}: a checkpoint cannot be saved: {why}; {left}. "
-                "Make room, or make the folder writable; the same command goes on from there"
+                "Make room, or make the folder writable; the same command resumes there"
             ) from None
 
     def close(self) -> None:
-        """Waits for saves that are under way.
+        """Waits for running saves.
 
         Raises:
           UserError: when one of them fails.
@@ -236,8 +236,8 @@ class Checkpoints:
 def checksum(tree: Any) -> jax.Array:
     """A 32-bit number that changes with any bit of any array of the tree: Orbax does not notice a flipped bit.
 
-    Integer sums, so it is the same on any number of devices: Σ_i (2i + 1)·bits_i mod 2³², summed over the arrays with
-    odd factors. An odd factor keeps every power of two from vanishing.
+    It uses integer sums, so it is the same on any number of devices: Σ_i (2i + 1)·bits_i mod 2³², summed over the
+    arrays with odd factors. With an odd factor no power of two vanishes.
     """
     total = jnp.zeros((), jnp.uint32)
     for number, array in enumerate(jax.tree.leaves(tree)):
@@ -257,7 +257,7 @@ def _alone() -> ocp.options.MultiprocessingOptions:
 
 
 def _unraisable(problem: Any) -> None:
-    # tensorstore's reads and writes that are under way when one fails; each would print a traceback.
+    # tensorstore's other reads and writes when one fails; each would print a traceback.
     if not str(problem.exc_value).startswith(("Event loop is closed", "Encountered error while reading array")):
         sys.__unraisablehook__(problem)
 

@@ -1,4 +1,4 @@
-"""The checkpoints that a run has kept (`checkpoint.keep_every`), as encoders of sentences and of tokens."""
+"""The checkpoints that a run kept (`checkpoint.keep_every`), as encoders of sentences and tokens."""
 
 import contextlib
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from simcse_jax.storage import Folder, sha256
 
 
 class Kept(NamedTuple):
-    """A run's model as it was at a step."""
+    """A run's model at a step."""
 
     step: int
     embed: Embedder  # with the run's pooler and, if it belongs to the model, its head
@@ -31,7 +31,7 @@ def steps_of(folder: Folder) -> list[int]:
     """The steps whose checkpoints a run has kept.
 
     Raises:
-      UserError: when it is no run's folder, or there are fewer than two.
+      UserError: when it is not a run's folder, or there are fewer than two.
     """
     Workdir(folder).check_exists(f"--runs {folder}")
     saved = folder / "checkpoints"
@@ -43,9 +43,9 @@ def steps_of(folder: Folder) -> list[int]:
 
 
 def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
-    """The run's model as it started (step 0), where that can still be loaded, and as it was at every kept checkpoint.
+    """The run's model at its start (step 0), if that can still be loaded, and at every kept checkpoint.
 
-    All go through the same compiled encoders.
+    All use the same compiled encoders.
 
     Raises:
       UserError: when a checkpoint cannot be read.
@@ -69,8 +69,8 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
 
 
 def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:
-    """What the run started from, with the same fresh head; None, saying so, when those weights are not there now."""
-    # Of what a run trains, the first encoder and its head alone make embeddings.
+    """The run's initial parameters, with the same fresh head; None with a message if those weights are not found."""
+    # Only the first encoder and its head make embeddings.
     model_fields = {**run["config"]["model"], "dual_encoder": False}
     config = config_dict.ConfigDict({"seed": run["config"]["seed"], "model": model_fields, "objective": {}})
     name = config.model.init_from
@@ -80,6 +80,6 @@ def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:
         print(f"{folder}: step 0 is left out: {error}", flush=True)
         return None
     if sha256(*(np.asarray(model.params[part]) for part in sorted(model.params))) != run["sha256"]["model.init_from"]:
-        print(f"{folder}: step 0 is left out: {name} is not what the run started from", flush=True)
+        print(f"{folder}: step 0 is left out: {name} has other weights than the run started from", flush=True)
         return None
     return initial_params(config, model)

@@ -1,4 +1,4 @@
-"""Any model by name: what `huggingface.load` reads, and the workdirs of our own runs."""
+"""Any model by name: all that `huggingface.load` reads, and the workdirs of our own runs."""
 
 import atexit
 import re
@@ -25,13 +25,13 @@ def load_model(name: str, num_layers: int = 0) -> Pretrained:
     """Loads a folder, a hub id, `package:NAME` or a workdir (`gs://…` too).
 
     Args:
-      name: what to load.
+      name: of the model.
       num_layers: keep the first n layers; 0 keeps all.
 
     Raises:
-      UserError: in one line, for whatever is wrong with it.
+      UserError: in one line, for anything that is wrong with it.
     """
-    keep_compilations()  # who loads a model compiles programs for it: training, scoring, encoding alike
+    keep_compilations()  # a model is loaded to compile programs for it: training, scoring, encoding
     if re.match(r"\w+:[^/]", name):  # package:NAME
         return load(name, num_layers)
     folder = as_path(name)
@@ -42,9 +42,9 @@ def load_model(name: str, num_layers: int = 0) -> Pretrained:
 
 
 def load_workdir(folder: Folder, num_layers: int = 0) -> Pretrained:
-    """Loads a run's best checkpoint, without the optimizer's state; of what only objectives need, the language model.
+    """Loads a run's best checkpoint: the encoder with its head, and the language model if there is one.
 
-    Of two encoders it is the first, that of the anchors.
+    Of two encoders it loads the first one, that of the anchors.
 
     Raises:
       UserError: when no checkpoint has been saved, or a file of the workdir is damaged.
@@ -81,7 +81,7 @@ def load_workdir(folder: Folder, num_layers: int = 0) -> Pretrained:
 
 
 def _local_copy(folder: Folder) -> Path:
-    """The folder itself where it is on a disk; else a copy, for tokenizers read files, and as long as we run."""
+    """The folder itself if it is on a disk; otherwise a copy until the process ends, since tokenizers read files."""
     if not is_remote(folder):
         return folder
     temporary = Path(tempfile.mkdtemp(prefix="simcse_jax."))

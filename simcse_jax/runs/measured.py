@@ -1,4 +1,4 @@
-"""How the last layer changed while a run trained: as it recorded it, or measured on its kept checkpoints."""
+"""Changes of the last layer during a run: as the run recorded them, or measured on its kept checkpoints."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -20,24 +20,24 @@ Point = dict[str, float]  # `step`, and the measures
 
 
 def read_run(folder: Folder) -> dict[str, Any]:
-    """What a run's `run.json` says.
+    """The facts of a run's `run.json`.
 
     Returns:
-      `config`: the fields that change what is trained, by their dotted names; `analysis`: what it measured itself on.
+      `config`: the fields that change the trained model, by dotted names; `analysis`: the data that it measured.
 
     Raises:
-      UserError: when it is no run's folder, or the file is damaged.
+      UserError: when it is not a run's folder, or the file is damaged.
     """
     workdir = Workdir(folder)
     workdir.check_exists(f"--runs {folder}")
     run = workdir.read_run()
     try:
-        fields = flatten(config_dict.ConfigDict(resolved(default_config())))  # of fields that its version did not know
+        fields = flatten(config_dict.ConfigDict(resolved(default_config())))  # for fields that its version did not have
         fields |= flatten(config_dict.ConfigDict(run["config"]))
         analysis = {name: fields[f"analysis.{name}"] for name in ("data", "sentences")}
         analysis |= {"eval.data": fields["eval.data"], "sha256": run["sha256"].get("analysis.data")}
     except (AttributeError, KeyError, TypeError):
-        raise UserError(f"{workdir.run_file}: damaged; it does not say what was trained") from None
+        raise UserError(f"{workdir.run_file}: damaged; it does not say which model was trained") from None
     config = {name: value for name, value in fields.items() if not name.startswith((*FREE, "eval."))}
     return {"config": config, "analysis": analysis}
 
@@ -50,12 +50,12 @@ def survey_checkpoints(
     Args:
       folders: of the runs, by their names.
       sentences: the data.
-      protocol: how it is measured.
+      protocol: of the measurement.
       where: the name of the data, for errors.
       batch_size: sentences encoded together on each device.
 
     Returns:
-      The survey of the data, which is that of all runs, and the tokens of a sentence that all of them read.
+      The survey of the data for all runs, and the number of tokens of a sentence that all runs read.
 
     Raises:
       UserError: when a run kept no checkpoints, or the runs' tokenizers differ.
@@ -79,7 +79,7 @@ def measure_checkpoints(
     Args:
       folder: of the run.
       surveyed: of the sample's sentences, by the run's tokenizer.
-      sample: what to measure on.
+      sample: the sentences to measure on.
       max_length: tokens of a sentence that are read.
       batch_size: sentences encoded together on each device.
 
@@ -94,14 +94,14 @@ def measure_checkpoints(
 def recorded(
     folders: Mapping[str, Folder], runs: Mapping[str, dict[str, Any]]
 ) -> tuple[dict[str, list[Point]], dict[str, Any], str]:
-    """What `analysis.every` measured while the runs trained.
+    """The measurements of `analysis.every` during training.
 
     Args:
       folders: of the runs, by their names.
-      runs: what `read_run` says of each.
+      runs: the results of `read_run`.
 
     Returns:
-      The points by the runs' names, how they were measured, and what to call the data.
+      The points by the runs' names, the protocol, and a name for the data.
 
     Raises:
       UserError: when a run has none, or not all were measured on the same sentences.

@@ -1,4 +1,4 @@
-"""What a run has measured: `metrics.jsonl` and TensorBoard."""
+"""The metrics of a run: `metrics.jsonl` and TensorBoard."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ WRITE_SECONDS = 5  # between two writes of metrics.jsonl
 
 
 def read_metrics(folder: Folder) -> list[dict[str, Any]]:
-    """The lines that the run has written to `metrics.jsonl`, none before its first.
+    """The lines of `metrics.jsonl`, which may have none yet.
 
     Raises:
       UserError: when a line is damaged.
@@ -31,11 +31,11 @@ class Metrics:
     """Writes metrics to `metrics.jsonl` and TensorBoard; on resume both go back to the resumed step.
 
     The file is written whole each time, since an object store cannot append: before each checkpoint, and in between
-    at most every `WRITE_SECONDS`. So what a kill loses is what the resumed run measures again.
+    at most every `WRITE_SECONDS`. A resumed run measures again what a kill has lost.
     """
 
     def __init__(self, folder: Folder, step: int | None):
-        """Opens them; `step` is the one resumed from, None at a run's start."""
+        """Opens the files; `step` is the resumed one, None at a run's start."""
         self._path = folder / "metrics.jsonl"
         self._lines = []
         if self._path.exists():
@@ -43,9 +43,9 @@ class Metrics:
         self._tensorboard = folder / "tensorboard"
         self._temporary = tempfile.TemporaryDirectory() if is_remote(folder) else None
         self._purge_step = 0 if step is None else step + 1
-        # Made by the first flush that has a line, for its import takes seconds where PyTorch is installed.
+        # Made by the first flush with a line, because its import takes seconds if PyTorch is installed.
         self._writer: SummaryWriter | None = None
-        self._unshown: list[tuple[float, dict[str, Any]]] = []  # lines that TensorBoard lacks, and when they came
+        self._unshown: list[tuple[float, dict[str, Any]]] = []  # lines that TensorBoard lacks, with their times
         self.flush()
 
     def write(self, step: int, values: Mapping[str, float | Mapping[str, float]]) -> None:
@@ -53,11 +53,11 @@ class Metrics:
         self._lines.append({"step": step, **values})
         self._unshown.append((time.time(), self._lines[-1]))
         if time.monotonic() > self._written + WRITE_SECONDS:
-            with contextlib.suppress(UserError):  # it is told before the next checkpoint, by all processes together
+            with contextlib.suppress(UserError):  # all processes report it before the next checkpoint
                 self.flush()
 
     def flush(self) -> None:
-        """All that was added is in the workdir when this returns.
+        """Writes all lines to the workdir.
 
         Raises:
           UserError: when it cannot be written.
@@ -76,7 +76,7 @@ class Metrics:
                 write_atomically(self._tensorboard / file.name, file.read_bytes())
 
     def _show(self) -> None:
-        """Brings TensorBoard up to date; it has what is in a group as GROUP/NAME."""
+        """Brings TensorBoard up to date; the names of a group are GROUP/NAME there."""
         if not self._unshown:
             return
         if self._writer is None:
@@ -94,17 +94,17 @@ class Metrics:
         self._writer.flush()
 
     def close(self) -> None:
-        """Writes out what is left."""
+        """Writes the remaining lines."""
         self.flush()
         if self._writer is not None:
-            self._writer.close()  # it has a thread that may have been writing until here
+            self._writer.close()  # its thread may write until here
             self._upload()
         if self._temporary:
             self._temporary.cleanup()
 
 
 def _whole_lines(path: Folder) -> list[dict[str, Any]]:
-    # A last line without its end is no line, however it came to be cut off.
+    # A last line without its end was cut off, and is ignored.
     lines = []
     for number, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], 1):
         try:

@@ -1,4 +1,4 @@
-"""What a run trains: a sentence encoder, and in addition what only its objectives need."""
+"""The parameters that a run trains: a sentence encoder, and parameters that only its objectives use."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from simcse_jax.objectives.registry import trained
 
 
 class TrainState(NamedTuple):
-    """All that an update changes. `step` counts the updates done."""
+    """Everything that an update changes. `step` counts the updates."""
 
     step: Int[AnyArray, ""]
     params: Params
@@ -31,7 +31,7 @@ class TrainState(NamedTuple):
 
 Shapes = dict[str, jax.ShapeDtypeStruct]
 
-# Folded into the seed for fresh heads, so that they share no key with the masks. Objectives have streams of their own.
+# Folded into the seed for fresh heads, so that they share no key with the masks. Objectives have their own streams.
 HEAD_STREAM, SECOND_HEAD_STREAM = 0x68656164, 0x68656165
 
 
@@ -39,8 +39,8 @@ def trained_shapes(encoder: EncoderConfig, run: Mapping[str, Any] | config_dict.
     """The abstract float32 parameters of a run's checkpoints, by name.
 
     Args:
-      encoder: its shape.
-      run: the run's config, also as `run.json` has it: a field that an older run lacks is off.
+      encoder: its config.
+      run: the run's config, also that of `run.json`; a field that an older run lacks is off.
     """
     _, first = build(encoder, with_head=HEADS[run["model"]["mlp"]].trained)
     shapes = dict(first)
@@ -53,7 +53,7 @@ def trained_shapes(encoder: EncoderConfig, run: Mapping[str, Any] | config_dict.
 
 
 def initial_params(config: config_dict.ConfigDict, model: Pretrained) -> Params:
-    """The loaded weights, and all else that is trained: fresh where the model has none of its own.
+    """The loaded weights and all other trained parameters, which are fresh if the model has none.
 
     A second encoder starts from the same weights, with a fresh head of its own.
     """
@@ -61,7 +61,7 @@ def initial_params(config: config_dict.ConfigDict, model: Pretrained) -> Params:
     params = encoder | _head(config, model, HEAD_STREAM)
     if config.model.dual_encoder:
         second = encoder | _head(config, model, SECOND_HEAD_STREAM)
-        # Copies: a step gives up the buffers of its old state, each once.
+        # Copies: a step donates the buffers of its old state, each once.
         params |= {parameters.SECOND + name: jnp.array(value) for name, value in second.items()}
     if HEADS[config.model.mlp].trained and choose_pooler(model, config.model.pooler)[1]:
         processes.say(f"{model.name}: its own head is trained further")
@@ -72,7 +72,7 @@ def initial_params(config: config_dict.ConfigDict, model: Pretrained) -> Params:
 
 
 def _head(config: config_dict.ConfigDict, model: Pretrained, stream: int) -> Params:
-    """The model's own head or a fresh one; nothing where none is trained."""
+    """The model's own head or a fresh one; nothing if no head is trained."""
     if not HEADS[config.model.mlp].trained:
         return {}
     if choose_pooler(model, config.model.pooler)[1]:
@@ -83,7 +83,7 @@ def _head(config: config_dict.ConfigDict, model: Pretrained, stream: int) -> Par
 
 
 def _objective_params(name: str, own: Parameters, model: Pretrained, seed: int) -> Params:
-    """An objective's own parameters: the model's where it has them, or fresh ones."""
+    """An objective's own parameters: the model's if it has them, otherwise fresh ones."""
     names = _shapes(own, model.config).keys()
     loaded = {parameters.LANGUAGE_MODEL + part: value for part, value in (model.language_model or {}).items()}
     if names <= loaded.keys():

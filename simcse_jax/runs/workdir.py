@@ -1,9 +1,9 @@
-"""A run's folder: what is being run (`run.json`), what it has measured (`metrics.jsonl`), the model's own files.
+"""A run's folder and its files.
 
 run.json        the resolved config, versions, device, fingerprints of data and weights
-metrics.jsonl   a line a logged step, a line an evaluation, a line a measurement of the last layer
+metrics.jsonl   a line for each logged step, each evaluation and each measurement of the last layer
 result.json     the test scores of the best checkpoint
-model/          the encoder's config.json and tokenizer, so that the folder needs nothing else
+model/          the encoder's config.json and tokenizer, so that the folder is complete
 checkpoints/    Orbax
 tensorboard/    the metrics again
 """
@@ -47,14 +47,17 @@ PACKAGES = (
     "tensorflow-datasets",
     "ml-collections",
 )
-# Fields that do not change the result, so a run may go on with other values of them.
+# Fields that do not change the result, so a run may resume with other values.
 FREE = ("train.log_every", "analysis.", "checkpoint.", "parallel.")
-MEASURED_ON = ("analysis.data", "analysis.sentences")  # but all lines of its metrics are of the same sentences
-SEEN_SECONDS = 60  # until a new workdir must be seen by all processes
+MEASURED_ON = (
+    "analysis.data",
+    "analysis.sentences",
+)  # but all lines of a run's metrics must measure the same sentences
+SEEN_SECONDS = 60  # within which all processes must see a new workdir
 
 
 class Workdir:
-    """A run's folder, whether it is there yet or not."""
+    """A run's folder, which may not exist yet."""
 
     def __init__(self, path: Folder):
         self.path = path
@@ -64,7 +67,7 @@ class Workdir:
 
     @property
     def exists(self) -> bool:
-        """Whether a run has been started in it."""
+        """Whether a run was started in it."""
         return self.run_file.is_file()
 
     @property
@@ -76,10 +79,10 @@ class Workdir:
         """Refuses a folder without a run.
 
         Raises:
-          UserError: when there is none; it begins with `named`, what the user has called the folder.
+          UserError: when there is none; it begins with `named`, the user's name for the folder.
         """
         if not self.exists:
-            raise UserError(f"{named}: no run.json there, so it is no run's folder")
+            raise UserError(f"{named}: no run.json there, so it is not a run's folder")
 
     def check_is_folder(self) -> None:
         """Refuses a file.
@@ -91,24 +94,24 @@ class Workdir:
             raise UserError(f"--workdir {self}: is a file")
 
     def wait(self) -> None:
-        """Returns once this process sees the run that the first one has created: a network disk may show it late.
+        """Waits until this process sees the run that the first one created, which a network disk may show late.
 
         Raises:
-          UserError: when it does not come to be seen.
+          UserError: when it is not seen in time.
         """
         for _ in range(SEEN_SECONDS):
             with contextlib.suppress(OSError):
-                list(self.path.iterdir())  # makes a client of NFS look again
+                list(self.path.iterdir())  # makes an NFS client look again
             if self.exists:
                 return
             time.sleep(1)
         raise UserError(f"--workdir {self}: not the same folder for every process; use a shared disk or gs://…")
 
     def check_same_run(self, config: config_dict.ConfigDict, fingerprints: Mapping[str, str]) -> None:
-        """Refuses to go on in a folder that belongs to another config, other data or other weights.
+        """Refuses to resume in a folder that belongs to another config, other data or other weights.
 
-        `fingerprints` are SHA-256 of what the named config fields lead to. A field that the run's version did not know
-        had its default.
+        `fingerprints` are SHA-256 of the contents that the named fields refer to. A field that the run's version did
+        not have had its default.
 
         Raises:
           UserError: naming the fields that differ.
@@ -132,8 +135,10 @@ class Workdir:
                 f"{self} belongs to another config: {'; '.join(differing)}. Choose another workdir, or remove this one"
             )
         for field, fingerprint in fingerprints.items():
-            if fingerprints_before.get(field, fingerprint) != fingerprint:  # a run may be analysed from here on
-                raise UserError(f"{self}: what {field}={now[field]} leads to has changed since; choose another workdir")
+            if fingerprints_before.get(field, fingerprint) != fingerprint:  # a run may be analysed from now on
+                raise UserError(
+                    f"{self}: the contents of {field}={now[field]} have changed since; choose another workdir"
+                )
 
     def create(
         self,
@@ -142,20 +147,20 @@ class Workdir:
         model: Pretrained,
         tokenizer: Tokenizer,
     ) -> None:
-        """Starts a run's folder; `run.json` comes last, so a folder that has it has all the rest.
+        """Creates a run's folder; `run.json` is written last, so a folder that has it is complete.
 
         Raises:
           UserError: when the folder cannot be written, or holds something that a run would overwrite.
         """
         ours = self.path / "model"
         for path in (self.path / "checkpoints", self.path / "metrics.jsonl", ours):
-            if path.exists() and not (path == ours and (ours / MARKER).is_file()):  # that is of a start that was killed
+            if path.exists() and not (path == ours and (ours / MARKER).is_file()):  # left by a start that was killed
                 raise UserError(
-                    f"workdir {self}: has {path.name} but no run.json, so it is not known whose; choose another"
+                    f"workdir {self}: has {path.name} but no run.json; it may not be a run's, so choose another"
                 )
         with tempfile.TemporaryDirectory() as temporary:
             write_encoder_files(model, tokenizer, Path(temporary), config.model.pooler, HEADS[config.model.mlp].scored)
-            # The marker comes first.
+            # The marker is written first.
             for file in sorted(Path(temporary).iterdir(), key=lambda file: file.name != MARKER):
                 write_atomically(ours / file.name, file.read_bytes())
         devices = jax.devices()
@@ -169,7 +174,7 @@ class Workdir:
         write_atomically(self.run_file, json.dumps(run, indent=2) + "\n")
 
     def read_run(self) -> dict[str, Any]:
-        """What is being run: the contents of `run.json`.
+        """The contents of `run.json`.
 
         Raises:
           UserError: when it cannot be read.
@@ -177,11 +182,11 @@ class Workdir:
         return read_json(self.run_file)
 
     def metrics(self, step: int | None) -> Metrics:
-        """The metrics, to be added to; `step` is the one resumed from, None at a run's start."""
+        """The metrics, opened for writing; `step` is the resumed one, None at a run's start."""
         return Metrics(self.path, step)
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """The lines that the run has written to `metrics.jsonl`, none before its first.
+        """The lines of `metrics.jsonl`, which may have none yet.
 
         Raises:
           UserError: when a line is damaged.
@@ -194,7 +199,7 @@ class Workdir:
         return (self.path / "result.json").is_file()
 
     def read_result(self) -> dict[str, Any] | None:
-        """The contents of `result.json`; None as long as the run has no scores.
+        """The contents of `result.json`; None if the run has no scores yet.
 
         Raises:
           UserError: when it is damaged.
@@ -211,18 +216,18 @@ class Workdir:
 
 
 def resolved(config: config_dict.ConfigDict) -> dict[str, Any]:
-    """The config as JSON gives it back: tuples are lists."""
+    """The config as JSON returns it: tuples are lists."""
     return json.loads(json.dumps(config.to_dict()))
 
 
 def identity(config: config_dict.ConfigDict) -> str:
-    """A fingerprint of all fields that processes must have alike."""
+    """A fingerprint of all fields that must be the same in all processes."""
     fields = {name: value for name, value in sorted(flatten(config).items()) if name != "parallel.process_id"}
     return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
 
 
 def versions() -> dict[str, str]:
-    """The versions of ours and of the packages that a result can depend on."""
+    """Our version and those of the packages that a result can depend on."""
     found = {"simcse_jax": __version__}
     for name in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 from ml_collections import config_dict
-from tqdm import tqdm
 
+from simcse_jax import progress
 from simcse_jax.config.fields import flatten, numbers_of_step, trains
 from simcse_jax.data.batches import Batches
 from simcse_jax.devices.mesh import AXIS
@@ -164,11 +164,15 @@ class Group:
         state, self.values = self.step(state, batch, self.settings)
         return state
 
-    def log(self, number: int) -> dict[str, str]:
+    @property
+    def loss(self) -> jax.Array:
+        """(R,) of the update dispatched last, still being computed."""
+        return self.values["loss"]
+
+    def log(self, number: int) -> None:
         """Writes each run's line."""
         for member, line in self.check(number):
             member.metrics.write(number, line)
-        return {}
 
     def check(self, number: int) -> list[tuple[Member, dict[str, float]]]:
         """The runs that go on, with the metrics of their last step; those that are not finite are given up."""
@@ -206,7 +210,7 @@ class Group:
                 continue
             score = next(iter(numbers.values()))
             member.metrics.write(number, numbers)
-            tqdm.write(f"step {number}: {member.name} {score:.2f}")
+            progress.write(f"step {number}: {member.name} {score:.2f}")
             if number and score >= member.best:  # of equals the last one, as a run alone has it
                 member.best = score
                 for name in self.best:
@@ -216,7 +220,7 @@ class Group:
         """Says it once."""
         if not member.problem:
             member.problem = problem
-            tqdm.write(f"{member.name}: {problem}; the others go on")
+            progress.write(f"{member.name}: {problem}; the others go on")
 
     def final_scores(self) -> list[dict[str, Any] | None]:
         """What `result.json` is to hold, None for a run that was given up."""

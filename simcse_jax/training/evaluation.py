@@ -1,4 +1,4 @@
-"""What a run is scored by: pairs that choose its best checkpoint, and what scores that one at the end."""
+"""The evaluators of a run: pairs that choose its best checkpoint, and the tasks that score it at the end."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -21,24 +21,24 @@ class Evaluation(NamedTuple):
     """The evaluators of a run."""
 
     development: sts.Correlation  # chooses the best checkpoint
-    final: list[sts.Similarity | sts.Correlation | transfer.Transfer]  # score that one: `result.json` is their numbers
-    has_tests: bool  # else the development pairs are what is scored at the end, too
+    final: list[sts.Similarity | sts.Correlation | transfer.Transfer]  # score it at the end, for `result.json`
+    has_tests: bool  # False: the development pairs are scored at the end, too
     postprocess: postprocess.Postprocess | None  # of the embeddings that are scored at the end
 
     @property
     def tasks(self) -> list[tuple[str, Any]]:
-        """All that is scored, by name."""
+        """All tasks, by name."""
         return [*self.development.tasks.items(), *(item for each in self.final for item in each.tasks.items())]
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the development pairs: the best checkpoint depends on them."""
+        """SHA-256 of the development pairs, on which the choice of the best checkpoint depends."""
         pairs = self.development.tasks.values()
         return sha256(*(np.array([*each.first, *each.second]) for each in pairs), *(each.gold for each in pairs))
 
     @property
     def final_fingerprint(self) -> str:
-        """SHA-256 of all sentences that are encoded at the end: all processes must ask for the same."""
+        """SHA-256 of all sentences that are encoded at the end; all processes must encode the same."""
         sentences = [sentence for _, task in self.tasks for sentence in postprocess.sentences_of(task)]
         sentences += (self.postprocess and self.postprocess.sentences) or []
         return sha256(np.frombuffer("\n".join(sentences).encode(), np.uint8))
@@ -46,14 +46,14 @@ class Evaluation(NamedTuple):
     def final_scores(self, embed: Encode, seed: int) -> dict[str, Any]:
         """The contents of `result.json`. `seed` is the flow's.
 
-        By task what `sts.evaluate` gives, and `average`; `development`, the development pairs' score after the
-        post-processing, which chose no checkpoint; `transfer`, by task, and `transfer_average`.
+        They are the results of `sts.evaluate` by task, and `average`; `development`, the development pairs' score after
+        the post-processing, which did not choose the checkpoint; `transfer` by task, and `transfer_average`.
         """
         return evaluate_all(postprocess.applied(embed, self.postprocess, seed), self.final)
 
     def tables(self, numbers: dict[str, Any]) -> Iterator[str]:
-        """`final_scores` for people: a heading and a table for each kind of task."""
-        after = f" behind {self.postprocess.method}" if self.postprocess else ""
+        """Prints `final_scores`: a heading and a table for each kind of task."""
+        after = f" after {self.postprocess.method}" if self.postprocess else ""
         for evaluator in self.final:
             if isinstance(evaluator, sts.Similarity):
                 kind = "test" if self.has_tests else "development"
@@ -63,10 +63,10 @@ class Evaluation(NamedTuple):
 
 
 def read_evaluation(config: config_dict.ConfigDict) -> Evaluation | None:
-    """Reads all that the run is scored on before it starts; None when `eval.data` is empty.
+    """Reads the data of all evaluators; None when `eval.data` is empty.
 
     Raises:
-      UserError: naming the field, for whatever is wrong with the data.
+      UserError: naming the field, for anything that is wrong with the data.
     """
     if not config.eval.data:
         for field in ("transfer", "postprocess"):
@@ -98,15 +98,15 @@ def _read_folder_or_file(config: config_dict.ConfigDict, fit_on: postprocess.Pos
         final.append(classifiers)
         absent += classifiers.missing
     if absent:
-        processes.say(f"{data}: {', '.join(absent)} not there and left out")
+        processes.say(f"{data}: {', '.join(absent)} not found, and left out")
     return Evaluation(sts.Correlation("eval/stsb_dev", development), final, bool(tests), fit_on)
 
 
 def read_postprocess(config: config_dict.ConfigDict) -> postprocess.Postprocess | None:
-    """The post-processing with the sentences that it is fit on; None where there is none.
+    """The post-processing with the sentences that it is fit on; None without post-processing.
 
     Raises:
-      UserError: for whatever is wrong with the sentences.
+      UserError: for anything that is wrong with the sentences.
     """
     settings = config.eval
     if not settings.postprocess:
@@ -118,7 +118,7 @@ def read_postprocess(config: config_dict.ConfigDict) -> postprocess.Postprocess 
 
 
 def read_analysis(config: config_dict.ConfigDict, evaluation: Evaluation | None) -> last_layer.Sample | None:
-    """What the last layer is measured on while it trains; None where it is not.
+    """The sentences on which the last layer is measured during training; None if it is not measured.
 
     Raises:
       UserError: naming the file, or that there are too few sentences.

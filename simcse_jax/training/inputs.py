@@ -1,4 +1,4 @@
-"""What a run reads before it starts: data, weights, tokenizer, and what it is scored by."""
+"""The inputs of a run, read before it starts: data, weights, tokenizer, evaluators."""
 
 import dataclasses
 from typing import NamedTuple
@@ -33,18 +33,18 @@ class Inputs(NamedTuple):
     model: Pretrained
     tokenizer: Tokenizer
     corpus: Corpus | None  # None: nothing is trained
-    language_model: LanguageModel | None  # what masking needs to know of the tokenizer, where there is any
-    analysis: last_layer.Sample | None  # what the last layer is measured on while it trains
+    language_model: LanguageModel | None  # what masking must know of the tokenizer; None: nothing is masked
+    analysis: last_layer.Sample | None  # sentences that the last layer is measured on during training
     total_steps: int
 
     @property
     def num_columns(self) -> int:
-        """Of sentences in the data."""
+        """The number of sentence columns in the data."""
         return 1 if self.corpus is None else self.corpus.input_ids.shape[1]
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """SHA-256 of what the config's fields lead to: a run goes on only with the same."""
+        """SHA-256 of the contents that the config's fields refer to; a run resumes only with the same."""
         corpus = () if self.corpus is None else (self.corpus.input_ids, self.corpus.labels)
         return {
             "data.train": sha256(*(array for array in corpus if array is not None)),
@@ -58,7 +58,7 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
     """Reads and checks everything.
 
     Raises:
-      UserError: in one line, for whatever is wrong with it.
+      UserError: in one line, for anything that is wrong.
     """
     devices = choose_devices(config)
     evaluation = read_evaluation(config)
@@ -87,7 +87,7 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
 
 
 def choose_devices(config: config_dict.ConfigDict) -> list[jax.Device]:
-    """The first `parallel.devices` of each process, or all; the batch must divide by their number."""
+    """The first `parallel.devices` of each process, or all; the batch must be divisible by their number."""
     wanted, there = config.parallel.devices, jax.local_device_count()
     if wanted > there:
         raise UserError(f"config.parallel.devices={wanted}: there are {there} (0: all of them)")
@@ -98,18 +98,18 @@ def choose_devices(config: config_dict.ConfigDict) -> list[jax.Device]:
 
 
 def check_divides(config: config_dict.ConfigDict, devices: int) -> None:
-    """Refuses a batch that does not divide by the number of devices, naming the nearest that do."""
+    """Refuses a batch size that is not divisible by the number of devices, naming the nearest that are."""
     size = config.train.batch_size
     if size % devices:
         below, above = size // devices * devices, -(-size // devices) * devices
         nearest = f"{below} and {above}" if below else str(above)
         raise UserError(
-            f"config.train.batch_size={size} does not divide by {devices} devices; the nearest are {nearest}"
+            f"config.train.batch_size={size} is not divisible by {devices} devices; the nearest are {nearest}"
         )
 
 
 def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: Tokenizer) -> Corpus:
-    """Reads, augments and tokenizes the training sentences, and says what it found.
+    """Reads, augments and tokenizes the training sentences, and prints their number.
 
     Raises:
       UserError: naming the file and the row, or the field.
@@ -143,7 +143,7 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
 
 
 def check_columns(config: config_dict.ConfigDict, num_columns: int) -> None:
-    """Refuses objectives that need other columns than the data has.
+    """Refuses objectives that need columns that the data lacks.
 
     Raises:
       UserError: naming the objective's field.
@@ -163,7 +163,7 @@ def check_columns(config: config_dict.ConfigDict, num_columns: int) -> None:
 
 
 def augmented(config: config_dict.ConfigDict, examples: Examples) -> Examples:
-    """Sentences with a changed copy of each as its positive."""
+    """Pairs of a sentence and a changed copy of it."""
     options = config.data.augment
     if len(examples.columns) > 1:
         raise UserError(

@@ -1,21 +1,30 @@
-"""The loop over steps, of one run and of several that are trained together."""
+"""The loop over steps, for one run or for several that are trained together."""
 
+import collections
 import contextlib
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from tqdm import tqdm
+import jax
+import numpy as np
 
 from simcse_jax.devices import processes
 from simcse_jax.devices.preemption import Preemption
-from simcse_jax.errors import Preempted, UserError
+from simcse_jax.errors import UserError
+from simcse_jax.progress import Progress
 from simcse_jax.runs.state import TrainState
 from simcse_jax.training.loss import Batch
 from simcse_jax.training.schedule import Due, Schedule
 
 
 class Trainee(Protocol):
-    """What the loop trains: it computes steps, and does what is due between them."""
+    """A run or several: it computes steps, and does what is due between them."""
+
+    @property
+    def loss(self) -> jax.Array:
+        """That of the update dispatched last, of one run or (R,) of R runs; still being computed."""
+        ...
 
     def read(self, step: int) -> Batch:
         """The batch of update `step`, counted from 0, on its devices."""
@@ -29,21 +38,21 @@ class Trainee(Protocol):
         """Dispatches update `step`, counted from 0."""
         ...
 
-    def log(self, number: int) -> dict[str, str]:
-        """Writes the metrics of the step with this number; what the progress bar shows of them."""
+    def log(self, number: int) -> None:
+        """Writes the metrics of the step with this number."""
         ...
 
     def look(self, number: int, state: TrainState, due: Due, preempted: bool) -> None:
-        """Measures, scores and saves what is due; where it is `preempted`, it saves in any case, and waits for that."""
+        """Measures, scores and saves as is due; a run that is `preempted` saves in any case, and waits for the save."""
         ...
 
 
 def train(trainee: Trainee, schedule: Schedule, state: TrainState, preemption: Preemption) -> TrainState:
-    """All updates that are left. Before the first one the start is looked at.
+    """Does all remaining updates. Before the first one, the start is measured and scored.
 
     Raises:
       UserError: naming the step that went wrong.
-      Preempted: after saving, when the machine is about to be taken away.
+      Preempted, KeyboardInterrupt: after saving, for SIGTERM and Ctrl-C.
     """
     first, total = int(state.step), schedule.total
     if first >= total:
@@ -53,21 +62,63 @@ def train(trainee: Trainee, schedule: Schedule, state: TrainState, preemption: P
     if first == 0:
         trainee.look(0, state, schedule.due(0), False)
     shown = processes.is_first()
-    with tqdm(total=total, initial=first, unit="step", dynamic_ncols=True, disable=not shown) as bar:
+    with Progress(total, "steps", done=first, shown=shown) as bar:
+        steps = Steps(bar, shown)
         for number in range(first + 1, total + 1):
             state = trainee.update(number - 1, state, batch)
+            steps.dispatched(trainee.loss)
             if number < total:
                 batch = trainee.read(number)
             due = schedule.due(number)
             if due.log:
-                bar.set_postfix(trainee.log(number))
+                steps.wait()
+                trainee.log(number)
             preempted = preemption.reached(number) and number < total
             if due.pause or preempted:
+                steps.wait()
+                started = time.monotonic()
                 trainee.look(number, state, due, preempted)
+                bar.skip(time.monotonic() - started)
             if preempted:
-                raise Preempted(f"SIGTERM: saved at step {number}; the same command goes on from there")
-            bar.update()
+                raise preemption.ended(number)
+    preemption.finish()
     return state
+
+
+class Steps:
+    """Shows the steps that the devices have finished; the host dispatches others ahead of them.
+
+    Asking whether a step has finished does not wait for it. A loss is fetched when the bar or a line is about to show
+    it, from a step that has finished.
+    """
+
+    def __init__(self, bar: Progress, shown: bool):
+        """Counts on `bar`, if it is `shown`."""
+        self._bar, self._shown = bar, shown
+        self._running: collections.deque[Any] = collections.deque()  # the losses of steps, on the devices
+
+    def dispatched(self, loss: jax.Array) -> None:
+        """Adds a step by its loss, and counts the steps that have finished."""
+        if self._shown:
+            self._running.append(loss)
+            while self._running and self._running[0].is_ready():
+                self._count()
+
+    def wait(self) -> None:
+        """Waits for all steps, and counts each as it finishes."""
+        while self._running:
+            jax.block_until_ready(self._running[0])
+            self._count()
+
+    def _count(self) -> None:
+        loss = self._running.popleft()
+        self._bar.advance(1, lambda: describe(np.asarray(loss)))
+
+
+def describe(loss: np.ndarray) -> str:
+    """The loss for people; the mean over the runs that are trained together, without those that were given up."""
+    finite = loss[np.isfinite(loss)]
+    return f"loss {finite.mean():.4f}" if finite.size else f"loss {loss.flat[0]}"
 
 
 @contextlib.contextmanager

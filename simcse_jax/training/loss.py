@@ -62,8 +62,8 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
     alone = mesh.size == 1
 
     def loss(params: Params, step: Int[AnyArray, ""], batch: Batch, settings: Settings) -> Float[Array, ""]:
-        # Without this line, each use of a parameter (with chunks: in every turn of the scan) would mean it, and the
-        # gradient be summed over the devices at each.
+        # Cast to device-varying once, here. Otherwise JAX casts at every use, and sums the gradient over the devices
+        # each time (with chunks, in every iteration of the scan).
         if not alone:
             params = jax.lax.pcast(params, AXIS, to="varying")
 
@@ -98,13 +98,13 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
 
     if alone:
         return loss_and_gradient
-    # `shard_map` sums the gradients of replicated parameters by itself: no psum of them here.
+    # `shard_map` sums the gradients of replicated parameters by itself, so there is no psum of them here.
     return jax.shard_map(loss_and_gradient, mesh=mesh, in_specs=(P(), P(), P(AXIS), P()), out_specs=(P(), P()))
 
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """The rows of a batch that are encoded at a time, each for itself, and the keys of all that is drawn for them."""
+    """The rows of a batch that are encoded at a time, and the keys of everything that is drawn for each of them."""
 
     batch: Batch
     step: Int[AnyArray, ""]
@@ -112,17 +112,17 @@ class Rows:
     column_tokens: tuple[int, ...]  # see `Recipe.most_tokens`
 
     def keys(self, numbers: Sequence[int]) -> Key[Array, "V B"]:
-        """A key for each of these numbers and each row."""
+        """A key for each number and each row."""
         return dropout_keys(self.settings["seed"], self.step, self.batch["index"], numbers)
 
     def tokens(self, columns: Sequence[int]) -> tuple[Int[Array, "PB T"], Int[Array, "PB T"]]:
-        """The ids and the mask of P columns, one column below the other: P · B rows."""
+        """The ids and the mask of P columns, stacked into P · B rows."""
         parts = self.batch["input_ids"], self.batch["attention_mask"]
         ids, mask = (jnp.concatenate([part[:, column] for column in columns]) for part in parts)
         return ids, mask
 
     def most_tokens(self, columns: Sequence[int]) -> int | None:
-        """How many tokens these columns have at most; None where padding is computed too."""
+        """The maximum number of tokens of these columns; None if padding is computed too."""
         return sum(self.column_tokens[column] for column in columns) if self.column_tokens else None
 
 
@@ -152,9 +152,9 @@ MaskedLosses = tuple[Float[Array, " B"], Int[Array, " B"]]
 
 
 def masked_token_losses(graph: Graph, recipe: Recipe, params: Params, rows: Rows) -> MaskedLosses:
-    """The sums of the losses at the masked tokens of each row, and how many they are; of the first encoder."""
+    """For each row, the sum of the losses at its masked tokens and their number, by the first encoder."""
     assert recipe.language_model is not None
-    columns = sorted({view.column for view in recipe.views if not view.tower})  # those that this encoder sees
+    columns = sorted({view.column for view in recipe.views if not view.tower})  # those that this encoder encodes
     ids, mask = rows.tokens(columns)
     table = params[parameters.WORD_EMBEDDING]
     masking = rows.keys([MASKING + column for column in columns]).reshape(-1)
@@ -167,7 +167,7 @@ def masked_token_losses(graph: Graph, recipe: Recipe, params: Params, rows: Rows
         dropout_rate=rows.settings["dropout"],
         most_tokens=rows.most_tokens(columns),
     )[-1]
-    # Logits where they are needed only: of half of the positions, three times what is masked on average.
+    # Logits only where they are needed: at half of the positions, three times as many as are masked on average.
     positions, valid = select_positions(selected, -(-ids.shape[1] // 2))
     hidden = jnp.take_along_axis(hidden, positions[:, :, None], axis=1).astype(jnp.float32)
     labels = jnp.take_along_axis(ids, positions, axis=1)

@@ -30,7 +30,7 @@ def optimizer(step: Int[AnyArray, ""], settings: Settings) -> optax.GradientTran
 
 
 def clip_by_global_norm(limit: Float[AnyArray, ""]) -> optax.GradientTransformation:
-    """Like optax's, but one factor for all elements: its divisions go through memory, for AdamW reads them twice."""
+    """Like optax's, but with one factor for all elements. Optax divides each, and AdamW reads the results twice."""
 
     def update(gradient: Params, state: optax.EmptyState, _: Params | None = None) -> tuple[Params, optax.EmptyState]:
         norm = optax.tree.norm(gradient)

@@ -6,23 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from tqdm import tqdm
 
+from simcse_jax import progress
 from simcse_jax.training.programs import Updates
 
-SKIPPED = 2  # the first steps find everything cold
+SKIPPED = 2  # the first steps are slower
 TRACED = 5
 LAST_TRACED = SKIPPED + TRACED
 
 
 @contextlib.contextmanager
 def traced(update: Updates, folder: Path | None, steps: int) -> Iterator[Callable[..., Any]]:
-    """The update, of whose calls the third to the seventh are traced; of fewer, as many as there are, but at least one.
+    """The update, with a trace of its third to seventh call, or of the last ones of fewer, but of at least one.
 
     Args:
-      update: what is called.
-      folder: for the trace, which `jax.profiler` puts into `plugins/profile/DATE/`; None: there is none.
-      steps: how often the update will be called, 1 or more.
+      update: the update.
+      folder: for the trace, which `jax.profiler` writes to `plugins/profile/DATE/`; None for no trace.
+      steps: the number of calls to come, 1 or more.
     """
     if folder is None:
         yield update
@@ -37,12 +37,12 @@ def traced(update: Updates, folder: Path | None, steps: int) -> Iterator[Callabl
         tracing = False
         steps = "1 step" if calls == begin + 1 else f"{calls - begin} steps"
         xprof = f"`xprof --logdir {folder}` (pip install xprof) or TensorBoard"
-        tqdm.write(f"{folder}: a trace of {steps}; open it with {xprof}, or its .trace.json.gz at ui.perfetto.dev")
+        progress.write(f"{folder}: a trace of {steps}; open it with {xprof}, or its .trace.json.gz at ui.perfetto.dev")
 
     def update_traced(*args: Any) -> Any:
         nonlocal calls, tracing
         if calls == begin:
-            jax.block_until_ready(args)  # or what was dispatched before would be in the trace
+            jax.block_until_ready(args)  # otherwise earlier steps would be in the trace
             jax.profiler.start_trace(folder)
             tracing = True
         with jax.profiler.StepTraceAnnotation("train", step_num=args[0] + 1):

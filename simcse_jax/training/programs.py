@@ -1,4 +1,4 @@
-"""The update of every step of a run: one program, or two of which the smaller one does for most batches."""
+"""The update of every step of a run, in one program, or in two: the smaller one is enough for most batches."""
 
 import time
 
@@ -17,9 +17,9 @@ from simcse_jax.training.step import Metrics, make_step
 class Updates:
     """`updates(step, state, batch, settings)` -> (state, metrics), by the program that the step's batch needs.
 
-    Which one that is, is a function of the config, the data and the step, so a run that is resumed computes what it
-    would have computed (on other devices, or in other chunks, to the rounding of sums). Each is compiled when it is
-    first needed.
+    The choice depends only on the config, the data and the step, so a resumed run computes the same as one that was not
+    stopped (on other devices or in other chunks, up to the rounding of sums). Each program is compiled when it is first
+    needed.
     """
 
     def __init__(self, graph: Graph, recipe: Recipe, mesh: Mesh, batches: Batches, steps: int, *, unpad: bool):
@@ -29,7 +29,7 @@ class Updates:
           graph, recipe, mesh: see `make_step`.
           batches: of the run.
           steps: of the run.
-          unpad: compute nothing of padding, where there is enough of it.
+          unpad: do not compute padding, if there is enough of it.
         """
         sizes: tuple[tuple[int, ...], ...] = ((),)
         self._size_of_step = np.zeros(steps, np.int8)
@@ -39,11 +39,11 @@ class Updates:
         self._compiled: dict[int, jax.stages.Compiled] = {}
 
     def compile(self, step: int, state: TrainState, batch: Batch, settings: Settings) -> float:
-        """Compiles what this step needs, if it is not compiled yet; returns the seconds that this took."""
+        """Compiles the program that this step needs, if it is not compiled yet; returns the seconds that this took."""
         size = int(self._size_of_step[step])
         if size in self._compiled:
             return 0.0
-        jax.block_until_ready(state)  # what was dispatched before is not compiling
+        jax.block_until_ready(state)  # earlier work must not count as compiling
         started = time.perf_counter()
         self._compiled[size] = self._steps[size].lower(state, batch, settings).compile()
         seconds = time.perf_counter() - started
@@ -52,5 +52,5 @@ class Updates:
         return seconds
 
     def __call__(self, step: int, state: TrainState, batch: Batch, settings: Settings) -> tuple[TrainState, Metrics]:
-        """The update of `step`, counted from 0, which is compiled."""
+        """Does update `step`, counted from 0, whose program is compiled."""
         return self._compiled[int(self._size_of_step[step])](state, batch, settings)

@@ -1,4 +1,4 @@
-"""From a config to what a step is compiled for, to the numbers it takes, and to the parameters it starts from."""
+"""From a config to the recipe that a step is compiled for, and to the numbers that it takes."""
 
 import jax.numpy as jnp
 from ml_collections import config_dict
@@ -11,10 +11,10 @@ from simcse_jax.training.views import plan
 
 
 def make_settings(config: config_dict.ConfigDict, total_steps: int) -> Settings:
-    """The scalars that a compiled step takes: runs that differ only here share one compilation.
+    """The scalars that a compiled step takes. Runs that differ only in these share one compilation.
 
-    They are `fields.numbers_of_step()`, by the last part of their name, and `total_steps`; those of the objectives, as
-    far as they have a weight, are by objective.
+    They are `fields.numbers_of_step()`, by the last part of their names, and `total_steps`. Those of objectives that
+    have a weight are grouped by objective.
     """
     settings: Settings = {"total_steps": jnp.float32(total_steps), "objective": {name: {} for name in terms_of(config)}}
     fields = flatten(config)
@@ -35,7 +35,7 @@ def terms_of(config: config_dict.ConfigDict) -> dict[str, config_dict.ConfigDict
 def make_recipe(
     config: config_dict.ConfigDict, num_columns: int, language_model: LanguageModel | None = None
 ) -> Recipe:
-    """What the step is compiled for. One column of data is encoded twice, several once each."""
+    """The recipe that the step is compiled for. A single column of data is encoded twice, several columns once each."""
     terms = terms_of(config)
     views, positive, negative = plan(
         num_columns,

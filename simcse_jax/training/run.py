@@ -1,7 +1,9 @@
-"""A run: read, check, train, score the best."""
+"""A run: reads, checks, trains, and scores the best checkpoint."""
 
 import contextlib
+from collections.abc import Sequence
 
+import numpy as np
 from ml_collections import config_dict
 
 from simcse_jax.config.checks import ineffective, validate
@@ -9,6 +11,7 @@ from simcse_jax.devices import processes
 from simcse_jax.devices.mesh import replicate
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.encoding.embedder import Embedder
+from simcse_jax.progress import doing
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.state import TrainState
 from simcse_jax.runs.workdir import Workdir, identity
@@ -22,14 +25,15 @@ from simcse_jax.training.single import SingleRun
 
 
 def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: str | None = None) -> None:
-    """Trains as `config` says, in `workdir`, where it resumes if it was there before.
+    """Trains as configured, in `workdir`; a run that was started there before resumes.
 
     Args:
       config, workdir: of the run.
-      profile: a folder for a trace of a few steps of the first process (`profiling.traced`); None: there is none.
+      profile: a folder for a trace of a few steps of the first process (`profiling.traced`); None for no trace.
 
     Raises:
-      UserError: for a mistake in the config, the data or the workdir; nothing is written before all is checked.
+      UserError: for a mistake in the config, the data or the workdir; nothing is written before all checks are done.
+      Preempted, KeyboardInterrupt: for SIGTERM and Ctrl-C, after saving.
     """
     validate(config)
     processes.initialize(config.parallel)
@@ -38,7 +42,7 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
             folder = Workdir(as_path(workdir))
             folder.check_is_folder()
             for field in ineffective(config):
-                processes.say(f"config.{field} has no effect beside the other fields")
+                processes.say(f"config.{field} has no effect with the other fields")
             inputs = read_inputs(config)
             trace_folder = output_folder(profile, "--profile") if profile and processes.is_first() else None
         enter(folder, config, inputs)
@@ -69,15 +73,15 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
 
 
 def enter(folder: Workdir, config: config_dict.ConfigDict, inputs: Inputs) -> None:
-    """Makes the workdir this run's, or makes sure that it is; all processes run the same on the same.
+    """Creates the workdir, or checks that it is this run's, and that all processes run the same on the same data.
 
     Raises:
-      UserError: naming what is another in the workdir or in another process.
+      UserError: naming what differs in the workdir or in another process.
     """
     prints = inputs.fingerprints
     facts = {"the config": identity(config), **prints}
     if inputs.evaluation:
-        facts["what is scored at the end"] = inputs.evaluation.final_fingerprint
+        facts["the evaluation at the end"] = inputs.evaluation.final_fingerprint
     resuming = folder.exists
     facts |= {"--workdir": str(folder), "whether there is a run in --workdir": str(resuming)}
     processes.agree(facts)
@@ -91,7 +95,7 @@ def enter(folder: Workdir, config: config_dict.ConfigDict, inputs: Inputs) -> No
 
 
 def resume(checkpoints: Checkpoints, state: TrainState, total: int) -> tuple[TrainState, int | None]:
-    """The newest state that was saved, and its step; what a run starts from, and None, where none was."""
+    """The newest saved state and its step; the initial state and None if none was saved."""
     saved = checkpoints.resume(state)
     if saved is None:
         return state, None
@@ -104,7 +108,12 @@ def report(folder: Workdir, embed: Embedder, best: int, evaluation: Evaluation |
     if evaluation is None:
         processes.say(f"done; the last checkpoint (step {best}) is in {folder}")
         return
-    result = evaluation.final_scores(embed, seed)
+
+    def encode(sentences: Sequence[str]) -> np.ndarray:
+        return embed.with_progress(sentences, processes.is_first())
+
+    with doing():
+        result = evaluation.final_scores(encode, seed)
     if processes.is_first():
         folder.write_result(result)
     first, *others = evaluation.tables(result)

@@ -1,4 +1,4 @@
-"""What is due after which step of a run."""
+"""The work that is due after each step of a run."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from ml_collections import config_dict
 
 
 class Due(NamedTuple):
-    """What is to be done after a step."""
+    """The work after a step."""
 
     log: bool  # write the step's metrics
     measure: bool  # the last layer (`analysis.every`)
@@ -15,12 +15,12 @@ class Due(NamedTuple):
 
     @property
     def pause(self) -> bool:
-        """Whether the steps wait for something."""
+        """Whether the steps must wait for it."""
         return self.measure or self.score or self.save
 
 
 class Schedule(NamedTuple):
-    """When to do what. 0 steps between two of a kind: never, but for the score after the last step."""
+    """The steps after which something is due. An interval of 0 means never, except for the score at the end."""
 
     total: int  # steps of the run
     log_every: int
@@ -29,7 +29,7 @@ class Schedule(NamedTuple):
     keep_every: int
 
     def due(self, step: int) -> Due:
-        """What is due after `step` updates; the start and the end are measured and scored in any case."""
+        """The work after `step` updates; the start and the end are measured and scored in any case."""
         last, ends = step == self.total, step in (0, self.total)
 
         def every(steps: int) -> bool:
@@ -45,7 +45,7 @@ class Schedule(NamedTuple):
 
 
 def make_schedule(config: config_dict.ConfigDict, total: int) -> Schedule:
-    """A run's, of `total` steps."""
+    """The schedule of a run of `total` steps."""
     return Schedule(
         total, config.train.log_every, config.eval.every, config.analysis.every, config.checkpoint.keep_every
     )

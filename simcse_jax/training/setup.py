@@ -1,4 +1,4 @@
-"""What one run, and several that are trained together, are made of once their inputs are read."""
+"""The parts of a run, or of several that are trained together, after their inputs were read."""
 
 import dataclasses
 
@@ -28,14 +28,14 @@ NOTHING = Corpus(np.zeros((0, 1, 1), np.int32), np.zeros((0, 1, 1), np.int8))  #
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Setup:
-    """The parts of a program, and where it runs. Runs that differ only in numbers of the step share it."""
+    """The parts of a program, and its devices. Runs that differ only in numbers of the step share it."""
 
     config: config_dict.ConfigDict
     inputs: Inputs
     mesh: Mesh
     graph: Graph  # of the encoder that is trained
     recipe: Recipe
-    embed: Embedder  # of the encoder as it is scored, without parameters: in float32, as everyone will encode with it
+    embed: Embedder  # for scoring, without parameters; in float32, as users will encode
     schedule: Schedule
     measuring: list[Evaluator[Embed]]  # look at the model every `analysis.every` steps
     scoring: list[Evaluator[Embed]]  # every `eval.every`; the first number chooses the best checkpoint
@@ -51,20 +51,20 @@ class Setup:
         return split_over_examples(self.mesh)
 
     def settings(self, config: config_dict.ConfigDict) -> Settings:
-        """The numbers of one run's step; the horizon that its learning rate is divided by is above 0."""
+        """The numbers of one run's step. The total by which the learning rate is divided is above 0."""
         return make_settings(config, max(self.schedule.total, 1))
 
     def state(self, config: config_dict.ConfigDict) -> TrainState:
-        """What one run starts from, on no device in particular."""
+        """The initial state of one run, on no particular device."""
         return init_state(initial_params(config, self.inputs.model), self.settings(config))
 
     def batches(self, seed: int) -> Batches:
-        """Those of one run."""
+        """The batches of one run."""
         return Batches(self.inputs.corpus or NOTHING, self.config.train.batch_size, seed)
 
 
 def make_setup(config: config_dict.ConfigDict, inputs: Inputs) -> Setup:
-    """The setup of a run, or of several that `config` stands for."""
+    """The setup of a run, or of several that share `config`."""
     mesh, model, head = data_mesh(inputs.devices), inputs.model, HEADS[config.model.mlp]
     embed = Embedder(
         graph=build(model.config, head.trained)[0],

@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 
 import jax
 import numpy as np
-from tqdm import tqdm
 
+from simcse_jax import progress
 from simcse_jax.data.batches import Batches
 from simcse_jax.devices import processes
 from simcse_jax.devices.mesh import place
@@ -31,7 +31,7 @@ Update = Callable[[int, TrainState, Batch, Settings], tuple[TrainState, dict[str
 
 
 class Stopwatch:
-    """The seconds that steps take, without what is done between them."""
+    """The seconds that steps take, without the work between them."""
 
     def __init__(self) -> None:
         self._start = time.perf_counter()
@@ -41,32 +41,32 @@ class Stopwatch:
         self._start += seconds
 
     def seconds(self) -> float:
-        """Those since the start."""
+        """The seconds since the start."""
         return time.perf_counter() - self._start
 
 
 @dataclasses.dataclass
 class SingleRun:
-    """A run, and what was computed since its last log line."""
+    """A run, and the results since its last log line."""
 
     setup: Setup
     batches: Batches
     updates: Updates
     settings: Settings
     checkpoints: Checkpoints
-    metrics: Metrics | None  # the first process's alone
-    traced_update: Update | None = None  # `updates`, some of whose calls are traced
+    metrics: Metrics | None  # in the first process alone
+    traced_update: Update | None = None  # `updates` with a trace of some calls
     ahead: int = 1  # how many updates are compiled before the first one
     pending: list[tuple[int, dict[str, jax.Array]]] = dataclasses.field(default_factory=list)  # still on the device
     steps: int = 0  # since the last log line
     stopwatch: Stopwatch = dataclasses.field(default_factory=Stopwatch)
 
     def read(self, step: int) -> Batch:
-        """The batch of an update, of which each process reads its own rows."""
+        """The batch of an update; each process reads its own rows."""
         return place(functools.partial(self.batches.rows, step), self.batches.batch_size, self.setup.by_example)
 
     def compile(self, step: int, state: TrainState, batch: Batch) -> None:
-        """What the first updates need; all batches have one shape."""
+        """Compiles the first updates; all batches have one shape."""
         for each in range(step, min(step + self.ahead, self.setup.schedule.total)):
             self.updates.compile(each, state, batch, self.settings)
         self.stopwatch = Stopwatch()
@@ -79,19 +79,23 @@ class SingleRun:
         self.steps += 1
         return state
 
-    def log(self, number: int) -> dict[str, str]:
-        """Writes the last step's metrics, and how fast the steps since the last line were."""
+    @property
+    def loss(self) -> jax.Array:
+        """That of the update dispatched last, still being computed."""
+        return self.pending[-1][1]["loss"]
+
+    def log(self, number: int) -> None:
+        """Writes the last step's metrics, and the speed of the steps since the last line."""
         sentences, self.steps = self.steps * self.batches.batch_size * self.setup.inputs.num_columns, 0
         line = self.fetch()
         line["seconds"] = self.stopwatch.seconds()
         line["sentences_per_second"] = sentences / line["seconds"]
         self.write(number, line)
-        self.stopwatch = Stopwatch()  # writing is none of the steps' time
-        return {"loss": f"{line['loss']:.4f}", "sentences_per_s": f"{line['sentences_per_second']:.0f}"}
+        self.stopwatch = Stopwatch()  # the time of writing is not the steps'
 
     def look(self, number: int, state: TrainState, due: Due, preempted: bool = False) -> None:
-        """Measures, scores and saves what is due."""
-        self.fetch()  # the steps' own time
+        """Measures, scores and saves as is due."""
+        self.fetch()  # counts as the steps' time
         started = time.perf_counter()
         embed = CheckedEmbed(self.setup.embed.with_params(state.params), lambda reason: self.stop(number, reason))
         score = None
@@ -102,8 +106,8 @@ class SingleRun:
             name, score = next(iter(numbers.items()))
             self.write(number, numbers)
             if processes.is_first():
-                tqdm.write(f"step {number}: {name} {score:.2f}")
-        if due.save and number and score is None and not preempted:  # there is no time to compile then
+                progress.write(f"step {number}: {name} {score:.2f}")
+        if due.save and number and score is None and not preempted:  # then there is no time to compile
             embed(["Are these parameters fit to be saved?"])
         if due.save or preempted:
             self.save(state, score)
@@ -112,10 +116,10 @@ class SingleRun:
         self.stopwatch.skip(time.perf_counter() - started)
 
     def fetch(self) -> dict[str, float]:
-        """Waits for the steps under way and returns the last one's metrics.
+        """Waits for the dispatched steps and returns the last one's metrics.
 
         Raises:
-          UserError: naming the first step whose loss or gradient is not finite. Nothing was saved since.
+          UserError: naming the first step whose loss or gradient is not finite. Nothing was saved after it.
         """
         line = {}
         for number, values in self.pending:
@@ -126,10 +130,10 @@ class SingleRun:
         return line
 
     def stop(self, number: int, reason: str) -> NoReturn:
-        """Ends the run at a step that went wrong, leaving the last good checkpoint."""
-        self.checkpoints.close()  # a save may be under way
+        """Ends the run at a step that went wrong; the last good checkpoint stays."""
+        self.checkpoints.close()  # a save may be running
         saved = self.checkpoints.latest
-        left = "no checkpoint was saved yet" if saved is None else f"the last good checkpoint is of step {saved}"
+        left = "no checkpoint was saved yet" if saved is None else f"the last good checkpoint is that of step {saved}"
         raise UserError(
             f"step {number}: {reason}; {left}. "
             "Start again in another workdir with a lower train.learning_rate or a higher temperature"
@@ -141,7 +145,7 @@ class SingleRun:
             self.metrics.write(number, values)
 
     def save(self, state: TrainState, score: float | None) -> None:
-        """Saves a checkpoint, after the metrics that belong to it."""
+        """Saves the metrics, then the checkpoint that they belong to."""
         with processes.together():
             if self.metrics is not None:
                 self.metrics.flush()
@@ -150,19 +154,19 @@ class SingleRun:
 
 @dataclasses.dataclass(frozen=True)
 class CheckedEmbed:
-    """Encodes, and stops the run on non-finite embeddings: the loss only reflects what was before the last update."""
+    """Encodes, and stops the run on non-finite embeddings: the loss misses the parameters after the last update."""
 
     embedder: Embedder
     stop: Callable[[str], NoReturn]
 
     def __call__(self, sentences: Sequence[str]) -> np.ndarray:
         """(N, D) embeddings of N sentences."""
-        embeddings = self.embedder(sentences)
+        embeddings = self.embedder.with_progress(sentences, processes.is_first())
         if not np.all(np.isfinite(embeddings)):
             self.stop("the embeddings are not finite")
         return embeddings
 
     @property
     def tokens(self) -> TokenEncoder:
-        """Those of the last layer."""
+        """The token embeddings of the last layer."""
         return dataclasses.replace(self.embedder.tokens, last_only=True)

@@ -39,7 +39,7 @@ def make_update(graph: Graph, recipe: Recipe, mesh: Mesh) -> Update:
 
 @functools.lru_cache(maxsize=16)
 def make_step(graph: Graph, recipe: Recipe, mesh: Mesh) -> jax.stages.Wrapped:
-    """The jitted update, which gives up the old state; the same function for the same arguments: compiled once."""
+    """The jitted update, which donates the old state. The same arguments give the same function, compiled once."""
     return jax.jit(make_update(graph, recipe, mesh), donate_argnums=0, out_shardings=replicated(mesh))
 
 
@@ -47,8 +47,8 @@ def make_step(graph: Graph, recipe: Recipe, mesh: Mesh) -> jax.stages.Wrapped:
 def make_steps(graph: Graph, recipe: Recipe, mesh: Mesh) -> jax.stages.Wrapped:
     """The jitted update of R runs at once, in one program.
 
-    All arrays have an axis of R before the others, `state.step` excepted, which they share: states, batches and
-    settings, so the runs may differ in all numbers and in their seeds.
+    The arrays of states, batches and settings have a first axis of R, so the runs may differ in all numbers and in
+    their seeds. They share `state.step`.
     """
     axes = TrainState(step=None, params=0, optimizer=0)  # type: ignore[arg-type]  # numbers in the arrays' places
     together = jax.vmap(make_update(graph, recipe, mesh), in_axes=(axes, 0, 0), out_axes=(axes, 0))

@@ -1,6 +1,6 @@
 """The views of a sentence: which column of the data is encoded, under which dropout masks, by which encoder.
 
-A mask belongs to an example, so its key is folded from what names the example and from nothing else.
+A mask belongs to an example, so its key is folded from what identifies the example and from nothing else.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,13 +14,13 @@ from simcse_jax.models.arrays import AnyArray
 from simcse_jax.objectives.objective import Group
 
 MEMBERS = 4  # anchor, positive, hard negative, neutral: at most
-NOISE = 1 << 16  # the first number of a key that is for noise on embeddings
-LANGUAGE_MODEL = 1 << 17  # of the masked-language-model pass: its dropout, a key a column
+NOISE = 1 << 16  # the first number of the keys for noise on embeddings
+LANGUAGE_MODEL = 1 << 17  # for dropout in the masked-language-model pass, a key for each column
 MASKING = LANGUAGE_MODEL + MEMBERS  # which of its tokens are masked
 
 
-# From the number of a member of a group, and K, to the numbers of its masks: of several the embeddings are averaged.
-# What each policy means is said in `config.fields.POLICIES`.
+# From the number of a member of a group, and K, to the numbers of its masks; several masks' embeddings are averaged.
+# `config.fields.POLICIES` explains the policies.
 POLICY_MASKS: dict[str, Callable[[int, int], tuple[int, ...]]] = {
     "independent": lambda member, samples: (member,),  # SimCSE, equation 4
     "shared": lambda member, samples: (0,),  # "fixed 0.1" of SimCSE's Table 3
@@ -31,11 +31,11 @@ POLICY_MASKS: dict[str, Callable[[int, int], tuple[int, ...]]] = {
 
 
 class View(NamedTuple):
-    """One embedding of each example. Equal views are one."""
+    """One embedding of each example. Equal views are computed once."""
 
     column: int  # of the batch
-    masks: tuple[int, ...]  # the numbers of its dropout masks: of several the embeddings are averaged; (): no dropout
-    noise: int | None = None  # the number of the Gaussian noise on it
+    masks: tuple[int, ...]  # the numbers of its dropout masks; several embeddings are averaged; (): no dropout
+    noise: int | None = None  # the number of its Gaussian noise
     tower: int = 0  # which of two encoders
 
 
@@ -44,12 +44,12 @@ def plan(
 ) -> tuple[tuple[View, ...], Group, Group]:
     """The views that a run needs.
 
-    The policies, those of `config.fields.POLICIES`, say what the sentences of a pair, and its further negatives, get.
+    The policies of `config.fields.POLICIES` decide the masks of a pair's sentences and of further negatives.
 
     Args:
       num_columns: of the data; with one, a sentence is its own positive.
       positive: the policy of the masks of a positive pair.
-      negative: that of the negative pairs where they are encoded apart from the positive ones; None: they are the same.
+      negative: the policy of the negative pairs if they are encoded separately; None: they use the positive views.
       samples: K of the policy `mean`.
       two_towers: a second encoder for all but the anchors.
 
@@ -79,11 +79,11 @@ def dropout_keys(
 
     Args:
       seed, step: integer scalars, may be traced.
-      index: (B,) positions of these examples in the *global* batch, whatever part of it is at hand.
-      numbers: V numbers, of masks or of other things that are drawn for an example.
+      index: (B,) positions of these examples in the *global* batch, also on a device that has only a part of it.
+      numbers: V numbers, of masks or of other draws for an example.
 
     Returns:
-      (V, B) typed threefry keys. Threefry and no other: under `vmap`, rbg ignores all keys but one.
+      (V, B) typed threefry keys. They must be threefry: under `vmap`, rbg ignores all keys but one.
     """
     step_key = jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), step)
     keys = jax.vmap(jax.random.fold_in, (None, 0))(step_key, index)
@@ -95,12 +95,12 @@ def embed(
     encode: Callable[[int, list[int], list[int] | None], jax.Array],
     noise: Callable[[int, tuple[int, ...]], jax.Array],
 ) -> Float[Array, "V B D"]:
-    """(V, B, D) embeddings of the views, every encoding that several of them need done once.
+    """(V, B, D) embeddings of the views; an encoding that several views need is done once.
 
     Args:
       views: V of them.
       encode: encode(tower, columns, masks) -> (P, B, D), P columns under as many masks (None: without dropout).
-      noise: noise(number, (B, D)), what is added to a noisy view.
+      noise: noise(number, (B, D)), which is added to a noisy view.
     """
     passes: dict[tuple[int, bool], dict[tuple[int, int | None], None]] = {}
     for view in views:

@@ -85,7 +85,7 @@ def test_a_run_with_a_warm_cache_compiles_nothing_and_ends_with_the_same_bits(ti
 
 
 @pytest.mark.slow
-def test_processes_read_what_the_first_one_has_kept(monkeypatch, tiny_bert, corpus, tmp_path):
+def test_processes_read_the_cache_of_the_first_one(monkeypatch, tiny_bert, corpus, tmp_path):
     monkeypatch.delenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS")
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("JAX_ENABLE_COMPILATION_CACHE", "true")

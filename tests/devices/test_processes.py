@@ -17,11 +17,11 @@ def test_a_mistake_of_one_process_ends_all(monkeypatch):
         pass
 
 
-def test_processes_that_do_not_run_the_same_are_told(monkeypatch):
+def test_processes_that_run_different_things_are_refused(monkeypatch):
     processes.agree({"data.train": "a"})
     monkeypatch.setattr(processes, "gather", lambda text: [text, text] if text == "same" else [text, text, "b"])
     processes.agree({"the config": "same"})
-    with pytest.raises(UserError, match=r"data\.train: process 2 has another one than process 0"):
+    with pytest.raises(UserError, match=r"data\.train: differs between process 2 and process 0"):
         processes.agree({"the config": "same", "data.train": "a"})
 
 
@@ -29,9 +29,9 @@ def test_processes_that_cannot_be_found(tmp_path):
     args = ("--config=configs/unsup_bert.py", f"--workdir={tmp_path}/run", "--config.parallel.processes=0")
     done = run("main", *args)
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
-    told = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert len(told) == 1 and "parallel.processes=0: " in told[0]
-    assert "parallel.processes=1 for this process alone" in told[0]
+    reported = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(reported) == 1 and "parallel.processes=0: " in reported[0]
+    assert "parallel.processes=1 for this process alone" in reported[0]
 
 
 @pytest.mark.parametrize("text", ["", "a line", "Grüße"])

@@ -46,7 +46,7 @@ def test_a_batch_is_filled_up_with_its_first_sentence(tokenizer):
     assert (ids[2:] == ids[0]).all() and (mask[2:] == mask[0]).all()
 
 
-def test_outputs_say_whose_they_are_and_what_was_cut(tokenizer, texts):
+def test_outputs_have_their_rows_and_the_cut_sentences(tokenizer, texts):
     count = jax.jit(lambda params, ids, mask: mask.sum(axis=1))
 
     outputs = list(compute(count, {}, texts, Batching(tokenizer, 48, 4), in_flight=1))

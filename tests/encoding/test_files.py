@@ -5,7 +5,7 @@ from simcse_jax.encoding.files import PartialEmbeddings
 from simcse_jax.errors import UserError
 
 
-def test_only_one_process_writes_and_what_is_short_or_stale_is_not_gone_on_with(tmp_path):
+def test_only_one_process_writes_and_short_or_stale_files_are_refused(tmp_path):
     def partial():
         return PartialEmbeddings(tmp_path / "emb.npy", 4, np.float32, {})
 
@@ -19,7 +19,7 @@ def test_only_one_process_writes_and_what_is_short_or_stale_is_not_gone_on_with(
         (tmp_path / "emb.npy.partial").write_bytes(left)
         with pytest.raises(UserError, match=message):
             partial().append(np.ones((2, 3), np.float32), 0)
-    (tmp_path / "emb.npy.partial").unlink()  # as the user is told
+    (tmp_path / "emb.npy.partial").unlink()  # as the message says
     again = partial()
     assert again.done == 0
     again._open(3).close()

@@ -17,7 +17,7 @@ def encoder(tiny_bert):
     return SimCSE(str(tiny_bert)).token_encoder()
 
 
-def test_hidden_states_are_those_of_every_layer_whatever_the_batch(tiny_folder):
+def test_hidden_states_are_those_of_every_layer_in_any_batch(tiny_folder):
     encoder = SimCSE(str(tiny_folder), pooler="avg").token_encoder()
     some = [*sentences(40), "the cat", "", "the cat"]
     tokens, cut = encoder.tokenize(some)

@@ -102,7 +102,7 @@ def test_channels_that_do_not_vary_do_no_harm():
     assert np.abs(flow.transform(flow.fit(x, epochs=5), x)).max() < 20
 
 
-def test_what_cannot_be_fit_is_told():
+def test_embeddings_that_cannot_be_fit_are_refused():
     x = correlated(512, 8)
     x[:, 0] *= 1e30
     with pytest.raises(UserError, match="likelihood is not finite"):

@@ -21,7 +21,7 @@ def rotation(size: int) -> np.ndarray:
 
 
 def sts_b(scores, seed: int = 0) -> str:
-    """Lines as of STS-B, whose sentences are their own numbers: `3 a` and `3 b` are of the third pair."""
+    """Lines like STS-B's, whose sentences are their own numbers: `3 a` and `3 b` are the third pair."""
     return "".join(f"g\tf\ty\t{n}\t{score}\t{n + seed} a\t{n + seed} b\n" for n, score in enumerate(scores))
 
 
@@ -126,7 +126,7 @@ def test_all_is_measured_on_the_right_sentences():
     found = geometry.measure(encode, pairs)
     assert sorted(seen) == ["east", "north", "west"]
     assert found.alignment == pytest.approx(2.0, abs=1e-6)
-    # East occurs four times, north and west once: of 15 pairs 6 are of the same, 4 + 1 at 90°, 4 at 180°.
+    # East occurs four times, north and west once: of 15 pairs 6 are equal, 4 + 1 at 90°, 4 at 180°.
     expected = math.log((6 + 5 * math.exp(-4) + 4 * math.exp(-8)) / 15)
     assert found.uniformity == pytest.approx(expected, abs=1e-6)
     assert found.spearman == pytest.approx(100 * scipy.stats.spearmanr([0, -1, 1], [4.5, 4.0, 1.0]).statistic)
@@ -149,7 +149,7 @@ def test_a_split_or_all_three_together_are_read(tmp_path):
     assert everything.second == ["0 b", "1 b", "2 b", "100 b", "101 b", "200 b", "201 b"]
 
 
-def test_a_file_of_pairs_is_read_once_whatever_the_split(tmp_path, corpus):
+def test_a_file_of_pairs_is_read_once_for_any_split(tmp_path, corpus):
     assert [len(geometry.read(str(corpus["dev"]), split).gold) for split in geometry.SPLITS] == [20, 20, 20]
 
 
@@ -168,7 +168,7 @@ def test_a_split_that_is_not_there_is_refused(tmp_path):
         geometry.read(data, "all")
 
 
-def test_a_file_is_read_once_whatever_its_name(tmp_path):
+def test_a_file_with_any_name_is_read_once(tmp_path):
     lines = ["sentence1\tsentence2\tscore", *(f"a {n}\tb {n}\t{n % 6}" for n in range(12))]
     for name in ("mine.tsv", "STSBenchmark.tsv"):
         (tmp_path / name).write_text("\n".join(lines) + "\n")

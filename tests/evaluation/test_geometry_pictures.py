@@ -20,7 +20,7 @@ def texts(svg: bytes) -> list[str]:
     return ["".join(node.itertext()) for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
 
 
-def test_pictures_name_every_model_and_say_what_is_better():
+def test_pictures_name_every_model_and_the_better_direction():
     found = {"the $first$ model": measured(0), "second": measured(1), "third": measured(2), "x" * 90: measured(3)}
     shown = ["the $first$ model", "second", "third", "…" + "x" * 43]
     for draw, labels in (

@@ -24,7 +24,7 @@ def test_whitened_embeddings_have_the_identity_for_covariance():
     white = (x - mean) @ kernel
     np.testing.assert_allclose(white.mean(axis=0), 0, atol=1e-9)
     np.testing.assert_allclose(np.cov(white.T, ddof=0), np.eye(16), atol=1e-9)
-    inverse = np.linalg.inv(np.cov(x.T, ddof=0))  # cosines are those of the Mahalanobis product, whatever the rotation
+    inverse = np.linalg.inv(np.cov(x.T, ddof=0))  # cosines are those of the Mahalanobis product, for any rotation
     expected = (x[:5] - mean) @ inverse @ (x[:5] - mean).T
     np.testing.assert_allclose(white[:5] @ white[:5].T, expected, rtol=1e-6)
 
@@ -68,7 +68,7 @@ def test_the_flow_maps_to_as_many_dimensions():
         postprocess.fit("flow", x[:, :7])
 
 
-def test_embeddings_that_are_not_finite_are_told():
+def test_embeddings_that_are_not_finite_are_refused():
     with pytest.raises(UserError, match="not finite"):
         postprocess.fit("whitening", np.array([[1.0, np.nan], [0.0, 1.0]]))
 
@@ -150,7 +150,7 @@ def test_any_source_is_read_with_all_of_its_columns(corpus):
         postprocess.read("whitening", "no/such.txt")
 
 
-def test_too_few_sentences_are_told_before_anything_is_encoded():
+def test_too_few_sentences_are_refused_before_anything_is_encoded():
     def check(dimensions, size, method="whitening", sentences=None):
         postprocess.check(postprocess.Postprocess(method, sentences, dimensions), size, TASKS.items())
 
@@ -188,7 +188,7 @@ def test_the_evaluation_command_takes_it(tiny_bert, corpus, tmp_path):
     whitening = ("--postprocess", "whitening", "--postprocess-data", corpus["csv"], "--postprocess-dimensions", 6)
     done = call("evaluate", *args, *whitening)
     assert done.returncode == 0, done.stderr
-    assert f", behind whitening fit on {corpus['csv']}" in done.stdout
+    assert f", after whitening fit on {corpus['csv']}" in done.stdout
     tasks = {"dev": sts.read_graded_pairs(corpus["dev"])}
     embed = postprocess.applied(SimCSE(str(tiny_bert)).encode, postprocess.read("whitening", str(corpus["csv"]), 6))
     written = json.loads((tmp_path / "scores.json").read_text())["dev"]["spearman"]

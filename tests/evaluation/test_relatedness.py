@@ -33,7 +33,7 @@ def made(count: int, seed: int):
     return first, second, np.clip(3 + first[:, 0] * second[:, 0], 1, 5)
 
 
-def test_it_learns_what_cosines_cannot_see():
+def test_it_learns_more_than_cosines_show():
     parts = {"train": made(300, 0), "dev": made(100, 1), "test": made(200, 2)}
     inputs = {split: relatedness.features(first, second) for split, (first, second, _) in parts.items()}
     predicted, best, epochs = relatedness.fit(inputs, {split: part[2] for split, part in parts.items()})
@@ -98,7 +98,7 @@ def test_a_task_is_trained_and_scored_from_its_files(tmp_path):
         (lambda folder: write_sick(folder, "1 high 2"), ["SICK_train.txt: line 3", "'high'"]),
     ],
 )
-def test_what_cannot_be_trained_on_is_refused(tmp_path, change, parts):
+def test_data_that_cannot_be_trained_on_is_refused(tmp_path, change, parts):
     write_sick(tmp_path / "SICK", "1 2.5 5")
     change(tmp_path / "SICK")
     with pytest.raises(UserError) as error:

@@ -78,7 +78,7 @@ def test_a_task_is_scored_over_all_pairs_together_and_by_subset(tmp_path, task):
     everything = [pair for pairs in subsets.values() for pair in pairs]
     expected = WordVectors().expected(everything)
     means = np.mean([WordVectors().expected(pairs) for pairs in subsets.values()])
-    assert abs(expected - means) > 0.1  # else the aggregations could not be told apart
+    assert abs(expected - means) > 0.1  # otherwise the aggregations could not be distinguished
     assert missing == []
     assert results[task]["spearman"] == pytest.approx(expected, abs=1e-4)
     assert results[task]["pairs"] == len(everything)
@@ -92,7 +92,7 @@ def test_every_metric_and_aggregation_is_worked_out_from_the_subsets(tmp_path):
     subsets = write_year(tmp_path, "STS13")
     result = score(tmp_path, "STS13")[0]["STS13"]
     sizes = [len(pairs) for pairs in subsets.values()]
-    assert len(set(sizes)) == 3  # else mean and wmean could not be told apart
+    assert len(set(sizes)) == 3  # otherwise mean and wmean could not be distinguished
 
     def pearson(pairs):
         first, second = (WordVectors()([pair[side] for pair in pairs]).astype(float) for side in (0, 1))

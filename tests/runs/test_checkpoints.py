@@ -123,7 +123,7 @@ def test_a_best_checkpoint_that_is_damaged_gives_way_to_the_next(copy, capsys):
     assert steps(copy / DAMAGED) == [3]
 
 
-def test_what_fails_once_is_read_again_and_nothing_is_moved(copy, monkeypatch):
+def test_a_file_that_fails_once_is_read_again_and_nothing_is_moved(copy, monkeypatch):
     checkpoints, failures = Checkpoints(copy), [UserError("the network")]
     restore = checkpoints.restore
 
@@ -170,8 +170,8 @@ def test_a_full_disk_ends_the_run_in_one_line_with_the_checkpoint_before_intact(
     # No file may become larger than that: writing fails as it does on a full disk.
     done = run("main", *args, prefix=("bash", "-c", 'ulimit -f 25 && exec "$0" "$@"'))
     assert done.returncode == 2, done.stderr
-    told = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert len(told) == 1 and "Traceback" not in done.stderr, done.stderr
-    assert "cannot be saved" in told[0] and "the last good one is of step 6" in told[0]
+    reported = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(reported) == 1 and "Traceback" not in done.stderr, done.stderr
+    assert "cannot be saved" in reported[0] and "the last good one is that of step 6" in reported[0]
     done = run("main", *args)
     assert done.returncode == 0 and "resuming at step 6 of 8" in done.stdout, done.stderr

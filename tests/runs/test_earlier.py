@@ -87,7 +87,7 @@ def test_its_index_is_read_and_finds_the_same(monkeypatch):
 
 
 @pytest.mark.slow
-def test_it_goes_on_to_the_same_end_and_is_scored_exported_and_analysed(tmp_path):
+def test_it_resumes_to_the_same_end_and_is_scored_exported_and_analysed(tmp_path):
     workdirs = [shutil.copytree(EARLIER / "run", tmp_path / name) for name in ("first", "second")]
     for workdir in workdirs:
         done = call("main", *arguments(workdir))
@@ -103,7 +103,7 @@ def test_it_goes_on_to_the_same_end_and_is_scored_exported_and_analysed(tmp_path
     result = json.loads((workdirs[0] / "result.json").read_text())
     assert result["dev"]["spearman"] == pytest.approx(straight["final"]["dev"]["spearman"], abs=0.02)
 
-    run = EARLIER / "run"  # as it is, with a best checkpoint
+    run = EARLIER / "run"  # unchanged, with a best checkpoint
     for command in (
         ("evaluate", "--model", run, "--data", EARLIER / "dev.tsv"),
         ("export", "--workdir", run, "--output", tmp_path / "exported"),

@@ -82,10 +82,10 @@ def test_a_run_in_a_store_is_scored_and_exported(store, stored, trained, corpus,
 
 
 @NEEDS_GCSFS
-def test_models_that_are_not_there_are_told_in_one_line(store):
+def test_missing_models_are_reported_in_one_line(store):
     from simcse_jax.runs.loading import load_model
 
-    with pytest.raises(UserError, match=r"^gs://bucket/none: no run.json there, so it is no run's folder$"):
+    with pytest.raises(UserError, match=r"^gs://bucket/none: no run.json there, so it is not a run's folder$"):
         load_model("gs://bucket/none")
 
 
@@ -110,7 +110,7 @@ def test_a_damaged_checkpoint_is_set_aside_for_the_one_before(store, stored, par
     cut_off(store, f"{workdir}/checkpoints/8/{part}")
     done = run("main", *stored, f"--workdir=gs://bucket/{workdir}")
     assert done.returncode == 0, done.stderr
-    assert "what could not be read is now in damaged_checkpoints/8" in done.stdout
+    assert "it was moved to damaged_checkpoints/8" in done.stdout
     assert "resuming at step 6 of 8" in done.stdout
     assert "Exception" not in done.stderr, done.stderr
     assert store.names(f"{workdir}/damaged_checkpoints/8/{part}") and "8" in store.text(
@@ -141,7 +141,7 @@ def start(args: list[str]) -> subprocess.Popen:
 @NEEDS_GCSFS
 @pytest.mark.slow
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
-def test_a_run_in_a_store_that_was_stopped_goes_on(store, tiny_bert, corpus, sent):
+def test_a_stopped_run_in_a_store_resumes(store, tiny_bert, corpus, sent):
     workdir = f"stopped-{sent}"
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], f"gs://bucket/{workdir}", "--config.train.max_steps=40")
     with start(args) as child:
@@ -159,13 +159,13 @@ def test_a_run_in_a_store_that_was_stopped_goes_on(store, tiny_bert, corpus, sen
 
 @NEEDS_GCSFS
 @pytest.mark.slow
-def test_a_right_that_is_missing_or_lost_is_told_in_one_line(store, tiny_bert, corpus, monkeypatch):
+def test_a_right_that_is_missing_or_lost_is_reported_in_one_line(store, tiny_bert, corpus, monkeypatch):
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], "gs://bucket/lost", "--config.train.max_steps=40")
     store.put("something", b"")
     monkeypatch.setattr(store, "refused", r"GET /storage/v1/b/bucket(\?|$)")  # what Orbax asks for
     done = run("main", *args)
-    told = done.stderr.splitlines()[-1]
-    assert done.returncode == 2 and told.startswith("error: gs://bucket/lost/checkpoints: cannot be read: 403 GET")
+    reported = done.stderr.splitlines()[-1]
+    assert done.returncode == 2 and reported.startswith("error: gs://bucket/lost/checkpoints: cannot be read: 403 GET")
     assert "Traceback" not in done.stderr, done.stderr
 
     monkeypatch.setattr(store, "refused", None)

@@ -26,7 +26,7 @@ def test_every_checkpoint_is_encoded_with_its_own_parameters(trained, tmp_path):
     assert not np.allclose(embeddings[last], embeddings[before[-1]], atol=1e-4)
 
 
-def test_step_0_is_what_the_run_started_from(trained, tiny_bert):
+def test_step_0_is_the_start_of_the_run(trained, tiny_bert):
     """With the fresh head that its seed gives: the run has scored it before the first step."""
     step, embed = next(checkpoint_encoders(as_path(str(trained))))
     lines = map(json.loads, (trained / "metrics.jsonl").read_text().splitlines())
@@ -38,7 +38,10 @@ def test_step_0_is_what_the_run_started_from(trained, tiny_bert):
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [({"init_from": "no/such/model"}, "no/such/model"), ({"weights": "0" * 64}, "not what the run started from")],
+    [
+        ({"init_from": "no/such/model"}, "no/such/model"),
+        ({"weights": "0" * 64}, "other weights than the run started from"),
+    ],
     ids=["gone", "changed"],
 )
 def test_a_start_that_is_not_there_any_more_is_left_out(trained, tmp_path, capsys, change, message):

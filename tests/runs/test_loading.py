@@ -31,7 +31,7 @@ def test_a_folder_of_another_kind_is_read_as_hugging_face_s(tiny_bert):
     assert ours.params.keys() == theirs.params.keys()
 
 
-def test_what_cannot_be_loaded(trained, tmp_path):
+def test_workdirs_that_cannot_be_loaded(trained, tmp_path):
     workdir = shutil.copytree(trained, tmp_path / "run")
     shutil.rmtree(workdir / "checkpoints")
     with pytest.raises(UserError, match="has its scores but no checkpoint"):

@@ -48,7 +48,7 @@ def test_kept_checkpoints_are_measured_and_drawn_together(trained, corpus, tmp_p
         states = {row: states[-1] for row, states in kept.embed.tokens.hidden_states(pairs.first)}
         words = [len(sentence.split()) + 2 for sentence in pairs.first]
         norms = [np.linalg.norm(states[row][:count], axis=1).mean() for row, count in enumerate(words)]
-        assert point["l2_norm"] == pytest.approx(np.mean(norms), rel=0.05)  # that is of one token a sentence
+        assert point["l2_norm"] == pytest.approx(np.mean(norms), rel=0.05)  # for one token of each sentence
         assert point["adjusted_self_similarity"] == pytest.approx(
             point["self_similarity"] - point["anisotropy"], abs=2e-6
         )
@@ -62,7 +62,7 @@ def recording(value: float) -> dict:
     return dict.fromkeys(("self_similarity", "intra_sentence_similarity", *FIELDS), value)
 
 
-def test_what_was_measured_while_they_trained_is_drawn(trained, tmp_path):
+def test_measurements_made_during_training_are_drawn(trained, tmp_path):
     one, two = (
         changed(trained, tmp_path / name, points={0: recording(0.9), 4: recording(value)}, sha256="1")
         for name, value in (("one", 0.3), ("two", 0.2))
@@ -101,7 +101,7 @@ def runs(trained, tmp_path_factory):
         (["recorded", "elsewhere"], [], ["recorded and", "elsewhere", "not measured on the same sentences"]),
         (["recorded", "words"], ["--data", "{dev}"], ["words", "different tokenizers"]),
         (["damaged"], [], ["run.json: damaged"]),
-        (["nowhere"], [], ["nowhere: no run.json there, so it is no run's folder"]),
+        (["nowhere"], [], ["nowhere: no run.json there, so it is not a run's folder"]),
         (["recorded"], ["--data", "{dev}", "--column", "x"], ["--column x: of graded pairs the first sentences"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -25,7 +25,7 @@ def events(path):
     return found
 
 
-def test_tensorboard_gets_every_line_once_and_forgets_what_is_behind_the_resumed_step(tmp_path):
+def test_tensorboard_gets_every_line_once_and_forgets_those_after_the_resumed_step(tmp_path):
     metrics = Metrics(tmp_path, None)
     assert not (tmp_path / "tensorboard").exists()  # there is nothing to show yet
     metrics.write(1, {"loss": 0.5, "analysis": {"anisotropy": 0.25}})
@@ -45,7 +45,7 @@ def test_tensorboard_gets_every_line_once_and_forgets_what_is_behind_the_resumed
     assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 2
 
 
-def test_metrics_that_cannot_be_written_are_told_before_the_next_checkpoint(tmp_path, monkeypatch):
+def test_metrics_that_cannot_be_written_are_reported_before_the_next_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr("simcse_jax.runs.metrics.WRITE_SECONDS", 0)
     metrics = Metrics(tmp_path, None)
     (tmp_path / "metrics.jsonl.tmp").mkdir()

@@ -48,13 +48,13 @@ def test_checkpoints_name_them_so(model):
     assert second == {f"second.{name}" for name in plain}
 
 
-def test_a_run_from_before_a_field_lacks_what_it_turns_on(model):
+def test_a_run_older_than_a_field_has_it_off(model):
     run = {"model": {"mlp": "none"}, "objective": {"info_nce": {"weight": 1.0}}}
     assert trained_shapes(model.config, run).keys() == model.params.keys()
 
 
 def test_each_is_drawn_from_a_stream_of_its_own(model):
-    """The numbers are written down: a run that goes on with other code must start from the same."""
+    """The numbers are written down: a run that resumes with other code must start from the same."""
     params = initial_params(config_of(dual_encoder=True), model)
 
     def drawn(stream, shape):

@@ -10,7 +10,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.runs.workdir import Workdir, identity
 
 
-def test_it_reads_what_a_run_has_written(trained):
+def test_it_reads_a_run_s_files(trained):
     workdir = Workdir(trained)
     assert workdir.exists and str(workdir) == str(trained)
     assert workdir.read_run() == json.loads((trained / "run.json").read_text())
@@ -29,7 +29,7 @@ def test_before_a_run_has_begun(tmp_path):
         workdir.check_is_folder()
 
 
-def test_it_belongs_to_one_config_and_to_what_its_fields_lead_to(trained, tiny_bert, corpus):
+def test_it_belongs_to_one_config_and_its_fields_contents(trained, tiny_bert, corpus):
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], trained, "--config.model.mlp=always")
     config, _ = parse(args)
     validate(config)
@@ -38,7 +38,7 @@ def test_it_belongs_to_one_config_and_to_what_its_fields_lead_to(trained, tiny_b
     workdir.check_same_run(config, prints)
     config.train.log_every = 7  # changes no result
     workdir.check_same_run(config, prints | {"analysis.data": "measured from here on"})
-    with pytest.raises(UserError, match=r"what data\.train=.* leads to has changed since"):
+    with pytest.raises(UserError, match=r"the contents of data\.train=.* have changed since"):
         workdir.check_same_run(config, prints | {"data.train": "other"})
     config.train.learning_rate = 0.5
     with pytest.raises(UserError, match=r"another config: train\.learning_rate was 0\.001, is 0\.5\. Choose another"):

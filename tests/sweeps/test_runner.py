@@ -19,6 +19,7 @@ from simcse_jax.devices.preemption import Preemption
 from simcse_jax.errors import Preempted, UserError
 from simcse_jax.runs.loading import load_model
 from simcse_jax.sweeps import runner
+from simcse_jax.sweeps.together import Group
 from simcse_jax.sweeps.variants import Variant, load_variants, read_sweep
 from simcse_jax.training.run import train_and_evaluate
 
@@ -201,7 +202,16 @@ def test_runs_together_are_what_each_is_alone_also_when_stopped_and_beside_one_t
             raise KeyboardInterrupt
         (workdir.path / "result.json").write_text(json.dumps(result))
 
-    together = "--config.sweep.vectorize=True"
+    def ctrl_c(self, number):
+        if number == 7:
+            os.kill(os.getpid(), signal.SIGINT)
+        log(self, number)
+
+    together, log = "--config.sweep.vectorize=True", Group.log
+    with monkeypatch.context() as patch:
+        patch.setattr(Group, "log", ctrl_c)
+        with pytest.raises(KeyboardInterrupt, match="Ctrl-C: saved at step 7; resume with:"):
+            run(patch, file, tmp_path, together)
     with monkeypatch.context() as patch:
         patch.setattr("simcse_jax.runs.workdir.Workdir.write_result", stop)
         with pytest.raises(KeyboardInterrupt):

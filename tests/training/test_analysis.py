@@ -107,7 +107,7 @@ def evaluation(count=40, top=5.0):
     return SimpleNamespace(development=sts.Correlation("eval/dev", {"dev": pairs}))
 
 
-def test_what_is_measured_on(tmp_path, capsys):
+def test_the_sentences_that_are_measured(tmp_path, capsys):
     assert read_analysis(config(analysis__every=0), evaluation()) is None
     sample = read_analysis(config(analysis__sentences=12), evaluation())
     assert len(sample.sentences) == 12 and sample.sentences[-1] == sentences(40, 1)[-1]
@@ -154,4 +154,4 @@ def test_a_run_may_be_analysed_from_any_step_on_but_not_on_other_sentences(
     path.write_text(started.replace(json.loads(started)["sha256"]["analysis.data"], "0" * 64))
     done = again(analysed)
     path.write_text(started)
-    assert done.returncode == 2 and "what analysis.data= leads to has changed since" in done.stderr
+    assert done.returncode == 2 and "the contents of analysis.data= have changed since" in done.stderr

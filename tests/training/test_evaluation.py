@@ -17,7 +17,7 @@ def test_post_processing_stands_before_the_final_scores_alone(method, data, tiny
     fields += ("--config.eval.postprocess_dimensions=6",) if method == "whitening" else ()
     done = call("main", *train_args(tiny_bert, "no/such.txt", corpus["dev"], tmp_path / "run", *NOTHING, *fields))
     assert done.returncode == 0, done.stderr
-    assert f"development scores behind {method} " in done.stdout
+    assert f"development scores after {method} " in done.stdout
     encode = SimCSE(str(tiny_bert), pooler="cls").encode
     tasks = {"dev": sts.read_graded_pairs(corpus["dev"])}
     fit_on = postprocess.read(method, source, 6 if method == "whitening" else 0)
@@ -50,8 +50,8 @@ def test_transfer_tasks_are_scored_at_the_end_where_asked_for(tiny_bert, corpus,
     args += [f"--config.{field}" for field in fields[:3]] + [f"--config.{fields[3]}={corpus['csv']}"]
     done = call("main", *args)
     assert done.returncode == 0, done.stderr
-    assert "MR, SUBJ, MPQA, SST2, TREC, MRPC not there and left out" in done.stdout
-    assert "transfer behind whitening (accuracy):" in done.stdout
+    assert "MR, SUBJ, MPQA, SST2, TREC, MRPC not found, and left out" in done.stdout
+    assert "transfer after whitening (accuracy):" in done.stdout
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert set(result) == {"STSBenchmark", "average", "development", "transfer"}  # no average: six tasks are missing
     encode = SimCSE(str(tiny_bert), pooler="cls").encode
@@ -64,7 +64,7 @@ def test_transfer_tasks_are_scored_at_the_end_where_asked_for(tiny_bert, corpus,
     assert result["development"] == pytest.approx(expected, abs=2)
 
 
-def test_mistakes_of_scoring_are_told_before_anything_is_compiled(tiny_bert, corpus, tmp_path):
+def test_mistakes_of_scoring_are_reported_before_anything_is_compiled(tiny_bert, corpus, tmp_path):
     (tmp_path / "few.txt").write_text("a cat\na dog\n")
     whitening = "--config.eval.postprocess=whitening"
     cases = {
@@ -94,7 +94,7 @@ def test_a_sent_eval_folder_chooses_on_sts_b_dev_and_ends_with_the_paper_s_table
     args = train_args(tiny_bert, corpus["txt"], senteval, tmp_path / "run")
     done = call("main", *args, "--config.eval.tasks=STS12,STSBenchmark", "--config.train.max_steps=3")
     assert done.returncode == 0, done.stderr
-    assert "STS12 not there and left out" in done.stdout
+    assert "STS12 not found, and left out" in done.stdout
     scored = {line["step"]: line["eval/stsb_dev"] for line in lines(tmp_path / "run") if "eval/stsb_dev" in line}
     assert set(scored) == {0, 3}
     result = json.loads((tmp_path / "run" / "result.json").read_text())

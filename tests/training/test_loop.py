@@ -1,17 +1,42 @@
+import time
 from types import SimpleNamespace
+from typing import ClassVar
 
+import numpy as np
 import pytest
 
 from simcse_jax.errors import Preempted, UserError
-from simcse_jax.training.loop import closing_all, train
+from simcse_jax.progress import Progress
+from simcse_jax.training.loop import closing_all, describe, train
 from simcse_jax.training.schedule import Schedule
 
 
+class Loss:
+    """The loss of a step: the step's number. It is ready at once, or when it is waited for."""
+
+    fetched: ClassVar[list[int]] = []
+    ready: ClassVar[bool] = True
+
+    def __init__(self, step):
+        self.step = step
+
+    def is_ready(self):
+        return self.ready
+
+    def block_until_ready(self):
+        return self
+
+    def __array__(self, dtype=None, copy=None):
+        self.fetched.append(self.step)
+        return np.array(self.step, np.float32)
+
+
 class Trainee:
-    """Writes down what the loop asks of it."""
+    """Records the calls of the loop."""
 
     def __init__(self):
         self.said = []
+        self.loss = Loss(0)
 
     def read(self, step):
         self.said.append(f"read {step}")
@@ -23,11 +48,11 @@ class Trainee:
     def update(self, step, state, batch):
         assert step == batch == state.step
         self.said.append(f"update {step}")
+        self.loss = Loss(step + 1)
         return SimpleNamespace(step=step + 1)
 
     def log(self, number):
         self.said.append(f"log {number}")
-        return {}
 
     def look(self, number, state, due, preempted):
         assert state.step == number
@@ -35,7 +60,12 @@ class Trainee:
         self.said.append(f"look {number}: {' '.join(what)}")
 
 
-NEVER = SimpleNamespace(reached=lambda step: False)
+def stop_at(*steps):
+    """Where a signal is noticed."""
+    return SimpleNamespace(reached=steps.__contains__, ended=lambda step: Preempted(f"saved at {step}"), finish=list)
+
+
+NEVER = stop_at()
 SCHEDULE = Schedule(total=3, log_every=2, score_every=2, measure_every=0, keep_every=0)
 
 
@@ -59,12 +89,44 @@ def test_a_resumed_run_does_not_look_at_its_start_and_a_finished_one_does_nothin
     assert finished.said == []
 
 
-def test_who_is_preempted_saves_first_but_a_last_step_is_the_end():
+def test_a_preempted_run_saves_first_but_the_last_step_is_the_end():
     trainee = Trainee()
-    with pytest.raises(Preempted, match="saved at step 1; the same command goes on"):
-        train(trainee, SCHEDULE, SimpleNamespace(step=0), SimpleNamespace(reached=lambda step: True))
+    with pytest.raises(Preempted, match="saved at 1"):
+        train(trainee, SCHEDULE, SimpleNamespace(step=0), stop_at(1, 2, 3))
     assert trainee.said[-1] == "look 1: preempted"
-    train(Trainee(), SCHEDULE, SimpleNamespace(step=2), SimpleNamespace(reached=lambda step: True))
+    train(Trainee(), SCHEDULE, SimpleNamespace(step=2), stop_at(1, 2, 3))
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_the_bar_counts_each_finished_step_and_leaves_out_evaluations(ready, monkeypatch):
+    counted, skipped = [], []
+    monkeypatch.setattr(Loss, "ready", ready)
+    monkeypatch.setattr(Progress, "advance", lambda self, count, note: counted.append(note()))
+    monkeypatch.setattr(Progress, "skip", lambda self, seconds: skipped.append(seconds))
+    trainee = Trainee()
+    look = Trainee.look
+
+    def slow(self, number, *rest):
+        assert len(counted) == number  # all steps before an evaluation are counted
+        time.sleep(0.05 if number else 0)
+        look(self, number, *rest)
+
+    monkeypatch.setattr(Trainee, "look", slow)
+    train(trainee, SCHEDULE, SimpleNamespace(step=0), NEVER)
+    assert counted == ["loss 1.0000", "loss 2.0000", "loss 3.0000"]
+    assert len(skipped) == 2 and min(skipped) >= 0.05
+
+
+def test_no_loss_is_fetched_unless_it_is_shown(monkeypatch):
+    monkeypatch.setattr(Loss, "fetched", [])
+    train(Trainee(), SCHEDULE, SimpleNamespace(step=0), NEVER)
+    assert Loss.fetched == []
+
+
+def test_the_loss_of_several_runs_is_the_mean_of_those_that_continue():
+    assert describe(np.float32(0.25)) == "loss 0.2500"
+    assert describe(np.array([1.0, np.nan, 2.0])) == "loss 1.5000"
+    assert describe(np.array([np.nan, np.inf])) == "loss nan"
 
 
 def test_all_are_closed_and_the_first_error_counts():

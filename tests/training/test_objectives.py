@@ -1,4 +1,4 @@
-"""Whole runs, in this process, of what objectives need beside the encoder; and the data that they ask for."""
+"""Whole runs, in this process, with the parameters that objectives add to the encoder, and the data that they need."""
 
 import json
 import shutil
@@ -50,7 +50,7 @@ def losses(workdir):
     return [line["loss"] for line in lines if "loss" in line]
 
 
-def test_what_only_objectives_need_is_trained_and_saved_and_the_model_is_the_anchors_encoder(
+def test_an_objective_s_own_parameters_are_trained_and_saved_and_the_model_is_the_anchors_encoder(
     masked_bert, corpus, tmp_path, capsys
 ):
     fields = {"objective__info_nce__weight": 0.0, "objective__off_dropout__weight": 1.0, "objective__mlm__weight": 0.1}
@@ -116,7 +116,7 @@ def test_a_changed_copy_is_the_positive_of_a_sentence(tiny_bert, corpus):
     assert (both.input_ids[:, 0] != both.input_ids[:, 1]).any()
 
 
-def test_data_that_does_not_have_what_is_asked_for_is_refused_before_anything_is_compiled(tiny_bert, corpus, tmp_path):
+def test_data_without_what_an_objective_needs_is_refused_before_anything_is_compiled(tiny_bert, corpus, tmp_path):
     (tmp_path / "pairs.csv").write_text("sent0,sent1\n" + "a cat,a dog\n" * 9)
     pairs = tmp_path / "pairs.csv"
     classify = {"objective__softmax_nli__weight": 1.0, "objective__info_nce__weight": 0.0}

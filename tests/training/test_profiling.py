@@ -43,7 +43,7 @@ def test_a_run_that_ends_within_its_trace_has_that_much(record, tmp_path, capsys
     assert "a trace of 2 steps" in capsys.readouterr().out
 
 
-def test_without_a_folder_the_update_is_what_it_was(record):
+def test_without_a_folder_the_update_is_unchanged(record):
     with traced(len, None, 9) as update:
         assert update is len
     assert record == []
@@ -65,7 +65,9 @@ def test_a_run_writes_its_trace_and_is_the_same_run(tiny_bert, corpus, tmp_path)
 @pytest.mark.parametrize(
     ("folder", "reason"), [("file", "is a file"), ("file/in", "cannot be made"), ("", "name a folder")]
 )
-def test_a_folder_that_cannot_be_is_told_before_anything_is_computed(folder, reason, tiny_bert, corpus, tmp_path):
+def test_a_folder_that_cannot_be_made_is_reported_before_anything_is_computed(
+    folder, reason, tiny_bert, corpus, tmp_path
+):
     (tmp_path / "file").write_text("")
     args = train_args(tiny_bert, corpus["txt"], "", tmp_path / "run")
     done = call("main", *args, f"--profile={tmp_path / folder if folder else ''}")

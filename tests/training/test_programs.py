@@ -30,7 +30,7 @@ def params(workdir):
     return load_model(str(workdir)).params
 
 
-def test_both_programs_are_used_and_train_what_one_with_padding_trains(run):
+def test_both_programs_are_used_and_train_like_one_with_padding(run):
     printed, ours = run("unpadded")
     assert "compiled the step for most batches" in printed and "compiled the step for the longest batches" in printed
     printed, padded = run("padded", "--config.train.unpad=False")

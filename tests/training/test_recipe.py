@@ -23,7 +23,7 @@ def test_the_numbers_of_the_step_are_those_of_the_fields_table():
     assert all(value.dtype == jnp.float32 for term in settings["objective"].values() for value in term.values())
 
 
-def test_what_is_no_number_is_what_the_step_is_compiled_for():
+def test_the_step_is_compiled_for_everything_but_numbers():
     first = make_recipe(config(), 1)
     assert make_recipe(config(train__learning_rate=1.0, objective__info_nce__temperature=1.0, seed=3), 1) == first
     ((name, options),) = first.objectives

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -48,12 +49,12 @@ def start(args) -> subprocess.Popen:
 
 
 def progress(workdir) -> set[str]:
-    """What changes while a run goes on: its checkpoints, whole ones and those that are being written."""
+    """The files that change during a run: its checkpoints, complete ones and those that are being written."""
     return set(os.listdir(workdir / "checkpoints")) if (workdir / "checkpoints").exists() else set()
 
 
 def kill(args, workdir, wait: float, in_training: bool) -> bool:
-    """Kills the run `wait` seconds behind its start, or behind the first sign of a new checkpoint.
+    """Kills the run `wait` seconds after its start, or after the first sign of a new checkpoint.
 
     Returns whether there was still a run to kill.
     """
@@ -101,22 +102,46 @@ def assert_equal(workdir, straight, tiny_bert):
 
 
 @pytest.mark.slow
-def test_sigterm_saves_at_the_next_step_and_the_same_command_goes_on(straight, tiny_bert, corpus, tmp_path):
+@pytest.mark.parametrize(
+    ("sent", "code", "said"),
+    [
+        (signal.SIGTERM, 75, "SIGTERM: saved at step {}; the same command resumes there\n"),
+        (signal.SIGINT, 130, "Ctrl-C: saved at step {}; resume with:\n  {}\n"),
+    ],
+)
+def test_a_signal_saves_after_the_step_and_the_same_command_resumes(
+    sent, code, said, straight, tiny_bert, corpus, tmp_path
+):
     args = arguments(tiny_bert, corpus, tmp_path / "run")
     with start(args) as child:
         while not progress(tmp_path / "run"):
             assert child.poll() is None
             time.sleep(0.001)
         time.sleep(0.3)
-        child.send_signal(signal.SIGTERM)
+        child.send_signal(sent)
         errors = child.stderr.read().decode()
-        assert child.wait(60) == 75, errors
+        assert child.wait(60) == code, errors
     saved = Checkpoints(tmp_path / "run", read_only=True).latest
-    assert f"saved at step {saved}; the same command goes on" in errors and "Traceback" not in errors
+    assert said.format(saved, shlex.join(child.args)) in errors and "Traceback" not in errors
+    assert ("saving after this step" in errors) == (sent == signal.SIGINT)
     assert 0 < saved < STEPS
     done = run("main", *args)
     assert done.returncode == 0 and f"resuming at step {saved} of {STEPS}" in done.stdout, done.stderr
     assert_equal(tmp_path / "run", straight, tiny_bert)
+
+
+@pytest.mark.slow
+def test_a_second_ctrl_c_ends_at_once(tiny_bert, corpus, tmp_path):
+    with start(arguments(tiny_bert, corpus, tmp_path / "run")) as child:
+        while not progress(tmp_path / "run"):
+            assert child.poll() is None
+            time.sleep(0.001)
+        for _ in range(2):
+            child.send_signal(signal.SIGINT)
+            time.sleep(0.01)  # signals that come together are one
+        errors = child.stderr.read().decode()
+        assert child.wait(60) == 130 and "Traceback" not in errors, errors
+    assert "interrupted" in errors or "saved at step" in errors  # the first one may have been quicker
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def test_a_workdir_that_belongs_to_another_config_or_other_data(trained, tiny_be
         original = corpus[kind].read_text()
         corpus[kind].write_text(original.replace("cat", "dog"))
         try:
-            refused(call("main", *args), f"what {field}=", "has changed since")
+            refused(call("main", *args), f"the contents of {field}=", "have changed since")
         finally:
             corpus[kind].write_text(original)
 
@@ -80,12 +80,12 @@ def test_a_run_of_a_version_that_knew_fewer_fields_had_their_defaults(trained, t
 NOTHING = ("--config.train.epochs=0", "--config.train.max_steps=0", "--config.model.mlp=none")
 
 
-def test_what_trains_nothing_has_no_head_of_chance(tiny_bert, corpus, tmp_path):
+def test_a_run_that_trains_nothing_has_no_random_head(tiny_bert, corpus, tmp_path):
     args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", *NOTHING, "--config.model.mlp=always")
     refused(call("main", *args), "config.model.mlp=always", "no such head of its own")
 
 
-def test_a_run_that_trains_nothing_scores_what_it_starts_from(tiny_bert, corpus, tmp_path):
+def test_a_run_that_trains_nothing_scores_its_initial_weights(tiny_bert, corpus, tmp_path):
     args = train_args(tiny_bert, "no/such.txt", corpus["dev"], tmp_path / "run", *NOTHING)
     done = call("main", *args, "--config.parallel.devices=3")
     assert done.returncode == 0, done.stderr
@@ -107,7 +107,7 @@ def test_a_run_that_trains_nothing_scores_what_it_starts_from(tiny_bert, corpus,
     assert load_model(str(tmp_path / "unscored")).pooler == "cls"
 
 
-def test_the_epochs_drop_the_last_partial_batch_and_blank_lines_are_told(tiny_bert, corpus, tmp_path):
+def test_the_epochs_drop_the_last_partial_batch_and_blank_lines_are_reported(tiny_bert, corpus, tmp_path):
     (tmp_path / "train.txt").write_text("\n".join(["the cat sat", "", "a dog ran", "  "] * 10) + "\n")
     fields = ("train.max_steps=0", "train.batch_size=6", "train.epochs=2", "checkpoint.keep_every=2", "eval.every=5")
     args = train_args(tiny_bert, tmp_path / "train.txt", corpus["dev"], tmp_path / "run")
@@ -127,7 +127,7 @@ def test_a_model_trained_on_many_devices_is_read_on_one(tiny_bert, corpus, tmp_p
     assert done.returncode == 0, done.stderr
 
 
-def test_keeps_what_training_changed_and_only_there(trained, tiny_bert):
+def test_keeps_the_changes_of_training_and_no_others(trained, tiny_bert):
     """The head trains with the encoder; the rows of tokens that never stood in a batch keep their values."""
     before, after = load(str(tiny_bert)).params, load_model(str(trained)).params
     assert set(after) == set(before) | {"head.kernel", "head.bias"}

@@ -8,7 +8,7 @@ def steps(schedule: Schedule, what: str) -> list[int]:
     return [step for step in range(schedule.total + 1) if getattr(schedule.due(step), what)]
 
 
-def test_what_is_due_at_which_step():
+def test_the_work_that_is_due_at_each_step():
     schedule = Schedule(total=10, log_every=4, score_every=3, measure_every=5, keep_every=4)
     assert steps(schedule, "log") == [1, 4, 8, 10]  # the first, every fourth, the last
     assert steps(schedule, "score") == [0, 3, 6, 9, 10]
@@ -17,7 +17,7 @@ def test_what_is_due_at_which_step():
     assert steps(schedule, "pause") == [0, 3, 4, 5, 6, 8, 9, 10]
 
 
-def test_what_is_never_due():
+def test_an_interval_of_0_is_never_due():
     schedule = Schedule(total=6, log_every=100, score_every=100, measure_every=0, keep_every=0)
     assert [steps(schedule, what) for what in Due._fields] == [[1, 6], [], [0, 6], [6]]
 

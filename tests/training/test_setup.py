@@ -26,14 +26,14 @@ def config(**fields):
 
 
 @pytest.mark.parametrize(("mlp", "trained", "scored"), [("train", 1, 0), ("always", 1, 1), ("none", 0, 0)])
-def test_a_head_is_there_when_the_config_says_so(mlp, trained, scored, inputs):
+def test_there_is_a_head_if_the_config_says_so(mlp, trained, scored, inputs):
     made = config(model__mlp=mlp)
     setup = make_setup(made, inputs)
     assert ("head.kernel" in setup.state(made).params) == bool(trained) == setup.recipe.use_head
     assert setup.embed.use_head == bool(scored)
 
 
-def test_it_encodes_as_everyone_will_who_loads_the_model(inputs, tiny_bert):
+def test_it_encodes_like_the_loaded_model(inputs, tiny_bert):
     made = config(model__mlp="none", train__dtype="bfloat16")
     setup = make_setup(made, inputs)
     embed = setup.embed.with_params(jax.device_put(setup.state(made).params, setup.replicated))

@@ -106,7 +106,7 @@ def test_the_first_process_alone_speaks(layouts):
 
 
 @pytest.mark.parametrize(("written", "resumed"), [("2x2", "1x1"), ("1x1", "2x2")])
-def test_a_checkpoint_of_one_layout_goes_on_in_another(written, resumed, layouts, arguments, tiny_bert, tmp_path):
+def test_a_checkpoint_of_one_layout_resumes_in_another(written, resumed, layouts, arguments, tiny_bert, tmp_path):
     workdir = shutil.copytree(layouts / written, tmp_path / "run")
     for step in (15, 20):
         shutil.rmtree(workdir / "checkpoints" / str(step))
@@ -123,19 +123,19 @@ def test_a_mistake_of_one_process_ends_all_of_them_in_one_line(arguments, tmp_pa
     shutil.copyfile(corpus["csv"], tmp_path / "other.csv")
     cases = {
         "--config.data.train=/no/such.txt": "data.train=/no/such.txt: no such file",
-        "--config.checkpoint.keep_every=3": "the config: process 1 has another one than process 0",
-        f"--workdir={tmp_path}/elsewhere": "--workdir: process 1 has another one than process 0",
+        "--config.checkpoint.keep_every=3": "the config: differs between process 1 and process 0",
+        f"--workdir={tmp_path}/elsewhere": "--workdir: differs between process 1 and process 0",
     }
     for argument, message in cases.items():
         ended = finish(start_processes(arguments(tmp_path / "run"), more={1: [argument]}))
         assert [code for code, _, _ in ended] == [2, 2], (argument, ended)
         for _, _, errors in ended:
-            told = [line for line in errors.splitlines() if line.startswith("error: ")]
-            assert len(told) == 1 and message in told[0] and "Traceback" not in errors, errors
+            found = [line for line in errors.splitlines() if line.startswith("error: ")]
+            assert len(found) == 1 and message in found[0] and "Traceback" not in errors, errors
         assert not (tmp_path / "run").exists()
 
 
-def test_a_model_from_a_workdir_and_a_mistake_behind_it(arguments, layouts, tmp_path):
+def test_a_model_from_a_workdir_and_a_mistake_after_it(arguments, layouts, tmp_path):
     """Reading a workdir takes no part of the others' talk: one may fail while another still reads."""
     init = f"--config.model.init_from={layouts / '1x1'}"
     ended = finish(start_processes(arguments(tmp_path / "run", init), more={1: ["--config.eval.data=/no/such"]}))

@@ -1,4 +1,7 @@
+import os
 import shutil
+import signal
+import sys
 import time
 from types import SimpleNamespace
 from typing import ClassVar
@@ -27,12 +30,32 @@ def test_a_loss_that_is_not_finite_stops_the_run(tiny_bert, corpus, tmp_path):
     refused(done, "step 1: the loss is nan")
 
 
+def test_ctrl_c_saves_after_the_step_and_names_it_and_the_command(tiny_bert, corpus, tmp_path, monkeypatch):
+    args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.train.log_every=1")
+    log = SingleRun.log
+
+    def ctrl_c(self, number):
+        if number == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        log(self, number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SingleRun, "log", ctrl_c)
+        patch.setattr(sys, "orig_argv", ["python", "-m", "simcse_jax.main", "--config", "x"])
+        done = call("main", *args)
+    assert done.returncode == 130, done.stderr
+    assert done.stderr.endswith("Ctrl-C: saved at step 3; resume with:\n  python -m simcse_jax.main --config x\n")
+    assert "Ctrl-C: saving after this step" in done.stderr and "Traceback" not in done.stderr
+    done = call("main", *args)
+    assert done.returncode == 0 and "resuming at step 3 of " in done.stdout, done.stderr
+
+
 def test_the_first_step_that_went_wrong_is_named_with_the_last_good_checkpoint():
     checkpoints = SimpleNamespace(latest=4, close=lambda: None)
     good = dict.fromkeys(METRICS, np.float32(1))
     steps = [(5, good), (6, good | {"gradient_norm": np.inf}), (7, good)]
     run = SingleRun(None, None, None, {}, checkpoints, None, pending=steps)
-    with pytest.raises(UserError, match=r"step 6: .*norm inf; the last good checkpoint is of step 4"):
+    with pytest.raises(UserError, match=r"step 6: .*norm inf; the last good checkpoint is that of step 4"):
         run.fetch()
 
 

@@ -1,4 +1,4 @@
-"""Loss by loss beside a plain PyTorch loop: the same weights, the same batches, dropout 0."""
+"""Each loss next to that of a plain PyTorch loop: the same weights, the same batches, dropout 0."""
 
 import jax
 import jax.numpy as jnp

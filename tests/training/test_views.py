@@ -24,7 +24,7 @@ def test_a_key_depends_on_the_place_in_the_global_batch_alone():
     np.testing.assert_array_equal(words(1, 2, np.arange(8), numbers=(1, 7, 0))[[2, 0]], whole)
 
 
-def test_keys_are_threefry_whatever_the_default():
+def test_keys_are_threefry_with_any_default():
     with jax.default_prng_impl("rbg"):
         assert jax.random.key_impl(dropout_keys(0, 0, jnp.arange(2), [0, 1])) == "threefry2x32"
 

@@ -1,0 +1,153 @@
+"""The arguments of `SimCSE`'s methods: their checks, embeddings of any kind, and the spellings of other packages."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from simcse_jax.errors import UserError, nearest
+from simcse_jax.models.config import POOLERS
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# Arguments of sentence-transformers and of the SimCSE authors' package, with the advice to give.
+ARRAYS = "embeddings are NumPy arrays; torch.from_numpy and jax.numpy.asarray convert them"
+DEVICES = "all local devices are used; JAX_PLATFORMS or CUDA_VISIBLE_DEVICES choose others"
+PROMPTS = "put the prompt before each sentence"
+ELSEWHERE = {
+    "normalize_embeddings": "use normalize_to_unit=",
+    "normalize": "use normalize_to_unit=",
+    "convert_to_numpy": ARRAYS,
+    "convert_to_tensor": ARRAYS,
+    "return_numpy": ARRAYS,
+    "device": DEVICES,
+    "pool": DEVICES,
+    "chunk_size": DEVICES,
+    "keepdim": "a list of one sentence gives a matrix of one row",
+    "show_progress": "use show_progress_bar=",
+    "max_seq_length": "use max_length=",
+    "precision": "embeddings are float32; convert them with astype",
+    "output_value": "token_encoder() gives the embeddings of tokens",
+    "prompt": PROMPTS,
+    "prompts": PROMPTS,
+    "prompt_name": PROMPTS,
+    "default_prompt_name": PROMPTS,
+    "truncate_dim": "cut the embeddings: model.encode(…)[:, :n]",
+    "inputs": "the sentences are the first argument",
+    "sentence": "the sentences are the first argument",
+    "queries": "the arguments are a and b",
+    "keys": "the arguments are a and b",
+    "embeddings1": "the arguments are a and b",
+    "embeddings2": "the arguments are a and b",
+    "sentences_or_file_path": "use sentences_or_file=",
+    "use_faiss": 'use backend="faiss" of search',
+    "faiss_fast": 'use approximate=True, backend="faiss" of search',
+    "num_cells": 'use approximate=True, backend="faiss" of search',
+    "num_cells_in_search": 'use approximate=True, backend="faiss" of search',
+    "batch_size": "it is an argument of SimCSE(…) and of encode",
+    "model_name_or_path": "use name=",
+    "revision": 'write it after the name: SimCSE("OWNER/NAME@REVISION")',
+    "torch_dtype": "use dtype=",
+    "model_kwargs": "use dtype= for the type to compute in",
+    "trust_remote_code": "no code from the hub is run",
+}
+
+
+def names_ours(method: Callable[P, R]) -> Callable[P, R]:
+    """Makes a method answer an argument that it does not have with the name of its own one.
+
+    Raises:
+      TypeError: from the method, for such an argument.
+    """
+    parameters = [name for name in inspect.signature(method).parameters if name != "self"]
+
+    @functools.wraps(method)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name in kwargs:
+            if name not in parameters:
+                advice = ELSEWHERE.get(name) or f"the nearest one is {nearest(name, parameters)}="
+                raise TypeError(f"{method.__qualname__.removesuffix('.__init__')} has no argument {name}=; {advice}")
+        return method(*args, **kwargs)
+
+    return checked
+
+
+def check_options(pooler: str | None, batch_size: int | None, max_length: int | None, most: int = 0) -> None:
+    """Checks the options of an encoding that are not None; `most` is the model's own maximum length.
+
+    Raises:
+      UserError: naming the option that is out of its range.
+    """
+    if pooler is not None and pooler not in POOLERS:
+        raise UserError(f"pooler {pooler!r} is not one of {', '.join(POOLERS)}")
+    if batch_size is not None and (not isinstance(batch_size, int | np.integer) or batch_size < 1):
+        raise UserError(f"batch_size {batch_size!r}: must be a whole number, 1 or more")
+    if max_length is not None and (not isinstance(max_length, int | np.integer) or not 3 <= max_length <= most):
+        raise UserError(f"max_length {max_length!r}: must be a whole number from 3 to {most}, the model's own")
+
+
+def embeddings_or_sentences(given: Any, dimension: int) -> Any:
+    """Tells embeddings from sentences.
+
+    Args:
+      given: sentences, or embeddings: a vector or a matrix, as a NumPy or JAX array, a PyTorch tensor, or a sequence
+        of numbers, of vectors or of lists of numbers.
+      dimension: D, the number of elements of an embedding.
+
+    Returns:
+      A NumPy array, (D,) or (N, D) float32; or a string, or a list of which nothing is checked.
+
+    Raises:
+      UserError: for embeddings of another shape, for numbers that are not finite, or for a mix of both kinds.
+    """
+    if isinstance(given, str | bytes) or not (_is_array(given) or hasattr(given, "__iter__")):
+        return given
+    if _is_array(given) and (array := _to_numpy(given)).dtype.kind != "O":
+        if array.dtype.kind not in "iuf":
+            return array.tolist()
+    else:
+        items = list(given)
+        if not items or (first := _numbers(items[0])) is None:
+            return items
+        rows = [first]
+        for number, item in enumerate(items[1:], 1):
+            if (row := _numbers(item)) is None:
+                raise UserError(f"item {number} is {item!r:.60}, item 0 is {items[0]!r:.60}; give one kind alone")
+            if row.shape != first.shape:
+                raise UserError(f"embedding {number} has shape {row.shape}, embedding 0 {first.shape}")
+            rows.append(row)
+        array = np.array(rows)
+    array = array.astype(np.float32, copy=False)
+    if array.ndim not in (1, 2) or array.shape[-1] != dimension:
+        raise UserError(f"embeddings of shape {array.shape}; this model's are ({dimension},) or (N, {dimension})")
+    if not np.isfinite(array).all():
+        which = f"embedding {int(np.argwhere(~np.isfinite(array))[0, 0])}" if array.ndim == 2 else "the embedding"
+        raise UserError(f"{which} has an element that is not a finite number")
+    return array
+
+
+def _is_array(given: Any) -> bool:
+    return hasattr(given, "__array__") or hasattr(given, "detach")
+
+
+def _numbers(item: Any) -> np.ndarray | None:
+    """A number or several as an array; None for anything else."""
+    if isinstance(item, str | bytes):
+        return None
+    try:
+        array = _to_numpy(item)
+    except (TypeError, ValueError):  # a list of lists that differ in length
+        return None
+    return array if array.dtype.kind in "iuf" else None
+
+
+def _to_numpy(given: Any) -> np.ndarray:
+    """An array. A PyTorch tensor may be on a GPU, need a gradient, or be of a type that NumPy lacks."""
+    if hasattr(given, "detach"):
+        given = given.detach().cpu()
+        given = given.float().numpy() if given.is_floating_point() else given.numpy()
+    array = np.asarray(given)
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array  # JAX's

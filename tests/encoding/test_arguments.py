@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+
+from simcse_jax.encoding.arguments import ELSEWHERE, embeddings_or_sentences, names_ours
+from simcse_jax.errors import UserError
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["the cat", ["the cat", "a dog"], [], ("a", None), [b"a"], 7, None, b"the cat", [["a", "b"]]],
+)
+def test_anything_without_numbers_is_left_to_the_check_of_sentences(given):
+    found = embeddings_or_sentences(given, 3)
+    assert found == (list(given) if isinstance(given, tuple) else given) and not isinstance(found, np.ndarray)
+
+
+def test_a_list_that_begins_with_a_sentence_is_one_of_sentences():
+    assert embeddings_or_sentences(["the cat", 1.0], 3) == ["the cat", 1.0]
+
+
+def test_generators_and_arrays_of_strings_are_sentences():
+    texts = ["the cat", "a dog"]
+    for given in (iter(texts), np.array(texts), np.array(texts, object)):
+        assert embeddings_or_sentences(given, 3) == texts
+    assert embeddings_or_sentences(np.array("the cat"), 3) == "the cat"
+
+
+@pytest.mark.parametrize("kind", [np.array, list, tuple, iter, lambda rows: [np.float32(row) for row in rows]])
+def test_embeddings_become_one_array(kind):
+    for rows in ([1.0, 2.0, 3.0], [[1, 2, 3], [4, 5, 6]]):
+        found = embeddings_or_sentences(kind(rows), 3)
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(found, rows)
+    assert embeddings_or_sentences(np.zeros((0, 3)), 3).shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([1.0, 2.0], r"embeddings of shape \(2,\); this model's are \(3,\) or \(N, 3\)"),
+        (np.zeros((2, 2, 3)), r"shape \(2, 2, 3\)"),
+        (np.float32(1), r"shape \(\)"),
+        ([[1.0, 2.0, 3.0], [1.0, 2.0]], r"embedding 1 has shape \(2,\), embedding 0 \(3,\)"),
+        ([1.0, "the cat"], "item 1 is 'the cat', item 0 is 1.0; give one kind alone"),
+        ([[1.0, 2.0, 3.0], "the cat"], "item 1 is 'the cat', item 0 is \\[1.0, 2.0, 3.0\\]"),
+        ([np.zeros(3), None], "item 1 is None"),
+        ([0.0, np.nan, 1.0], "the embedding has an element that is not a finite number"),
+        ([[0.0, 0.0, 0.0], [0.0, np.inf, 1.0]], "embedding 1 has an element"),
+    ],
+)
+def test_mistakes_are_one_clear_line(given, message):
+    with pytest.raises(UserError, match=message):
+        embeddings_or_sentences(given, 3)
+
+
+def test_a_method_with_its_own_argument_of_a_known_name_takes_it():
+    @names_ours
+    def encode(sentences, *, batch_size=64):
+        return batch_size
+
+    assert "batch_size" in ELSEWHERE and encode([], batch_size=2) == 2
+    with pytest.raises(TypeError, match="has no argument batch=; the nearest one is batch_size="):
+        encode([], batch=2)
