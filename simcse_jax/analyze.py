@@ -157,6 +157,7 @@ def analyze_models(args: Namespace, protocol: Protocol) -> None:
         found[name] = measure(encoder, surveys[name], show_progress_bar=None)
         print(f"\n{name}\n{terminal.table(found[name])}", flush=True)
     metrics = collect(pairs, surveys, found, data=data, max_length=max_length)
+    print("\n" + report.in_a_sentence(metrics))
     if lines := terminal.change_lines(metrics):
         print(lines)
     drawn = make_map(report.models_of(metrics), [models[name] for name in pairs[0]], surveys[args.model])
@@ -170,7 +171,7 @@ def analyze_runs(args: Namespace, protocol: Protocol) -> None:
     Raises:
       UserError: naming the run that has nothing to measure or was measured on other sentences.
     """
-    from simcse_jax.analysis import dynamics, terminal
+    from simcse_jax.analysis import dynamics, summary, terminal
     from simcse_jax.analysis.data import read_data
     from simcse_jax.runs.measured import read_run, recorded
     from simcse_jax.runs.workdir import versions
@@ -188,6 +189,7 @@ def analyze_runs(args: Namespace, protocol: Protocol) -> None:
     named = {labels[name]: found for name, found in points.items()}
     workdirs = {label: name for name, label in labels.items()}
     names = dynamics.write(named, output, data=where, about=about, workdirs=workdirs, versions=versions())
+    print(summary.of_runs(named))
     print(terminal.files_line(output, dynamics.DYNAMICS, names))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from simcse_jax.analysis import page, pictures
+from simcse_jax.analysis import page, pictures, summary
 from simcse_jax.analysis.page import Section
 from simcse_jax.analysis.pictures import MEASURES
 from simcse_jax.analysis.report import PAGE, PAPER, explained, to_json
@@ -87,8 +87,8 @@ def write(
         sections.append(Section(MEASURES[field].title, MEASURES[field].meaning, content))
     sections.append(Section("First and last step", "", _ends(runs)))
     sections.append(Section("How it was measured", "", _about({"data": data, **about}, workdirs, versions)))
-    lead = f"{len(runs)} run{'s' * (len(runs) > 1)}, measured on {data}. What is measured is that of {PAPER}."
-    files[PAGE] = page.page("How training changes the space", lead, sections)
+    about_runs = f"{len(runs)} run{'s' * (len(runs) > 1)}, measured on {data}. The measures are those of {PAPER}."
+    files[PAGE] = page.page("How training changes the space", [summary.of_runs(runs), about_runs], sections)
     for name, written in files.items():
         write_atomically(folder / name, written)
     return list(files)

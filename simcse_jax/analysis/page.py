@@ -56,12 +56,12 @@ class Section(NamedTuple):
     content: str  # HTML
 
 
-def page(title: str, lead: str, sections: Sequence[Section]) -> str:
+def page(title: str, lead: Sequence[str], sections: Sequence[Section]) -> str:
     """The page, whole.
 
     Args:
       title: as text.
-      lead: what it is about, as text.
+      lead: the paragraphs that it begins with, as text.
       sections: in their order.
     """
     title, parts, links = html.escape(title), [], []
@@ -81,7 +81,7 @@ def page(title: str, lead: str, sections: Sequence[Section]) -> str:
     )
     body = (
         f"<h1>{title}</h1>",
-        f"<p>{html.escape(lead)}</p>",
+        *(f"<p>{html.escape(paragraph)}</p>" for paragraph in lead),
         f'<nav aria-label="Contents"><ul>{"".join(links)}</ul></nav>',
         *parts,
     )

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simcse_jax.analysis import page, pictures
+from simcse_jax.analysis import page, pictures, summary
 from simcse_jax.analysis.map import Map
 from simcse_jax.analysis.page import Section
 from simcse_jax.analysis.pictures import MEASURES
@@ -127,10 +127,10 @@ def html(metrics: Metrics, drawings: Mapping[str, Drawing], versions: Mapping[st
     """The page."""
     models = models_of(metrics)
     names = list(models)
-    beside = f" beside {metrics['compare']}" if metrics["compare"] else ""
-    lead = (
-        f"{metrics['tokens']:,} token embeddings of {metrics['sentences']:,} sentences of {metrics['data']}, "
-        f"of each layer of {metrics['model']}{beside}. What is measured is that of {PAPER}."
+    compared = f" and {metrics['compare']}" if metrics["compare"] else ""
+    about = (
+        f"Measured on {metrics['tokens']:,} tokens of {metrics['sentences']:,} sentences of {metrics['data']}, in each "
+        f"layer of {metrics['model']}{compared}. The measures are those of {PAPER}."
     )
 
     def drawn(*names: str) -> str:
@@ -178,7 +178,17 @@ def html(metrics: Metrics, drawings: Mapping[str, Drawing], versions: Mapping[st
         sections.append(Section("Map of the sentences", meaning, drawn("map")))
     sections.append(Section("All layers", "", "".join(_layers(name, found) for name, found in models.items())))
     sections.append(Section("How it was measured", "", _about(metrics, versions, drawings)))
-    return page.page(f"The space of {names[0]}", lead, sections)
+    return page.page(f"The space of {names[0]}", [in_a_sentence(metrics), about], sections)
+
+
+def in_a_sentence(metrics: Metrics) -> str:
+    """What changed in the last layer from the base to the model, or the measures of the only model."""
+    models = models_of(metrics)
+    (name, found), *base = models.items()
+    if not base:
+        return summary.of_a_model(name, found["layers"])
+    ((before, other),) = base
+    return summary.of_two_models(before, name, other["layers"][-1], found["layers"][-1])
 
 
 def _described(field: str, found: Mapping[str, Sequence[Mapping[str, float]]]) -> str:

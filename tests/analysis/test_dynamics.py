@@ -83,6 +83,12 @@ def test_the_page_has_the_first_and_the_last_step(written):
     assert "<0.05>" not in page
 
 
+def test_the_page_begins_with_what_changed(written):
+    folder, *_ = written
+    first = (folder / "report.html").read_text().split("<nav")[0].split("<p>")[1]
+    assert first.startswith("temperature &lt;0.05&gt;, last layer, from step 0 to step 10: anisotropy fell from 0.900")
+
+
 def test_runs_without_pairs_have_no_picture_of_alignment(tmp_path):
     runs = {"a": [point(0, 0.5)]}
     names = dynamics.write(runs, tmp_path, data="s.txt", about={}, workdirs={"a": "a"}, versions={})
