@@ -72,7 +72,8 @@ def write(
     shown = {label: {"workdir": workdirs[label], "points": list(points)} for label, points in runs.items()}
     files: dict[str, str | bytes] = {DYNAMICS: to_json({"data": data, "about": dict(about), "runs": shown})}
     sections = []
-    for field in FIELDS:
+    measured_once = sum(map(len, runs.values())) == 1
+    for field in FIELDS if not measured_once else ():
         found = {
             label: [(int(point["step"]), float(point[field])) for point in points if field in point]
             for label, points in runs.items()
@@ -85,7 +86,8 @@ def write(
         files |= {f"{field}.{kind}": content for kind, content in drawn.items()} | {f"{field}.json": to_json(numbers)}
         content = page.figures([(drawn["svg"], _described(field, found))])
         sections.append(Section(MEASURES[field].title, MEASURES[field].meaning, content))
-    sections.append(Section("First and last step", "", _ends(runs)))
+    note = page.note("There are no pictures: one run, measured at one step, has nothing to draw.") * measured_once
+    sections.append(Section("First and last step", "", note + _ends(runs)))
     sections.append(Section("How it was measured", "", _about({"data": data, **about}, workdirs, versions)))
     about_runs = f"{len(runs)} run{'s' * (len(runs) > 1)}, measured on {data}. The measures are those of {PAPER}."
     files[PAGE] = page.page("How training changes the space", [summary.of_runs(runs), about_runs], sections)

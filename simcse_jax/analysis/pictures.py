@@ -231,7 +231,9 @@ def embedding_map(found: "Map", data: str) -> Pictures:
 
 
 def over_steps(found: Mapping[str, Sequence[tuple[int, float]]], field: str, data: str) -> Pictures:
-    """A measure over the steps of runs, a line a run (Figures 8 to 23).
+    """A measure over the steps of runs, a line for each run (Figures 8 to 23).
+
+    Runs that were measured at one step only have bars in place of lines.
 
     Args:
       found: the steps and values, by the runs' names.
@@ -239,6 +241,8 @@ def over_steps(found: Mapping[str, Sequence[tuple[int, float]]], field: str, dat
       data: its name.
     """
     measure = MEASURES[field]
+    if all(len(points) == 1 for points in found.values()):
+        return _bars({name: points[0] for name, points in found.items()}, measure, data)
     with new_figure(_size(found)) as (figure, pictures):
         axes = figure.subplots()
         axes.set_title(f"{measure.title}, by training step\n{shortened(data)}", loc="left")
@@ -252,6 +256,23 @@ def over_steps(found: Mapping[str, Sequence[tuple[int, float]]], field: str, dat
         axes.set_ylabel(measure.axis)
         axes.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]  # a MaxNLocator is there
         _finish(figure, axes)
+    return pictures
+
+
+def _bars(found: Mapping[str, tuple[int, float]], measure: Measure, data: str) -> Pictures:
+    """A step and a value for each run."""
+    with new_figure((SIZE[0], 1.6 + 0.3 * len(found))) as (figure, pictures):
+        axes = figure.subplots()
+        axes.set_title(f"{measure.title}\n{shortened(data)}", loc="left")
+        values = [value for _, value in found.values()]
+        bars = axes.barh(range(len(found)), values, height=0.6, color=line_style(0)["color"])
+        axes.bar_label(bars, [f"{value:.3f}" for value in values], padding=3)
+        axes.set_yticks(range(len(found)), [f"{shortened(name)}, step {step}" for name, (step, _) in found.items()])
+        axes.invert_yaxis()  # the first run on top
+        axes.margins(x=0.18)
+        axes.axvline(0, color="0.5", linewidth=0.8)
+        axes.tick_params(axis="y", length=0)
+        axes.set_xlabel(measure.axis)
     return pictures
 
 

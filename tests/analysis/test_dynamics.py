@@ -90,7 +90,15 @@ def test_the_page_begins_with_what_changed(written):
 
 
 def test_runs_without_pairs_have_no_picture_of_alignment(tmp_path):
-    runs = {"a": [point(0, 0.5)]}
-    names = dynamics.write(runs, tmp_path, data="s.txt", about={}, workdirs={"a": "a"}, versions={})
+    runs = {"a": [point(0, 0.5)], "b": [point(0, 0.6)]}
+    names = dynamics.write(runs, tmp_path, data="s.txt", about={}, workdirs={"a": "a", "b": "b"}, versions={})
     assert "uniformity.png" in names and "alignment.png" not in names
     assert "Alignment" not in (tmp_path / "report.html").read_text()
+
+
+def test_one_run_measured_once_has_numbers_and_no_pictures(tmp_path):
+    names = dynamics.write({"a": [point(0, 0.5)]}, tmp_path, data="s.txt", about={}, workdirs={"a": "a"}, versions={})
+    assert names == ["dynamics.json", "report.html"]
+    page = (tmp_path / "report.html").read_text()
+    assert "There are no pictures: one run, measured at one step" in page
+    assert "a was measured once, at step 0: anisotropy 0.500" in page and "<td>0.500</td>" in page
