@@ -48,8 +48,8 @@ LABELS = {"batch": "examples a step", "layers": "layers", "length": "tokens a se
 CHUNK = 64
 # Why a line bends, for the plot.
 KINKS = {
-    "batch": f"Batch: above {CHUNK} examples each chunk of {CHUNK} is encoded twice; above 2,048 the similarities are "
-    "computed in parts too.",
+    "batch": f"Batch: above {CHUNK} examples each chunk of {CHUNK} is encoded twice, by a larger program (first bend of "
+    "memory); above 2,048 the embeddings of the whole batch take more than what one chunk computes (second bend).",
     "layers": "Layers: of the last layer only the first token is computed, so one layer alone is cheap.",
 }
 MEMORY = "Memory is the peak of the whole process, compiling included."
