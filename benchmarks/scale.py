@@ -48,8 +48,8 @@ LABELS = {"batch": "examples a step", "layers": "layers", "length": "tokens a se
 CHUNK = 64
 # Why a line bends, for the plot.
 KINKS = {
-    "batch": f"Batch: above {CHUNK} examples each chunk of {CHUNK} is encoded twice, by a larger program (first bend of "
-    "memory); above 2,048 the embeddings of the whole batch take more than what one chunk computes (second bend).",
+    "batch": f"Batch: above {CHUNK} examples each chunk of {CHUNK} is encoded twice, by a larger program (first bend "
+    "of memory); above 2,048 the embeddings of the whole batch take more than what one chunk computes (second bend).",
     "layers": "Layers: of the last layer only the first token is computed, so one layer alone is cheap.",
 }
 MEMORY = "Memory is the peak of the whole process, compiling included."
@@ -254,9 +254,9 @@ def plot(found: dict[str, list[Point]]) -> dict[str, bytes]:
             time.minorticks_off()
             memory.set_xticks(values, [f"{value:,}" for value in values], rotation=45)
             memory.minorticks_off()
-            memory.set_ylim(bottom=0)
             memory.yaxis.set_major_formatter(lambda tick, _: f"{tick:,.0f}")
             memory.set_xlabel(LABELS[axis])
+        grid[1][0].set_ylim(0, 1.08 * max(point.memory_mib for axis in axes for point in found[axis]))
         grid[0][0].set_ylabel("seconds a step")
         grid[1][0].set_ylabel("peak memory, MiB")
     return pictures

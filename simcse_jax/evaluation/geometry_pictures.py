@@ -180,12 +180,12 @@ def _alone(name: str, geometry: Geometry, title: str) -> Pictures:
         labels = [(distance, f"{distance:.2f}  pairs rated {label}", "0.35") for label, distance in groups]
         labels.append((geometry.alignment, f"{geometry.alignment:.2f}  alignment: pairs rated above 4", COLOURS[0]))
         top = axes.get_ylim()[1]
-        side = 1 if x < (low + high) / 2 else -1
+        to = 1 if x < (low + high) / 2 else -1
         heights = top * spread(np.array([distance for distance, *_ in labels]) / top, 0.055)
-        beside = x + 0.3 * side
+        at = x + 0.3 * to
         for (distance, text, colour), height in zip(labels, heights, strict=True):
-            axes.plot([x + 0.1 * side, beside - 0.04 * side], [distance, height], color=PALE, linewidth=0.7)
-            axes.text(beside, height, text, color=colour, fontsize=8, va="center", ha="left" if side > 0 else "right")
+            axes.plot([x + 0.1 * to, at - 0.04 * to], [distance, height], color=PALE, linewidth=0.7)
+            axes.text(at, height, text, color=colour, fontsize=8, va="center", ha="left" if to > 0 else "right")
         axes.set_xlabel(UNIFORMITY)
         axes.set_ylabel(DISTANCE)
     return pictures

@@ -269,7 +269,7 @@ def _draw_ours(panel: "Axes", rows: Sequence[Row], metric: str) -> None:
         capsize=2.5,
         label=OURS,
     )
-    right = {"transform": panel.get_yaxis_transform(), "va": "center", "ha": "right", "fontsize": 8}
+    right: dict[str, Any] = {"transform": panel.get_yaxis_transform(), "va": "center", "ha": "right", "fontsize": 8}
     for place, row in enumerate(rows):
         difference = row.cells[metric].difference
         if difference is not None:
