@@ -129,7 +129,7 @@ def test_the_plot_of_scale_has_ticks_of_memory_and_says_why_lines_bend(tmp_path,
     there = re.findall(r"<text[^>]*>(.*?)</text>", drawn)
     assert {"0", "200", "1,000"} <= set(there)
     more = scale.plot({"batch": points, "layers": [scale.Point(1, 1.0, 771.0), scale.Point(6, 3.0, 1831.0)]})
-    assert ">1,750</text>" in more["svg"].decode()  # no point is cut off
+    assert ">1,500</text>" in more["svg"].decode()  # no point is cut off
     said = " ".join(there)
     assert scale.KINKS["batch"].split(";")[0] in said and "one layer alone" not in said
     assert "Not drawn, measured once: 1 layers, 0.0931 s, 771 MiB." in said
