@@ -7,7 +7,7 @@ Unsupervised SimCSE, float32 (or `--dtype`), each point in a process of its own:
 that are timed. Batches are encoded in chunks of 64 examples. Along the batch and the devices the model has
 `--num-layers` layers; batch, layers and devices have real sentences of at most 32 tokens. Along the length, sentences
 are strung together until none is shorter than that. On a CPU devices are virtual: more of them are no faster,
-and what grows is the price of splitting. Each axis gets an equal part of what is left of `--seconds` and stops before
+and what grows is the price of splitting. Each axis gets an equal part of the rest of `--seconds` and stops before
 the point that would pass it, if a step grows in proportion. FOLDER gets `scale.json`, `scale.png` and `scale.svg`. The
 slope of a line through the points on log axes is printed: 1 is growth in proportion, 2 quadratic. `--redraw` draws the
 points of an earlier scale.json again and measures nothing.

@@ -1,4 +1,4 @@
-"""Scoring all STS files: `simcse_jax.evaluation.sts` beside sentence-transformers with SciPy, in turn.
+"""Scoring all STS files: `simcse_jax.evaluation.sts` and sentence-transformers with SciPy, in turn.
 
     python -m benchmarks.sts --data SentEval/data/downstream [--tasks STS12,STSBenchmark] [--output FILE]
 

@@ -57,7 +57,7 @@ def compare(inputs: np.ndarray, task: transfer_files.Task, limit: int) -> dict[s
 
 
 def main() -> None:
-    """Prints a line a fold and the means, as soon as they are known."""
+    """Prints a line for each fold and the means, as soon as they are known."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", required=True)
     parser.add_argument("--pooler")

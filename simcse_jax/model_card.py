@@ -1,4 +1,4 @@
-"""The README.md of an exported model: what it is, how to load it, its scores, its recipe; front matter for the hub.
+"""The README.md of an exported model: its kind, how to load it, its scores, its recipe; front matter for the hub.
 
 A card is made from the workdir (`run.json`, `result.json`), and its licence from the card of the model that training
 started from. Of files and folders of the machine it gives only the base names; names on a hub and of packages are given

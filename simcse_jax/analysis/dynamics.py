@@ -26,7 +26,7 @@ Points = Sequence[Mapping[str, float]]  # of a run: `step`, and measures of the 
 
 
 def labels(configs: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What to call runs on a picture: by the one field in which their configs differ, else by their folders.
+    """Names of runs for a picture: the one field in which their configs differ, otherwise their folders.
 
     Args:
       configs: the fields that change a result, by their dotted names; by the names of the runs' folders.
@@ -52,12 +52,12 @@ def write(
     workdirs: Mapping[str, str],
     versions: Mapping[str, str],
 ) -> list[str]:
-    """Writes `dynamics.json`, a picture a measure (NAME.png, .svg and .json) and `report.html`, each file whole or not.
+    """Writes `dynamics.json`, a picture for each measure and `report.html`, each file whole or not.
 
     Args:
       runs: by their labels; the steps of each rise. A measure that no point has is left out.
-      folder: where to, made if need be.
-      data: what was measured on, for the titles.
+      folder: the folder, created if needed.
+      data: the name of the sentences, for the titles.
       about: how it was measured.
       workdirs: the runs' folders, by their labels.
       versions: of the packages that the numbers can depend on.

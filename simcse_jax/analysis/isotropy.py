@@ -28,7 +28,7 @@ def self_similarity(sums: np.ndarray, contexts: np.ndarray) -> np.ndarray:
 
     Args:
       sums: (…, K, D) sums of the normalized embeddings of K types.
-      contexts: (K,) how many each sum is of, 2 or more.
+      contexts: (K,) the number of terms of each sum, 2 or more.
 
     Returns:
       (…, K).
@@ -51,7 +51,7 @@ def average(similarities: np.ndarray, contexts: np.ndarray, weights: str) -> np.
 def intra_sentence_similarity(embeddings: np.ndarray) -> np.ndarray:
     """The mean cosine of a sentence's token embeddings with their mean (Ethayarajh, definition 2): (…, T, D) to (…).
 
-    The mean is of the embeddings as they are, not normalized ones.
+    The embeddings are not normalized before the mean.
     """
     centre = normalize(embeddings.mean(axis=-2, dtype=np.float64))
     return np.sum(normalize(embeddings).mean(axis=-2) * centre, axis=-1)

@@ -78,7 +78,7 @@ def measure_last_layer(encode: Encode, tokens: TokenEncoder, survey: Survey, sam
       encode: sentences to embeddings.
       tokens: sentences to the hidden states of layers, of which the last one counts.
       survey: of the sample's sentences, by the model's tokenizer.
-      sample: what to measure on.
+      sample: the sentences to measure on.
 
     Returns:
       `anisotropy`, `self_similarity`, `intra_sentence_similarity`, `l2_norm`, `adjusted_self_similarity`,

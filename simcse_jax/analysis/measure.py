@@ -1,6 +1,6 @@
 """Everything that the isotropy paper measures of one model, from one pass over the data.
 
-Token embeddings are streamed; what is kept beside the sentences is a sum of normalized embeddings for each type and
+Token embeddings are streamed; kept in addition to the sentences is a sum of normalized embeddings for each type and
 layer, (L + 1) × K × D numbers of 8 bytes, and the sampled tokens.
 """
 
@@ -54,7 +54,7 @@ def measure(encoder: TokenEncoder, survey: Survey, *, show_progress_bar: bool | 
 
     Args:
       encoder: the model.
-      survey: what its tokenizer makes of the data (`tokens.survey`).
+      survey: the data by its tokenizer (`tokens.survey`).
       show_progress_bar: on standard error; None: if that is a terminal.
 
     Raises:
@@ -76,7 +76,7 @@ def token_changes(survey: Survey, tuned: Measurement, base: Measurement, count: 
 
     Args:
       survey: of the fine-tuned model; that of the base model must have the same tokens (`tokens.check_same_tokens`).
-      tuned, base: what was measured of both.
+      tuned, base: the measurements of both.
       count: how many tokens.
     """
     changes = self_similarity_change(tuned.types[-1], tuned.anisotropy[-1], base.types[-1], base.anisotropy[-1])

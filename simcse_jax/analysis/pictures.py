@@ -1,6 +1,6 @@
 """Pictures of a report and of the dynamics of runs: the figures of the isotropy paper.
 
-Each is drawn as PNG and as SVG, is to be read without a caption, and stays legible in grey: lines differ in their
+Each is drawn as PNG and as SVG, can be read without a caption, and stays legible in grey: lines differ in their
 style and markers, not in colour alone. The same numbers give the same bytes.
 """
 
@@ -21,16 +21,16 @@ COSINE = "mean cosine similarity"
 ADJUSTED = "mean cosine − anisotropy"
 SHARES = (10, 20, 50)  # percent
 WINDOW = 25  # tokens of a running mean
-SIZE = (5.0, 3.5)  # inches; two fit beside each other on a page
+SIZE = (5.0, 3.5)  # inches; two fit next to each other on a page
 MOST_IN_A_LINE = 45  # characters of a legend
 
 
 class Measure(NamedTuple):
-    """What a number of a layer, or of a step of a run, is called and means."""
+    """The name and meaning of a number of a layer, or of a step of a run."""
 
     title: str
     axis: str
-    meaning: str  # for who has never heard of it
+    meaning: str  # for a newcomer
 
 
 MEASURES = {
@@ -81,7 +81,7 @@ MEASURES = {
 
 
 def layers(found: Mapping[str, Sequence[Mapping[str, float]]], field: str, data: str) -> Pictures:
-    """A measure over the layers, a line a model (Figures 2 to 7).
+    """A measure over the layers, a line for each model (Figures 2 to 7).
 
     Args:
       found: the `layers` of a report, by the models' names.
@@ -106,11 +106,11 @@ def layers(found: Mapping[str, Sequence[Mapping[str, float]]], field: str, data:
 
 
 def dimensions(found: Mapping[str, Sequence[float]], pairs: str, data: str) -> Pictures:
-    """How much of the mean cosine the top dimensions give together, a line a model (Table 1).
+    """The share of the top dimensions in the mean cosine, a line for each model (Table 1).
 
     Args:
       found: the cumulated shares of the D dimensions, the largest first, by the models' names.
-      pairs: which pairs of tokens the cosines are of.
+      pairs: the kind of token pairs.
       data: its name.
     """
     with new_figure(_size(found)) as (figure, pictures):
@@ -134,7 +134,7 @@ def dimensions(found: Mapping[str, Sequence[float]], pairs: str, data: str) -> P
 
 
 def informativity(found: Mapping[str, Sequence[Mapping[str, float]]], data: str) -> Pictures:
-    """r² of the cosines before and after the top k dimensions are removed, a line a model (Table 3)."""
+    """r² of the cosines before and after the top k dimensions are removed, a line for each model (Table 3)."""
     with new_figure(_size(found)) as (figure, pictures):
         axes = figure.subplots()
         axes.set_title(f"What the cosines keep without the top k dimensions\ntokens of {shortened(data)}", loc="left")
@@ -202,7 +202,7 @@ def correlation(by_n: Sequence[float | None], best_n: int, best: float) -> Pictu
 
 
 def embedding_map(found: "Map", data: str) -> Pictures:
-    """Sentence embeddings in two dimensions, a panel a model on the same axes (Figure 1)."""
+    """Sentence embeddings in two dimensions, a panel for each model on the same axes (Figure 1)."""
     names = list(found.points)
     everything = np.concatenate(list(found.points.values()))
     low, high = everything.min(axis=0), everything.max(axis=0)
@@ -282,7 +282,7 @@ def _size(lines: Sized) -> tuple[float, float]:
 
 
 def _finish(figure: "Figure", axes: "Axes") -> None:
-    """The grid behind the lines, and their names below."""
+    """The grid, under the lines, and their names below."""
     axes.grid(color="0.92")
     axes.set_axisbelow(True)
     handles, names = axes.get_legend_handles_labels()

@@ -18,14 +18,14 @@ PAPER = "“On Isotropy and Learning Dynamics of Contrastive-based Sentence Repr
 PAIRS = {"dimensions": "self-similarity pairs", "dimensions_random_pairs": "random pairs"}
 NOTHING = "–"  # a cell without a value
 
-Metrics = Mapping[str, Any]  # what the analysis measures; see `write`
+Metrics = Mapping[str, Any]  # the measurements; see `write`
 
 
 class Drawing(NamedTuple):
-    """A picture with what it shows."""
+    """A picture, its description and its numbers."""
 
     pictures: Pictures
-    alt: str  # for who does not see it
+    alt: str  # for readers who cannot see it
     data: dict[str, Any]  # the numbers drawn
 
 
@@ -38,7 +38,7 @@ def write(
       metrics: `model`, `compare` (None without), `data`, `sentences`, `tokens` and `protocol`; of the model `layers`,
         `dimensions`, `dimensions_random_pairs` and `informativity`; with a second model the same four of it in `base`,
         and `self_similarity_change`; `correlation` of two pairs of models, if measured.
-      folder: where to, made if need be.
+      folder: the folder, created if needed.
       versions: of the packages that the numbers can depend on.
       embedding_map: the map of the sentence embeddings, if one was made.
 
@@ -70,7 +70,7 @@ def to_json(value: Mapping[str, Any]) -> str:
 
 
 def explained(facts: Mapping[str, Any]) -> list[list[str]]:
-    """Names and values as the rows of a table; of the choices of a protocol with what they mean."""
+    """Names and values as the rows of a table, the choices of a protocol with their meanings."""
     rows = []
     for name, value in facts.items():
         meaning = CHOICES.get(name, {}).get(value)
@@ -79,7 +79,7 @@ def explained(facts: Mapping[str, Any]) -> list[list[str]]:
 
 
 def models_of(metrics: Metrics) -> dict[str, Metrics]:
-    """What was measured of the model and, if there is one, of the base, by their names on a picture."""
+    """The measurements of the model and of the base, if there is one, by their names on a picture."""
     found = {metrics["model"]: metrics} | ({metrics["compare"]: metrics["base"]} if "base" in metrics else {})
     return dict(zip(unique(short_names(list(found)), list(found)), found.values(), strict=True))
 
@@ -155,8 +155,8 @@ def html(metrics: Metrics, drawings: Mapping[str, Drawing], versions: Mapping[st
         ),
         Section(
             "Informativity",
-            "What the cosines keep when the top k dimensions are removed: near 1, those dimensions tell nothing that "
-            "the others do not.",
+            "What the cosines keep when the top k dimensions are removed: near 1, those dimensions add "
+            "nothing to the others.",
             drawn("informativity") + _informativity(models),
         ),
     ]
@@ -275,7 +275,7 @@ def _about(metrics: Metrics, versions: Mapping[str, str], drawings: Mapping[str,
     }
     parts = {"What was measured": measured, "Protocol": metrics["protocol"], "Versions": versions}
     tables = [page.table(caption, [], explained(part), text=True) for caption, part in parts.items()]
-    files = f"{METRICS} has all numbers; beside this page each picture lies as .png, .svg and .json"
+    files = f"{METRICS} has all numbers; each picture is next to this page as .png, .svg and .json"
     return "".join([*tables, page.note(f"{files}: {', '.join(drawings)}.")])
 
 

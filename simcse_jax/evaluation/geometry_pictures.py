@@ -1,6 +1,6 @@
 """Pictures of the geometry of embeddings: SimCSE's Figures 2, 3, F.1 and G.1.
 
-Each is drawn as PNG and as SVG, is to be read without a caption, and stays legible in grey: lines differ in their
+Each is drawn as PNG and as SVG, can be read without a caption, and stays legible in grey: lines differ in their
 style and markers, not in colour alone. The same numbers give the same bytes.
 """
 
@@ -130,7 +130,7 @@ def singular_values(found: Mapping[str, Geometry], title: str) -> Pictures:
 
 
 def cosines(found: Mapping[str, Geometry], title: str) -> Pictures:
-    """The density of the cosine similarities of each gold group, a panel a model (Figure G.1)."""
+    """The density of the cosine similarities of each gold group, a panel for each model (Figure G.1)."""
     columns = min(3, len(found))
     rows = math.ceil(len(found) / columns)
     densities = [group.density for geometry in found.values() for group in geometry.groups.values()]
@@ -202,8 +202,8 @@ def _alignment_and_uniformity(axes: "Axes", x: Float[np.ndarray, " M"], y: Float
 
 
 def _label_steps(figure: "Figure", axes: "Axes", lines: Sequence[tuple[Sequence[int], np.ndarray, str]]) -> None:
-    """Labels as many points with their steps as find room; the ends of the lines come first."""
-    figure.canvas.draw()  # the layout is known from here on
+    """Labels points with their steps while there is room; the ends of the lines come first."""
+    figure.canvas.draw()  # the layout is now known
     figure.set_layout_engine("none")
     scale = figure.dpi / 72  # pixels a point
     pixels = [axes.transData.transform(points) for _, points, _ in lines]
@@ -264,7 +264,7 @@ def _along(points: np.ndarray, step: float) -> np.ndarray:
 
 
 def _smallest(values: np.ndarray) -> float:
-    """The smallest singular value that is not zero but for rounding."""
+    """The smallest singular value above the rounding error."""
     return float(values[values > 1e-6].min())
 
 
@@ -287,7 +287,7 @@ def _ridges(panel: "Axes", geometry: Geometry) -> None:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most `width` characters, of which a name that has no blanks gets as many as it needs."""
+    """At most three lines of at most `width` characters."""
     import textwrap
 
     return textwrap.wrap(text, width)[:3]

@@ -36,7 +36,7 @@ class FaissSearch:
 
     @staticmethod
     def check_installed() -> None:
-        """Raises a `UserError` that tells how to install FAISS, if it is not."""
+        """Raises a `UserError` that says how to install FAISS, if it is missing."""
         if importlib.util.find_spec("faiss") is None:
             raise UserError("backend='faiss': FAISS is not installed; pip install 'simcse_jax[faiss]'")
 

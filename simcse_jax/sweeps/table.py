@@ -86,7 +86,7 @@ def summarize(sweep: config_dict.ConfigDict, variants: Sequence[Variant], result
 
 
 def markdown(rows: Sequence[Row], sweep: config_dict.ConfigDict, notes: Sequence[str] = ()) -> str:
-    """The table to be read, with what its columns mean and the notes below it."""
+    """The table for people, with the meaning of its columns and the notes below it."""
     several = len({row.baseline for row in rows}) > 1
     header, lines = ["variant", *(["baseline"] if several else [])], []
     with_paper = {metric: any(row.cells[metric].paper is not None for row in rows) for metric in sweep.metrics}
@@ -114,7 +114,7 @@ def markdown(rows: Sequence[Row], sweep: config_dict.ConfigDict, notes: Sequence
 
 
 def csv(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
-    """The table to be computed with: a line for each variant and metric, with the value of every seed."""
+    """The table for programs: a line for each variant and metric, with the value of every seed."""
     seeds = read_seeds(sweep)
     out = io.StringIO()
     writer = csv_lib.writer(out, lineterminator="\n")
@@ -130,7 +130,7 @@ def csv(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
 
 
 def plot(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> Pictures:
-    """The table as a picture, a line a variant. The paper's values have panels of their own.
+    """The table as a picture, a line for each variant. The paper's values have panels of their own.
 
     Each metric has a panel of our seeds, their mean ± standard deviation and, at its right, the difference from the
     baseline. On one axis the paper's values would often be so far from ours that our differences could not be seen.
@@ -183,11 +183,11 @@ def write(
     """Writes NAME.md, NAME.csv, NAME.png and NAME.svg into the folder, each whole or not at all.
 
     Args:
-      folder: where to, made if need be.
+      folder: the folder, created if needed.
       name: of the files, without an ending.
       sweep: `config.sweep`.
       variants: the rows, in their order.
-      results: what the finished runs gave; a variant, a seed or a metric may be missing.
+      results: the scores of the finished runs; a variant, a seed or a metric may be missing.
       notes: paragraphs for below the table, e.g. the command; empty ones are left out.
 
     Returns:

@@ -129,7 +129,7 @@ def test_a_run_that_goes_wrong_does_not_stop_the_others(file, tmp_path, monkeypa
         raise UserError(f"seed {config.seed}: no luck")
 
     monkeypatch.setattr(runner, "train_and_evaluate", fail)
-    with pytest.raises(UserError, match=r"4 of 4 runs went wrong; the first: a \(seed 1\): seed 1: no luck"):
+    with pytest.raises(UserError, match=r"4 of 4 runs failed; the first: a \(seed 1\): seed 1: no luck"):
         run(monkeypatch, file, tmp_path, TAME)
     assert capsys.readouterr().out.count("no luck") == 4
     assert "| a | –" in (tmp_path / "tiny.md").read_text()
@@ -212,7 +212,7 @@ def test_runs_together_are_what_each_is_alone_also_when_stopped_and_beside_one_t
     for leftover in (checkpoints / "20").rglob("*"):
         if leftover.is_file():
             leftover.unlink()
-    with pytest.raises(UserError, match=r"2 of 6 runs went wrong; the first: wild \(seed1\): step \d+: "):
+    with pytest.raises(UserError, match=r"2 of 6 runs failed; the first: wild \(seed1\): step \d+: "):
         run(monkeypatch, file, tmp_path, together)
     assert "resuming at step 10 of 20" in capsys.readouterr().out
     for variant in ("a", "b"):

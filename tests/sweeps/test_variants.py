@@ -82,8 +82,8 @@ def test_seeds_of_the_command_line_are_integers(tmp_path):
 
 MISTAKES = [
     ({"seeds": ()}, VARIANTS, "config.sweep.seeds: there are none"),
-    ({"seeds": ("1", "2", "1")}, VARIANTS, "config.sweep.seeds: 1 comes twice"),
-    ({"seeds": ("1", "01")}, VARIANTS, "config.sweep.seeds: 1 comes twice"),
+    ({"seeds": ("1", "2", "1")}, VARIANTS, "config.sweep.seeds: 1 is given twice"),
+    ({"seeds": ("1", "01")}, VARIANTS, "config.sweep.seeds: 1 is given twice"),
     ({"seeds": ("1.5",)}, VARIANTS, "config.sweep.seeds: '1.5' is not an integer"),
     ({"seeds": (1.0,)}, VARIANTS, "config.sweep.seeds: 1.0 is not an integer"),
     ({"seeds": (-1,)}, VARIANTS, "config.sweep.seeds: -1 must be from 0"),
@@ -99,11 +99,11 @@ MISTAKES = [
         "config.sweep.baseline: 'defalt' is not a variant; the nearest one is 'default'",
     ),
     ({}, [*VARIANTS, Variant("x", {}, baseline="colld")], "variant 'x': its baseline 'colld' is not a variant; the"),
-    ({}, [*VARIANTS, Variant("hot", {})], "variant 'hot': there are two of that name"),
-    ({}, [*VARIANTS, Variant("a/b", {})], "variant 'a/b': a name must be fit for a folder"),
-    ({}, [*VARIANTS, Variant("a, b", {})], "variant 'a, b': a name must be fit for a folder"),
-    ({}, [*VARIANTS, Variant(" ", {})], "a name must be fit for a folder"),
-    ({}, [*VARIANTS, Variant("..", {})], "a name must be fit for a folder"),
+    ({}, [*VARIANTS, Variant("hot", {})], "variant 'hot': two variants have that name"),
+    ({}, [*VARIANTS, Variant("a/b", {})], "variant 'a/b': a name must be a valid folder name"),
+    ({}, [*VARIANTS, Variant("a, b", {})], "variant 'a, b': a name must be a valid folder name"),
+    ({}, [*VARIANTS, Variant(" ", {})], "a name must be a valid folder name"),
+    ({}, [*VARIANTS, Variant("..", {})], "a name must be a valid folder name"),
     ({}, [], "the sweep has no variants"),
     (
         {},
