@@ -17,7 +17,7 @@ from benchmarks import machine
 
 
 class Done(NamedTuple):
-    """What a round did: `work` units, and whatever else is worth telling, as JSON.
+    """The result of a round: `work` units, and notes as JSON.
 
     `seconds` is for work in another process; None: the time the function took.
     """

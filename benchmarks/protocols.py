@@ -76,7 +76,7 @@ class WithPadding:
     """An encoder that takes the first [PAD] after a sentence, if there is one, as a token of it."""
 
     model: SimCSE
-    sentences: list[str]  # all of them, for they are padded to the longest
+    sentences: list[str]  # all of them, since they are padded to the longest
 
     def __post_init__(self):
         self.encoder = self.model.token_encoder()

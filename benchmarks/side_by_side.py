@@ -3,7 +3,7 @@
 Each contender is started, builds and warms up by itself (`benchmarks.contender`), and is idle while another one works,
 so that its peak memory is its own and its threads disturb nobody. The first contender is ours: all others are given as
 the median of our rate over theirs, round by round, since a machine's speed changes in minutes. Between rounds the
-machine's matrix-product peak is measured, and the share of it that a contender reaches is that of the operations which
+machine's matrix-product peak is measured, and a contender's share of it counts the operations that
 its real work needs (`benchmarks.work`), not of those that it does. A contender that cannot be built, or fails in a
 round, is named with its reason, and the others continue.
 """

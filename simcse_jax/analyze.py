@@ -66,7 +66,10 @@ def read_arguments() -> tuple[Namespace, Protocol]:
         metavar=("MODEL", "BASE"),
         help="another model and the one it was trained from: do the same tokens change in both (eq. 11)?",
     )
-    parser.add_argument("--data", help="a .txt, .csv, .tsv, .jsonl or .parquet file, or SentEval's data/downstream")
+    parser.add_argument(
+        "--data",
+        help="the sentences to measure on: a .txt, .csv, .tsv, .jsonl or .parquet file, or SentEval's data/downstream",
+    )
     parser.add_argument(
         "--column", help="the sentences' column (default: sentence, text, sent0, anchor, or the only one)"
     )
@@ -231,7 +234,7 @@ def load(name: str, batch_size: int) -> tuple["SimCSE", str | None]:
     from simcse_jax.simcse import SimCSE
 
     spec = parse_model(name)
-    # With any pooler, for a model whose own is not known is measured too.
+    # Any pooler will do: a model whose own is unknown is measured too.
     model = SimCSE(spec.name, pooler=spec.pooler or "avg", num_layers=spec.num_layers, batch_size=batch_size)
     return model, spec.pooler or model.own_pooler
 

@@ -2,7 +2,7 @@
 
 The mean cosine of all pairs of n vectors needs no pairs: with û = u / ‖u‖, Σ_{i≠j} cos(u_i, u_j) = ‖Σ û_i‖² − n. The
 definitions are those of Ethayarajh, "How Contextual are Contextualized Word Representations?" (2019), section 3, which
-the isotropy paper takes over (section 2.2). All sums are float64, for n is subtracted from a number near it.
+the isotropy paper takes over (section 2.2). All sums are float64, since n is subtracted from a number near it.
 """
 
 import numpy as np

@@ -47,7 +47,7 @@ class Sample(NamedTuple):
 
 
 def evenly(items: Sequence[T], count: int) -> list[T]:
-    """`count` of the items, spread evenly from the first to the last; all of them where they are fewer."""
+    """`count` of the items, spread evenly from the first to the last; all of them if there are fewer."""
     places = np.linspace(0, len(items) - 1, min(count, len(items)))
     return [items[place] for place in places.round().astype(int)]
 

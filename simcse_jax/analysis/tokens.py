@@ -1,4 +1,4 @@
-"""Which tokens of which sentences are measured, found out before any is encoded.
+"""Which tokens of which sentences are measured, determined before any is encoded.
 
 A unit has an embedding of its own: a token, or a word of several tokens. A type is a distinct unit. Shapes: N
 sentences, T tokens and U units of a sentence, K types, L layers, D hidden size.

@@ -9,7 +9,7 @@ from simcse_jax.errors import UserError
 
 
 class FaissSearch:
-    """Inner products in a flat index, which is exact, or in cells of which the nearest are looked through."""
+    """Inner products in a flat index, which is exact, or in cells, of which only the nearest are searched."""
 
     CELLS, CELLS_SEARCHED = 100, 10  # the reference's; fewer cells for a small index
     SAMPLE = 256 * CELLS  # rows that FAISS takes to find the cells

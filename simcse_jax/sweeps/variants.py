@@ -120,7 +120,7 @@ def read_seeds(sweep: config_dict.ConfigDict) -> tuple[int, ...]:
     """The seeds as integers: those of the command line arrive as text.
 
     Raises:
-      UserError: when there are none, or one is no seed or comes twice.
+      UserError: when there are none, one is not a seed, or one is given twice.
     """
     return _parse_seeds("config.sweep.seeds", sweep.seeds)
 

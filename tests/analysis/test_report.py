@@ -196,7 +196,7 @@ def test_the_correlation_of_two_pairs_of_models_is_drawn(written):
     assert "0.875, where n = 4" in (folder / "report.html").read_text()
 
 
-def test_two_models_of_one_name_are_told_apart():
+def test_two_models_of_one_name_are_distinguished():
     names = list(report.models_of(metrics(compare="runs/b/model", model="runs/a/model")))
     assert names == ["a/model", "b/model"]
 

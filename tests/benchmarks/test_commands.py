@@ -32,7 +32,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("module", "arguments", "told"), WRONG, ids=lambda value: getattr(value, "__name__", None))
-def test_a_wrong_option_is_told(module, arguments, told, monkeypatch):
+def test_a_wrong_option_is_reported(module, arguments, told, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["name", *arguments])
     with pytest.raises(UserError, match=told):
         module.parse()
@@ -106,7 +106,7 @@ def test_the_time_to_compile_a_tiny_step(tiny_bert, monkeypatch, capsys):
     assert layers == 1 and len(seconds) == 3
 
 
-def test_agreement_tells_cosines_and_differences():
+def test_agreement_reports_cosines_and_differences():
     exact = np.eye(2, dtype=np.float32)
     rough = np.array([[1, 1], [0, 1]], np.float32)
     found = encode.agreement({encode.OURS["float32"]: exact, encode.OURS["bfloat16"]: rough, encode.ONNX: exact + 0.25})
@@ -197,7 +197,7 @@ def test_a_step_of_all_contenders(recipe, dtype, chunk, tiny_bert, corpus, tmp_p
 
 
 @pytest.mark.slow
-def test_simcse_plus_plus_beside_simcse(tiny_bert, corpus, tmp_path):
+def test_simcse_plus_plus_compared_with_simcse(tiny_bert, corpus, tmp_path):
     few = ["--rounds", 2, "--steps", 1, "--warmup", 1, "--batch-size", 8, "--data", corpus["txt"]]
     few += ["--recipe", "simcse_plus_plus", "--dtype", "float32"]
     (found,) = run("train_step", tmp_path / "out.json", "--model", tiny_bert, *few)

@@ -121,7 +121,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize("sweep, variants, message", MISTAKES, ids=[message[-40:] for *_, message in MISTAKES])
-def test_mistakes_are_told_in_a_line(sweep, variants, message):
+def test_mistakes_are_reported_in_a_line(sweep, variants, message):
     with pytest.raises(UserError) as caught:
         read_sweep(base(**sweep), variants)
     assert message in str(caught.value)
@@ -141,7 +141,7 @@ def test_variants_that_are_not_run_may_miss_their_baseline():
         (None, "no such config file"),
     ],
 )
-def test_a_file_that_is_no_sweep_is_told(tmp_path, content, message):
+def test_a_file_that_is_no_sweep_is_reported(tmp_path, content, message):
     file = tmp_path / "x.py"
     if content is not None:
         file.write_text(content)
@@ -151,7 +151,7 @@ def test_a_file_that_is_no_sweep_is_told(tmp_path, content, message):
     assert "\n" not in str(caught.value)
 
 
-def test_a_config_without_a_sweep_is_told():
+def test_a_config_without_a_sweep_is_reported():
     with pytest.raises(UserError, match=r"config\.sweep is missing"):
         read_sweep(default_config(), VARIANTS)
 
