@@ -1,6 +1,6 @@
 """The process that a contender lives in: `python -m benchmarks.contender`, which `benchmarks.side_by_side` starts.
 
-The first line on standard input is JSON: `factory`, the name `module:function` of what builds the contender, and its
+The first line on standard input is JSON: `factory`, the name `module:function` that builds the contender, and its
 `options`. A factory warms up, and returns a function that does one round and gives what it `Done`. Each further line
 asks for a round. Answers are lines of JSON; all else that is printed goes to standard error.
 """
@@ -17,9 +17,9 @@ from benchmarks import machine
 
 
 class Done(NamedTuple):
-    """What a round did: `work` units, and whatever else is worth telling, as JSON.
+    """The result of a round: `work` units, and notes as JSON.
 
-    `seconds` is for what takes its time elsewhere; None: the time the function took.
+    `seconds` is for work in another process; None: the time the function took.
     """
 
     work: float
@@ -33,7 +33,7 @@ Round = Callable[[], Done]
 def main() -> None:
     """Builds, says so, and does rounds until standard input ends."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # output of libraries is not an answer
 
     def answer(**values: Any) -> None:
         print(json.dumps(values), file=answers, flush=True)

@@ -1,4 +1,4 @@
-"""`SimCSE.encode` beside sentence-transformers' `encode`, in turn, on the same sentences and the same weights.
+"""`SimCSE.encode` and sentence-transformers' `encode`, in turn, on the same sentences and the same weights.
 
     python -m benchmarks.encode [--data FILE …] [--rows 2000] [--onnx-python PYTHON] [--output FILE]
 
@@ -129,7 +129,7 @@ def contenders_of(args: argparse.Namespace, folder: Path) -> list[Contender]:
         add(OURS[dtype], "ours", model=args.model, dtype=dtype, batch_size=args.batch_size)
     for dtype in args.dtype:
         add(THEIRS[dtype], "theirs", folder=model, dtype=dtype, batch_size=args.peer_batch_size)
-    # A path with a slash, or it is looked for in PATH; not resolved, for a link is what makes an environment.
+    # With a slash, since a bare name is looked up in PATH; not resolved, since an environment's Python is a link.
     python = os.path.abspath(args.onnx_python) if os.sep in args.onnx_python else args.onnx_python
     add(ONNX, "theirs", python, folder=model, dtype="float32", batch_size=args.peer_batch_size, backend="onnx")
     return contenders

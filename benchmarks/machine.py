@@ -26,7 +26,7 @@ PACKAGES = (
 
 
 def cpu() -> str:
-    """The processor's name, where the system tells it."""
+    """The processor's name, if the system gives it."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

@@ -20,7 +20,7 @@ from simcse_jax.huggingface.published import encoder_config
 
 
 def temporaries(model: str, batch_size: int, chunk_size: int, topology: str | None) -> float:
-    """GiB of the compiled step's temporaries; what the TPU compiler says was needed, if it does not fit."""
+    """GiB of the compiled step's temporaries; if they do not fit, the size that the TPU compiler reports."""
     config = default_config()
     config.train.batch_size, config.parallel.chunk_size = batch_size, chunk_size
     devices = described_devices(topology) if topology else jax.devices()[:1]
@@ -34,7 +34,7 @@ def temporaries(model: str, batch_size: int, chunk_size: int, topology: str | No
 
 
 def main() -> None:
-    """Prints a line a batch size as soon as it is known."""
+    """Prints a line for each batch size as soon as it is known."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="bert-base-uncased")
     parser.add_argument("--batches", default="64,128,256,512,1024,2048,4096,8192,16384")

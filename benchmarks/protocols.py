@@ -3,8 +3,8 @@
     python -m benchmarks.protocols --data SentEval/data/downstream [--seeds 11]
 
 All-MiniLM-L6-v2 on the first sentences of STS-B's test pairs, a choice a row, the others as they are by default. The
-last row has the first [PAD] behind each sentence but the longest as one more special token, as the authors' published
-code does: there its self-similarity is the published one to all digits that are told.
+last row has the first [PAD] after each sentence but the longest as one more special token, as the authors' published
+code does: there its self-similarity is the published one to all digits given.
 """
 
 import argparse
@@ -73,10 +73,10 @@ class Remembered:
 
 @dataclasses.dataclass
 class WithPadding:
-    """An encoder that takes the first [PAD] behind a sentence, if there is one, for a token of it."""
+    """An encoder that takes the first [PAD] after a sentence, if there is one, as a token of it."""
 
     model: SimCSE
-    sentences: list[str]  # all of them, for they are padded to the longest
+    sentences: list[str]  # all of them, since they are padded to the longest
 
     def __post_init__(self):
         self.encoder = self.model.token_encoder()

@@ -102,7 +102,7 @@ def pad(ids: list[list[int]]) -> dict[str, Tensor]:
 
 
 def batches(size: int, batch_size: int, seed: int) -> Iterator[list[int]]:
-    """Yield the indices of batches for ever, shuffled anew each epoch, without the last partial batch."""
+    """Yield the indices of batches forever, shuffled again each epoch, without the last partial batch."""
     generator = torch.Generator().manual_seed(seed)
     while True:
         order = torch.randperm(size, generator=generator).tolist()
@@ -127,7 +127,7 @@ def evaluate(model: Encoder, ids: list[list[int]], pairs: Tensor, scores: list[f
 
 
 def train(args: argparse.Namespace) -> dict[str, object]:
-    """Train, evaluate along the way and give what goes into the result file."""
+    """Train, evaluate during training, and return the contents of the result file."""
     torch.manual_seed(args.seed)
     tokenizer = AutoTokenizer.from_pretrained(args.model)
     model = Encoder(args.model, args.num_layers, args.pooler, args.mlp, args.dropout)

@@ -1,23 +1,27 @@
 """How a training step's time and memory grow with the batch, the number of layers, the length and the devices.
 
     python -m benchmarks.scale [--axes batch layers length devices] [--largest 16384] [--seconds 600] [--output FOLDER]
+    python -m benchmarks.scale --redraw scale.json --output FOLDER
 
 Unsupervised SimCSE, float32 (or `--dtype`), each point in a process of its own: a step that compiles, and `--steps`
 that are timed. Batches are encoded in chunks of 64 examples. Along the batch and the devices the model has
-`--num-layers` layers; batch, layers and devices have real sentences of at most 32 tokens, along the length sentences
+`--num-layers` layers; batch, layers and devices have real sentences of at most 32 tokens. Along the length, sentences
 are strung together until none is shorter than that. On a CPU devices are virtual: more of them are no faster,
-and what grows is the price of splitting. Each axis gets an equal part of what is left of `--seconds` and stops before
+and what grows is the price of splitting. Each axis gets an equal part of the rest of `--seconds` and stops before
 the point that would pass it, if a step grows in proportion. FOLDER gets `scale.json`, `scale.png` and `scale.svg`. The
-slope is that of a line through the points on log axes: 1 is growth in proportion, 2 quadratic.
+slope of a line through the points on log axes is printed: 1 is growth in proportion, 2 quadratic. `--redraw` draws the
+points of an earlier scale.json again and measures nothing.
 """
 
 import argparse
 import csv
 import dataclasses
 import itertools
+import json
 import os
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -30,7 +34,7 @@ from benchmarks.side_by_side import Child, Contender, FailedError
 from benchmarks.train_step import MINILM, SENTENCES
 from benchmarks.training import Setting, read_columns
 from simcse_jax.command_line import Parser, run_command
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, reason
 from simcse_jax.plotting import line_style, new_figure
 from simcse_jax.storage import output_folder, write_atomically
 
@@ -42,6 +46,13 @@ AXES = {
 }
 LABELS = {"batch": "examples a step", "layers": "layers", "length": "tokens a sentence", "devices": "devices"}
 CHUNK = 64
+# Why a line bends, for the plot.
+KINKS = {
+    "batch": f"Batch: above {CHUNK} examples each chunk of {CHUNK} is encoded twice, by a larger program (first bend "
+    "of memory); above 2,048 the embeddings of the whole batch take more than what one chunk computes (second bend).",
+    "layers": "Layers: of the last layer only the first token is computed, so one layer alone is cheap.",
+}
+MEMORY = "Memory is the peak of the whole process, compiling included."
 LENGTH_BATCH = 16  # examples along the length
 
 
@@ -62,18 +73,24 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--axes", nargs="+", choices=tuple(AXES), default=list(AXES))
     parser.add_argument("--largest", type=int, default=max(AXES["batch"]), help="the largest batch")
-    parser.add_argument("--steps", type=int, default=2, help="timed, behind the first; the median counts")
+    parser.add_argument("--steps", type=int, default=2, help="timed, after the first; the median counts")
     parser.add_argument("--seconds", type=float, default=600.0, help="for all together")
     parser.add_argument("--output", type=output_folder, help="a folder for the figures and the plot")
+    parser.add_argument("--redraw", type=Path, metavar="JSON", help="draw an earlier scale.json; measure nothing")
     args = parser.parse_args()
+    if args.redraw and not args.output:
+        raise UserError("--redraw: needs --output, the folder for the plot")
     if args.largest < AXES["batch"][0]:
         raise UserError(f"--largest {args.largest}: must be {AXES['batch'][0]} or more")
     return args
 
 
 def main() -> None:
-    """Prints a line a point as soon as it is there."""
+    """Prints a line for each point as soon as it is measured."""
     args = parse()
+    if args.redraw:
+        write_plot(read_points(args.redraw), args.output)
+        return
     print(side_by_side.heading(), flush=True)
     found: dict[str, list[Point]] = {}
     end = time.perf_counter() + args.seconds
@@ -94,13 +111,31 @@ def main() -> None:
         for axis, points in found.items()
     ]
     if args.output:
-        for kind, picture in plot(found).items():
-            write_atomically(args.output / f"scale.{kind}", picture)
+        write_plot(found, args.output)
         side_by_side.report("scale", results, args.output / "scale.json")
 
 
+def read_points(path: Path) -> dict[str, list[Point]]:
+    """The points of a scale.json, by axis.
+
+    Raises:
+      UserError: when the file is missing or is not such a file.
+    """
+    try:
+        results = json.loads(path.read_text(encoding="utf-8"))["results"]
+        return {result["axis"]: [Point(**point) for point in result["points"]] for result in results}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"--redraw {path}: is no scale.json: {reason(error)}") from None
+
+
+def write_plot(found: dict[str, list[Point]], folder: Path) -> None:
+    """Writes scale.png and scale.svg."""
+    for kind, picture in plot(found).items():
+        write_atomically(folder / f"scale.{kind}", picture)
+
+
 def climb(axis: str, args: argparse.Namespace, folder: Path, budget: float) -> list[Point]:
-    """The points of an axis, from the least on, as far as the seconds reach."""
+    """The points of an axis, smallest first, until the time is used up."""
     points: list[Point] = []
     started, took = time.perf_counter(), 0.0
     for value in values_of(axis, args):
@@ -108,13 +143,13 @@ def climb(axis: str, args: argparse.Namespace, folder: Path, budget: float) -> l
             stepping = (args.steps + 1) * points[-1].seconds  # the rest does not grow: start, compilation
             expected = took + (value / points[-1].value - 1) * stepping
             if time.perf_counter() - started + expected > budget:
-                print(f"{axis} {value:,} and beyond: left out, {budget:.0f} s would not do", flush=True)
+                print(f"{axis} {value:,} and above: left out, {budget:.0f} s are too few", flush=True)
                 break
         began = time.perf_counter()
         try:
             point = measure(axis, value, args, folder)
         except FailedError as error:
-            print(f"{axis} {value:,} and beyond: {error}", flush=True)
+            print(f"{axis} {value:,} and above: {error}", flush=True)
             break
         took = time.perf_counter() - began
         points.append(point)
@@ -123,7 +158,7 @@ def climb(axis: str, args: argparse.Namespace, folder: Path, budget: float) -> l
 
 
 def values_of(axis: str, args: argparse.Namespace) -> list[int]:
-    """Those that the model and the command line allow."""
+    """The axis' values that the model and the command line allow."""
     from simcse_jax.huggingface.published import encoder_config
 
     config = encoder_config(args.model)
@@ -166,14 +201,14 @@ def long_sentences(sentences: Sequence[str], words: int) -> list[str]:
 
 
 def write(path: Path, sentences: Sequence[str], least: int) -> None:
-    """A training file of so many sentences or more; they are repeated."""
+    """A training file of at least so many sentences; they are repeated where there are fewer."""
     repeated: Iterable[str] = itertools.islice(itertools.cycle(sentences), max(least, len(sentences)))
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([["sent0"], *([sentence] for sentence in repeated)])
 
 
 def slope(points: Sequence[Point], field: str) -> float | None:
-    """Of a line through the points on log axes; None of fewer than two."""
+    """The slope of a line through the points on log axes; None for fewer than two."""
     if len(points) < 2:
         return None
     values = [point.value for point in points]
@@ -181,35 +216,49 @@ def slope(points: Sequence[Point], field: str) -> float | None:
 
 
 def plot(found: dict[str, list[Point]]) -> dict[str, bytes]:
-    """Time above, memory below, a column an axis, on log axes: PNG and SVG."""
-    axes = [axis for axis, points in found.items() if points]
+    """Time above, on a log axis; memory below, from zero on; a column for each axis: PNG and SVG.
+
+    An axis with a single point has no line: it is left out, and a remark in the plot gives its numbers.
+    """
+    axes = [axis for axis, points in found.items() if len(points) > 1]
     if not axes:
         return {}
     from matplotlib.ticker import LogLocator
 
-    with new_figure((2.6 * len(axes) + 1, 5.0)) as (figure, pictures):
-        grid = figure.subplots(2, len(axes), squeeze=False, sharey="row")
-        figure.suptitle("A training step of unsupervised SimCSE")
-        rows = (("seconds", "seconds a step"), ("memory_mib", "peak memory, MiB"))
+    notes = [KINKS[axis] for axis in axes if axis in KINKS] + [MEMORY]
+    notes += [
+        f"Not drawn, measured once: {points[0].value:,} {LABELS[axis]}, {points[0].seconds:.3g} s, "
+        f"{points[0].memory_mib:,.0f} MiB."
+        for axis, points in found.items()
+        if len(points) == 1
+    ]
+    width = 3.2 * len(axes) + 0.6
+    lines = [line for note in notes for line in textwrap.wrap(note, int(14 * width))]
+    with new_figure((width, 5.0 + 0.16 * len(lines))) as (figure, pictures):
+        grid = figure.subplots(2, len(axes), squeeze=False, sharex="col", sharey="row")
+        figure.suptitle("A training step of unsupervised SimCSE", fontsize=11)
+        figure.supxlabel("\n".join(lines), fontsize=8, x=0.01, ha="left")
         for column, axis in enumerate(axes):
             points = found[axis]
             values = [point.value for point in points]
-            for row, (field, label) in enumerate(rows):
-                plane = grid[row][column]
-                plane.plot(values, [getattr(point, field) for point in points], **line_style(row))
-                plane.set_xscale("log", base=2)
-                plane.set_yscale("log")
-                plane.set_xticks(values, [f"{value:,}" for value in values], rotation=45)
-                plane.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-                plane.yaxis.set_major_formatter(lambda tick, _: f"{tick:,g}")
-                plane.minorticks_off()
+            time, memory = grid[:, column]
+            for plane, field in ((time, "seconds"), (memory, "memory_mib")):
+                style = line_style(0 if field == "seconds" else 1)
+                plane.plot(values, [getattr(point, field) for point in points], markersize=5, **style)
                 plane.grid(alpha=0.3)
-                if (growth := slope(points, field)) is not None:
-                    plane.set_title(f"slope {growth:.2f}")
-                if row:
-                    plane.set_xlabel(LABELS[axis])
-                if not column:
-                    plane.set_ylabel(label)
+            time.set_title(f"slope on log axes: {slope(points, 'seconds'):.2f}")
+            time.set_xscale("log", base=2)
+            time.set_yscale("log")
+            time.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            time.yaxis.set_major_formatter(lambda tick, _: f"{tick:,g}")
+            time.minorticks_off()
+            memory.set_xticks(values, [f"{value:,}" for value in values], rotation=45)
+            memory.minorticks_off()
+            memory.yaxis.set_major_formatter(lambda tick, _: f"{tick:,.0f}")
+            memory.set_xlabel(LABELS[axis])
+        grid[1][0].set_ylim(0, 1.08 * max(point.memory_mib for axis in axes for point in found[axis]))
+        grid[0][0].set_ylabel("seconds a step")
+        grid[1][0].set_ylabel("peak memory, MiB")
     return pictures
 
 

@@ -69,7 +69,7 @@ def build(kind: str, rows: np.ndarray) -> Search:
     if kind == "flat":
         flat.add(rows)
         return lambda queries: flat.search(queries, TOP_K)[1]
-    # The reference's: 100 cells of which 10 are looked through, found on so many rows as FAISS asks for.
+    # The reference's: 100 cells, 10 of which are searched, trained on as many rows as FAISS asks for.
     cells = faiss.IndexIVFFlat(flat, rows.shape[1], min(100, max(1, len(rows) // 39)), faiss.METRIC_INNER_PRODUCT)
     cells.train(rows[: 256 * 100])
     cells.add(rows)

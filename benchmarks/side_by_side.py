@@ -3,9 +3,9 @@
 Each contender is started, builds and warms up by itself (`benchmarks.contender`), and is idle while another one works,
 so that its peak memory is its own and its threads disturb nobody. The first contender is ours: all others are given as
 the median of our rate over theirs, round by round, since a machine's speed changes in minutes. Between rounds the
-machine's matrix-product peak is measured, and the share of it that a contender reaches is that of the operations which
+machine's matrix-product peak is measured, and a contender's share of it counts the operations that
 its real work needs (`benchmarks.work`), not of those that it does. A contender that cannot be built, or fails in a
-round, is named with its reason, and the others go on.
+round, is named with its reason, and the others continue.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ class FailedError(Exception):
 
 
 class Child:
-    """A contender's process. Used as a context, it is ended behind the block."""
+    """A contender's process. Used as a context, it ends after the block."""
 
     def __init__(self, contender: Contender):
         """Starts it; `wait` waits for it to be built."""
@@ -106,7 +106,7 @@ class Child:
         self.close()
 
     def _send(self, line: str) -> None:
-        with contextlib.suppress(BrokenPipeError):  # it has died: told when its answer is read
+        with contextlib.suppress(BrokenPipeError):  # it has died: reported when its answer is read
             print(line, file=self._process.stdin, flush=True)
 
     def _receive(self) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class Comparison:
     ours: str
     rounds: dict[str, list[dict[str, Any]]]
     missing: dict[str, str]
-    about: dict[str, dict[str, Any]]  # what each said when it was built
+    about: dict[str, dict[str, Any]]  # each one's answer when it was built
     peaks: dict[str, list[float]]
     needs: Mapping[str, Need]
 
@@ -197,7 +197,7 @@ def compare(
       contenders: ours first.
       rounds: of each.
       needs: of a unit of work, by contender's name; the machine's peak is measured in the dtypes that stand there.
-      say: told what is going on.
+      say: takes a line on the progress.
     """
     missing: dict[str, str] = {}
     with contextlib.ExitStack() as stack:

@@ -3,9 +3,9 @@
     python -m benchmarks.startup [--what embedding step] [--rounds 3] [--output FILE]
 
 Ours starts with an empty compilation cache (cold), and with one that an earlier process has filled (warm). A training
-step is that of `python -m simcse_jax.main --config configs/unsup_bert.py`, told when its progress bar has the first
-loss; its evaluation is off. Beside ours stand sentence-transformers' first embedding and the PyTorch loop's first step.
-Files are in the system's cache, for a round before the first is not counted. Memory is that of the largest process
+step is that of `python -m simcse_jax.main --config configs/unsup_bert.py`, reported when its progress bar shows its
+first loss; its evaluation is off. The peers are sentence-transformers' first embedding and the PyTorch loop's first
+step. Files are in the system's cache, by an uncounted first round. Memory: the largest process
 started.
 """
 

@@ -1,11 +1,11 @@
-"""Scoring all STS files: `simcse_jax.evaluation.sts` beside sentence-transformers with SciPy, in turn.
+"""Scoring all STS files: `simcse_jax.evaluation.sts` and sentence-transformers with SciPy, in turn.
 
     python -m benchmarks.sts --data SentEval/data/downstream [--tasks STS12,STSBenchmark] [--output FILE]
 
 A round reads the files, encodes the sentences of all tasks and computes Spearman's correlation of each, with a model
 that is loaded and compiled. Ours is `sts.evaluate` with `SimCSE.encode`, which encodes all tasks' distinct sentences in
 one call; theirs encodes the first sentences of a task, then the second ones, and gives the cosines to
-`scipy.stats.spearmanr`. The work are the pairs. Needs SentEval's files, or some of them: those missing are left out.
+`scipy.stats.spearmanr`. Work is counted in pairs. Needs SentEval's files, or some of them: those missing are left out.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The papers' tables at a size that fits a laptop: 31 steps, three seeds, the most telling rows; see docs/results/.
-# Needs the MiniLM package, SentEval's folder (with STS and SNLI) and sentences, one a line. Stopped, it goes on where it was.
+# Needs the MiniLM package, SentEval's folder (with STS and SNLI) and sentences, one a line. Run again after a stop, it resumes.
 set -euo pipefail
 if [ $# -lt 3 ]; then
   echo "usage: benchmarks/tables.sh SENTEVAL_FOLDER WIKI_SENTENCES.txt OUTPUT_FOLDER [TABLE …]" >&2

@@ -1,4 +1,4 @@
-"""A training step beside PyTorch's and sentence-transformers', in turn, on the same sentences and weights.
+"""A training step, PyTorch's and sentence-transformers', in turn, on the same sentences and weights.
 
     python -m benchmarks.train_step [--data FILE] [--recipe unsup sup simcse_plus_plus] [--dtype float32 bfloat16]
         [--base] [--chunk N] [--output FILE]

@@ -57,20 +57,20 @@ def compare(inputs: np.ndarray, task: transfer_files.Task, limit: int) -> dict[s
 
 
 def main() -> None:
-    """Prints a line a fold and the means, as soon as they are known."""
+    """Prints a line for each fold and the means, as soon as they are known."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", required=True)
     parser.add_argument("--pooler")
     parser.add_argument("--data", required=True, help="SentEval's data/downstream")
     parser.add_argument("--tasks", default=",".join(TRANSFER))
     parser.add_argument("--folds", type=int, default=transfer_files.FOLDS, help="of MR, CR, SUBJ and MPQA: the first n")
-    parser.add_argument("--cache", type=Path, help="a folder to keep the embeddings in, for the next time")
+    parser.add_argument("--cache", type=Path, help="a folder for the embeddings, which later runs use again")
     parser.add_argument("--output", type=Path, help="a JSON file")
     args = parser.parse_args()
     warnings.filterwarnings("ignore", message="lbfgs failed to converge")
     names = args.tasks.split(",")
     for name in set(names) - set(TRANSFER):
-        parser.error(f"--tasks: {name} is none of {', '.join(TRANSFER)}")
+        parser.error(f"--tasks: {name} is not one of {', '.join(TRANSFER)}")
     tasks, _ = transfer_files.read(args.data, names)
     if args.cache:
         args.cache.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What is counted as useful work: the matrix products that real tokens need, whatever a contender computes beside them.
+"""Useful work: the matrix products that real tokens need, whatever else a contender computes.
 
 Counted are an encoder's dense layers, its attention's two products and, where it is used, a D→D head, for the tokens of
 each sentence alone: padding, and what is computed a second time to save memory, is waste. All tokens of all layers
@@ -15,7 +15,7 @@ from simcse_jax.models.config import EncoderConfig
 def encoder_flops(config: EncoderConfig, lengths: Iterable[int], *, head: bool = False) -> float:
     """FLOPs of encoding sentences of so many tokens each, special ones included."""
     size, inner = config.hidden_size, config.intermediate_size
-    dense = 2 * (4 * size * size + 2 * size * inner)  # queries, keys, values, output; the two layers behind them
+    dense = 2 * (4 * size * size + 2 * size * inner)  # queries, keys, values, output; the two layers after them
     total = 0.0
     for tokens in lengths:
         total += config.num_layers * (tokens * dense + 4 * tokens * tokens * size)

@@ -1,7 +1,7 @@
 """python -m simcse_jax.analyze --model M [--compare BASE] --data FILE --output DIR, or --runs A B [--data FILE] …
 
-What contrastive learning does to the space: isotropy, self- and intra-sentence similarity of every layer, and what
-single dimensions contribute, measured as the isotropy paper does; of a model alone, or beside what it was trained from.
+The effect of contrastive learning on the space: isotropy, self- and intra-sentence similarity of every layer, and the
+contributions of single dimensions, measured as in the isotropy paper; of one model, or also of the one it started from.
 `--runs` draws how the last layer changed while runs trained. Writes numbers, pictures and a page with both.
 """
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from simcse_jax.runs.measured import Point
     from simcse_jax.simcse import SimCSE
 
-NUMBERS = {  # the protocol's, and what they are
+NUMBERS = {  # of the protocol, and their meanings
     "min_count": "token types that occur less often have no self-similarity",
-    "max_types": "so many have one, the most frequent; memory grows with them",
-    "samples": "tokens of the anisotropy baseline, each of another sentence",
-    "seed": "of that sample",
+    "max_types": "the most types, by frequency, that have one; memory grows with them",
+    "samples": "tokens of the anisotropy baseline, each from a different sentence",
+    "seed": "the seed of that sample",
 }
 
 
@@ -58,17 +58,22 @@ def read_arguments() -> tuple[Namespace, Protocol]:
         nargs="+",
         default=[],
         metavar="WORKDIR",
-        help="in place of --model: their kept checkpoints, measured on --data; without it what analysis.every recorded",
+        help="in place of --model: kept checkpoints, measured on --data; without --data the records of analysis.every",
     )
-    parser.add_argument("--compare", metavar=model, help="what it was trained from, or any model of the same tokens")
+    parser.add_argument("--compare", metavar=model, help="the model it was trained from, or any with the same tokens")
     parser.add_argument(
         "--second-pair",
         nargs=2,
         metavar=("MODEL", "BASE"),
-        help="another model and what it was trained from: do the same tokens change in both (eq. 11)?",
+        help="another model and the one it was trained from: do the same tokens change in both (eq. 11)?",
     )
-    parser.add_argument("--data", help="a .txt, .csv, .tsv, .jsonl or .parquet file, or SentEval's data/downstream")
-    parser.add_argument("--column", help="of the sentences (default: sentence, text, sent0 or anchor, or the only one)")
+    parser.add_argument(
+        "--data",
+        help="the sentences to measure on: a .txt, .csv, .tsv, .jsonl or .parquet file, or SentEval's data/downstream",
+    )
+    parser.add_argument(
+        "--column", help="the sentences' column (default: sentence, text, sent0, anchor, or the only one)"
+    )
     parser.add_argument("--output", required=True, help="the folder for metrics.json, report.html and the pictures")
     parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
     choices = parser.add_argument_group("protocol", "what the paper leaves open; the defaults come closest to it")
@@ -90,15 +95,15 @@ def read_arguments() -> tuple[Namespace, Protocol]:
 
 
 def check_models(args: Namespace) -> None:
-    """Makes sure that there are models to measure, and that each is another one.
+    """Checks that there are models to measure, and that they differ.
 
     Raises:
       UserError: naming the option.
     """
     if not args.model:
-        raise UserError("name what to measure: --model, or --runs")
+        raise UserError("nothing to measure; give --model, or --runs")
     if not args.data:
-        raise UserError("--data: is missing, the sentences to measure on")
+        raise UserError("--data: is missing; give a file of sentences")
     if args.second_pair and not args.compare:
         raise UserError("--second-pair: is compared with --model and --compare; give --compare too")
     if args.compare == args.model:
@@ -108,21 +113,21 @@ def check_models(args: Namespace) -> None:
 
 
 def check_runs(args: Namespace, protocol: Protocol) -> None:
-    """Refuses what has no use beside `--runs`.
+    """Refuses options that have no use with `--runs`.
 
     Raises:
       UserError: naming the option.
     """
     for option_, value in (("--model", args.model), ("--compare", args.compare), ("--second-pair", args.second_pair)):
         if value:
-            raise UserError(f"{option_}: has no use beside --runs; leave one of them out")
+            raise UserError(f"{option_}: has no use with --runs; leave one of them out")
     if repeated := next((name for name in args.runs if args.runs.count(name) > 1), None):
-        raise UserError(f"--runs: {repeated} is there twice")
+        raise UserError(f"--runs: {repeated} is given twice")
     fields = dataclasses.fields(Protocol)
     given = [option(field.name) for field in fields if getattr(protocol, field.name) != field.default]
     given += ["--column"] if args.column else []
     if given and not args.data:
-        raise UserError(f"{given[0]}: is for --data; without it nothing is measured anew")
+        raise UserError(f"{given[0]}: has no use without --data, which is what it measures")
 
 
 def analyze_models(args: Namespace, protocol: Protocol) -> None:
@@ -158,6 +163,7 @@ def analyze_models(args: Namespace, protocol: Protocol) -> None:
         found[name] = measure(encoder, surveys[name], show_progress_bar=True)
         print(f"\n{name}\n{terminal.table(found[name])}", flush=True)
     metrics = collect(pairs, surveys, found, data=data, max_length=max_length)
+    print("\n" + report.in_a_sentence(metrics))
     if lines := terminal.change_lines(metrics):
         print(lines)
     drawn = make_map(report.models_of(metrics), [models[name] for name in pairs[0]], surveys[args.model])
@@ -171,7 +177,7 @@ def analyze_runs(args: Namespace, protocol: Protocol) -> None:
     Raises:
       UserError: naming the run that has nothing to measure or was measured on other sentences.
     """
-    from simcse_jax.analysis import dynamics, terminal
+    from simcse_jax.analysis import dynamics, summary, terminal
     from simcse_jax.analysis.data import read_data
     from simcse_jax.runs.measured import read_run, recorded
     from simcse_jax.runs.workdir import versions
@@ -189,6 +195,7 @@ def analyze_runs(args: Namespace, protocol: Protocol) -> None:
     named = {labels[name]: found for name, found in points.items()}
     workdirs = {label: name for name, label in labels.items()}
     names = dynamics.write(named, output, data=where, about=about, workdirs=workdirs, versions=versions())
+    print(summary.of_runs(named))
     print(terminal.files_line(output, dynamics.DYNAMICS, names))
 
 
@@ -228,17 +235,17 @@ def load(name: str, batch_size: int) -> tuple["SimCSE", str | None]:
     from simcse_jax.simcse import SimCSE
 
     spec = parse_model(name)
-    # With any pooler, for a model whose own is not known is measured too.
+    # Any pooler will do: a model whose own is unknown is measured too.
     model = SimCSE(spec.name, pooler=spec.pooler or "avg", num_layers=spec.num_layers, batch_size=batch_size)
     return model, spec.pooler or model.own_pooler
 
 
 def make_map(names: Iterable[str], models: "list[tuple[SimCSE, str | None]]", survey: "Survey") -> "Map | None":
-    """A map of the sentences that the anisotropy baseline is of; None, saying why, where they have no embeddings.
+    """A map of the anisotropy baseline's sentences; None, after saying why, if they have no embeddings.
 
     Args:
-      names: what to call the models.
-      models: the model, and what it is compared with, as `load` gives them.
+      names: the models' names on the map.
+      models: the model, and the one it is compared with, as `load` gives them.
       survey: of the data.
     """
     from simcse_jax.analysis.map import project

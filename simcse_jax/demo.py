@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import socket
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -14,22 +15,24 @@ if TYPE_CHECKING:
     from simcse_jax.simcse import SimCSE
 
 LOCAL = "127.0.0.1"
+EXAMPLES = 6
 FONTS, FONTS_OF_CODE = ["system-ui", "sans-serif"], ["ui-monospace", "monospace"]  # the machine's own
 
 
 def main() -> None:
-    """Reads the file and finds a port first, so that a mistake is told before a model is loaded."""
+    """Reads the file and finds a port first, so that a mistake is reported before a model is loaded."""
     parser = Parser(
         prog="simcse_jax.demo",
-        description="Serves a page with search, comparison and a heat map. Needs Gradio. Writes nothing.",
+        description="Serves a page with search, comparison and a heat map, and an API of the same. Needs Gradio, a "
+        "model and a file of sentences. Writes nothing.",
     )
     parser.add_argument("--model", required=True, help="a folder, a hub id, package:NAME, or a workdir")
-    parser.add_argument("--sentences", required=True, help="what to search in: .txt, .csv, .tsv, .jsonl or .parquet")
-    parser.add_argument("--column", help="of --sentences, where it has no usual name")
+    parser.add_argument("--sentences", required=True, help="what to search: .txt, .csv, .tsv, .jsonl or .parquet")
+    parser.add_argument("--column", help="the column of --sentences, if its name is not a usual one")
     parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
     parser.add_argument("--host", default=LOCAL, help=f"the address to serve at (default: {LOCAL}, this machine alone)")
-    parser.add_argument("--port", type=int, default=7860, help="0 takes any that is free (default: %(default)s)")
-    parser.add_argument("--share", action="store_true", help="a public address too, through Gradio's server")
+    parser.add_argument("--port", type=int, default=7860, help="0 takes any free one (default: %(default)s)")
+    parser.add_argument("--share", action="store_true", help="also a public address, through Gradio's server")
     args = parser.parse_args()
     if importlib.util.find_spec("gradio") is None:
         raise UserError("the page needs Gradio; pip install 'simcse_jax[demo]'")
@@ -42,10 +45,10 @@ def main() -> None:
     from simcse_jax.simcse import SimCSE
 
     model = SimCSE(args.model, pooler=args.pooler)
-    print(f"{args.sentences}: {len(sentences)} sentences, being encoded", flush=True)
+    print(f"{args.sentences}: encoding {len(sentences)} sentences", flush=True)
     with warnings_in_a_line():
         model.build_index(sentences)
-        model.search(sentences[0])  # compiles what a first query needs
+        model.search(sentences[0])  # compiles the program of a single query
     serve(model, PurePath(args.model).name, sentences, args.host, port, args.share)
 
 
@@ -53,7 +56,7 @@ def free_port(host: str, port: int) -> int:
     """The port, or a free one for 0.
 
     Raises:
-      UserError: when it is taken, or the address is none of this machine's.
+      UserError: when it is taken, or this machine does not have the address.
     """
     if not 0 <= port < 2**16:
         raise UserError(f"--port {port}: must be from 0 to 65535")
@@ -76,14 +79,19 @@ def keep_to_this_machine() -> None:
         os.environ[name] = ",".join(filter(None, [os.environ.get(name), LOCAL, "localhost"]))
 
 
+def examples_of(sentences: Sequence[str]) -> list[str]:
+    """A few different sentences, evenly spread over the file: as queries, each finds at least itself."""
+    different = [sentence for sentence in dict.fromkeys(sentences) if sentence.strip()]
+    return different[:: max(1, len(different) // EXAMPLES)][:EXAMPLES]
+
+
 def serve(model: "SimCSE", title: str, sentences: list[str], host: str, port: int, share: bool) -> None:
     """Serves the page until it is interrupted."""
     import gradio as gr
 
     from simcse_jax.index.demo_page import CSS, build, shade_rules
 
-    examples = [sentence for sentence in dict.fromkeys(sentences) if sentence.strip()][:6]
-    page = build(model, title, len(sentences), examples)
+    page = build(model, title, len(sentences), examples_of(sentences))
     page.launch(
         server_name=host,
         server_port=port,
@@ -95,10 +103,10 @@ def serve(model: "SimCSE", title: str, sentences: list[str], host: str, port: in
         theme=gr.themes.Default(font=FONTS, font_mono=FONTS_OF_CODE),
         css=CSS + shade_rules(),
     )
-    where = "this machine alone" if host in (LOCAL, "localhost") else "all who can reach this machine"
+    where = "this machine alone" if host in (LOCAL, "localhost") else "open to all who can reach this machine"
     print(f"open {page.local_url} ({where}); Ctrl-C ends it", flush=True)
     if share:
-        print(f"public for a while: {page.share_url or 'no, Gradio gave no address'}", flush=True)
+        print(f"public for a while: {page.share_url or 'no; Gradio gave no address'}", flush=True)
     page.block_thread()
 
 

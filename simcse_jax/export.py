@@ -1,5 +1,6 @@
 """python -m simcse_jax.export --workdir DIR --output FOLDER: a model for transformers and sentence-transformers."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,30 +12,40 @@ from simcse_jax.storage import local_path
 if TYPE_CHECKING:
     from simcse_jax.storage import Folder
 
+LICENSE = re.compile(r"[a-z0-9][a-z0-9.-]*")
+
 
 def main() -> None:
     """The command."""
     parser = Parser(
         prog="simcse_jax.export",
-        description="Writes a trained model in Hugging Face format, with a model card. Needs the folder of a run.",
+        description="Exports a trained model for transformers and sentence-transformers. Needs the folder of a run. "
+        "Writes the model, its tokenizer and its model card to --output.",
     )
     parser.add_argument("--workdir", required=True, help="a run's folder; its best checkpoint is exported")
     parser.add_argument("--output", required=True, help="the folder to write; an earlier export there is replaced")
     parser.add_argument("--push-to-hub", metavar="OWNER/NAME", help="upload it to this model of the hub")
-    parser.add_argument("--private", action="store_true", help="with --push-to-hub: nobody else may see it")
+    parser.add_argument(
+        "--license",
+        metavar="ID",
+        help="the hub's name of a licence, e.g. apache-2.0 (default: the base model's, if known)",
+    )
+    parser.add_argument(
+        "--private", action="store_true", help="with --push-to-hub: only you and your organization see it"
+    )
     parser.add_argument("--revision", help="with --push-to-hub: the branch (default: main)")
     args = parser.parse_args()
     if args.push_to_hub is None and (args.private or args.revision is not None):
-        raise UserError(
-            f"--{'private' if args.private else 'revision'}: says how to push; add --push-to-hub OWNER/NAME"
-        )
+        raise UserError(f"--{'private' if args.private else 'revision'}: has no use without --push-to-hub OWNER/NAME")
+    if args.license is not None and not LICENSE.fullmatch(args.license):
+        raise UserError(f"--license {args.license}: must be one of the hub's identifiers, such as apache-2.0 or mit")
     from simcse_jax.storage import as_path
 
     workdir, output = as_path(args.workdir), local_path(args.output)
     check_places(workdir, output)
     if args.push_to_hub is not None:
         hub.check_push(args.push_to_hub, args.private, args.revision)
-    export(workdir, output, args.push_to_hub, args.revision)
+    export(workdir, output, args.push_to_hub, args.revision, args.license)
     print(f"exported to {args.output}; open it with")
     print(f"  sentence_transformers.SentenceTransformer({args.output!r})")
     print(f"  transformers.AutoModel.from_pretrained({args.output!r})")
@@ -47,7 +58,7 @@ def check_places(workdir: "Folder", output: Path) -> None:
     """Refuses folders that cannot be exported from or to.
 
     Raises:
-      UserError: when there is no run, or `output` is something else than an earlier export.
+      UserError: when there is no run, or `output` is not an earlier export.
     """
     from simcse_jax.huggingface.tokenizer import MARKER
     from simcse_jax.runs.workdir import Workdir
@@ -57,20 +68,27 @@ def check_places(workdir: "Folder", output: Path) -> None:
     if not is_remote(workdir) and output.resolve() == (workdir / "model").resolve():
         raise UserError(f"--output {output}: the run's own folder; choose another one")
     if output.exists() and not (output.is_dir() and ((output / MARKER).is_file() or not any(output.iterdir()))):
-        raise UserError(f"--output {output}: exists and is no earlier export; remove it or choose another folder")
+        raise UserError(f"--output {output}: exists and is not an earlier export; remove it or choose another folder")
 
 
-def export(workdir: "Folder", output: Path, hub_name: str | None = None, revision: str | None = None) -> None:
+def export(
+    workdir: "Folder",
+    output: Path,
+    hub_name: str | None = None,
+    revision: str | None = None,
+    license: str | None = None,
+) -> None:
     """Writes the best checkpoint of `workdir` and its card to the folder `output`, whole or not at all.
 
     Args:
       workdir: a run's folder.
       output: a new folder, an empty one, or that of an earlier export, which is replaced.
-      hub_name: OWNER/NAME, by which the model card is to load it; None for the folder's own name.
+      hub_name: OWNER/NAME, the name in the model card's code; None for the folder's own name.
       revision: the branch there, None for the main one.
+      license: the hub's identifier of a licence, for the card; None for that of the base model, if known.
 
     Raises:
-      UserError: when there is no run, or `output` is something else than an earlier export.
+      UserError: when there is no run, or `output` is not an earlier export.
     """
     from safetensors import SafetensorError
 
@@ -84,7 +102,7 @@ def export(workdir: "Folder", output: Path, hub_name: str | None = None, revisio
     model = load_workdir(workdir)
     run = Workdir(workdir)
     output = output.resolve()  # a link stays one, what it points to is replaced
-    card = model_card(model, run.read_run(), run.read_result(), hub_name or output.name, revision)
+    card = model_card(model, run.read_run(), run.read_result(), hub_name or output.name, revision, license)
     try:
         with replacing(output) as temporary:
             write_model(model, temporary)

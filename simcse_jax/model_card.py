@@ -1,21 +1,28 @@
-"""The README.md of an exported model: what it is, how to load it, its scores, its recipe; front matter for the hub.
+"""The README.md of an exported model: its kind, how to load it, its scores, its recipe; front matter for the hub.
 
-A card is made of what the workdir says (`run.json`, `result.json`) and nothing else. Of files and folders of the
-machine it gives the base names alone; names on a hub and of packages are given in full.
+A card is made from the workdir (`run.json`, `result.json`), and its licence from the card of the model that training
+started from. Of files and folders of the machine it gives only the base names; names on a hub and of packages are given
+in full.
 """
 
+import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from simcse_jax.config.fields import default_config, flatten
+from simcse_jax.errors import UserError
 from simcse_jax.evaluation.sts import TITLES
 from simcse_jax.evaluation.tasks import TASKS
+from simcse_jax.huggingface.hub import split_name
 from simcse_jax.huggingface.load import Pretrained
-from simcse_jax.huggingface.public_names import is_hub_id, public_value
+from simcse_jax.huggingface.public_names import base_name, is_hub_id, public_value
+from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.runs.workdir import FREE
+from simcse_jax.storage import local_path
 
 # The names of these test sets in the Massive Text Embedding Benchmark.
 HUB_DATA_SETS = {
@@ -23,6 +30,9 @@ HUB_DATA_SETS = {
     "STSBenchmark": "mteb/stsbenchmark-sts",
     "SICKRelatedness": "mteb/sickr-sts",
 }
+# Files of training sentences whose names leave no doubt, and the data sets of the hub that they are from.
+KNOWN_FILES = dict.fromkeys(("wiki1m_for_simcse.txt", "nli_for_simcse.csv"), "princeton-nlp/datasets-for-simcse")
+LICENSE_FIELDS = ("license", "license_name", "license_link")  # of a front matter
 TAGS = ["sentence-transformers", "sentence-similarity", "feature-extraction", "simcse", "simcse_jax"]
 SENTENCES = 'sentences = ["A man plays a guitar.", "Someone makes music.", "It rains."]'
 POOLING = {
@@ -36,20 +46,27 @@ POOLING = {
 
 
 def model_card(
-    model: Pretrained, run: Mapping[str, Any], result: Mapping[str, Any] | None, name: str, revision: str | None = None
+    model: Pretrained,
+    run: Mapping[str, Any],
+    result: Mapping[str, Any] | None,
+    name: str,
+    revision: str | None = None,
+    license: str | None = None,
 ) -> str:
     """The whole file.
 
     Args:
-      model: what is exported.
+      model: the exported model.
       run: the contents of `run.json`.
       result: those of `result.json`, None where there is none.
-      name: what loads it: OWNER/NAME on the hub, or a folder's base name.
+      name: the name to load it by: OWNER/NAME on the hub, or a folder's base name.
       revision: the hub's branch, None for the main one.
+      license: the hub's identifier of a licence; None for that of the model that training started from, if known.
     """
     assert model.pooler is not None  # runs have ours
+    licenses = {"license": license} if license else license_of(run["config"]["model"]["init_from"])
     parts = [
-        front_matter(run, result, name),
+        front_matter(run, result, name, licenses),
         f"# {name.rpartition('/')[2]}",
         description(model, run),
         "## Use it",
@@ -81,8 +98,60 @@ def _versions(run: Mapping[str, Any]) -> Mapping[str, str]:
     return run.get("versions", {})
 
 
-def front_matter(run: Mapping[str, Any], result: Mapping[str, Any] | None, name: str) -> str:
-    """The YAML between two lines of dashes."""
+def license_of(base: str) -> dict[str, str]:
+    """The licence in the card of a model, as fields of a front matter; empty where no card here has one.
+
+    Only files of this machine are read: a folder's, a package's, or those that the hub's client has kept.
+    """
+    from huggingface_hub import metadata_load, try_to_load_from_cache
+
+    folder: Path | None = None
+    if base.startswith("package:") or local_path(base).is_dir():
+        with contextlib.suppress(UserError):  # the package has been removed
+            folder = resolve(base)
+        card = folder / "README.md" if folder else None
+    elif (hub_name := split_name(base)) is not None:
+        found = try_to_load_from_cache(hub_name[0], "README.md", revision=hub_name[1])
+        card = Path(found) if isinstance(found, str) else None
+    else:
+        card = None
+    if card is None or not card.is_file():
+        return {}
+    try:
+        fields = metadata_load(card) or {}
+    except Exception:  # YAML's own, of many kinds: a card that cannot be read says nothing
+        return {}
+    known = {name: fields.get(name) for name in LICENSE_FIELDS}
+    if not isinstance(known["license"], str):
+        return {}
+    # A link to a file of the base's repository would lead nowhere from this card.
+    return {
+        name: value
+        for name, value in known.items()
+        if isinstance(value, str) and (name != "license_link" or value.startswith("https://"))
+    }
+
+
+def data_set_of(train: str) -> str | None:
+    """The hub's name of the training data: that of `hf:NAME`, or of a file whose name is known."""
+    if train.startswith("hf:"):
+        name = train.removeprefix("hf:").split(":")[0]
+        return name if is_hub_id(name) else None
+    return KNOWN_FILES.get(base_name(train))
+
+
+def front_matter(
+    run: Mapping[str, Any],
+    result: Mapping[str, Any] | None,
+    name: str,
+    licenses: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """The YAML between two lines of dashes, as the hub reads it.
+
+    Args:
+      run, result, name: as `model_card` takes them.
+      licenses: its fields of a licence.
+    """
     from huggingface_hub import EvalResult, ModelCardData
 
     config = run["config"]
@@ -99,14 +168,16 @@ def front_matter(run: Mapping[str, Any], result: Mapping[str, Any] | None, name:
         for task, values in task_scores(result).items()
         if is_test(config, task) and not postprocessing(config)
     ]
-    base, data = config["model"]["init_from"], config["data"]["train"]
-    data = data.removeprefix("hf:").split(":")[0] if data.startswith("hf:") else ""
+    base, data_set = config["model"]["init_from"], data_set_of(config["data"]["train"])
     fields = ModelCardData(
+        license=licenses.get("license"),
+        license_name=licenses.get("license_name"),
+        license_link=licenses.get("license_link"),
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=TAGS,
         base_model=base.partition("@")[0] if is_hub_id(base) else None,
-        datasets=[data] if data and is_hub_id(data) else None,
+        datasets=[data_set] if data_set else None,
         model_name=name.rpartition("/")[2] if results else None,
         eval_results=results or None,
     )

@@ -1,6 +1,6 @@
-"""What all pictures share: a figure drawn as PNG and as SVG, and lines that can be told apart in grey.
+"""Shared by all pictures: a figure drawn as PNG and as SVG, and lines that can be distinguished in grey.
 
-Every picture is to be read without a caption. The same numbers give the same bytes.
+Every picture can be read without a caption. The same numbers give the same bytes.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ Pictures = dict[str, bytes]  # "png" and "svg"
 
 
 def line_style(number: int) -> dict[str, Any]:
-    """How the n-th line is drawn: in a colour, a style and with a marker of its own."""
+    """The colour, style and marker of the n-th line."""
     return {
         "color": COLOURS[number % len(COLOURS)],
         "linestyle": STYLES[number % len(STYLES)],
@@ -32,12 +32,12 @@ def line_style(number: int) -> dict[str, Any]:
 
 
 def shortened(name: str, longest: int = LONGEST) -> str:
-    """The name, or its end where it is too long for a picture."""
+    """The name, or its end if it is too long for a picture."""
     return name if len(name) <= longest else "…" + name[-longest + 1 :]
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """Names for a picture: the last part of a path, with as many parts before it as tell different names apart."""
+    """Names for a picture: the last part of a path, with as many parts before it as distinguish the names."""
     cleaned = [name.removeprefix("package:").rstrip("/") for name in names]
     parts = [[part for part in name.split("/") if part] or [name] for name in cleaned]
 
@@ -52,19 +52,19 @@ def short_names(names: Sequence[str]) -> list[str]:
 
 
 def unique(labels: list[str], names: list[str]) -> list[str]:
-    """The labels, or the full names where two labels are the same."""
+    """The labels, or the full names if two labels are the same."""
     return labels if len(set(labels)) == len(labels) else names
 
 
 def spread(places: np.ndarray, gap: float) -> np.ndarray:
-    """Places in [0, 1], moved as little as needed so that none is nearer to the next than `gap`, in the same order.
+    """Places in [0, 1], moved as little as needed to be `gap` apart, in the same order.
 
-    Where there is no room for that, they fill [0, 1] evenly.
+    Without room for that, they fill [0, 1] evenly.
     """
     order = np.argsort(places, kind="stable")
     gap = min(gap, 1 / max(1, len(places) - 1))
     lowest = np.arange(len(places)) * gap
-    # Without the gaps, what remains is to be rising; a running maximum from below and a minimum from above meet midway.
+    # Without the gaps the places must rise; a running maximum from below and a minimum from above meet midway.
     free = np.clip(places[order] - lowest, 0, 1 - (len(places) - 1) * gap)
     rising = (np.maximum.accumulate(free) + np.minimum.accumulate(free[::-1])[::-1]) / 2
     moved = np.empty(len(places))
@@ -74,7 +74,7 @@ def spread(places: np.ndarray, gap: float) -> np.ndarray:
 
 @contextlib.contextmanager
 def new_figure(size: tuple[float, float]) -> Iterator[tuple["Figure", Pictures]]:
-    """A figure to draw on, (width, height) in inches, and a dictionary that has the pictures afterwards."""
+    """A figure of (width, height) inches to draw on, and a dictionary that holds the pictures after the block."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -85,7 +85,7 @@ def new_figure(size: tuple[float, float]) -> Iterator[tuple["Figure", Pictures]]
         "axes.spines.top": False,
         "axes.spines.right": False,
         "svg.fonttype": "none",
-        "svg.hashsalt": "simcse_jax",  # else the names inside the svg are random
+        "svg.hashsalt": "simcse_jax",  # otherwise the names inside the svg are random
         "text.parse_math": False,  # a $ in a name is a $
     }
     pictures: Pictures = {}

@@ -1,6 +1,6 @@
 """python -m simcse_jax.sweep --config configs/ablations/FILE.py --workdir DIR [--config.FIELD=VALUE …]
 
-Runs every variant of a sweep with every seed of `sweep.seeds`, skips what is done, resumes what is not, and writes the
+Runs every variant of a sweep with every seed of `sweep.seeds`, skips finished runs, resumes stopped ones, writes the
 table to DIR: FILE.md, FILE.csv, FILE.png and FILE.svg. `--config.sweep.only=A,B` runs these variants alone, and
 `--config.sweep.vectorize=True` trains those that differ only in numbers together.
 """
@@ -16,9 +16,9 @@ from simcse_jax.storage import local_path
 ABOUT = """\
 usage: {program} --config FILE[:VARIANT] --workdir DIR [--config.FIELD=VALUE …]
 
-Trains every row of a table with every seed and writes the table. Needs what its configs name: models, training
-sentences, scored pairs. Writes the runs, FILE.md, FILE.csv, FILE.png and FILE.svg to DIR. The same command skips what
-is done and resumes what is not."""
+Trains every row of a table with every seed and writes the table. Needs the files and models that its
+configs name. Writes the runs, FILE.md, FILE.csv, FILE.png and FILE.svg to DIR. Run again, it skips finished runs and
+resumes stopped ones."""
 
 
 def help_text() -> str:
@@ -29,7 +29,7 @@ def help_text() -> str:
     from simcse_jax.sweeps.variants import FIELDS
 
     flags = {
-        "--config FILE[:VARIANT]": "what to run: a recipe with rows",
+        "--config FILE[:VARIANT]": "a recipe with rows",
         "--workdir DIR": FOLDERS["workdir"],
         "--config.FIELD=VALUE": f"replaces the value in all rows ({started_as('train')} --help has the fields)",
     }
@@ -72,7 +72,7 @@ def main() -> None:
     )
     print((folder / f"{name}.md").read_text(encoding="utf-8"))
     if problems:
-        raise UserError(f"{len(problems)} of {len(runs)} runs went wrong; the first: {problems[0]}")
+        raise UserError(f"{len(problems)} of {len(runs)} runs failed; the first: {problems[0]}")
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ def test_a_model_alone_has_nothing_to_be_compared_with(tmp_path, tiny_bert, data
     assert written["metrics"]["compare"] is None and "jax" in written["versions"]
     assert not {"base", "self_similarity_change", "correlation"} & set(written["metrics"])
     assert written["metrics"]["protocol"]["samples"] == 6
-    assert "the anisotropy baseline is of 6 tokens, one of each sentence" in done.stdout
+    assert "the anisotropy baseline has 6 tokens, one from each sentence" in done.stdout
     assert list(written["embedding_map"].points) == ["tiny-bert"]
     assert len(written["embedding_map"].points["tiny-bert"]) == 6
 
@@ -135,7 +135,7 @@ def test_two_models_are_compared_at_the_length_that_both_take(tmp_path, tiny_ber
     assert done.returncode == 0, done.stderr
     assert written["metrics"]["protocol"]["max_length"] == 8
     cut = sum(len(text.split()) > 6 for text in sentences(60))
-    assert cut and f"some.csv: {cut} of the sentences are longer than 8 tokens and cut there" in done.stdout
+    assert cut and f"some.csv: {cut} of the sentences are longer than 8 tokens and are cut" in done.stdout
     assert all(token["change"] == 0 for token in written["metrics"]["self_similarity_change"]["tokens"])
 
 
@@ -211,12 +211,12 @@ def test_the_papers_figures_are_reached(tmp_path, minilm, senteval, written, mon
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["--runs", "a", "a"], "--runs: a is there twice"),
-        (["--runs", "a", "--model", "m"], "--model: has no use beside --runs"),
-        (["--runs", "a", "--compare", "m"], "--compare: has no use beside --runs"),
-        (["--runs", "a", "--units", "words"], "--units: is for --data"),
-        (["--runs", "a", "--column", "text"], "--column: is for --data"),
-        (["--data", "some.csv"], "name what to measure: --model, or --runs"),
+        (["--runs", "a", "a"], "--runs: a is given twice"),
+        (["--runs", "a", "--model", "m"], "--model: has no use with --runs"),
+        (["--runs", "a", "--compare", "m"], "--compare: has no use with --runs"),
+        (["--runs", "a", "--units", "words"], "--units: has no use without --data"),
+        (["--runs", "a", "--column", "text"], "--column: has no use without --data"),
+        (["--data", "some.csv"], "nothing to measure; give --model, or --runs"),
         (["--model", "m"], "--data: is missing"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -59,7 +59,7 @@ def test_a_port_is_looked_for_before_a_model_is_loaded(tmp_path):
         demo.free_port("198.51.100.7", 0)  # an address that no machine has
 
 
-def test_mistakes_are_told_in_a_line(tmp_path, monkeypatch):
+def test_mistakes_are_reported_in_a_line(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     done = call("demo", "--model", "m", "--sentences", "s.txt")
     assert (done.returncode, done.stderr) == (
@@ -72,6 +72,13 @@ def test_mistakes_are_told_in_a_line(tmp_path, monkeypatch):
     (tmp_path / "empty.txt").write_text("\n\n")
     done = call("demo", "--model", "m", "--sentences", tmp_path / "empty.txt")
     assert done.returncode == 2 and "holds no sentences" in done.stderr
+
+
+def test_examples_are_spread_over_the_file():
+    sentences = [f"sentence {number}" for number in range(60)]
+    assert demo.examples_of(["", *sentences, *sentences]) == [f"sentence {number}" for number in range(0, 60, 10)]
+    assert demo.examples_of(["a", "a", "b", " "]) == ["a", "b"]
+    assert len(demo.examples_of(sentences[:11])) == 6
 
 
 @pytest.fixture
@@ -139,6 +146,14 @@ def test_the_page_in_a_browser(browser, address, corpus):
     wait(lambda: every("#search"))
 
     lines = corpus["txt"].read_text().splitlines()
+    first = [cell.text for cell in every("#found tbody tr:first-child td")]
+    assert first == [lines[0], "1.000", "0"]  # the page opens with the results of its first example
+    examples = every("#examples button, #examples td, #examples .gallery-item")
+    chosen = next(each for each in examples if each.text.strip() and each.text.strip() != lines[0])
+    text = chosen.text.strip()
+    chosen.click()
+    wait(lambda: every("#found tbody td")[0].text == text and every("#found tbody td")[1].text == "1.000")
+    type_into("query", "")
     ask("search", "#found .message")
     assert "The query is empty" in every("#found .message")[0].text
     type_into("query", lines[6])
@@ -162,7 +177,7 @@ def test_the_page_in_a_browser(browser, address, corpus):
     wait(lambda: every("#draw")[0].is_displayed())
     type_into("lines", "the cat sat")
     ask("draw", "#picture .message")
-    assert "One line is to compare" in every("#picture .message")[0].text
+    assert "There is one line" in every("#picture .message")[0].text
     type_into("lines", "the cat sat\na dog ran\n\nthe river")
     ask("draw", "#picture table")
     cells = [cell.text for cell in every("#picture td")]

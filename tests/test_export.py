@@ -43,7 +43,7 @@ def test_an_earlier_export_is_replaced_and_nothing_else(trained, exported, tmp_p
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("precious")
-    with pytest.raises(UserError, match="no earlier export"):
+    with pytest.raises(UserError, match="is not an earlier export"):
         export(trained, tmp_path / "mine")
     with pytest.raises(UserError, match="own folder"):
         export(trained, trained / "model")
@@ -53,6 +53,14 @@ def test_an_earlier_export_is_replaced_and_nothing_else(trained, exported, tmp_p
     (tmp_path / "link").symlink_to(folder)
     export(trained, tmp_path / "link")
     assert (tmp_path / "link").is_symlink() and (folder / "model.safetensors").exists()
+
+
+def test_a_licence_can_be_given(trained, tmp_path):
+    done = call("export", "--workdir", trained, "--output", tmp_path / "model", "--license", "mit")
+    assert done.returncode == 0 and "\nlicense: mit\n" in (tmp_path / "model" / "README.md").read_text()
+    done = call("export", "--workdir", trained, "--output", tmp_path / "other", "--license", "The MIT License")
+    assert done.returncode == 2 and "--license The MIT License: must be one of" in done.stderr
+    assert not (tmp_path / "other").exists()
 
 
 def test_an_export_that_fails_leaves_nothing(trained, tmp_path, monkeypatch):

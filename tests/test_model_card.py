@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import support
 import yaml
+from huggingface_hub import ModelCard, ModelCardData, metadata_load
 
 from simcse_jax import model_card
 from simcse_jax.config.fields import default_config
@@ -51,12 +52,14 @@ def run_snippet(code: str, where: Path, monkeypatch) -> np.ndarray:
     return np.asarray(names["embeddings"])
 
 
-def test_a_card_tells_the_recipe(exported, trained, corpus):
+def test_a_card_has_the_recipe(exported, trained, corpus):
     card = (exported / "README.md").read_text()
     described = front_matter(card)
     assert described["library_name"] == "sentence-transformers"
     assert described["pipeline_tag"] == "sentence-similarity"
-    assert "base_model" not in described and "model-index" not in described  # a folder's name is none of a hub
+    assert not {"base_model", "datasets", "license", "model-index"} & set(
+        described
+    )  # folders and files of this machine
     spearman = json.loads((trained / "result.json").read_text())["dev"]["spearman"]
     assert f"| dev | {spearman:.2f} | 20 |" in card
     assert "These are the pairs that the checkpoint was chosen by, not a test set." in card
@@ -74,7 +77,7 @@ def test_a_card_tells_the_recipe(exported, trained, corpus):
     assert f"jax {json.loads((trained / 'run.json').read_text())['versions']['jax']}" in card
 
 
-def test_an_export_tells_nothing_of_this_machine(trained, corpus, tmp_path):
+def test_an_export_does_not_name_folders_of_this_machine(trained, corpus, tmp_path):
     workdir = shutil.copytree(trained, tmp_path / "run")
     for name, field in (("config.json", "_name_or_path"), ("tokenizer_config.json", "name_or_path")):
         path = workdir / "model" / name
@@ -121,7 +124,7 @@ def test_scores_of_a_development_set_are_not_called_test_scores():
         assert "not a test set" in card and "model-index" not in front_matter(card)
 
 
-def test_scores_behind_a_post_processing_are_not_those_of_the_model():
+def test_scores_after_a_post_processing_are_not_those_of_the_model():
     result = {"STS12": {"spearman": 70.0, "pairs": 100, "subsets": {}}, "development": 81.2, "transfer": {"MR": {}}}
     run_ = a_run()
     run_["config"]["eval"] |= {"postprocess": "whitening", "postprocess_data": "/home/ann/nli.csv"}
@@ -134,11 +137,82 @@ def test_a_card_knows_all_poolers_and_tasks():
     assert set(model_card.POOLING) == set(POOLERS) and set(model_card.HUB_DATA_SETS) == set(TASKS)
 
 
-def test_the_data_set_of_a_hub_is_named():
-    described = front_matter(model_card.model_card(HEADLESS, a_run(data__train="hf:owner/nli:train"), None, "x"))
-    assert described["datasets"] == ["owner/nli"]
-    described = front_matter(model_card.model_card(HEADLESS, a_run(data__train="hf:/home/ann/nli"), None, "x"))
-    assert "datasets" not in described
+@pytest.mark.parametrize(
+    ("train", "expected"),
+    [
+        ("hf:owner/nli:train", ["owner/nli"]),
+        ("hf:/home/ann/nli", None),
+        ("/home/ann/wiki1m_for_simcse.txt", ["princeton-nlp/datasets-for-simcse"]),
+        ("data/nli_for_simcse.csv", ["princeton-nlp/datasets-for-simcse"]),
+        ("/home/ann/my_wiki1m_for_simcse.txt", None),
+        ("tfds:snli:train", None),
+    ],
+)
+def test_a_data_set_is_named_where_it_is_known(train, expected):
+    described = front_matter(model_card.model_card(HEADLESS, a_run(data__train=train), None, "x"))
+    assert described.get("datasets") == expected and "/home" not in str(described)
+
+
+def a_base(folder: Path, fields: str) -> str:
+    """A folder with a model's card."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "README.md").write_text(f"---\n{fields}\n---\n\n# A model\n")
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ("license: apache-2.0\nlanguage: en", {"license": "apache-2.0"}),
+        (
+            "license: other\nlicense_name: own\nlicense_link: https://example.org/own",
+            {"license": "other", "license_name": "own", "license_link": "https://example.org/own"},
+        ),
+        ("license: other\nlicense_name: own\nlicense_link: LICENSE", {"license": "other", "license_name": "own"}),
+        ("language: en", {}),
+        ("license: [mit, gpl]", {}),
+        ("license: {", {}),  # YAML that cannot be read
+    ],
+)
+def test_the_licence_is_that_of_the_base_model_s_card(tmp_path, fields, expected):
+    base = a_base(tmp_path / "base", fields)
+    card = model_card.model_card(HEADLESS, a_run(model__init_from=base), None, "x")
+    described = front_matter(card)
+    assert {name: value for name, value in described.items() if name.startswith("license")} == expected
+    assert "base_model" not in described and str(tmp_path) not in card
+    given = model_card.model_card(HEADLESS, a_run(model__init_from=base), None, "x", license="mit")
+    assert front_matter(given)["license"] == "mit"
+
+
+def test_the_licence_of_a_hub_s_model_is_read_from_the_client_s_cache(tmp_path, monkeypatch):
+    repository = tmp_path / "models--ann--base"
+    a_base(repository / "snapshots" / "abc", "license: mit")
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("abc")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    described = front_matter(model_card.model_card(HEADLESS, a_run(model__init_from="ann/base"), None, "x"))
+    assert (described["license"], described["base_model"]) == ("mit", "ann/base")
+    described = front_matter(model_card.model_card(HEADLESS, a_run(model__init_from="ann/other"), None, "x"))
+    assert "license" not in described and described["base_model"] == "ann/other"
+
+
+def test_no_licence_is_made_up():
+    for base in ("/home/ann/gone", "package:no_such_package", "no name"):
+        assert model_card.license_of(base) == {}
+
+
+def test_the_hub_s_client_reads_the_front_matter(tmp_path):
+    result = {task: {"spearman": 70.0, "pairs": 100, "subsets": {}} for task in TASKS}
+    run_ = a_run(
+        model__init_from="ann/base@v1", data__train="hf:owner/nli:train", eval__data="/data/SentEval/data/downstream"
+    )
+    (tmp_path / "README.md").write_text(model_card.model_card(HEADLESS, run_, result, "ann/best", license="apache-2.0"))
+    fields = metadata_load(tmp_path / "README.md")
+    data = ModelCard.load(tmp_path / "README.md").data
+    assert isinstance(data, ModelCardData) and fields is not None
+    assert (data.license, data.base_model, data.datasets) == ("apache-2.0", "ann/base", ["owner/nli"])
+    assert len(data.eval_results) == 7 and data.model_name == "best"
+    assert fields["license"] == "apache-2.0" and data.to_dict().keys() == fields.keys()
 
 
 def test_a_revision_is_asked_for_everywhere():

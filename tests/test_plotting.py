@@ -21,7 +21,7 @@ def test_labels_that_have_room_stay_where_they_are():
     assert crowded == pytest.approx(np.linspace(0, 1, 11))
 
 
-def test_lines_can_be_told_apart_without_their_colours():
+def test_lines_can_be_distinguished_without_their_colours():
     styles = [tuple(plotting.line_style(number)[part] for part in ("linestyle", "marker")) for number in range(20)]
     assert all(first != second for first, second in itertools.combinations(styles, 2))
 
@@ -35,5 +35,5 @@ def test_lines_can_be_told_apart_without_their_colours():
         (["b/a", "a"], ["b/a", "a"]),
     ],
 )
-def test_names_are_as_short_as_tells_them_apart(names, expected):
+def test_names_are_as_short_as_distinguishes_them(names, expected):
     assert plotting.short_names(names) == expected

@@ -205,7 +205,7 @@ def test_the_threshold_leaves_out_small_cosines(tiny_bert, files):
     args = ("--model", tiny_bert, "--sentences", files / "sentences.txt", "--query", TEXTS[4], "--threshold")
     printed = searched(*args, "0.99999")
     assert printed.count(TEXTS[4]) == 3 and "#3" not in printed
-    assert "nothing is as near as the threshold" in searched(*args, "1.5")
+    assert "no sentence reaches the threshold" in searched(*args, "1.5")
 
 
 def test_an_index_folder_is_made_once_read_then_and_added_to(tiny_bert, files, monkeypatch):

@@ -17,14 +17,14 @@ class Data(NamedTuple):
 
 
 def read_data(name: str, column: str | None) -> Data:
-    """The sentences of a file; of graded pairs the first ones, for the second ones repeat their words.
+    """The sentences of a file; of graded pairs the first ones, since the second ones repeat their words.
 
     Args:
       name: a file of sentences or of graded pairs, or SentEval's folder.
       column: the column of the sentences, where its name is not a usual one.
 
     Raises:
-      UserError: in one line, for whatever is wrong with the data.
+      UserError: in one line, for any mistake in the data.
     """
     path = local_path(name)
     if not sts.is_graded(path):

@@ -6,8 +6,8 @@ import numpy as np
 
 from simcse_jax.analysis.isotropy import normalize
 
-TOP = 3  # dimensions whose share is told
-SHARES = (10, 20, 50)  # percent, of which the number of dimensions is told
+TOP = 3  # dimensions whose share is reported
+SHARES = (10, 20, 50)  # percent; the number of dimensions for each is reported
 
 
 def random_pairs(embeddings: np.ndarray) -> np.ndarray:
@@ -23,7 +23,7 @@ def random_pairs(embeddings: np.ndarray) -> np.ndarray:
 def mean_products(embeddings: np.ndarray) -> np.ndarray:
     """E u_i v_i over all pairs of rows, (N, D) to (D,): eq. 6 without the norms, which is the squared mean.
 
-    It is large for what section 2.2 of the paper calls dominating dimensions, those with "high absolute means".
+    It is large for the dominating dimensions of the paper's section 2.2, those with "high absolute means".
     """
     return embeddings.mean(axis=0, dtype=np.float64) ** 2
 
@@ -33,13 +33,13 @@ def self_similarity_pairs(sums: np.ndarray, squares: np.ndarray, contexts: np.nd
 
     Args:
       sums, squares: (K, D) sums of û and of û² of K types, û the normalized embeddings.
-      contexts: (K,), how many each sum is of.
+      contexts: (K,), the number of terms of each sum.
       kind: "shares" divides each type's contributions by their sum, with each context paired with itself too, and
         takes the mean over types; "types" takes the mean over different contexts, then that over types; "pairs" that
         over all pairs of all types. See `protocol.CHOICES`.
 
     Returns:
-      (D,); their sum is 1 with "shares", else the mean self-similarity.
+      (D,); their sum is 1 with "shares", otherwise the mean self-similarity.
     """
     if kind == "shares":
         whole = sums**2

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from simcse_jax.analysis import page, pictures
+from simcse_jax.analysis import page, pictures, summary
 from simcse_jax.analysis.page import Section
 from simcse_jax.analysis.pictures import MEASURES
 from simcse_jax.analysis.report import PAGE, PAPER, explained, to_json
@@ -26,7 +26,7 @@ Points = Sequence[Mapping[str, float]]  # of a run: `step`, and measures of the 
 
 
 def labels(configs: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What to call runs on a picture: by the one field in which their configs differ, else by their folders.
+    """Names of runs for a picture: the one field in which their configs differ, otherwise their folders.
 
     Args:
       configs: the fields that change a result, by their dotted names; by the names of the runs' folders.
@@ -52,12 +52,12 @@ def write(
     workdirs: Mapping[str, str],
     versions: Mapping[str, str],
 ) -> list[str]:
-    """Writes `dynamics.json`, a picture a measure (NAME.png, .svg and .json) and `report.html`, each file whole or not.
+    """Writes `dynamics.json`, a picture for each measure and `report.html`, each file whole or not.
 
     Args:
       runs: by their labels; the steps of each rise. A measure that no point has is left out.
-      folder: where to, made if need be.
-      data: what was measured on, for the titles.
+      folder: the folder, created if needed.
+      data: the name of the sentences, for the titles.
       about: how it was measured.
       workdirs: the runs' folders, by their labels.
       versions: of the packages that the numbers can depend on.
@@ -72,7 +72,8 @@ def write(
     shown = {label: {"workdir": workdirs[label], "points": list(points)} for label, points in runs.items()}
     files: dict[str, str | bytes] = {DYNAMICS: to_json({"data": data, "about": dict(about), "runs": shown})}
     sections = []
-    for field in FIELDS:
+    measured_once = sum(map(len, runs.values())) == 1
+    for field in FIELDS if not measured_once else ():
         found = {
             label: [(int(point["step"]), float(point[field])) for point in points if field in point]
             for label, points in runs.items()
@@ -85,10 +86,11 @@ def write(
         files |= {f"{field}.{kind}": content for kind, content in drawn.items()} | {f"{field}.json": to_json(numbers)}
         content = page.figures([(drawn["svg"], _described(field, found))])
         sections.append(Section(MEASURES[field].title, MEASURES[field].meaning, content))
-    sections.append(Section("First and last step", "", _ends(runs)))
+    note = page.note("There are no pictures: one run, measured at one step, has nothing to draw.") * measured_once
+    sections.append(Section("First and last step", "", note + _ends(runs)))
     sections.append(Section("How it was measured", "", _about({"data": data, **about}, workdirs, versions)))
-    lead = f"{len(runs)} run{'s' * (len(runs) > 1)}, measured on {data}. What is measured is that of {PAPER}."
-    files[PAGE] = page.page("How training changes the space", lead, sections)
+    about_runs = f"{len(runs)} run{'s' * (len(runs) > 1)}, measured on {data}. The measures are those of {PAPER}."
+    files[PAGE] = page.page("How training changes the space", [summary.of_runs(runs), about_runs], sections)
     for name, written in files.items():
         write_atomically(folder / name, written)
     return list(files)

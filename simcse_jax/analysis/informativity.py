@@ -18,8 +18,8 @@ def informativity(
 
     Args:
       embeddings: (N, D) of any length, of tokens drawn at random; N at least 3.
-      contributions: (D,), what the dimensions are ranked by; the largest are removed first.
-      removed: numbers of dimensions, of which those below D are taken.
+      contributions: (D,), by which the dimensions are ranked; the largest are removed first.
+      removed: numbers of dimensions; only those below D are used.
 
     Returns:
       r² by k; 0 where one side is constant and does not vary.

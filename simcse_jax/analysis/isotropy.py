@@ -2,7 +2,7 @@
 
 The mean cosine of all pairs of n vectors needs no pairs: with û = u / ‖u‖, Σ_{i≠j} cos(u_i, u_j) = ‖Σ û_i‖² − n. The
 definitions are those of Ethayarajh, "How Contextual are Contextualized Word Representations?" (2019), section 3, which
-the isotropy paper takes over (section 2.2). All sums are float64, for n is subtracted from a number near it.
+the isotropy paper takes over (section 2.2). All sums are float64, since n is subtracted from a number near it.
 """
 
 import numpy as np
@@ -28,7 +28,7 @@ def self_similarity(sums: np.ndarray, contexts: np.ndarray) -> np.ndarray:
 
     Args:
       sums: (…, K, D) sums of the normalized embeddings of K types.
-      contexts: (K,) how many each sum is of, 2 or more.
+      contexts: (K,) the number of terms of each sum, 2 or more.
 
     Returns:
       (…, K).
@@ -51,7 +51,7 @@ def average(similarities: np.ndarray, contexts: np.ndarray, weights: str) -> np.
 def intra_sentence_similarity(embeddings: np.ndarray) -> np.ndarray:
     """The mean cosine of a sentence's token embeddings with their mean (Ethayarajh, definition 2): (…, T, D) to (…).
 
-    The mean is of the embeddings as they are, not normalized ones.
+    The embeddings are not normalized before the mean.
     """
     centre = normalize(embeddings.mean(axis=-2, dtype=np.float64))
     return np.sum(normalize(embeddings).mean(axis=-2) * centre, axis=-1)

@@ -47,7 +47,7 @@ class Sample(NamedTuple):
 
 
 def evenly(items: Sequence[T], count: int) -> list[T]:
-    """`count` of the items, spread evenly from the first to the last; all of them where they are fewer."""
+    """`count` of the items, spread evenly from the first to the last; all of them if there are fewer."""
     places = np.linspace(0, len(items) - 1, min(count, len(items)))
     return [items[place] for place in places.round().astype(int)]
 
@@ -78,7 +78,7 @@ def measure_last_layer(encode: Encode, tokens: TokenEncoder, survey: Survey, sam
       encode: sentences to embeddings.
       tokens: sentences to the hidden states of layers, of which the last one counts.
       survey: of the sample's sentences, by the model's tokenizer.
-      sample: what to measure on.
+      sample: the sentences to measure on.
 
     Returns:
       `anisotropy`, `self_similarity`, `intra_sentence_similarity`, `l2_norm`, `adjusted_self_similarity`,

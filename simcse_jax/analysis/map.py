@@ -1,7 +1,7 @@
 """Sentence embeddings on a map of two dimensions, of one model or of two on the same map (isotropy paper, Figure 1).
 
-Embeddings are normalized to length 1, for cosines are what models are compared by, and those of both models go into one
-projection: so a narrow cone stays a small cloud beside a wide one.
+Embeddings are normalized to length 1, since models are compared by cosines. One projection takes both models',
+so a narrow cone stays a small cloud next to a wide one.
 """
 
 import importlib.util
@@ -40,7 +40,7 @@ def project(embeddings: Mapping[str, np.ndarray], *, umap: bool | None = None, s
 
     Args:
       embeddings: (N, D) of any length, by the models' names; N at least 2, the same D.
-      umap: whether to use UMAP; None: if umap-learn is installed. Else, and for very few rows, PCA.
+      umap: whether to use UMAP; None: if umap-learn is installed. Otherwise, and for very few rows, PCA.
       seed: of UMAP.
 
     Raises:

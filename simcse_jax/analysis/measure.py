@@ -1,6 +1,6 @@
 """Everything that the isotropy paper measures of one model, from one pass over the data.
 
-Token embeddings are streamed; what is kept beside the sentences is a sum of normalized embeddings for each type and
+Token embeddings are streamed; kept in addition to the sentences is a sum of normalized embeddings for each type and
 layer, (L + 1) × K × D numbers of 8 bytes, and the sampled tokens.
 """
 
@@ -76,7 +76,7 @@ def token_changes(survey: Survey, tuned: Measurement, base: Measurement, count: 
 
     Args:
       survey: of the fine-tuned model; that of the base model must have the same tokens (`tokens.check_same_tokens`).
-      tuned, base: what was measured of both.
+      tuned, base: the measurements of both.
       count: how many tokens.
     """
     changes = self_similarity_change(tuned.types[-1], tuned.anisotropy[-1], base.types[-1], base.anisotropy[-1])

@@ -17,12 +17,12 @@ def collect(
     data: str,
     max_length: int,
 ) -> dict[str, Any]:
-    """What `metrics.json` holds, as `report.write` takes it.
+    """The contents of `metrics.json`, as `report.write` takes them.
 
     Args:
-      pairs: the names of the model and of what it is compared with, if anything; of another two, if there are.
+      pairs: the names of the model and of the one it is compared with, if any; then of another such pair, if any.
       surveys: the data by the tokenizer of each model named.
-      found: what was measured of each model named.
+      found: the measurements of each model named.
       data: the name of the data.
       max_length: how many tokens of a sentence were read.
 

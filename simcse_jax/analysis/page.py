@@ -1,4 +1,4 @@
-"""One HTML page that needs nothing else: its pictures are in it, and it may not ask any network for anything."""
+"""One HTML page that needs nothing else: it contains its pictures, and may not use any network."""
 
 import base64
 import html
@@ -44,7 +44,7 @@ td { white-space: nowrap; }
   tbody th, .text td { overflow-wrap: anywhere; }
   figure, table, tr { break-inside: avoid; } h2, caption { break-after: avoid; } }
 """
-# Pictures and style are in the page; all else is refused by the browser.
+# Pictures and style are in the page; the browser refuses everything else.
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
@@ -52,16 +52,16 @@ class Section(NamedTuple):
     """A part of a page."""
 
     title: str
-    meaning: str  # what its numbers mean, in one sentence
+    meaning: str  # of its numbers, in one sentence
     content: str  # HTML
 
 
-def page(title: str, lead: str, sections: Sequence[Section]) -> str:
+def page(title: str, lead: Sequence[str], sections: Sequence[Section]) -> str:
     """The page, whole.
 
     Args:
       title: as text.
-      lead: what it is about, as text.
+      lead: the paragraphs that it begins with, as text.
       sections: in their order.
     """
     title, parts, links = html.escape(title), [], []
@@ -81,7 +81,7 @@ def page(title: str, lead: str, sections: Sequence[Section]) -> str:
     )
     body = (
         f"<h1>{title}</h1>",
-        f"<p>{html.escape(lead)}</p>",
+        *(f"<p>{html.escape(paragraph)}</p>" for paragraph in lead),
         f'<nav aria-label="Contents"><ul>{"".join(links)}</ul></nav>',
         *parts,
     )
@@ -90,11 +90,11 @@ def page(title: str, lead: str, sections: Sequence[Section]) -> str:
 
 
 def figures(pictures: Sequence[tuple[bytes, str]], wide: bool = False) -> str:
-    """Pictures beside each other, where there is room, as parts of the page itself.
+    """Pictures next to each other, where there is room, as parts of the page itself.
 
     Args:
-      pictures: the SVG of each, and what it shows, in words.
-      wide: whether they are too wide for a phone, and are rather moved than made small there.
+      pictures: the SVG of each, and a description in words.
+      wide: whether they are too wide for a phone, and scroll there instead of shrinking.
     """
     parts = []
     for svg, alt in pictures:
@@ -107,8 +107,8 @@ def table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]], te
     """A table, the first cell of a row being the row's name.
 
     Args:
-      caption: says what it has.
-      header: a name a column; none for a table of names and values.
+      caption: its title.
+      header: a name for each column; empty for a table of names and values.
       rows: of as many cells, as text.
       text: whether its cells are text, not numbers.
     """

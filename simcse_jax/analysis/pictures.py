@@ -1,6 +1,6 @@
 """Pictures of a report and of the dynamics of runs: the figures of the isotropy paper.
 
-Each is drawn as PNG and as SVG, is to be read without a caption, and stays legible in grey: lines differ in their
+Each is drawn as PNG and as SVG, can be read without a caption, and stays legible in grey: lines differ in their
 style and markers, not in colour alone. The same numbers give the same bytes.
 """
 
@@ -21,16 +21,16 @@ COSINE = "mean cosine similarity"
 ADJUSTED = "mean cosine − anisotropy"
 SHARES = (10, 20, 50)  # percent
 WINDOW = 25  # tokens of a running mean
-SIZE = (5.0, 3.5)  # inches; two fit beside each other on a page
+SIZE = (5.0, 3.5)  # inches; two fit next to each other on a page
 MOST_IN_A_LINE = 45  # characters of a legend
 
 
 class Measure(NamedTuple):
-    """What a number of a layer, or of a step of a run, is called and means."""
+    """The name and meaning of a number of a layer, or of a step of a run."""
 
     title: str
     axis: str
-    meaning: str  # for who has never heard of it
+    meaning: str  # for a newcomer
 
 
 MEASURES = {
@@ -81,7 +81,7 @@ MEASURES = {
 
 
 def layers(found: Mapping[str, Sequence[Mapping[str, float]]], field: str, data: str) -> Pictures:
-    """A measure over the layers, a line a model (Figures 2 to 7).
+    """A measure over the layers, a line for each model (Figures 2 to 7).
 
     Args:
       found: the `layers` of a report, by the models' names.
@@ -106,11 +106,11 @@ def layers(found: Mapping[str, Sequence[Mapping[str, float]]], field: str, data:
 
 
 def dimensions(found: Mapping[str, Sequence[float]], pairs: str, data: str) -> Pictures:
-    """How much of the mean cosine the top dimensions give together, a line a model (Table 1).
+    """The share of the top dimensions in the mean cosine, a line for each model (Table 1).
 
     Args:
       found: the cumulated shares of the D dimensions, the largest first, by the models' names.
-      pairs: which pairs of tokens the cosines are of.
+      pairs: the kind of token pairs.
       data: its name.
     """
     with new_figure(_size(found)) as (figure, pictures):
@@ -134,7 +134,7 @@ def dimensions(found: Mapping[str, Sequence[float]], pairs: str, data: str) -> P
 
 
 def informativity(found: Mapping[str, Sequence[Mapping[str, float]]], data: str) -> Pictures:
-    """r² of the cosines before and after the top k dimensions are removed, a line a model (Table 3)."""
+    """r² of the cosines before and after the top k dimensions are removed, a line for each model (Table 3)."""
     with new_figure(_size(found)) as (figure, pictures):
         axes = figure.subplots()
         axes.set_title(f"What the cosines keep without the top k dimensions\ntokens of {shortened(data)}", loc="left")
@@ -202,7 +202,7 @@ def correlation(by_n: Sequence[float | None], best_n: int, best: float) -> Pictu
 
 
 def embedding_map(found: "Map", data: str) -> Pictures:
-    """Sentence embeddings in two dimensions, a panel a model on the same axes (Figure 1)."""
+    """Sentence embeddings in two dimensions, a panel for each model on the same axes (Figure 1)."""
     names = list(found.points)
     everything = np.concatenate(list(found.points.values()))
     low, high = everything.min(axis=0), everything.max(axis=0)
@@ -231,7 +231,9 @@ def embedding_map(found: "Map", data: str) -> Pictures:
 
 
 def over_steps(found: Mapping[str, Sequence[tuple[int, float]]], field: str, data: str) -> Pictures:
-    """A measure over the steps of runs, a line a run (Figures 8 to 23).
+    """A measure over the steps of runs, a line for each run (Figures 8 to 23).
+
+    Runs that were measured at one step only have bars in place of lines.
 
     Args:
       found: the steps and values, by the runs' names.
@@ -239,6 +241,8 @@ def over_steps(found: Mapping[str, Sequence[tuple[int, float]]], field: str, dat
       data: its name.
     """
     measure = MEASURES[field]
+    if all(len(points) == 1 for points in found.values()):
+        return _bars({name: points[0] for name, points in found.items()}, measure, data)
     with new_figure(_size(found)) as (figure, pictures):
         axes = figure.subplots()
         axes.set_title(f"{measure.title}, by training step\n{shortened(data)}", loc="left")
@@ -255,13 +259,30 @@ def over_steps(found: Mapping[str, Sequence[tuple[int, float]]], field: str, dat
     return pictures
 
 
+def _bars(found: Mapping[str, tuple[int, float]], measure: Measure, data: str) -> Pictures:
+    """A step and a value for each run."""
+    with new_figure((SIZE[0], 1.6 + 0.3 * len(found))) as (figure, pictures):
+        axes = figure.subplots()
+        axes.set_title(f"{measure.title}\n{shortened(data)}", loc="left")
+        values = [value for _, value in found.values()]
+        bars = axes.barh(range(len(found)), values, height=0.6, color=line_style(0)["color"])
+        axes.bar_label(bars, [f"{value:.3f}" for value in values], padding=3)
+        axes.set_yticks(range(len(found)), [f"{shortened(name)}, step {step}" for name, (step, _) in found.items()])
+        axes.invert_yaxis()  # the first run on top
+        axes.margins(x=0.18)
+        axes.axvline(0, color="0.5", linewidth=0.8)
+        axes.tick_params(axis="y", length=0)
+        axes.set_xlabel(measure.axis)
+    return pictures
+
+
 def _size(lines: Sized) -> tuple[float, float]:
     """With room for a legend of so many lines."""
     return SIZE[0], SIZE[1] + 0.2 * len(lines)
 
 
 def _finish(figure: "Figure", axes: "Axes") -> None:
-    """The grid behind the lines, and their names below."""
+    """The grid, under the lines, and their names below."""
     axes.grid(color="0.92")
     axes.set_axisbelow(True)
     handles, names = axes.get_legend_handles_labels()

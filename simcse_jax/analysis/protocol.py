@@ -1,10 +1,10 @@
-"""What the isotropy paper leaves open, as choices. The defaults come closest to its figures; see docs/analysis.md."""
+"""The choices that the isotropy paper leaves open. The defaults come closest to its figures; see docs/analysis.md."""
 
 import dataclasses
 
 from simcse_jax.errors import UserError
 
-# Of each choice its values, the default first, and what they mean.
+# The values of each choice, the default first, and their meanings.
 CHOICES = {
     "special_tokens": {
         "in": "the tokens around a sentence, [CLS] and [SEP], are measured like any others",
@@ -12,9 +12,9 @@ CHOICES = {
     },
     "units": {
         "pieces": "the tokens of the model's vocabulary",
-        "words": "what lies between blanks and punctuation marks: the mean of the embeddings of its pieces",
+        "words": "the text between blanks and punctuation marks: the mean of the embeddings of its pieces",
     },
-    "repeated_sentences": {"keep": "a sentence counts as often as it is there", "drop": "it counts once"},
+    "repeated_sentences": {"keep": "a sentence counts as often as it occurs", "drop": "it counts once"},
     "occurrences": {
         "first": "of a token that occurs several times in a sentence the first alone is a context",
         "all": "each is one",
@@ -29,7 +29,7 @@ CHOICES = {
         "pairs": "eq. 6 over all pairs of different contexts of the same token",
     },
     "ranking": {
-        "products": "informativity removes first what eq. 6 without its norms finds large over random pairs",
+        "products": "informativity first removes dimensions large by eq. 6 without its norms over random pairs",
         "cosines": "it goes by eq. 6 over random pairs",
         "self_similarity": "it goes by eq. 6 over pairs of the same token, as `contributions` says",
     },
@@ -54,9 +54,9 @@ class Protocol:
     contributions: str = "shares"
     ranking: str = "products"
     min_count: int = 5  # token types that occur less often in the data have no self-similarity
-    max_types: int = 5000  # so many have one, the most frequent: what is held grows with them
+    max_types: int = 5000  # that have one, the most frequent: memory grows with them
     samples: int = 1000  # tokens of the anisotropy baseline, one each of as many sentences
-    seed: int = 0  # of which they are
+    seed: int = 0  # of that sample
 
     def __post_init__(self) -> None:
         for name, values in CHOICES.items():

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simcse_jax.analysis import page, pictures
+from simcse_jax.analysis import page, pictures, summary
 from simcse_jax.analysis.map import Map
 from simcse_jax.analysis.page import Section
 from simcse_jax.analysis.pictures import MEASURES
@@ -18,14 +18,14 @@ PAPER = "“On Isotropy and Learning Dynamics of Contrastive-based Sentence Repr
 PAIRS = {"dimensions": "self-similarity pairs", "dimensions_random_pairs": "random pairs"}
 NOTHING = "–"  # a cell without a value
 
-Metrics = Mapping[str, Any]  # what the analysis measures; see `write`
+Metrics = Mapping[str, Any]  # the measurements; see `write`
 
 
 class Drawing(NamedTuple):
-    """A picture with what it shows."""
+    """A picture, its description and its numbers."""
 
     pictures: Pictures
-    alt: str  # for who does not see it
+    alt: str  # for readers who cannot see it
     data: dict[str, Any]  # the numbers drawn
 
 
@@ -38,7 +38,7 @@ def write(
       metrics: `model`, `compare` (None without), `data`, `sentences`, `tokens` and `protocol`; of the model `layers`,
         `dimensions`, `dimensions_random_pairs` and `informativity`; with a second model the same four of it in `base`,
         and `self_similarity_change`; `correlation` of two pairs of models, if measured.
-      folder: where to, made if need be.
+      folder: the folder, created if needed.
       versions: of the packages that the numbers can depend on.
       embedding_map: the map of the sentence embeddings, if one was made.
 
@@ -70,7 +70,7 @@ def to_json(value: Mapping[str, Any]) -> str:
 
 
 def explained(facts: Mapping[str, Any]) -> list[list[str]]:
-    """Names and values as the rows of a table; of the choices of a protocol with what they mean."""
+    """Names and values as the rows of a table, the choices of a protocol with their meanings."""
     rows = []
     for name, value in facts.items():
         meaning = CHOICES.get(name, {}).get(value)
@@ -79,7 +79,7 @@ def explained(facts: Mapping[str, Any]) -> list[list[str]]:
 
 
 def models_of(metrics: Metrics) -> dict[str, Metrics]:
-    """What was measured of the model and, if there is one, of the base, by their names on a picture."""
+    """The measurements of the model and of the base, if there is one, by their names on a picture."""
     found = {metrics["model"]: metrics} | ({metrics["compare"]: metrics["base"]} if "base" in metrics else {})
     return dict(zip(unique(short_names(list(found)), list(found)), found.values(), strict=True))
 
@@ -127,10 +127,10 @@ def html(metrics: Metrics, drawings: Mapping[str, Drawing], versions: Mapping[st
     """The page."""
     models = models_of(metrics)
     names = list(models)
-    beside = f" beside {metrics['compare']}" if metrics["compare"] else ""
-    lead = (
-        f"{metrics['tokens']:,} token embeddings of {metrics['sentences']:,} sentences of {metrics['data']}, "
-        f"of each layer of {metrics['model']}{beside}. What is measured is that of {PAPER}."
+    compared = f" and {metrics['compare']}" if metrics["compare"] else ""
+    about = (
+        f"Measured on {metrics['tokens']:,} tokens of {metrics['sentences']:,} sentences of {metrics['data']}, in each "
+        f"layer of {metrics['model']}{compared}. The measures are those of {PAPER}."
     )
 
     def drawn(*names: str) -> str:
@@ -155,8 +155,8 @@ def html(metrics: Metrics, drawings: Mapping[str, Drawing], versions: Mapping[st
         ),
         Section(
             "Informativity",
-            "What the cosines keep when the top k dimensions are removed: near 1, those dimensions tell nothing that "
-            "the others do not.",
+            "What the cosines keep when the top k dimensions are removed: near 1, those dimensions add "
+            "nothing to the others.",
             drawn("informativity") + _informativity(models),
         ),
     ]
@@ -178,7 +178,17 @@ def html(metrics: Metrics, drawings: Mapping[str, Drawing], versions: Mapping[st
         sections.append(Section("Map of the sentences", meaning, drawn("map")))
     sections.append(Section("All layers", "", "".join(_layers(name, found) for name, found in models.items())))
     sections.append(Section("How it was measured", "", _about(metrics, versions, drawings)))
-    return page.page(f"The space of {names[0]}", lead, sections)
+    return page.page(f"The space of {names[0]}", [in_a_sentence(metrics), about], sections)
+
+
+def in_a_sentence(metrics: Metrics) -> str:
+    """What changed in the last layer from the base to the model, or the measures of the only model."""
+    models = models_of(metrics)
+    (name, found), *base = models.items()
+    if not base:
+        return summary.of_a_model(name, found["layers"])
+    ((before, other),) = base
+    return summary.of_two_models(before, name, other["layers"][-1], found["layers"][-1])
 
 
 def _described(field: str, found: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
@@ -265,7 +275,7 @@ def _about(metrics: Metrics, versions: Mapping[str, str], drawings: Mapping[str,
     }
     parts = {"What was measured": measured, "Protocol": metrics["protocol"], "Versions": versions}
     tables = [page.table(caption, [], explained(part), text=True) for caption, part in parts.items()]
-    files = f"{METRICS} has all numbers; beside this page each picture lies as .png, .svg and .json"
+    files = f"{METRICS} has all numbers; each picture is next to this page as .png, .svg and .json"
     return "".join([*tables, page.note(f"{files}: {', '.join(drawings)}.")])
 
 

@@ -1,4 +1,4 @@
-"""What was measured, as lines for a terminal."""
+"""The measurements, as lines for a terminal."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,25 +11,25 @@ from simcse_jax.evaluation.sts import aligned
 
 
 def data_lines(data: str, survey: Survey, max_length: int) -> str:
-    """What is measured, and what is less than might be expected.
+    """The size of the data, and where less of it is measured than expected.
 
     Args:
       data: the name of the data.
-      survey: what the model's tokenizer makes of it.
-      max_length: how many tokens of a sentence are read.
+      survey: the data by the model's tokenizer.
+      max_length: the tokens that are read of a sentence.
     """
     protocol = survey.protocol
     types = f"{len(survey.names):,} token types that occur {protocol.min_count} times or more"
     lines = [f"{data}: {len(survey.sentences):,} sentences, {survey.units.sum():,} tokens, {types}"]
     if len(survey.sample) < protocol.samples:
-        lines.append(f"{data}: the anisotropy baseline is of {len(survey.sample)} tokens, one of each sentence")
+        lines.append(f"{data}: the anisotropy baseline has {len(survey.sample)} tokens, one from each sentence")
     if survey.cut:
-        lines.append(f"{data}: {survey.cut:,} of the sentences are longer than {max_length} tokens and cut there")
+        lines.append(f"{data}: {survey.cut:,} of the sentences are longer than {max_length} tokens and are cut")
     return "\n".join(lines)
 
 
 def table(found: Measurement) -> str:
-    """A line a layer, and what the dimensions of the last one make up."""
+    """A line for each layer, and the shares of the last one's dimensions."""
     numbers = found.to_json()
     header = ["layer", "anisotropy", "self-sim.", "intra-sent.", "L2 norm", "adj. self", "adj. intra"]
     rows = [
@@ -50,7 +50,7 @@ def table(found: Measurement) -> str:
 
 
 def change_lines(metrics: dict[str, Any]) -> str:
-    """The tokens that changed most, and how two pairs of models agree; empty where nothing was compared.
+    """The tokens that changed most, and how two pairs of models agree; empty for a single model.
 
     Args:
       metrics: as `metrics.collect` gives them.
@@ -66,10 +66,10 @@ def change_lines(metrics: dict[str, Any]) -> str:
 
 
 def files_line(folder: Path, numbers: str, names: Sequence[str]) -> str:
-    """What was written.
+    """The files that were written.
 
     Args:
-      folder: where to.
+      folder: of the files.
       numbers: the file of numbers.
       names: all files.
     """

@@ -1,6 +1,6 @@
-"""Which tokens of which sentences are measured, found out before any is encoded.
+"""Which tokens of which sentences are measured, determined before any is encoded.
 
-A unit is what has an embedding of its own: a token, or a word of several ones. A type is a distinct unit. Shapes: N
+A unit has an embedding of its own: a token, or a word of several tokens. A type is a distinct unit. Shapes: N
 sentences, T tokens and U units of a sentence, K types, L layers, D hidden size.
 """
 
@@ -85,7 +85,7 @@ def survey(encoder: TokenEncoder, sentences: Sequence[str], protocol: Protocol, 
       encoder: the model.
       sentences: N of them.
       protocol: the choices.
-      where: what to call the data in an error.
+      where: the name of the data, for errors.
 
     Raises:
       UserError: when there are fewer than two sentences, or no token has a self-similarity.
@@ -151,7 +151,7 @@ def check_same_tokens(surveys: Mapping[str, Survey]) -> None:
 
 
 def check_in_common(one: Survey, other: Survey) -> None:
-    """Makes sure that what changes in two pairs of models can be correlated, whose vocabularies may differ.
+    """Checks that the changes in two pairs of models can be correlated; their vocabularies may differ.
 
     Raises:
       UserError: when fewer than ten types have the same texts, special tokens left out.

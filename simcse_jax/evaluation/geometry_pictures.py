@@ -7,7 +7,7 @@ colour alone. The same numbers give the same bytes.
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 ALIGNMENT = "alignment  E ‖f(x) − f(x⁺)‖²   (lower is better)"
 UNIFORMITY = "uniformity  log E exp(−2 ‖f(x) − f(y)‖²)   (lower is better)"
+DISTANCE = "mean ‖f(x) − f(y)‖² of the pairs"
+MOST_UNIFORM = -4.0  # of many dimensions: log exp(−2 × 2), all directions at right angles
 FIGURE_3 = ("uniformity", "alignment", "spearman")  # across, up, colour
 PALE = "0.6"
 # Places for the label of a point: right, left, above, below, and between.
@@ -29,12 +31,16 @@ AROUND = ((1, 0), (-1, 0), (0, 1), (0, -1), (0.8, 0.8), (-0.8, 0.8), (0.8, -0.8)
 
 
 def models(found: Mapping[str, Geometry], title: str) -> Pictures:
-    """Alignment against uniformity, a point a model, coloured by its Spearman correlation (Figure 3).
+    """Alignment against uniformity, a point for each model, coloured by its Spearman correlation (Figure 3).
+
+    A single model has other points to be compared with: see `_alone`.
 
     Args:
-      found: by the models' names.
+      found: the measures, by the models' names.
       title: the data's name.
     """
+    if len(found) == 1:
+        return _alone(*next(iter(found.items())), title)
     names = list(found)
     x, y, spearman = (np.array([getattr(found[name], field) for name in names]) for field in FIGURE_3)
     labels = [f"{shortened(name)} ({score:.1f})" for name, score in zip(names, spearman, strict=True)]
@@ -66,10 +72,15 @@ def models(found: Mapping[str, Geometry], title: str) -> Pictures:
 def runs(found: Mapping[str, Sequence[tuple[int, Geometry]]], title: str) -> Pictures:
     """Alignment against uniformity over the checkpoints of runs, labelled with their steps (Figure 2).
 
+    A single checkpoint is drawn as a single model is.
+
     Args:
       found: the steps and their measurements, by the runs' names.
       title: the data's name.
     """
+    if len(found) == 1 and len(points := next(iter(found.values()))) == 1:
+        ((step, geometry),) = points
+        return _alone(f"{next(iter(found))}, step {step}", geometry, title)
     names = [shortened(name) for name in found]
     columns = max(1, min(3, int(80 / (max(map(len, names)) + 8))))
     rows = math.ceil(len(names) / columns)
@@ -119,7 +130,7 @@ def singular_values(found: Mapping[str, Geometry], title: str) -> Pictures:
 
 
 def cosines(found: Mapping[str, Geometry], title: str) -> Pictures:
-    """The density of the cosine similarities of each gold group, a panel a model (Figure G.1)."""
+    """The density of the cosine similarities of each gold group, a panel for each model (Figure G.1)."""
     columns = min(3, len(found))
     rows = math.ceil(len(found) / columns)
     densities = [group.density for geometry in found.values() for group in geometry.groups.values()]
@@ -139,6 +150,44 @@ def cosines(found: Mapping[str, Geometry], title: str) -> Pictures:
         panels[0].set_xlim(max(-1, shown[0] - 0.02), min(1, shown[-1] + 0.02))
         figure.supxlabel("cosine similarity   (height: density, on each panel's own scale; tick: mean)", fontsize=9)
         figure.supylabel("gold score of the pairs (0 to 5)", fontsize=9)
+    return pictures
+
+
+def _alone(name: str, geometry: Geometry, title: str) -> Pictures:
+    """One model: its alignment among the distances of the gold groups, its uniformity between its two bounds.
+
+    The mean squared distance of a group of normalized pairs is 2 − 2 × their mean cosine, on the scale of alignment.
+    """
+    # The highest group is left out: alignment is that of nearly the same pairs.
+    rated = [(label, geometry.groups[label].mean) for label in GROUPS[:-1]]
+    groups = [(label, 2 - 2 * mean) for label, mean in rated if mean is not None]
+    with new_figure((6.4, 4.4)) as (figure, pictures):
+        axes = figure.subplots()
+        axes.set_title(f"{shortened(name)} on {title}: Spearman × 100 {geometry.spearman:.1f}", loc="left")
+        axes.set_axisbelow(True)
+        axes.grid(axis="y", color="0.92")
+        low, high = min(MOST_UNIFORM, geometry.uniformity), 0.0
+        axes.set_xlim(low - 0.25, high + 0.25)
+        axes.set_ylim(0, 1.12 * max(geometry.alignment, *(distance for _, distance in groups), 0.1))
+        for place, text, side in ((MOST_UNIFORM, "spread evenly", "left"), (0.0, "all in one place", "right")):
+            axes.axvline(place, color="0.6", linestyle=":", linewidth=1)
+            shift = 5 if side == "left" else -5
+            style: dict[str, Any] = {"textcoords": "offset points", "ha": side, "va": "top", "fontsize": 8}
+            axes.annotate(text, (place, axes.get_ylim()[1]), (shift, -2), color="0.35", **style)
+        x = geometry.uniformity
+        axes.plot([x] * len(groups), [distance for _, distance in groups], "_", color="0.45", markersize=14)
+        axes.plot([x], [geometry.alignment], "o", color=COLOURS[0], markersize=8, zorder=3)
+        labels = [(distance, f"{distance:.2f}  pairs rated {label}", "0.35") for label, distance in groups]
+        labels.append((geometry.alignment, f"{geometry.alignment:.2f}  alignment: pairs rated above 4", COLOURS[0]))
+        top = axes.get_ylim()[1]
+        to = 1 if x < (low + high) / 2 else -1
+        heights = top * spread(np.array([distance for distance, *_ in labels]) / top, 0.055)
+        at = x + 0.3 * to
+        for (distance, text, colour), height in zip(labels, heights, strict=True):
+            axes.plot([x + 0.1 * to, at - 0.04 * to], [distance, height], color=PALE, linewidth=0.7)
+            axes.text(at, height, text, color=colour, fontsize=8, va="center", ha="left" if to > 0 else "right")
+        axes.set_xlabel(UNIFORMITY)
+        axes.set_ylabel(DISTANCE)
     return pictures
 
 
@@ -238,7 +287,7 @@ def _ridges(panel: "Axes", geometry: Geometry) -> None:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most `width` characters; a name without blanks is broken too."""
+    """At most three lines of at most `width` characters; a name without blanks is broken too."""
     import textwrap
 
     return textwrap.wrap(text, width)[:3]

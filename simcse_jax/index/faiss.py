@@ -9,7 +9,7 @@ from simcse_jax.errors import UserError
 
 
 class FaissSearch:
-    """Inner products in a flat index, which is exact, or in cells of which the nearest are looked through."""
+    """Inner products in a flat index, which is exact, or in cells, of which only the nearest are searched."""
 
     CELLS, CELLS_SEARCHED = 100, 10  # the reference's; fewer cells for a small index
     SAMPLE = 256 * CELLS  # rows that FAISS takes to find the cells
@@ -36,7 +36,7 @@ class FaissSearch:
 
     @staticmethod
     def check_installed() -> None:
-        """Raises a `UserError` that tells how to install FAISS, if it is not."""
+        """Raises a `UserError` that says how to install FAISS, if it is missing."""
         if importlib.util.find_spec("faiss") is None:
             raise UserError("backend='faiss': FAISS is not installed; pip install 'simcse_jax[faiss]'")
 

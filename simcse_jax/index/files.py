@@ -4,8 +4,8 @@ index.json               whose embeddings they are (model, pooler, head, size, S
 embeddings-ID.npy        (N, D) float32, of unit length; memory-mapped when loaded
 sentences-ID.parquet     N sentences in the same order
 
-A saved index is what `index.json` names. That file is replaced last, in one piece: whatever ends a saving before it,
-the folder holds the index that it held.
+`index.json` names the files of a saved index. It is replaced last, in one piece: if a saving stops before it, the
+folder still holds the old index.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ class ModelIdentity(NamedTuple):
     head: bool
     dimension: int
     sha256: str  # of the parameters
-    dtype: str = "float32"  # of the encoder's products; an index that says nothing of it is of this one
+    dtype: str = "float32"  # of the encoder's products; the default for an index that does not say
 
 
 def save(index: Index, folder: str | Path, model: ModelIdentity) -> None:
@@ -91,7 +91,7 @@ def load(folder: str | Path, model: ModelIdentity) -> Index:
     if not is_index(folder):
         raise UserError(f"{folder}: no index there ({ABOUT} is missing)")
     about = read_json(folder / ABOUT)
-    damaged = f"{folder / ABOUT}: damaged; build the index anew"
+    damaged = f"{folder / ABOUT}: damaged; build the index again"
     if about.get("format", FORMAT) != FORMAT:
         raise UserError(f"{folder / ABOUT}: format {about['format']!r}; this version reads {FORMAT}")
     try:
@@ -181,12 +181,12 @@ def _map_embeddings(path: Path, shape: tuple[int, int]) -> Float32[np.ndarray, "
             return np.zeros(shape, np.float32)
         embeddings = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
-        raise UserError(f"{path}: missing; build the index anew") from None
+        raise UserError(f"{path}: missing; build the index again") from None
     except (OSError, ValueError, EOFError) as error:
-        raise UserError(f"{path}: truncated or damaged ({reason(error)}); build the index anew") from None
+        raise UserError(f"{path}: truncated or damaged ({reason(error)}); build the index again") from None
     if embeddings.shape != shape or embeddings.dtype != np.float32:
         raise UserError(
-            f"{path}: {embeddings.dtype} {embeddings.shape}, but the index has float32 {shape}; build it anew"
+            f"{path}: {embeddings.dtype} {embeddings.shape}, but the index has float32 {shape}; build it again"
         )
     return embeddings
 
@@ -198,9 +198,9 @@ def _read_sentences(path: Path, rows: int) -> list[str]:
     try:
         sentences = pyarrow.parquet.read_table(path, columns=["sentence"])["sentence"].to_pylist()
     except FileNotFoundError:
-        raise UserError(f"{path}: missing; build the index anew") from None
+        raise UserError(f"{path}: missing; build the index again") from None
     except (OSError, KeyError, pyarrow.ArrowException) as error:
-        raise UserError(f"{path}: truncated or damaged ({reason(error)}); build the index anew") from None
+        raise UserError(f"{path}: truncated or damaged ({reason(error)}); build the index again") from None
     if len(sentences) != rows:
-        raise UserError(f"{path}: {len(sentences)} sentences, but the index has {rows}; build it anew")
+        raise UserError(f"{path}: {len(sentences)} sentences, but the index has {rows}; build it again")
     return sentences

@@ -62,14 +62,14 @@ class Index:
 
     __copy__ = sharing_copy
 
-    def __getstate__(self) -> dict[str, Any]:  # without what is on devices, and what FAISS has of it
+    def __getstate__(self) -> dict[str, Any]:  # without the arrays on devices and in FAISS
         blocks = {name: [np.asarray(rows) for rows in getattr(self, name)] for name in ("_large", "_small")}
         return vars(self) | blocks | {"_faiss": {}}
 
     def add(self, sentences: Sequence[str], embeddings: Float[np.ndarray, "n D"]) -> None:
         """Adds n sentences with their embeddings (n, D) of any length; rows are numbered on.
 
-        What it copies is what is new and less than one block before it.
+        It copies only the new rows and less than one block before them.
 
         Raises:
           UserError: when an embedding is not finite.
@@ -99,11 +99,11 @@ class Index:
         return index
 
     def _append(self, new: Float32[np.ndarray, "n D"]) -> None:
-        behind = len(self) - LARGE * len(self._large)  # rows in small blocks
-        full = 0 if behind + len(new) >= LARGE else behind // SMALL
+        rest = len(self) - LARGE * len(self._large)  # rows in small blocks
+        full = 0 if rest + len(new) >= LARGE else rest // SMALL
         moved, self._small = self._small[full:], self._small[:full]
         if moved:
-            new = np.concatenate([np.concatenate([np.asarray(rows) for rows in moved])[: behind - SMALL * full], new])
+            new = np.concatenate([np.concatenate([np.asarray(rows) for rows in moved])[: rest - SMALL * full], new])
         for size, blocks in ((LARGE, self._large), (SMALL, self._small)):
             whole = len(new) // size * size
             blocks.extend(new[start : start + size] for start in range(0, whole, size))
@@ -203,7 +203,7 @@ class Index:
 
 
 def check_search(top_k: Any, threshold: Any, recall_target: Any = 0.95, backend: Any = "jax") -> None:
-    """Checks what can be checked before anything is encoded: the arguments of `Index.search`, whatever they are.
+    """Checks the arguments of `Index.search` before anything is encoded.
 
     Raises:
       UserError: naming the argument that is out of its range, or when FAISS is not installed.
@@ -221,6 +221,6 @@ def check_search(top_k: Any, threshold: Any, recall_target: Any = 0.95, backend:
 
 
 def free_memory() -> float:
-    """Bytes of the first device that an index may take; without limit where it does not tell, as a CPU."""
+    """Bytes of the first device that an index may take; unlimited if the device does not say, as a CPU."""
     stats = jax.local_devices()[0].memory_stats() or {}
     return (1 - RESERVE) * stats.get("bytes_limit", math.inf) - stats.get("bytes_in_use", 0)

@@ -1,11 +1,11 @@
-"""What was found, as a table for a terminal."""
+"""The results of a search, as a table for a terminal."""
 
 import unicodedata
 from collections.abc import Sequence
 
 from simcse_jax.index.index import Result
 
-WIDTH = 120  # columns of a terminal that a line may take
+WIDTH = 120  # columns of the terminal, at most, in a line
 
 
 def table(query: str, titles: Sequence[str], results: Sequence[Sequence[Result]]) -> str:
@@ -29,7 +29,7 @@ def table(query: str, titles: Sequence[str], results: Sequence[Sequence[Result]]
         lines += [line("", cells) for cells in _rows(named)]
     lines.append(line("", [f"{'score':>6}  {'row':>{number}}  sentence"] * len(results)))
     if not any(results):
-        lines.append("nothing is as near as the threshold")
+        lines.append("no sentence reaches the threshold")
     for place in range(max(map(len, results), default=0)):
         cells: list[list[str]] = []
         for each in results:
@@ -71,7 +71,7 @@ def wrap(text: str, columns: int) -> list[str]:
         if line:
             lines.append(line)
         line = ""
-        for character in word:  # a text without spaces is broken anywhere
+        for character in word:  # a word that is too long is broken anywhere
             if width(line) + _columns(character) > columns:
                 lines.append(line)
                 line = ""

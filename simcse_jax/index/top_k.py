@@ -44,7 +44,7 @@ def top_k(
       queries: (Q, D) float32.
       blocks: all rows, in their order.
       k: how many are wanted.
-      recall_target: None is exact. Else `jax.lax.approx_max_k` chooses within each block, and is expected to find this
+      recall_target: None is exact. Otherwise `jax.lax.approx_max_k` chooses within each block, and should find this
         share of the true ones; it is made for TPUs, and on a CPU it is exact.
 
     Returns:
@@ -64,7 +64,7 @@ def top_k(
             for part, old in zip(parts, best, strict=True)
         ]
         if isinstance(block.rows, np.ndarray):
-            # Else all blocks would be sent before the first is done: two at a time are on their way.
+            # At most two blocks are in flight; otherwise all would be sent before the first is done.
             jax.block_until_ready(before)
     if not best:
         return np.zeros((0, k), np.float32), np.zeros((0, k), np.int32)

@@ -1,4 +1,4 @@
-"""The runs of a sweep: which are done, which are to be done, and what they measured."""
+"""The runs of a sweep: which are finished, which remain, and their scores."""
 
 import hashlib
 import signal
@@ -55,7 +55,7 @@ def all_runs(
     """Every variant with every seed, seed by seed, so that the table fills evenly.
 
     Raises:
-      UserError: for what no run could get past, before the first of them starts.
+      UserError: for a mistake that would stop every run, before the first starts.
     """
     if folder.exists() and not folder.is_dir():
         raise UserError(f"--workdir {folder}: is a file")
@@ -112,17 +112,17 @@ def scores_tests(config: config_dict.ConfigDict) -> bool:
 
 
 def run_all(runs: Sequence[Run], vectorize: bool, folder: Path) -> list[str]:
-    """Does what is not done yet; a run that was stopped goes on where it was.
+    """Runs all that are not finished; a run that was stopped resumes.
 
-    A run that goes wrong (a loss that is not finite, data that cannot be read) does not keep the others from theirs.
+    A failed run (a loss that is not finite, data that cannot be read) is reported and skipped; the others continue.
 
     Args:
       runs: all of them.
-      vectorize: whether to train together what can be.
+      vectorize: whether to train runs together where possible.
       folder: the sweep's, where such groups have their checkpoints.
 
     Returns:
-      What went wrong, a line a run.
+      A line for each failed run.
 
     Raises:
       Preempted: at a SIGTERM; the run under way has saved itself.
@@ -130,12 +130,12 @@ def run_all(runs: Sequence[Run], vectorize: bool, folder: Path) -> list[str]:
     pending = [run for run in runs if not run.is_done()]
     print(f"{len(runs)} runs, {len(runs) - len(pending)} of them done", flush=True)
     problems: list[str] = []
-    told: list[int] = []
-    before = signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
+    signals: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: signals.append(number))
     try:
         for group in make_groups(runs, pending, folder) if vectorize else [[run] for run in pending]:
-            if told:  # behind the last step of a run, which has no use for it
-                raise Preempted("SIGTERM: the same command goes on from there")
+            if signals:  # one that arrived after the last step of a run, which ignores it
+                raise Preempted("SIGTERM: the same command resumes from here")
             print(f"=== {', '.join(run.name for run in group)}", flush=True)
             problems += _run(group, folder)
     finally:
@@ -144,10 +144,10 @@ def run_all(runs: Sequence[Run], vectorize: bool, folder: Path) -> list[str]:
 
 
 def make_groups(runs: Sequence[Run], pending: Sequence[Run], folder: Path) -> list[list[Run]]:
-    """The pending runs, those together that can be trained together.
+    """The pending runs, in groups that can be trained together.
 
-    A group that was stopped while its scores were being written goes on whole, those that are done among it: its
-    checkpoints are of all of them. A run that has checkpoints of its own goes on alone.
+    A group that was stopped while its scores were being written resumes whole, with its finished runs, since its
+    checkpoints hold all of them. A run that has checkpoints of its own resumes alone.
     """
     alone = [run for run in pending if (run.workdir / "checkpoints").exists() or group_key(run.config) is None]
     groups = [[run] for run in alone]
@@ -166,7 +166,7 @@ def group_folder(group: Sequence[Run], folder: Path) -> Path:
 
 
 def _run(group: Sequence[Run], folder: Path) -> list[str]:
-    """Trains a run, or several together; what went wrong."""
+    """Trains a run, or several together; returns a line for each failed one."""
     try:
         if len(group) > 1:
             configs, workdirs = [run.config for run in group], [run.workdir for run in group]
@@ -179,11 +179,11 @@ def _run(group: Sequence[Run], folder: Path) -> list[str]:
 
 
 def read_scores(runs: Sequence[Run]) -> Scores:
-    """What the finished runs measured; a metric that a run does not have is left out.
+    """The scores of the finished runs; a metric that a run does not have is left out.
 
     `stsb_dev` is the best of the development scores (of `eval.data` if that is a file), by which the checkpoint
-    was chosen, or that checkpoint's score behind the post-processing; `sts_avg` its average over the test tasks and
-    `transfer_avg` over the transfer tasks, `transfer_dev_avg` over what their regularization was chosen by, where none
+    was chosen, or that checkpoint's score after the post-processing; `sts_avg` its average over the test tasks and
+    `transfer_avg` over the transfer tasks, `transfer_dev_avg` over their development scores, where none
     is missing; `training_minutes` without evaluations and compilation.
     """
     scores: Scores = {}
@@ -198,7 +198,7 @@ def read_scores(runs: Sequence[Run]) -> Scores:
         scored = [line for line in lines if line["step"] or not trains(run.config)]
         developments = [line[name] for line in scored for name in line if name.startswith("eval/")]
         if run.config.eval.postprocess:
-            first = next(iter(result.values()))  # the development pairs, where they are what is scored at the end
+            first = next(iter(result.values()))  # the development pairs, if they are scored at the end
             developments = [result["development"] if scores_tests(run.config) else first["spearman"]]
         classifiers = result["transfer"].values() if "transfer_average" in result else ()
         seconds = [line["seconds"] for line in lines if "seconds" in line]
@@ -232,7 +232,7 @@ def what_was_run(runs: Sequence[Run]) -> str:
 
 
 def what_it_ran_on(runs: Sequence[Run]) -> str:
-    """One line for below the table: versions and device, of the first run that is there."""
+    """One line for below the table: versions and device, of the first run that exists."""
     folder = next((folder for folder in (Workdir(run.workdir) for run in runs) if folder.exists), None)
     if folder is None:
         return ""

@@ -2,6 +2,7 @@
 
 import csv as csv_lib
 import io
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,6 +10,7 @@ import numpy as np
 import scipy.stats
 from ml_collections import config_dict
 
+from simcse_jax.plotting import COLOURS, Pictures, new_figure
 from simcse_jax.storage import Folder, write_atomically
 from simcse_jax.sweeps.variants import METRICS, Variant, baseline_of, read_seeds
 
@@ -19,8 +21,9 @@ Results = Mapping[str, Mapping[int, Mapping[str, float]]]  # variant → seed �
 
 EMPTY = "–"  # a cell without a value
 FLAT = 1e-9  # differences that vary by less, relative to their size, do not vary
-OURS, PAPER, BASELINE = "ours, mean ± std", "paper", "our baseline"  # in the legend
-INK, PALE = "#1f3a5f", "#c46a1b"  # ours and the paper's; the shapes of their points differ too
+OURS, SEEDS, PAPER, BASELINE = "mean ± std of our seeds", "one seed", "paper", "our baseline"  # in the legend
+INK, PALE = COLOURS[:2]  # ours and the paper's; the shapes of their points differ too
+MOST_FIELDS = 4  # that a plot names
 
 
 class Cell(NamedTuple):
@@ -40,6 +43,7 @@ class Row(NamedTuple):
     variant: str
     baseline: str
     cells: dict[str, Cell]  # by metric
+    fields: Mapping[str, Any]  # of the config, as the variant sets them
 
 
 def paired_p(first: Sequence[float], second: Sequence[float]) -> float | None:
@@ -77,12 +81,12 @@ def summarize(sweep: config_dict.ConfigDict, variants: Sequence[Variant], result
                 float(np.mean(np.subtract(*pairs))) if shared else None,
                 paired_p(*pairs),
             )
-        rows.append(Row(variant.name, baseline, cells))
+        rows.append(Row(variant.name, baseline, cells, variant.fields))
     return rows
 
 
 def markdown(rows: Sequence[Row], sweep: config_dict.ConfigDict, notes: Sequence[str] = ()) -> str:
-    """The table to be read, with what its columns mean and the notes below it."""
+    """The table for people, with the meaning of its columns and the notes below it."""
     several = len({row.baseline for row in rows}) > 1
     header, lines = ["variant", *(["baseline"] if several else [])], []
     with_paper = {metric: any(row.cells[metric].paper is not None for row in rows) for metric in sweep.metrics}
@@ -110,7 +114,7 @@ def markdown(rows: Sequence[Row], sweep: config_dict.ConfigDict, notes: Sequence
 
 
 def csv(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
-    """The table to be computed with: a line for each variant and metric, with the value of every seed."""
+    """The table for programs: a line for each variant and metric, with the value of every seed."""
     seeds = read_seeds(sweep)
     out = io.StringIO()
     writer = csv_lib.writer(out, lineterminator="\n")
@@ -125,44 +129,47 @@ def csv(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
     return out.getvalue()
 
 
-def plot(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> dict[str, bytes]:
-    """The table to be looked at: a panel a metric, a line a variant, our mean ± standard deviation beside the paper's.
+def plot(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> Pictures:
+    """The table as a picture, a line for each variant. The paper's values have panels of their own.
+
+    Each metric has a panel of our seeds, their mean ± standard deviation and, at its right, the difference from the
+    baseline. On one axis the paper's values would often be so far from ours that our differences could not be seen.
 
     Returns:
       The picture as "png" and as "svg". The same table gives the same bytes.
     """
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    style: Any = {
-        "font.size": 9,
-        "svg.fonttype": "none",
-        "svg.hashsalt": "simcse_jax",  # else the names inside the svg are random
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.spines.left": False,
-    }
-    with matplotlib.rc_context({**matplotlib.rcParamsDefault, "backend": "agg", **style}):
-        size = (3.0 + 3.6 * len(sweep.metrics), 1.3 + 0.3 * len(rows))
-        figure = Figure(figsize=size, layout="constrained")
-        FigureCanvasAgg(figure)
-        panels = figure.subplots(1, len(sweep.metrics), sharey=True, squeeze=False)[0]
-        for metric, panel in zip(sweep.metrics, panels, strict=True):
-            _draw(panel, rows, metric)
-        panels[0].set_yticks(range(len(rows)), [row.variant.replace("$", r"\$") for row in rows])
-        panels[0].set_ylim(len(rows) - 0.5, -0.5)  # the first row on top
-        found = [panel.get_legend_handles_labels() for panel in panels]
+    with_paper = [metric for metric in sweep.metrics if any(row.cells[metric].paper is not None for row in rows)]
+    count = len(sweep.metrics) + len(with_paper)
+    size = (1.8 + 0.05 * max(len(row.variant) for row in rows) + 3.2 * count, 1.9 + 0.3 * len(rows))
+    with new_figure(size) as (figure, pictures):
+        about = f"{what_rows_are(rows)} Δ: our mean difference from the baseline.".strip()
+        lines = [f"{sweep.title} ({sweep.source})", *textwrap.wrap(about, int(13 * size[0]))]
+        figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=10)
+        panels = iter(figure.subplots(1, count, sharey=True, squeeze=False)[0])
+        for number, metric in enumerate(sweep.metrics):
+            panel = next(panels)
+            if not number:
+                panel.set_yticks(range(len(rows)), [row.variant for row in rows])
+                panel.set_ylim(len(rows) - 0.5, -0.5)  # the first row on top
+            _draw_ours(panel, rows, metric)
+            if metric in with_paper:
+                _draw_paper(next(panels), rows, metric)
+        found = [panel.get_legend_handles_labels() for panel in figure.axes]
         by_label = {label: handle for part in found for handle, label in zip(*part, strict=True)}
-        handles = {label: by_label[label] for label in (OURS, PAPER, BASELINE) if label in by_label}
+        handles = {label: by_label[label] for label in (OURS, SEEDS, BASELINE, PAPER) if label in by_label}
         if handles:
-            figure.legend(handles.values(), handles, loc="outside upper center", ncols=len(handles), frameon=False)
-        pictures = {}
-        for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
-            out = io.BytesIO()
-            figure.savefig(out, format=kind, dpi=150, metadata=metadata)
-            pictures[kind] = out.getvalue()
+            figure.legend(handles.values(), handles, loc="outside lower center", ncols=len(handles), frameon=False)
     return pictures
+
+
+def what_rows_are(rows: Sequence[Row]) -> str:
+    """The fields of the config in which the rows differ, as a sentence; empty for a single row."""
+    missing = object()
+    fields = dict.fromkeys(field for row in rows for field in row.fields)
+    differing = [name for name in fields if len({repr(row.fields.get(name, missing)) for row in rows}) > 1]
+    more = len(differing) - MOST_FIELDS
+    named = ", ".join(differing[:MOST_FIELDS]) + (f" and {more} more" if more > 0 else "")
+    return f"Rows differ in {named}." if differing else ""
 
 
 def write(
@@ -176,11 +183,11 @@ def write(
     """Writes NAME.md, NAME.csv, NAME.png and NAME.svg into the folder, each whole or not at all.
 
     Args:
-      folder: where to, made if need be.
+      folder: the folder, created if needed.
       name: of the files, without an ending.
       sweep: `config.sweep`.
       variants: the rows, in their order.
-      results: what the finished runs gave; a variant, a seed or a metric may be missing.
+      results: the scores of the finished runs; a variant, a seed or a metric may be missing.
       notes: paragraphs for below the table, e.g. the command; empty ones are left out.
 
     Returns:
@@ -237,42 +244,53 @@ def _legend(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
     return text
 
 
-def _draw(panel: "Axes", rows: Sequence[Row], metric: str) -> None:
-    cells = [row.cells[metric] for row in rows]
-    panel.set_axisbelow(True)
-    panel.grid(axis="y", color="0.92")
-    panel.tick_params(axis="y", length=0)
-    panel.set_xlabel(METRICS[metric])
+def _draw_ours(panel: "Axes", rows: Sequence[Row], metric: str) -> None:
+    """Our seeds, their mean, and the differences from the baseline as numbers."""
+    _prepare(panel, f"{METRICS[metric]}, ours")
     baselines = {row.baseline for row in rows}
     base = next((row.cells[metric].mean for row in rows if {row.variant} == baselines), None)
     if base is not None:
         panel.axvline(base, color="0.6", linestyle=":", linewidth=1, label=BASELINE)
-    ours = [(place, cell.mean, cell.std or 0.0) for place, cell in enumerate(cells) if cell.mean is not None]
-    theirs = [(place, cell.paper) for place, cell in enumerate(cells) if cell.paper is not None]
-    shift = 0.13 if theirs else 0.0  # so that equal values do not hide each other
-    if ours:
-        panel.errorbar(
-            [mean for _, mean, _ in ours],
-            [place - shift for place, *_ in ours],
-            xerr=[std for *_, std in ours],
-            fmt="o",
-            color=INK,
-            markersize=4.5,
-            elinewidth=1.2,
-            capsize=2.5,
-            label=OURS,
-        )
-    if theirs:
-        panel.plot(
-            [value for _, value in theirs],
-            [place + shift for place, _ in theirs],
-            "D",
-            color=PALE,
-            markerfacecolor="white",
-            markersize=4.5,
-            label=PAPER,
-        )
-    if ours or theirs:
-        panel.locator_params(axis="x", nbins=6)
-    else:
+    cells = [(place, row.cells[metric]) for place, row in enumerate(rows)]
+    ours = [(place, cell.mean, cell.std or 0.0) for place, cell in cells if cell.mean is not None]
+    if not ours:
         panel.set_xticks([])
+        return
+    seeds = [(value, place + 0.2) for place, cell in cells for value in cell.values.values()]
+    panel.plot(*zip(*seeds, strict=True), "|", color="0.45", markersize=5, label=SEEDS)
+    panel.errorbar(
+        [mean for _, mean, _ in ours],
+        [place for place, *_ in ours],
+        xerr=[std for *_, std in ours],
+        fmt="o",
+        color=INK,
+        markersize=4.5,
+        elinewidth=1.2,
+        capsize=2.5,
+        label=OURS,
+    )
+    right: dict[str, Any] = {"transform": panel.get_yaxis_transform(), "va": "center", "ha": "right", "fontsize": 8}
+    for place, row in enumerate(rows):
+        difference = row.cells[metric].difference
+        if difference is not None:
+            panel.text(1.12, place, f"{difference:+.2f}", **right)
+    if any(cell.difference is not None for _, cell in cells):
+        panel.text(1.12, -0.75, "Δ", **right)
+
+
+def _draw_paper(panel: "Axes", rows: Sequence[Row], metric: str) -> None:
+    """The paper's values, on an axis of their own."""
+    _prepare(panel, f"{METRICS[metric]}, the paper's")
+    theirs = [(row.cells[metric].paper, place) for place, row in enumerate(rows) if row.cells[metric].paper is not None]
+    style: dict[str, Any] = {"color": PALE, "markerfacecolor": "white", "markersize": 4.5, "label": PAPER}
+    panel.plot(*zip(*theirs, strict=True), "D", **style)
+
+
+def _prepare(panel: "Axes", label: str) -> None:
+    panel.set_axisbelow(True)
+    panel.grid(axis="y", color="0.92")
+    panel.tick_params(axis="y", length=0)
+    panel.spines["left"].set_visible(False)
+    panel.margins(x=0.08)
+    panel.locator_params(axis="x", nbins=5)
+    panel.set_xlabel(label)

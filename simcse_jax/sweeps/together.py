@@ -39,7 +39,7 @@ BEST = "best."  # in a checkpoint, before the names of the parameters that score
 def group_key(config: config_dict.ConfigDict) -> str | None:
     """Runs of the same key can be trained together; None: only alone, since its data depends on its seed.
 
-    What trains nothing is alone too, and what keeps checkpoints or is analysed on its way.
+    A run that trains nothing, keeps checkpoints or is analyzed during training is alone too.
     """
     data = config.data
     if config.checkpoint.keep_every or config.analysis.every:
@@ -60,7 +60,7 @@ def train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequence
 
     Writes each one's `run.json`, `metrics.jsonl` and `result.json`. There are no checkpoints of single runs: a run that
     is worth keeping is trained again alone. Those of the group hold all states, and the best parameters so far. A run
-    whose loss or embeddings are not finite any more is given up; the others go on.
+    whose loss or embeddings are not finite any more is given up; the others continue.
 
     Args:
       configs: R configs.
@@ -68,10 +68,10 @@ def train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequence
       folder: for the group's checkpoints, which are resumed from, and removed when all is done.
 
     Returns:
-      What went wrong, a line a run that was given up.
+      A line for each run that was given up.
 
     Raises:
-      UserError: for what train_and_evaluate raises one.
+      UserError: in the cases of train_and_evaluate.
     """
     inputs = read_inputs(configs[0])
     folders = [Workdir(workdir) for workdir in workdirs]
@@ -175,7 +175,7 @@ class Group:
             member.metrics.write(number, line)
 
     def check(self, number: int) -> list[tuple[Member, dict[str, float]]]:
-        """The runs that go on, with the metrics of their last step; those that are not finite are given up."""
+        """The runs that continue, with the metrics of their last step; those that are not finite are given up."""
         values = {name: np.asarray(value) for name, value in self.values.items()}
         lines = [{name: float(value[row]) for name, value in values.items()} for row in range(len(self.members))]
         for member, line in zip(self.members, lines, strict=True):
@@ -220,7 +220,7 @@ class Group:
         """Says it once."""
         if not member.problem:
             member.problem = problem
-            progress.write(f"{member.name}: {problem}; the others go on")
+            progress.write(f"{member.name}: {problem}; the others continue")
 
     def final_scores(self) -> list[dict[str, Any] | None]:
         """What `result.json` is to hold, None for a run that was given up."""

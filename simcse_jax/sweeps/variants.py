@@ -1,4 +1,4 @@
-"""What a sweep is: a base config, the rows of its table as changes to it, and the seeds that each row is run with.
+"""A sweep: a base config, the rows of its table as changes to it, and the seeds that each row is run with.
 
 A file of `configs/ablations/` has two functions: `get_config() -> ConfigDict`, the base with `config.sweep` from
 `sweep_defaults`, and `get_variants() -> tuple[Variant, ...]`, the rows. Both take the config's argument
@@ -34,7 +34,7 @@ LARGEST_SEED = 2**32 - 1
 class Variant(NamedTuple):
     """One row of the table."""
 
-    name: str  # also that of its runs' folder, and what config.sweep.only takes
+    name: str  # also of its runs' folder, and for config.sweep.only
     fields: dict[str, Any]  # dotted name of a field to its value
     paper: Mapping[str, float] = MappingProxyType({})  # metric to the paper's value, where it gives one
     baseline: str = ""  # the name of the variant it is compared with; empty: the sweep's
@@ -60,11 +60,11 @@ def _parse_seeds(where: str, texts: Sequence[object]) -> tuple[int, ...]:
     if not seeds:
         raise UserError(f"{where}: there are none; set e.g. --{where}=42,43,44")
     if repeated := [seed for seed in seeds if seeds.count(seed) > 1]:
-        raise UserError(f"{where}: {repeated[0]} comes twice; runs of the same seed are the same run")
+        raise UserError(f"{where}: {repeated[0]} is given twice; runs of the same seed are the same run")
     return tuple(seeds)
 
 
-# The fields of `config.sweep`. Each file sets the first four; `read_sweep` has the checks that need its variants.
+# The fields of `config.sweep`. Each file sets the first four; `read_sweep` makes the checks that need its variants.
 FIELDS: dict[str, Field] = {
     "sweep.title": field("", "Of the table."),
     "sweep.source": field("", "The table's place in a paper, e.g. SimCSE, Table 3."),
@@ -100,7 +100,7 @@ def load_variants(path: str) -> tuple[Variant, ...]:
     """The rows of a sweep's file, by its name on the command line: `FILE` or `FILE:ARGUMENT`.
 
     Raises:
-      UserError: when the file is no sweep, or goes wrong.
+      UserError: when the file is no sweep, or fails.
     """
     name, colon, argument = path.partition(":")
     file = find(name)
@@ -119,7 +119,7 @@ def read_seeds(sweep: config_dict.ConfigDict) -> tuple[int, ...]:
     """The seeds as integers: those of the command line arrive as text.
 
     Raises:
-      UserError: when there are none, or one is no seed or comes twice.
+      UserError: when there are none, one is not a seed, or one is given twice.
     """
     return _parse_seeds("config.sweep.seeds", sweep.seeds)
 
@@ -130,7 +130,7 @@ def read_sweep(
     """The variants to run, each with its whole config: the base without `sweep`, the variant's fields laid over.
 
     Raises:
-      UserError: for whatever is wrong with `config.sweep`, a variant, or a config that comes out.
+      UserError: for a mistake in `config.sweep`, in a variant, or in a resulting config.
     """
     if "sweep" not in config:
         raise UserError("config.sweep is missing: this config is not a sweep; see configs/ablations/")
@@ -153,9 +153,9 @@ def _choose(sweep: config_dict.ConfigDict, variants: Sequence[Variant]) -> list[
         raise UserError("the sweep has no variants; its get_variants() returns none")
     for name in names:
         if not name.strip() or name != name.strip() or "/" in name or "," in name or name in (".", ".."):
-            raise UserError(f"variant {name!r}: a name must be fit for a folder, without commas or outer blanks")
+            raise UserError(f"variant {name!r}: a name must be a valid folder name, without commas or outer blanks")
         if names.count(name) > 1:
-            raise UserError(f"variant {name!r}: there are two of that name")
+            raise UserError(f"variant {name!r}: two variants have that name")
     only = [name.strip() for name in sweep.only.split(",") if name.strip()]
     for name in only:
         if name not in names:

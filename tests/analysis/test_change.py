@@ -16,7 +16,7 @@ def test_both_models_are_adjusted_by_their_own_anisotropy():
     assert self_similarity_change(tuned, 0.1, base, 0.4) == pytest.approx([0.6, -0.2])
 
 
-def test_the_tokens_that_changed_most_are_told_by_the_sign_of_their_change():
+def test_the_tokens_that_changed_most_are_separated_by_the_sign_of_their_change():
     found = most_changed(tokens([0.1, -0.3, 0.5, -0.1, 0.0], ["a", "b", "c", "d", "e"]), 2)
     assert found == (["b", "d"], ["c", "a"])
     assert most_changed(tokens([0.1, 0.2], ["a", "b"])) == ([], ["b", "a"])

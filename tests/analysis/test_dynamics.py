@@ -83,8 +83,22 @@ def test_the_page_has_the_first_and_the_last_step(written):
     assert "<0.05>" not in page
 
 
+def test_the_page_begins_with_what_changed(written):
+    folder, *_ = written
+    first = (folder / "report.html").read_text().split("<nav")[0].split("<p>")[1]
+    assert first.startswith("temperature &lt;0.05&gt;, last layer, from step 0 to step 10: anisotropy fell from 0.900")
+
+
 def test_runs_without_pairs_have_no_picture_of_alignment(tmp_path):
-    runs = {"a": [point(0, 0.5)]}
-    names = dynamics.write(runs, tmp_path, data="s.txt", about={}, workdirs={"a": "a"}, versions={})
+    runs = {"a": [point(0, 0.5)], "b": [point(0, 0.6)]}
+    names = dynamics.write(runs, tmp_path, data="s.txt", about={}, workdirs={"a": "a", "b": "b"}, versions={})
     assert "uniformity.png" in names and "alignment.png" not in names
     assert "Alignment" not in (tmp_path / "report.html").read_text()
+
+
+def test_one_run_measured_once_has_numbers_and_no_pictures(tmp_path):
+    names = dynamics.write({"a": [point(0, 0.5)]}, tmp_path, data="s.txt", about={}, workdirs={"a": "a"}, versions={})
+    assert names == ["dynamics.json", "report.html"]
+    page = (tmp_path / "report.html").read_text()
+    assert "There are no pictures: one run, measured at one step" in page
+    assert "a was measured once, at step 0: anisotropy 0.500" in page and "<td>0.500</td>" in page

@@ -14,7 +14,7 @@ def cone(spread: float, count: int = 80, size: int = 12, seed: int = 0) -> np.nd
     return rows * generator.uniform(0.1, 9, (count, 1))
 
 
-def test_a_narrow_cone_is_a_small_cloud_beside_a_wide_one():
+def test_a_narrow_cone_is_a_small_cloud_next_to_a_wide_one():
     found = project({"narrow": cone(0.05), "wide": cone(0.8)}, umap=False)
     sizes = {name: np.linalg.norm(points - points.mean(axis=0), axis=1).mean() for name, points in found.points.items()}
     assert sizes["wide"] > 5 * sizes["narrow"]

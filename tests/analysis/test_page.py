@@ -169,7 +169,7 @@ def test_a_script_in_a_page_would_not_run(browser, tmp_path):
     evil = (
         "<script>document.title = 'run'</script><img src='http://198.51.100.7/x.png' onerror=\"document.title='run'\">"
     )
-    (tmp_path / "page.html").write_text(page.page("still", "A page.", [page.Section("Part", "", evil)]))
+    (tmp_path / "page.html").write_text(page.page("still", ["A page."], [page.Section("Part", "", evil)]))
     browser.get((tmp_path / "page.html").as_uri())
     assert browser.title == "still"
     asked = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]

@@ -136,6 +136,22 @@ def test_the_page_has_the_numbers(written):
     assert ["special tokens", f"out: {CHOICES['special_tokens']['out']}"] in cells(page, "Protocol")
 
 
+def lead(page: str) -> list[str]:
+    """The paragraphs before the contents."""
+    return [html.unescape(part) for part in re.findall("<p>(.*?)</p>", page.split("<nav")[0])]
+
+
+def test_the_page_begins_with_the_change(written):
+    folder, _, found = written
+    first, second = lead((folder / "report.html").read_text())
+    label, base = report.models_of(found)
+    before, after = (rows[-1]["anisotropy"] for rows in (found["base"]["layers"], found["layers"]))
+    word = "rose" if after > before else "fell"
+    start = f"In the last layer, from {base} to {label}, anisotropy {word} from {before:.3f} to {after:.3f},"
+    assert first.startswith(start)
+    assert "19,000 tokens of 1,359 sentences of STS-B test" in second
+
+
 def test_names_and_tokens_are_text_not_html(written):
     folder, *_ = written
     page = (folder / "report.html").read_text()
@@ -169,7 +185,8 @@ def test_a_report_of_one_model_says_nothing_of_another(tmp_path):
     names = report.write(found, tmp_path, versions={})
     page = (tmp_path / "report.html").read_text()
     assert not {"self_similarity_change.png", "map.png", "correlation.png"} & set(names)
-    assert "beside" not in page.split("</nav>")[0] and "contextualized" not in page
+    assert "a/base" not in page and "contextualized" not in page
+    assert lead(page)[0].startswith(f"In the last layer of {report.short_names([NAME])[0]}, anisotropy is ")
     assert len(cells(page, "The last layer in numbers")[0]) == 2
 
 
@@ -179,7 +196,7 @@ def test_the_correlation_of_two_pairs_of_models_is_drawn(written):
     assert "0.875, where n = 4" in (folder / "report.html").read_text()
 
 
-def test_two_models_of_one_name_are_told_apart():
+def test_two_models_of_one_name_are_distinguished():
     names = list(report.models_of(metrics(compare="runs/b/model", model="runs/a/model")))
     assert names == ["a/model", "b/model"]
 

@@ -15,8 +15,8 @@ def test_the_data_are_named_with_what_is_less_than_expected(tmp_path):
     types = f"{len(found.names)} token types that occur 2 times or more"
     assert first == f"some.txt: 4 sentences, {found.units.sum()} tokens, {types}"
     assert others == [
-        "some.txt: the anisotropy baseline is of 4 tokens, one of each sentence",
-        "some.txt: 1 of the sentences are longer than 41 tokens and cut there",
+        "some.txt: the anisotropy baseline has 4 tokens, one from each sentence",
+        "some.txt: 1 of the sentences are longer than 41 tokens and are cut",
     ]
     found = survey(FakeEncoder(), SENTENCES[:3], Protocol(min_count=2, samples=3))
     assert "\n" not in terminal.data_lines("some.txt", found, 41)

@@ -1,6 +1,7 @@
 """The benchmarks' command lines, and on tiny models (slow) the benchmarks themselves."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -31,7 +32,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("module", "arguments", "told"), WRONG, ids=lambda value: getattr(value, "__name__", None))
-def test_a_wrong_option_is_told(module, arguments, told, monkeypatch):
+def test_a_wrong_option_is_reported(module, arguments, told, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["name", *arguments])
     with pytest.raises(UserError, match=told):
         module.parse()
@@ -105,7 +106,7 @@ def test_the_time_to_compile_a_tiny_step(tiny_bert, monkeypatch, capsys):
     assert layers == 1 and len(seconds) == 3
 
 
-def test_agreement_tells_cosines_and_differences():
+def test_agreement_reports_cosines_and_differences():
     exact = np.eye(2, dtype=np.float32)
     rough = np.array([[1, 1], [0, 1]], np.float32)
     found = encode.agreement({encode.OURS["float32"]: exact, encode.OURS["bfloat16"]: rough, encode.ONNX: exact + 0.25})
@@ -118,6 +119,33 @@ def test_the_slope_on_log_axes_is_the_growth():
     assert scale.slope(points, "memory_mib") == pytest.approx(0)
     assert scale.slope(points[:1], "seconds") is None
     assert set(scale.plot({"batch": points, "layers": points[:1], "length": []})) == {"png", "svg"}
+    assert scale.plot({"layers": points[:1]}) == {}  # a single point is no line
+
+
+def test_the_plot_of_scale_has_ticks_of_memory_and_says_why_lines_bend(tmp_path, monkeypatch):
+    memory = {64: 771.0, 2048: 855.0, 4096: 1180.0}
+    points = [scale.Point(value, value / 700, mib) for value, mib in memory.items()]
+    drawn = scale.plot({"batch": points, "layers": [scale.Point(1, 0.0931, 771.4)]})["svg"].decode()
+    there = re.findall(r"<text[^>]*>(.*?)</text>", drawn)
+    assert {"0", "200", "1,000"} <= set(there)
+    more = scale.plot({"batch": points, "layers": [scale.Point(1, 1.0, 771.0), scale.Point(6, 3.0, 1831.0)]})
+    assert ">1,500</text>" in more["svg"].decode()  # no point is cut off
+    said = " ".join(there)
+    assert scale.KINKS["batch"].split(";")[0] in said and "one layer alone" not in said
+    assert "Not drawn, measured once: 1 layers, 0.0931 s, 771 MiB." in said
+    results = [{"axis": "batch", "points": [point._asdict() for point in points], "slope_of_seconds": 1.0}]
+    (tmp_path / "scale.json").write_text(json.dumps({"results": results}))
+    assert scale.read_points(tmp_path / "scale.json") == {"batch": points}
+    arguments = ["scale", "--redraw", str(tmp_path / "scale.json")]
+    monkeypatch.setattr(sys, "argv", [*arguments, "--output", str(tmp_path / "new")])
+    scale.main()
+    assert (tmp_path / "new" / "scale.svg").read_bytes() == scale.plot({"batch": points})["svg"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(UserError, match="--redraw: needs --output"):
+        scale.main()
+    (tmp_path / "scale.json").write_text('{"results": [{"axis": "batch"}]}')
+    with pytest.raises(UserError, match=r"--redraw .*scale.json: is no scale.json"):
+        scale.read_points(tmp_path / "scale.json")
 
 
 def test_an_axis_ends_where_its_time_does_and_where_the_model_does(monkeypatch, tiny_bert, capsys):
@@ -129,7 +157,7 @@ def test_an_axis_ends_where_its_time_does_and_where_the_model_does(monkeypatch, 
     assert [point.value for point in scale.climb("length", args, None, 1e6)] == [16, 32, 64]
     # Two steps of 128 examples more than the last time, 128 s each, are expected of the next point.
     assert [point.value for point in scale.climb("batch", args, None, 200.0)] == [64, 128]
-    assert "batch 256 and beyond: left out" in capsys.readouterr().out
+    assert "batch 256 and above: left out" in capsys.readouterr().out
 
 
 def test_sentences_are_strung_together_to_a_length():
@@ -169,7 +197,7 @@ def test_a_step_of_all_contenders(recipe, dtype, chunk, tiny_bert, corpus, tmp_p
 
 
 @pytest.mark.slow
-def test_simcse_plus_plus_beside_simcse(tiny_bert, corpus, tmp_path):
+def test_simcse_plus_plus_compared_with_simcse(tiny_bert, corpus, tmp_path):
     few = ["--rounds", 2, "--steps", 1, "--warmup", 1, "--batch-size", 8, "--data", corpus["txt"]]
     few += ["--recipe", "simcse_plus_plus", "--dtype", "float32"]
     (found,) = run("train_step", tmp_path / "out.json", "--model", tiny_bert, *few)

@@ -86,7 +86,7 @@ def test_who_fails_is_named_and_the_others_go_on(tmp_path):
     assert found["contenders"]["ours"]["notes"] == {"scores": [1]}
 
 
-def test_where_ours_fails_the_others_are_still_told():
+def test_if_ours_fails_the_others_are_still_reported():
     comparison = compare("ours fails", "things", [fake("ours", "dies"), fake("theirs")], 1, say=silent)
     assert comparison.to_json()["contenders"]["theirs"]["ours_is"] is None
     assert "theirs" in side_by_side.table(comparison)

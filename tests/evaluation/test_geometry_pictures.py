@@ -38,6 +38,17 @@ def test_pictures_name_every_model_and_the_better_direction():
             assert draw(found, "STS-B test") == drawn  # the same bytes
 
 
+def test_a_single_model_is_drawn_among_its_gold_groups():
+    found = measured(0)
+    for drawn in (pictures.models({"a": found}, "STS-B test"), pictures.runs({"a": [(7, found)]}, "STS-B test")):
+        there = texts(drawn["svg"])
+        assert f"{found.alignment:.2f}  alignment: pairs rated above 4" in there
+        mean = found.groups["0–1"].mean
+        assert mean is not None and f"{2 - 2 * mean:.2f}  pairs rated 0–1" in there
+        assert {"spread evenly", "all in one place", "mean ‖f(x) − f(y)‖² of the pairs"} <= set(there)
+    assert f"a, step 7 on STS-B test: Spearman × 100 {found.spearman:.1f}" in there
+
+
 def test_the_picture_of_runs_labels_the_steps():
     found = {"a": [(0, measured(0)), (10, measured(1)), (20, measured(2))], "b": [(5, measured(3)), (6, measured(4))]}
     there = texts(pictures.runs(found, "STS-B dev")["svg"])

@@ -220,7 +220,7 @@ def test_a_push_is_refused_before_the_export(hub, environment, trained, tmp_path
     done = call("export", "--workdir", trained, "--output", tmp_path / "out", "--private")
     assert (done.returncode, done.stderr) == (
         2,
-        "error: --private: says how to push; add --push-to-hub OWNER/NAME\n",
+        "error: --private: has no use without --push-to-hub OWNER/NAME\n",
     )
 
 

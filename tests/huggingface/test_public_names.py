@@ -19,6 +19,7 @@ from simcse_jax.huggingface.public_names import public_value
         ("model.init_from", "/home/ann/runs/first", "first"),
         ("model.init_from", "~/runs/first/", "first"),
         ("model.init_from", "configs/ablations", "ablations"),  # a local folder, not a hub id
+        ("model.init_from", "configs/removed", "removed"),  # a folder that was removed
         ("eval.data", "SentEval/downstream", "downstream"),
         ("data.columns.anchor", "question/title", "question/title"),
         ("train.learning_rate", 3e-05, "3e-05"),

@@ -1,8 +1,12 @@
+import importlib.util
+import json
+import os
 import re
 
 import numpy as np
 import pytest
 
+from simcse_jax.demo import keep_to_this_machine
 from simcse_jax.index import demo_page
 from simcse_jax.index.index import Result
 
@@ -70,13 +74,13 @@ def test_a_sentence_is_text_not_html():
         (lambda model: demo_page.search(model, "", 5), "The query is empty; type one."),
         (lambda model: demo_page.search(model, None, 5), "The query is empty; type one."),
         (lambda model: demo_page.search(model, " \n", 5), "The query is empty; type one."),
-        (lambda model: demo_page.search(model, "a" * 20_001, 5), "20,001 characters; at most 20,000 are taken"),
+        (lambda model: demo_page.search(model, "a" * 20_001, 5), "20,001 characters; at most 20,000 are allowed"),
         (lambda model: demo_page.compare(model, "a", ""), "The second sentence is empty"),
         (lambda model: demo_page.compare(model, " ", "a"), "The first sentence is empty"),
-        (lambda model: demo_page.heat_map(model, ""), "There is nothing to compare; paste two lines or more."),
-        (lambda model: demo_page.heat_map(model, None), "There is nothing to compare"),
-        (lambda model: demo_page.heat_map(model, "\n one \n\n"), "One line is to compare"),
-        (lambda model: demo_page.heat_map(model, "a\n" * 201), "That is 201 lines; at most 200 are taken."),
+        (lambda model: demo_page.heat_map(model, ""), "There are no lines; enter two or more to compare."),
+        (lambda model: demo_page.heat_map(model, None), "There are no lines"),
+        (lambda model: demo_page.heat_map(model, "\n one \n\n"), "There is one line; enter two or more to compare."),
+        (lambda model: demo_page.heat_map(model, "a\n" * 201), "There are 201 lines; at most 200 are allowed."),
         (lambda model: demo_page.heat_map(model, "a\n" + "b" * 20_001), "Line 2 has 20,001 characters"),
     ],
 )
@@ -110,3 +114,53 @@ def test_cells_are_coloured_by_their_cosine():
     assert len(rules) == 32
     assert rules[0] == ".heat .s0 { background: rgb(247,251,255); color: #1a202c; }"
     assert rules[31] == ".heat .s31 { background: rgb(8,48,107); color: #fff; }"
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Of a running page of three sentences, through the client that Gradio installs."""
+    if importlib.util.find_spec("gradio") is None:
+        pytest.skip("Gradio is not installed: pip install 'simcse_jax[demo]'")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.environ", dict(os.environ))
+        keep_to_this_machine()
+        import gradio_client
+
+        page = demo_page.build(Letters("hhhh", "aaaa", "aab"), "letters", 3, ["aab", "hhhh"])
+        page.launch(quiet=True, prevent_thread_lock=True)
+        yield gradio_client.Client(page.local_url, verbose=False)
+        page.close()
+
+
+def test_programs_search_compare_and_get_similarities(client):
+    assert list(client.view_api(return_format="dict")["named_endpoints"]) == ["/search", "/compare", "/similarities"]
+    found = client.predict("aaaa", 2, api_name="/search")
+    assert [(result["sentence"], result["row"]) for result in found] == [("aaaa", 1), ("aab", 2)]
+    assert [result["score"] for result in found] == pytest.approx([1, 0.9327731])
+    assert len(client.predict(query="aaaa", api_name="/search")) == 3
+    assert client.predict("aaaa", "aab", api_name="/compare") == pytest.approx(0.9327731)
+    cosines = client.predict(["aaaa", "aab"], api_name="/similarities")
+    assert np.array(cosines) == pytest.approx(np.array([[1, 0.9327731], [0.9327731, 1]]))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "says"),
+    [
+        ("search", [" "], "The query is empty"),
+        ("search", ["a", 0], "top_k is 0; it must be 1 or more."),
+        ("compare", ["a", ""], "The second sentence is empty"),
+        ("similarities", [["a"]], "There is one line"),
+        ("similarities", [["a", " "]], "Line 2 is empty"),
+    ],
+)
+def test_programs_get_an_error_that_says_what_is_wrong(client, name, arguments, says):
+    with pytest.raises(Exception, match=re.escape(says)):
+        client.predict(*arguments, api_name=f"/{name}")
+
+
+def test_the_page_opens_with_results_and_example_queries(client):
+    parts = {part["props"].get("elem_id"): part["props"] for part in client.config["components"]}
+    assert parts["query"]["value"] == "aab"
+    assert text_of(parts["found"]["value"]).split()[3:5] == ["aab", "1.000"]
+    assert parts["examples"]["samples"] == [["aab"], ["hhhh"]]
+    assert json.dumps(parts["lines"]["value"]) == json.dumps("aab\nhhhh")

@@ -194,7 +194,7 @@ def damage(folder, what: str) -> None:
         ("sentences empty", ["sentences-", ".parquet: truncated or damaged"]),
     ],
 )
-def test_a_damaged_index_is_told_in_one_line_that_names_the_file(tmp_path, what, parts):
+def test_a_damaged_index_is_reported_in_one_line_that_names_the_file(tmp_path, what, parts):
     index_files.save(made(30), tmp_path / "index", MODEL)
     damage(tmp_path / "index", what)
     with pytest.raises(UserError) as raised:

@@ -75,7 +75,7 @@ def test_adding_a_little_leaves_the_blocks_that_are_there_alone():
 
 
 @pytest.mark.parametrize("counts", [(0, 3), (3, 0), (20, 70), (64, 64), (101, 150)])
-def test_an_index_behind_another_one_is_as_if_its_sentences_had_been_added(counts):
+def test_an_index_after_another_one_is_as_if_its_sentences_had_been_added(counts):
     rows, more = embeddings(counts[0]), embeddings(counts[1], seed=5)
     index, other, whole = Index(DIMENSION), Index(DIMENSION), Index(DIMENSION)
     for each, part in ((index, rows), (other, more), (whole, rows), (whole, more)):
@@ -147,7 +147,7 @@ def test_faiss_finds_the_same(counts):
     assert sum(map(len, hits)) >= 0.9 * 4 * min(5, len(rows))
 
 
-def test_faiss_that_is_not_installed_is_told_in_one_line(monkeypatch):
+def test_faiss_that_is_not_installed_is_reported_in_one_line(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"backend='faiss': FAISS is not installed; pip install 'simcse_jax\[faiss\]'"):
         filled(3)[0].search(embeddings(1), backend="faiss")

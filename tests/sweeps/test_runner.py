@@ -130,13 +130,13 @@ def test_a_run_that_goes_wrong_does_not_stop_the_others(file, tmp_path, monkeypa
         raise UserError(f"seed {config.seed}: no luck")
 
     monkeypatch.setattr(runner, "train_and_evaluate", fail)
-    with pytest.raises(UserError, match=r"4 of 4 runs went wrong; the first: a \(seed 1\): seed 1: no luck"):
+    with pytest.raises(UserError, match=r"4 of 4 runs failed; the first: a \(seed 1\): seed 1: no luck"):
         run(monkeypatch, file, tmp_path, TAME)
     assert capsys.readouterr().out.count("no luck") == 4
     assert "| a | –" in (tmp_path / "tiny.md").read_text()
 
 
-def test_a_sigterm_ends_the_sweep_also_behind_the_last_step_of_a_run(file, tmp_path, monkeypatch):
+def test_a_sigterm_ends_the_sweep_also_after_the_last_step_of_a_run(file, tmp_path, monkeypatch):
     calls = []
 
     def told(config, workdir):
@@ -166,7 +166,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("argument", REFUSED)
-def test_what_no_run_could_get_past_is_told_before_the_first(argument, file, tmp_path, monkeypatch):
+def test_a_mistake_that_stops_every_run_is_reported_before_the_first(argument, file, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=re.escape(REFUSED[argument])) as caught:
         run(monkeypatch, file, tmp_path / "sweep", argument)
     assert "\n" not in str(caught.value) and not (tmp_path / "sweep").exists()
@@ -183,14 +183,14 @@ def test_more_that_is_refused(file, tmp_path, monkeypatch):
         validate(parse(["--config", str(file), "--workdir=w"])[0])
 
 
-def test_the_paper_s_average_stands_beside_that_of_the_same_tasks_alone():
+def test_the_paper_s_average_is_compared_only_with_that_of_the_same_tasks():
     config, variant = default_config(), Variant("a", {}, {"sts_avg": 76.25, "stsb_dev": 82.5})
     assert runner.comparable(variant, config) == variant
     config.eval.tasks = ("STS12",)
     assert runner.comparable(variant, config).paper == {"stsb_dev": 82.5}
 
 
-def test_runs_together_are_what_each_is_alone_also_when_stopped_and_beside_one_that_goes_wrong(
+def test_runs_together_equal_each_alone_also_when_stopped_and_with_one_that_fails(
     finished, file, tmp_path, monkeypatch, capsys
 ):
     workdir, _ = finished
@@ -222,7 +222,7 @@ def test_runs_together_are_what_each_is_alone_also_when_stopped_and_beside_one_t
     for leftover in (checkpoints / "20").rglob("*"):
         if leftover.is_file():
             leftover.unlink()
-    with pytest.raises(UserError, match=r"2 of 6 runs went wrong; the first: wild \(seed1\): step \d+: "):
+    with pytest.raises(UserError, match=r"2 of 6 runs failed; the first: wild \(seed1\): step \d+: "):
         run(monkeypatch, file, tmp_path, together)
     assert "resuming at step 10 of 20" in capsys.readouterr().out
     for variant in ("a", "b"):
@@ -239,7 +239,7 @@ def test_runs_together_are_what_each_is_alone_also_when_stopped_and_beside_one_t
         load_model(str(tmp_path / "a" / "seed1"))
 
 
-def test_a_run_that_was_begun_alone_goes_on_alone(file, tmp_path):
+def test_a_run_that_was_begun_alone_resumes_alone(file, tmp_path):
     config = parse(["--config", str(file), "--workdir=w"])[0]
     runs = runner.all_runs(read_sweep(config, load_variants(str(file))), config.sweep, tmp_path)
     assert [len(group) for group in runner.make_groups(runs, runs, tmp_path)] == [6]

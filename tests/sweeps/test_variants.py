@@ -82,8 +82,8 @@ def test_seeds_of_the_command_line_are_integers(tmp_path):
 
 MISTAKES = [
     ({"seeds": ()}, VARIANTS, "config.sweep.seeds: there are none"),
-    ({"seeds": ("1", "2", "1")}, VARIANTS, "config.sweep.seeds: 1 comes twice"),
-    ({"seeds": ("1", "01")}, VARIANTS, "config.sweep.seeds: 1 comes twice"),
+    ({"seeds": ("1", "2", "1")}, VARIANTS, "config.sweep.seeds: 1 is given twice"),
+    ({"seeds": ("1", "01")}, VARIANTS, "config.sweep.seeds: 1 is given twice"),
     ({"seeds": ("1.5",)}, VARIANTS, "config.sweep.seeds: '1.5' is not an integer"),
     ({"seeds": (1.0,)}, VARIANTS, "config.sweep.seeds: 1.0 is not an integer"),
     ({"seeds": (-1,)}, VARIANTS, "config.sweep.seeds: -1 must be from 0"),
@@ -99,11 +99,11 @@ MISTAKES = [
         "config.sweep.baseline: 'defalt' is not a variant; the nearest one is 'default'",
     ),
     ({}, [*VARIANTS, Variant("x", {}, baseline="colld")], "variant 'x': its baseline 'colld' is not a variant; the"),
-    ({}, [*VARIANTS, Variant("hot", {})], "variant 'hot': there are two of that name"),
-    ({}, [*VARIANTS, Variant("a/b", {})], "variant 'a/b': a name must be fit for a folder"),
-    ({}, [*VARIANTS, Variant("a, b", {})], "variant 'a, b': a name must be fit for a folder"),
-    ({}, [*VARIANTS, Variant(" ", {})], "a name must be fit for a folder"),
-    ({}, [*VARIANTS, Variant("..", {})], "a name must be fit for a folder"),
+    ({}, [*VARIANTS, Variant("hot", {})], "variant 'hot': two variants have that name"),
+    ({}, [*VARIANTS, Variant("a/b", {})], "variant 'a/b': a name must be a valid folder name"),
+    ({}, [*VARIANTS, Variant("a, b", {})], "variant 'a, b': a name must be a valid folder name"),
+    ({}, [*VARIANTS, Variant(" ", {})], "a name must be a valid folder name"),
+    ({}, [*VARIANTS, Variant("..", {})], "a name must be a valid folder name"),
     ({}, [], "the sweep has no variants"),
     (
         {},
@@ -121,7 +121,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize("sweep, variants, message", MISTAKES, ids=[message[-40:] for *_, message in MISTAKES])
-def test_mistakes_are_told_in_a_line(sweep, variants, message):
+def test_mistakes_are_reported_in_a_line(sweep, variants, message):
     with pytest.raises(UserError) as caught:
         read_sweep(base(**sweep), variants)
     assert message in str(caught.value)
@@ -141,7 +141,7 @@ def test_variants_that_are_not_run_may_miss_their_baseline():
         (None, "no such config file"),
     ],
 )
-def test_a_file_that_is_no_sweep_is_told(tmp_path, content, message):
+def test_a_file_that_is_no_sweep_is_reported(tmp_path, content, message):
     file = tmp_path / "x.py"
     if content is not None:
         file.write_text(content)
@@ -151,7 +151,7 @@ def test_a_file_that_is_no_sweep_is_told(tmp_path, content, message):
     assert "\n" not in str(caught.value)
 
 
-def test_a_config_without_a_sweep_is_told():
+def test_a_config_without_a_sweep_is_reported():
     with pytest.raises(UserError, match=r"config\.sweep is missing"):
         read_sweep(default_config(), VARIANTS)
 
