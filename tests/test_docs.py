@@ -3,7 +3,6 @@
 import argparse
 import functools
 import importlib
-import importlib.util
 import re
 import sys
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 COMMAND = re.compile(r"(?:python -m (?:simcse_jax[. ]|(?=benchmarks\.))|\bsimcse-jax )([a-z][a-z_.]*)([^`|#]*)")
 OPTION = re.compile(r"(?<![\w-])--([a-z][\w-]*)")
 FIELD = re.compile(r"--config\.([a-z][\w.]*[a-z_])")
-NAMES = {"train": "main", "overlap": "data.overlap"}  # commands of the console script whose modules have other names
+NAMES = {"train": "main"}  # commands of the console script whose modules have other names
 SWEEP = {f"sweep.{name}" for name in sweep_defaults("", "", ("stsb_dev",), baseline="")}
 KNOWN_FIELDS = {*FIELDS, *SWEEP}
 FLAGS = {"main": {"config", *FOLDERS}, "sweep": {"config", "workdir"}, "aot": {"config"}}  # besides a parser's options
@@ -66,14 +65,20 @@ def commands() -> Iterator[Command]:
 
 
 @functools.cache
+def source_of(module: str) -> str:
+    """The text of a command's file, empty if it is no command."""
+    path = ROOT.joinpath(*module.split(".")).with_suffix(".py")
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    return text if "def main(" in text else ""
+
+
+@functools.cache
 def options_of(module: str) -> frozenset[str]:
     """The options of a command's parser, by the parser that its `main` makes."""
     name = module.removeprefix("simcse_jax.")
     if name in ("main", "sweep"):
         return frozenset({*FLAGS[name], "help"})
-    spec = importlib.util.find_spec(module)
-    assert spec and spec.origin, module
-    if "Parser(" not in Path(spec.origin).read_text(encoding="utf-8"):
+    if "Parser(" not in source_of(module):
         return frozenset()
     made = []
 
@@ -115,8 +120,15 @@ def test_every_link_leads_to_a_file_or_a_heading():
     assert not faults, report(faults)
 
 
+def test_every_page_is_in_the_map():
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    listed = re.findall(r"^- \[.*?\]\((\w+\.md)\): ", (ROOT / "docs" / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    assert set(listed) == pages
+
+
 def test_every_command_exists():
-    faults = [f"{page.name}: {module}" for page, module, _ in commands() if importlib.util.find_spec(module) is None]
+    faults = [f"{page.relative_to(ROOT)}: {module}" for page, module, _ in commands() if not source_of(module)]
     assert len(list(commands())) > 40
     assert not faults, report(faults)
 
