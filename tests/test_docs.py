@@ -16,7 +16,8 @@ from simcse_jax.config.fields import FIELDS, SECTIONS
 from simcse_jax.config.flags import FOLDERS
 from simcse_jax.sweeps.variants import sweep_defaults
 
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+CHANGES = ROOT / "CHANGELOG.md"  # names what is gone, too
+PAGES = [page for page in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))) if page != CHANGES]
 COMMAND = re.compile(r"(?:python -m (?:simcse_jax[. ]|(?=benchmarks\.))|\bsimcse-jax )([a-z][a-z_.]*)([^`|#]*)")
 OPTION = re.compile(r"(?<![\w-])--([a-z][\w-]*)")  # "config" of --config.seed
 FIELD = re.compile(r"--config\.([a-z][\w.]*[a-z_])")
@@ -28,8 +29,7 @@ OTHERS = {  # options of other programs that the pages name
     "no-deps",  # pip
     "logdir",  # xprof
     "dry-run",  # launch/*.sh
-    "host",  # Gradio
-    "version",
+    "version",  # simcse-jax
 }
 # The objective that architecture.md adds as an example, and files of other projects.
 EXAMPLES = {
