@@ -27,6 +27,7 @@ KNOWN_FIELDS = {*FIELDS, *SWEEP}
 FLAGS = {"main": {"config", *FOLDERS}, "sweep": {"config", "workdir"}, "aot": {"config"}}  # besides a parser's options
 OTHERS = {  # options of other programs that the pages name
     "no-deps",  # pip
+    "wheel-dir",
     "logdir",  # xprof
     "dry-run",  # launch/*.sh
     "version",  # simcse-jax
@@ -166,7 +167,11 @@ def test_every_field_of_a_config_exists():
 def looks_like_a_field(name: str) -> bool:
     """Whether a name with dots begins like a field, and is no section, file, module or property."""
     parts = name.split(".")
-    if parts[0] not in {*SECTIONS, "sweep"} or name in {*SECTIONS, "model.dimension"} or parts[-1] == "py":
+    if (
+        parts[0] not in {*SECTIONS, "sweep"}
+        or name in {*SECTIONS, "model.dimension"}
+        or parts[-1] in {"py", "safetensors"}
+    ):
         return False
     return not ROOT.joinpath("simcse_jax", *parts[:2]).with_suffix(".py").is_file()
 
