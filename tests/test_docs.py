@@ -1,8 +1,10 @@
-"""The README and the pages of docs/ against the project: links, commands, options, fields, and files that they name."""
+"""The README and the pages of docs/ against the project: links, commands, options, fields, files and code."""
 
 import argparse
+import ast
 import functools
 import importlib
+import inspect
 import re
 import sys
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ from support import ROOT
 
 from simcse_jax.config.fields import FIELDS, SECTIONS
 from simcse_jax.config.flags import FOLDERS
+from simcse_jax.simcse import SimCSE
 from simcse_jax.sweeps.variants import sweep_defaults
 
 CHANGES = ROOT / "CHANGELOG.md"  # names what is gone, too
@@ -188,6 +191,41 @@ def test_every_file_of_the_project_that_a_page_names_exists():
                 faults.append(f"{page.relative_to(ROOT)}: {name}")
     assert found > 60
     assert not faults, report(faults)
+
+
+def test_the_python_on_the_pages_uses_names_and_arguments_that_exist():
+    faults, found = [], 0
+    for page in PAGES:
+        for block in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+            if "import" not in block:
+                continue  # lines to be added to a file
+            wrong = list(unknown_names(ast.parse(block)))
+            found += 1
+            faults += [f"{page.relative_to(ROOT)}: {name}" for name in wrong]
+    assert found > 3
+    assert not faults, report(faults)
+
+
+def unknown_names(code: ast.AST) -> Iterator[str]:
+    """The names of the package, and the methods and arguments of `model`, a `SimCSE`, that do not exist."""
+    for node in ast.walk(code):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("simcse_jax"):
+            module = importlib.import_module(node.module)
+            for alias in node.names:
+                submodule = ROOT.joinpath(*node.module.split("."), alias.name).with_suffix(".py")
+                if not hasattr(module, alias.name) and not submodule.is_file():
+                    yield f"{node.module}.{alias.name}"
+        elif isinstance(node, ast.Call):
+            function, name = SimCSE, "SimCSE"
+            if isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "model":
+                name = node.func.attr
+                function = getattr(SimCSE, name, None)
+            elif ast.unparse(node.func) != "SimCSE":
+                continue
+            known = inspect.signature(function).parameters if function else {}
+            yield from (f"{name}({keyword.arg}=)" for keyword in node.keywords if keyword.arg not in known)
+            if not function:
+                yield f"model.{name}"
 
 
 @pytest.mark.parametrize(
