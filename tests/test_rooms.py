@@ -30,7 +30,7 @@ class Room(NamedTuple):
 
 def read_table(text: str) -> list[Room]:
     """The rooms, from the bottom to the top: `data/` is the folder "data", `errors.py` the file "errors"."""
-    _, table = text.split("| room | what is in it | may import |\n| --- | --- | --- |\n")
+    _, table = text.split("| room | contents | may import |\n| --- | --- | --- |\n")
     rooms = []
     for line in table.split("\n\n")[0].splitlines():
         names, contents, imports = (cell.strip() for cell in line.strip("|").split("|"))

@@ -1,0 +1,241 @@
+"""The README and the pages of docs/ against the project: links, commands, options, fields, files and code."""
+
+import argparse
+import ast
+import functools
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from support import ROOT
+
+from simcse_jax.config.fields import FIELDS, SECTIONS
+from simcse_jax.config.flags import FOLDERS
+from simcse_jax.simcse import SimCSE
+from simcse_jax.sweeps.variants import sweep_defaults
+
+CHANGES = ROOT / "CHANGELOG.md"  # names what is gone, too
+PAGES = [page for page in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))) if page != CHANGES]
+COMMAND = re.compile(r"(?:python -m (?:simcse_jax[. ]|(?=benchmarks\.))|\bsimcse-jax )([a-z][a-z_.]*)([^`|#]*)")
+OPTION = re.compile(r"(?<![\w-])--([a-z][\w-]*)")  # "config" of --config.seed
+FIELD = re.compile(r"--config\.([a-z][\w.]*[a-z_])")
+NAMES = {"train": "main"}  # commands of the console script whose modules have other names
+SWEEP = {f"sweep.{name}" for name in sweep_defaults("", "", ("stsb_dev",), baseline="")}
+KNOWN_FIELDS = {*FIELDS, *SWEEP}
+FLAGS = {"main": {"config", *FOLDERS}, "sweep": {"config", "workdir"}, "aot": {"config"}}  # besides a parser's options
+OTHERS = {  # options of other programs that the pages name
+    "no-deps",  # pip
+    "wheel-dir",
+    "logdir",  # xprof
+    "dry-run",  # launch/*.sh
+    "version",  # simcse-jax
+}
+# The objective that architecture.md adds as an example, and files of other projects.
+EXAMPLES = {
+    "objective.uniformity.weight",
+    "simcse_jax/objectives/uniformity.py",
+    "tests/objectives/test_uniformity.py",
+    "docs/02-concepts.md",  # axlearn
+    "configs/types.py",  # MaxText
+}
+
+
+class Command(NamedTuple):
+    """A command that a page names."""
+
+    page: Path
+    module: str
+    rest: str  # its arguments
+
+
+def text_of(page: Path) -> str:
+    """A page without the breaks inside commands."""
+    return page.read_text(encoding="utf-8").replace("\\\n", " ")
+
+
+def commands() -> Iterator[Command]:
+    for page in PAGES:
+        for line in text_of(page).splitlines():
+            for name, rest in COMMAND.findall(line):
+                if name.startswith("benchmarks."):
+                    yield Command(page, name, rest)
+                else:
+                    yield Command(page, f"simcse_jax.{NAMES.get(name, name)}", rest)
+
+
+@functools.cache
+def source_of(module: str) -> str:
+    """The text of a command's file, empty if it is no command."""
+    path = ROOT.joinpath(*module.split(".")).with_suffix(".py")
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    return text if "def main(" in text else ""
+
+
+@functools.cache
+def options_of(module: str) -> frozenset[str]:
+    """The options of a command's parser, by the parser that its `main` makes."""
+    name = module.removeprefix("simcse_jax.")
+    if name in ("main", "sweep"):
+        return frozenset({*FLAGS[name], "help"})
+    if "Parser(" not in source_of(module):
+        return frozenset()
+    made = []
+
+    def catch(self: argparse.ArgumentParser, *args: object, **kwargs: object) -> None:
+        made.append(self)
+        raise SystemExit
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [module])
+        patch.setattr(argparse.ArgumentParser, "parse_known_args", catch)
+        with pytest.raises(SystemExit):
+            importlib.import_module(module).main()
+    strings = {string for action in made[0]._actions for string in action.option_strings}
+    return frozenset({string.lstrip("-") for string in strings} | FLAGS.get(name, set()))
+
+
+def report(faults: list[str]) -> str:
+    return "\n".join(["", *faults])
+
+
+def heading_anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def test_every_link_leads_to_a_file_or_a_heading():
+    faults, found = [], 0
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+            if "://" in target:
+                continue
+            found += 1
+            file, _, anchor = target.partition("#")
+            linked = (page.parent / file).resolve() if file else page
+            if not linked.exists() or (anchor and anchor not in heading_anchors(linked)):
+                faults.append(f"{page.relative_to(ROOT)}: {target}")
+    assert found > 30
+    assert not faults, report(faults)
+
+
+def test_every_page_is_in_the_map():
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    listed = re.findall(r"^- \[.*?\]\((\w+\.md)\): ", (ROOT / "docs" / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    assert set(listed) == pages
+
+
+def test_every_command_exists():
+    faults = [f"{page.relative_to(ROOT)}: {module}" for page, module, _ in commands() if not source_of(module)]
+    assert len(list(commands())) > 40
+    assert not faults, report(faults)
+
+
+def test_every_command_has_the_options_that_it_is_given():
+    faults = []
+    for page, module, rest in commands():
+        for option in sorted(set(OPTION.findall(rest)) - options_of(module)):
+            faults.append(f"{page.relative_to(ROOT)}: {module} has no --{option}")
+    assert not faults, report(faults)
+
+
+def test_every_option_is_one_of_a_command_on_its_page():
+    faults = []
+    for page in PAGES:
+        known = OTHERS.union(*(options_of(module) for where, module, _ in commands() if where == page))
+        for option in OPTION.findall(text_of(page)):
+            if option not in known and not option.startswith("xla_"):
+                faults.append(f"{page.relative_to(ROOT)}: --{option}")
+    assert not faults, report(faults)
+
+
+def test_every_field_of_a_config_exists():
+    faults, found = [], 0
+    for page in PAGES:
+        text = text_of(page)
+        named = re.findall(r"`([a-z_]+(?:\.[a-z_]+)+)(?:=[^`]*)?`", text)
+        fields = [*FIELD.findall(text), *(name for name in named if looks_like_a_field(name))]
+        found += len(fields)
+        faults += [f"{page.relative_to(ROOT)}: {field}" for field in fields if field not in KNOWN_FIELDS | EXAMPLES]
+    assert found > 60
+    assert not faults, report(faults)
+
+
+def looks_like_a_field(name: str) -> bool:
+    """Whether a name with dots begins like a field, and is no section, file, module or property."""
+    parts = name.split(".")
+    if (
+        parts[0] not in {*SECTIONS, "sweep"}
+        or name in {*SECTIONS, "model.dimension"}
+        or parts[-1] in {"py", "safetensors"}
+    ):
+        return False
+    return not ROOT.joinpath("simcse_jax", *parts[:2]).with_suffix(".py").is_file()
+
+
+def test_every_file_of_the_project_that_a_page_names_exists():
+    folders = "simcse_jax|tests|benchmarks|configs|launch|examples|docs"
+    faults, found = [], 0
+    for page in PAGES:
+        for name in re.findall(rf"(?<![\w/.])((?:{folders})/[\w./-]*\w)", text_of(page)):
+            if re.search("[A-Z]{3}", name) and not name.endswith(".md"):
+                continue  # a placeholder
+            found += 1
+            if name not in EXAMPLES and not (ROOT / name).exists():
+                faults.append(f"{page.relative_to(ROOT)}: {name}")
+    assert found > 60
+    assert not faults, report(faults)
+
+
+def test_the_python_on_the_pages_uses_names_and_arguments_that_exist():
+    faults, found = [], 0
+    for page in PAGES:
+        for block in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+            if "import" not in block:
+                continue  # lines to be added to a file
+            wrong = list(unknown_names(ast.parse(block)))
+            found += 1
+            faults += [f"{page.relative_to(ROOT)}: {name}" for name in wrong]
+    assert found > 3
+    assert not faults, report(faults)
+
+
+def unknown_names(code: ast.AST) -> Iterator[str]:
+    """The names of the package, and the methods and arguments of `model`, a `SimCSE`, that do not exist."""
+    for node in ast.walk(code):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("simcse_jax"):
+            module = importlib.import_module(node.module)
+            for alias in node.names:
+                submodule = ROOT.joinpath(*node.module.split("."), alias.name).with_suffix(".py")
+                if not hasattr(module, alias.name) and not submodule.is_file():
+                    yield f"{node.module}.{alias.name}"
+        elif isinstance(node, ast.Call):
+            function, name = SimCSE, "SimCSE"
+            if isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "model":
+                name = node.func.attr
+                function = getattr(SimCSE, name, None)
+            elif ast.unparse(node.func) != "SimCSE":
+                continue
+            known = inspect.signature(function).parameters if function else {}
+            yield from (f"{name}({keyword.arg}=)" for keyword in node.keywords if keyword.arg not in known)
+            if not function:
+                yield f"model.{name}"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("`python -m simcse_jax.encode --model M` x --no", [("encode", " --model M")]),
+        ("python -m simcse_jax.main --config.seed=1 # --not", [("main", " --config.seed=1 ")]),
+        ("simcse-jax train --workdir W", [("train", " --workdir W")]),
+        ("python -m benchmarks.sts | simcse-jax geometry", [("benchmarks.sts", " "), ("geometry", "")]),
+    ],
+)
+def test_how_commands_are_found(text, expected):
+    assert COMMAND.findall(text) == expected
