@@ -34,7 +34,7 @@ def test_it_is_saved_with_outputs_and_without_places_or_noise(saved):
     assert not re.search(r"(?<![\w.:/])/(tmp|home|root|work|Users|opt)\b", text)
 
 
-def test_it_needs_no_files_beside_it(saved):
+def test_it_needs_no_other_files(saved):
     written = {"sentences.txt", "pairs.tsv", "run", "run/metrics.jsonl", "my-model"}
     code = "\n".join(source(cell) for cell in saved["cells"] if cell["cell_type"] == "code")
     named = set(re.findall(r"\bPath\(\"([^\"]+)\"\)", code)) | set(

@@ -1,6 +1,6 @@
-"""The notebook in `examples/`: executed as a reader does, and saved with its outputs.
+"""The notebook in `examples/`: executed as a reader would execute it, and saved with its outputs.
 
-`PYTHONPATH=.:tests python -m support.notebook` executes it and saves it: do that after a change that it shows.
+`PYTHONPATH=.:tests python -m support.notebook` executes and saves it, after a change that it shows.
 """
 
 import os
