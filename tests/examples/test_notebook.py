@@ -1,0 +1,77 @@
+"""The notebook in `examples/`: it runs from top to bottom, and is saved as it should be shown."""
+
+import json
+import re
+
+import pytest
+from support import ROOT
+
+NOTEBOOK = ROOT / "examples" / "simcse_jax.ipynb"
+
+
+def source(cell):
+    return "".join(cell["source"])
+
+
+@pytest.fixture(scope="module")
+def saved():
+    return json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+
+
+def test_it_is_saved_with_outputs_and_without_places_or_noise(saved):
+    cells = [cell for cell in saved["cells"] if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+    outputs = [output for cell in cells for output in cell["outputs"]]
+    assert {output["output_type"] for output in outputs} == {"stream", "display_data"}
+    assert all(output["name"] == "stdout" for output in outputs if output["output_type"] == "stream")
+    pictures = [output["data"]["image/png"] for output in outputs if output["output_type"] == "display_data"]
+    assert len(pictures) == 3
+    assert saved["metadata"]["kernelspec"]["name"] == "python3"
+    text = NOTEBOOK.read_text(encoding="utf-8")
+    assert len(text) < 400_000
+    for picture in pictures:
+        text = text.replace(picture, "")
+    assert not re.search(r"(?<![\w.:/])/(tmp|home|root|work|Users|opt)\b", text)
+
+
+def test_it_needs_no_other_files(saved):
+    written = {"sentences.txt", "pairs.tsv", "run", "run/metrics.jsonl", "my-model"}
+    code = "\n".join(source(cell) for cell in saved["cells"] if cell["cell_type"] == "code")
+    named = set(re.findall(r"\bPath\(\"([^\"]+)\"\)", code)) | set(
+        re.findall(r"config\.\w+\.(?:train|data) = \"(.+)\"", code)
+    )
+    assert named == written
+
+
+def test_a_cell_completes_the_methods_of_the_class():
+    completer = pytest.importorskip("IPython.core.completer", reason="ipykernel is not installed: requirements-dev.txt")
+    import simcse_jax
+
+    found = completer.IPCompleter(namespace={"SimCSE": simcse_jax.SimCSE, "simcse_jax": simcse_jax}, use_jedi=False)
+    with completer.provisionalcompleter():
+        names = {one.text.lstrip(".") for one in found.completions("SimCSE.", len("SimCSE."))}
+        assert {"encode", "similarity", "build_index", "search", "save_index", "load_index"} <= names
+        assert "SimCSE" in {one.text.lstrip(".") for one in found.completions("simcse_jax.", len("simcse_jax."))}
+
+
+@pytest.mark.slow
+def test_it_runs_from_top_to_bottom(minilm, tmp_path):
+    for name in ("nbclient", "ipykernel", "matplotlib"):
+        pytest.importorskip(name, reason=f"{name} is not installed: requirements-dev.txt")
+    from support.notebook import execute, streams
+
+    notebook = execute(tmp_path)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert all(cell.execution_count for cell in cells)
+    printed = streams(notebook)
+    before, after = (
+        float(re.search(rf"Spearman × 100, {when}:\n.+\n-+\n +(\d+\.\d+)", printed)[1]) for when in ("before", "after")
+    )
+    assert after > before + 2
+    steps = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    measured = [line["analysis"] for line in steps if "analysis" in line]
+    for name in ("anisotropy", "uniformity"):
+        assert measured[-1][name] < measured[0][name]
+    assert (tmp_path / "my-model" / "model.safetensors").is_file()
+    found = re.search(r"largest difference to ours: (.+)|PyTorch is not installed", printed)
+    assert found[1] is None or float(found[1]) < 1e-5
