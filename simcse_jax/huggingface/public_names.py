@@ -12,7 +12,7 @@ MODELS = ("model.init_from", "data.augment.mlm_model")  # these fields may name 
 def public_value(field: str, value: Any) -> str:
     """A field's value without the folders of files: `/home/me/corpus.csv` becomes `corpus.csv`.
 
-    A name with one slash counts as a hub id if the field can hold one and neither that folder nor its parent exists here.
+    A name with one slash is a hub id if the field can hold one and neither that folder nor its parent exists here.
     """
     if isinstance(value, list | tuple):
         return ", ".join(str(item) for item in value)
