@@ -3,18 +3,26 @@
 import importlib
 import importlib.util
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")  # CPU devices stand in for chips
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# Compiling takes most of the time: a third of it without optimizations. `make test-all` runs with them.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_force_host_platform_device_count=8"  # CPU devices stand in for chips
+    + " --xla_cpu_use_fusion_emitters=false" * (os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1"),
+)
 # What one process of the tests has compiled the others read; the user's own cache is neither read nor written.
 os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).resolve().parent.parent / ".cache" / "xla")
-os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 os.environ["JAX_COMPILATION_CACHE_MAX_SIZE"] = str(2**31)  # with a limit of size its files are locked
 
 import numpy as np
 import pytest
+from filelock import FileLock
 from jaxtyping import install_import_hook
 
 # Before they are imported: every call of these rooms' functions is checked against its annotations, in tests alone.
@@ -32,8 +40,25 @@ def tiny_folder(request, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_bert(tmp_path_factory) -> Path:
-    return write_model(tmp_path_factory.mktemp("models") / "tiny-bert", "bert")
+def shared(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """Makes a path that all processes of the tests share: the first one that needs it makes it. Only read it."""
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def make_once(name: str, make: Callable[[Path], object]) -> Path:
+        done = base / f"{name}.done"
+        with FileLock(base / f"{name}.lock"):
+            if not done.exists():
+                make(base / name)
+                done.touch()
+        return base / name
+
+    return make_once
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(shared) -> Path:
+    return shared("tiny-bert", lambda folder: write_model(folder, "bert"))
 
 
 @pytest.fixture(scope="session")
@@ -50,35 +75,43 @@ def senteval() -> Path:
     return DATA / "senteval"
 
 
-@pytest.fixture(scope="session")
-def corpus(tmp_path_factory) -> dict[str, Path]:
-    """Training files over the tiny models' words: `txt`, `csv` (triplets); `dev`: graded pairs."""
-    folder = tmp_path_factory.mktemp("corpus")
+def write_corpus(folder: Path) -> None:
+    folder.mkdir()
     first, second, third = (sentences(40, seed) for seed in (1, 2, 3))
     (folder / "train.txt").write_text("\n".join(first) + "\n")
     rows = [",".join(row) for row in zip(first, second, third, strict=True)]
     (folder / "train.csv").write_text("\n".join(["sent0,sent1,hard_neg", *rows]) + "\n")
     graded = [f"{a}\t{b}\t{score}" for a, b, score in zip(first[:20], second[:20], np.linspace(0, 5, 20), strict=True)]
     (folder / "dev.tsv").write_text("\n".join(["sentence1\tsentence2\tscore", *graded]) + "\n")
+
+
+@pytest.fixture(scope="session")
+def corpus(shared) -> dict[str, Path]:
+    """Training files over the tiny models' words: `txt`, `csv` (triplets); `dev`: graded pairs."""
+    folder = shared("corpus", write_corpus)
     return {"txt": folder / "train.txt", "csv": folder / "train.csv", "dev": folder / "dev.tsv"}
 
 
 @pytest.fixture(scope="session")
-def trained(tiny_bert, corpus, tmp_path_factory) -> Path:
+def trained(tiny_bert, corpus, shared) -> Path:
     """The workdir of a short run whose head belongs to the model at test time."""
-    workdir = tmp_path_factory.mktemp("runs") / "trained"
-    done = run("main", *train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always"))
-    assert done.returncode == 0, done.stderr
-    return workdir
+
+    def train(workdir: Path) -> None:
+        done = run("main", *train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always"))
+        assert done.returncode == 0, done.stderr
+
+    return shared("trained", train)
 
 
 @pytest.fixture(scope="session")
-def exported(trained, tmp_path_factory) -> Path:
+def exported(trained, shared) -> Path:
     """The folder that `trained` is exported to."""
-    folder = tmp_path_factory.mktemp("export") / "model"
-    done = run("export", "--workdir", trained, "--output", folder)
-    assert done.returncode == 0, done.stderr
-    return folder
+
+    def export(folder: Path) -> None:
+        done = run("export", "--workdir", trained, "--output", folder)
+        assert done.returncode == 0, done.stderr
+
+    return shared("exported", export)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import sys
 import threading
 
 import pytest
-from support import ROOT, call
+from support import ROOT, call, xla_flags
 from support.chromium import chromium
 
 from simcse_jax import demo
@@ -94,7 +94,7 @@ def address(tiny_bert, corpus):
     if importlib.util.find_spec("gradio") is None:
         pytest.skip("Gradio is not installed: pip install 'simcse_jax[demo]'")
     command = [sys.executable, "-c", WATCHED, "--model", str(tiny_bert), "--sentences", str(corpus["txt"])]
-    environment = {**os.environ, "XLA_FLAGS": ""}
+    environment = {**os.environ, "XLA_FLAGS": xla_flags()}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     with subprocess.Popen([*command, "--port", "0"], cwd=ROOT, env=environment, **pipes) as server:
         said = []

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from support import ROOT, call, run, sentences
+from support import ROOT, call, run, sentences, xla_flags
 
 from simcse_jax import SimCSE
 from simcse_jax.command_line import with_new_spellings
@@ -262,7 +262,9 @@ def test_a_killed_command_resumes_and_writes_the_same_file(tiny_bert, tmp_path):
     command = [sys.executable, "-m", "simcse_jax.encode", *map(str, args), str(tmp_path / "emb.npy")]
     state, kills = tmp_path / "emb.npy.state.json", 0
     for rows in (1000, 20000):
-        process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "XLA_FLAGS": ""}, stdout=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command, cwd=ROOT, env={**os.environ, "XLA_FLAGS": xla_flags()}, stdout=subprocess.DEVNULL
+        )
         while process.poll() is None and not (state.exists() and json.loads(state.read_text())["done"] >= rows):
             time.sleep(0.01)
         kills += process.poll() is None

@@ -110,6 +110,7 @@ def minilm_avg(minilm):
     return SimCSE(minilm, pooler="avg")
 
 
+@pytest.mark.slow
 def test_minilm_has_its_score_on_the_development_set_of_sts_b(minilm_avg, senteval):
     pairs, missing = sts.read(str(senteval), ["STSBenchmark"], "dev")
     assert missing == []

@@ -42,7 +42,7 @@ def test_a_users_calls_are_not_checked():
     assert (done.stdout, done.returncode) == ("(2,)\n", 0), done.stderr
 
 
-def test_mypy_knows_the_types_of_a_model_s_results(tmp_path):
+def test_mypy_accepts_the_package_and_knows_the_types_of_a_model_s_results(tmp_path):
     asked = {
         "SimCSE": "def (name: str | pathlib.Path",
         'SimCSE("x").encode("y")': "numpy.ndarray[",
@@ -54,7 +54,8 @@ def test_mypy_knows_the_types_of_a_model_s_results(tmp_path):
     file = tmp_path / "use.py"
     file.write_text("from simcse_jax import SimCSE\n" + "".join(f"reveal_type({each})\n" for each in asked))
     options = ["--config-file", ROOT / "pyproject.toml", "--cache-dir", ROOT / ".mypy_cache"]
-    out, errors, _ = api.run([str(argument) for argument in (file, *options)])
+    out, errors, status = api.run([str(argument) for argument in (ROOT / "simcse_jax", file, *options)])
+    assert status == 0, out + errors
     named = re.sub(r"tuple\[[^\[\]]*fallback=([\w.]+)\]", r"\1", out)
     revealed = re.findall(r'Revealed type is "(.*)"', named)
     assert len(revealed) == len(asked), out + errors

@@ -6,6 +6,8 @@ from simcse_jax.encoding import batching
 from simcse_jax.encoding.batching import Batching, compute, make_batches
 from simcse_jax.huggingface.tokenizer import Tokenizer
 
+pytestmark = pytest.mark.exact
+
 
 @pytest.fixture(scope="module")
 def tokenizer(tiny_bert):

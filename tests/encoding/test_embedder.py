@@ -6,6 +6,8 @@ from simcse_jax.encoding import batching
 from simcse_jax.encoding.embedder import Embedder, _make_embed
 from simcse_jax.huggingface.tokenizer import Tokenizer
 
+pytestmark = pytest.mark.exact
+
 
 @pytest.fixture(scope="module")
 def model(tiny_bert):

@@ -7,6 +7,8 @@ from support import row_keys
 
 from simcse_jax.models.dropout import attention_masks, drop, threefry2x32, token_masks
 
+pytestmark = pytest.mark.exact
+
 
 def token_dropout(keys, positions, site, x, rate):
     (mask,) = token_masks(keys, positions, [site], x.shape[-1], rate)

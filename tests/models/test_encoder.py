@@ -11,6 +11,8 @@ from simcse_jax.models.config import POOLERS
 from simcse_jax.models.padding import Padded
 from simcse_jax.models.pooling import pool
 
+pytestmark = pytest.mark.exact
+
 ROWS = 6
 
 

@@ -7,6 +7,8 @@ from scipy.stats import norm
 from simcse_jax.models.config import ACTIVATIONS
 from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS, gelu, layer_norm, softmax
 
+pytestmark = pytest.mark.exact
+
 RNG = np.random.default_rng(0)
 
 

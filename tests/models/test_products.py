@@ -7,6 +7,8 @@ import pytest
 
 from simcse_jax.models.products import einsum
 
+pytestmark = pytest.mark.exact
+
 SHAPES = {
     "nf,fg->ng": ((6, 8), (8, 4)),
     "bhqd,bhkd->bhqk": ((2, 3, 5, 8), (2, 3, 4, 8)),

@@ -8,6 +8,8 @@ from simcse_jax.models import parameters
 from simcse_jax.models.pooling import pool
 from simcse_jax.models.sentence_encoder import build
 
+pytestmark = pytest.mark.exact
+
 
 @pytest.mark.parametrize(("dtype", "pooler"), [(np.float32, "cls"), (np.float32, "max"), (jnp.bfloat16, "avg_top2")])
 def test_embeddings_are_pooled_hidden_states_through_the_head_in_float32(dtype, pooler):

@@ -20,6 +20,8 @@ from simcse_jax.training.inputs import read_inputs
 from simcse_jax.training.loss import make_loss
 from simcse_jax.training.setup import make_setup
 
+pytestmark = pytest.mark.exact
+
 EARLIER = ROOT / "tests" / "earlier"
 FIELDS = {
     "model.init_from": "tests/earlier/model",
@@ -47,6 +49,7 @@ def named(arrays: dict[str, np.ndarray], group: str) -> dict[str, np.ndarray]:
     return {name.removeprefix(f"{group}/"): arrays[name] for name in arrays if name.startswith(f"{group}/")}
 
 
+@pytest.mark.slow
 def test_its_state_is_restored_bit_for_bit_and_its_next_gradient_is_the_same(monkeypatch):
     monkeypatch.chdir(ROOT)
     arrays = dict(np.load(EARLIER / "arrays.npz"))

@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from support import ROOT, finish, run, start_processes, train_args
+from support import ROOT, finish, run, start_processes, train_args, xla_flags
 from support.object_store import NEEDS_GCSFS, WRITING
 
 from simcse_jax.errors import UserError
@@ -134,7 +134,7 @@ def test_a_save_that_was_killed_in_a_store_is_as_if_it_had_not_begun(store, stor
 
 def start(args: list[str]) -> subprocess.Popen:
     command = [sys.executable, "-m", "simcse_jax.main", *args]
-    environment = {**os.environ, "XLA_FLAGS": ""}
+    environment = {**os.environ, "XLA_FLAGS": xla_flags()}
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 

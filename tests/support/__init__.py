@@ -121,9 +121,15 @@ def sentences(count: int, seed: int = 0) -> list[str]:
     return list(made)
 
 
+def xla_flags(devices: int = 1) -> str:
+    """The tests' settings of XLA, with another number of devices: for a process of its own."""
+    others = [flag for flag in os.environ["XLA_FLAGS"].split() if "device_count" not in flag]
+    return " ".join([f"--xla_force_host_platform_device_count={devices}", *others])
+
+
 def run(module: str, *args: object, prefix: tuple[str, ...] = (), **kwargs) -> subprocess.CompletedProcess:
     """Runs `python -m simcse_jax.MODULE` as a user does, on one device; `prefix` comes before the command."""
-    environment = {**os.environ, "XLA_FLAGS": "", **kwargs.pop("env", {})}
+    environment = {**os.environ, "XLA_FLAGS": xla_flags(), **kwargs.pop("env", {})}
     command = [*prefix, sys.executable, "-m", f"simcse_jax.{module}", *map(str, args)]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, **kwargs)
 
@@ -145,7 +151,7 @@ def start_processes(args: list[str], count: int = 2, devices: int = 2, more: dic
     with socket.socket() as free:
         free.bind(("localhost", 0))
         coordinator = f"localhost:{free.getsockname()[1]}"
-    environment = {**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
+    environment = {**os.environ, "XLA_FLAGS": xla_flags(devices)}
     command = [sys.executable, "-m", "simcse_jax.main", *args, "--config.parallel.devices=0"]
     command += [f"--config.parallel.processes={count}", f"--config.parallel.coordinator={coordinator}"]
 

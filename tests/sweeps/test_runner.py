@@ -190,6 +190,7 @@ def test_the_paper_s_average_is_compared_only_with_that_of_the_same_tasks():
     assert runner.comparable(variant, config).paper == {"stsb_dev": 82.5}
 
 
+@pytest.mark.slow
 def test_runs_together_equal_each_alone_also_when_stopped_and_with_one_that_fails(
     finished, file, tmp_path, monkeypatch, capsys
 ):

@@ -18,6 +18,8 @@ from simcse_jax.runs.state import trained_shapes
 from simcse_jax.training.loss import LanguageModel, Rows, make_loss
 from simcse_jax.training.views import dropout_keys
 
+pytestmark = pytest.mark.exact
+
 
 def test_rows_give_their_columns_one_below_the_other_and_a_key_to_each_number():
     data = batch(3)
@@ -74,6 +76,7 @@ def test_the_gradient_is_the_same_in_chunks_of_any_size(monkeypatch):
     assert_same(gradient(2, 3, chunk_size=1), expected)
 
 
+@pytest.mark.slow
 def test_mpnet_s_gradient_is_the_same_on_several_devices_and_in_chunks():
     """All layers, rows and views share one table of relative positions."""
     expected = gradient(1, 2, model_type="mpnet")
@@ -130,6 +133,7 @@ PLUS_PLUS = {
 NOISE_STUDY = {"off_dropout": {"weight": 1.0, "temperature": 0.05, "m": 1.0}, "softmax_nli": {"weight": 1.0}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "columns, positive, negative, two_towers, numbers",
     [(3, "independent", "off", False, PLUS_PLUS), (2, "noisy", "mean", True, NOISE_STUDY)],

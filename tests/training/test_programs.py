@@ -7,6 +7,8 @@ from support import call, train_args
 
 from simcse_jax.runs.loading import load_model
 
+pytestmark = pytest.mark.exact
+
 
 @pytest.fixture
 def run(tiny_bert, tmp_path, monkeypatch):
@@ -30,6 +32,7 @@ def params(workdir):
     return load_model(str(workdir)).params
 
 
+@pytest.mark.slow
 def test_both_programs_are_used_and_train_like_one_with_padding(run):
     printed, ours = run("unpadded")
     assert "compiled the step for most batches" in printed and "compiled the step for the longest batches" in printed

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 import pytest
-from support import ROOT, run, train_args
+from support import ROOT, run, train_args, xla_flags
 
 from simcse_jax.huggingface.load import load
 from simcse_jax.models.parameters import Params
@@ -43,7 +43,7 @@ def straight(tiny_bert, corpus, tmp_path_factory):
 
 
 def start(args) -> subprocess.Popen:
-    environment = {**os.environ, "XLA_FLAGS": ""}
+    environment = {**os.environ, "XLA_FLAGS": xla_flags()}
     command = [sys.executable, "-m", "simcse_jax.main", *args]
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 

@@ -119,6 +119,7 @@ def test_the_epochs_drop_the_last_partial_batch_and_blank_lines_are_reported(tin
     assert Checkpoints(tmp_path / "run", read_only=True).best in (5, 6)  # those that were evaluated
 
 
+@pytest.mark.slow
 def test_a_model_trained_on_many_devices_is_read_on_one(tiny_bert, corpus, tmp_path):
     args = train_args(tiny_bert, corpus["txt"], "", tmp_path / "run", "--config.parallel.devices=8")
     done = call("main", *args, "--config.train.max_steps=1")

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 import pytest
-from support import ROOT, finish, run, start_processes, train_args
+from support import ROOT, finish, run, start_processes, train_args, xla_flags
 
 from simcse_jax.huggingface.load import load
 from simcse_jax.models.sentence_encoder import build
@@ -36,7 +36,7 @@ def start_slurm_tasks(args, count):
     job = str(4000 + int.from_bytes(os.urandom(2)) % 4000)  # JAX makes the port of it
     slurm = {"SLURM_JOB_ID": job, "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": str(count)}
     slurm |= {"SLURM_STEP_NUM_NODES": "1", "SLURM_JOB_NUM_NODES": "1"}
-    slurm |= {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    slurm |= {"XLA_FLAGS": xla_flags(2)}
     command = [sys.executable, "-m", "simcse_jax.main", *args, "--config.parallel.devices=0"]
     return [
         subprocess.Popen(
@@ -57,7 +57,7 @@ def layouts(arguments, tmp_path_factory):
     folder = tmp_path_factory.mktemp("layouts")
     done = run("main", *arguments(folder / "1x1"))
     assert done.returncode == 0, done.stderr
-    four = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    four = {"XLA_FLAGS": xla_flags(4)}
     done = run("main", *arguments(folder / "1x4", "--config.parallel.devices=4"), env=four)
     assert done.returncode == 0, done.stderr
     ended = finish(start_slurm_tasks(arguments(folder / "2x2"), 2))

@@ -1,6 +1,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from support import random_model
 from support.steps import batch, recipe, settings
 
@@ -8,7 +9,10 @@ from simcse_jax.devices.mesh import data_mesh, replicated, split_over_examples
 from simcse_jax.training.optimizer import init_state
 from simcse_jax.training.step import make_step, make_steps
 
+pytestmark = pytest.mark.exact
 
+
+@pytest.mark.slow
 def test_losses_and_parameters_of_twenty_steps_are_the_same_on_any_number_of_devices():
     data = [batch(3, seed) for seed in range(4)]
 
@@ -56,6 +60,7 @@ def test_updates_fall_linearly_learn_and_compile_once():
     assert update._cache_size() == 1
 
 
+@pytest.mark.slow
 def test_steps_of_two_runs_at_once_are_the_same_on_two_devices():
     graph, params, _ = random_model(num_layers=1)
     rates = jnp.array([1e-3, 1e-4], jnp.float32)

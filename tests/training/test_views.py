@@ -7,6 +7,8 @@ from simcse_jax.config.fields import POLICIES
 from simcse_jax.objectives.objective import Group
 from simcse_jax.training.views import POLICY_MASKS, View, dropout_keys, embed, plan
 
+pytestmark = pytest.mark.exact
+
 
 def words(seed, step, index, numbers=(0, 1)):
     return np.asarray(jax.random.key_data(dropout_keys(seed, step, jnp.asarray(index), numbers)))
