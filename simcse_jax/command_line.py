@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from simcse_jax.errors import Preempted, UserError
+from simcse_jax.errors import Preempted, UserError, in_command
 from simcse_jax.models.config import DTYPES, POOLERS
 from simcse_jax.storage import local_path
 
@@ -113,6 +113,7 @@ def warnings_in_a_line() -> Iterator[None]:
 
 def run_command(main: Callable[[], None]) -> NoReturn:
     """Runs a command's `main` and ends the process with one of `EXIT_CODES`."""
+    token = in_command.set(True)
     try:
         main()
     except UserError as error:
@@ -127,6 +128,8 @@ def run_command(main: Callable[[], None]) -> NoReturn:
     except KeyboardInterrupt as stop:  # with a text where something was saved
         print(f"{stop}\n  {this_command()}" if str(stop) else "interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
+    finally:
+        in_command.reset(token)
     sys.exit(0)
 
 

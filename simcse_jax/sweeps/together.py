@@ -1,5 +1,6 @@
 """Runs that differ only in numbers and seeds, trained together in one program: `jax.vmap` over whole runs."""
 
+import contextlib
 import dataclasses
 import json
 import shutil
@@ -89,19 +90,21 @@ def train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequence
     state, resumed = resume(checkpoints, _with_best(state, best), inputs.total_steps)
     state, best = _without_best(state)
 
-    preemption = Preemption()
-    metrics = [workdir.metrics(resumed) for workdir in folders]
-    with closing_all([preemption, *metrics, checkpoints]):
-        members = [
-            Member(f"{workdir.path.parent.name} ({workdir.path.name})", config.seed, own, _best_score(workdir))
-            for config, workdir, own in zip(configs, folders, metrics, strict=True)
-        ]
-        batches = [setup.batches(config.seed) for config in configs]
-        settings = jax.device_put(_stack([setup.settings(config) for config in configs]), setup.replicated)
-        update = make_steps(setup.graph, shared_recipe(setup, batches), setup.mesh)
-        group = Group(setup, batches, settings, update, checkpoints, members, best)
-        train(group, setup.schedule, state, preemption)
-        results = group.final_scores()
+    with contextlib.closing(Preemption()) as preemption:
+        if resumed is not None:
+            preemption.resumed(resumed)
+        metrics = [workdir.metrics(resumed) for workdir in folders]
+        with closing_all([*metrics, checkpoints]):
+            members = [
+                Member(f"{workdir.path.parent.name} ({workdir.path.name})", config.seed, own, _best_score(workdir))
+                for config, workdir, own in zip(configs, folders, metrics, strict=True)
+            ]
+            batches = [setup.batches(config.seed) for config in configs]
+            settings = jax.device_put(_stack([setup.settings(config) for config in configs]), setup.replicated)
+            update = make_steps(setup.graph, shared_recipe(setup, batches), setup.mesh)
+            group = Group(setup, batches, settings, update, checkpoints, members, best)
+            train(group, setup.schedule, state, preemption)
+            results = group.final_scores()
     for workdir, result in zip(folders, results, strict=True):
         if result is not None:
             workdir.write_result(result)
@@ -196,6 +199,10 @@ class Group:
             self.checkpoints.save(_with_best(state, self.best), None)
         if preempted:
             self.checkpoints.close()
+
+    def wait(self) -> None:
+        """Waits until everything is saved."""
+        self.checkpoints.wait()
 
     def score(self, number: int, params: Params) -> None:
         """Scores the development pairs with each run's parameters, and keeps those that are the best."""

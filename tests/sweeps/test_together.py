@@ -1,9 +1,14 @@
+import signal
+import threading
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from simcse_jax.config.fields import default_config
 from simcse_jax.errors import UserError
+from simcse_jax.runs.state import TrainState
+from simcse_jax.sweeps import together
 from simcse_jax.sweeps.together import Group, Member, group_key
 from simcse_jax.training.schedule import Due
 
@@ -20,6 +25,27 @@ def test_a_run_that_cannot_be_scored_at_the_end_is_given_up_alone():
     group = Group(setup, [], {}, None, None, members, {"x": np.zeros((2, 3))})
     assert group.final_scores() == [None, {"seed": 2}]
     assert [member.problem for member in members] == ["the embeddings vary in 0 directions only", ""]
+
+
+def test_metrics_that_cannot_be_read_leave_no_handler(tmp_path, monkeypatch):
+    def metrics(self, resumed):
+        raise UserError("metrics.jsonl: damaged")
+
+    setup = SimpleNamespace(embed=None)
+    monkeypatch.setattr(
+        together, "read_inputs", lambda config: SimpleNamespace(fingerprints={}, num_columns=1, total_steps=1)
+    )
+    monkeypatch.setattr(together, "make_setup", lambda config, inputs: setup)
+    monkeypatch.setattr(together, "first_state", lambda setup, configs: TrainState(0, {}, {}))
+    monkeypatch.setattr(together, "Checkpoints", lambda folder: None)
+    monkeypatch.setattr(together, "resume", lambda checkpoints, state, total: (state, 0))
+    monkeypatch.setattr(together, "check_columns", lambda config, count: None)
+    for name, value in {"exists": True, "check_same_run": lambda *_: None, "metrics": metrics}.items():
+        monkeypatch.setattr(together.Workdir, name, value)
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM), threading.active_count()
+    with pytest.raises(UserError, match="damaged"):
+        together.train_together([default_config()], [tmp_path], tmp_path / "group")
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM), threading.active_count()) == before
 
 
 def changed(**fields):
