@@ -5,6 +5,7 @@ import contextlib
 import os
 import re
 import shlex
+import shutil
 import sys
 import textwrap
 import warnings
@@ -158,6 +159,8 @@ def with_new_spellings(arguments: Sequence[str], renamed: Mapping[str, str]) -> 
 def this_command() -> str:
     """The command that started this process, to be given again."""
     arguments = sys.orig_argv
-    if len(arguments) > 1 and os.path.basename(arguments[1]) == "simcse-jax":  # a script of the interpreter's
-        arguments = ["simcse-jax", *arguments[2:]]
+    if len(arguments) > 1 and os.path.basename(arguments[1]) == SCRIPT:  # a script of the interpreter's
+        found = shutil.which(SCRIPT)
+        if found and os.path.realpath(found) == os.path.realpath(arguments[1]):
+            arguments = [SCRIPT, *arguments[2:]]
     return shlex.join(arguments)

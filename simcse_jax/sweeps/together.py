@@ -211,7 +211,7 @@ class Group:
                 continue
             own = jax.tree.map(lambda x: x[row], params)
             try:
-                numbers = evaluate_all(self.setup.embed.with_params(own), self.setup.scoring)
+                numbers = evaluate_all(self.setup.embed.with_params(own).with_progress, self.setup.scoring)
             except UserError as error:  # the embeddings are not finite
                 self.give_up(member, f"step {number}: {error}")
                 continue
@@ -239,8 +239,9 @@ class Group:
                 continue
             own = jax.tree.map(lambda x: x[row], self.best)
             try:
-                embed = self.setup.embed.with_params(own)
-                results[row] = evaluation.final_scores(embed, member.seed)
+                encode = self.setup.embed.with_params(own).with_progress
+                with progress.doing(member.name):
+                    results[row] = evaluation.final_scores(encode, member.seed)
             except UserError as error:  # no post-processing can be fit on its embeddings
                 self.give_up(member, str(error))
         return results

@@ -20,11 +20,20 @@ def test_a_run_that_cannot_be_scored_at_the_end_is_given_up_alone():
         return {"seed": seed}
 
     members = [Member(f"run {seed}", seed, None, 0.0) for seed in (1, 2)]
-    embed = SimpleNamespace(with_params=lambda params: None)
+    embed = SimpleNamespace(with_params=lambda params: SimpleNamespace(with_progress=None))
     setup = SimpleNamespace(embed=embed, inputs=SimpleNamespace(evaluation=SimpleNamespace(final_scores=final_scores)))
     group = Group(setup, [], {}, None, None, members, {"x": np.zeros((2, 3))})
     assert group.final_scores() == [None, {"seed": 2}]
     assert [member.problem for member in members] == ["the embeddings vary in 0 directions only", ""]
+
+
+def test_scores_are_computed_with_progress(capsys):
+    encode = SimpleNamespace(with_progress=lambda sentences: np.eye(len(sentences)))
+    score = SimpleNamespace(with_params=lambda params: encode)
+    setup = SimpleNamespace(embed=score, scoring=[lambda embed: {"eval/x": float(embed(["a"])[0, 0])}])
+    member = Member("run 1", 1, SimpleNamespace(write=lambda number, line: None), 0.0)
+    Group(setup, [], {}, None, None, [member], {}).score(1, {})
+    assert member.best == 1.0 and "run 1 1.00" in capsys.readouterr().out
 
 
 def test_metrics_that_cannot_be_read_leave_no_handler(tmp_path, monkeypatch):
