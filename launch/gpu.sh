@@ -8,7 +8,7 @@
 set -euo pipefail
 
 PYTHON="${PYTHON:-python}"   # the interpreter that has JAX for GPUs
-CRASHES="${CRASHES:-3}"      # starts again after this many crashes
+CRASHES="${CRASHES:-3}"      # at most this many restarts after crashes
 PAUSE="${PAUSE:-10}"         # seconds before another start
 DRY_RUN="${DRY_RUN:-0}"      # 1: print the command and run nothing; as --dry-run
 

@@ -23,7 +23,7 @@
 set -euo pipefail
 
 PYTHON="${PYTHON:-python}"   # the interpreter that has JAX for GPUs, on all nodes
-CRASHES="${CRASHES:-3}"      # starts again after this many crashes, in the same job
+CRASHES="${CRASHES:-3}"      # at most this many restarts after crashes, in the same job
 WAIT="${WAIT:-120}"          # seconds from the end of the first task until Slurm ends the others
 PAUSE="${PAUSE:-10}"         # seconds before another start
 DRY_RUN="${DRY_RUN:-0}"      # 1: print the commands and run nothing; as --dry-run

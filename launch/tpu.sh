@@ -21,7 +21,7 @@ VERSION="${VERSION:-v2-alpha-tpuv5-lite}"     # the TPU software for TYPE
 SPOT="${SPOT:-1}"                             # 1: cheaper, but can be taken away at any time; 0: on demand
 SETUP="${SETUP:-}"                            # command for each worker after the installation, such as fetching data
 KEEP="${KEEP:-0}"                             # 1: train keeps the TPU at the end
-CRASHES="${CRASHES:-3}"                       # train starts again after this many crashes on one TPU
+CRASHES="${CRASHES:-3}"                       # at most this many restarts after crashes on one TPU
 POLL="${POLL:-30}"                            # seconds between two looks at the state, and before another start
 DRY_RUN="${DRY_RUN:-0}"                       # 1: print the commands and run nothing; as --dry-run
 

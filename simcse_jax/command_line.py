@@ -5,13 +5,14 @@ import contextlib
 import os
 import re
 import shlex
+import shutil
 import sys
 import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from simcse_jax.errors import Preempted, UserError
+from simcse_jax.errors import Preempted, UserError, in_command
 from simcse_jax.models.config import DTYPES, POOLERS
 from simcse_jax.storage import local_path
 
@@ -113,6 +114,7 @@ def warnings_in_a_line() -> Iterator[None]:
 
 def run_command(main: Callable[[], None]) -> NoReturn:
     """Runs a command's `main` and ends the process with one of `EXIT_CODES`."""
+    token = in_command.set(True)
     try:
         main()
     except UserError as error:
@@ -127,6 +129,8 @@ def run_command(main: Callable[[], None]) -> NoReturn:
     except KeyboardInterrupt as stop:  # with a text where something was saved
         print(f"{stop}\n  {this_command()}" if str(stop) else "interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
+    finally:
+        in_command.reset(token)
     sys.exit(0)
 
 
@@ -155,6 +159,8 @@ def with_new_spellings(arguments: Sequence[str], renamed: Mapping[str, str]) -> 
 def this_command() -> str:
     """The command that started this process, to be given again."""
     arguments = sys.orig_argv
-    if len(arguments) > 1 and os.path.basename(arguments[1]) == "simcse-jax":  # a script of the interpreter's
-        arguments = ["simcse-jax", *arguments[2:]]
+    if len(arguments) > 1 and os.path.basename(arguments[1]) == SCRIPT:  # a script of the interpreter's
+        found = shutil.which(SCRIPT)
+        if found and os.path.realpath(found) == os.path.realpath(arguments[1]):
+            arguments = [SCRIPT, *arguments[2:]]
     return shlex.join(arguments)

@@ -3,6 +3,9 @@
 import difflib
 import importlib.util
 from collections.abc import Iterable
+from contextvars import ContextVar
+
+in_command: ContextVar[bool] = ContextVar("in_command", default=False)  # whether the process is a command's own
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

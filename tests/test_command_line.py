@@ -65,9 +65,14 @@ def test_a_reader_that_closes_the_pipe_is_no_error():
         assert process.stderr.read() == b"" and process.wait() == 141
 
 
-def test_the_command_is_the_one_that_was_typed(monkeypatch):
-    monkeypatch.setattr(sys, "orig_argv", ["/x/bin/python3", "/x/bin/simcse-jax", "train", "--workdir", "my run"])
+def test_the_command_is_the_one_that_was_typed(tmp_path, monkeypatch):
+    script = tmp_path / "simcse-jax"
+    script.touch(0o755)
+    monkeypatch.setattr(sys, "orig_argv", ["/x/bin/python3", str(script), "train", "--workdir", "my run"])
+    monkeypatch.setenv("PATH", str(tmp_path))
     assert this_command() == "simcse-jax train --workdir 'my run'"
+    monkeypatch.setenv("PATH", "/x/bin")
+    assert this_command() == f"/x/bin/python3 {script} train --workdir 'my run'"
 
 
 def test_an_earlier_name_of_an_option_is_taken_with_a_warning(capsys):

@@ -71,7 +71,9 @@ class LastLayer(NamedTuple):
         return {"analysis": measure_last_layer(embed, embed.tokens, self.survey, self.sample)}
 
 
-def measure_last_layer(encode: Encode, tokens: TokenEncoder, survey: Survey, sample: Sample) -> dict[str, float]:
+def measure_last_layer(
+    encode: Encode, tokens: TokenEncoder, survey: Survey, sample: Sample, *, show_progress_bar: bool = False
+) -> dict[str, float]:
     """Measures one model.
 
     Args:
@@ -79,6 +81,7 @@ def measure_last_layer(encode: Encode, tokens: TokenEncoder, survey: Survey, sam
       tokens: sentences to the hidden states of layers, of which the last one counts.
       survey: of the sample's sentences, by the model's tokenizer.
       sample: the sentences to measure on.
+      show_progress_bar: of the measurement, on standard error; `encode` shows its own.
 
     Returns:
       `anisotropy`, `self_similarity`, `intra_sentence_similarity`, `l2_norm`, `adjusted_self_similarity`,
@@ -89,7 +92,7 @@ def measure_last_layer(encode: Encode, tokens: TokenEncoder, survey: Survey, sam
     """
     sides = [list(side) for side in zip(*sample.positives, strict=True)] or [[], []]
     embeddings = encode([*sample.sentences, *sides[0], *sides[1]])
-    found = measure(tokens, survey).to_json()["layers"][-1]
+    found = measure(tokens, survey, show_progress_bar=show_progress_bar).to_json()["layers"][-1]
     del found["layer"]
     count, pairs = len(sample.sentences), len(sample.positives)
     if pairs:

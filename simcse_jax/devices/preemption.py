@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -12,16 +13,18 @@ import jax
 from jax.experimental import multihost_utils
 
 from simcse_jax import progress
-from simcse_jax.errors import Preempted
+from simcse_jax.errors import Preempted, in_command
 
 INTERRUPTED = 130  # exit code of a process that Ctrl-C ended
+ONE_PRESS = 1.0  # seconds in which all SIGINTs are one Ctrl-C: GNU timeout sends one to the process, one to its group
+NOTHING = "no new step was done"
 
 
 class Preemption:
     """Listens for SIGTERM and Ctrl-C from the start of a run to its end. The run saves after the step, and ends.
 
-    A single process without a finished step ends immediately, since there is nothing to save. A second Ctrl-C always
-    ends it immediately.
+    A single process without a finished step ends immediately, since there is nothing to save. A second Ctrl-C, a second
+    or more later, always ends it immediately.
 
     In processes that `jax.distributed` has joined, JAX listens for SIGTERM: the signal may reach them at different
     times and a few steps apart, but all leave after the same step. A Ctrl-C becomes a SIGTERM there. An earlier
@@ -30,7 +33,9 @@ class Preemption:
 
     def __init__(self) -> None:
         self._terminated = self._interrupted = self._training = False
-        self._at_once = "no step was done yet; start again with:"  # why a Ctrl-C need not wait; empty: it must
+        self._at_once = True  # a Ctrl-C need not wait, since nothing has to be saved
+        self._saved = ""  # the work that is saved, for messages
+        self._pressed = 0.0  # the time of the first Ctrl-C
         self._joined = jax.distributed.is_initialized()
         self._before: dict[int, Any] = {}
         self._answers: Answers | None = None
@@ -38,9 +43,9 @@ class Preemption:
             return  # handlers can be set in the main thread alone; a run in another one does not notice signals
         if not self._joined:
             self._before[signal.SIGTERM] = signal.signal(signal.SIGTERM, self._terminate)
-        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as with nohup, and in a script's background
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as in a script's background
             self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._interrupt)
-            self._answers = Answers(self._answer)
+            self._answers = Answers(self._answer, alone=in_command.get() and "ipykernel" not in sys.modules)
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:
         self._terminated = True
@@ -48,16 +53,23 @@ class Preemption:
         if callable(before):
             before(number, frame)
         if not self._training:
-            raise Preempted("SIGTERM: no step was done yet; the same command starts again")
+            saved, then = (self._saved, "resumes there") if self._saved else (NOTHING, "starts again")
+            raise Preempted(f"SIGTERM: {saved}; the same command {then}")
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         if self._interrupted:
+            if time.monotonic() - self._pressed < ONE_PRESS:
+                return
             raise KeyboardInterrupt
-        self._interrupted = True
+        self._interrupted, self._pressed = True, time.monotonic()
         if self._at_once:
-            raise KeyboardInterrupt(f"Ctrl-C: {self._at_once}")
+            raise self._stopped()
         if self._joined:
             os.kill(os.getpid(), signal.SIGTERM)
+
+    def _stopped(self) -> KeyboardInterrupt:
+        saved, then = (self._saved, "resume") if self._saved else (NOTHING, "start again")
+        return KeyboardInterrupt(f"Ctrl-C: {saved}; {then} with:")
 
     def _answer(self) -> str:
         """The first answer to a Ctrl-C."""
@@ -65,28 +77,33 @@ class Preemption:
             return "Ctrl-C: ending"
         return "Ctrl-C: saving after this step; press it again to end immediately, without saving"
 
+    def resumed(self, step: int) -> None:
+        """The run starts from the checkpoint of `step`."""
+        self._saved = f"step {step} is saved"
+
     def reached(self, step: int) -> bool:
         """Whether to save and leave after `step`; call it after every step."""
-        self._training, self._at_once = True, ""
+        self._training, self._at_once = True, False
         if self._joined:
             return multihost_utils.reached_preemption_sync_point(step)
         return self._terminated or self._interrupted
 
     def ended(self, step: int) -> BaseException:
         """The exception that ends the run, after it was saved at `step`."""
-        if self._interrupted:
+        if self._interrupted and not self._joined:  # joined processes end with one code
             return KeyboardInterrupt(f"Ctrl-C: saved at step {step}; resume with:")
-        return Preempted(f"SIGTERM: saved at step {step}; the same command resumes there")
+        name = "Ctrl-C" if self._interrupted else "SIGTERM"
+        return Preempted(f"{name}: saved at step {step}; the same command resumes there")
 
     def finish(self) -> None:
         """From now on all steps are saved, and a Ctrl-C ends the run immediately.
 
         Raises:
-          KeyboardInterrupt: when there was one after the last step.
+          KeyboardInterrupt: when there was one after the last step. Joined processes continue: the others would wait.
         """
-        self._at_once = "all steps were done and saved; resume with:"
-        if self._interrupted:
-            raise KeyboardInterrupt(f"Ctrl-C: {self._at_once}")
+        self._at_once, self._saved = True, "all steps were done and saved"
+        if self._interrupted and not self._joined:
+            raise self._stopped()
 
     def close(self) -> None:
         """Restores the earlier handlers."""
@@ -99,9 +116,15 @@ class Preemption:
 class Answers:
     """Answers Ctrl-C immediately, in a thread: Python calls handlers only after a compilation has returned."""
 
-    def __init__(self, answer: Callable[[], str]):
-        """Starts the thread; `answer` gives the first answer. Another one's wakeup file descriptor is left alone."""
-        self._answer = answer
+    def __init__(self, answer: Callable[[], str], alone: bool):
+        """Starts the thread. Another one's wakeup file descriptor is left alone.
+
+        Args:
+          answer: gives the first answer.
+          alone: whether the process does nothing else, so that a second Ctrl-C ends it. In a notebook or another's
+            program the handler's KeyboardInterrupt must be enough.
+        """
+        self._answer, self._alone = answer, alone
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
         before = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
@@ -112,14 +135,15 @@ class Answers:
         self._thread.start()
 
     def _run(self) -> None:
-        answered = False
+        answered: float | None = None
         while (received := os.read(self._reader, 1)) != b"\0":
             if received[0] != signal.SIGINT:
                 continue
-            if answered:
+            if answered is None:
+                answered = time.monotonic()
+                progress.write(self._answer(), sys.stderr)
+            elif self._alone and time.monotonic() - answered >= ONE_PRESS:
                 end_process()
-            progress.write(self._answer(), sys.stderr)
-            answered = True
 
     def close(self) -> None:
         """Ends the thread."""
@@ -132,8 +156,6 @@ class Answers:
 
 
 def end_process() -> None:
-    """Ends this process immediately, unless it is a notebook's, where the handler's KeyboardInterrupt is enough."""
-    if "ipykernel" in sys.modules:
-        return
+    """Ends this process immediately."""
     os.write(2, b"\ninterrupted\n")
     os._exit(INTERRUPTED)

@@ -17,6 +17,7 @@ import optax
 from jaxtyping import Array, Float, Float32, Key
 
 from simcse_jax.errors import UserError
+from simcse_jax.progress import Progress
 
 LEVELS, DEPTH, WIDTH = 3, 3, 32
 SMALLEST = 2**LEVELS  # dimensions: a coupling of the last level needs two
@@ -80,7 +81,7 @@ def log_likelihood(params: Params, x: Float[Array, "B D"]) -> Float[Array, " B"]
 
 
 def fit(embeddings: Float[np.ndarray, "N D"], seed: int = 0, epochs: int = 1) -> Params:
-    """The parameters of maximum likelihood on embeddings (N, D): the same for the same seed.
+    """The parameters of maximum likelihood on embeddings (N, D): the same for the same seed. Shows its progress.
 
     Raises:
       UserError: when the likelihood is not finite in the end.
@@ -92,10 +93,13 @@ def fit(embeddings: Float[np.ndarray, "N D"], seed: int = 0, epochs: int = 1) ->
     with jax.default_matmul_precision("highest"):  # float32 on TPUs and GPUs too
         params = init(jax.random.key(seed, impl="threefry2x32"), jnp.asarray(embeddings[rows[:INITIAL_ROWS]]))
         state = OPTIMIZER.init(params)
-        for _ in range(epochs):
-            for place in range(0, len(rows) - batch_size + 1, batch_size):
-                params, state = _update(params, state, embeddings[rows[place : place + batch_size]])
-            rows = generator.permutation(len(embeddings))
+        places = range(0, len(rows) - batch_size + 1, batch_size)
+        with Progress(epochs * len(places), "batches", shown=jax.process_index() == 0) as bar:
+            for _ in range(epochs):
+                for place in places:
+                    params, state = _update(params, state, embeddings[rows[place : place + batch_size]])
+                    bar.advance()
+                rows = generator.permutation(len(embeddings))
         if not np.isfinite(_log_likelihood(params, jnp.asarray(embeddings[rows[:INITIAL_ROWS]])).mean()):
             raise UserError("the flow's likelihood is not finite on the sentences that it was fit on; try whitening")
     return params

@@ -97,6 +97,15 @@ class Checkpoints:
                 metrics=None if score is None else {SCORE: score},
             )
 
+    def wait(self) -> None:
+        """Waits for running saves.
+
+        Raises:
+          UserError: when one of them fails, in any process.
+        """
+        with processes.together(), self._writable():
+            self._manager.wait_until_finished()
+
     def resume(self, like: TrainState) -> TrainState | None:
         """The newest state that can be read, with the shapes and the placement of `like`; None if none was saved.
 

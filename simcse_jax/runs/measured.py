@@ -74,7 +74,7 @@ def survey_checkpoints(
 def measure_checkpoints(
     folder: Folder, surveyed: Survey, sample: Sample, max_length: int, batch_size: int
 ) -> Iterator[Point]:
-    """Measures every kept checkpoint of a run, the earliest first.
+    """Measures every kept checkpoint of a run, the earliest first, with progress on standard error.
 
     Args:
       folder: of the run.
@@ -88,7 +88,9 @@ def measure_checkpoints(
     """
     for kept in checkpoint_encoders(folder, batch_size):
         encoder = dataclasses.replace(kept.embed.tokens, max_length=max_length)
-        yield {"step": kept.step, **measure_last_layer(kept.embed, encoder, surveyed, sample)}
+        encode = kept.embed.with_progress
+        numbers = measure_last_layer(encode, encoder, surveyed, sample, show_progress_bar=True)
+        yield {"step": kept.step, **numbers}
 
 
 def recorded(

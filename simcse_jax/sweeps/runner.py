@@ -135,7 +135,7 @@ def run_all(runs: Sequence[Run], vectorize: bool, folder: Path) -> list[str]:
     try:
         for group in make_groups(runs, pending, folder) if vectorize else [[run] for run in pending]:
             if signals:  # one that arrived after the last step of a run, which ignores it
-                raise Preempted("SIGTERM: the same command resumes from here")
+                raise Preempted("SIGTERM: all runs so far are saved; the same command resumes there")
             print(f"=== {', '.join(run.name for run in group)}", flush=True)
             problems += _run(group, folder)
     finally:

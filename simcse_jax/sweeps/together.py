@@ -1,5 +1,6 @@
 """Runs that differ only in numbers and seeds, trained together in one program: `jax.vmap` over whole runs."""
 
+import contextlib
 import dataclasses
 import json
 import shutil
@@ -89,19 +90,21 @@ def train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequence
     state, resumed = resume(checkpoints, _with_best(state, best), inputs.total_steps)
     state, best = _without_best(state)
 
-    preemption = Preemption()
-    metrics = [workdir.metrics(resumed) for workdir in folders]
-    with closing_all([preemption, *metrics, checkpoints]):
-        members = [
-            Member(f"{workdir.path.parent.name} ({workdir.path.name})", config.seed, own, _best_score(workdir))
-            for config, workdir, own in zip(configs, folders, metrics, strict=True)
-        ]
-        batches = [setup.batches(config.seed) for config in configs]
-        settings = jax.device_put(_stack([setup.settings(config) for config in configs]), setup.replicated)
-        update = make_steps(setup.graph, shared_recipe(setup, batches), setup.mesh)
-        group = Group(setup, batches, settings, update, checkpoints, members, best)
-        train(group, setup.schedule, state, preemption)
-        results = group.final_scores()
+    with contextlib.closing(Preemption()) as preemption:
+        if resumed is not None:
+            preemption.resumed(resumed)
+        metrics = [workdir.metrics(resumed) for workdir in folders]
+        with closing_all([*metrics, checkpoints]):
+            members = [
+                Member(f"{workdir.path.parent.name} ({workdir.path.name})", config.seed, own, _best_score(workdir))
+                for config, workdir, own in zip(configs, folders, metrics, strict=True)
+            ]
+            batches = [setup.batches(config.seed) for config in configs]
+            settings = jax.device_put(_stack([setup.settings(config) for config in configs]), setup.replicated)
+            update = make_steps(setup.graph, shared_recipe(setup, batches), setup.mesh)
+            group = Group(setup, batches, settings, update, checkpoints, members, best)
+            train(group, setup.schedule, state, preemption)
+            results = group.final_scores()
     for workdir, result in zip(folders, results, strict=True):
         if result is not None:
             workdir.write_result(result)
@@ -197,6 +200,10 @@ class Group:
         if preempted:
             self.checkpoints.close()
 
+    def wait(self) -> None:
+        """Waits until everything is saved."""
+        self.checkpoints.wait()
+
     def score(self, number: int, params: Params) -> None:
         """Scores the development pairs with each run's parameters, and keeps those that are the best."""
         for row, member in enumerate(self.members):
@@ -204,7 +211,7 @@ class Group:
                 continue
             own = jax.tree.map(lambda x: x[row], params)
             try:
-                numbers = evaluate_all(self.setup.embed.with_params(own), self.setup.scoring)
+                numbers = evaluate_all(self.setup.embed.with_params(own).with_progress, self.setup.scoring)
             except UserError as error:  # the embeddings are not finite
                 self.give_up(member, f"step {number}: {error}")
                 continue
@@ -232,8 +239,9 @@ class Group:
                 continue
             own = jax.tree.map(lambda x: x[row], self.best)
             try:
-                embed = self.setup.embed.with_params(own)
-                results[row] = evaluation.final_scores(embed, member.seed)
+                encode = self.setup.embed.with_params(own).with_progress
+                with progress.doing(member.name):
+                    results[row] = evaluation.final_scores(encode, member.seed)
             except UserError as error:  # no post-processing can be fit on its embeddings
                 self.give_up(member, str(error))
         return results

@@ -46,17 +46,27 @@ class Trainee(Protocol):
         """Measures, scores and saves as is due; a run that is `preempted` saves in any case, and waits for the save."""
         ...
 
+    def wait(self) -> None:
+        """Waits until everything is saved."""
+        ...
+
 
 def train(trainee: Trainee, schedule: Schedule, state: TrainState, preemption: Preemption) -> TrainState:
     """Does all remaining updates. Before the first one, the start is measured and scored.
 
     Raises:
-      UserError: naming the step that went wrong.
+      UserError: naming the step that went wrong, or a checkpoint that cannot be saved.
       Preempted, KeyboardInterrupt: after saving, for SIGTERM and Ctrl-C.
     """
+    if int(state.step) < schedule.total:
+        state = _remaining(trainee, schedule, state, preemption)
+    trainee.wait()
+    preemption.finish()
+    return state
+
+
+def _remaining(trainee: Trainee, schedule: Schedule, state: TrainState, preemption: Preemption) -> TrainState:
     first, total = int(state.step), schedule.total
-    if first >= total:
-        return state
     batch = trainee.read(first)
     trainee.compile(first, state, batch)
     if first == 0:
@@ -81,7 +91,6 @@ def train(trainee: Trainee, schedule: Schedule, state: TrainState, preemption: P
                 bar.skip(time.monotonic() - started)
             if preempted:
                 raise preemption.ended(number)
-    preemption.finish()
     return state
 
 

@@ -51,6 +51,8 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
         state = replicate(setup.state(config), setup.replicated)
         checkpoints = Checkpoints(folder.path, config.checkpoint.keep_every)
         state, resumed = resume(checkpoints, state, inputs.total_steps)
+        if resumed is not None:
+            preemption.resumed(resumed)
         with processes.together():
             metrics = folder.metrics(resumed) if processes.is_first() else None
         with closing_all([checkpoints] if metrics is None else [metrics, checkpoints]):

@@ -13,7 +13,7 @@ from simcse_jax.analysis.tokens import survey
 from simcse_jax.data.batches import Batches, Corpus
 from simcse_jax.devices.mesh import data_mesh, replicated, split_over_examples
 from simcse_jax.encoding.embedder import Embedder
-from simcse_jax.evaluation.evaluator import Evaluator
+from simcse_jax.evaluation.evaluator import Encode, Evaluator
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.sentence_encoder import Graph, build
 from simcse_jax.runs.state import TrainState, initial_params
@@ -38,7 +38,7 @@ class Setup:
     embed: Embedder  # for scoring, without parameters; in float32, as users will encode
     schedule: Schedule
     measuring: list[Evaluator[Embed]]  # look at the model every `analysis.every` steps
-    scoring: list[Evaluator[Embed]]  # every `eval.every`; the first number chooses the best checkpoint
+    scoring: list[Evaluator[Encode]]  # every `eval.every`; the first number chooses the best checkpoint
 
     @property
     def replicated(self) -> NamedSharding:

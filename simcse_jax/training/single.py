@@ -115,6 +115,10 @@ class SingleRun:
             self.checkpoints.close()
         self.stopwatch.skip(time.perf_counter() - started)
 
+    def wait(self) -> None:
+        """Waits until everything is saved."""
+        self.checkpoints.wait()
+
     def fetch(self) -> dict[str, float]:
         """Waits for the dispatched steps and returns the last one's metrics.
 

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from support.fake_encoder import FakeEncoder
 
+from simcse_jax import progress
 from simcse_jax.analysis.last_layer import Sample, evenly, measure_last_layer, positives
 from simcse_jax.analysis.measure import measure
 from simcse_jax.analysis.protocol import Protocol
@@ -32,6 +33,14 @@ def test_the_numbers_are_those_of_the_report_and_of_the_geometry():
     assert len(numbers) == 8
     without = measure_last_layer(encode, tokens, found, Sample(SENTENCES, []))
     assert without == {name: value for name, value in numbers.items() if name != "alignment"}
+
+
+def test_the_measurement_shows_its_progress_if_asked(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0)
+    found = survey(FakeEncoder(), SENTENCES, Protocol())
+    for shown in (False, True):
+        measure_last_layer(encode, FakeEncoder(), found, Sample(SENTENCES, []), show_progress_bar=shown)
+        assert ("20 of 20 sentences" in capsys.readouterr().err) == shown
 
 
 def test_sentences_are_spread_evenly():

@@ -10,13 +10,26 @@ import pytest
 
 from simcse_jax.devices import preemption as module
 from simcse_jax.devices.preemption import Preemption
-from simcse_jax.errors import Preempted
+from simcse_jax.errors import Preempted, in_command
 
 
 @pytest.fixture
 def preemption():
+    token = in_command.set(True)
     with contextlib.closing(Preemption()) as preemption:
         yield preemption
+    in_command.reset(token)
+
+
+@pytest.fixture
+def joined(preemption, monkeypatch):
+    """As in a process that `jax.distributed` has joined; the list of steps at which all leave."""
+    steps = []
+    monkeypatch.setattr(module.multihost_utils, "reached_preemption_sync_point", steps.__contains__)
+    monkeypatch.setattr(preemption, "_joined", True)
+    before = signal.signal(signal.SIGTERM, lambda *_: None)  # JAX notes it
+    yield steps
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture(autouse=True)
@@ -33,11 +46,19 @@ def send(number):
 
 
 def test_before_the_first_step_a_signal_ends_the_run_at_once(preemption, capfd):
-    with pytest.raises(Preempted, match="no step was done yet"):
+    with pytest.raises(Preempted, match="SIGTERM: no new step was done; the same command starts again"):
         send(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt, match="Ctrl-C: no step was done yet; start again with:"):
+    with pytest.raises(KeyboardInterrupt, match="Ctrl-C: no new step was done; start again with:"):
         send(signal.SIGINT)
     assert not preemption._training
+
+
+def test_before_the_first_step_of_a_resumed_run_the_saved_step_is_named(preemption):
+    preemption.resumed(500)
+    with pytest.raises(Preempted, match="SIGTERM: step 500 is saved; the same command resumes there"):
+        send(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt, match="Ctrl-C: step 500 is saved; resume with:"):
+        send(signal.SIGINT)
 
 
 def test_sigterm_is_noted_until_closed():
@@ -52,7 +73,8 @@ def test_sigterm_is_noted_until_closed():
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_ctrl_c_is_answered_and_noted_and_a_second_one_ends_the_process(preemption, ended, capsys):
+def test_ctrl_c_is_answered_and_noted_and_a_second_one_ends_the_process(preemption, ended, capsys, monkeypatch):
+    monkeypatch.setattr(module, "ONE_PRESS", 0.01)
     assert not preemption.reached(1)
     send(signal.SIGINT)
     said = "Ctrl-C: saving after this step; press it again to end immediately, without saving\n"
@@ -64,6 +86,44 @@ def test_ctrl_c_is_answered_and_noted_and_a_second_one_ends_the_process(preempti
         send(signal.SIGINT)
     time.sleep(0.05)
     assert len(ended) == 1 and ended[0] is not threading.main_thread()
+
+
+def test_signals_that_come_together_are_one_ctrl_c(preemption, ended, capsys):
+    preemption.reached(1)
+    send(signal.SIGINT)
+    send(signal.SIGINT)
+    assert preemption.reached(2) and ended == []
+    assert capsys.readouterr().err.count("Ctrl-C") == 1
+
+
+@pytest.mark.parametrize("notebook", [False, True])
+def test_a_second_ctrl_c_leaves_another_programs_process_and_a_notebook_alive(notebook, ended, monkeypatch):
+    monkeypatch.setattr(module, "ONE_PRESS", 0.01)
+    token = in_command.set(notebook)
+    if notebook:
+        monkeypatch.setitem(sys.modules, "ipykernel", module)
+    with contextlib.closing(Preemption()) as preemption:
+        preemption.reached(1)
+        send(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            send(signal.SIGINT)
+    in_command.reset(token)
+    assert ended == []
+
+
+def test_joined_processes_leave_with_one_code(joined, preemption):
+    joined.append(3)
+    assert not preemption.reached(1)
+    send(signal.SIGINT)
+    assert not preemption.reached(2) and preemption.reached(3)
+    error = preemption.ended(3)
+    assert isinstance(error, Preempted) and str(error) == "Ctrl-C: saved at step 3; the same command resumes there"
+
+
+def test_joined_processes_finish_after_a_ctrl_c_in_the_last_step(joined, preemption):
+    preemption.reached(1)
+    send(signal.SIGINT)
+    preemption.finish()
 
 
 def test_the_answer_does_not_wait_for_the_main_thread(preemption, capsys):
@@ -124,7 +184,9 @@ def test_a_thread_other_than_the_main_one_leaves_signals_alone():
     assert found == [(before, False)]
 
 
-def test_a_second_ctrl_c_in_a_notebook_leaves_the_kernel_alive(monkeypatch):
+def test_a_process_ends_at_once(monkeypatch):
     monkeypatch.undo()  # the real end_process
-    monkeypatch.setitem(sys.modules, "ipykernel", module)
-    assert module.end_process() is None
+    codes = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+    module.end_process()
+    assert codes == [130]

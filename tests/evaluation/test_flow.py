@@ -3,6 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from simcse_jax import progress
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import flow
 
@@ -19,6 +20,12 @@ def fitted(request):
     """(params, x): trained so long that the couplings do something; numbers of channels that halve evenly or not."""
     x = correlated(512, request.param)
     return flow.fit(x, seed=3, epochs=10), jnp.asarray(x)
+
+
+def test_the_fit_shows_its_progress(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0)
+    flow.fit(correlated(192, 8), epochs=2)
+    assert "6 of 6 batches" in capsys.readouterr().err
 
 
 def test_the_map_is_inverted(fitted):

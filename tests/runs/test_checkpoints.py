@@ -1,3 +1,5 @@
+import contextlib
+import resource
 import shutil
 
 import jax
@@ -158,6 +160,23 @@ def test_the_checksum_sees_every_bit_and_every_place():
             assert int(checksum(tree | {"a": jnp.asarray(flipped.view(np.float32))})) != known
     assert int(checksum(tree | {"a": tree["a"][::-1]})) != known
     assert int(checksum({"a": tree["a"].at[0].set(1.0), "b": tree["b"]})) != known
+
+
+def test_waiting_reports_a_save_that_failed_in_the_background(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(state(1), None)
+    checkpoints.wait()
+    assert steps(tmp_path / "checkpoints") == [1]
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))  # writing more fails as it does on a full disk
+    try:
+        with pytest.raises(UserError, match=r"cannot be saved: .*; the last good one is that of step 1"):
+            checkpoints.save(state(2), None)
+            checkpoints.wait()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        with contextlib.suppress(UserError):
+            checkpoints.close()
 
 
 @pytest.mark.slow

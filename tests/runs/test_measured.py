@@ -7,6 +7,7 @@ from support import call
 
 from simcse_jax.analysis.dynamics import FIELDS
 from simcse_jax.evaluation import geometry, sts
+from simcse_jax.progress import Progress
 from simcse_jax.runs.kept import checkpoint_encoders, steps_of
 from simcse_jax.runs.metrics import read_metrics
 from simcse_jax.storage import as_path
@@ -28,7 +29,9 @@ def changed(workdir, target, temperature=None, **analysis):
     return target
 
 
-def test_kept_checkpoints_are_measured_and_drawn_together(trained, corpus, tmp_path):
+def test_kept_checkpoints_are_measured_and_drawn_together(trained, corpus, tmp_path, monkeypatch):
+    shown = []
+    monkeypatch.setattr(Progress, "__exit__", lambda self, *_: shown.append(self._total) if self._shown else None)
     other = changed(trained, tmp_path / "other", temperature=0.1)
     done = call("analyze", "--runs", trained, other, "--data", corpus["dev"], "--output", tmp_path / "out")
     assert (done.returncode, done.stderr) == (0, "")
@@ -39,6 +42,8 @@ def test_kept_checkpoints_are_measured_and_drawn_together(trained, corpus, tmp_p
     assert first == second  # of the same parameters
     assert [point["step"] for point in first] == [0, *steps_of(trained)]
     assert (found["about"]["sentences"], found["about"]["pairs_of_alignment"]) == (20, 4)
+
+    assert shown == [28, 20] * 2 * len(first)  # 20 sentences and 4 pairs are encoded, 20 sentences measured
 
     pairs = sts.read_graded_pairs(corpus["dev"])
     for kept, point in zip(checkpoint_encoders(as_path(str(trained))), first, strict=True):

@@ -1,9 +1,14 @@
+import signal
+import threading
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from simcse_jax.config.fields import default_config
 from simcse_jax.errors import UserError
+from simcse_jax.runs.state import TrainState
+from simcse_jax.sweeps import together
 from simcse_jax.sweeps.together import Group, Member, group_key
 from simcse_jax.training.schedule import Due
 
@@ -15,11 +20,41 @@ def test_a_run_that_cannot_be_scored_at_the_end_is_given_up_alone():
         return {"seed": seed}
 
     members = [Member(f"run {seed}", seed, None, 0.0) for seed in (1, 2)]
-    embed = SimpleNamespace(with_params=lambda params: None)
+    embed = SimpleNamespace(with_params=lambda params: SimpleNamespace(with_progress=None))
     setup = SimpleNamespace(embed=embed, inputs=SimpleNamespace(evaluation=SimpleNamespace(final_scores=final_scores)))
     group = Group(setup, [], {}, None, None, members, {"x": np.zeros((2, 3))})
     assert group.final_scores() == [None, {"seed": 2}]
     assert [member.problem for member in members] == ["the embeddings vary in 0 directions only", ""]
+
+
+def test_scores_are_computed_with_progress(capsys):
+    encode = SimpleNamespace(with_progress=lambda sentences: np.eye(len(sentences)))
+    score = SimpleNamespace(with_params=lambda params: encode)
+    setup = SimpleNamespace(embed=score, scoring=[lambda embed: {"eval/x": float(embed(["a"])[0, 0])}])
+    member = Member("run 1", 1, SimpleNamespace(write=lambda number, line: None), 0.0)
+    Group(setup, [], {}, None, None, [member], {}).score(1, {})
+    assert member.best == 1.0 and "run 1 1.00" in capsys.readouterr().out
+
+
+def test_metrics_that_cannot_be_read_leave_no_handler(tmp_path, monkeypatch):
+    def metrics(self, resumed):
+        raise UserError("metrics.jsonl: damaged")
+
+    setup = SimpleNamespace(embed=None)
+    monkeypatch.setattr(
+        together, "read_inputs", lambda config: SimpleNamespace(fingerprints={}, num_columns=1, total_steps=1)
+    )
+    monkeypatch.setattr(together, "make_setup", lambda config, inputs: setup)
+    monkeypatch.setattr(together, "first_state", lambda setup, configs: TrainState(0, {}, {}))
+    monkeypatch.setattr(together, "Checkpoints", lambda folder: None)
+    monkeypatch.setattr(together, "resume", lambda checkpoints, state, total: (state, 0))
+    monkeypatch.setattr(together, "check_columns", lambda config, count: None)
+    for name, value in {"exists": True, "check_same_run": lambda *_: None, "metrics": metrics}.items():
+        monkeypatch.setattr(together.Workdir, name, value)
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM), threading.active_count()
+    with pytest.raises(UserError, match="damaged"):
+        together.train_together([default_config()], [tmp_path], tmp_path / "group")
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM), threading.active_count()) == before
 
 
 def changed(**fields):

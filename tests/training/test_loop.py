@@ -59,6 +59,13 @@ class Trainee:
         what = [name for name in ("measure", "score", "save") if getattr(due, name)] + ["preempted"] * preempted
         self.said.append(f"look {number}: {' '.join(what)}")
 
+    def wait(self):
+        self.said.append("wait")
+
+
+def fail():
+    raise UserError("the disk is full")
+
 
 def stop_at(*steps):
     """Where a signal is noticed."""
@@ -76,17 +83,29 @@ def test_the_next_batch_is_read_while_a_step_runs_and_what_is_due_comes_after_it
         *("read 0", "compile 0", "look 0: score"),
         *("update 0", "read 1", "log 1"),
         *("update 1", "read 2", "log 2", "look 2: score save"),
-        *("update 2", "log 3", "look 3: score save"),
+        *("update 2", "log 3", "look 3: score save", "wait"),
     ]
 
 
-def test_a_resumed_run_does_not_look_at_its_start_and_a_finished_one_does_nothing():
+def test_a_resumed_run_does_not_look_at_its_start_and_a_finished_one_does_no_step():
     trainee = Trainee()
     train(trainee, SCHEDULE, SimpleNamespace(step=2), NEVER)
-    assert trainee.said == ["read 2", "compile 2", "update 2", "log 3", "look 3: score save"]
+    assert trainee.said == ["read 2", "compile 2", "update 2", "log 3", "look 3: score save", "wait"]
     finished = Trainee()
     train(finished, SCHEDULE, SimpleNamespace(step=3), NEVER)
-    assert finished.said == []
+    assert finished.said == ["wait"]
+
+
+@pytest.mark.parametrize("step", [2, 3])
+def test_the_end_is_announced_after_everything_is_saved(step):
+    trainee, said = Trainee(), []
+    preemption = SimpleNamespace(reached=lambda number: False, finish=lambda: said.append(trainee.said[-1]))
+    train(trainee, SCHEDULE, SimpleNamespace(step=step), preemption)
+    assert said == ["wait"]
+    trainee.wait = fail
+    with pytest.raises(UserError, match="disk"):
+        train(trainee, SCHEDULE, SimpleNamespace(step=step), preemption)
+    assert said == ["wait"]
 
 
 def test_a_preempted_run_saves_first_but_the_last_step_is_the_end():

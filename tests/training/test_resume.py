@@ -131,17 +131,17 @@ def test_a_signal_saves_after_the_step_and_the_same_command_resumes(
 
 
 @pytest.mark.slow
-def test_a_second_ctrl_c_ends_at_once(tiny_bert, corpus, tmp_path):
+def test_two_signals_of_one_ctrl_c_save_once(tiny_bert, corpus, tmp_path):
     with start(arguments(tiny_bert, corpus, tmp_path / "run")) as child:
         while not progress(tmp_path / "run"):
             assert child.poll() is None
             time.sleep(0.001)
         for _ in range(2):
             child.send_signal(signal.SIGINT)
-            time.sleep(0.01)  # signals that come together are one
+            time.sleep(0.01)  # Python would take signals that come together for one
         errors = child.stderr.read().decode()
         assert child.wait(60) == 130 and "Traceback" not in errors, errors
-    assert "interrupted" in errors or "saved at step" in errors  # the first one may have been quicker
+    assert "saved at step" in errors
 
 
 @pytest.mark.slow

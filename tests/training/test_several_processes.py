@@ -155,7 +155,8 @@ def test_an_evaluation_of_many_batches_ends(arguments, corpus, tmp_path):
     assert [code for code, _, _ in ended] == [0, 0], ended
 
 
-def test_sigterm_to_one_process_saves_and_ends_all(arguments, tmp_path):
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_one_process_saves_and_ends_all_with_one_code(sent, arguments, tmp_path):
     args = arguments(tmp_path / "run", "--config.train.max_steps=5000", "--config.checkpoint.keep_every=0")
     args.append("--config.eval.every=5000")
     processes = start_processes(args)
@@ -163,7 +164,7 @@ def test_sigterm_to_one_process_saves_and_ends_all(arguments, tmp_path):
     while not (tmp_path / "run" / "metrics.jsonl").exists() or len(lines(tmp_path / "run")) < 3:
         assert time.monotonic() < deadline and processes[0].poll() is None
         time.sleep(0.1)
-    processes[1].send_signal(signal.SIGTERM)
+    processes[1].send_signal(sent)
     ended = finish(processes)
     assert [code for code, _, _ in ended] == [75, 75], ended
     saved = Checkpoints(tmp_path / "run", read_only=True).latest
