@@ -103,12 +103,20 @@ class Parser(argparse.ArgumentParser):
 
 @contextlib.contextmanager
 def warnings_in_a_line() -> Iterator[None]:
-    """Prints each warning for the user (`UserWarning`) as one line on standard error, without its place in the code."""
-    with warnings.catch_warnings(record=True) as caught:
+    """Prints each warning for the user (`UserWarning`) at once as a line on standard error, and each text once."""
+    printed: set[str] = set()
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if not issubclass(category, UserWarning):
+            others(message, category, *place, **more)
+        elif str(message) not in printed:
+            printed.add(str(message))
+            print(f"warning: {message}", file=sys.stderr, flush=True)
+
+    with warnings.catch_warnings():
+        others, warnings.showwarning = warnings.showwarning, show
         warnings.simplefilter("always", UserWarning)
         yield
-    for warning in caught:
-        print(f"warning: {warning.message}", file=sys.stderr, flush=True)
 
 
 def run_command(main: Callable[[], None]) -> NoReturn:

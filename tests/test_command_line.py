@@ -76,11 +76,17 @@ def test_an_earlier_name_of_an_option_is_taken_with_a_warning(capsys):
     assert capsys.readouterr().err == "warning: --old is now --new; the next release drops --old\n" * 2
 
 
-def test_warnings_are_a_line_each_without_the_place_in_the_code(capsys):
-    with warnings_in_a_line():
-        for _ in range(2):
-            warnings.warn("2 sentences were cut", UserWarning, stacklevel=1)
-    assert capsys.readouterr().err == "warning: 2 sentences were cut\n" * 2
+def test_warnings_are_a_line_each_at_once_without_the_place_in_the_code(capsys):
+    with pytest.raises(UserError), warnings_in_a_line():
+        for count in (2, 2, 3):
+            warnings.warn(f"{count} sentences were cut", UserWarning, stacklevel=1)
+        assert capsys.readouterr().err == "warning: 2 sentences were cut\nwarning: 3 sentences were cut\n"
+        warnings.warn("before an error", UserWarning, stacklevel=1)
+        raise UserError("no")
+    assert capsys.readouterr().err == "warning: before an error\n"
+    with pytest.warns(DeprecationWarning, match="not for the user"), warnings_in_a_line():
+        warnings.warn("not for the user", DeprecationWarning, stacklevel=1)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_parser_complains_in_a_line_and_its_help_has_defaults_and_exit_codes():
