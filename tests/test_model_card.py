@@ -74,7 +74,9 @@ def test_a_card_has_the_recipe(exported, trained, corpus):
     ):
         assert line in card
     assert "`model.pooler`" not in card and "parallel" not in card and "log_every" not in card
-    assert f"jax {json.loads((trained / 'run.json').read_text())['versions']['jax']}" in card
+    run_ = json.loads((trained / "run.json").read_text())
+    assert f"jax {run_['versions']['jax']}" in card
+    assert run_["hub"] == [] and run_["examples"] == len(corpus["csv"].read_text().splitlines()) - 1
 
 
 def test_an_export_does_not_name_folders_of_this_machine(trained, corpus, tmp_path):
