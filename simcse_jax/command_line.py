@@ -101,15 +101,43 @@ class Parser(argparse.ArgumentParser):
         """Raises a `UserError` instead of printing the usage and leaving."""
         raise UserError(f"{message} (see {self.prog} --help)")
 
+    def spelled_out(self, arguments: Sequence[str], renamed: Mapping[str, str]) -> list[str]:
+        """The arguments with whole names in place of the abbreviations that were clear before options were renamed.
+
+        argparse takes any abbreviation that only one option begins with, but knows the new names alone.
+
+        Args:
+          arguments: such as `sys.argv[1:]`.
+          renamed: new names by earlier ones.
+        """
+        options = self._option_string_actions.keys()
+        before = (options - set(renamed.values())) | renamed.keys()
+        found = []
+        for argument in arguments:
+            name, equals, value = argument.partition("=")
+            if name.startswith("--") and name not in options | {"--"}:
+                meant = [option for option in before if option.startswith(name)]
+                name = meant[0] if len(meant) == 1 else name
+            found.append(name + equals + value)
+        return found
+
 
 @contextlib.contextmanager
 def warnings_in_a_line() -> Iterator[None]:
-    """Prints each warning for the user (`UserWarning`) as one line on standard error, without its place in the code."""
-    with warnings.catch_warnings(record=True) as caught:
+    """Prints each warning for the user (`UserWarning`) at once as a line on standard error, and each text once."""
+    printed: set[str] = set()
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if not issubclass(category, UserWarning):
+            others(message, category, *place, **more)
+        elif str(message) not in printed:
+            printed.add(str(message))
+            print(f"warning: {message}", file=sys.stderr, flush=True)
+
+    with warnings.catch_warnings():
+        others, warnings.showwarning = warnings.showwarning, show
         warnings.simplefilter("always", UserWarning)
         yield
-    for warning in caught:
-        print(f"warning: {warning.message}", file=sys.stderr, flush=True)
 
 
 def run_command(main: Callable[[], None]) -> NoReturn:
@@ -146,12 +174,17 @@ def with_new_spellings(arguments: Sequence[str], renamed: Mapping[str, str]) -> 
       arguments: such as `sys.argv[1:]`.
       renamed: new names by earlier ones, `--compute-dtype` to `--dtype`.
     """
+    now = {new: old for old, new in renamed.items()}
     found = []
     for argument in arguments:
         name, equals, value = argument.partition("=")
-        if name in renamed:
-            print(f"warning: {name} is now {renamed[name]}; the next release drops {name}", file=sys.stderr, flush=True)
-            name = renamed[name]
+        if new := renamed.get(name):
+            if name in now:
+                text = f"{name} is now what {now[name]} was; use {new}"
+            else:
+                text = f"{name} is now {new}; the next release drops {name}"
+            print(f"warning: {text}", file=sys.stderr, flush=True)
+            name = new
         found.append(name + equals + value)
     return found
 

@@ -1,6 +1,5 @@
 """python -m simcse_jax.demo --model M --sentences FILE: a page to try a model on, for this machine alone."""
 
-import importlib.util
 import os
 import socket
 from collections.abc import Sequence
@@ -8,7 +7,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from simcse_jax.command_line import Parser, run_command, warnings_in_a_line
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, installed
 from simcse_jax.models.config import POOLERS
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=7860, help="0 takes any free one (default: %(default)s)")
     parser.add_argument("--share", action="store_true", help="also a public address, through Gradio's server")
     args = parser.parse_args()
-    if importlib.util.find_spec("gradio") is None:
+    if not installed("gradio"):
         raise UserError("the page needs Gradio; pip install 'simcse_jax[demo]'")
     from simcse_jax.data.sentences import read_sentences
 

@@ -19,6 +19,14 @@ from simcse_jax.storage import local_path
 if TYPE_CHECKING:
     from simcse_jax.data.sentences import SentenceFile
 
+# New names of options, by their earlier names.
+RENAMED = {
+    "--compute-dtype": "--dtype",
+    "--dtype": "--output-dtype",
+    "--processes": "--parts",
+    "--process-id": "--part",
+}
+
 
 def main() -> None:
     """The command."""
@@ -37,17 +45,15 @@ def main() -> None:
 
 
 def renamed(arguments: Sequence[str]) -> dict[str, str]:
-    """The new names of options, by their earlier names.
+    """Those of `RENAMED` that apply to these arguments.
 
     `--dtype` was the output's type. It still is with `--compute-dtype`, and with a type that only outputs have.
     """
-    names = {"--compute-dtype": "--dtype", "--processes": "--parts", "--process-id": "--part"}
     given = [argument.partition("=")[0] for argument in arguments]
     values = {argument.removeprefix("--dtype=") for argument in arguments if argument.startswith("--dtype=")}
     values |= {value for option, value in itertools.pairwise(arguments) if option == "--dtype"}
-    if "--compute-dtype" in given or "float16" in values:
-        names["--dtype"] = "--output-dtype"
-    return names
+    earlier = "--compute-dtype" in given or "float16" in values
+    return {old: new for old, new in RENAMED.items() if old != "--dtype" or earlier}
 
 
 def parse() -> argparse.Namespace:
@@ -82,7 +88,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--save-every", type=int, default=32768, help="rows that a kill can lose at most")
     parser.add_argument("--parts", type=int, default=1, help="parts that the rows are divided into, a file each")
     parser.add_argument("--part", type=int, help="the one to encode, from 0; other commands encode the others")
-    args = parser.parse_args(with_new_spellings(sys.argv[1:], renamed(sys.argv[1:])))
+    arguments = parser.spelled_out(sys.argv[1:], RENAMED)
+    args = parser.parse_args(with_new_spellings(arguments, renamed(arguments)))
     for option in ("batch_size", "save_every", "parts"):
         if getattr(args, option) < 1:
             raise UserError(f"--{option.replace('_', '-')} {getattr(args, option)}: must be 1 or more")

@@ -37,12 +37,18 @@ def reason(error: Exception) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
+def installed(module: str) -> bool:
+    """Whether a module can be imported, without importing it; a folder that is no package does not count."""
+    spec = importlib.util.find_spec(module)
+    return spec is not None and spec.origin is not None
+
+
 def require(extra: str, *modules: str) -> None:
     """Checks, without importing them, that modules are installed which come with an extra of the package.
 
     Raises:
       UserError: naming those that are missing and the command that installs them.
     """
-    missing = [module for module in modules if importlib.util.find_spec(module) is None]
+    missing = [module for module in modules if not installed(module)]
     if missing:
         raise UserError(f'not installed: {", ".join(missing)}; run: pip install "simcse_jax[{extra}]"')

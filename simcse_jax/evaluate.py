@@ -89,7 +89,8 @@ def parse() -> Options:
     parser.add_argument(
         "--output", help="a JSON file for the scores, with all metrics, aggregations, subsets and folds"
     )
-    args = parser.parse_args(with_new_spellings(sys.argv[1:], {"--compute-dtype": "--dtype"}))
+    renamed = {"--compute-dtype": "--dtype"}
+    args = parser.parse_args(with_new_spellings(parser.spelled_out(sys.argv[1:], renamed), renamed))
     named = choose("--tasks", args.tasks, (*TASKS, *TRANSFER, *SETS), "task")
     named = list(dict.fromkeys(task for name in named for task in SETS.get(name, (name,))))
     sts_tasks, transfer_tasks = ([task for task in named if task in tasks] for tasks in (TASKS, TRANSFER))

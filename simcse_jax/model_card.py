@@ -18,7 +18,7 @@ from simcse_jax.evaluation.sts import TITLES
 from simcse_jax.evaluation.tasks import TASKS
 from simcse_jax.huggingface.hub import split_name
 from simcse_jax.huggingface.load import Pretrained
-from simcse_jax.huggingface.public_names import base_name, is_hub_id, public_value
+from simcse_jax.huggingface.public_names import base_name, is_from_hub, public_value
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.runs.workdir import FREE
@@ -30,8 +30,9 @@ HUB_DATA_SETS = {
     "STSBenchmark": "mteb/stsbenchmark-sts",
     "SICKRelatedness": "mteb/sickr-sts",
 }
-# Files of training sentences whose names leave no doubt, and the data sets of the hub that they are from.
-KNOWN_FILES = dict.fromkeys(("wiki1m_for_simcse.txt", "nli_for_simcse.csv"), "princeton-nlp/datasets-for-simcse")
+# The rows of published files of training sentences, and the data set of the hub that they are from.
+KNOWN_FILES = {"wiki1m_for_simcse.txt": 1_000_000, "nli_for_simcse.csv": 275_601}
+KNOWN_FILES_FROM = "princeton-nlp/datasets-for-simcse"
 LICENSE_FIELDS = ("license", "license_name", "license_link")  # of a front matter
 TAGS = ["sentence-transformers", "sentence-similarity", "feature-extraction", "simcse", "simcse_jax"]
 SENTENCES = 'sentences = ["A man plays a guitar.", "Someone makes music.", "It rains."]'
@@ -76,7 +77,7 @@ def model_card(
         "## Training",
         training(run),
         "The recipe: simcse_jax's defaults (unsupervised SimCSE of BERT-base), and where it differs from them:",
-        table(("field", "value"), [(f"`{key}`", f"`{value}`") for key, value in changed_fields(run["config"]).items()]),
+        table(("field", "value"), [(f"`{key}`", f"`{value}`") for key, value in changed_fields(run).items()]),
         "Versions: " + ", ".join(f"{package} {version}" for package, version in _versions(run).items()) + ".",
     ]
     return "\n\n".join(parts) + "\n"
@@ -84,7 +85,7 @@ def model_card(
 
 def description(model: Pretrained, run: Mapping[str, Any]) -> str:
     """The model in a line."""
-    base = public_value("model.init_from", run["config"]["model"]["init_from"])
+    base = public_value("model.init_from", run["config"]["model"]["init_from"], run.get("hub"))
     head = ", then a dense layer with tanh" if model.has_head else ", no head"
     text = (
         f"A sentence encoder: {model.config.hidden_size} numbers a sentence, to be compared by cosine. "
@@ -132,12 +133,14 @@ def license_of(base: str) -> dict[str, str]:
     }
 
 
-def data_set_of(train: str) -> str | None:
-    """The hub's name of the training data: that of `hf:NAME`, or of a file whose name is known."""
+def data_set_of(run: Mapping[str, Any]) -> str | None:
+    """The hub's name of the training data: that of `hf:NAME`, or of a published file, by its name and size."""
+    train = run["config"]["data"]["train"]
     if train.startswith("hf:"):
-        name = train.removeprefix("hf:").split(":")[0]
-        return name if is_hub_id(name) else None
-    return KNOWN_FILES.get(base_name(train))
+        return train.split(":")[1] if is_from_hub("data.train", train, run.get("hub")) else None
+    rows = KNOWN_FILES.get(base_name(train), 0)
+    found = rows and 0.999 * rows <= run.get("examples", 0) <= rows  # a few may be blank
+    return KNOWN_FILES_FROM if found else None
 
 
 def front_matter(
@@ -168,7 +171,7 @@ def front_matter(
         for task, values in task_scores(result).items()
         if is_test(config, task) and not postprocessing(config)
     ]
-    base, data_set = config["model"]["init_from"], data_set_of(config["data"]["train"])
+    base, data_set = config["model"]["init_from"], data_set_of(run)
     fields = ModelCardData(
         license=licenses.get("license"),
         license_name=licenses.get("license_name"),
@@ -176,7 +179,7 @@ def front_matter(
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=TAGS,
-        base_model=base.partition("@")[0] if is_hub_id(base) else None,
+        base_model=base.partition("@")[0] if is_from_hub("model.init_from", base, run.get("hub")) else None,
         datasets=[data_set] if data_set else None,
         model_name=name.rpartition("/")[2] if results else None,
         eval_results=results or None,
@@ -263,7 +266,8 @@ def scores(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     else:
         protocol += "These are the pairs that the checkpoint was chosen by, not a test set."
     if method := postprocessing(config):
-        fitted = public_value("eval.postprocess_data", config["eval"].get("postprocess_data", ""))
+        fitted = config["eval"].get("postprocess_data", "")
+        fitted = public_value("eval.postprocess_data", fitted, run.get("hub"))
         protocol += f" The embeddings went through {method} first, fit on `{fitted}`; this model does not contain it."
     return protocol + "\n\n" + table(("task", "Spearman × 100", "pairs"), rows)
 
@@ -272,7 +276,7 @@ def training(run: Mapping[str, Any]) -> str:
     """Data, seed and device in sentences."""
     config, device = run["config"], run.get("device", {})
     terms = {name: term["weight"] for name, term in config["objective"].items() if term["weight"]}
-    data = public_value("data.train", config["data"]["train"])
+    data = public_value("data.train", config["data"]["train"], run.get("hub"))
     fingerprint = run.get("sha256", {}).get("data.train")
     lines = [f"- Data: `{data}`" + (f" (SHA-256 of its token ids: `{fingerprint}`)" if fingerprint else "")]
     lines += ["- Loss: " + " + ".join(f"{weight:g} · `{name}`" for name, weight in terms.items())]
@@ -282,14 +286,14 @@ def training(run: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def changed_fields(config: Mapping[str, Any]) -> dict[str, str]:
+def changed_fields(run: Mapping[str, Any]) -> dict[str, str]:
     """The fields of a run's config that differ from the defaults and count for its result, fit to be published."""
     from ml_collections import config_dict
 
     default = flatten(default_config())
-    given = flatten(config_dict.ConfigDict(dict(config)))
+    given = flatten(config_dict.ConfigDict(dict(run["config"])))
     return {
-        field: public_value(field, value)
+        field: public_value(field, value, run.get("hub"))
         for field, value in given.items()
         if not field.startswith(FREE) and _plain(value) != _plain(default.get(field))
     }

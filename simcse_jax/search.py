@@ -78,7 +78,8 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--compare-pooler", choices=POOLERS, help="of the second model (default: its own)")
     parser.add_argument("--compare-index", help="as --index, for the second model")
     parser.add_argument("--output", help="a JSON file for the results")
-    args = parser.parse_args(with_new_spellings(sys.argv[1:], {"--compute-dtype": "--dtype"}))
+    renamed = {"--compute-dtype": "--dtype"}
+    args = parser.parse_args(with_new_spellings(parser.spelled_out(sys.argv[1:], renamed), renamed))
     if args.batch_size < 1:
         raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
     if not (args.sentences or args.index):

@@ -81,11 +81,32 @@ def test_an_earlier_name_of_an_option_is_taken_with_a_warning(capsys):
     assert capsys.readouterr().err == "warning: --old is now --new; the next release drops --old\n" * 2
 
 
-def test_warnings_are_a_line_each_without_the_place_in_the_code(capsys):
-    with warnings_in_a_line():
-        for _ in range(2):
-            warnings.warn("2 sentences were cut", UserWarning, stacklevel=1)
-    assert capsys.readouterr().err == "warning: 2 sentences were cut\n" * 2
+def test_an_earlier_name_with_a_new_meaning_is_not_said_to_be_dropped(capsys):
+    assert with_new_spellings(["--old"], {"--oldest": "--old", "--old": "--new"}) == ["--new"]
+    assert capsys.readouterr().err == "warning: --old is now what --oldest was; use --new\n"
+
+
+def test_abbreviations_that_were_clear_before_a_new_name_still_are():
+    parser = Parser(prog="x")
+    for option in ("--output", "--output-dtype", "--dtype", "--parts"):
+        parser.add_argument(option)
+    renamed = {"--compute-dtype": "--dtype", "--dtype": "--output-dtype", "--processes": "--parts", "--proof": "--out"}
+    given = ["--out", "a.npy", "--comp=x", "--dty", "float16", "--processe", "2", "--pro", "--", "-o", "--output-d"]
+    expected = ["--output", "a.npy", "--compute-dtype=x", "--dtype", "float16", "--processes", "2", *given[-4:]]
+    assert parser.spelled_out(given, renamed) == expected
+
+
+def test_warnings_are_a_line_each_at_once_without_the_place_in_the_code(capsys):
+    with pytest.raises(UserError), warnings_in_a_line():
+        for count in (2, 2, 3):
+            warnings.warn(f"{count} sentences were cut", UserWarning, stacklevel=1)
+        assert capsys.readouterr().err == "warning: 2 sentences were cut\nwarning: 3 sentences were cut\n"
+        warnings.warn("before an error", UserWarning, stacklevel=1)
+        raise UserError("no")
+    assert capsys.readouterr().err == "warning: before an error\n"
+    with pytest.warns(DeprecationWarning, match="not for the user"), warnings_in_a_line():
+        warnings.warn("not for the user", DeprecationWarning, stacklevel=1)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_parser_complains_in_a_line_and_its_help_has_defaults_and_exit_codes():

@@ -60,13 +60,13 @@ def test_a_port_is_looked_for_before_a_model_is_loaded(tmp_path):
 
 
 def test_mistakes_are_reported_in_a_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(demo, "installed", lambda name: False)
     done = call("demo", "--model", "m", "--sentences", "s.txt")
     assert (done.returncode, done.stderr) == (
         2,
         "error: the page needs Gradio; pip install 'simcse_jax[demo]'\n",
     )
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
+    monkeypatch.setattr(demo, "installed", lambda name: True)
     done = call("demo", "--model", "m", "--sentences", tmp_path / "none.txt")
     assert done.returncode == 2 and "no such file" in done.stderr
     (tmp_path / "empty.txt").write_text("\n\n")

@@ -99,13 +99,21 @@ def test_products_in_bfloat16_give_float32_embeddings(tiny_bert, expected, tmp_p
 @pytest.mark.parametrize(
     ("old", "new", "warned"),
     [
-        (["--dtype", "float16"], ["--output-dtype", "float16"], ["--dtype is now --output-dtype"]),
-        (["--dtype=float16"], ["--output-dtype=float16"], ["--dtype is now --output-dtype"]),
+        (
+            ["--dtype", "float16"],
+            ["--output-dtype", "float16"],
+            ["--dtype is now what --compute-dtype was; use --output-dtype"],
+        ),
+        (
+            ["--dtype=float16"],
+            ["--output-dtype=float16"],
+            ["--dtype is now what --compute-dtype was; use --output-dtype"],
+        ),
         (["--compute-dtype", "bfloat16"], ["--dtype", "bfloat16"], ["--compute-dtype is now --dtype"]),
         (
             ["--compute-dtype=bfloat16", "--dtype", "float32"],
             ["--dtype=bfloat16", "--output-dtype", "float32"],
-            ["--compute-dtype is now --dtype", "--dtype is now --output-dtype"],
+            ["--compute-dtype is now --dtype", "--dtype is now what --compute-dtype was; use --output-dtype"],
         ),
         (["--processes", "3", "--process-id=1"], ["--parts", "3", "--part=1"], ["is now --parts", "is now --part;"]),
         (["--dtype", "bfloat16", "--parts", "2"], ["--dtype", "bfloat16", "--parts", "2"], []),
@@ -120,7 +128,8 @@ def test_earlier_spellings_still_work_and_name_the_new_ones(old, new, warned, ca
 
 def test_an_earlier_spelling_gives_what_it_gave(tiny_bert, tmp_path):
     source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
-    done = encode(tiny_bert, source, output, "--compute-dtype", "bfloat16", "--dtype", "float16")
+    command = ("--model", tiny_bert, "--input", source, "--out", output)
+    done = call("encode", *command, "--comp", "bfloat16", "--dtype", "float16")
     assert done.returncode == 0 and len(done.stderr.splitlines()) == 2, done.stderr
     found = np.load(output)
     assert found.dtype == np.float16

@@ -1,6 +1,6 @@
 import pytest
 
-from simcse_jax.errors import UserError, near, nearest, no_such, reason, require
+from simcse_jax.errors import UserError, installed, near, nearest, no_such, reason, require
 
 
 def test_the_nearest_name_is_found_at_any_distance():
@@ -30,3 +30,11 @@ def test_a_missing_package_names_the_command_that_installs_it():
     require("train", "json", "email.message")
     with pytest.raises(UserError, match=r'^not installed: nowhere; run: pip install "simcse_jax\[train\]"$'):
         require("train", "json", "nowhere")
+
+
+def test_a_folder_of_data_is_no_package(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("only_data", "real_package"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "real_package" / "__init__.py").touch()
+    assert installed("real_package") and not installed("only_data") and not installed("nowhere")

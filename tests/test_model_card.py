@@ -74,7 +74,9 @@ def test_a_card_has_the_recipe(exported, trained, corpus):
     ):
         assert line in card
     assert "`model.pooler`" not in card and "parallel" not in card and "log_every" not in card
-    assert f"jax {json.loads((trained / 'run.json').read_text())['versions']['jax']}" in card
+    run_ = json.loads((trained / "run.json").read_text())
+    assert f"jax {run_['versions']['jax']}" in card
+    assert run_["hub"] == [] and run_["examples"] == len(corpus["csv"].read_text().splitlines()) - 1
 
 
 def test_an_export_does_not_name_folders_of_this_machine(trained, corpus, tmp_path):
@@ -138,19 +140,35 @@ def test_a_card_knows_all_poolers_and_tasks():
 
 
 @pytest.mark.parametrize(
-    ("train", "expected"),
+    ("train", "examples", "expected"),
     [
-        ("hf:owner/nli:train", ["owner/nli"]),
-        ("hf:/home/ann/nli", None),
-        ("/home/ann/wiki1m_for_simcse.txt", ["princeton-nlp/datasets-for-simcse"]),
-        ("data/nli_for_simcse.csv", ["princeton-nlp/datasets-for-simcse"]),
-        ("/home/ann/my_wiki1m_for_simcse.txt", None),
-        ("tfds:snli:train", None),
+        ("hf:owner/nli:train", 9, ["owner/nli"]),
+        ("hf:/home/ann/nli", 9, None),
+        ("/home/ann/wiki1m_for_simcse.txt", 1_000_000, ["princeton-nlp/datasets-for-simcse"]),
+        ("/home/ann/wiki1m_for_simcse.txt", 10_000, None),  # some of its rows, or another file
+        ("data/nli_for_simcse.csv", 275_600, ["princeton-nlp/datasets-for-simcse"]),
+        ("data/nli_for_simcse.csv", 1_000_000, None),
+        ("/home/ann/my_wiki1m_for_simcse.txt", 1_000_000, None),
+        ("/home/ann/empty.txt", 0, None),
+        ("tfds:snli:train", 9, None),
     ],
 )
-def test_a_data_set_is_named_where_it_is_known(train, expected):
-    described = front_matter(model_card.model_card(HEADLESS, a_run(data__train=train), None, "x"))
+def test_a_data_set_is_named_where_it_is_known(train, examples, expected):
+    run_ = a_run(data__train=train) | {"examples": examples}
+    described = front_matter(model_card.model_card(HEADLESS, run_, None, "x"))
     assert described.get("datasets") == expected and "/home" not in str(described)
+
+
+def test_a_folder_named_like_an_owner_does_not_hide_what_came_from_the_hub(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "owner").mkdir()
+    run_ = a_run(model__init_from="owner/model@main", data__train="hf:owner/nli")
+    card = model_card.model_card(HEADLESS, run_ | {"hub": ["model.init_from", "data.train"]}, None, "x")
+    described = front_matter(card)
+    assert (described["base_model"], described["datasets"]) == ("owner/model", ["owner/nli"])
+    assert "| `model.init_from` | `owner/model@main` |" in card and "- Data: `hf:owner/nli`" in card
+    card = model_card.model_card(HEADLESS, run_ | {"hub": []}, None, "x")
+    assert "owner" not in card and "| `model.init_from` | `model@main` |" in card
 
 
 def a_base(folder: Path, fields: str) -> str:

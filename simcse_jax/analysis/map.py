@@ -4,13 +4,13 @@ Embeddings are normalized to length 1, since models are compared by cosines. One
 so a narrow cone stays a small cloud next to a wide one.
 """
 
-import importlib.util
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from simcse_jax.analysis.isotropy import mean_cosine
+from simcse_jax.errors import installed
 from simcse_jax.evaluation.geometry import normalize
 
 NEIGHBOURS = 15  # UMAP's own default; of no more rows than these it makes no map
@@ -50,7 +50,7 @@ def project(embeddings: Mapping[str, np.ndarray], *, umap: bool | None = None, s
         raise ValueError("embeddings of different sizes have no common projection")
     rows = {name: normalize(part) for name, part in embeddings.items()}
     stacked = np.concatenate(list(rows.values()))
-    use_umap = importlib.util.find_spec("umap") is not None if umap is None else umap
+    use_umap = installed("umap") if umap is None else umap
     points, title, axes = _umap(stacked, seed) if use_umap and len(stacked) > NEIGHBOURS else _pca(stacked)
     parts = np.split(points, np.cumsum([len(part) for part in rows.values()])[:-1])
     cosines = {name: float(mean_cosine(part)) for name, part in rows.items()}

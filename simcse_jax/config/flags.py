@@ -1,5 +1,6 @@
 """The command line of a run: `--config FILE[:VARIANT] --workdir DIR [--config.FIELD=VALUE …]`."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ from absl import flags
 from ml_collections import config_dict, config_flags
 
 from simcse_jax.config.fields import flatten
-from simcse_jax.config.recipes import find, let_import
+from simcse_jax.config.recipes import FOLDER, find, let_import
 from simcse_jax.config.variants import NoSuchVariant
 from simcse_jax.errors import UserError, nearest
 
@@ -60,6 +61,8 @@ def _parse(argv: Sequence[str], folders: Sequence[str]) -> tuple[config_dict.Con
         raise UserError(f"unknown argument {unknown[0]!r}; a field is set with --config.FIELD=VALUE")
     config = values.config.unlock()
     _split_tuples(config)
+    if file.startswith(f"{FOLDER}/") and not config.get("parallel", {}).get("process_id"):
+        print(f"recipe: {file}", file=sys.stderr, flush=True)  # not a file of the current folder
     return config, {name: values[name].value for name in folders}
 
 

@@ -1,6 +1,5 @@
 """Compiles the training step of a config for a TPU topology that is only described, and reads its costs."""
 
-import importlib.util
 import os
 import re
 import time
@@ -15,7 +14,7 @@ from ml_collections import config_dict
 from simcse_jax.costs.program import Program, product_flops
 from simcse_jax.costs.roofline import CHIPS, Report
 from simcse_jax.devices.mesh import data_mesh, replicated, split_over_examples
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, installed, reason
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.sentence_encoder import build
@@ -60,7 +59,7 @@ def described_devices(topology: str) -> list[jax.Device]:
     generation = topology.partition(":")[0]
     if generation not in CHIPS:
         raise UserError(f"--topology {topology}: must be one of {', '.join(CHIPS)} and a shape, e.g. {EXAMPLES}")
-    if importlib.util.find_spec("libtpu") is None:
+    if not installed("libtpu"):
         raise UserError(
             "libtpu is missing: run `pip install libtpu`, best in an environment of its own, since "
             "with it other JAX programs look for a TPU unless JAX_PLATFORMS=cpu is set"

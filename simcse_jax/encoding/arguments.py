@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -13,13 +13,37 @@ from simcse_jax.models.config import POOLERS
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Arguments of sentence-transformers and of the SimCSE authors' package, with the advice to give.
+# Arguments of sentence-transformers and of the SimCSE authors' package, and ours of the same meaning.
+OURS = {
+    "normalize_embeddings": "normalize_to_unit",
+    "normalize": "normalize_to_unit",
+    "show_progress": "show_progress_bar",
+    "max_seq_length": "max_length",
+    "sentences_or_file_path": "sentences_or_file",
+    "model_name_or_path": "name",
+    "torch_dtype": "dtype",
+    "model_kwargs": "dtype",
+    "inputs": "sentences",
+    "sentence": "sentences",
+}
+# The methods that ours belong to, for the advice in others.
+METHODS = {
+    "normalize_to_unit": "encode",
+    "show_progress_bar": "encode, build_index and add_to_index",
+    "max_length": "encode",
+    "sentences": "encode",
+    "sentences_or_file": "build_index and add_to_index",
+    "name": "SimCSE(…)",
+    "dtype": "SimCSE(…)",
+    "num_layers": "SimCSE(…)",
+    "batch_size": "SimCSE(…) and of encode",
+    "pooler": "SimCSE(…) and of encode",
+}
+# Others of these packages, with the advice to give.
 ARRAYS = "embeddings are NumPy arrays; torch.from_numpy and jax.numpy.asarray convert them"
 DEVICES = "all local devices are used; JAX_PLATFORMS or CUDA_VISIBLE_DEVICES choose others"
 PROMPTS = "put the prompt before each sentence"
 ELSEWHERE = {
-    "normalize_embeddings": "use normalize_to_unit=",
-    "normalize": "use normalize_to_unit=",
     "convert_to_numpy": ARRAYS,
     "convert_to_tensor": ARRAYS,
     "return_numpy": ARRAYS,
@@ -27,8 +51,6 @@ ELSEWHERE = {
     "pool": DEVICES,
     "chunk_size": DEVICES,
     "keepdim": "a list of one sentence gives a matrix of one row",
-    "show_progress": "use show_progress_bar=",
-    "max_seq_length": "use max_length=",
     "precision": "embeddings are float32; convert them with astype",
     "output_value": "token_encoder() gives the embeddings of tokens",
     "prompt": PROMPTS,
@@ -36,24 +58,26 @@ ELSEWHERE = {
     "prompt_name": PROMPTS,
     "default_prompt_name": PROMPTS,
     "truncate_dim": "cut the embeddings: model.encode(…)[:, :n]",
-    "inputs": "the sentences are the first argument",
-    "sentence": "the sentences are the first argument",
-    "queries": "the arguments are a and b",
-    "keys": "the arguments are a and b",
-    "embeddings1": "the arguments are a and b",
-    "embeddings2": "the arguments are a and b",
-    "sentences_or_file_path": "use sentences_or_file=",
     "use_faiss": 'use backend="faiss" of search',
     "faiss_fast": 'use approximate=True, backend="faiss" of search',
     "num_cells": 'use approximate=True, backend="faiss" of search',
     "num_cells_in_search": 'use approximate=True, backend="faiss" of search',
-    "batch_size": "it is an argument of SimCSE(…) and of encode",
-    "model_name_or_path": "use name=",
     "revision": 'write it after the name: SimCSE("OWNER/NAME@REVISION")',
-    "torch_dtype": "use dtype=",
-    "model_kwargs": "use dtype= for the type to compute in",
     "trust_remote_code": "no code from the hub is run",
 }
+PAIR = ("queries", "keys", "embeddings1", "embeddings2")  # elsewhere, of a method with arguments a and b
+
+
+def advice(name: str, parameters: Sequence[str]) -> str:
+    """What to do about the argument `name` of a method that has the parameters, but not this one."""
+    ours = OURS.get(name, name)
+    if ours in parameters:
+        return f"use {ours}="
+    if ours in METHODS:
+        return f"{'it' if ours == name else f'{ours}='} is an argument of {METHODS[ours]}"
+    if name in PAIR and "a" in parameters:
+        return "the arguments are a and b"
+    return ELSEWHERE.get(name) or f"the nearest one is {nearest(name, parameters)}="
 
 
 def names_ours(method: Callable[P, R]) -> Callable[P, R]:
@@ -68,8 +92,8 @@ def names_ours(method: Callable[P, R]) -> Callable[P, R]:
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         for name in kwargs:
             if name not in parameters:
-                advice = ELSEWHERE.get(name) or f"the nearest one is {nearest(name, parameters)}="
-                raise TypeError(f"{method.__qualname__.removesuffix('.__init__')} has no argument {name}=; {advice}")
+                where = method.__qualname__.removesuffix(".__init__")
+                raise TypeError(f"{where} has no argument {name}=; {advice(name, parameters)}")
         return method(*args, **kwargs)
 
     return checked

@@ -44,8 +44,11 @@ class PartialEmbeddings:
         if not self._state.is_file() or not self._partial.is_file():
             return
         state = read_json(self._state)
+        before = state.get("about", {})
+        if "--compute-dtype" in before:  # of version 0.1.0, where --dtype was the output's
+            before |= {"--output-dtype": before.get("--dtype"), "--dtype": before["--compute-dtype"]}
         for name, value in about.items():
-            if state.get("about", {}).get(name) != value:
+            if before.get(name) != value:
                 raise UserError(
                     f"{self._partial}: begun with another {name}; give the same one to resume, or remove the file to "
                     f"start again"

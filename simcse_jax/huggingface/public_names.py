@@ -1,6 +1,7 @@
 """Config values fit for publishing: hub and package names in full, files and folders by base name."""
 
 import re
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from simcse_jax.huggingface.hub import split_name
@@ -9,10 +10,13 @@ from simcse_jax.storage import local_path
 MODELS = ("model.init_from", "data.augment.mlm_model")  # these fields may name a model on the hub
 
 
-def public_value(field: str, value: Any) -> str:
+def public_value(field: str, value: Any, hub: Collection[str] | None = None) -> str:
     """A field's value without the folders of files: `/home/me/corpus.csv` becomes `corpus.csv`.
 
-    A name with one slash is a hub id if the field can hold one and neither that folder nor its parent exists here.
+    Args:
+      field, value: of a config.
+      hub: the fields whose values are the hub's, as `from_hub` found them; None where that was not recorded. Then a
+        name with one slash is a hub id if the field can hold one and neither that folder nor its parent exists here.
     """
     if isinstance(value, list | tuple):
         return ", ".join(str(item) for item in value)
@@ -21,10 +25,32 @@ def public_value(field: str, value: Any) -> str:
     kind, colon, rest = value.partition(":")
     if colon and kind in ("hf", "tfds"):
         name, *others = rest.split(":")
-        return ":".join([kind, name if is_hub_id(name) else base_name(name), *others])
-    if field in MODELS and (is_hub_id(value) or value.startswith("package:")):
+        keep = is_from_hub(field, value, hub) if kind == "hf" else is_hub_id(name)
+        return ":".join([kind, name if keep else base_name(name), *others])
+    if field in MODELS and value.startswith("package:"):
         return value
-    return base_name(value)
+    return value if is_from_hub(field, value, hub) else base_name(value)
+
+
+def from_hub(config: Mapping[str, Any]) -> list[str]:
+    """The fields of a flat config whose values were fetched from the hub, in a process that has just read them."""
+    names = {field: _hub_name(field, value) for field, value in config.items()}
+    return [field for field, name in names.items() if name and split_name(name) and not local_path(name).exists()]
+
+
+def is_from_hub(field: str, value: Any, hub: Collection[str] | None) -> bool:
+    """Whether a field's value is the hub's; the arguments are those of `public_value`."""
+    name = _hub_name(field, value)
+    return bool(name) and (is_hub_id(name) if hub is None else field in hub)
+
+
+def _hub_name(field: str, value: Any) -> str:
+    """The part of a value that may be a hub id; empty if it cannot have one."""
+    if not isinstance(value, str):
+        return ""
+    if value.startswith("hf:"):
+        return value.split(":")[1]
+    return value if field in MODELS else ""
 
 
 def is_hub_id(name: str) -> bool:

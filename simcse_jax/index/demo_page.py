@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 MOST_CHARACTERS = 20_000  # of a sentence
 MOST_LINES = 200  # of the heat map
+MOST_RESULTS = 50  # of a search
 WITH_NUMBERS = 12  # the most lines of a heat map whose cells have room for their numbers
 MOST_OF_AN_EXAMPLE = 200  # characters
 SHADES = 32
@@ -81,9 +82,11 @@ def message(text: str) -> str:
     return f'<p class="message" role="status">{html.escape(text)}</p>'
 
 
-def wrong_with(sentence: str, what: str) -> str | None:
+def wrong_with(sentence: Any, what: str) -> str | None:
     """Why a sentence is refused; None if it is not."""
-    if not sentence or not sentence.strip():
+    if not isinstance(sentence, str):
+        return f"{what} is {sentence!r:.40}; it must be a text."
+    if not sentence.strip():
         return f"{what} is empty; type one."
     if len(sentence) > MOST_CHARACTERS:
         return f"{what} has {len(sentence):,} characters; at most {MOST_CHARACTERS:,} are allowed."
@@ -96,18 +99,27 @@ def bar(score: float) -> str:
     return f'<span class="track"><span class="bar" style="width: {width:.0f}%"></span></span>'
 
 
-def wrong_with_two(first: str, second: str) -> str | None:
+def wrong_with_two(first: Any, second: Any) -> str | None:
     """Why one of two sentences is refused; None if neither is."""
     return wrong_with(first, "The first sentence") or wrong_with(second, "The second sentence")
 
 
-def wrong_with_lines(lines: Sequence[str]) -> str | None:
+def wrong_with_lines(lines: Any) -> str | None:
     """Why sentences cannot be compared with each other; None if they can."""
+    if not isinstance(lines, list):
+        return f"The sentences are {lines!r:.40}; they must be a list of texts."
     if len(lines) < 2:
         return f"There {'is one line' if lines else 'are no lines'}; enter two or more to compare."
     if len(lines) > MOST_LINES:
         return f"There are {len(lines):,} lines; at most {MOST_LINES} are allowed."
     return next(filter(None, (wrong_with(line, f"Line {n}") for n, line in enumerate(lines, 1))), None)
+
+
+def wrong_with_count(top_k: Any) -> str | None:
+    """Why a program's number of results is refused; None if it is not."""
+    if isinstance(top_k, int) and 1 <= top_k <= MOST_RESULTS:
+        return None
+    return f"top_k is {top_k!r:.40}; it must be a whole number from 1 to {MOST_RESULTS}."
 
 
 def search(model: Model, query: str | None, count: float) -> str:
@@ -195,7 +207,7 @@ def build(model: Model, title: str, count: int, examples: Sequence[str]) -> "gra
             query = gr.Textbox(
                 label="Query", placeholder="Type a sentence and press Enter", elem_id="query", value=examples[0]
             )
-            most = gr.Slider(1, min(max(count, 2), 50), value=results, step=1, label="Results")
+            most = gr.Slider(1, min(max(count, 2), MOST_RESULTS), value=results, step=1, label="Results")
             button = gr.Button("Search", variant="primary", elem_id="search")
             found = gr.HTML(search(model, examples[0], results), elem_id="found", render=False)
 
@@ -244,7 +256,7 @@ def endpoints(model: Model) -> dict[str, Callable[..., Any]]:
     def search(query: str, top_k: int = 10) -> list[dict[str, Any]]:
         """The nearest sentences of the index, best first: `sentence`, `row` and `score`, the cosine."""
         refuse(wrong_with(query, "The query"))
-        refuse(None if top_k >= 1 else f"top_k is {top_k}; it must be 1 or more.")
+        refuse(wrong_with_count(top_k))
         return [result._asdict() for result in find(model, query, top_k)]
 
     def compare(first: str, second: str) -> float:

@@ -1,11 +1,9 @@
 """The same search with FAISS, where it is installed."""
 
-import importlib.util
-
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, installed
 
 
 class FaissSearch:
@@ -37,7 +35,7 @@ class FaissSearch:
     @staticmethod
     def check_installed() -> None:
         """Raises a `UserError` that says how to install FAISS, if it is missing."""
-        if importlib.util.find_spec("faiss") is None:
+        if not installed("faiss"):
             raise UserError("backend='faiss': FAISS is not installed; pip install 'simcse_jax[faiss]'")
 
     def __len__(self) -> int:

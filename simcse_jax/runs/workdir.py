@@ -1,6 +1,7 @@
 """A run's folder and its files.
 
-run.json        the resolved config, versions, device, fingerprints of data and weights
+run.json        the resolved config, which of its names are the hub's, versions, device, the number of examples,
+                fingerprints of data and weights
 metrics.jsonl   a line for each logged step, each evaluation and each measurement of the last layer
 result.json     the test scores of the best checkpoint
 model/          the encoder's config.json and tokenizer, so that the folder is complete
@@ -25,6 +26,7 @@ from ml_collections import config_dict
 from simcse_jax.config.fields import default_config, flatten
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import Pretrained
+from simcse_jax.huggingface.public_names import from_hub
 from simcse_jax.huggingface.tokenizer import MARKER, Tokenizer
 from simcse_jax.huggingface.write import write_encoder_files
 from simcse_jax.models.head import HEADS
@@ -146,8 +148,11 @@ class Workdir:
         fingerprints: Mapping[str, str],
         model: Pretrained,
         tokenizer: Tokenizer,
+        examples: int = 0,
     ) -> None:
         """Creates a run's folder; `run.json` is written last, so a folder that has it is complete.
+
+        `examples` is the number of rows to train on.
 
         Raises:
           UserError: when the folder cannot be written, or holds something that a run would overwrite.
@@ -166,6 +171,8 @@ class Workdir:
         devices = jax.devices()
         run = {
             "config": resolved(config),
+            "hub": from_hub(flatten(config)),
+            "examples": examples,
             "sha256": dict(fingerprints),
             "model": {"max_length": model.max_length},
             "versions": {"python": platform.python_version(), **versions()},

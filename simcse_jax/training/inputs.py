@@ -43,6 +43,11 @@ class Inputs(NamedTuple):
         return 1 if self.corpus is None else self.corpus.input_ids.shape[1]
 
     @property
+    def num_examples(self) -> int:
+        """The number of rows to train on."""
+        return 0 if self.corpus is None else len(self.corpus.input_ids)
+
+    @property
     def fingerprints(self) -> dict[str, str]:
         """SHA-256 of the contents that the config's fields refer to; a run resumes only with the same."""
         corpus = () if self.corpus is None else (self.corpus.input_ids, self.corpus.labels)

@@ -91,7 +91,7 @@ def enter(folder: Workdir, config: config_dict.ConfigDict, inputs: Inputs) -> No
         if resuming:
             folder.check_same_run(config, prints)
         elif processes.is_first():
-            folder.create(config, prints, inputs.model, inputs.tokenizer)
+            folder.create(config, prints, inputs.model, inputs.tokenizer, inputs.num_examples)
     with processes.together():
         folder.wait()
 

@@ -60,6 +60,17 @@ def test_a_local_file_wins(local, tmp_path, monkeypatch):
     assert find(local).resolve() == find(local.removesuffix(".py")).resolve() == tmp_path / local
 
 
+def test_the_file_of_a_recipe_is_shown_by_the_first_process(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    recipe = ["--config=configs/unsup_bert.py:large"]
+    parse(recipe, needs_workdir=False)
+    assert capsys.readouterr().err == f"recipe: {FOLDER}/unsup_bert.py:large\n"
+    parse([*recipe, "--config.parallel.process_id=1"], needs_workdir=False)
+    (tmp_path / "unsup_bert.py").write_text("from simcse_jax.configs.unsup_bert import get_config\n")
+    parse(["--config=unsup_bert"], needs_workdir=False)
+    assert capsys.readouterr().err == ""
+
+
 def test_an_unknown_name_lists_the_recipes():
     with pytest.raises(UserError) as caught:
         find("unsup_brt")

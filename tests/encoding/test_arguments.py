@@ -1,7 +1,11 @@
+import inspect
+import re
+
 import numpy as np
 import pytest
 
-from simcse_jax.encoding.arguments import ELSEWHERE, embeddings_or_sentences, names_ours
+from simcse_jax import SimCSE
+from simcse_jax.encoding.arguments import ELSEWHERE, METHODS, OURS, advice, embeddings_or_sentences, names_ours
 from simcse_jax.errors import UserError
 
 
@@ -58,6 +62,35 @@ def test_a_method_with_its_own_argument_of_a_known_name_takes_it():
     def encode(sentences, *, batch_size=64):
         return batch_size
 
-    assert "batch_size" in ELSEWHERE and encode([], batch_size=2) == 2
+    assert "batch_size" in METHODS and encode([], batch_size=2) == 2
     with pytest.raises(TypeError, match="has no argument batch=; the nearest one is batch_size="):
         encode([], batch=2)
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "expected"),
+    [
+        ("encode", "normalize_embeddings", "use normalize_to_unit="),
+        ("__init__", "normalize", "normalize_to_unit= is an argument of encode"),
+        ("search", "normalize_to_unit", "it is an argument of encode"),
+        ("__init__", "max_seq_length", "max_length= is an argument of encode"),
+        ("search", "show_progress", "show_progress_bar= is an argument of encode, build_index and add_to_index"),
+        ("encode", "inputs", "use sentences="),
+        ("encode", "torch_dtype", "dtype= is an argument of SimCSE(…)"),
+        ("search", "batch_size", "it is an argument of SimCSE(…) and of encode"),
+        ("similarity", "keys", "the arguments are a and b"),
+        ("encode", "queries", "the nearest one is sentences="),
+        ("add_to_index", "num_cells", ELSEWHERE["num_cells"]),
+    ],
+)
+def test_the_advice_fits_the_method(method, name, expected):
+    parameters = list(inspect.signature(getattr(SimCSE, method)).parameters)
+    assert advice(name, parameters) == expected
+
+
+def test_the_methods_have_the_arguments_that_the_advice_gives():
+    for ours, methods in METHODS.items():
+        for method in re.findall(r"\w+", methods.replace("SimCSE(…)", "__init__")):
+            if method not in ("and", "of"):
+                assert ours in inspect.signature(getattr(SimCSE, method)).parameters, (ours, method)
+    assert set(OURS.values()) <= METHODS.keys()

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 
@@ -24,3 +26,18 @@ def test_only_one_process_writes_and_short_or_stale_files_are_refused(tmp_path):
     assert again.done == 0
     again._open(3).close()
     assert not (tmp_path / "emb.npy.state.json").exists()  # else a kill here would leave rows of zeros
+
+
+def test_files_of_version_0_1_0_are_resumed(tmp_path):
+    output, state = tmp_path / "emb.npy", tmp_path / "emb.npy.state.json"
+    now = {"--batch-size": 8, "--dtype": "bfloat16", "--output-dtype": "float16"}
+    begun = PartialEmbeddings(output, 4, np.float16, now)
+    begun.append(np.ones((2, 3), np.float16), 1)
+    begun._file.close()
+    earlier = {"--batch-size": 8, "--compute-dtype": "bfloat16", "--dtype": "float16"}
+    state.write_text(json.dumps(json.loads(state.read_text()) | {"about": earlier}))
+    assert PartialEmbeddings(output, 4, np.float16, now).done == 2
+    with pytest.raises(UserError, match="begun with another --dtype;"):
+        PartialEmbeddings(output, 4, np.float16, now | {"--dtype": "float32"})
+    with pytest.raises(UserError, match="begun with another --output-dtype;"):
+        PartialEmbeddings(output, 4, np.float32, now | {"--output-dtype": "float32"})

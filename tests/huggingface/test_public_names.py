@@ -1,7 +1,7 @@
 import pytest
 from support import ROOT
 
-from simcse_jax.huggingface.public_names import public_value
+from simcse_jax.huggingface.public_names import from_hub, public_value
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,22 @@ from simcse_jax.huggingface.public_names import public_value
 def test_values_without_the_folders_of_files(field, value, shown, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert public_value(field, value) == shown
+
+
+def test_names_from_the_hub_are_known_when_they_were_just_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("owner", "mine/model", "mine/data"):
+        (tmp_path / folder).mkdir(parents=True)
+    config = {
+        "model.init_from": "owner/model",
+        "data.train": "hf:owner/data:train",
+        "data.augment.mlm_model": "mine/model",
+        "eval.data": "owner/file",
+        "eval.postprocess_data": "hf:mine/data",
+        "seed": 1,
+    }
+    hub = from_hub(config)
+    assert hub == ["model.init_from", "data.train"]
+    shown = {field: public_value(field, value, hub) for field, value in config.items()}
+    assert list(shown.values()) == ["owner/model", "hf:owner/data:train", "model", "file", "hf:data", "1"]
+    assert from_hub({"model.init_from": "package:m", "data.augment.mlm_model": ""}) == []

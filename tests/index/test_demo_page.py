@@ -147,7 +147,8 @@ def test_programs_search_compare_and_get_similarities(client):
     ("name", "arguments", "says"),
     [
         ("search", [" "], "The query is empty"),
-        ("search", ["a", 0], "top_k is 0; it must be 1 or more."),
+        ("search", ["a", 0], "top_k is 0; it must be a whole number from 1 to 50."),
+        ("search", ["a", 51], "top_k is 51; it must be"),
         ("compare", ["a", ""], "The second sentence is empty"),
         ("similarities", [["a"]], "There is one line"),
         ("similarities", [["a", " "]], "Line 2 is empty"),
@@ -156,6 +157,23 @@ def test_programs_search_compare_and_get_similarities(client):
 def test_programs_get_an_error_that_says_what_is_wrong(client, name, arguments, says):
     with pytest.raises(Exception, match=re.escape(says)):
         client.predict(*arguments, api_name=f"/{name}")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (demo_page.wrong_with_count("x"), "top_k is 'x'; it must be a whole number from 1 to 50."),
+        (demo_page.wrong_with_count(None), "top_k is None; it must be a whole number from 1 to 50."),
+        (demo_page.wrong_with(7, "The query"), "The query is 7; it must be a text."),
+        (demo_page.wrong_with_two("a", ["b"]), "The second sentence is ['b']; it must be a text."),
+        (demo_page.wrong_with_lines("ab"), "The sentences are 'ab'; they must be a list of texts."),
+        (demo_page.wrong_with_lines([1, 2]), "Line 1 is 1; it must be a text."),
+        (demo_page.wrong_with_lines(["a", ["b"]]), "Line 2 is ['b']; it must be a text."),
+        (demo_page.wrong_with_count(50), None),
+    ],
+)
+def test_values_of_another_type_are_refused_in_a_line(wrong, says):
+    assert wrong == says
 
 
 def test_the_page_opens_with_results_and_example_queries(client):
