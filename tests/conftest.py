@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,6 +32,8 @@ install_import_hook(CHECKED, "typechecker.check")
 
 from support import CONFIGS, DATA, MINILM, run, sentences, train_args, write_model  # noqa: E402
 from support.object_store import ObjectStore  # noqa: E402
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in a script's background ignores it otherwise
 
 
 @pytest.fixture(scope="session", params=list(CONFIGS))
