@@ -4,8 +4,8 @@
     python -m benchmarks.compile_time --topology v5e:2x4      # for TPUs that are only described, with libtpu
 
 Unsupervised SimCSE of --model, the first of its layers again and again, with 64 sentences of 32 tokens. Neither weights
-nor data are read, and no compilation cache. Processor seconds are all cores' together; on a machine that others use too
-they say more than the clock.
+nor data are read, and no compilation cache is used. Processor seconds are summed over all cores; on a shared machine
+they say more than wall-clock time.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from simcse_jax.huggingface.published import encoder_config
 
 
 class Seconds(NamedTuple):
-    """What a step of so many layers took, in seconds."""
+    """The seconds that a step of so many layers took."""
 
     layers: int
     lowering: float  # tracing and lowering, by the clock

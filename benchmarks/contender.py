@@ -1,8 +1,8 @@
-"""The process that a contender lives in: `python -m benchmarks.contender`, which `benchmarks.side_by_side` starts.
+"""The process that a contender runs in: `python -m benchmarks.contender`, which `benchmarks.side_by_side` starts.
 
 The first line on standard input is JSON: `factory`, the name `module:function` that builds the contender, and its
 `options`. A factory warms up, and returns a function that does one round and gives what it `Done`. Each further line
-asks for a round. Answers are lines of JSON; all else that is printed goes to standard error.
+asks for a round. Answers are lines of JSON; any other output goes to standard error.
 """
 
 import importlib

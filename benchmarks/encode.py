@@ -2,16 +2,16 @@
 
     python -m benchmarks.encode [--data FILE …] [--rows 2000] [--onnx-python PYTHON] [--output FILE]
 
-In float32 and in bfloat16, theirs with PyTorch and, in float32, with ONNX Runtime. The latter asks for a release of
-transformers that is older than what ours needs (optimum-onnx 0.1 takes those below 4.58), so it has an environment of
-its own, whose Python is named:
+In float32 and in bfloat16, theirs with PyTorch and, in float32, with ONNX Runtime. The latter needs an
+older release of transformers than ours (optimum-onnx 0.1 takes those below 4.58), so it has an environment of its own,
+whose Python is given:
 
     python -m venv .venv-onnx && .venv-onnx/bin/pip install "sentence-transformers[onnx]" torch==2.13.0
     python -m benchmarks.encode --onnx-python .venv-onnx/bin/python
 
 A file of pairs in STS-B's layout (`sts-test.csv`) or a graded `.tsv` gives the sentences of both sides. Ours encodes
-each distinct sentence once; all are counted on both sides. Beside the table stand how far bfloat16 is from float32 (the
-least cosine) and ours from theirs (the largest difference of an element, embeddings as they come).
+each distinct sentence once; all are counted on both sides. Below the table: the smallest cosine between
+bfloat16 and float32, and the largest difference of an element between our embeddings and theirs.
 """
 
 import argparse
@@ -69,7 +69,7 @@ def sentences_of(name: str, column: str | None, rows: int) -> list[str]:
     """So many sentences of a file, evenly spread over it.
 
     Raises:
-      UserError: naming the file and what is wrong.
+      UserError: naming the file and the mistake.
     """
     if column is None and sts.is_graded(local_path(name)):
         if local_path(name).is_dir():
@@ -136,7 +136,7 @@ def contenders_of(args: argparse.Namespace, folder: Path) -> list[Contender]:
 
 
 def flops_of(model: str, sentences: Sequence[str]) -> float:
-    """What a sentence needs, on average; see `benchmarks.work`."""
+    """The operations for a sentence, on average; see `benchmarks.work`."""
     from simcse_jax.huggingface.tokenizer import Tokenizer
     from simcse_jax.runs.loading import load_model
 

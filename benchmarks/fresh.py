@@ -1,7 +1,7 @@
-"""What `benchmarks.startup` starts: a process that does one thing. `python -m benchmarks.fresh WHAT MODEL DATA`.
+"""The process that `benchmarks.startup` starts: it does one thing. `python -m benchmarks.fresh WHAT MODEL DATA`.
 
 `first embedding` of ours and of sentence-transformers, `first step` of the PyTorch loop (eager, batch 64 of at most 32
-tokens): each prints DONE as soon as it has it. Imports stand where they are needed, since they are what is measured.
+tokens): each prints DONE when it has that. Imports are inside the functions, since their time is measured too.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""What a measurement was made on: device, cores, versions, and the memory that a process took."""
+"""The machine of a measurement: device, cores, versions, and the memory that a process took."""
 
 import contextlib
 import importlib.metadata
@@ -40,7 +40,7 @@ def cores() -> int:
 
 
 def device() -> str:
-    """What the library that this process has imported computes on: a GPU's or TPU's name, or the processor's."""
+    """The device of the library that this process has imported: a GPU's or TPU's name, or the processor's."""
     jax, torch = sys.modules.get("jax"), sys.modules.get("torch")
     if jax is not None and jax.default_backend() != "cpu":
         return jax.devices()[0].device_kind

@@ -1,10 +1,10 @@
-"""What the choices that the isotropy paper leaves open change, beside its figures: the grid of docs/analysis.md.
+"""The effect of the choices that the isotropy paper leaves open, next to its figures: the grid of docs/analysis.md.
 
     python -m benchmarks.protocols --data SentEval/data/downstream [--seeds 11]
 
-All-MiniLM-L6-v2 on the first sentences of STS-B's test pairs, a choice a row, the others as they are by default. The
-last row has the first [PAD] after each sentence but the longest as one more special token, as the authors' published
-code does: there its self-similarity is the published one to all digits given.
+All-MiniLM-L6-v2 on the first sentences of STS-B's test pairs, one choice per row, the others at their
+defaults. The last row counts the first [PAD] after each sentence, except the longest, as one more special token, as the
+authors' published code does: it gives the published self-similarity to all digits.
 """
 
 import argparse

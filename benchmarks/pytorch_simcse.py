@@ -62,7 +62,7 @@ class Encoder(nn.Module):
 def simcse_loss(views: Tensor, temperature: float) -> Tensor:
     """Cross entropy over cosine / temperature (SimCSE, equations 4 and 5).
 
-    ``views`` is (2 or 3, batch, width): anchors, positives and, where given, hard negatives. Each anchor is to pick
+    ``views`` is (2 or 3, batch, width): anchors, positives and, where given, hard negatives. Each anchor should pick
     its own positive among all the positives and hard negatives of the batch.
     """
     views = F.normalize(views, dim=-1)

@@ -4,13 +4,13 @@
     python -m benchmarks.scale --redraw scale.json --output FOLDER
 
 Unsupervised SimCSE, float32 (or `--dtype`), each point in a process of its own: a step that compiles, and `--steps`
-that are timed. Batches are encoded in chunks of 64 examples. Along the batch and the devices the model has
-`--num-layers` layers; batch, layers and devices have real sentences of at most 32 tokens. Along the length, sentences
-are strung together until none is shorter than that. On a CPU devices are virtual: more of them are no faster,
-and what grows is the price of splitting. Each axis gets an equal part of the rest of `--seconds` and stops before
-the point that would pass it, if a step grows in proportion. FOLDER gets `scale.json`, `scale.png` and `scale.svg`. The
-slope of a line through the points on log axes is printed: 1 is growth in proportion, 2 quadratic. `--redraw` draws the
-points of an earlier scale.json again and measures nothing.
+that are timed. Batches are encoded in chunks of 64 examples. When the batch or the devices vary, the
+model has `--num-layers` layers; when batch, layers or devices vary, the sentences are real ones of at most 32 tokens.
+When the length varies, sentences are joined until none is shorter than that length. On a CPU devices are virtual: more
+of them are no faster, and the growth is the cost of splitting. The axes share the remaining `--seconds` equally; each
+stops before the point that would exceed its share, if a step's time grows in proportion. FOLDER gets `scale.json`,
+`scale.png` and `scale.svg`. The slope of a line through the points on log axes is printed: 1 is growth in proportion, 2
+quadratic. `--redraw` draws the points of an earlier scale.json again and measures nothing.
 """
 
 import argparse
@@ -195,7 +195,7 @@ def measure(axis: str, value: int, args: argparse.Namespace, folder: Path) -> Po
 
 
 def long_sentences(sentences: Sequence[str], words: int) -> list[str]:
-    """The sentences strung together, so that each has so many words, and so at least as many tokens."""
+    """The sentences joined, so that each has so many words, and so at least as many tokens."""
     endless = itertools.cycle(word for sentence in sentences for word in sentence.split())
     return [" ".join(itertools.islice(endless, words)) for _ in range(LENGTH_BATCH)]
 

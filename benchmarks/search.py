@@ -2,10 +2,11 @@
 
     python -m benchmarks.search [--rows 100000 1000000] [--dimension 384] [--rounds 5] [--output FILE]
 
-Three tables a size: the index built of embeddings that lie in memory, up to its first answer; the five nearest of a
-query; those of 64 queries together. The work are rows, and queries. Recall is the share of the true five that a search
-finds; random vectors have no clusters, so it is a hard case for FAISS's cells. The vectors lie in a file that all map
-into their memory, where it counts for each; an index copies them. Needs faiss-cpu.
+Three tables for each size: building the index from embeddings in memory, until its first answer; the five nearest rows
+of one query; those of 64 queries together. Work is counted in rows when building and in queries when searching. Recall
+is the share of the true five that a search finds; random vectors have no clusters, which is a hard case for FAISS's
+cells. All contenders map the file of the vectors into memory, where it counts for each; an index copies them. Needs
+faiss-cpu.
 """
 
 import argparse

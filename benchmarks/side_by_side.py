@@ -3,8 +3,8 @@
 Each contender is started, builds and warms up by itself (`benchmarks.contender`), and is idle while another one works,
 so that its peak memory is its own and its threads disturb nobody. The first contender is ours: all others are given as
 the median of our rate over theirs, round by round, since a machine's speed changes in minutes. Between rounds the
-machine's matrix-product peak is measured, and a contender's share of it counts the operations that
-its real work needs (`benchmarks.work`), not of those that it does. A contender that cannot be built, or fails in a
+machine's matrix-product peak is measured. A contender's share of it counts the operations that its work
+needs (`benchmarks.work`), not those that it executes. A contender that cannot be built, or fails in a
 round, is named with its reason, and the others continue.
 """
 
@@ -29,9 +29,9 @@ DEFAULTS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "CUDA_VISIBLE_DEVICES": "0
 
 
 class Contender(NamedTuple):
-    """What is measured: a factory (`module:function`, see `benchmarks.contender`) and its options, which are JSON.
+    """A program to measure: a factory (`module:function`, see `benchmarks.contender`) and its options, which are JSON.
 
-    `python` runs it; `environment` are variables that it is to have, or with None not to have.
+    `python` runs it; `environment` sets variables for it; None removes one.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Contender(NamedTuple):
 
 
 class Need(NamedTuple):
-    """What a unit of a contender's work needs (see `benchmarks.work`), and in which dtype, float32 or bfloat16."""
+    """The operations for a unit of work (see `benchmarks.work`), and their dtype, float32 or bfloat16."""
 
     flops: float
     dtype: str
@@ -124,10 +124,10 @@ class Child:
 
 @dataclasses.dataclass
 class Comparison:
-    """What was measured of contenders that were asked in turn.
+    """The measurements of contenders that were asked in turn.
 
     `ours` is the name of the first; `rounds` has the answers of each by name, in the same order for all; `peaks` the
-    machine's FLOP/s at each round, by dtype; `needs` what is counted of the contenders, by name.
+    machine's FLOP/s at each round, by dtype; `needs` the work that is counted for each contender, by name.
     """
 
     title: str
@@ -193,10 +193,10 @@ def compare(
     """Builds all, then asks each in turn for a round, so many times.
 
     Args:
-      title, unit: of the table: what is compared, and what a rate counts.
+      title, unit: of the table: the comparison, and the unit that rates count.
       contenders: ours first.
       rounds: of each.
-      needs: of a unit of work, by contender's name; the machine's peak is measured in the dtypes that stand there.
+      needs: of a unit of work, by contender's name; the machine's peak is measured in the dtypes that they name.
       say: takes a line on the progress.
     """
     missing: dict[str, str] = {}

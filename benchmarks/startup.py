@@ -5,7 +5,7 @@
 Ours starts with an empty compilation cache (cold), and with one that an earlier process has filled (warm). A training
 step is that of `python -m simcse_jax.main --config configs/unsup_bert.py`, reported when its progress bar shows its
 first loss; its evaluation is off. The peers are sentence-transformers' first embedding and the PyTorch loop's first
-step. Files are in the system's cache, by an uncounted first round. Memory: the largest process
+step. An uncounted first round puts the files into the system's cache. Memory is that of the largest process
 started.
 """
 
@@ -34,8 +34,8 @@ def started(command: list[str], sign: str, cache: str, cold: bool) -> Round:
     """A contender (see `benchmarks.contender`): a round starts the command and waits until its output has the sign.
 
     Args:
-      command: the arguments of Python; `WORKDIR` in them stands for a folder that is new each time.
-      sign: a text that it prints when the first one is there.
+      command: the arguments of Python; `WORKDIR` in them is replaced by a folder that is new each time.
+      sign: a text that it prints when the first one is done.
       cache: JAX's compilation cache: a folder.
       cold: whether it is emptied before each round.
     """
@@ -79,7 +79,7 @@ def parse() -> argparse.Namespace:
 
 
 def commands(what: str, model: str, data: str) -> dict[str, tuple[list[str], str]]:
-    """Ours and the peer's: the arguments of Python, and what is printed when the first one is there."""
+    """Ours and the peer's: the arguments of Python, and the text that is printed when the first one is done."""
     from simcse_jax.huggingface.resolve import resolve
 
     def one(name: str, where: str) -> tuple[list[str], str]:
@@ -108,7 +108,7 @@ def measure(what: str, args: argparse.Namespace) -> dict[str, Any]:
             )
         ]
         comparison = side_by_side.compare(f"first {what}", "starts", contenders, args.rounds)
-    for answers in comparison.rounds.values():  # of what was started, not of what started it
+    for answers in comparison.rounds.values():  # of the started process, not of this one
         for answer in answers:
             answer["memory_mib"] = answer["notes"]["peak_memory_of_process_mib"]
     print(f"\n{side_by_side.table(comparison)}", flush=True)

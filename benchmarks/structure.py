@@ -38,7 +38,7 @@ def module(path: Path, package: Path) -> str:
 
 
 def imports(tree: ast.AST, package: Path) -> set[str]:
-    """All names of the package that a file imports, of modules and of what is in them."""
+    """All names of the package that a file imports, of modules and of names in them."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == package.name:

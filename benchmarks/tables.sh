@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The papers' tables at a size that fits a laptop: 31 steps, three seeds, the most telling rows; see docs/results/.
+# The papers' tables at a size that fits a laptop: 31 steps, three seeds, the most informative rows; see docs/results/.
 # Needs the MiniLM package, SentEval's folder (with STS and SNLI) and sentences, one a line. Run again after a stop, it resumes.
 set -euo pipefail
 if [ $# -lt 3 ]; then

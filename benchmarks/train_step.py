@@ -6,9 +6,9 @@
 The peers are a PyTorch loop as the reference has it, eager and with `torch.compile`, and sentence-transformers' Trainer
 with MultipleNegativesRankingLoss (it needs accelerate). With `--chunk N` we encode N examples at a time, the Trainer N
 sentences of a column (its Cached loss), and the loop, which cannot, the whole batch. SimCSE++ has no peer: its step is
-put beside our own of unsupervised SimCSE, whose two encodings of a sentence are three there. `benchmarks.training` says
-what a step is, `benchmarks.work` what is counted. A sentence (of sup: a triplet) is an example of the batch, however
-often it is encoded.
+compared with our own step of unsupervised SimCSE, which encodes a sentence twice; SimCSE++ does so three times.
+`benchmarks.training` defines a step, `benchmarks.work` the operations that are counted. A sentence (in sup: a triplet)
+is one example of the batch, however often it is encoded.
 """
 
 import argparse
@@ -62,7 +62,7 @@ PEERS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def main() -> None:
-    """Prints a table as soon as it is there."""
+    """Prints each table when it is complete."""
     args = parse()
     print(side_by_side.heading(), flush=True)
     results = []
@@ -86,7 +86,7 @@ def main() -> None:
 
 @contextlib.contextmanager
 def folder_of_model(args: argparse.Namespace) -> Iterator[str]:
-    """The model's name; with `--base` a folder that is there for as long as the block."""
+    """The model's name; with `--base` a folder that exists only within the block."""
     if not args.base:
         yield args.model
         return
@@ -131,7 +131,7 @@ def measure(setting: Setting, peers: list[str], rounds: int) -> dict[str, Any]:
 
 
 def need_of(setting: Setting, recipe: str) -> Need:
-    """What an example of a recipe needs, on average over the data; see `benchmarks.work`."""
+    """The work for one example of a recipe, on average over the data; see `benchmarks.work`."""
     from simcse_jax.huggingface.published import encoder_config
     from simcse_jax.huggingface.resolve import resolve
     from simcse_jax.huggingface.tokenizer import Tokenizer

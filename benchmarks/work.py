@@ -1,10 +1,10 @@
 """Useful work: the matrix products that real tokens need, whatever else a contender computes.
 
 Counted are an encoder's dense layers, its attention's two products and, where it is used, a D→D head, for the tokens of
-each sentence alone: padding, and what is computed a second time to save memory, is waste. All tokens of all layers
+each sentence alone: padding, and computing a second time to save memory, is waste. All tokens of all layers
 count, on both sides, though ours leaves out what the [CLS] pooler does not read of the last one. A training step's
-backward pass has two products for each of the forward pass. Not counted: what is no matrix product, and the products of
-embeddings with each other in the loss, which are less than 1% at the sizes here.
+backward pass has two products for each of the forward pass. Not counted: anything but matrix products, and the products
+of embeddings with each other in the loss, which are less than 1% at the sizes here.
 """
 
 from collections.abc import Iterable, Sequence
