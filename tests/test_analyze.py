@@ -193,7 +193,7 @@ def test_the_papers_figures_are_reached(tmp_path, minilm, senteval, written, mon
     found = written["metrics"]
     assert (found["data"], found["sentences"], found["tokens"]) == ("STS-B test", 1379, 19592)
 
-    # The authors count the first [PAD] behind a sentence as a token with a self-similarity, which is less than 0.0005.
+    # The authors count the first [PAD] after a sentence as a token with a self-similarity, below 0.0005.
     assert columns(found["layers"], "self_similarity") == pytest.approx(SELF_SIMILARITY, abs=6e-4)
     assert columns(found["layers"], "intra_sentence_similarity") == pytest.approx(INTRA_SENTENCE, abs=2e-5)
     assert np.round(found["dimensions"]["top_share"], 3).tolist() == [0.008, 0.014, 0.020]

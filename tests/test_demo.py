@@ -26,7 +26,7 @@ QUICK = [
 ]
 
 
-# Runs the command, which tells of every connection to another machine that Python opens.
+# Runs the command, which reports every connection to another machine that Python opens.
 WATCHED = """
 import runpy, sys
 

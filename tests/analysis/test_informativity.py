@@ -22,8 +22,8 @@ def test_it_is_the_squared_correlation_of_the_cosines_before_and_after():
     assert informativity(rows, contributions) == pytest.approx(expected, abs=1e-12)
 
 
-def test_a_dimension_that_dominates_may_tell_nothing():
-    """Beside embeddings of one length it adds the same to all cosines, as large as it may be."""
+def test_a_dominant_dimension_may_carry_no_information():
+    """If the other dimensions have length one, it adds the same to all cosines, however large it is."""
     rows = np.random.default_rng(1).normal(size=(30, 20))
     rows = np.insert(rows / np.linalg.norm(rows, axis=1, keepdims=True), 7, 5.0, axis=1)
     found = informativity(rows, rows.mean(axis=0) ** 2)

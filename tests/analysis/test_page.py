@@ -175,7 +175,7 @@ def test_a_script_in_a_page_would_not_run(browser, tmp_path):
     asked = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     sent = [event for event in asked if event["method"] == "Network.responseReceived"]
     assert not any("198.51.100.7" in event["params"]["response"]["url"] for event in sent)
-    browser.get_log("browser")  # which tells of the refusal
+    browser.get_log("browser")  # which reports the refusal
 
 
 def test_the_pictures_have_nothing_at_their_edges(pages):

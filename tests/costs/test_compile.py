@@ -71,7 +71,7 @@ def test_the_step_s_flops_are_those_of_its_layers():
     rows, tokens = 2 * 32 // 8, 16  # two views of a chip's part of the batch
     size, inner = TINY.hidden_size, TINY.intermediate_size
     layer = 2 * rows * tokens * (4 * size * size + 2 * size * inner) + 4 * rows * tokens * tokens * size
-    # Of the last layer keys and values are of all tokens; all else is of the first ones, which are the embeddings.
+    # In the last layer, keys and values are computed for all tokens, the rest only for the first one, the embedding.
     last = (
         2 * rows * tokens * 2 * size * size + 2 * rows * (2 * size * size + 2 * size * inner) + 4 * rows * tokens * size
     )

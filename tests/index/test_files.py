@@ -74,7 +74,7 @@ def test_an_index_can_be_saved_where_it_was_loaded_from(tmp_path):
 
 
 class Killed(BaseException):
-    """Stands for the end of the process: nothing tidies up behind it."""
+    """Plays the end of the process: nothing cleans up after it."""
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), Killed()])

@@ -75,7 +75,7 @@ def read(workdir, variant, seed):
 
 @pytest.fixture(scope="module")
 def finished(file, tmp_path_factory):
-    """A sweep that was stopped behind its first run, gone on with, and what was compiled in the whole."""
+    """A sweep that was stopped after its first run and resumed, and all that was compiled."""
     workdir = tmp_path_factory.mktemp("runs") / "single"
     records = []
     handler = logging.Handler()
