@@ -99,8 +99,14 @@ def main() -> None:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--topology", help=f"generation and shape of a TPU slice, e.g. {EXAMPLES}")
     which.add_argument("--topologies", help="several, comma-separated: a scaling table with a fixed batch per chip")
-    parser.add_argument("--batch-per-chip", type=int, help="examples (default: train.batch_size on the first topology)")
-    parser.add_argument("--columns", type=int, choices=(1, 2, 3, 4), help="of sentences (default: as the config says)")
+    parser.add_argument(
+        "--batch-per-chip",
+        type=int,
+        help="examples for each chip (default: train.batch_size spread over the first topology)",
+    )
+    parser.add_argument(
+        "--columns", type=int, choices=(1, 2, 3, 4), help="sentences of an example: 1 to 4 (default: from the config)"
+    )
     parser.add_argument("--output", help="a JSON file for the costs")
     args, rest = parser.parse_known_args()
     config, _ = parse([f"--config={args.config}", *rest], needs_workdir=False)

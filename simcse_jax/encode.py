@@ -68,10 +68,12 @@ def parse() -> argparse.Namespace:
         "--input", required=True, help="a .txt (a sentence a line), .csv, .tsv, .jsonl or .parquet file"
     )
     parser.add_argument("--output", required=True, help="a .npy, or a .parquet with columns sentence, row, embedding")
-    parser.add_argument("--column", help="of the sentences (default: sentence, text, sent0 or anchor, or the only one)")
+    parser.add_argument(
+        "--column", help="the column of the sentences (default: sentence, text, sent0 or anchor, or the only one)"
+    )
     parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
     parser.add_argument("--num-layers", type=int, default=0, help="keep the first n layers (default: all)")
-    parser.add_argument("--max-length", type=int, help="in tokens (default: the model's own)")
+    parser.add_argument("--max-length", type=int, help="the most tokens of a sentence (default: the model's own)")
     parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
     add_dtype(parser)
     normalize = parser.add_mutually_exclusive_group()
@@ -84,7 +86,9 @@ def parse() -> argparse.Namespace:
     normalize.add_argument(
         "--no-normalize", action="store_false", dest="normalize", default=None, help="keep the encoder's lengths"
     )
-    parser.add_argument("--output-dtype", choices=("float32", "float16"), default="float32", help="of the output")
+    parser.add_argument(
+        "--output-dtype", choices=("float32", "float16"), default="float32", help="the type of the output"
+    )
     parser.add_argument("--save-every", type=int, default=32768, help="rows that a kill can lose at most")
     parser.add_argument("--parts", type=int, default=1, help="parts that the rows are divided into, a file each")
     parser.add_argument("--part", type=int, help="the one to encode, from 0; other commands encode the others")

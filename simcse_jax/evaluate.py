@@ -85,7 +85,9 @@ def parse() -> Options:
         default="",
         help="sentences to fit --postprocess on: a file, or target for each task's own",
     )
-    parser.add_argument("--postprocess-dimensions", type=int, default=0, help="that whitening keeps (default: all)")
+    parser.add_argument(
+        "--postprocess-dimensions", type=int, default=0, help="dimensions that whitening keeps (default: all)"
+    )
     parser.add_argument(
         "--output", help="a JSON file for the scores, with all metrics, aggregations, subsets and folds"
     )

@@ -74,7 +74,10 @@ def read_arguments() -> tuple[Namespace, dict[str, Model]]:
     )
     parser.add_argument("--data", required=True, help="SentEval's data/downstream, or a file of pairs graded 0 to 5")
     parser.add_argument(
-        "--split", choices=("dev", "test", "all"), default="test", help="of STS-B; all is train, dev and test together"
+        "--split",
+        choices=("dev", "test", "all"),
+        default="test",
+        help="the split of STS-B; all is train, dev and test together",
     )
     parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
     parser.add_argument("--output", required=True, help="the folder for geometry.json and the pictures")

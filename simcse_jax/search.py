@@ -55,12 +55,16 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--model", required=True, help="a folder, a hub id, package:NAME, or a workdir")
     parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
     parser.add_argument("--sentences", help="the file to search in: .txt, .csv, .tsv, .jsonl or .parquet")
-    parser.add_argument("--column", help="of --sentences (default: sentence, text, sent0 or anchor, or the only one)")
+    parser.add_argument(
+        "--column", help="the column of --sentences (default: sentence, text, sent0 or anchor, or the only one)"
+    )
     parser.add_argument("--index", help="a folder that keeps the embeddings; it is made, or read and added to")
     asked = parser.add_mutually_exclusive_group()
-    asked.add_argument("--query", action="append", help="may be given several times (default: typed, one a line)")
+    asked.add_argument(
+        "--query", action="append", help="a query; may be given several times (default: typed, one a line)"
+    )
     asked.add_argument("--queries", help="a file of queries")
-    parser.add_argument("--queries-column", help="of --queries")
+    parser.add_argument("--queries-column", help="the column of --queries, if its name is not a usual one")
     parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
     add_dtype(parser)
     parser.add_argument("--top-k", type=int, default=5, help="sentences for each query")
@@ -75,8 +79,8 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("--backend", default="jax", help="the library that compares: jax or faiss")
     parser.add_argument("--compare", metavar="MODEL", help="a second model, its results next to the first one's")
-    parser.add_argument("--compare-pooler", choices=POOLERS, help="of the second model (default: its own)")
-    parser.add_argument("--compare-index", help="as --index, for the second model")
+    parser.add_argument("--compare-pooler", choices=POOLERS, help="the pooler of the second model (default: its own)")
+    parser.add_argument("--compare-index", help="like --index, for the second model")
     parser.add_argument("--output", help="a JSON file for the results")
     renamed = {"--compute-dtype": "--dtype"}
     args = parser.parse_args(with_new_spellings(parser.spelled_out(sys.argv[1:], renamed), renamed))

@@ -114,7 +114,7 @@ def check_options(pooler: str | None, batch_size: int | None, max_length: int | 
 
 
 def embeddings_or_sentences(given: Any, dimension: int) -> Any:
-    """Tells embeddings from sentences.
+    """Distinguishes embeddings from sentences.
 
     Args:
       given: sentences, or embeddings: a vector or a matrix, as a NumPy or JAX array, a PyTorch tensor, or a sequence
