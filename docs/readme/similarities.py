@@ -26,7 +26,7 @@ SHOWN = (  # first sentences of pairs of the file; each is drawn above its secon
     "You'd better take an umbrella.",
 )
 FRAME = {"fill": False, "edgecolor": COLOURS[1], "linewidth": 1.5, "clip_on": False}
-WHITE_ABOVE = 0.72  # the cosine from which white letters are easier to read than dark ones
+WHITE_ABOVE = 0.62  # the cosine from which white letters are easier to read than dark ones
 
 
 def main(run: str) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Results = Mapping[str, Mapping[int, Mapping[str, float]]]  # variant → seed → metric → value
 
 EMPTY = "–"  # a cell without a value
+LEVEL = 0.05  # differences with a smaller p are stated at the top
 FLAT = 1e-9  # differences that vary by less, relative to their size, do not vary
 OURS, SEEDS, PAPER, BASELINE = "mean ± std of our seeds", "one seed", "paper", "our baseline"  # in the legend
 INK, PALE = COLOURS[:2]  # ours and the paper's; the shapes of their points differ too
@@ -109,8 +110,13 @@ def markdown(rows: Sequence[Row], sweep: config_dict.ConfigDict, notes: Sequence
     table = [header, ["---", *(["---"] if several else [])], *lines]
     table[1] += ["---:"] * (len(header) - len(table[1]))
     text = "\n".join(f"| {' | '.join(line)} |" for line in table)
-    parts = [f"# {sweep.title}", f"{sweep.source}.", text, _legend(rows, sweep), *filter(None, notes)]
-    return "\n\n".join(parts) + "\n"
+    parts = [f"# {sweep.title}", f"{sweep.source}.", findings(rows, sweep), text, _legend(rows, sweep), *notes]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def findings(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
+    """A sentence for each metric: the best row, and the rows that differ from their baseline; empty without numbers."""
+    return " ".join(filter(None, (_finding(rows, metric) for metric in sweep.metrics)))
 
 
 def csv(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
@@ -145,6 +151,7 @@ def plot(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> Pictures:
         about = f"{what_rows_are(rows)} Δ: our mean difference from the baseline.".strip()
         lines = [f"{sweep.title} ({sweep.source})", *textwrap.wrap(about, int(13 * size[0]))]
         figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=10)
+        figure.get_layout_engine().set(wspace=0.06)  # type: ignore[union-attr, call-arg]
         panels = iter(figure.subplots(1, count, sharey=True, squeeze=False)[0])
         for number, metric in enumerate(sweep.metrics):
             panel = next(panels)
@@ -201,6 +208,22 @@ def write(
     for kind, content in files.items():
         write_atomically(folder / f"{name}.{kind}", content)
     return rows
+
+
+def _finding(rows: Sequence[Row], metric: str) -> str:
+    means = {row.variant: mean for row in rows if (mean := row.cells[metric].mean) is not None}
+    if len(means) < 2:
+        return ""
+    best = max(means, key=lambda name: means[name])
+    text = f"{METRICS[metric]}: {_escape(best)} has the highest mean, {means[best]:.2f}"
+    differences = {row.variant: value for row in rows if (value := row.cells[metric].difference) is not None}
+    if not differences:
+        return f"{text}."
+    clear = [row.variant for row in rows if (p := row.cells[metric].p) is not None and p < LEVEL]
+    differ = "differs from its baseline" if len(clear) == 1 else "differ from their baseline"
+    most = max(clear, key=lambda name: abs(differences[name]), default="")
+    shown = f", {_escape(most)} most ({differences[most]:+.2f})" if most else ""
+    return f"{text}; {len(clear) or 'none'} of {len(differences)} rows {differ} with p < {LEVEL}{shown}."
 
 
 def _mean(cell: Cell) -> str:
@@ -269,13 +292,13 @@ def _draw_ours(panel: "Axes", rows: Sequence[Row], metric: str) -> None:
         capsize=2.5,
         label=OURS,
     )
-    right: dict[str, Any] = {"transform": panel.get_yaxis_transform(), "va": "center", "ha": "right", "fontsize": 8}
+    right: dict[str, Any] = {"transform": panel.get_yaxis_transform(), "va": "center", "fontsize": 8}
     for place, row in enumerate(rows):
         difference = row.cells[metric].difference
         if difference is not None:
-            panel.text(1.12, place, f"{difference:+.2f}", **right)
+            panel.text(1.01, place, f"{difference:+.2f}", **right)
     if any(cell.difference is not None for _, cell in cells):
-        panel.text(1.12, -0.75, "Δ", **right)
+        panel.text(1.01, -0.75, "our Δ", **right)
 
 
 def _draw_paper(panel: "Axes", rows: Sequence[Row], metric: str) -> None:

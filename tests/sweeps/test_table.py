@@ -85,6 +85,10 @@ def test_the_markdown():
     text = table.markdown(table.summarize(both, VARIANTS, RESULTS), both, ["`a command`", "", "last"])
     lines = text.splitlines()
     assert lines[:3] == ["# A title", "", "SimCSE, Table 3."]
+    assert lines[4] == (
+        "STS-B dev: better has the highest mean, 74.00; none of 1 rows differ from their baseline with p < 0.05."
+    )
+    lines = lines[2:]
     assert lines[4] == "| variant | STS-B dev | paper | Δ | p | STS avg. | paper | Δ | p |"
     assert lines[5] == "| --- |" + " ---: |" * 8
     assert lines[6] == "| base | 72.00 ± 2.00 (3) | 82.5 | baseline |  | – | – | baseline |  |"
@@ -96,6 +100,17 @@ def test_the_markdown():
     assert lines[11:] == ["", "`a command`", "", "last"]
     assert text.endswith("last\n")
     assert "**" not in text
+
+
+def test_a_table_begins_with_what_it_shows():
+    variants = (*VARIANTS[:2], Variant("worst", {}))
+    results = RESULTS | {"worst": {42: {"stsb_dev": 20.1}, 43: {"stsb_dev": 22.0}, 44: {"stsb_dev": 24.0}}}
+    found = table.findings(table.summarize(sweep(), variants, results), sweep())
+    assert found == (
+        "STS-B dev: better has the highest mean, 74.00; "
+        "1 of 2 rows differs from its baseline with p < 0.05, worst most (-49.97)."
+    )
+    assert table.findings(table.summarize(sweep(), variants, {}), sweep()) == ""
 
 
 def test_the_markdown_has_no_column_of_the_paper_s_where_it_says_nothing():
@@ -131,7 +146,7 @@ def test_the_plot_shows_both_and_is_the_same_every_time():
     assert first["png"].startswith(b"\x89PNG")
     there = texts(first)
     expected = {"base", "better", "a|b", "STS-B dev, ours", "STS-B dev, the paper's", "A title (SimCSE, Table 3)"}
-    expected |= {"mean ± std of our seeds", "one seed", "our baseline", "paper", "Δ", "+2.00"}
+    expected |= {"mean ± std of our seeds", "one seed", "our baseline", "paper", "our Δ", "+2.00"}
     assert expected <= set(there)
     assert "dc:date" not in first["svg"].decode()
     assert b"Software" not in first["png"]
