@@ -122,9 +122,8 @@ def sentences(count: int, seed: int = 0) -> list[str]:
 
 
 def xla_flags(devices: int = 1) -> str:
-    """The tests' settings of XLA, with another number of devices: for a process of its own."""
-    others = [flag for flag in os.environ["XLA_FLAGS"].split() if "device_count" not in flag]
-    return " ".join([f"--xla_force_host_platform_device_count={devices}", *others])
+    """XLA's settings for a process with that number of devices, which is not that of the tests' own."""
+    return f"--xla_force_host_platform_device_count={devices}"
 
 
 def run(module: str, *args: object, prefix: tuple[str, ...] = (), **kwargs) -> subprocess.CompletedProcess:
