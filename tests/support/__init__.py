@@ -122,8 +122,9 @@ def sentences(count: int, seed: int = 0) -> list[str]:
 
 
 def xla_flags(devices: int = 1) -> str:
-    """XLA's settings for a process with that number of devices, which is not that of the tests' own."""
-    return f"--xla_force_host_platform_device_count={devices}"
+    """The tests' settings of XLA, with another number of devices: for a process of its own."""
+    others = [flag for flag in os.environ["XLA_FLAGS"].split() if "device_count" not in flag]
+    return " ".join([f"--xla_force_host_platform_device_count={devices}", *others])
 
 
 def run(module: str, *args: object, prefix: tuple[str, ...] = (), **kwargs) -> subprocess.CompletedProcess:
