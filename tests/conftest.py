@@ -12,11 +12,11 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # Compiling takes most of the time: a third of it without optimizations. `make test-all` runs with them.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 # libtpu ends a process with a flag that it does not know.
-QUICK = os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1" and importlib.util.find_spec("libtpu") is None
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_force_host_platform_device_count=8"  # CPU devices stand in for chips
-    + " --xla_cpu_use_fusion_emitters=false" * QUICK,
+    + " --xla_cpu_use_fusion_emitters=false"
+    * (os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1" and importlib.util.find_spec("libtpu") is None),
 )
 # What one process of the tests has compiled the others read; the user's own cache is neither read nor written.
 os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).resolve().parent.parent / ".cache" / "xla")
