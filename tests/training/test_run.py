@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -53,16 +54,19 @@ def test_a_finished_run_started_again_changes_nothing(trained, tiny_bert, corpus
     assert files() == before
 
 
-def test_a_workdir_that_belongs_to_another_config_or_other_data(trained, tiny_bert, corpus):
-    args = train_args(tiny_bert, corpus["csv"], corpus["dev"], trained, "--config.model.mlp=always")
-    refused(call("main", *args, "--config.seed=1"), "another config", "seed was 42, is 1", trained)
+def test_a_workdir_that_belongs_to_another_config_or_other_data(trained, tiny_bert, corpus, tmp_path):
+    """With files of its own: other tests read the shared ones at the same time."""
+    own = {kind: Path(shutil.copy(path, tmp_path)) for kind, path in corpus.items()}
+    workdir = shutil.copytree(trained, tmp_path / "run")
+    run_json = (workdir / "run.json").read_text()
+    (workdir / "run.json").write_text(run_json.replace(str(corpus["csv"].parent), str(tmp_path)))
+    args = train_args(tiny_bert, own["csv"], own["dev"], workdir, "--config.model.mlp=always")
+    refused(call("main", *args, "--config.seed=1"), "another config", "seed was 42, is 1", workdir)
     for kind, field in (("csv", "data.train"), ("dev", "eval.data")):
-        original = corpus[kind].read_text()
-        corpus[kind].write_text(original.replace("cat", "dog"))
-        try:
-            refused(call("main", *args), f"the contents of {field}=", "have changed since")
-        finally:
-            corpus[kind].write_text(original)
+        original = own[kind].read_text()
+        own[kind].write_text(original.replace("cat", "dog"))
+        refused(call("main", *args), f"the contents of {field}=", "have changed since")
+        own[kind].write_text(original)
 
 
 def test_a_run_of_a_version_that_knew_fewer_fields_had_their_defaults(trained, tiny_bert, corpus, tmp_path):
