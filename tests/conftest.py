@@ -22,10 +22,6 @@ os.environ.setdefault(
 os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).resolve().parent.parent / ".cache" / "xla")
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 os.environ["JAX_COMPILATION_CACHE_MAX_SIZE"] = str(2**31)  # with a limit of size its files are locked
-# JAX writes a program, then its time of use; after a program without one, left by a kill, it writes no other.
-for program in Path(os.environ["JAX_COMPILATION_CACHE_DIR"]).glob("*-cache"):
-    if not program.with_name(program.name.removesuffix("-cache") + "-atime").exists():
-        program.unlink(missing_ok=True)
 
 import numpy as np
 import pytest
@@ -38,6 +34,14 @@ install_import_hook(CHECKED, "typechecker.check")
 
 from support import CONFIGS, DATA, MINILM, run, sentences, train_args, write_model  # noqa: E402
 from support.object_store import ObjectStore  # noqa: E402
+
+
+def pytest_configure() -> None:
+    """Removes half-written programs from the cache: after one without its time of use, JAX writes no other."""
+    for program in Path(os.environ["JAX_COMPILATION_CACHE_DIR"]).glob("*-cache"):
+        if not program.with_name(program.name.removesuffix("-cache") + "-atime").exists():
+            program.unlink(missing_ok=True)
+
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in a script's background ignores it otherwise
 
