@@ -5,6 +5,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ from etils import epath
 from simcse_jax.errors import UserError, reason
 
 Folder: TypeAlias = Path | epath.Path
+
+HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")  # a surrogate's escape in JSON
 
 
 def is_remote(path: Folder | str) -> bool:
@@ -162,13 +165,38 @@ def read_json(path: Path, kind: type = dict) -> Any:
       UserError: when the file cannot be read or holds something else.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or reason(error)}") from None
     except ValueError as error:
         raise UserError(f"{path}: not valid JSON: {error}") from None
+    return parse_json(text, str(path), kind)
+
+
+def parse_json(text: str, where: str, kind: type = dict) -> Any:
+    """A JSON object (or a list, if `kind` is `list`) from its text.
+
+    Args:
+      text: of a whole file or of a line.
+      where: the file, or the file and the line, for error messages.
+      kind: `dict` or `list`.
+
+    Raises:
+      UserError: when the text is something else, is nested too deeply, or has half a character, which nothing can
+        print or write.
+    """
+    try:
+        content = json.loads(text)
+        if HALF_CHARACTER.search(text):  # perhaps: a pair of them is a character
+            json.dumps(content, ensure_ascii=False).encode()
+    except RecursionError:
+        raise UserError(f"{where}: not valid JSON: nested too deeply") from None
+    except UnicodeEncodeError:
+        raise UserError(f"{where}: not valid JSON: has half a character (an unpaired \\ud800, say)") from None
+    except ValueError as error:
+        raise UserError(f"{where}: not valid JSON: {reason(error)}") from None
     if not isinstance(content, kind):
-        raise UserError(f"{path}: not a JSON {'object' if kind is dict else kind.__name__}")
+        raise UserError(f"{where}: not a JSON {'object' if kind is dict else kind.__name__}")
     return content
 
 

@@ -32,6 +32,39 @@ def test_writing_leaves_the_old_file_or_the_new_one(tmp_path, monkeypatch):
     assert path.read_bytes() == b"two"
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "not valid JSON: Expecting value"),
+        ("{", "not valid JSON"),
+        (b"\xff{}", "not valid JSON: .*can't decode"),
+        ("\ufeff{}", "not valid JSON: .*BOM"),
+        ('{"a": ' + "[" * 100000 + "]" * 100000 + "}", "not valid JSON: nested too deeply$"),
+        ('{"\\ud800": 1}', "not valid JSON: has half a character"),
+        ('{"a": ["\\uDC00"]}', "not valid JSON: has half a character"),
+        ('{"a": ' + "1" * 5000 + "}", "not valid JSON: .*limit"),
+        ("[1]", "not a JSON object$"),
+        ("null", "not a JSON object$"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_what_is_no_json_object_is_refused(tmp_path, content, message):
+    path = tmp_path / "a.json"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(UserError, match=rf"^{path}: {message}"):
+        storage.read_json(path)
+
+
+def test_a_file_of_json_is_read(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('{"a": 1, "a": "\\ud83c\\udfb8 \\\\ud800"}')  # a pair, and a backslash with letters
+    assert storage.read_json(path) == {"a": "🎸 \\ud800"}
+    assert storage.parse_json("[1]", "line 1", list) == [1]
+    for wrong in (path / "b", tmp_path):
+        with pytest.raises(UserError, match=f"^{wrong}: cannot be read: "):
+            storage.read_json(wrong)
+
+
 def test_a_folder_that_cannot_be_written_is_reported_in_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"cannot be written: Not a directory$"):

@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Mapping
 
+import ml_dtypes
 import numpy as np
 
 from simcse_jax.errors import UserError
@@ -12,6 +13,7 @@ from simcse_jax.models.language_model import shapes
 from simcse_jax.models.sentence_encoder import build
 
 PREFIXES = ("bert.", "roberta.", "mpnet.")
+FLOATS = [np.dtype(kind) for kind in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)]  # of weights
 LEGACY = ((".gamma", ".weight"), (".beta", ".bias"))  # in conversions of BERT's TensorFlow release
 TABLES = {
     "encoder.embeddings.word.embedding": "embeddings.word_embeddings.weight",
@@ -83,22 +85,56 @@ def to_params(
       float32 arrays by our names; dense kernels transposed, query, key and value joined.
 
     Raises:
-      UserError: when a tensor is missing or its shape does not fit `config`.
+      UserError: when a tensor is missing, its shape does not fit `config`, or its values are no finite numbers.
     """
+
+    def part(source: str, wanted: tuple[int, ...]) -> np.ndarray:
+        if source not in tensors:
+            raise UserError(f"{where}: the tensor {source!r} is missing; is this a {config.model_type} checkpoint?")
+        if (shape := tensors[source].shape) != wanted:
+            raise UserError(f"{where}: {source!r} has shape {shape}, but config.json asks for {wanted}")
+        return tensors[source]
+
+    for source, shape in _outline(config).items():  # before the network is built, which may be a huge one
+        part(source, shape)
     params = {}
     for name, expected in build(config, with_head=head is not None)[1].items():
         sources = _sources(name, config.model_type, head)
         wanted = expected.shape[::-1] if name.endswith("kernel") else expected.shape
         wanted = (wanted[0] // len(sources), *wanted[1:])
-        for source in sources:
-            if source not in tensors:
-                raise UserError(f"{where}: the tensor {source!r} is missing; is this a {config.model_type} checkpoint?")
-            if (shape := tensors[source].shape) != wanted:
-                raise UserError(f"{where}: {source!r} has shape {shape}, but config.json asks for {wanted}")
-        parts = [np.asarray(tensors[source], np.float32) for source in sources]
+        parts = [_float32(part(source, wanted), source, where) for source in sources]
         joined = np.concatenate(parts) if len(parts) > 1 else parts[0]
         params[name] = np.ascontiguousarray(joined.T) if name.endswith("kernel") else joined
     return params
+
+
+def _outline(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
+    """Tensors that a checkpoint must have, which together have every size of the config, and their shapes."""
+    layer = LAYERS[config.model_type]
+    rows = {"word_embeddings": config.vocab_size, "position_embeddings": config.max_positions}
+    outline: dict[str, tuple[int, ...]] = {
+        f"embeddings.{table}.weight": (count, config.hidden_size) for table, count in rows.items()
+    }
+    outline[f"encoder.layer.0.{layer['intermediate'][0]}.bias"] = (config.intermediate_size,)
+    norms = (f"encoder.layer.{index}.{layer['output_norm'][0]}.weight" for index in range(config.num_layers))
+    return outline | dict.fromkeys(norms, (config.hidden_size,))
+
+
+def _float32(tensor: np.ndarray, name: str, where: str) -> np.ndarray:
+    """A tensor of weights as float32.
+
+    Raises:
+      UserError: when it is of another kind, or has a value that is not finite.
+    """
+    if tensor.dtype not in FLOATS:
+        kinds = ", ".join(str(kind) for kind in FLOATS)
+        raise UserError(f"{where}: {name!r} has the type {tensor.dtype}; weights must be {kinds}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = np.asarray(tensor, np.float32)
+        total = values.sum()  # three times as fast as to look at each value
+    if not np.isfinite(total) and not np.isfinite(values).all():
+        raise UserError(f"{where}: {name!r} has values that are not finite; download or train the model again")
+    return values
 
 
 def to_tensors(params: Mapping[str, AnyArray], model_type: str) -> dict[str, np.ndarray]:
@@ -135,7 +171,8 @@ def read_head(tensors: Mapping[str, np.ndarray], config: EncoderConfig) -> dict[
 
     Returns:
       float32 arrays, the dense kernel transposed. None for a checkpoint with no head, an incomplete one, one of other
-      shapes than `config` has, or one whose decoder is not tied to the word embeddings, as `logits` requires.
+      shapes than `config` has or of integers, or one whose decoder is not tied to the word embeddings, as `logits`
+      requires.
     """
     words = tensors.get(WORDS)
     if any(name in tensors and (words is None or not np.array_equal(tensors[name], words)) for name in DECODERS):
@@ -143,7 +180,7 @@ def read_head(tensors: Mapping[str, np.ndarray], config: EncoderConfig) -> dict[
     head = {}
     for name, shape in shapes(config).items():
         value = next((tensors[source] for source in SOURCES[name] if source in tensors), None)
-        if value is None:
+        if value is None or value.dtype not in FLOATS:
             return None
         if value.shape != shape:  # e.g. padded to more words
             return None

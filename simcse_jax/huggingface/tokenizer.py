@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simcse_jax.errors import UserError, reason
+from simcse_jax.huggingface.tokenizer_checks import check_backend, check_has_vocabulary, check_ids, stated_tokens
 from simcse_jax.huggingface.tokenizer_rules import SPECIAL_TOKENS, read_usual
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.storage import read_json
@@ -51,19 +52,19 @@ class Tokenizer:
           UserError: when the folder has none, it is damaged, or it does not belong to the weights.
         """
         self.pad_token_id = config.pad_token_id
+        self._where = _name(folder)
         self._backend, _ = read_backend(folder)
         self._lock = threading.Lock()  # the backend keeps truncation as state
-        largest = max(self._backend.get_vocab(with_added_tokens=True).values(), default=0)
-        if largest >= config.vocab_size:
-            raise UserError(f"{folder}: its tokenizer has token {largest}, its weights only {config.vocab_size} rows")
+        check_ids(self._backend, config, self._where)
 
     def __getstate__(self) -> dict[str, Any]:  # a lock cannot be sent to another process
-        return {"pad_token_id": self.pad_token_id, "content": self.content()}
+        return {"pad_token_id": self.pad_token_id, "where": self._where, "content": self.content()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         from tokenizers import Tokenizer as Backend
 
-        self.pad_token_id, self._backend = state["pad_token_id"], Backend.from_buffer(state["content"])
+        self.pad_token_id, self._where = state["pad_token_id"], state["where"]
+        self._backend = Backend.from_buffer(state["content"])
         self._lock = threading.Lock()
 
     def __call__(self, sentences: Sequence[str], max_length: int) -> list[np.ndarray]:
@@ -102,7 +103,14 @@ class Tokenizer:
         with self._lock:
             self._backend.enable_truncation(max_length)
             for start in range(0, len(sentences), CHUNK):  # an encoding is much larger than its ids
-                yield from encode(list(sentences[start : start + CHUNK]))
+                chunk = list(sentences[start : start + CHUNK])
+                try:
+                    encodings = encode(chunk)
+                except BaseException as error:
+                    if not is_failure(error):
+                        raise
+                    raise UserError(f"{self._where}: {_failed_on(chunk, encode)}: {reason(error)}") from None
+                yield from encodings
 
     def save(self, path: Path) -> None:
         """Writes this tokenizer as a `tokenizer.json`, without truncation."""
@@ -126,6 +134,23 @@ class Tokenizer:
         return ids, mask
 
 
+def _failed_on(sentences: list[str], encode: Callable[[list[str]], list["Encoding"]]) -> str:
+    """Which sentence a tokenizer fails on."""
+    for sentence in sentences:
+        try:
+            encode([sentence])
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            return f"its tokenizer fails on the sentence {sentence!r:.60}"
+    return "its tokenizer fails"
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether an error is one of a library's, and not an interruption: a panic of Rust is no `Exception`."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
 def special_tokens(folder: Path) -> tuple[int, tuple[int, ...]]:
     """The id of a model folder's mask token, and the sorted ids of all its special tokens, including the mask token.
 
@@ -146,30 +171,43 @@ def read_backend(folder: Path) -> tuple["Backend", str | None]:
     Raises:
       UserError: when the folder has none, or it is damaged.
     """
+    check_has_vocabulary(folder)
+    stated = None
     try:
         if (folder / MARKER).is_file():
             from tokenizers import Tokenizer as Backend
 
+            stated = stated_tokens(folder)
             backend = Backend.from_file(str(folder / "tokenizer.json"))
             mask_token = _stated_mask_token(folder)
         elif (usual := read_usual(folder)) is not None:
             backend, mask_token = usual, None  # the usual one
         else:
             os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # it warns that PyTorch is missing
+            stated = stated_tokens(folder)
             from transformers import AutoTokenizer
 
             tokenizer = AutoTokenizer.from_pretrained(folder)
             backend, mask_token = tokenizer.backend_tokenizer, tokenizer.mask_token
+        backend.no_padding()
+        backend.no_truncation()
+        check_backend(backend, stated, _name(folder))
     except UserError:
         raise
-    except Exception as error:  # both libraries raise bare exceptions
-        raise UserError(f"{folder}: has no readable tokenizer: {reason(error)}") from None
+    except BaseException as error:  # both libraries raise bare exceptions, and panics
+        if not is_failure(error):
+            raise
+        raise UserError(f"{_name(folder)}: not a readable tokenizer: {reason(error)}") from None
     if mask_token is None:
         added = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
         mask_token = next((token for token in MASK_TOKENS if token in added), None)
-    backend.no_padding()
-    backend.no_truncation()
     return backend, mask_token
+
+
+def _name(folder: Path) -> str:
+    """The file of a tokenizer, for error messages; the folder where it has several."""
+    path = folder / "tokenizer.json"
+    return str(path if path.is_file() else folder)
 
 
 def _stated_mask_token(folder: Path) -> str | None:

@@ -6,7 +6,6 @@ from `vocab.txt`): normalizer, pre-tokenizer and post-processor come from the mo
 are the class's own, and no others are added.
 """
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -53,7 +52,7 @@ def read_usual(folder: Path) -> "Tokenizer | None":
     """The tokenizer of a usual folder; None for any other folder, unusual or damaged."""
     try:
         return _read(folder)
-    except Exception:  # `Unusual`, or a damaged file: transformers then reads the folder and reports the fault
+    except Exception:  # `Unusual`, or a damaged file, which is then read in another way and its fault reported
         return None
 
 
@@ -111,7 +110,7 @@ def _settings(kind: str, config: dict[str, Any]) -> dict[str, Any]:
 
 def _parts_of_tokenizer_json(path: Path, kind: str, config: dict[str, Any]) -> Parts:
     """The added tokens must be the class's special tokens, and those listed in `tokenizer_config.json`, if any."""
-    whole = json.loads(path.read_text(encoding="utf-8"))
+    whole = read_json(path)
     tokens = {token.pop("id"): token for token in whole["added_tokens"]}
     decoder = {int(number): token for number, token in config.get("added_tokens_decoder", tokens).items()}
     vocabulary = whole["model"]["vocab"]

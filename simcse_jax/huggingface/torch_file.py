@@ -1,122 +1,26 @@
 """Reads the tensors of a `pytorch_model.bin` without PyTorch and without running code from the file.
 
-A pickle can call any function. This reader allows only the few that rebuild tensors, and supplies
-its own versions of those; a file that asks for anything else is refused. Both layouts are read: the zip
-archive (PyTorch 1.6 and later) and the older stream of pickles.
+Both layouts are read: the zip archive (PyTorch 1.6 and later) and the older stream of pickles. The places of all
+tensors are checked before any of their data is read, and no more is read than the file has bytes, whatever it says.
 """
 
-import pickle
+import io
+import math
+import os
 import zipfile
-from collections import OrderedDict
 from pathlib import Path
-from typing import IO, Any, ClassVar, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, reason
+from simcse_jax.huggingface.torch_pickle import LIMIT, Storage, Tensor, read_pickle
 
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
-STORAGES: dict[str, np.dtype] = {
-    "FloatStorage": np.dtype("<f4"),
-    "DoubleStorage": np.dtype("<f8"),
-    "HalfStorage": np.dtype("<f2"),
-    "BFloat16Storage": np.dtype("<u2"),  # widened to float32 below
-    "LongStorage": np.dtype("<i8"),
-    "IntStorage": np.dtype("<i4"),
-    "ShortStorage": np.dtype("<i2"),
-    "CharStorage": np.dtype("i1"),
-    "ByteStorage": np.dtype("u1"),
-    "BoolStorage": np.dtype("?"),
-}
-
-
-class _Storage(NamedTuple):
-    kind: str
-    key: str
-
-
-class _Tensor(NamedTuple):
-    storage: _Storage
-    offset: int
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
-
-
-def _rebuild_tensor(storage: _Storage, offset: int, shape: tuple, stride: tuple, *unused: Any) -> _Tensor:
-    return _Tensor(storage, offset, tuple(shape), tuple(stride))
-
-
-def _rebuild_parameter(tensor: _Tensor, *unused: Any) -> _Tensor:
-    return tensor
-
-
-class _Unpickler(pickle.Unpickler):
-    ALLOWED: ClassVar = {
-        ("collections", "OrderedDict"): OrderedDict,
-        ("torch._utils", "_rebuild_tensor"): _rebuild_tensor,
-        ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
-        ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
-    }
-
-    def __init__(self, file: IO[bytes]):
-        super().__init__(file)
-        self.storages: dict[str, _Storage] = {}  # the storages of the tensors
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module == "torch" and name in STORAGES:
-            return name
-        if (module, name) not in self.ALLOWED:
-            raise pickle.UnpicklingError(f"it asks to run {module}.{name}, which a file of weights never needs")
-        return self.ALLOWED[module, name]
-
-    def persistent_load(self, pid: Any) -> _Storage:
-        _, kind, key, *_ = pid
-        return self.storages.setdefault(str(key), _Storage(kind, str(key)))
-
-
-def _array(tensor: _Tensor, buffers: dict[str, bytes]) -> np.ndarray:
-    flat = np.frombuffer(buffers[tensor.storage.key], STORAGES[tensor.storage.kind])
-    last = tensor.offset + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride, strict=True))
-    if 0 not in tensor.shape and not 0 <= last < len(flat):
-        raise ValueError("a tensor reaches beyond its storage")
-    strides = [stride * flat.itemsize for stride in tensor.stride]
-    view = np.lib.stride_tricks.as_strided(flat[tensor.offset :], tensor.shape, strides, writeable=False)
-    if tensor.storage.kind == "BFloat16Storage":
-        return (view.astype(np.uint32) << 16).view(np.float32)
-    return view.copy()
-
-
-def _read_zip(file: IO[bytes]) -> tuple[Any, dict[str, bytes]]:
-    with zipfile.ZipFile(file) as archive:
-        names = archive.namelist()
-        index = next((name for name in names if name.endswith("data.pkl")), None)
-        if index is None:
-            raise ValueError("the archive has no data.pkl")
-        root = index.removesuffix("data.pkl") + "data/"
-        with archive.open(index) as pickled:
-            content = _Unpickler(pickled).load()
-        return content, {name.removeprefix(root): archive.read(name) for name in names if name.startswith(root)}
-
-
-def _read_legacy(file: IO[bytes]) -> tuple[Any, dict[str, bytes]]:
-    if _Unpickler(file).load() != LEGACY_MAGIC:
-        raise ValueError("it is not a PyTorch file")
-    for _ in ("protocol version", "system information"):
-        _Unpickler(file).load()
-    unpickler = _Unpickler(file)
-    content = unpickler.load()
-    buffers = {}
-    for key in _Unpickler(file).load():
-        count = int.from_bytes(file.read(8), "little")
-        size = count * STORAGES[unpickler.storages[str(key)].kind].itemsize
-        buffers[str(key)] = file.read(size)
-        if len(buffers[str(key)]) != size:
-            raise EOFError("the file ends early")
-    return content, buffers
 
 
 def read_torch_file(path: Path) -> dict[str, np.ndarray]:
-    """The tensors of a PyTorch state dictionary, by name (bfloat16 widened to float32).
+    """The tensors of a PyTorch state dictionary, by name; read-only views of its storages.
 
     Raises:
       UserError: for a file that is damaged, or contains more than tensors.
@@ -125,10 +29,98 @@ def read_torch_file(path: Path) -> dict[str, np.ndarray]:
         with open(path, "rb") as file:
             is_zip = file.read(4) == b"PK\x03\x04"
             file.seek(0)
-            content, buffers = (_read_zip if is_zip else _read_legacy)(file)
-        content = content.get("state_dict", content)
-        return {name: _array(value, buffers) for name, value in content.items() if isinstance(value, _Tensor)}
+            tensors, buffers = (_read_zip if is_zip else _read_legacy)(file)
+        return {name: _array(tensor, buffers[tensor.storage.key]) for name, tensor in tensors.items()}
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
-    except Exception as error:  # a pickle can break in any way
-        raise UserError(f"{path}: not a readable PyTorch file ({error}); download or convert it again") from None
+        raise UserError(f"{path}: cannot be read: {error.strerror or reason(error)}") from None
+    except Exception as error:  # a damaged file can break in any way
+        raise UserError(
+            f"{path}: not a readable PyTorch file ({reason(error)}); download or convert it again"
+        ) from None
+
+
+def _read_zip(file: IO[bytes]) -> tuple[dict[str, Tensor], dict[str, bytes]]:
+    with zipfile.ZipFile(file) as archive:
+        index = next((name for name in archive.namelist() if name.endswith("data.pkl")), None)
+        if index is None:
+            raise ValueError("the archive has no data.pkl")
+        root = index.removesuffix("data.pkl")
+        if root + "byteorder" in archive.namelist() and _read(archive, root + "byteorder", 6) != b"little":
+            raise ValueError("its numbers are not little-endian")
+        content, storages = read_pickle(io.BytesIO(_read(archive, index, LIMIT)))
+        tensors = _tensors(content)
+        needed = {tensor.storage.key for tensor in tensors.values()}
+        by_key = {key: storage for key, storage in _by_key(storages, _size(file)).items() if key in needed}
+        for key, storage in by_key.items():
+            if archive.getinfo(f"{root}data/{key}").file_size != storage.size:
+                raise ValueError(f"storage {key} does not have the {storage.elements} elements that it should have")
+        return tensors, {key: archive.read(f"{root}data/{key}") for key in by_key}
+
+
+def _read(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
+    """A file of the archive; `limit` is the most bytes that it may have."""
+    if archive.getinfo(name).file_size > limit:
+        raise ValueError(f"{name} has {archive.getinfo(name).file_size} bytes, more than {limit}")
+    return archive.read(name)
+
+
+def _read_legacy(file: IO[bytes]) -> tuple[dict[str, Tensor], dict[str, bytes]]:
+    if read_pickle(file)[0] != LEGACY_MAGIC:
+        raise ValueError("it is not a PyTorch file")
+    read_pickle(file)  # the version
+    system, _ = read_pickle(file)
+    if not (isinstance(system, dict) and system.get("little_endian", True)):
+        raise ValueError("its numbers are not little-endian")
+    content, storages = read_pickle(file)
+    tensors, by_key = _tensors(content), _by_key(storages, _size(file))
+    keys, _ = read_pickle(file)
+    if not isinstance(keys, list) or sorted(map(str, keys)) != sorted(by_key):
+        raise ValueError("its list of storages is damaged")
+    buffers = {}
+    for key in map(str, keys):
+        storage = by_key[key]
+        if int.from_bytes(file.read(8), "little") != storage.elements:
+            raise ValueError(f"storage {key} does not have the {storage.elements} elements that it should have")
+        buffers[key] = file.read(storage.size)
+        if len(buffers[key]) != storage.size:
+            raise EOFError("the file ends early")
+    return tensors, buffers
+
+
+def _size(file: IO[bytes]) -> int:
+    return os.fstat(file.fileno()).st_size
+
+
+def _tensors(content: Any) -> dict[str, Tensor]:
+    """The tensors of a state dictionary, or of a checkpoint that has one; all lie within their storages."""
+    content = content.get("state_dict", content) if isinstance(content, dict) else content
+    if not isinstance(content, dict):
+        raise ValueError("it holds no dictionary of tensors")
+    tensors = {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
+    for name, tensor in tensors.items():
+        elements = math.prod(tensor.shape)
+        last = tensor.offset + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride, strict=True))
+        if elements and last >= tensor.storage.elements:
+            raise ValueError(f"the tensor {name} reaches beyond its storage")
+        if elements > tensor.storage.elements:
+            raise ValueError(f"the tensor {name} has more elements than its storage")
+    return tensors
+
+
+def _by_key(storages: list[Storage], size: int) -> dict[str, Storage]:
+    """The storages by key; together they have at most as many bytes as the file, `size`."""
+    by_key: dict[str, Storage] = {}
+    for storage in storages:
+        if by_key.setdefault(storage.key, storage) != storage:
+            raise ValueError(f"storage {storage.key} is described in two ways")
+    if (total := sum(storage.size for storage in by_key.values())) > size:
+        raise ValueError(f"its tensors have {total} bytes, the file only {size}")
+    return by_key
+
+
+def _array(tensor: Tensor, buffer: bytes) -> np.ndarray:
+    if 0 in tensor.shape:
+        return np.zeros(tensor.shape, tensor.storage.dtype)
+    flat = np.frombuffer(buffer, tensor.storage.dtype)
+    strides = [step * flat.itemsize for step in tensor.stride]
+    return np.lib.stride_tricks.as_strided(flat[tensor.offset :], tensor.shape, strides, writeable=False)

@@ -4,11 +4,14 @@ from pathlib import Path
 
 import numpy as np
 
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, reason
 from simcse_jax.huggingface.torch_file import read_torch_file
-from simcse_jax.storage import read_json
+from simcse_jax.storage import local_path, read_json
 
 NAMES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+
+# The types of safetensors that NumPy has too.
+TYPES = {"F64", "F32", "F16", "BF16", "C64", "BOOL", *(f"{sign}{bits}" for sign in "IU" for bits in (8, 16, 32, 64))}
 
 
 def read_safetensors(path: Path) -> dict[str, np.ndarray]:
@@ -17,13 +20,18 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
     Raises:
       UserError: when the file is missing, truncated or damaged.
     """
-    from safetensors import SafetensorError
+    from safetensors import SafetensorError, safe_open
     from safetensors.numpy import load_file
 
     try:
+        with safe_open(path, framework="numpy") as file:
+            types = {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
+        other = next((name for name in types if types[name] not in TYPES), None)
+        if other is not None:
+            raise UserError(f"{path}: {other!r} has the type {types[other]}; convert the weights to F32, F16 or BF16")
         return load_file(path)
     except (OSError, SafetensorError, ValueError, KeyError) as error:
-        raise UserError(f"{path}: truncated or damaged ({error}); download it again") from None
+        raise UserError(f"{path}: truncated or damaged ({reason(error)}); download it again") from None
 
 
 def read_weights(folder: Path) -> tuple[dict[str, np.ndarray], Path]:
@@ -41,11 +49,13 @@ def read_weights(folder: Path) -> tuple[dict[str, np.ndarray], Path]:
     if path.suffix != ".json":
         return read(path), path
     shards = read_json(path).get("weight_map")
-    if not isinstance(shards, dict):
-        raise UserError(f"{path}: has no 'weight_map'")
+    if not isinstance(shards, dict) or not all(isinstance(shard, str) for shard in shards.values()):
+        raise UserError(f"{path}: has no 'weight_map' with the name of a file for each tensor")
     tensors: dict[str, np.ndarray] = {}
     for shard in sorted(set(shards.values())):
-        if not (folder / shard).is_file():
+        if not (shard and shard.isprintable() and Path(shard).name == shard):
+            raise UserError(f"{path}: its shard {shard!r:.60} is not the name of a file in the folder")
+        if not local_path(folder / shard).is_file():
             raise UserError(f"{path}: its shard {shard} is missing; download it again")
         tensors |= read(folder / shard)
     return tensors, path

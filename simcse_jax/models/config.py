@@ -1,6 +1,7 @@
 """The shape of an encoder, read from a Hugging Face `config.json`."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from simcse_jax.errors import UserError
@@ -17,7 +18,19 @@ POOLERS = {  # see pooling.py
     "max": "the maximum of the last layer over the tokens",
 }
 
-SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+# The least and the most of each number: hundreds of times the largest published encoder's.
+BOUNDS = {
+    "vocab_size": (1, 1 << 26),
+    "hidden_size": (1, 1 << 16),
+    "num_hidden_layers": (1, 1 << 10),
+    "num_attention_heads": (1, 1 << 16),
+    "intermediate_size": (1, 1 << 20),
+    "max_position_embeddings": (1, 1 << 26),
+    "type_vocab_size": (1, 1 << 16),
+    "pad_token_id": (0, 1 << 26),
+}
+# With any of these the model computes something else.
+OTHER_MODELS = ("is_decoder", "add_cross_attention", "pruned_heads", "quantization_config")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,48 +67,43 @@ class EncoderConfig:
         """
         model_type = config.get("model_type")
         if model_type not in MODEL_TYPES:
-            raise UserError(f"{where}: model_type is {model_type!r}; supported are {', '.join(MODEL_TYPES)}")
+            raise UserError(f"{where}: model_type is {model_type!r:.60}; supported are {', '.join(MODEL_TYPES)}")
         if (positions := config.get("position_embedding_type", "absolute")) != "absolute":
-            raise UserError(f"{where}: position_embedding_type is {positions!r}; only 'absolute' is supported")
+            raise UserError(f"{where}: position_embedding_type is {positions!r:.60}; only 'absolute' is supported")
         if model_type == "mpnet":  # transformers hard-codes these two numbers
             config = {**config, "type_vocab_size": 0}
             for field, only in (("pad_token_id", 1), ("relative_attention_num_buckets", BUCKETS)):
                 if config.get(field) not in (None, only):
-                    raise UserError(f"{where}: {field} is {config[field]}; for MPNet it must be {only}")
-
-        def number(field: str, kind: type[int] | type[float] = int) -> Any:
-            if field not in config:
-                raise UserError(f"{where}: the field {field!r} is missing")
-            try:
-                return kind(config[field])
-            except (TypeError, ValueError):
-                raise UserError(f"{where}: {field} is {config[field]!r}, not a number") from None
-
-        config = {"layer_norm_eps": 1e-12, **config}
+                    raise UserError(f"{where}: {field} is {config[field]!r:.60}; for MPNet it must be {only}")
+        for field in OTHER_MODELS:
+            if config.get(field):
+                raise UserError(f"{where}: {field} is {config[field]!r:.60}; such a model is not supported")
+        config = {"layer_norm_eps": 1e-12, "hidden_act": "gelu", **config}
         if config.get("pad_token_id") is None:
             config["pad_token_id"] = 0 if model_type == "bert" else 1
+        if (activation := config["hidden_act"]) not in ACTIVATIONS:
+            raise UserError(f"{where}: hidden_act {activation!r:.60} is not one of {', '.join(ACTIVATIONS)}")
+        if model_type != "mpnet":
+            _whole(config, "type_vocab_size", where)
         fields = cls(
             model_type=model_type,
-            vocab_size=number("vocab_size"),
-            hidden_size=number("hidden_size"),
-            num_layers=number("num_hidden_layers"),
-            num_heads=number("num_attention_heads"),
-            intermediate_size=number("intermediate_size"),
-            max_positions=number("max_position_embeddings"),
-            type_vocab_size=number("type_vocab_size"),
-            layer_norm_eps=number("layer_norm_eps", float),
-            hidden_act=config.get("hidden_act", "gelu"),
-            pad_token_id=number("pad_token_id"),
+            vocab_size=_whole(config, "vocab_size", where),
+            hidden_size=_whole(config, "hidden_size", where),
+            num_layers=_whole(config, "num_hidden_layers", where),
+            num_heads=_whole(config, "num_attention_heads", where),
+            intermediate_size=_whole(config, "intermediate_size", where),
+            max_positions=_whole(config, "max_position_embeddings", where),
+            type_vocab_size=config["type_vocab_size"],
+            layer_norm_eps=_epsilon(config["layer_norm_eps"], where),
+            hidden_act=activation,
+            pad_token_id=_whole(config, "pad_token_id", where),
         )
-        for field in SIZES:
-            if number(field) < 1:
-                raise UserError(f"{where}: {field} is {config[field]}; it must be 1 or more")
+        if fields.pad_token_id >= fields.vocab_size:
+            raise UserError(f"{where}: pad_token_id is {fields.pad_token_id}, but vocab_size {fields.vocab_size}")
         if fields.max_length < 3:  # two tokens are special
             raise UserError(f"{where}: max_position_embeddings is {fields.max_positions}, too few for a sentence")
         if fields.hidden_size % fields.num_heads:
             raise UserError(f"{where}: hidden_size {fields.hidden_size} is not divisible by {fields.num_heads} heads")
-        if fields.hidden_act not in ACTIVATIONS:
-            raise UserError(f"{where}: hidden_act {fields.hidden_act!r} is not one of {', '.join(ACTIVATIONS)}")
         return fields
 
     def keep_layers(self, num_layers: int) -> "EncoderConfig":
@@ -106,5 +114,28 @@ class EncoderConfig:
         return dataclasses.replace(self, num_layers=num_layers or self.num_layers)
 
 
+def _whole(config: Mapping[str, Any], field: str, where: str) -> int:
+    """A field that is a whole number within its bounds."""
+    if field not in config:
+        raise UserError(f"{where}: the field {field!r} is missing")
+    value, (least, most) = config[field], BOUNDS[field]
+    if type(value) is not int:  # True is one to Python
+        raise UserError(f"{where}: {field} is {value!r:.60}, not a whole number")
+    if not least <= value <= most:
+        bound = f"{least} or more" if value < least else f"at most {most}"
+        raise UserError(f"{where}: {field} is {value!r:.60}; it must be {bound}")
+    return value
+
+
+def _epsilon(value: Any, where: str) -> float:
+    if type(value) not in (int, float):
+        raise UserError(f"{where}: layer_norm_eps is {value!r:.60}, not a number")
+    if not 0 <= value < 1:  # false for a NaN
+        raise UserError(f"{where}: layer_norm_eps is {value!r:.60}; it must be between 0 and 1")
+    return float(value)
+
+
 # Hugging Face's names of activations; the functions are in nonlinearities.py.
-ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu")
+GELU = ("gelu", "gelu_python")
+GELU_TANH = ("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate")
+ACTIVATIONS = (*GELU, *GELU_TANH, "quick_gelu", "relu", "silu", "swish")

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.config import GELU, GELU_TANH
 
 Activation = Callable[[Float[Array, "..."]], Float[Array, "..."]]
 Values = Float[AnyArray, "*tokens D"]
@@ -98,11 +99,18 @@ def _softmax_backward(
 
 softmax.defvjp(_softmax_forward, _softmax_backward)
 
+
+def quick_gelu(x: Float[AnyArray, "*shape"]) -> Float[Array, "*shape"]:
+    """x σ(1.702 x)."""
+    return jnp.multiply(x, jax.nn.sigmoid(1.702 * x))
+
+
 # By the names of `models.config.ACTIVATIONS`.
 ACTIVATION_FUNCTIONS: dict[str, Activation] = {
-    "gelu": gelu,
-    "gelu_new": functools.partial(jax.nn.gelu, approximate=True),
-    "gelu_pytorch_tanh": functools.partial(jax.nn.gelu, approximate=True),
+    **dict.fromkeys(GELU, gelu),
+    **dict.fromkeys(GELU_TANH, functools.partial(jax.nn.gelu, approximate=True)),
+    "quick_gelu": quick_gelu,
     "relu": jax.nn.relu,
     "silu": jax.nn.silu,
+    "swish": jax.nn.silu,
 }

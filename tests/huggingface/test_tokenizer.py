@@ -1,4 +1,5 @@
 import json
+import pickle
 import subprocess
 import sys
 
@@ -7,7 +8,7 @@ import pytest
 from support import CONFIGS, ROOT, write_model
 
 from simcse_jax.errors import UserError
-from simcse_jax.huggingface.tokenizer import Tokenizer
+from simcse_jax.huggingface.tokenizer import Tokenizer, read_backend
 from simcse_jax.models.config import EncoderConfig
 
 
@@ -33,7 +34,7 @@ def test_a_tokenizer_of_another_model_is_refused(tmp_path):
     with pytest.raises(UserError, match="only 10 rows"):
         Tokenizer(folder, config)
     (folder / "tokenizer.json").write_text("{")
-    with pytest.raises(UserError, match="no readable tokenizer"):
+    with pytest.raises(UserError, match=r"tokenizer\.json: not valid JSON"):
         Tokenizer(folder, EncoderConfig.from_hugging_face(CONFIGS["bert"], "test"))
 
 
@@ -44,3 +45,58 @@ def test_rows_are_padded_on_the_right_and_words_are_counted(tmp_path):
     assert ids[:, 3:].tolist() == [[2, 1], [1, 1]] and mask.tolist() == [[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]]
     assert ids.dtype == mask.dtype == np.int32
     assert [words.tolist() for words in tokenizer.words(["the cat", ""], 16)] == [[-1, 0, 1, -1], [-1, -1]]
+
+
+class PanicException(BaseException):
+    """As Rust's."""
+
+
+@pytest.mark.parametrize("error", [Exception("bad word"), PanicException("bad word"), OverflowError("bad word")])
+def test_a_tokenizer_that_fails_is_named_with_the_sentence(tiny_bert, error, monkeypatch):
+    tokenizer = Tokenizer(tiny_bert, EncoderConfig.from_hugging_face(CONFIGS["bert"], "test"))
+    works = tokenizer._backend.encode_batch_fast
+
+    class Backend:
+        enable_truncation = tokenizer._backend.enable_truncation
+
+        def encode_batch_fast(self, sentences):
+            if "dog" in sentences:
+                raise error
+            return works(sentences)
+
+    monkeypatch.setattr(tokenizer, "_backend", Backend())
+    assert len(tokenizer(["the", "cat"], 16)) == 2
+    name = tiny_bert / "tokenizer.json"
+    with pytest.raises(UserError, match=f"^{name}: its tokenizer fails on the sentence 'dog': bad word$"):
+        tokenizer(["the", "dog", "cat"], 16)
+
+
+def test_an_interruption_is_no_failure_of_the_tokenizer(tiny_bert, monkeypatch):
+    tokenizer = Tokenizer(tiny_bert, EncoderConfig.from_hugging_face(CONFIGS["bert"], "test"))
+
+    class Backend:
+        def enable_truncation(self, length):
+            pass
+
+        def encode_batch_fast(self, sentences):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(tokenizer, "_backend", Backend())
+    with pytest.raises(KeyboardInterrupt):
+        tokenizer(["the"], 16)
+
+
+def test_a_panic_while_a_tokenizer_is_read_is_reported(tiny_bert, tmp_path, monkeypatch):
+    def panic(folder):
+        raise PanicException("called `Result::unwrap()`")
+
+    monkeypatch.setattr("simcse_jax.huggingface.tokenizer.read_usual", panic)
+    with pytest.raises(UserError, match=r"tokenizer\.json: not a readable tokenizer: called"):
+        read_backend(tiny_bert)
+
+
+def test_a_tokenizer_that_was_sent_to_another_process_has_its_name(tiny_bert):
+    tokenizer = Tokenizer(tiny_bert, EncoderConfig.from_hugging_face(CONFIGS["bert"], "test"))
+    sent = pickle.loads(pickle.dumps(tokenizer))
+    assert sent._where == str(tiny_bert / "tokenizer.json")
+    np.testing.assert_array_equal(sent(["the cat"], 16)[0], tokenizer(["the cat"], 16)[0])

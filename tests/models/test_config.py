@@ -1,8 +1,10 @@
+import re
+
 import pytest
 from support import CONFIGS
 
 from simcse_jax.errors import UserError
-from simcse_jax.models.config import MODEL_TYPES, EncoderConfig
+from simcse_jax.models.config import BOUNDS, MODEL_TYPES, EncoderConfig
 
 
 def read(kind="bert", **changes):
@@ -23,14 +25,42 @@ def test_a_sentence_may_fill_the_positions_after_the_padding_index():
 WRONG = [
     ({"model_type": "gpt2"}, "model_type is 'gpt2'; supported are bert, roberta, mpnet"),
     ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'; only 'absolute' is"),
-    ({"hidden_size": "wide"}, "hidden_size is 'wide', not a number"),
+    ({"hidden_size": "wide"}, "hidden_size is 'wide', not a whole number"),
     ({"layer_norm_eps": None}, "layer_norm_eps is None, not a number"),
+    ({"layer_norm_eps": "1e-12"}, "layer_norm_eps is '1e-12', not a number"),
+    ({"layer_norm_eps": True}, "layer_norm_eps is True, not a number"),
+    ({"layer_norm_eps": float("nan")}, "layer_norm_eps is nan; it must be between 0 and 1"),
+    ({"layer_norm_eps": float("inf")}, "layer_norm_eps is inf; it must be between 0 and 1"),
+    ({"layer_norm_eps": -1e-5}, "layer_norm_eps is -1e-05; it must be between 0 and 1"),
+    *(
+        ({field: value}, rf"{field} is {re.escape(repr(value)[:50])}.*; it must be {bound}")
+        for field in BOUNDS
+        for value, bound in ((-1, "[01] or more"), (10**11, "at most"), (10**99, "at most"))
+    ),
+    *(
+        ({"vocab_size": value}, f"vocab_size is {re.escape(repr(value))}, not a whole number")
+        for value in (float("inf"), float("nan"), 40.0, 40.5, "40", True, None, [40], {})
+    ),
+    ({"pad_token_id": 40}, "pad_token_id is 40, but vocab_size 40"),
+    ({"type_vocab_size": 0}, "type_vocab_size is 0; it must be 1 or more"),
+    ({"num_hidden_layers": 100_000}, "num_hidden_layers is 100000; it must be at most 1024"),
+    ({"is_decoder": True}, "is_decoder is True; such a model is not supported"),
+    ({"add_cross_attention": True}, "add_cross_attention is True; such"),
+    ({"pruned_heads": {"0": [1]}}, "pruned_heads is .*; such"),
+    ({"quantization_config": {"load_in_8bit": True}}, "quantization_config is .*; such"),
+    ({"model_type": ["bert"]}, r"model_type is \['bert'\]"),
+    ({"hidden_act": ["gelu"]}, r"hidden_act \['gelu'\]"),
+    ({"hidden_act": None}, "hidden_act None"),
     ({"num_hidden_layers": 0}, "num_hidden_layers is 0; it must be 1 or more"),
     ({"hidden_size": 0}, "hidden_size is 0; it must be 1 or more"),
     ({"max_position_embeddings": 2}, "max_position_embeddings is 2, too few for a sentence"),
     ({"num_attention_heads": 5}, "hidden_size 32 is not divisible by 5 heads"),
-    ({"hidden_act": "mish"}, "hidden_act 'mish' is not one of gelu, gelu_new, gelu_pytorch_tanh, relu, silu"),
+    ({"hidden_act": "mish"}, "hidden_act 'mish' is not one of gelu, gelu_python, gelu_new, .*, silu, swish"),
 ]
+
+
+def test_what_a_decoder_alone_has_is_no_matter_when_it_is_off():
+    assert read(is_decoder=False, add_cross_attention=None, pruned_heads={}, use_cache=True) == read()
 
 
 @pytest.mark.parametrize(("changes", "message"), WRONG)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from simcse_jax.models.config import ACTIVATIONS
+from simcse_jax.models.config import ACTIVATIONS, GELU, GELU_TANH
 from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS, gelu, layer_norm, softmax
 
 pytestmark = pytest.mark.exact
@@ -86,7 +86,17 @@ def test_every_activation_has_its_function():
     assert tuple(ACTIVATION_FUNCTIONS) == ACTIVATIONS
     x = np.linspace(-4, 4, 33).astype(np.float32)
     tanh = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
-    expected = {"gelu": x * norm.cdf(x), "gelu_new": tanh, "gelu_pytorch_tanh": tanh}
-    expected |= {"relu": np.maximum(x, 0), "silu": x / (1 + np.exp(-x))}
+    expected = dict.fromkeys(GELU, x * norm.cdf(x)) | dict.fromkeys(GELU_TANH, tanh)
+    expected |= dict.fromkeys(("silu", "swish"), x / (1 + np.exp(-x))) | {"relu": np.maximum(x, 0)}
+    expected |= {"quick_gelu": x / (1 + np.exp(-1.702 * x))}
     for name, activation in ACTIVATION_FUNCTIONS.items():
         np.testing.assert_allclose(activation(jnp.asarray(x)), expected[name], atol=1e-6, err_msg=name)
+
+
+@pytest.mark.slow
+def test_activations_are_those_of_transformers():
+    torch, theirs = pytest.importorskip("torch"), pytest.importorskip("transformers.activations")
+    x = np.linspace(-4, 4, 33).astype(np.float32)
+    for name, activation in ACTIVATION_FUNCTIONS.items():
+        expected = theirs.ACT2FN[name](torch.tensor(x)).numpy()
+        np.testing.assert_allclose(activation(jnp.asarray(x)), expected, atol=1e-6, err_msg=name)

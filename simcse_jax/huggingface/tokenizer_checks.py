@@ -1,0 +1,145 @@
+"""Finds tokenizers that would fail, run for ever or give wrong ids without a word, before they are used."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simcse_jax.errors import UserError
+from simcse_jax.huggingface.tokenizer_rules import SPECIAL_TOKENS
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.storage import read_json
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Backend
+
+VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
+MOST_GROWTH = 10_000
+# How many characters these can make of one, at most; a Replace states it, the others make no more than one.
+GROWTH = {"NFC": 3, "NFD": 4, "NFKC": 18, "NFKD": 18, "Precompiled": 18, "BertNormalizer": 6}
+GROWTH |= {"Lowercase": 3, "ByteLevel": 4}
+UNKNOWN = "\u0378 \ue000 \U0001f3b8"  # characters that few vocabularies have
+PAD_TOKENS = {special["pad"] for special in SPECIAL_TOKENS.values()}
+
+
+def check_has_vocabulary(folder: Path) -> None:
+    """Refuses a folder without a file of words: transformers would make a tokenizer that knows none.
+
+    Raises:
+      UserError: when there is none.
+    """
+    if not any(path.is_file() for pattern in VOCABULARIES for path in folder.glob(pattern)):
+        raise UserError(
+            f"{folder}: no vocabulary; it must have tokenizer.json, vocab.txt, or vocab.json and merges.txt"
+        )
+    if (folder / "vocab.json").is_file() and not any(
+        (folder / name).is_file() for name in ("merges.txt", "tokenizer.json", "vocab.txt")
+    ):
+        raise UserError(f"{folder}: has vocab.json, but not its merges.txt")
+
+
+def stated_tokens(folder: Path) -> set[str] | None:
+    """All tokens that the files of a folder have; None where only a library can read them.
+
+    Raises:
+      UserError: for a `tokenizer.json` that cannot be used: it would make a short text huge, or depends on chance.
+    """
+    if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json")):
+        return None
+    tokens: set[str] = set()
+    path = folder / "tokenizer.json"
+    if path.is_file():
+        whole = read_json(path)
+        if (most := growth(whole.get("normalizer"))) > MOST_GROWTH:
+            raise UserError(f"{path}: its normalizer can make {most:.0e} characters of one; {MOST_GROWTH} are allowed")
+        model = whole.get("model")
+        if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict | list):
+            raise UserError(f"{path}: has no 'model' with a 'vocab'")
+        if model.get("dropout"):
+            raise UserError(
+                f"{path}: its model drops merges at random (dropout {model['dropout']!r:.20}); set it to null"
+            )
+        pairs = model["vocab"]  # a dictionary, or Unigram's list of pairs
+        tokens |= set(pairs) if isinstance(pairs, dict) else {str(pair[0]) for pair in pairs if isinstance(pair, list)}
+        added = whole.get("added_tokens")
+        tokens |= {_content(token) for token in added} if isinstance(added, list) else set()
+    elif (folder / "vocab.txt").is_file():
+        try:
+            tokens |= {line.rstrip() for line in (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")}
+        except (OSError, ValueError) as error:
+            raise UserError(f"{folder / 'vocab.txt'}: cannot be read: {error}") from None
+    else:
+        tokens |= set(read_json(folder / "vocab.json"))
+    if (folder / "added_tokens.json").is_file():
+        tokens |= set(read_json(folder / "added_tokens.json"))
+    config = read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").is_file() else {}
+    decoder = config.get("added_tokens_decoder")
+    return tokens | ({_content(token) for token in decoder.values()} if isinstance(decoder, dict) else set())
+
+
+def growth(normalizer: Any) -> float:
+    """The most characters that a normalizer of a `tokenizer.json` can make of one, or more than that."""
+    total, pending = 1.0, [normalizer]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, list):
+            pending += part
+        elif isinstance(part, dict):
+            pending.append(part.get("normalizers"))
+            total *= _own_growth(part)
+    return total
+
+
+def _own_growth(part: dict[str, Any]) -> float:
+    added = part.get("content", part.get("prepend"))
+    if not isinstance(added, str):
+        return GROWTH.get(str(part.get("type")), 1)
+    pattern = part.get("pattern")
+    replaced = pattern.get("String") if isinstance(pattern, dict) else pattern
+    # A regular expression can match nothing, before each character.
+    return max(1.0, len(added) / len(replaced)) if isinstance(replaced, str) and replaced else 1.0 + len(added)
+
+
+def _content(token: Any) -> str:
+    return str(token.get("content") if isinstance(token, dict) else token)
+
+
+def check_backend(backend: "Backend", stated: set[str] | None, where: str) -> None:
+    """Refuses a tokenizer without words, or without tokens at the ends of a sentence, or that fails for a new word.
+
+    Args:
+      backend: the tokenizer.
+      stated: the tokens of its files; None where they are not known.
+      where: the file or folder, for error messages.
+
+    Raises:
+      UserError: in one line.
+    """
+    special = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
+    if not backend.get_vocab(with_added_tokens=True).keys() - special:
+        raise UserError(f"{where}: its vocabulary has no words")
+    ends = backend.encode("").tokens
+    if len(ends) < 2:
+        raise UserError(f"{where}: its tokenizer puts no tokens at the ends of a sentence, such as [CLS] and [SEP]")
+    unknown = getattr(backend.model, "unk_token", None)
+    for token in [*ends, *([unknown] if unknown else [])]:
+        if backend.token_to_id(token) is None or (stated is not None and token not in stated):
+            raise UserError(f"{where}: its vocabulary has no {token}, which the tokenizer needs")
+    backend.encode(UNKNOWN)
+
+
+def check_ids(backend: "Backend", config: EncoderConfig, where: str) -> None:
+    """Refuses the tokenizer of another model: ids beyond the embedding table, or another padding.
+
+    Raises:
+      UserError: in one line.
+    """
+    ends = backend.encode("").ids
+    largest = max([*backend.get_vocab(with_added_tokens=True).values(), *ends])
+    if largest >= config.vocab_size:
+        raise UserError(f"{where}: its tokenizer has token {largest}, its weights only {config.vocab_size} rows")
+    if len(ends) >= config.max_length:
+        raise UserError(f"{where}: its tokenizer adds {len(ends)} tokens to a sentence of at most {config.max_length}")
+    # The positions of these models begin after the padding; BERT's mask alone hides it.
+    pads = {token: number for token in PAD_TOKENS if (number := backend.token_to_id(token)) is not None}
+    if config.model_type != "bert" and config.pad_token_id not in pads.values():
+        found = " and ".join(f"{token} is token {number}" for token, number in sorted(pads.items())) or "has no padding"
+        raise UserError(f"{where}: a tokenizer of another model: {found}, in config.json it is {config.pad_token_id}")

@@ -1,0 +1,66 @@
+import io
+import pickle
+from collections import OrderedDict
+
+import pytest
+from support.pickles import Call, storage, tensor, whole
+
+from simcse_jax.huggingface import torch_pickle
+from simcse_jax.huggingface.torch_pickle import Storage, Tensor, read_pickle
+
+FLOATS = Storage("FloatStorage", "0", 6)
+
+
+def read(content: bytes):
+    return read_pickle(io.BytesIO(content))
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_plain_values_are_those_of_pickle(protocol):
+    value = {"a": [1, -2, 3.5, 2**40, True, False, None], "b": ("x", "é" * 300, (1, 2), ()), 3: [], "c": {}, "d": (1,)}
+    value["again"] = value["b"]
+    assert read(pickle.dumps(value, protocol)) == (value, [])
+    assert read(pickle.dumps(OrderedDict(value), protocol)) == (value, [])
+
+
+def test_a_tensor_is_its_place_in_a_storage():
+    assert read(whole(tensor(storage("FloatStorage", "0", 6), 1, (2,), (3,), False))) == (
+        Tensor(FLOATS, 1, (2,), (3,)),
+        [FLOATS],
+    )
+    assert (FLOATS.size, FLOATS.dtype) == (24, "<f4")
+    parameter = Call("torch._utils", "_rebuild_parameter", (tensor(storage("FloatStorage", 0, 6), 1, [2], [3]), True))
+    assert read(whole(parameter))[0] == Tensor(FLOATS, 1, (2,), (3,))
+    pairs = Call("collections", "OrderedDict", ([("a", 1)],))
+    assert read(whole(pairs)) == ({"a": 1}, [])
+
+
+def test_a_file_may_hold_several():
+    file = io.BytesIO(whole(1) + whole("b") + b"rest")
+    assert (read_pickle(file)[0], read_pickle(file)[0], file.read()) == (1, "b", b"rest")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (whole(Call("os", "system", ("true",))), r"asks for os\.system"),
+        (whole(Call("torch", "Size", ((1,),))), r"asks for torch\.Size"),
+        (pickle.dumps({1}), "the instruction EMPTY_SET"),
+        (pickle.dumps({"a": b"bytes"}), "the instruction SHORT_BINBYTES"),
+        (b"\x80\x02.", "damaged"),
+        (whole(Call("torch", "FloatStorage", ())), "damaged"),
+        (b"\x80\x02", "pickle exhausted|no end"),
+        (b"", "pickle exhausted|no end"),
+        (b"\xff", "unknown"),
+    ],
+)
+def test_anything_else_is_refused(content, message):
+    with pytest.raises(ValueError, match=message):
+        read(content)
+
+
+def test_the_length_is_limited(monkeypatch):
+    monkeypatch.setattr(torch_pickle, "LIMIT", 1000)
+    assert read(whole([None] * 900))[0] == [None] * 900
+    with pytest.raises(ValueError, match="longer than 1000 bytes"):
+        read(whole([None] * 1000))

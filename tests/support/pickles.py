@@ -1,0 +1,58 @@
+"""Pickles as PyTorch writes them, made without it, so that they can be wrong."""
+
+from typing import Any, NamedTuple
+
+
+class Call(NamedTuple):
+    """Of a function by its name; without arguments the function itself."""
+
+    module: str
+    name: str
+    arguments: tuple | None = None
+
+
+class Persistent(tuple):
+    """A reference to a storage."""
+
+    def __new__(cls, *fields: Any) -> "Persistent":
+        return super().__new__(cls, fields)
+
+
+def storage(kind: str, key: str, count: int, *view: Any) -> Persistent:
+    return Persistent("storage", Call("torch", kind), key, "cpu", count, *view)
+
+
+def tensor(*arguments: Any) -> Call:
+    return Call("torch._utils", "_rebuild_tensor_v2", arguments)
+
+
+def whole(value: Any) -> bytes:
+    """A pickle of protocol 2."""
+    return b"\x80\x02" + parts(value) + b"."
+
+
+def parts(value: Any) -> bytes:
+    """The instructions for a value; bytes are instructions themselves."""
+    match value:
+        case bytes():
+            return value
+        case None:
+            return b"N"
+        case bool():
+            return b"\x88" if value else b"\x89"
+        case int():
+            return b"\x8a\x20" + value.to_bytes(32, "little", signed=True)
+        case str():
+            return b"X" + len(value.encode()).to_bytes(4, "little") + value.encode()
+        case Call(module, name, arguments):
+            called = b"" if arguments is None else parts(tuple(arguments)) + b"R"
+            return f"c{module}\n{name}\n".encode() + called
+        case Persistent():
+            return parts(tuple(value)) + b"Q"
+        case tuple():
+            return b"(" + b"".join(map(parts, value)) + b"t"
+        case list():
+            return b"](" + b"".join(map(parts, value)) + b"e"
+        case dict():
+            return b"}(" + b"".join(parts(part) for item in value.items() for part in item) + b"u"
+    raise TypeError(value)
