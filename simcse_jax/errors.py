@@ -32,7 +32,7 @@ class Preempted(Exception):
     """The run had to end and has saved its state; the same command resumes it."""
 
 
-def reason(error: Exception) -> str:
+def reason(error: BaseException) -> str:
     """Another library's error message as part of a line: without line breaks, cut short."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 
