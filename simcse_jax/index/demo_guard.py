@@ -5,9 +5,12 @@ A website that is open in the same browser can send requests to 127.0.0.1, and a
 """
 
 import ipaddress
+import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
+
+from simcse_jax.errors import reason
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 EVERYWHERE = ("0.0.0.0", "::")  # the --host that serves at all addresses of the machine
@@ -79,6 +82,23 @@ def refusal(method: str, path: str, headers: Mapping[str, str], names: Names) ->
     return None
 
 
+def body_refusal(body: bytes) -> tuple[int, str] | None:
+    """Why the JSON of a request is refused, as for `refusal`.
+
+    Gradio takes an object with `meta` and `path` for a file, and downloads it whatever the argument is meant to be.
+    """
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        if any(name in ("meta", "path") for name, _ in pairs):
+            raise ValueError("it has a file; the page takes texts and numbers")
+
+    try:
+        json.loads(body or b"null", object_pairs_hook=look)
+    except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, or nested too deeply
+        return 400, f"the body: {reason(error)}"
+    return None
+
+
 class Guard:
     """An ASGI application that passes on only the requests that are not refused."""
 
@@ -94,6 +114,9 @@ class Guard:
         if scope["type"] == "http":
             headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
             refused = refusal(scope["method"], scope["path"], headers, self._names)
+            if refused is None and scope["method"] == "POST":
+                body, receive = await _read(receive)
+                refused = body_refusal(body)
         if refused is None:
             await self._app(scope, receive, send)
             return
@@ -101,6 +124,22 @@ class Guard:
         about = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
         await send({"type": "http.response.start", "status": status, "headers": about})
         await send({"type": "http.response.body", "body": f"refused: {text}\n".encode(errors="backslashreplace")})
+
+
+async def _read(receive: Receive) -> tuple[bytes, Receive]:
+    """The body of a request, whose length was checked, and a `receive` that gives it once more."""
+    parts, more = [], True
+    while more:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        more = message.get("more_body", False)
+    body = b"".join(parts)
+    kept = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> dict[str, Any]:
+        return kept.pop() if kept else await receive()
+
+    return body, again
 
 
 def launch_options(names: Names) -> dict[str, Any]:

@@ -80,6 +80,38 @@ def test_a_request_has_a_bounded_length():
     assert status("POST", JOIN, transfer_encoding="chunked") == 413
 
 
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b'{"data": ["a", 2], "event_data": {"index": [0]}, "trigger_id": 7}', None),
+        (b"", None),
+        (b'{"data": [{"path": "http://a.b/c", "meta": {"_type": "gradio.FileData"}}]}', "it has a file"),
+        (b'{"query": {"p\\u0061th": "/etc/passwd"}}', "it has a file"),
+        (b"[" * 10**5, "recursion"),
+        (b"no", "Expecting value"),
+        (b"\xff\xfe\xfd", "codec"),
+    ],
+)
+def test_a_body_is_json_without_files(body, says):
+    refused = demo_guard.body_refusal(body)
+    assert (refused is None) if says is None else (refused[0] == 400 and says in refused[1])
+
+
+def test_a_body_is_passed_on_whole():
+    parts = [{"body": b'{"data"', "more_body": True}, {"body": b": []}"}, {"type": "http.disconnect"}]
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.extend([await receive(), await receive()])
+
+    async def receive():
+        return parts.pop(0)
+
+    headers = [(b"host", b"localhost"), (b"content-length", b"12")]
+    asyncio.run(Guard(app, LOCAL)({"type": "http", "method": "POST", "path": JOIN, "headers": headers}, receive, None))
+    assert seen == [{"type": "http.request", "body": b'{"data": []}', "more_body": False}, {"type": "http.disconnect"}]
+
+
 def ask(kind, *headers):
     sent = []
 
