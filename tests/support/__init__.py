@@ -141,6 +141,7 @@ def call(module: str, *args: object) -> subprocess.CompletedProcess:
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.setattr(sys, "argv", [f"simcse_jax.{module}", *map(str, args)])
         patch.chdir(ROOT)
+        patch.setenv("SIMCSE_JAX_TRACEBACK", "1")  # what no command expects is an error of the test
         with pytest.raises(SystemExit) as end:
             run_command(main)
     return subprocess.CompletedProcess(args, end.value.code, out.getvalue(), err.getvalue())
