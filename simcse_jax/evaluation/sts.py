@@ -19,7 +19,7 @@ from jaxtyping import Float, Float64
 from simcse_jax.data.files import open_text
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
-from simcse_jax.evaluation.tasks import AGGREGATIONS, METRICS
+from simcse_jax.evaluation.tasks import AGGREGATIONS, METRICS, TASKS
 from simcse_jax.storage import local_path
 
 SUBSETS = {
@@ -167,7 +167,8 @@ def read(data: str, tasks: Sequence[str], split: str = "test") -> tuple[dict[str
     """
     path = local_path(data)
     if path.is_file():
-        name = path.name if path.stem in BESIDE_TASKS else path.stem
+        taken = path.stem in (*BESIDE_TASKS, *TASKS)  # another set of pairs has no known task's name
+        name = path.name if taken else path.stem
         return {name: read_graded_pairs(path)}, []
     if not path.is_dir():
         raise UserError(f"{data}: no such folder or file of STS data")
