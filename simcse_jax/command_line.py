@@ -61,6 +61,7 @@ UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h
 PREEMPTED = 75  # EX_TEMPFAIL of sysexits.h: try again
 INTERRUPTED = 130
 CLOSED = 141
+LONGEST = 1000  # characters of an error
 EXIT_CODES = {
     0: "done",
     WRONG: "a mistake that you can fix, described in one line on standard error",
@@ -196,7 +197,10 @@ def _run(main: Callable[[], None]) -> Any:
 
 
 def _wrong(text: str) -> int:
-    streams.say("error: " + " ".join(text.split()))
+    line = " ".join(text.split())
+    if len(line) > LONGEST:  # the mistake stands at the beginning, the remedy at the end
+        line = f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
+    streams.say(f"error: {line}")
     return WRONG
 
 

@@ -39,6 +39,7 @@ ENDLESS = (
     [
         (None, 0, ""),
         (UserError("config.seed:\n  no"), 2, "error: config.seed: no\n"),
+        (UserError("x" * 10**5), 2, "error: " + "x" * 500 + " … " + "x" * 500 + "\n"),
         (Preempted("saved"), 75, "saved\n"),
         (KeyboardInterrupt(), 130, "interrupted\n"),
         (KeyboardInterrupt("saved; resume with:"), 130, "saved; resume with:\n  python -m simcse_jax.main 'a b'\n"),
