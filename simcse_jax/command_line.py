@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import errno
 import os
 import re
 import shlex
@@ -12,7 +13,8 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from simcse_jax.errors import Preempted, UserError, in_command
+from simcse_jax import report, streams
+from simcse_jax.errors import Preempted, UserError, in_command, reason
 from simcse_jax.models.config import DTYPES, POOLERS
 from simcse_jax.storage import local_path
 
@@ -55,15 +57,23 @@ def parse_model(spec: str) -> Model:
 
 
 WRONG = 2
+UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h
 PREEMPTED = 75  # EX_TEMPFAIL of sysexits.h: try again
 INTERRUPTED = 130
 CLOSED = 141
+LONGEST = 1000  # characters of an error
 EXIT_CODES = {
     0: "done",
     WRONG: "a mistake that you can fix, described in one line on standard error",
+    UNEXPECTED: "an error of the program; one line names the file of a full report",
     PREEMPTED: "pre-empted after saving; the same command resumes",
     INTERRUPTED: "interrupted",
     CLOSED: "the reader of the output closed the pipe",
+}
+# Errors of the system that the user can mend, wherever they come from.
+OF_THE_MACHINE = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EMFILE, errno.ENFILE),
 }
 
 
@@ -141,25 +151,74 @@ def warnings_in_a_line() -> Iterator[None]:
 
 
 def run_command(main: Callable[[], None]) -> NoReturn:
-    """Runs a command's `main` and ends the process with one of `EXIT_CODES`."""
+    """Runs a command's `main` and ends the process with one of `EXIT_CODES`.
+
+    An error that nobody expected ends in one line, which names the file of a full report. With the variable
+    SIMCSE_JAX_TRACEBACK in the environment it is raised instead.
+    """
     token = in_command.set(True)
+    streams.prepare()
     try:
-        main()
-    except UserError as error:
-        print("error: " + " ".join(str(error).split()), file=sys.stderr)
-        sys.exit(WRONG)
-    except Preempted as stop:
-        print(stop, file=sys.stderr)
-        sys.exit(PREEMPTED)
-    except BrokenPipeError:  # the reader closed the pipe, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(CLOSED)
-    except KeyboardInterrupt as stop:  # with a text where something was saved
-        print(f"{stop}\n  {this_command()}" if str(stop) else "interrupted", file=sys.stderr)
-        sys.exit(INTERRUPTED)
+        code = _run(main)
     finally:
         in_command.reset(token)
-    sys.exit(0)
+    with contextlib.suppress(UserError, BrokenPipeError):  # the error that counts was reported
+        streams.flush()
+    sys.exit(code)
+
+
+def _run(main: Callable[[], None]) -> Any:
+    """Runs `main`, and reports its error. Returns the exit code."""
+    try:
+        code: Any = 0
+        try:
+            main()
+        except SystemExit as end:  # as `--help` ends
+            code = end.code
+        streams.flush()
+        return code
+    except UserError as error:
+        return _wrong(str(error))
+    except Preempted as stop:
+        streams.say(str(stop))
+        return PREEMPTED
+    except BrokenPipeError:  # the reader closed the pipe, as `head` does
+        return CLOSED
+    except KeyboardInterrupt as stop:  # with a text where something was saved
+        streams.say(f"{stop}\n  {this_command()}" if str(stop) else "interrupted")
+        return INTERRUPTED
+    except OSError as error:
+        if error.errno not in OF_THE_MACHINE:
+            return _unexpected(error)
+        where = "standard output or a file" if error.filename is None else error.filename  # a write gives no name
+        return _wrong(f"{where}: {error.strerror}")
+    except BaseException as error:  # a panic of a library in Rust is no Exception
+        return _unexpected(error)
+
+
+def _wrong(text: str) -> int:
+    line = " ".join(text.split())
+    if len(line) > LONGEST:  # the mistake stands at the beginning, the remedy at the end
+        line = f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
+    streams.say(f"error: {line}")
+    return WRONG
+
+
+def _unexpected(error: BaseException) -> int:
+    """Prints a line about an error that nobody expected, and writes the full report."""
+    if os.environ.get("SIMCSE_JAX_TRACEBACK"):
+        raise error
+    text = report.describe(error, this_command())
+    name = report.write(text)
+    if name is None:
+        streams.say(text)
+    what = f"{type(error).__name__}: {reason(error)}"
+    if report.out_of_memory(error):
+        what = f"not enough memory; smaller batches, shorter sentences or a smaller model need less ({what})"
+    else:
+        what = f"simcse_jax did not expect this: {what}"
+    streams.say(f"error: {what}; the full report is {f'in {name}' if name else 'above'}")
+    return UNEXPECTED
 
 
 def add_dtype(parser: Parser) -> None:

@@ -5,9 +5,11 @@ import socket
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from simcse_jax.command_line import Parser, run_command, warnings_in_a_line
-from simcse_jax.errors import UserError, installed
+from simcse_jax.errors import UserError, installed, reason
+from simcse_jax.index.demo_guard import Names, launch_options
 from simcse_jax.models.config import POOLERS
 
 if TYPE_CHECKING:
@@ -30,6 +32,13 @@ def main() -> None:
     parser.add_argument("--column", help="the column of --sentences, if its name is not a usual one")
     parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
     parser.add_argument("--host", default=LOCAL, help=f"the address to serve at (default: {LOCAL}, this machine alone)")
+    parser.add_argument(
+        "--allow-host",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="further names of this machine that the page answers to (default: the local ones, and --host)",
+    )
     parser.add_argument("--port", type=int, default=7860, help="0 takes any free one (default: %(default)s)")
     parser.add_argument("--share", action="store_true", help="also a public address, through Gradio's server")
     args = parser.parse_args()
@@ -48,7 +57,8 @@ def main() -> None:
     with warnings_in_a_line():
         model.build_index(sentences)
         model.search(sentences[0])  # compiles the program of a single query
-    serve(model, PurePath(args.model).name, sentences, args.host, port, args.share)
+    names = Names(args.host, args.allow_host)
+    serve(model, PurePath(args.model).name, sentences, args.host, port, names, args.share)
 
 
 def free_port(host: str, port: int) -> int:
@@ -59,6 +69,8 @@ def free_port(host: str, port: int) -> int:
     """
     if not 0 <= port < 2**16:
         raise UserError(f"--port {port}: must be from 0 to 65535")
+    if not host:
+        raise UserError("--host: is empty; name an address")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
@@ -84,24 +96,34 @@ def examples_of(sentences: Sequence[str]) -> list[str]:
     return different[:: max(1, len(different) // EXAMPLES)][:EXAMPLES]
 
 
-def serve(model: "SimCSE", title: str, sentences: list[str], host: str, port: int, share: bool) -> None:
-    """Serves the page until it is interrupted."""
+def serve(model: "SimCSE", title: str, sentences: list[str], host: str, port: int, names: Names, share: bool) -> None:
+    """Serves the page until it is interrupted. It answers to `names` only.
+
+    Raises:
+      UserError: when another process has taken the port in the meantime.
+    """
     import gradio as gr
 
     from simcse_jax.index.demo_page import CSS, build, shade_rules
 
     page = build(model, title, len(sentences), examples_of(sentences))
-    page.launch(
-        server_name=host,
-        server_port=port,
-        share=share,
-        quiet=True,
-        prevent_thread_lock=True,
-        footer_links=[],
-        run_history=False,
-        theme=gr.themes.Default(font=FONTS, font_mono=FONTS_OF_CODE),
-        css=CSS + shade_rules(),
-    )
+    try:
+        page.launch(
+            server_name=f"[{host}]" if ":" in host else host,
+            server_port=port,
+            share=share,
+            quiet=True,
+            prevent_thread_lock=True,
+            footer_links=[],
+            run_history=False,
+            theme=gr.themes.Default(font=FONTS, font_mono=FONTS_OF_CODE),
+            css=CSS + shade_rules(),
+            **launch_options(names),
+        )
+    except OSError as error:
+        raise UserError(f"--host {host} --port {port}: {reason(error)}") from None
+    if page.share_url:
+        names.add(urlsplit(page.share_url).netloc)
     where = "this machine alone" if host in (LOCAL, "localhost") else "open to all who can reach this machine"
     print(f"open {page.local_url} ({where}); Ctrl-C ends it", flush=True)
     if share:

@@ -90,6 +90,7 @@ def export(
     Raises:
       UserError: when there is no run, or `output` is not an earlier export.
     """
+    import numpy as np
     from safetensors import SafetensorError
 
     from simcse_jax.huggingface.write import write_model
@@ -100,6 +101,9 @@ def export(
 
     check_places(workdir, output)
     model = load_workdir(workdir)
+    for name, values in {**model.params, **(model.language_model or {})}.items():
+        if not np.isfinite(values).all():
+            raise UserError(f"{workdir}: the best checkpoint's {name} is not finite; it is not exported")
     run = Workdir(workdir)
     output = output.resolve()  # a link stays one, what it points to is replaced
     card = model_card(model, run.read_run(), run.read_result(), hub_name or output.name, revision, license)

@@ -69,6 +69,7 @@ def main() -> None:
         [runner.comparable(*variant) for variant in variants],
         runner.read_scores(runs),
         notes=[f"`{command}`", runner.what_was_run(runs), runner.what_it_ran_on(runs)],
+        headings=runner.headings([config for _, config in variants]),
     )
     print((folder / f"{name}.md").read_text(encoding="utf-8"))
     if problems:

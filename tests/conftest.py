@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -72,6 +73,20 @@ def shared(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Path]:
 @pytest.fixture(scope="session")
 def tiny_bert(shared) -> Path:
     return shared("tiny-bert", lambda folder: write_model(folder, "bert"))
+
+
+@pytest.fixture(scope="session")
+def nan_bert(shared, tiny_bert) -> Path:
+    """A model with a weight that is not finite."""
+    from safetensors.numpy import load_file, save_file
+
+    def make(folder: Path) -> None:
+        shutil.copytree(tiny_bert, folder)
+        tensors = load_file(folder / "model.safetensors")
+        tensors["encoder.layer.0.output.dense.bias"][0] = np.nan
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+    return shared("nan-bert", make)
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,14 @@
 """The parser, the options, and the net for errors that all commands share."""
 
 import argparse
+import ast
+import errno
 import importlib
+import os
 import re
 import subprocess
 import sys
+import tempfile
 import warnings
 
 import pytest
@@ -35,6 +39,7 @@ ENDLESS = (
     [
         (None, 0, ""),
         (UserError("config.seed:\n  no"), 2, "error: config.seed: no\n"),
+        (UserError("x" * 10**5), 2, "error: " + "x" * 500 + " … " + "x" * 500 + "\n"),
         (Preempted("saved"), 75, "saved\n"),
         (KeyboardInterrupt(), 130, "interrupted\n"),
         (KeyboardInterrupt("saved; resume with:"), 130, "saved; resume with:\n  python -m simcse_jax.main 'a b'\n"),
@@ -53,9 +58,109 @@ def test_how_a_command_ends(error, code, said, capsys, monkeypatch):
     assert code in EXIT_CODES
 
 
-def test_other_errors_keep_their_traceback():
+class Panic(BaseException):
+    """As the exception of a library in Rust."""
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ZeroDivisionError("of a\ntest \udcff"), "simcse_jax did not expect this: ZeroDivisionError: of a test"),
+        (Panic("index out of range"), "simcse_jax did not expect this: Panic: index out of range"),
+        (RecursionError("too deep"), "simcse_jax did not expect this: RecursionError: too deep"),
+        (MemoryError("8 TB"), "not enough memory; smaller batches"),
+        (RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes"), "not enough memory; smaller batches"),
+    ],
+)
+def test_what_nobody_expected_is_a_line_and_a_full_report(error, said, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "simcse_jax.main", "a b"])
+
+    def main():
+        raise error
+
+    with pytest.raises(SystemExit) as end:
+        run_command(main)
+    assert end.value.code == 70 and 70 in EXIT_CODES
+    printed = capsys.readouterr()
+    [report] = tmp_path.iterdir()
+    assert printed.err.startswith(f"error: {said}") and printed.err.endswith(f"the full report is in {report}\n")
+    assert printed.err.count("\n") == 1 and printed.out == ""
+    text = report.read_text()
+    assert "command: python -m simcse_jax.main 'a b'" in text and "in main" in text and type(error).__name__ in text
+
+
+def test_a_report_that_cannot_be_written_is_printed(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(SystemExit):
+        run_command(lambda: 1 / 0)
+    said = capsys.readouterr().err
+    assert "Traceback" in said and said.endswith("ZeroDivisionError: division by zero; the full report is above\n")
+
+
+def test_developers_get_the_traceback(monkeypatch):
+    monkeypatch.setenv("SIMCSE_JAX_TRACEBACK", "1")
     with pytest.raises(ZeroDivisionError):
         run_command(lambda: 1 / 0)
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "code", "said"),
+    [
+        (errno.ENOSPC, "/a/b", 2, "error: /a/b: No space left on device\n"),
+        (errno.ENAMETOOLONG, None, 2, "error: standard output or a file: File name too long\n"),
+        (errno.EBADF, "/a/b", 70, "error: simcse_jax did not expect this"),
+    ],
+)
+def test_the_machines_errors_are_the_users_to_mend(number, name, code, said, capsys):
+    def main():
+        raise OSError(number, os.strerror(number), name)
+
+    with pytest.raises(SystemExit) as end:
+        run_command(main)
+    assert end.value.code == code and capsys.readouterr().err.startswith(said)
+
+
+ENDINGS = {  # what a command does: its exit code, and what it says
+    "print('x')": (2, "error: standard output: No space left on device\n"),  # found when it is flushed
+    "[print('x' * 99) for _ in range(10**4)]": (2, "error: standard output or a file: No space left on device\n"),
+    "print('x', flush=True)": (2, "error: standard output or a file: No space left on device\n"),
+    "(print('x'), sys.exit(0))": (2, "error: standard output: No space left on device\n"),  # as --help ends
+    "(print('x'), 1 / 0)": (70, "error: simcse_jax did not expect this: ZeroDivisionError"),
+}
+
+
+def test_a_full_disk_and_an_encoding_of_standard_output(tmp_path):
+    """In processes that are forked from one, since the interpreter's own last flush counts too."""
+    code = f"""
+import os, sys
+from simcse_jax.command_line import run_command
+
+def run(what, target):
+    sys.stdout.flush()
+    if not os.fork():
+        os.dup2(os.open(target, os.O_WRONLY | os.O_CREAT), 1)
+        os.dup2(os.open(target + ".err" if target != "/dev/full" else {str(tmp_path / "err")!r},
+                        os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+        run_command(lambda: eval(what))
+    return os.waitstatus_to_exitcode(os.wait()[1])
+
+for what in {list(ENDINGS)!r}:
+    print((run(what, "/dev/full"), open({str(tmp_path / "err")!r}).read()))
+print(run("print(chr(0xe9), chr(0xdcff))", {str(tmp_path / "out")!r}))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUNBUFFERED": "", "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *found, last = done.stdout.splitlines()
+    for line, (exit_code, said) in zip(found, ENDINGS.values(), strict=True):
+        assert ast.literal_eval(line)[0] == exit_code and ast.literal_eval(line)[1].startswith(said), line
+        assert ast.literal_eval(line)[1].count("\n") == 1  # nothing of the interpreter's
+    assert last == "0" and (tmp_path / "out").read_text() == "\\xe9 \\udcff\n"
 
 
 def test_a_reader_that_closes_the_pipe_is_no_error():

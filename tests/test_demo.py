@@ -55,6 +55,8 @@ def test_a_port_is_looked_for_before_a_model_is_loaded(tmp_path):
             assert done.returncode == 2 and f"--port {port}" in done.stderr
     with pytest.raises(UserError, match="must be from 0 to 65535"):
         demo.free_port("127.0.0.1", 70_000)
+    with pytest.raises(UserError, match="--host: is empty"):
+        demo.free_port("", 0)
     with pytest.raises(UserError, match="--host"):
         demo.free_port("198.51.100.7", 0)  # an address that no machine has
 

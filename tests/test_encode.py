@@ -244,6 +244,22 @@ def test_the_output_is_not_the_input(tmp_path):
     fails("is the input", "--model", "none", "--input", source, "--output", source)
 
 
+def test_embeddings_that_are_not_finite_are_refused_and_leave_nothing(nan_bert, tmp_path):
+    done = encode(nan_bert, write(tmp_path, ".txt"), tmp_path / "emb.npy")
+    assert done.returncode == 2 and "embeddings are not finite, that of '" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus.txt"]
+    for ask in (lambda model: model.encode("the cat"), lambda model: model.build_index(["a", "b"])):
+        with pytest.raises(UserError, match="embeddings are not finite"):
+            ask(SimCSE(str(nan_bert)))
+
+
+def test_numbers_beyond_the_outputs_type_are_refused(tmp_path):
+    partial = PartialEmbeddings(tmp_path / "emb.npy", 2, np.float16, {})
+    with pytest.raises(UserError, match=r"emb\.npy: an embedding has an element beyond float16; write float32"):
+        partial.append(np.full((2, 3), 70_000, np.float32), 0)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_input_that_changes_while_it_is_read_is_reported(tmp_path):
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     file = SentenceFile(tmp_path / "a.txt")

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import shutil
 
@@ -71,6 +72,20 @@ def test_an_export_that_fails_leaves_nothing(trained, tmp_path, monkeypatch):
 
     monkeypatch.setattr(module, "write_safetensors", full)
     with pytest.raises(UserError, match="No space left on device"):
+        export(trained, tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_weights_that_are_not_finite_are_not_exported(trained, tmp_path, monkeypatch):
+    from simcse_jax.runs import loading
+
+    def load(workdir, load=loading.load_workdir):
+        model = load(workdir)
+        name = next(iter(model.params))
+        return dataclasses.replace(model, params=model.params | {name: model.params[name] * np.nan})
+
+    monkeypatch.setattr(loading, "load_workdir", load)
+    with pytest.raises(UserError, match=r"the best checkpoint's .* is not finite"):
         export(trained, tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
 

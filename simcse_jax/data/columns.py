@@ -24,6 +24,13 @@ def choose_columns(names: Sequence[str], columns: Mapping[str, str], where: str,
     Raises:
       UserError: when a mapped column is missing, or the choice is not clear.
     """
+    found = _choose(names, columns, where, ordered)
+    for place in found:
+        check_unique(names, names[place], where)
+    return found
+
+
+def _choose(names: Sequence[str], columns: Mapping[str, str], where: str, ordered: bool) -> list[int]:
     mapped = {role: columns[role] for role in ROLES if columns.get(role)}
     if mapped:
         _check_mapped(names, mapped, where)
@@ -58,6 +65,7 @@ def choose_labels(names: Sequence[str], columns: Mapping[str, str], needed_by: s
     """
     if columns.get("label"):
         _check_mapped(names, {"label": columns["label"]}, where)
+        check_unique(names, columns["label"], where)
         return list(names).index(columns["label"])
     if not needed_by:
         return None
@@ -67,6 +75,16 @@ def choose_labels(names: Sequence[str], columns: Mapping[str, str], needed_by: s
             f"{where}: no labels, but {needed_by} needs them; it has {', '.join(names)}: set data.columns.label"
         )
     return list(names).index(found)
+
+
+def check_unique(names: Sequence[str], name: str, where: str) -> None:
+    """Refuses a column whose name another column has too.
+
+    Raises:
+      UserError: naming the columns.
+    """
+    if list(names).count(name) > 1:
+        raise UserError(f"{where}: {list(names).count(name)} columns are called {name!r}; rename them")
 
 
 def _check_mapped(names: Sequence[str], mapped: Mapping[str, str], where: str) -> None:

@@ -39,8 +39,12 @@ def read_hub_dataset(specification: str) -> Table:
     names = list(data.column_names)
 
     def rows() -> Iterator[Row]:
-        for number, record in enumerate(data, 1):
-            yield Row(f"{where}: row {number}", [record[name] for name in names])
+        number = 0
+        try:
+            for number, record in enumerate(data, 1):
+                yield Row(f"{where}: row {number}", [record[name] for name in names])
+        except (OSError, ValueError, OverflowError, RuntimeError) as error:  # a column that cannot be decoded
+            raise UserError(f"{where}: cannot be read after row {number}: {reason(error)}") from None
 
     return names, rows()
 

@@ -14,7 +14,7 @@ from simcse_jax.data.columns import choose_columns, choose_labels
 from simcse_jax.data.datasets import LIBRARIES
 from simcse_jax.data.documents import REACH, next_sentences, read_documents
 from simcse_jax.data.draws import NEXT_SENTENCES, SUBSAMPLE, corpus_generator
-from simcse_jax.data.files import MISSING, READERS, Row
+from simcse_jax.data.files import MISSING, READERS, Row, is_text, read_parquet
 from simcse_jax.data.labels import LABELS, parse_label
 from simcse_jax.errors import UserError
 from simcse_jax.storage import local_path
@@ -67,6 +67,10 @@ def read_examples(
     label = choose_labels(names, columns, needed_by, where)
     if needed_by and len(chosen) < 2:
         raise UserError(f"{where}: one column of sentences, but {needed_by} needs pairs; set data.columns.positive")
+    if not _prefix(specification) and where.lower().endswith(".parquet"):  # whose other columns need not be read
+        wanted = [names[place] for place in dict.fromkeys([*chosen, *([] if label is None else [label])])]
+        chosen, label = [wanted.index(names[place]) for place in chosen], label and wanted.index(names[label])
+        names, rows = wanted, read_parquet(Path(where), wanted)[1]
     if positives in REACH:
         examples = _pair(rows, positives, seed, where)
     else:
@@ -104,7 +108,8 @@ def _open(specification: str) -> tuple[list[str], Iterator[Row], str, bool]:
     path = local_path(specification)
     reader = READERS.get(path.suffix.lower())
     if not path.is_file():
-        raise UserError(f"data.train={specification}: no such file")
+        what = "a folder; name a file in it" if path.is_dir() else "no such file"
+        raise UserError(f"data.train={specification}: {what}")
     if reader is None:
         raise UserError(f"{path}: unknown file type {path.suffix!r}; known are {', '.join(READERS)}, hf: and tfds:")
     return *reader(path), str(path), True
@@ -187,10 +192,8 @@ def _read_text(sentence: object, where: str) -> str:
     if sentence is MISSING:
         raise UserError(f"{where} is missing")
     if sentence is not None and not isinstance(sentence, str):
-        raise UserError(f"{where} holds {sentence!r}, not text; choose text columns with data.columns")
+        raise UserError(f"{where} holds {sentence!r:.60}, not text; choose text columns with data.columns")
     text = sentence or ""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise UserError(f"{where} holds half a surrogate pair, which is not a character") from None
+    if not is_text(text):
+        raise UserError(f"{where} holds half a surrogate pair, which is not a character")
     return text.strip()

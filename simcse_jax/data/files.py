@@ -10,6 +10,10 @@ from simcse_jax.errors import UserError, reason
 
 PARQUET_ROWS = 8192  # read at once
 
+NOT_TEXT = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"PAR1": "parquet"}
+NOT_TEXT |= {b"\x28\xb5\x2f\xfd": "zstandard", b"%PDF-": "PDF", b"\x93NUMPY": "NumPy"}
+MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+
 MISSING = object()  # a field that a row does not have
 
 
@@ -27,12 +31,14 @@ def open_text(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file (a byte-order mark is dropped), without line ends.
 
     Raises:
-      UserError: when the file is missing, unreadable or, naming the line, not UTF-8.
+      UserError: when the file is missing, unreadable, no text or, naming the line, not UTF-8.
     """
     number = 0
     try:
         with open(path, "rb") as file:
             for number, line in enumerate(file, 1):
+                if number == 1 or b"\0" in line:
+                    _check_text(path, number, line)
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
         bad = f"byte 0x{error.object[error.start]:02x}"
@@ -41,6 +47,20 @@ def open_text(path: Path) -> Iterator[str]:
         ) from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _check_text(path: Path, number: int, line: bytes) -> None:
+    """Refuses what is no UTF-8 for sure: other encodings, which may have no mark, and files that are not text."""
+    if number == 1 and (kind := next((kind for start, kind in NOT_TEXT.items() if line.startswith(start)), None)):
+        raise UserError(f"{path}: is a {kind} file, not text; unpack or convert it")
+    if number == 1 and (mark := next((name for mark, name in MARKS.items() if line.startswith(mark)), None)):
+        raise UserError(f"{path}: is {mark}, not UTF-8; convert the file, e.g. `iconv -f {mark} -t UTF-8`")
+    if number == 1 and b"\r" in line.rstrip(b"\r") and not line.endswith(b"\n"):
+        raise UserError(f"{path}: its lines end in CR alone; convert them, e.g. `tr '\\r' '\\n'`")
+    if b"\0" in line:
+        share = line.count(b"\0") / len(line)  # of Latin text in UTF-16 it is half, in UTF-32 three quarters
+        like = "UTF-32" if share > 0.6 else "UTF-16" if share > 0.3 else "a binary file"
+        raise UserError(f"{path}: line {number} has a zero byte, so it is not UTF-8 text; it looks like {like}")
 
 
 def _read_lines(path: Path) -> Table:
@@ -54,7 +74,8 @@ def _read_separated(path: Path, **dialect: Any) -> Table:
         try:
             yield from reader
         except csv.Error as error:
-            raise UserError(f"{path}: line {reader.line_num}: {error}") from None
+            quote = "; is a quotation mark missing, or should one be doubled?" if path.suffix.lower() == ".csv" else ""
+            raise UserError(f"{path}: line {reader.line_num}: {error}{quote}") from None
 
     iterator = records()
     names = next((fields for fields in iterator if any(field.strip() for field in fields)), None)
@@ -101,6 +122,9 @@ def _read_jsonl(path: Path) -> Table:
     names = next((list(record) for _, record in records() if record), None)
     if names is None:
         raise UserError(f"{path}: holds no sentences")
+    for name in names:
+        if not is_text(name):
+            raise UserError(f"{path}: the field {name!r} has half a surrogate pair, which is not a character")
 
     def rows() -> Iterator[Row]:
         for number, record in records():
@@ -113,17 +137,21 @@ def _read_jsonl(path: Path) -> Table:
 def read_parquet(path: Path, columns: Sequence[str] | None = None) -> Table:
     """The names of all columns, and the rows of the wanted ones (None: all), a few thousand read at a time.
 
+    Other columns are not read, so that nothing in them can be wrong. The wanted ones come in the order that is asked.
+
     Raises:
       UserError: when it is not a parquet file; while reading rows, when it is damaged.
     """
     import pyarrow
     import pyarrow.parquet
 
+    # Its errors, text that is not UTF-8 and times out of range are these.
+    errors = (OSError, ValueError, OverflowError, pyarrow.ArrowException)
     try:
         file = pyarrow.parquet.ParquetFile(path)
-    except (OSError, pyarrow.ArrowException) as error:
+        names = file.schema_arrow.names
+    except errors as error:
         raise UserError(f"{path}: not a readable parquet file: {reason(error)}") from None
-    names = file.schema_arrow.names
     if not names:
         raise UserError(f"{path}: has no columns")
 
@@ -131,13 +159,22 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> Table:
         number = 0
         try:
             for batch in file.iter_batches(PARQUET_ROWS, columns=columns):
-                for fields in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                places = [batch.schema.names.index(name) for name in columns or names]
+                for fields in zip(*(batch.column(place).to_pylist() for place in places), strict=True):
                     number += 1
                     yield Row(f"{path}: row {number}", fields)
-        except (OSError, pyarrow.ArrowException) as error:
+        except errors as error:
             raise UserError(f"{path}: damaged after row {number}: {reason(error)}") from None
 
     return names, rows()
+
+
+def is_text(text: str) -> bool:
+    """Whether a string can be written: half a surrogate pair is not a character."""
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 READERS: dict[str, Callable[[Path], Table]] = {

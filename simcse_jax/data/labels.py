@@ -34,6 +34,6 @@ def parse_label(value: object, where: str) -> int | None:
         if text in (name, str(number)):
             return number
     raise UserError(
-        f"{where} holds {value!r}, which is not a label; "
+        f"{where} holds {value!r:.60}, which is not a label; "
         f"write {', '.join(LABELS[:-1])} or {LABELS[-1]}, or 0, 1 or 2 in that order, or leave it empty"
     )

@@ -4,8 +4,8 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from simcse_jax.data.columns import USUAL_NAMES
-from simcse_jax.data.files import MISSING, READERS, read_parquet
+from simcse_jax.data.columns import USUAL_NAMES, check_unique
+from simcse_jax.data.files import MISSING, READERS, is_text, read_parquet
 from simcse_jax.errors import UserError
 from simcse_jax.storage import local_path
 
@@ -50,7 +50,7 @@ class SentenceFile:
             if value is not None and not isinstance(value, str):
                 raise UserError(f"{where}: the field {self.column!r} holds {value!r:.60}, not text")
             sentence = value or ""
-            if not _is_text(sentence):
+            if not is_text(sentence):
                 raise UserError(f"{where}: holds half a surrogate pair, which is not a character")
             yield sentence
 
@@ -58,15 +58,16 @@ class SentenceFile:
         """Reads the whole file: the number of rows, and the SHA-256 of the column's name and sentences.
 
         Raises:
-          UserError: as in iteration, and when there is no row.
+          UserError: as in iteration, and when all rows are blank.
         """
-        digest, count = hashlib.sha256(self.column.encode()), 0
+        digest, count, blank = hashlib.sha256(self.column.encode()), 0, True
         for sentence in self:
             text = sentence.encode()
             digest.update(len(text).to_bytes(8, "little") + text)
             count += 1
-        if not count:
-            raise UserError(f"{self.path}: holds no sentences")
+            blank = blank and not sentence.strip()
+        if blank:
+            raise UserError(f"{self.path}: holds no sentences" + f", only {count} blank rows" * bool(count))
         return count, digest.hexdigest()
 
     def has_changed(self) -> bool:
@@ -115,24 +116,19 @@ def check_sentences(sentences: Iterable[str], what: str = "sentence") -> list[st
     for row, sentence in enumerate(checked):
         if not isinstance(sentence, str):
             raise UserError(f"{what} {row} is {sentence!r:.60}, not a string")
-        if not _is_text(sentence):
+        if not is_text(sentence):
             raise UserError(f"{what} {row} holds half a surrogate pair, which is not a character")
     return checked
 
 
-def _is_text(sentence: str) -> bool:
-    try:
-        return sentence.isascii() or bool(sentence.encode())
-    except UnicodeEncodeError:
-        return False
-
-
 def _choose(names: list[str], column: str | None, where: str) -> str:
+    usual = next((name for name in ("sentence", "text", *USUAL_NAMES["anchor"]) if name in names), None)
     if column is not None:
         if column not in names:
             raise UserError(f"{where}: no column {column!r}; it has {', '.join(names)}")
-        return column
-    usual = next((name for name in ("sentence", "text", *USUAL_NAMES["anchor"]) if name in names), None)
-    if usual is None and len(names) != 1:
+    elif usual is None and len(names) != 1:
         raise UserError(f"{where}: which column to use? It has {', '.join(names)}; name one with column (--column)")
-    return usual or names[0]
+    else:
+        column = usual or names[0]
+    check_unique(names, column, where)
+    return column

@@ -14,6 +14,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from simcse_jax.devices.compilation import keep_compilations
 from simcse_jax.encoding.batching import Batching, compute
 from simcse_jax.encoding.tokens import TokenEncoder
+from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import ChosenPooler, Pretrained
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models import parameters
@@ -60,6 +61,9 @@ class Embedder:
         Args:
           sentences: N strings.
           advance: called with the number of sentences done since the last call, after each batch.
+
+        Raises:
+          NotFinite: naming the first sentence whose embedding is not finite.
         """
         numbers: dict[str, int] = {}
         inverse = np.fromiter((numbers.setdefault(sentence, len(numbers)) for sentence in sentences), np.int64)
@@ -68,7 +72,9 @@ class Embedder:
         embed = _make_embed(self.graph, self.pooler, self.use_head, self.sharding)
         embeddings = np.empty((len(numbers), params[parameters.WORD_EMBEDDING].shape[1]), np.float32)
         cut = np.zeros(len(numbers), bool)
-        for output in compute(embed, params, list(numbers), self.batching, IN_FLIGHT):
+        unique = list(numbers)
+        for output in compute(embed, params, unique, self.batching, IN_FLIGHT):
+            check_finite(output.values, [unique[row] for row in output.rows])
             embeddings[output.rows], cut[output.rows] = output.values, output.cut
             if advance:
                 advance(int(occurrences[output.rows].sum()))
@@ -125,6 +131,25 @@ def warn_of_cut(cut: int, max_length: int, stacklevel: int) -> None:
     if cut:
         count = "1 sentence was" if cut == 1 else f"{cut} sentences were"
         warnings.warn(f"{count} longer than {max_length} tokens and cut there", UserWarning, stacklevel)
+
+
+class NotFinite(UserError):
+    """An embedding has an element that is no number, or too large for a length in float32."""
+
+
+def check_finite(embeddings: np.ndarray, sentences: Sequence[str]) -> None:
+    """Checks embeddings (N, D) of N sentences.
+
+    Raises:
+      NotFinite: naming the first sentence whose embedding is not finite.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        bad = np.flatnonzero(~np.isfinite(np.linalg.norm(embeddings, axis=1)))
+    if bad.size:
+        raise NotFinite(
+            f"the model's embeddings are not finite, that of {sentences[bad[0]]!r:.60} among them; "
+            "its weights are damaged, or too large for this type"
+        )
 
 
 def to_unit(embeddings: np.ndarray) -> np.ndarray:

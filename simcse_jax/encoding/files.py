@@ -59,13 +59,17 @@ class PartialEmbeddings:
         """Adds n rows (n, D); they are safe when this returns.
 
         Raises:
-          UserError: when the disk is full.
+          UserError: when the disk is full, or a number is too large for the file's type.
         """
+        with np.errstate(over="ignore"):
+            rows = np.ascontiguousarray(embeddings, self._dtype)
+        if not np.isfinite(rows).all():
+            raise UserError(f"{self.output}: an embedding has an element beyond {self._dtype}; write float32")
         with self._writing():
             if self._file is None:
                 self._file = self._open(embeddings.shape[1])
             self._file.seek(self._start + self.done * embeddings.shape[1] * self._dtype.itemsize)
-            self._file.write(np.ascontiguousarray(embeddings, self._dtype).data)
+            self._file.write(rows.data)
             self._file.flush()
             os.fsync(self._file.fileno())
         self.done, self.cut = self.done + len(embeddings), self.cut + cut

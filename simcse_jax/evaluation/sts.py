@@ -19,7 +19,7 @@ from jaxtyping import Float, Float64
 from simcse_jax.data.files import open_text
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
-from simcse_jax.evaluation.tasks import AGGREGATIONS, METRICS
+from simcse_jax.evaluation.tasks import AGGREGATIONS, METRICS, TASKS
 from simcse_jax.storage import local_path
 
 SUBSETS = {
@@ -44,6 +44,7 @@ SINGLE_FILES = {
 TITLES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}  # where the paper's table has another name
 GRADED = {"sentence1", "sentence2", "score"}  # the header of a file of graded pairs
 BESIDE_TASKS = ("average", "averages")  # the keys next to the tasks in a result file
+LARGEST = 1e100  # score; the square of a larger one overflows
 DEVELOPMENT = "STSBenchmark"  # the task that chooses the best checkpoint
 
 
@@ -67,13 +68,13 @@ def _number(text: str, where: str) -> float:
         value = float(text)
     except ValueError:
         value = float("nan")
-    if not np.isfinite(value):
-        raise UserError(f"{where}: the score {text!r} is not a number")
+    if not abs(value) < LARGEST:
+        raise UserError(f"{where}: the score {text[:60]!r} is not a number that can be used")
     return value
 
 
-def _rows(path: Path, columns: tuple[int, int, int], skip_header: bool = False) -> list[_Row]:
-    """Tab-separated lines without quoting; `columns` are those of the score and the two sentences."""
+def _rows(path: Path, columns: tuple[int, int, int], skip_header: bool = False, most: int = 0) -> list[_Row]:
+    """Tab-separated lines without quoting; `columns` are those of the score and the two sentences, of `most` (0: any)."""
     rows = []
     for number, line in enumerate(open_text(path), 1):
         if not line.strip() or (skip_header and number == 1):
@@ -81,6 +82,8 @@ def _rows(path: Path, columns: tuple[int, int, int], skip_header: bool = False) 
         fields, where = line.split("\t"), f"{path}: line {number}"
         if len(fields) <= max(columns):
             raise UserError(f"{where}: {len(fields)} tab-separated columns, expected at least {max(columns) + 1}")
+        if most and len(fields) > most:  # a sentence with a tab, which would be cut there
+            raise UserError(f"{where}: {len(fields)} tab-separated columns, but the first line has {most}")
         score, first, second = (fields[column] for column in columns)
         if score.strip():
             rows.append(_Row(first, second, _number(score, where)))
@@ -109,6 +112,11 @@ def _pairs(subsets: dict[str, list[_Row]], where: str) -> Pairs:
         raise UserError(f"{where}: {len(rows)} graded pairs; a correlation needs two or more")
     slices, start = {}, 0
     for name, subset in subsets.items():
+        part = f"{where}, {name}" if len(subsets) > 1 else where
+        if len(subset) < 2:
+            raise UserError(f"{part}: {len(subset)} graded pairs; a correlation needs two or more")
+        if len({row.gold for row in subset}) < 2:
+            raise UserError(f"{part}: all {len(subset)} scores are {subset[0].gold:g}, so no correlation is defined")
         slices[name] = slice(start, start + len(subset))
         start += len(subset)
     gold = np.array([row.gold for row in rows])
@@ -143,7 +151,7 @@ def read_graded_pairs(path: Path) -> Pairs:
     header = next(open_text(path), "").split("\t")
     if set(header) >= GRADED:
         columns = (header.index("score"), header.index("sentence1"), header.index("sentence2"))
-        return _pairs({path.stem: _rows(path, columns, skip_header=True)}, str(path))
+        return _pairs({path.stem: _rows(path, columns, skip_header=True, most=len(header))}, str(path))
     if len(header) >= 7:
         return _pairs({path.stem: _rows(path, (4, 5, 6))}, str(path))
     raise UserError(f"{path}: line 1 must be the header sentence1, sentence2, score, separated by tabs (or be STS-B's)")
@@ -167,7 +175,8 @@ def read(data: str, tasks: Sequence[str], split: str = "test") -> tuple[dict[str
     """
     path = local_path(data)
     if path.is_file():
-        name = path.name if path.stem in BESIDE_TASKS else path.stem
+        taken = path.stem in (*BESIDE_TASKS, *TASKS)  # another set of pairs has no known task's name
+        name = path.name if taken else path.stem
         return {name: read_graded_pairs(path)}, []
     if not path.is_dir():
         raise UserError(f"{data}: no such folder or file of STS data")

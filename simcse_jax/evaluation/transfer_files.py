@@ -59,6 +59,8 @@ def _latin_lines(path: Path) -> list[str]:
         text = path.read_text(encoding="latin-1")
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    if "\0" in text:
+        raise UserError(f"{path}: has a zero byte, so it is not Latin-1 text; it looks like UTF-16 or a binary file")
     return text.removesuffix("\n").split("\n") if text else []
 
 

@@ -117,7 +117,7 @@ def wrong_with_lines(lines: Any) -> str | None:
 
 def wrong_with_count(top_k: Any) -> str | None:
     """Why a program's number of results is refused; None if it is not."""
-    if isinstance(top_k, int) and 1 <= top_k <= MOST_RESULTS:
+    if type(top_k) is int and 1 <= top_k <= MOST_RESULTS:
         return None
     return f"top_k is {top_k!r:.40}; it must be a whole number from 1 to {MOST_RESULTS}."
 

@@ -17,7 +17,7 @@ from simcse_jax.evaluation.tasks import TASKS, TRANSFER
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.storage import local_path
 from simcse_jax.sweeps.together import group_key, train_together
-from simcse_jax.sweeps.variants import Variant, read_seeds
+from simcse_jax.sweeps.variants import METRICS, Variant, read_seeds
 from simcse_jax.training.run import train_and_evaluate
 
 Scores = dict[str, dict[int, dict[str, float]]]  # variant -> seed -> metric -> value
@@ -214,10 +214,20 @@ def read_scores(runs: Sequence[Run]) -> Scores:
 
 
 def comparable(variant: Variant, config: config_dict.ConfigDict) -> Variant:
-    """The variant without the paper's test average where other tasks are averaged than the paper's seven."""
-    if set(config.eval.tasks) == set(TASKS):
-        return variant
-    return variant._replace(paper={name: value for name, value in variant.paper.items() if name != "sts_avg"})
+    """The variant without the paper's values of other data: other pairs than STS-B's, or other tasks than the seven."""
+    others = set()
+    if local_path(config.eval.data).is_file():
+        others.add("stsb_dev")
+    if set(config.eval.tasks) != set(TASKS):
+        others.add("sts_avg")
+    return variant._replace(paper={name: value for name, value in variant.paper.items() if name not in others})
+
+
+def headings(configs: Sequence[config_dict.ConfigDict]) -> dict[str, str]:
+    """The heading of each metric's column: pairs in a file have the file's name."""
+    files = dict.fromkeys(local_path(config.eval.data) for config in configs)
+    names = dict.fromkeys(path.name if path.is_file() else METRICS["stsb_dev"] for path in files)
+    return METRICS | {"stsb_dev": ", ".join(names)}
 
 
 def what_was_run(runs: Sequence[Run]) -> str:

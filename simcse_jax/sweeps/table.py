@@ -36,6 +36,7 @@ class Cell(NamedTuple):
     paper: float | None
     difference: float | None  # from the baseline: mean over the seeds that both have
     p: float | None
+    heading: str  # of the metric
 
 
 class Row(NamedTuple):
@@ -58,7 +59,12 @@ def paired_p(first: Sequence[float], second: Sequence[float]) -> float | None:
     return float(scipy.stats.ttest_rel(first, second).pvalue)
 
 
-def summarize(sweep: config_dict.ConfigDict, variants: Sequence[Variant], results: Results) -> list[Row]:
+def summarize(
+    sweep: config_dict.ConfigDict,
+    variants: Sequence[Variant],
+    results: Results,
+    headings: Mapping[str, str] = METRICS,
+) -> list[Row]:
     """The rows of the table, in the order of the variants; the arguments are those of `write`."""
     seeds = read_seeds(sweep)
 
@@ -81,6 +87,7 @@ def summarize(sweep: config_dict.ConfigDict, variants: Sequence[Variant], result
                 variant.paper.get(metric),
                 float(np.mean(np.subtract(*pairs))) if shared else None,
                 paired_p(*pairs),
+                headings[metric],
             )
         rows.append(Row(variant.name, baseline, cells, variant.fields))
     return rows
@@ -92,7 +99,7 @@ def markdown(rows: Sequence[Row], sweep: config_dict.ConfigDict, notes: Sequence
     header, lines = ["variant", *(["baseline"] if several else [])], []
     with_paper = {metric: any(row.cells[metric].paper is not None for row in rows) for metric in sweep.metrics}
     for metric in sweep.metrics:
-        header += [METRICS[metric], *(["paper"] if with_paper[metric] else []), "Δ", "p"]
+        header += [_escape(rows[0].cells[metric].heading), *(["paper"] if with_paper[metric] else []), "Δ", "p"]
     for row in rows:
         line = [_escape(row.variant)]
         if several:
@@ -130,7 +137,8 @@ def csv(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
         for metric, cell in row.cells.items():
             numbers = [cell.mean, cell.std, cell.paper]
             values = [cell.values.get(seed) for seed in seeds]
-            line = [row.variant, metric, len(cell.values), *map(_number, numbers), row.baseline]
+            name = metric if cell.heading == METRICS[metric] else cell.heading
+            line = [row.variant, name, len(cell.values), *map(_number, numbers), row.baseline]
             writer.writerow(line + [_number(value) for value in (cell.difference, cell.p, *values)])
     return out.getvalue()
 
@@ -186,6 +194,7 @@ def write(
     variants: Sequence[Variant],
     results: Results,
     notes: Sequence[str] = (),
+    headings: Mapping[str, str] = METRICS,
 ) -> list[Row]:
     """Writes NAME.md, NAME.csv, NAME.png and NAME.svg into the folder, each whole or not at all.
 
@@ -196,6 +205,7 @@ def write(
       variants: the rows, in their order.
       results: the scores of the finished runs; a variant, a seed or a metric may be missing.
       notes: paragraphs for below the table, e.g. the command; empty ones are left out.
+      headings: of the columns, by metric.
 
     Returns:
       The table's rows.
@@ -203,7 +213,7 @@ def write(
     Raises:
       UserError: when the folder cannot be written to.
     """
-    rows = summarize(sweep, variants, results)
+    rows = summarize(sweep, variants, results, headings)
     files: dict[str, str | bytes] = {"md": markdown(rows, sweep, notes), "csv": csv(rows, sweep), **plot(rows, sweep)}
     for kind, content in files.items():
         write_atomically(folder / f"{name}.{kind}", content)
@@ -215,7 +225,7 @@ def _finding(rows: Sequence[Row], metric: str) -> str:
     if len(means) < 2:
         return ""
     best = max(means, key=lambda name: means[name])
-    text = f"{METRICS[metric]}: {_escape(best)} has the highest mean, {means[best]:.2f}"
+    text = f"{_escape(rows[0].cells[metric].heading)}: {_escape(best)} has the highest mean, {means[best]:.2f}"
     differences = {row.variant: value for row in rows if (value := row.cells[metric].difference) is not None}
     if not differences:
         return f"{text}."
@@ -269,7 +279,7 @@ def _legend(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
 
 def _draw_ours(panel: "Axes", rows: Sequence[Row], metric: str) -> None:
     """Our seeds, their mean, and the differences from the baseline as numbers."""
-    _prepare(panel, f"{METRICS[metric]}, ours")
+    _prepare(panel, f"{rows[0].cells[metric].heading}, ours")
     baselines = {row.baseline for row in rows}
     base = next((row.cells[metric].mean for row in rows if {row.variant} == baselines), None)
     if base is not None:
@@ -303,7 +313,7 @@ def _draw_ours(panel: "Axes", rows: Sequence[Row], metric: str) -> None:
 
 def _draw_paper(panel: "Axes", rows: Sequence[Row], metric: str) -> None:
     """The paper's values, on an axis of their own."""
-    _prepare(panel, f"{METRICS[metric]}, the paper's")
+    _prepare(panel, f"{rows[0].cells[metric].heading}, the paper's")
     theirs = [(row.cells[metric].paper, place) for place, row in enumerate(rows) if row.cells[metric].paper is not None]
     style: dict[str, Any] = {"color": PALE, "markerfacecolor": "white", "markersize": 4.5, "label": PAPER}
     panel.plot(*zip(*theirs, strict=True), "D", **style)

@@ -14,7 +14,7 @@ from simcse_jax import progress
 from simcse_jax.data.batches import Batches
 from simcse_jax.devices import processes
 from simcse_jax.devices.mesh import place
-from simcse_jax.encoding.embedder import Embedder
+from simcse_jax.encoding.embedder import Embedder, NotFinite
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import evaluate_all
@@ -136,6 +136,8 @@ class SingleRun:
     def stop(self, number: int, reason: str) -> NoReturn:
         """Ends the run at a step that went wrong; the last good checkpoint stays."""
         self.checkpoints.close()  # a save may be running
+        if not number:
+            raise UserError(f"step 0: {reason}; config.model.init_from must be another model")
         saved = self.checkpoints.latest
         left = "no checkpoint was saved yet" if saved is None else f"the last good checkpoint is that of step {saved}"
         raise UserError(
@@ -165,10 +167,10 @@ class CheckedEmbed:
 
     def __call__(self, sentences: Sequence[str]) -> np.ndarray:
         """(N, D) embeddings of N sentences."""
-        embeddings = self.embedder.with_progress(sentences, processes.is_first())
-        if not np.all(np.isfinite(embeddings)):
-            self.stop("the embeddings are not finite")
-        return embeddings
+        try:
+            return self.embedder.with_progress(sentences, processes.is_first())
+        except NotFinite as error:
+            self.stop(str(error))
 
     @property
     def tokens(self) -> TokenEncoder:

@@ -1,10 +1,13 @@
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.data import refused
 
 from simcse_jax.data.examples import read_examples
+from simcse_jax.data.sentences import read_sentences
+from simcse_jax.errors import UserError
 
 REFERENCE_CSV = 'sent0,sent1,hard_neg\n"Hello, you","two\nlines",no\n"say ""hi""",b,c\n'
 REFERENCE = (["Hello, you", 'say "hi"'], ["two\nlines", "b"], ["no", "c"])
@@ -92,6 +95,22 @@ def test_null_cells_of_parquet_are_skipped_and_counted(write_parquet):
         ("a.jsonl", '{"text": "a"}\n["b"]\n', ["line 2", "not a JSON object"]),
         ("a.jsonl", '{"sent0": "a", "sent1": "b"}\n\n{"sent0": "c"}\n', ["line 3", "'sent1'", "missing"]),
         ("a.jsonl", '{"text": "a"}\n{"text": 3}\n', ["line 2", "holds 3, not text", "data.columns"]),
+        ("a.txt", "the cat\nsat\n".encode("utf-16-le"), ["line 1", "zero byte", "looks like UTF-16"]),
+        ("a.txt", "the cat\n".encode("utf-16-be"), ["line 1", "zero byte", "looks like UTF-16"]),
+        ("a.txt", "the cat\n".encode("utf-32-be"), ["line 1", "zero byte", "looks like UTF-32"]),
+        ("a.txt", "the cat\n".encode("utf-16"), ["is UTF-16, not UTF-8", "iconv -f UTF-16"]),
+        ("a.txt", "the cat\n".encode("utf-32"), ["is UTF-32, not UTF-8", "iconv"]),
+        ("a.txt", b"one\ntwo, a zero \0 byte\n", ["line 2", "zero byte", "a binary file"]),
+        ("a.csv", b"text\nthe cat\0\n", ["line 2", "zero byte"]),
+        ("a.txt", b"\x1f\x8b\x08\0", ["is a gzip file, not text"]),
+        ("a.jsonl", b"PK\x03\x04", ["is a zip file, not text"]),
+        ("a.txt", "one\rtwo\r", ["lines end in CR alone"]),
+        ("a.csv", "text\n" + "a" * 200_000, ["line 2", "field larger than field limit", "quotation mark"]),
+        ("a.csv", "text,text\na,b\n", ["2 columns are called 'text'"]),
+        ("a.jsonl", '{"\\ud800": "a"}\n', ["half a surrogate pair"]),
+        ("a.jsonl", '{"text": ' + "[" * 10**5 + "\n", ["line 1", "recursion"]),
+        ("a.jsonl", '{"text": ' + "[" * 900 + "]" * 900 + "}\n", ["line 1", "holds [[["]),
+        ("a.jsonl", '{"text": -Infinity}\n', ["line 1", "holds -inf, not text"]),
         ("a.parquet", b"PAR1 is not enough", ["not a readable parquet file"]),
         ("a.json", "[]", ["unknown file type", "'.json'", ".jsonl", "hf:", "tfds:"]),
         ("a", "x", ["unknown file type", ".txt"]),
@@ -130,3 +149,30 @@ def test_blank_lines_before_a_header_and_unused_fields(tmp_path):
     refused(str(tmp_path / "a.jsonl"), "line 2: the field 'note' is missing", anchor="note")
     (tmp_path / "b.jsonl").write_text('{"text": "\\ud800"}\n')
     refused(str(tmp_path / "b.jsonl"), "line 1", "surrogate")
+
+
+def odd_columns():
+    """A column of text that is not UTF-8, and one of times that Python does not have."""
+    import pyarrow
+
+    offsets = np.array([0, 1, 2], np.int32).tobytes()
+    text = pyarrow.Array.from_buffers(pyarrow.string(), 2, [None, *map(pyarrow.py_buffer, (offsets, b"\xffa"))])
+    return {"text": text, "time": pyarrow.array([2**62, 1]).view(pyarrow.timestamp("us"))}
+
+
+def test_columns_of_parquet_that_are_not_needed_are_not_read(write_parquet):
+    odd = odd_columns()
+    path = write_parquet(**odd, sent1=["p", "q"], sent0=["a", "b"], label=[0, 1])
+    assert read_examples(path).columns == (["a", "b"], ["p", "q"])
+    assert read_examples(path, positives="entailment").columns == (["a"], ["p"])
+    assert read_examples(path, labels=True).labels.tolist() == [0, 1]
+    assert read_sentences(path, "sent0") == ["a", "b"]
+    for name in odd:
+        refused(path, path, "damaged after row 0", anchor=name)
+        with pytest.raises(UserError, match="damaged after row 0"):
+            read_sentences(path, name)
+
+
+def test_a_folder_is_no_file(tmp_path):
+    (tmp_path / "a.txt").mkdir()
+    refused(str(tmp_path / "a.txt"), "data.train", "a folder")

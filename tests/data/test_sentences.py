@@ -90,3 +90,16 @@ def test_sentences_are_strings():
     ):
         with pytest.raises(UserError, match=message):
             check_sentences(wrong)
+
+
+def test_rows_that_are_all_blank_are_refused_before_a_model_is_loaded(tmp_path):
+    pyarrow.parquet.write_table(pyarrow.table({"text": pyarrow.nulls(3)}), tmp_path / "a.parquet")
+    with pytest.raises(UserError, match=r"a\.parquet: holds no sentences, only 3 blank rows"):
+        SentenceFile(tmp_path / "a.parquet").scan()
+
+
+def test_a_name_of_two_columns_is_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("text,n,text\na,b,c\n")
+    assert read_sentences(tmp_path / "a.csv", "n") == ["b"]
+    with pytest.raises(UserError, match="2 columns are called 'text'; rename them"):
+        read_sentences(tmp_path / "a.csv")

@@ -3,7 +3,7 @@ import pytest
 from support import random_model, sentences
 
 from simcse_jax.encoding import batching
-from simcse_jax.encoding.embedder import Embedder, _make_embed
+from simcse_jax.encoding.embedder import Embedder, NotFinite, _make_embed, check_finite
 from simcse_jax.huggingface.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.exact
@@ -64,7 +64,9 @@ def test_shapes_are_few_and_every_row_comes_back_in_its_place(model, many, monke
 def test_longer_sentences_share_smaller_batches(model):
     recorder = Recorder(model[2])
     texts = [f"{'the cat ' * 60}{word}" for word in sentences(40)]
-    encode((model[0], model[1], recorder), texts, batch_size=8, max_length=128, pooler="cls")
+    table = next(name for name in model[1] if "position" in name)
+    params = model[1] | {table: np.tile(model[1][table], (2, 1))}  # of 64 positions
+    encode((model[0], params, recorder), texts, batch_size=8, max_length=128, pooler="cls")
     assert {rows for rows, length in recorder.shapes if length == 128} == {4}
 
 
@@ -92,3 +94,12 @@ def test_cut_sentences_are_counted_with_their_duplicates(model):
     long = "the cat sat on the mat " * 10
     assert encode(model, [long, "the cat", long]).cut == 0
     assert encode(model, [long, "the cat", long], max_length=16).cut == 2
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 3e38])
+def test_an_embedding_that_is_not_finite_is_refused_with_its_sentence(bad):
+    rows = np.ones((3, 4), np.float32)
+    check_finite(rows * 1e15, "abc")
+    rows[1, 2] = bad  # 3e38 is finite, but its square is not
+    with pytest.raises(NotFinite, match="embeddings are not finite, that of 'b' among them"):
+        check_finite(rows, "abc")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from simcse_jax.demo import keep_to_this_machine
-from simcse_jax.index import demo_page
+from simcse_jax.index import demo_guard, demo_page
 from simcse_jax.index.index import Result
 
 
@@ -127,7 +127,8 @@ def client():
         import gradio_client
 
         page = demo_page.build(Letters("hhhh", "aaaa", "aab"), "letters", 3, ["aab", "hhhh"])
-        page.launch(quiet=True, prevent_thread_lock=True)
+        guard = demo_guard.launch_options(demo_guard.Names("127.0.0.1"))
+        page.launch(server_name="127.0.0.1", quiet=True, prevent_thread_lock=True, **guard)
         yield gradio_client.Client(page.local_url, verbose=False)
         page.close()
 
@@ -162,6 +163,7 @@ def test_programs_get_an_error_that_says_what_is_wrong(client, name, arguments, 
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
+        (demo_page.wrong_with_count(True), "top_k is True; it must be a whole number from 1 to 50."),
         (demo_page.wrong_with_count("x"), "top_k is 'x'; it must be a whole number from 1 to 50."),
         (demo_page.wrong_with_count(None), "top_k is None; it must be a whole number from 1 to 50."),
         (demo_page.wrong_with(7, "The query"), "The query is 7; it must be a text."),
@@ -182,3 +184,22 @@ def test_the_page_opens_with_results_and_example_queries(client):
     assert text_of(parts["found"]["value"]).split()[3:5] == ["aab", "1.000"]
     assert parts["examples"]["samples"] == [["aab"], ["hhhh"]]
     assert json.dumps(parts["lines"]["value"]) == json.dumps("aab\nhhhh")
+
+
+def test_a_running_page_refuses_other_hosts_other_sites_and_uploads(client):
+    import httpx
+
+    with httpx.Client(base_url=client.src) as http:
+
+        def status(method, path, **headers):
+            return http.request(method, path, headers=headers, content=b"{}" if method == "POST" else None).status_code
+
+        assert status("GET", "") == 200 and status("GET", "config") == 200
+        assert status("GET", "", Host="evil.com") == 403
+        assert status("GET", "gradio_api/queue/data?session_hash=a", Host="evil.com:7860") == 403
+        assert status("POST", "gradio_api/call/search", Origin="http://evil.com") == 403
+        assert status("POST", "gradio_api/call/search", **{"Sec-Fetch-Site": "cross-site"}) == 403
+        assert status("GET", "gradio_api/file=/etc/passwd") == 403
+        assert status("GET", "monitoring/summary") == 403
+        answer = http.post("gradio_api/upload", files={"files": b"x" * 100})
+        assert answer.status_code == 403 and answer.text == "refused: POST '/gradio_api/upload' is off\n"

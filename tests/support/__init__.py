@@ -144,6 +144,7 @@ def call(module: str, *args: object) -> subprocess.CompletedProcess:
         patch.chdir(ROOT)
         if progress.LINE_SECONDS == 30:  # no line because the machine is slow
             patch.setattr(progress, "LINE_SECONDS", 3600)
+        patch.setenv("SIMCSE_JAX_TRACEBACK", "1")  # what no command expects is an error of the test
         with pytest.raises(SystemExit) as end:
             run_command(main)
     return subprocess.CompletedProcess(args, end.value.code, out.getvalue(), err.getvalue())

@@ -103,10 +103,11 @@ def finished(file, tmp_path_factory):
 def test_the_table_has_every_run(finished):
     workdir, _ = finished
     text = (workdir / "tiny.md").read_text()
-    assert "| a |" in text and "| b |" in text and "(2)" in text and "50.0" in text and "simcse_jax.sweep" in text
+    assert "| a |" in text and "| b |" in text and "(2)" in text and "simcse_jax.sweep" in text
+    assert "| dev.tsv | Δ | p |" in text and "50.0" not in text  # the paper's value is of other pairs
     assert {path.suffix for path in workdir.iterdir() if path.is_file()} == {".md", ".csv", ".png", ".svg"}
     best = [max(score for step, score in read(workdir, "a", seed)[1].items() if step) for seed in (1, 2)]
-    assert f"a,stsb_dev,2,{np.mean(best):.10g}" in (workdir / "tiny.csv").read_text()
+    assert f"a,dev.tsv,2,{np.mean(best):.10g}" in (workdir / "tiny.csv").read_text()
 
 
 def test_runs_that_differ_in_numbers_compile_once(finished):
@@ -188,6 +189,19 @@ def test_the_paper_s_average_is_compared_only_with_that_of_the_same_tasks():
     assert runner.comparable(variant, config) == variant
     config.eval.tasks = ("STS12",)
     assert runner.comparable(variant, config).paper == {"stsb_dev": 82.5}
+
+
+def test_the_paper_s_values_of_stsb_are_not_set_next_to_other_pairs(tmp_path):
+    config, variant = default_config(), Variant("a", {}, {"sts_avg": 76.25, "stsb_dev": 82.5})
+    folder = default_config()
+    folder.eval.data = str(tmp_path)
+    assert runner.headings([folder])["stsb_dev"] == "STS-B dev"
+    assert runner.comparable(variant, folder) == variant
+    config.eval.data = str(tmp_path / "mine.tsv")
+    (tmp_path / "mine.tsv").touch()
+    assert runner.comparable(variant, config).paper == {"sts_avg": 76.25}
+    assert runner.headings([config, config])["stsb_dev"] == "mine.tsv"
+    assert runner.headings([folder, config])["stsb_dev"] == "STS-B dev, mine.tsv"
 
 
 @pytest.mark.slow
@@ -273,7 +287,7 @@ def get_variants():
         _, scores, result = read(tmp_path / "sweep", name, 1)
         dev[name] = json.loads(result)["dev"]["spearman"]
         assert list(scores) == ([0] if name != "both" else [0, 2])
-        assert f"{name},stsb_dev,1,{dev[name]:.8g}"[:-2] in (tmp_path / "sweep" / "untrained.csv").read_text()
+        assert f"{name},dev.tsv,1,{dev[name]:.8g}"[:-2] in (tmp_path / "sweep" / "untrained.csv").read_text()
     assert len({round(score, 2) for score in dev.values()}) == 3
     capsys.readouterr()
     run(monkeypatch, path, tmp_path / "sweep", *together, "--config.train.max_steps=2")

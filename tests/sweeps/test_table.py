@@ -7,7 +7,7 @@ import pytest
 
 from simcse_jax.errors import UserError
 from simcse_jax.sweeps import table
-from simcse_jax.sweeps.variants import Variant, sweep_defaults
+from simcse_jax.sweeps.variants import METRICS, Variant, sweep_defaults
 
 VARIANTS = (
     Variant("base", {}, {"stsb_dev": 82.5}),
@@ -40,7 +40,7 @@ def test_a_worked_example():
     assert found.values == {42: 71.0, 43: 74.0, 44: 77.0}
     base = cell(RESULTS, "base")
     assert (base.mean, base.std, base.difference, base.p) == (72.0, 2.0, None, None)
-    assert cell(RESULTS, "a|b") == table.Cell({}, None, None, None, None, None)
+    assert cell(RESULTS, "a|b") == table.Cell({}, None, None, None, None, None, "STS-B dev")
 
 
 def test_only_the_seeds_that_both_have_are_compared():
@@ -199,3 +199,14 @@ def test_a_folder_that_cannot_be_written_to_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):
         table.write(tmp_path / "file", "name", sweep(), VARIANTS, RESULTS)
+
+
+def test_other_pairs_have_their_own_heading_everywhere(tmp_path):
+    named = METRICS | {"stsb_dev": "my|pairs.tsv"}
+    variants = [variant._replace(paper={}) for variant in VARIANTS]
+    table.write(tmp_path, "name", sweep(), variants, RESULTS, headings=named)
+    text = (tmp_path / "name.md").read_text()
+    assert "| my\\|pairs.tsv | Δ | p |" in text and "my\\|pairs.tsv: better has the highest mean" in text
+    for kind in ("md", "csv", "svg"):
+        text = (tmp_path / f"name.{kind}").read_text()
+        assert "pairs.tsv" in text and "STS-B" not in text and "stsb" not in text and "paper's" not in text

@@ -1,0 +1,176 @@
+"""Which requests the page answers: those that name its own address, come from itself, and ask for what it needs.
+
+A website that is open in the same browser can send requests to 127.0.0.1, and a name that it controls can point there
+(DNS rebinding). It cannot choose the headers `Host` and `Origin`, in which the browser names the site.
+"""
+
+import ipaddress
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from simcse_jax.errors import reason
+
+LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
+EVERYWHERE = ("0.0.0.0", "::")  # the --host that serves at all addresses of the machine
+MOST_BYTES = 32 * 2**20  # of a request: 200 sentences of 20,000 characters, each written as an escape of six bytes
+# What the page and `gradio_client` ask Gradio's server for. Uploads, files, proxies, monitoring etc. are off.
+READ = (
+    *("/config", "/static/", "/assets/", "/svelte/", "/favicon.ico", "/theme.css", "/manifest.json", "/pwa_icon"),
+    *("/robots.txt", "/gradio_api/info", "/gradio_api/openapi.json", "/gradio_api/startup-events"),
+    *("/gradio_api/app_id", "/gradio_api/theme.css", "/gradio_api/heartbeat/", "/gradio_api/queue/data"),
+    *("/gradio_api/call/", "/gradio_api/token", "/gradio_api/user", "/gradio_api/login_check"),
+)
+WRITTEN = (
+    *("/gradio_api/queue/join", "/gradio_api/call/", "/gradio_api/run/", "/gradio_api/api/"),
+    *("/gradio_api/cancel", "/gradio_api/reset"),
+)
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Names:
+    """The names and addresses in `Host` that are the page's own."""
+
+    def __init__(self, host: str, others: Iterable[str] = ()):
+        """`host` is the address that the page is served at, `others` are further names of this machine."""
+        self._known = {_bare(name) for name in (*LOCAL_NAMES, host, *others)}
+        # No website can make its own name look like an address, so any address is right where all are served.
+        self._any_address = _bare(host) in EVERYWHERE
+
+    def add(self, name: str) -> None:
+        """Adds a name."""
+        self._known.add(_bare(name))
+
+    def __contains__(self, name: str) -> bool:
+        return _bare(name) in self._known or (self._any_address and _is_address(_bare(name)))
+
+    def __str__(self) -> str:
+        return ", ".join(sorted(self._known)) + ", or any address" * self._any_address
+
+
+def refusal(method: str, path: str, headers: Mapping[str, str], names: Names) -> tuple[int, str] | None:
+    """Why a request is refused, with a status of HTTP; None if it is not.
+
+    Args:
+      method: GET, POST, …
+      path: without the query.
+      headers: by their names in lower case.
+      names: the page's own.
+    """
+    host = headers.get("host", "")
+    name = _host_name(host)
+    if name is None or name not in names:
+        return 403, f"this page answers to {names}, not to {host!r:.100}; --allow-host NAME adds a name"
+    origin = headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        return 403, f"a request from {origin!r:.100}, which is another site"
+    reading = method in ("GET", "HEAD")
+    followed = reading and headers.get("sec-fetch-dest") == "document"  # a link on another site
+    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not followed:
+        return 403, "a request from another site"
+    needed = path == "/" or path.startswith(READ) if reading else method == "POST" and path.startswith(WRITTEN)
+    if not needed:
+        return 403, f"{method} {path!r:.100} is off"
+    length = headers.get("content-length", "0")
+    if "transfer-encoding" in headers or not length.isdecimal() or int(length[:20]) > MOST_BYTES:
+        return 413, f"a request may have {MOST_BYTES:,} bytes, which its header Content-Length must say"
+    return None
+
+
+def body_refusal(body: bytes) -> tuple[int, str] | None:
+    """Why the JSON of a request is refused, as for `refusal`.
+
+    Gradio takes an object with `meta` and `path` for a file, and downloads it whatever the argument is meant to be.
+    """
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        if any(name in ("meta", "path") for name, _ in pairs):
+            raise ValueError("it has a file; the page takes texts and numbers")
+
+    try:
+        json.loads(body or b"null", object_pairs_hook=look)
+    except (ValueError, RecursionError) as error:  # no JSON, no UTF-8, or nested too deeply
+        return 400, f"the body: {reason(error)}"
+    return None
+
+
+class Guard:
+    """An ASGI application that passes on only the requests that are not refused."""
+
+    def __init__(self, app: App, names: Names):
+        self._app, self._names = app, names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        if scope["type"] == "websocket":  # the page uses none
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        refused = None
+        if scope["type"] == "http":
+            headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+            refused = refusal(scope["method"], scope["path"], headers, self._names)
+            if refused is None and scope["method"] == "POST":
+                body, receive = await _read(receive)
+                refused = body_refusal(body)
+        if refused is None:
+            await self._app(scope, receive, send)
+            return
+        status, text = refused
+        about = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+        await send({"type": "http.response.start", "status": status, "headers": about})
+        await send({"type": "http.response.body", "body": f"refused: {text}\n".encode(errors="backslashreplace")})
+
+
+async def _read(receive: Receive) -> tuple[bytes, Receive]:
+    """The body of a request, whose length was checked, and a `receive` that gives it once more."""
+    parts, more = [], True
+    while more:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        more = message.get("more_body", False)
+    body = b"".join(parts)
+    kept = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> dict[str, Any]:
+        return kept.pop() if kept else await receive()
+
+    return body, again
+
+
+def launch_options(names: Names) -> dict[str, Any]:
+    """The arguments of Gradio's `launch` that guard a page."""
+    from starlette.middleware import Middleware
+
+    return {
+        "app_kwargs": {"middleware": [Middleware(Guard, names=names)]},
+        "max_file_size": 1,  # byte: uploads are refused before, this holds if Gradio gives them another path
+        "enable_monitoring": False,
+        "mcp_server": False,
+        "ssr_mode": False,  # another server in front, which would be asked instead
+    }
+
+
+def _bare(name: str) -> str:
+    return name.strip("[]").lower()
+
+
+def _host_name(host: str) -> str | None:
+    """`Host` without the port; None if it is no valid one."""
+    try:
+        parts = urlsplit(f"//{host}")
+        _ = parts.port  # raises for one that is no number
+        return parts.hostname if parts.netloc == host and "@" not in host else None
+    except ValueError:
+        return None
+
+
+def _is_address(name: str) -> bool:
+    try:
+        return bool(ipaddress.ip_address(name))
+    except ValueError:
+        return False

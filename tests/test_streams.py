@@ -1,0 +1,49 @@
+"""Standard output and standard error (test_command_line.py has a full disk and an encoding)."""
+
+import io
+import os
+import subprocess
+import sys
+
+import pytest
+
+from simcse_jax import streams
+from simcse_jax.errors import UserError
+
+CLOSED = """
+import os
+from simcse_jax import streams
+streams.prepare()
+number = os.open(os.devnull, os.O_RDWR)
+streams.say("to nobody")
+os._exit(number > 2)
+"""
+
+
+def test_characters_outside_the_encoding_are_escaped(monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), "ascii")
+    monkeypatch.setattr(sys, "stdout", stream)
+    streams.prepare()
+    print("é \udcff", flush=True)
+    assert stream.buffer.getvalue() == b"\\xe9 \\udcff\n"
+
+
+def test_no_file_gets_the_number_of_a_closed_stream():
+    done = subprocess.run(["bash", "-c", '"$0" -c "$1" 0<&- 2>&-', sys.executable, CLOSED], capture_output=True)
+    assert (done.returncode, done.stdout) == (1, b"")
+
+
+def test_what_a_full_stream_holds_is_discarded_after_the_first_error(monkeypatch):
+    with open("/dev/full", "w", buffering=1024) as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        print("x")
+        with pytest.raises(UserError, match="standard output: No space"):
+            streams.flush()
+        streams.flush()
+        assert os.readlink(f"/proc/self/fd/{full.fileno()}") == os.devnull
+
+
+def test_standard_error_may_be_full(monkeypatch):
+    with open("/dev/full", "w", buffering=1024) as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        streams.say("x")
