@@ -12,7 +12,7 @@ from ml_collections import config_dict
 
 from simcse_jax.command_line import Parser, run_command, started_as
 from simcse_jax.config.checks import validate
-from simcse_jax.config.flags import parse
+from simcse_jax.config.flags import find_config, parse
 from simcse_jax.costs.compile import EXAMPLES, OutOfMemory, compile_step, described_devices, largest_chunk, prepare
 from simcse_jax.costs.roofline import Report, describe, table
 from simcse_jax.data.columns import ROLES
@@ -20,7 +20,8 @@ from simcse_jax.errors import UserError
 from simcse_jax.huggingface.published import encoder_config
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.objectives.registry import needs
-from simcse_jax.storage import output_file
+from simcse_jax.outputs import output_file
+from simcse_jax.storage import write_atomically
 from simcse_jax.training.inputs import check_divides
 
 
@@ -113,7 +114,8 @@ def main() -> None:
     validate(config)
     if args.batch_per_chip is not None and args.batch_per_chip < 1:
         raise UserError(f"--batch-per-chip {args.batch_per_chip}: must be 1 or more")
-    output = output_file(args.output) if args.output else None
+    recipe, _, _ = find_config(args.config).partition(":")
+    output = None if args.output is None else output_file(args.output, {"--config": recipe})
     encoder = encoder_config(config.model.init_from, config.model.num_layers)
     if config.data.max_length > encoder.max_length:
         raise UserError(f"config.data.max_length={config.data.max_length}: the model takes {encoder.max_length} tokens")
@@ -134,9 +136,9 @@ def main() -> None:
         print(f"{name}: {chips[name]} chips, batch {batches[name]}; compiling", flush=True)
         config.train.batch_size = batches[name]
         reports.append(compile_or_explain(config, encoder, columns, name))
-    print(table(reports) if args.topologies else describe(reports[0]))
     if output:
-        output.write_text(json.dumps([report.to_json() for report in reports], indent=2) + "\n", encoding="utf-8")
+        write_atomically(output, json.dumps([report.to_json() for report in reports], indent=2) + "\n")
+    print(table(reports) if args.topologies else describe(reports[0]))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from simcse_jax.command_line import Parser, run_command, started_as
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface import hub
+from simcse_jax.outputs import check_replaced_folder
 from simcse_jax.storage import local_path
 
 if TYPE_CHECKING:
@@ -58,15 +59,15 @@ def check_places(workdir: "Folder", output: Path) -> None:
     """Refuses folders that cannot be exported from or to.
 
     Raises:
-      UserError: when there is no run, or `output` is not an earlier export.
+      UserError: when there is no run, or `output` is not an earlier export or cannot be written.
     """
     from simcse_jax.huggingface.tokenizer import MARKER
     from simcse_jax.runs.workdir import Workdir
     from simcse_jax.storage import is_remote
 
     Workdir(workdir).check_exists(f"--workdir {workdir}")
-    if not is_remote(workdir) and output.resolve() == (workdir / "model").resolve():
-        raise UserError(f"--output {output}: the run's own folder; choose another one")
+    source = None if is_remote(workdir) else Path(workdir)
+    check_replaced_folder(output, source, ("model", "checkpoints", "tensorboard"))
     if output.exists() and not (output.is_dir() and ((output / MARKER).is_file() or not any(output.iterdir()))):
         raise UserError(f"--output {output}: exists and is not an earlier export; remove it or choose another folder")
 
