@@ -56,9 +56,9 @@ def output_file(
     path = local_path(name)
     if path.is_dir():
         raise UserError(f"{where}: a folder; name a {' or '.join(kinds)} file in it")
+    check_inputs([path], inputs, where)
     if is_stream(path):
         _check_stream(path, where, streamed)
-        check_inputs([path], inputs, where)
         return path
     if path.suffix.lower() not in kinds:
         raise UserError(f"{where}: must end in {' or '.join(kinds)}")
@@ -73,7 +73,7 @@ def output_file(
             raise UserError(f"{where}: needs the name {other}, which is not a file; remove that")
     _check_replaced(path, where)
     _check_folder(path.absolute().parent, where)
-    check_inputs([path, *others], inputs, where)
+    check_inputs(others, inputs, where)
     return path
 
 

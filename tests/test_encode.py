@@ -241,7 +241,7 @@ def test_mistakes_in_the_options(tmp_path):
 
 def test_the_output_is_not_the_input(tmp_path):
     source = write(tmp_path, ".parquet")
-    fails("is the input", "--model", "none", "--input", source, "--output", source)
+    fails("is the file of --input", "--model", "none", "--input", source, "--output", source)
 
 
 def test_an_input_that_changes_while_it_is_read_is_reported(tmp_path):
