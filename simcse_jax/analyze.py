@@ -162,10 +162,9 @@ def analyze_models(args: Namespace, protocol: Protocol, output: Path) -> None:
         tokens.check_same_tokens({name: surveys[name] for name in pair})
     if args.second_pair:
         tokens.check_in_common(surveys[args.model], surveys[args.second_pair[0]])
-    print(terminal.data_lines(data, surveys[args.model], max_length), flush=True)
-
     found = {}
     with printing(True) as say:
+        say(terminal.data_lines(data, surveys[args.model], max_length))
         for name, encoder in encoders.items():
             found[name] = measure(encoder, surveys[name], show_progress_bar=True)
             say(f"\n{name}\n{terminal.table(found[name])}")

@@ -152,7 +152,7 @@ def encode_file(
         print(f"{output}: resuming after row {embeddings.done:,} of {end - first:,}", flush=True)
     left = itertools.islice(iter(sentences), first + embeddings.done, end)
     with Progress(end - first, done=embeddings.done) as bar:
-        while part := list(itertools.islice(left, args.save_every)):
+        while part := list(itertools.islice(left, min(args.save_every, end - first))):
             encoded = model.encode_counted(
                 part, max_length=max_length, normalize_to_unit=args.normalize, advance=bar.advance
             )

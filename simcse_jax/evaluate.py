@@ -141,10 +141,10 @@ def main() -> None:
     if fit_on:
         postprocess.check(fit_on, model.dimension, [item for each in evaluators for item in each.tasks.items()])
     after = f", after {args.postprocess} fit on {args.postprocess_data}" if fit_on else ""
-    print(f"{args.model}: pooler {model.pooler}{' with head' if model.use_head else ''}{after}", flush=True)
     encode = functools.partial(model.encode, show_progress_bar=True)
     scores: dict[str, Any] = {}
     with printing(options.output is not None) as say:
+        say(f"{args.model}: pooler {model.pooler}{' with head' if model.use_head else ''}{after}")
         with doing(args.postprocess), warnings_in_a_line():
             embed = postprocess.applied(encode, fit_on)
             for evaluator in evaluators:

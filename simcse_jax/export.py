@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from simcse_jax.command_line import Parser, run_command, started_as
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface import hub
-from simcse_jax.outputs import check_replaced_folder
+from simcse_jax.outputs import check_replaced_folder, printing
 from simcse_jax.storage import local_path
 
 if TYPE_CHECKING:
@@ -47,12 +47,13 @@ def main() -> None:
     if args.push_to_hub is not None:
         hub.check_push(args.push_to_hub, args.private, args.revision)
     export(workdir, output, args.push_to_hub, args.revision, args.license)
-    print(f"exported to {args.output}; open it with")
-    print(f"  sentence_transformers.SentenceTransformer({args.output!r})")
-    print(f"  transformers.AutoModel.from_pretrained({args.output!r})")
-    print(f"  {started_as('evaluate')} --model {args.output} --data SENTEVAL_FOLDER")
-    if args.push_to_hub is not None:
-        print(f"pushed: {hub.push(output, args.push_to_hub, args.private, args.revision)}")
+    with printing(args.push_to_hub is not None) as say:
+        say(f"exported to {args.output}; open it with")
+        say(f"  sentence_transformers.SentenceTransformer({args.output!r})")
+        say(f"  transformers.AutoModel.from_pretrained({args.output!r})")
+        say(f"  {started_as('evaluate')} --model {args.output} --data SENTEVAL_FOLDER")
+        if args.push_to_hub is not None:
+            say(f"pushed: {hub.push(output, args.push_to_hub, args.private, args.revision)}")
 
 
 def check_places(workdir: "Folder", output: Path) -> None:

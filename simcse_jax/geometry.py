@@ -46,10 +46,10 @@ def main() -> None:
 
     data = Path(args.data).name if local_path(args.data).is_file() else f"STS-B {args.split}"
     positives = int((pairs.gold > geometry.POSITIVE).sum())
-    print(f"{args.data}: {data}, {len(pairs.gold)} pairs, {positives} of them rated above 4", flush=True)
     about = {"data": data, "pairs": len(pairs.gold), "positives": positives}
     grid = [round(float(cosine), 4) for cosine in geometry.GRID]
     with printing(True) as say:
+        say(f"{args.data}: {data}, {len(pairs.gold)} pairs, {positives} of them rated above 4")
         with doing():
             by_model, model_facts = measure_models(models, pairs, args.batch_size, say)
             by_run, run_facts = measure_runs(runs, pairs, args.batch_size, say)

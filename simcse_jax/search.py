@@ -36,10 +36,9 @@ def main() -> None:
     by = "" if args.compare else f", {titles[0]}"
     index = models[0].index
     assert index is not None
-    print(f"{len(index)} sentences{by}\n", flush=True)
-
     found: list[Found] = []
     with printing(output is not None and queries is not None) as say:
+        say(f"{len(index)} sentences{by}\n")
         try:
             for batch in [queries] if queries is not None else _typed():
                 answered = list(zip(batch, _search(args, models, batch), strict=True))
