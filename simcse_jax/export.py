@@ -1,5 +1,6 @@
 """python -m simcse_jax.export --workdir DIR --output FOLDER: a model for transformers and sentence-transformers."""
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -103,7 +104,7 @@ def export(
     check_places(workdir, output)
     model = load_workdir(workdir)
     run = Workdir(workdir)
-    output = output.resolve()  # a link stays one, what it points to is replaced
+    output = Path(os.path.realpath(output))  # a link stays one, what it points to is replaced
     card = model_card(model, run.read_run(), run.read_result(), hub_name or output.name, revision, license)
     try:
         with replacing(output) as temporary:

@@ -122,7 +122,7 @@ def check_replaced_folder(folder: Path, source: Path | None, parts: Sequence[str
       UserError: when it is or contains `source`, is in one of the parts, or cannot be made.
     """
     where = f"--output {folder}"
-    real = Path(os.path.realpath(folder))
+    real = Path(os.path.realpath(_followed(folder, where)))
     if source is not None:
         other = Path(os.path.realpath(source))
         if other.is_relative_to(real) or any(real.is_relative_to(other / part) for part in parts):

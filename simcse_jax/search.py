@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -102,7 +103,7 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
     inputs = {f"--{name}": getattr(args, name) for name in ("sentences", "queries", "model", "compare")}
     for option in ("index", "compare_index"):
         _check_index(option, getattr(args, option), option == "index" and not args.sentences, inputs)
-    if args.index and args.compare_index and Path(args.index).resolve() == Path(args.compare_index).resolve():
+    if args.index and args.compare_index and os.path.realpath(args.index) == os.path.realpath(args.compare_index):
         raise UserError("--compare-index: the same folder as --index; each model needs its own")
     inputs |= {"--index": args.index, "--compare-index": args.compare_index}
     return args, None if args.output is None else output_file(args.output, inputs)

@@ -10,6 +10,7 @@ import re
 import shutil
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -20,6 +21,8 @@ from etils import epath
 from simcse_jax.errors import UserError, reason
 
 Folder: TypeAlias = Path | epath.Path
+
+READER_SECONDS = 20  # that a pipe waits for its reader
 
 
 def is_remote(path: Folder | str) -> bool:
@@ -123,8 +126,23 @@ def _write_into(path: Folder, data: bytes) -> None:
         if printed is not None:
             printed.flush()
     # A duplicate continues where the descriptor stands; its name would begin a file again.
-    with open(path if descriptor is None else os.dup(descriptor), "wb") as file:
+    with open(_open_stream(path) if descriptor is None else os.dup(descriptor), "wb") as file:
         file.write(data)
+
+
+def _open_stream(path: Folder) -> int:
+    until = time.monotonic() + READER_SECONDS
+    while True:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)  # otherwise it waits for a reader without end
+            os.set_blocking(descriptor, True)
+            return descriptor
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            if time.monotonic() > until:
+                raise OSError(errno.ENXIO, "nothing reads the pipe") from None
+        time.sleep(0.05)
 
 
 @contextlib.contextmanager

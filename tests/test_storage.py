@@ -66,7 +66,7 @@ def test_a_link_stays_and_what_it_points_to_is_replaced_with_its_mode(tmp_path):
     assert (tmp_path / "loop").is_symlink()
 
 
-def test_a_pipe_is_written_into(tmp_path):
+def test_a_pipe_is_written_into(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -74,6 +74,9 @@ def test_a_pipe_is_written_into(tmp_path):
         assert os.read(reader, 10) == "ä".encode()
     finally:
         os.close(reader)
+    monkeypatch.setattr(storage, "READER_SECONDS", 0)
+    with pytest.raises(UserError, match=r"pipe: cannot be written: nothing reads the pipe$"):
+        storage.write_atomically(tmp_path / "pipe", "ä")
     assert os.listdir(tmp_path) == ["pipe"] and stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
