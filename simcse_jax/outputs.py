@@ -166,7 +166,9 @@ def check_inputs(outputs: Iterable[Path], inputs: Inputs | None, where: str) -> 
     outputs = list(outputs)
     for given, source in _local(inputs):
         for output in outputs:
-            if takes_place_of(output, source):
+            with _reported(where):
+                lost = takes_place_of(output, source)
+            if lost:
                 what = "a file of" if source.is_dir() else "the file of"
                 raise UserError(f"{where}: {output} is {what} {given}, which would be lost; choose another")
 
@@ -216,12 +218,12 @@ def _check_stream(path: Path, where: str, streamed: bool) -> None:
 
 def _followed(path: Path, where: str) -> Path:
     """What a link points to; other paths as they are."""
-    if not path.is_symlink():
+    if not os.path.islink(path):
         return path
-    followed = Path(os.path.realpath(path))
-    if followed.is_symlink():
+    followed = os.path.realpath(path)
+    if os.path.islink(followed):
         raise UserError(f"{where}: a link that leads back to itself")
-    return followed
+    return Path(followed)
 
 
 def _check_replaced(path: Path, where: str) -> None:

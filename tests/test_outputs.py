@@ -9,6 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support import call
+from support import refused as in_one_line
 
 from simcse_jax.errors import UserError
 from simcse_jax.outputs import check_inputs, check_replaced_folder, output_file, output_folder, printing, takes_place_of
@@ -209,3 +211,65 @@ def test_a_line_that_cannot_be_printed_ends_the_command_after_the_results(monkey
         say("one")
         done.append("more work")
     assert done == ["results"]
+
+
+COMMANDS = {
+    "evaluate": ("--model=model", "--data=data.tsv", "--output"),
+    "encode": ("--model=model", "--input=data.tsv", "--output"),
+    "search": ("--model=model", "--sentences=data.tsv", "--query=x", "--output"),
+    "geometry": ("--models", "model@1", "--data=data.tsv", "--output"),
+    "analyze": ("--model=model@1", "--data=data.tsv", "--output"),
+    "main": ("--config=unsup_bert", "--config.model.init_from=model", "--config.data.train=data.tsv", "--workdir"),
+    "sweep": (
+        *("--config=ablations/simcse_table3", "--config.model.init_from=model", "--config.data.train=data.tsv"),
+        *("--config.eval.data=data.tsv", "--config.sweep.metrics=stsb_dev", "--workdir"),
+    ),
+}
+AN_INPUT = ("is the file of ", "is a file of ", "is the folder of ")
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        *[("evaluate", name) for name in ("data.tsv", "hard.json", "model/config.json", "weights.json")],
+        *[("encode", name) for name in ("hard.npy", "weights.npy", "begun.npy")],
+        *[("search", name) for name in ("soft.json", "model/config.json")],
+        *[("geometry", "model"), ("analyze", "model"), ("main", "model"), ("sweep", "model")],
+        *[("geometry", "out"), ("analyze", "out"), ("main", "run"), ("sweep", "table")],
+    ],
+)
+def test_no_command_overwrites_what_it_reads(places, command, output, monkeypatch):
+    monkeypatch.chdir(places)
+    os.link("data.tsv", "hard.npy")
+    os.link("model/model.safetensors", "weights.npy")
+    os.link("data.tsv", "begun.npy.state.json")
+    for folder, name in (("out", "report.html"), ("out", "geometry.json"), ("run", "metrics.jsonl")):
+        Path(folder).mkdir(exist_ok=True)
+        os.link("data.tsv", f"{folder}/{name}")
+    Path("table").mkdir()
+    Path("table/simcse_table3.csv").symlink_to("../data.tsv")
+    before = {path: path.read_bytes() for path in places.rglob("*") if path.is_file()}
+    *options, last = COMMANDS[command]
+    options = [re.sub(r"(?<![.\w])(model|data\.tsv)(?=@|$)", rf"{places}/\1", part) for part in options]
+    done = call(command, *options, f"{last}={places / output}")
+    in_one_line(done, last)
+    assert any(what in done.stderr for what in AN_INPUT), done.stderr
+    assert before == {path: path.read_bytes() for path in places.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("command", ["evaluate", "search", "geometry", "analyze"])
+def test_results_are_written_where_nothing_can_be_printed(tiny_bert, corpus, tmp_path, command, monkeypatch):
+    def full(*_, file=None, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("builtins.print", full)
+    monkeypatch.setattr("simcse_jax.analysis.report.html", lambda *_: "")
+    monkeypatch.setattr("simcse_jax.analysis.report.draw", lambda *_: {})  # slow
+    data = corpus["txt"] if command in ("search", "analyze") else corpus["dev"]
+    arguments = [
+        re.sub("model(@1)?$", str(tiny_bert), part.replace("data.tsv", str(data))) for part in COMMANDS[command]
+    ]
+    with pytest.raises(OSError, match="No space left"):
+        call(command, *arguments, tmp_path / "out.json")
+    written = {"geometry": "out.json/geometry.json", "analyze": "out.json/metrics.json"}.get(command, "out.json")
+    assert len((tmp_path / written).read_text()) > 100
