@@ -33,7 +33,8 @@ from simcse_jax.command_line import Parser, run_command
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
-from simcse_jax.storage import local_path, output_file
+from simcse_jax.outputs import output_file
+from simcse_jax.storage import local_path
 
 OURS = {"float32": "simcse_jax, float32", "bfloat16": "simcse_jax, bfloat16"}
 THEIRS = {"float32": "sentence-transformers, float32", "bfloat16": "sentence-transformers, bfloat16"}

@@ -35,8 +35,9 @@ from benchmarks.train_step import MINILM, SENTENCES
 from benchmarks.training import Setting, read_columns
 from simcse_jax.command_line import Parser, run_command
 from simcse_jax.errors import UserError, reason
+from simcse_jax.outputs import output_folder
 from simcse_jax.plotting import line_style, new_figure
-from simcse_jax.storage import output_folder, write_atomically
+from simcse_jax.storage import write_atomically
 
 AXES = {
     "batch": tuple(2**power for power in range(6, 15)),

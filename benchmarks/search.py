@@ -22,7 +22,7 @@ from benchmarks.contender import Done, Round
 from benchmarks.side_by_side import Contender, Need
 from simcse_jax.command_line import Parser, run_command
 from simcse_jax.errors import UserError
-from simcse_jax.storage import output_file
+from simcse_jax.outputs import output_file
 
 TOP_K = 5
 KINDS = {

@@ -25,7 +25,7 @@ from benchmarks.contender import Done, Round
 from benchmarks.side_by_side import Contender
 from benchmarks.train_step import MINILM, SENTENCES
 from simcse_jax.command_line import Parser, run_command
-from simcse_jax.storage import output_file
+from simcse_jax.outputs import output_file
 
 TARGETS = {"embedding": 5.0, "step": 10.0}  # seconds, of ours with a warm cache
 

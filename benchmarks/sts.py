@@ -21,7 +21,7 @@ from simcse_jax.command_line import Parser, run_command
 from simcse_jax.evaluate import choose
 from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.tasks import TASKS
-from simcse_jax.storage import output_file
+from simcse_jax.outputs import output_file
 
 
 def ours(data: str, tasks: list[str], **options: Any) -> Round:

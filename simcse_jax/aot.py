@@ -12,7 +12,7 @@ from ml_collections import config_dict
 
 from simcse_jax.command_line import Parser, run_command, started_as
 from simcse_jax.config.checks import validate
-from simcse_jax.config.flags import parse
+from simcse_jax.config.flags import find_config, parse
 from simcse_jax.costs.compile import EXAMPLES, OutOfMemory, compile_step, described_devices, largest_chunk, prepare
 from simcse_jax.costs.roofline import Report, describe, table
 from simcse_jax.data.columns import ROLES
@@ -20,7 +20,8 @@ from simcse_jax.errors import UserError
 from simcse_jax.huggingface.published import encoder_config
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.objectives.registry import needs
-from simcse_jax.storage import output_file
+from simcse_jax.outputs import output_file, printing
+from simcse_jax.storage import write_atomically
 from simcse_jax.training.inputs import check_divides
 
 
@@ -113,7 +114,8 @@ def main() -> None:
     validate(config)
     if args.batch_per_chip is not None and args.batch_per_chip < 1:
         raise UserError(f"--batch-per-chip {args.batch_per_chip}: must be 1 or more")
-    output = output_file(args.output) if args.output else None
+    recipe, _, _ = find_config(args.config).partition(":")
+    output = None if args.output is None else output_file(args.output, {"--config": recipe})
     encoder = encoder_config(config.model.init_from, config.model.num_layers)
     if config.data.max_length > encoder.max_length:
         raise UserError(f"config.data.max_length={config.data.max_length}: the model takes {encoder.max_length} tokens")
@@ -123,20 +125,20 @@ def main() -> None:
     names = [args.topology] if args.topologies is None else [name.strip() for name in args.topologies.split(",")]
     chips = {name: len(described_devices(name)) for name in names}
     batches = {name: choose_batch(config, args.batch_per_chip, count, chips[names[0]]) for name, count in chips.items()}
-    print(
-        f"{config.model.init_from}, {encoder.num_layers} layers, {config.train.dtype} at precision "
-        f"{config.train.matmul_precision}; {columns} column(s) of data{'' if args.columns else ' assumed'}, "
-        f"{config.data.max_length} tokens",
-        flush=True,
-    )
-    reports = []
-    for name in names:
-        print(f"{name}: {chips[name]} chips, batch {batches[name]}; compiling", flush=True)
-        config.train.batch_size = batches[name]
-        reports.append(compile_or_explain(config, encoder, columns, name))
-    print(table(reports) if args.topologies else describe(reports[0]))
-    if output:
-        output.write_text(json.dumps([report.to_json() for report in reports], indent=2) + "\n", encoding="utf-8")
+    with printing(output is not None) as say:
+        say(
+            f"{config.model.init_from}, {encoder.num_layers} layers, {config.train.dtype} at precision "
+            f"{config.train.matmul_precision}; {columns} column(s) of data{'' if args.columns else ' assumed'}, "
+            f"{config.data.max_length} tokens"
+        )
+        reports = []
+        for name in names:
+            say(f"{name}: {chips[name]} chips, batch {batches[name]}; compiling")
+            config.train.batch_size = batches[name]
+            reports.append(compile_or_explain(config, encoder, columns, name))
+        if output:
+            write_atomically(output, json.dumps([report.to_json() for report in reports], indent=2) + "\n")
+        say(table(reports) if args.topologies else describe(reports[0]))
 
 
 if __name__ == "__main__":

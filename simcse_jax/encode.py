@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from simcse_jax.command_line import Parser, add_dtype, run_command, with_new_spellings
 from simcse_jax.errors import UserError
 from simcse_jax.models.config import POOLERS
+from simcse_jax.outputs import output_file
 from simcse_jax.storage import local_path
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ RENAMED = {
     "--processes": "--parts",
     "--process-id": "--part",
 }
+TEMPORARY = (".tmp", ".partial", ".state.json", ".state.json.tmp")  # endings of the output until it is complete
 
 
 def main() -> None:
@@ -35,8 +37,6 @@ def main() -> None:
     from simcse_jax.data.sentences import SentenceFile
 
     sentences = SentenceFile(args.input, args.column)
-    if output.exists() and sentences.path.samefile(output):
-        raise UserError(f"--output {args.output}: is the input")
     rows, fingerprint = sentences.scan()
     if rows < args.parts:
         raise UserError(f"--parts {args.parts}: {args.input} has only {rows} rows")
@@ -110,18 +110,14 @@ def check_output(args: argparse.Namespace) -> Path:
     """The file to write; for a part its own, such as `emb-00000-of-00004.npy`.
 
     Raises:
-      UserError: when it cannot be written there.
+      UserError: when it cannot be written there, or would take the place of an input.
     """
-    output = local_path(args.output)
-    if output.is_dir():
-        raise UserError(f"--output {args.output}: a folder; name a .npy or .parquet file in it")
-    if output.suffix.lower() not in (".npy", ".parquet"):
-        raise UserError(f"--output {args.output}: must end in .npy or .parquet")
-    if not output.absolute().parent.is_dir():
-        raise UserError(f"--output {args.output}: there is no folder {output.parent}")
-    if args.parts > 1:
-        output = output.with_name(f"{output.stem}-{args.part:05}-of-{args.parts:05}{output.suffix}")
-    return output
+    name = args.output
+    if args.parts > 1 and not local_path(name).is_dir():
+        path = Path(name)
+        name = str(path.with_name(f"{path.stem}-{args.part:05}-of-{args.parts:05}{path.suffix}"))
+    inputs = {"--input": args.input, "--model": args.model}
+    return output_file(name, inputs, kinds=(".npy", ".parquet"), temporary=TEMPORARY, streamed=False)
 
 
 def encode_file(
@@ -156,7 +152,7 @@ def encode_file(
         print(f"{output}: resuming after row {embeddings.done:,} of {end - first:,}", flush=True)
     left = itertools.islice(iter(sentences), first + embeddings.done, end)
     with Progress(end - first, done=embeddings.done) as bar:
-        while part := list(itertools.islice(left, args.save_every)):
+        while part := list(itertools.islice(left, min(args.save_every, end - first))):
             encoded = model.encode_counted(
                 part, max_length=max_length, normalize_to_unit=args.normalize, advance=bar.advance
             )

@@ -13,7 +13,7 @@ from simcse_jax.config.checks import check_postprocess
 from simcse_jax.errors import UserError, no_such
 from simcse_jax.evaluation.tasks import AGGREGATIONS, GRIDS, METRICS, POSTPROCESSING, TASKS, TRANSFER
 from simcse_jax.models.config import POOLERS
-from simcse_jax.storage import output_file
+from simcse_jax.outputs import output_file, printing
 
 if TYPE_CHECKING:
     from simcse_jax.evaluation.relatedness import WithRegressor
@@ -113,7 +113,8 @@ def parse() -> Options:
     if args.batch_size < 1:
         raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
     check_postprocess(args.postprocess, args.postprocess_data, args.postprocess_dimensions, "--postprocess", "-")
-    output = output_file(args.output) if args.output else None
+    inputs = {"--data": args.data, "--model": args.model, "--postprocess-data": args.postprocess_data}
+    output = None if args.output is None else output_file(args.output, inputs)
     return Options(args, sts_tasks, transfer_tasks, metrics, aggregations, args.grid or "sklearn", output)
 
 
@@ -140,18 +141,18 @@ def main() -> None:
     if fit_on:
         postprocess.check(fit_on, model.dimension, [item for each in evaluators for item in each.tasks.items()])
     after = f", after {args.postprocess} fit on {args.postprocess_data}" if fit_on else ""
-    print(f"{args.model}: pooler {model.pooler}{' with head' if model.use_head else ''}{after}", flush=True)
     encode = functools.partial(model.encode, show_progress_bar=True)
     scores: dict[str, Any] = {}
-    with doing(args.postprocess), warnings_in_a_line():
-        embed = postprocess.applied(encode, fit_on)
-        for evaluator in evaluators:
-            numbers = evaluator(embed)
-            print(evaluator.protocol)
-            print(evaluator.table(numbers), flush=True)
-            scores |= evaluator.flat(numbers)
-    if options.output:
-        write_atomically(options.output, json.dumps(scores, indent=2) + "\n")
+    with printing(options.output is not None) as say:
+        say(f"{args.model}: pooler {model.pooler}{' with head' if model.use_head else ''}{after}")
+        with doing(args.postprocess), warnings_in_a_line():
+            embed = postprocess.applied(encode, fit_on)
+            for evaluator in evaluators:
+                numbers = evaluator(embed)
+                say(f"{evaluator.protocol}\n{evaluator.table(numbers)}")
+                scores |= evaluator.flat(numbers)
+        if options.output:
+            write_atomically(options.output, json.dumps(scores, indent=2) + "\n")
 
 
 def read(options: Options) -> "list[Similarity | WithRegressor | Transfer]":

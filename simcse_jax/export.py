@@ -1,5 +1,6 @@
 """python -m simcse_jax.export --workdir DIR --output FOLDER: a model for transformers and sentence-transformers."""
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING
 from simcse_jax.command_line import Parser, run_command, started_as
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface import hub
+from simcse_jax.outputs import check_replaced_folder, printing
 from simcse_jax.storage import local_path
 
 if TYPE_CHECKING:
@@ -46,27 +48,28 @@ def main() -> None:
     if args.push_to_hub is not None:
         hub.check_push(args.push_to_hub, args.private, args.revision)
     export(workdir, output, args.push_to_hub, args.revision, args.license)
-    print(f"exported to {args.output}; open it with")
-    print(f"  sentence_transformers.SentenceTransformer({args.output!r})")
-    print(f"  transformers.AutoModel.from_pretrained({args.output!r})")
-    print(f"  {started_as('evaluate')} --model {args.output} --data SENTEVAL_FOLDER")
-    if args.push_to_hub is not None:
-        print(f"pushed: {hub.push(output, args.push_to_hub, args.private, args.revision)}")
+    with printing(args.push_to_hub is not None) as say:
+        say(f"exported to {args.output}; open it with")
+        say(f"  sentence_transformers.SentenceTransformer({args.output!r})")
+        say(f"  transformers.AutoModel.from_pretrained({args.output!r})")
+        say(f"  {started_as('evaluate')} --model {args.output} --data SENTEVAL_FOLDER")
+        if args.push_to_hub is not None:
+            say(f"pushed: {hub.push(output, args.push_to_hub, args.private, args.revision)}")
 
 
 def check_places(workdir: "Folder", output: Path) -> None:
     """Refuses folders that cannot be exported from or to.
 
     Raises:
-      UserError: when there is no run, or `output` is not an earlier export.
+      UserError: when there is no run, or `output` is not an earlier export or cannot be written.
     """
     from simcse_jax.huggingface.tokenizer import MARKER
     from simcse_jax.runs.workdir import Workdir
     from simcse_jax.storage import is_remote
 
     Workdir(workdir).check_exists(f"--workdir {workdir}")
-    if not is_remote(workdir) and output.resolve() == (workdir / "model").resolve():
-        raise UserError(f"--output {output}: the run's own folder; choose another one")
+    source = None if is_remote(workdir) else Path(workdir)
+    check_replaced_folder(output, source, ("model", "checkpoints", "tensorboard"))
     if output.exists() and not (output.is_dir() and ((output / MARKER).is_file() or not any(output.iterdir()))):
         raise UserError(f"--output {output}: exists and is not an earlier export; remove it or choose another folder")
 
@@ -105,7 +108,7 @@ def export(
         if not np.isfinite(values).all():
             raise UserError(f"{workdir}: the best checkpoint's {name} is not finite; it is not exported")
     run = Workdir(workdir)
-    output = output.resolve()  # a link stays one, what it points to is replaced
+    output = Path(os.path.realpath(output))  # a link stays one, what it points to is replaced
     card = model_card(model, run.read_run(), run.read_result(), hub_name or output.name, revision, license)
     try:
         with replacing(output) as temporary:

@@ -7,26 +7,31 @@ Figures 3, F.1 and G.1) and for the checkpoints of training runs (`--runs`; Figu
 import functools
 import json
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simcse_jax.command_line import Model, Parser, parse_model, run_command
 from simcse_jax.errors import UserError, require
+from simcse_jax.outputs import output_folder, printing
 from simcse_jax.plotting import short_names, unique
 from simcse_jax.progress import doing
-from simcse_jax.storage import Folder, as_path, local_path, output_folder
+from simcse_jax.storage import Folder, as_path, local_path
 
 if TYPE_CHECKING:
     from simcse_jax.evaluation.geometry import Geometry
     from simcse_jax.evaluation.sts import Pairs
 
 FILE = "geometry.json"
+FILES = (FILE, "*.png", "*.svg")  # what it writes
 
 
 def main() -> None:
     """Reads the data and finds all models and checkpoints first, so that a mistake is reported immediately."""
     args, models = read_arguments()
     require("train", "matplotlib")
+    inputs = {"--data": args.data} | {f"--models {spec}": model.name for spec, model in models.items()}
+    output = output_folder(args.output, inputs | {f"--runs {name}": name for name in args.runs}, files=FILES)
     from simcse_jax.evaluation import geometry
     from simcse_jax.huggingface.load import choose_pooler
     from simcse_jax.runs.kept import steps_of
@@ -38,17 +43,19 @@ def main() -> None:
     runs = {name: as_path(name) for name in args.runs}
     for folder in runs.values():
         steps_of(folder)
-    output = output_folder(args.output)
 
     data = Path(args.data).name if local_path(args.data).is_file() else f"STS-B {args.split}"
     positives = int((pairs.gold > geometry.POSITIVE).sum())
-    print(f"{args.data}: {data}, {len(pairs.gold)} pairs, {positives} of them rated above 4", flush=True)
-    with doing():
-        by_model, model_facts = measure_models(models, pairs, args.batch_size)
-        by_run, run_facts = measure_runs(runs, pairs, args.batch_size)
     about = {"data": data, "pairs": len(pairs.gold), "positives": positives}
     grid = [round(float(cosine), 4) for cosine in geometry.GRID]
-    write(output, {**about, "density_at": grid, "models": model_facts, "runs": run_facts}, by_model, by_run)
+    with printing(True) as say:
+        say(f"{args.data}: {data}, {len(pairs.gold)} pairs, {positives} of them rated above 4")
+        with doing():
+            by_model, model_facts = measure_models(models, pairs, args.batch_size, say)
+            by_run, run_facts = measure_runs(runs, pairs, args.batch_size, say)
+        facts = {**about, "density_at": grid, "models": model_facts, "runs": run_facts}
+        names = write(output, facts, by_model, by_run)
+        say(f"{output}: {', '.join(names)}")
 
 
 def read_arguments() -> tuple[Namespace, dict[str, Model]]:
@@ -95,9 +102,9 @@ def read_arguments() -> tuple[Namespace, dict[str, Model]]:
 
 
 def measure_models(
-    models: dict[str, Model], pairs: "Pairs", batch_size: int
+    models: dict[str, Model], pairs: "Pairs", batch_size: int, say: Callable[[str], None]
 ) -> "tuple[dict[str, Geometry], dict[str, Any]]":
-    """Measures each model: the measures and the facts to write, by their labels on the pictures."""
+    """Measures each model and says so: the measures and the facts to write, by their labels on the pictures."""
     from simcse_jax.evaluation import geometry
     from simcse_jax.simcse import SimCSE
 
@@ -109,12 +116,12 @@ def measure_models(
         with doing(label):
             found[label] = geometry.measure(functools.partial(encoder.encode, show_progress_bar=True), pairs)
         facts[label] = {"model": spec, "pooler": encoder.pooler, **found[label].to_json()}
-        say(label, found[label])
+        say(line(label, found[label]))
     return found, facts
 
 
 def measure_runs(
-    runs: dict[str, Folder], pairs: "Pairs", batch_size: int
+    runs: dict[str, Folder], pairs: "Pairs", batch_size: int, say: Callable[[str], None]
 ) -> "tuple[dict[str, list[tuple[int, Geometry]]], dict[str, Any]]":
     """Measures each kept checkpoint of each run: steps and measures, and the facts to write, by the runs' labels."""
     from simcse_jax.evaluation import geometry
@@ -127,7 +134,7 @@ def measure_runs(
         for kept in checkpoint_encoders(folder, batch_size):
             with doing(f"{label}, step {kept.step}"):
                 found[label].append((kept.step, geometry.measure(kept.embed.with_progress, pairs)))
-            say(f"{label}, step {kept.step}", found[label][-1][1])
+            say(line(f"{label}, step {kept.step}", found[label][-1][1]))
         checkpoints = [{"step": step, **measured.numbers()} for step, measured in found[label]]
         facts[label] = {"workdir": name, "checkpoints": checkpoints}
     return found, facts
@@ -138,8 +145,8 @@ def write(
     result: dict[str, Any],
     by_model: "dict[str, Geometry]",
     by_run: "dict[str, list[tuple[int, Geometry]]]",
-) -> None:
-    """Writes the numbers and the pictures, each file whole or not at all, and prints their names."""
+) -> list[str]:
+    """Writes the numbers and the pictures, each file whole or not at all; returns their names."""
     from simcse_jax.evaluation import geometry_pictures as pictures
     from simcse_jax.storage import write_atomically
 
@@ -153,13 +160,13 @@ def write(
     for name, kinds in drawn.items():
         for kind, content in kinds.items():
             write_atomically(output / f"{name}.{kind}", content)
-    print(f"{output}: {', '.join([FILE, *(f'{name}.png and .svg' for name in drawn)])}")
+    return [FILE, *(f"{name}.png and .svg" for name in drawn)]
 
 
-def say(label: str, found: "Geometry") -> None:
-    """Prints one line for a model, as soon as it is measured."""
+def line(label: str, found: "Geometry") -> str:
+    """What is printed of a model."""
     numbers = f"alignment {found.alignment:.4f}, uniformity {found.uniformity:.4f}"
-    print(f"{label}: {numbers}, Spearman × 100 {found.spearman:.2f}", flush=True)
+    return f"{label}: {numbers}, Spearman × 100 {found.spearman:.2f}"
 
 
 if __name__ == "__main__":

@@ -13,6 +13,9 @@ the recipe names. Writes to DIR: run.json (config, versions, device), metrics.js
 scores), checkpoints, and result.json (the final scores). The same command resumes a run that was stopped."""
 
 
+FILES = ("run.json", "metrics.jsonl", "result.json", "model/*")  # that it writes to the workdir
+
+
 def help_text() -> str:
     """The text of `--help`."""
     from simcse_jax.config.fields import FIELDS, SECTIONS
@@ -41,8 +44,13 @@ def main() -> None:
     config, workdir, profile = parse_run(sys.argv[1:])
     validate(config)
     require("train", "tensorboardX")
+    from simcse_jax.outputs import output_folder
+    from simcse_jax.storage import is_remote
+    from simcse_jax.training.inputs import sources
     from simcse_jax.training.run import train_and_evaluate
 
+    if not is_remote(workdir):
+        output_folder(workdir, sources(config), files=FILES, option="--workdir")
     train_and_evaluate(config, workdir, profile)
 
 

@@ -109,7 +109,8 @@ class Progress:
                 self._bar.set_postfix_str(note(), refresh=False)
             self._bar.update(count)
         elif self._shown and self._clock.is_due():
-            print(self._line(note() if note else ""), file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError):  # a full disk under a log ends no work
+                print(self._line(note() if note else ""), file=sys.stderr, flush=True)
 
     def skip(self, seconds: float) -> None:
         """Leaves out some seconds that have just passed from the rate and from the time left."""

@@ -2,24 +2,28 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from simcse_jax.command_line import Parser, add_dtype, run_command, warnings_in_a_line, with_new_spellings
 from simcse_jax.errors import UserError
 from simcse_jax.models.config import POOLERS
-from simcse_jax.storage import local_path, output_file
+from simcse_jax.outputs import check_inputs, output_file, printing
+from simcse_jax.storage import local_path
 
 if TYPE_CHECKING:
     from simcse_jax.index.index import Index, Result
     from simcse_jax.simcse import SimCSE
 
+    Found = tuple[str, tuple[list[Result], ...]]  # a query, and each model's results
+
 
 def main() -> None:
     """Reads all files first, so that a mistake in one is reported before a model is loaded."""
-    args = _parse()
+    args, output = _parse()
     from simcse_jax.data.sentences import read_sentences
     from simcse_jax.index.index import check_search
     from simcse_jax.index.terminal import table
@@ -33,20 +37,22 @@ def main() -> None:
     by = "" if args.compare else f", {titles[0]}"
     index = models[0].index
     assert index is not None
-    print(f"{len(index)} sentences{by}\n", flush=True)
+    found: list[Found] = []
+    with printing(output is not None and queries is not None) as say:
+        say(f"{len(index)} sentences{by}\n")
+        try:
+            for batch in [queries] if queries is not None else _typed():
+                answered = list(zip(batch, _search(args, models, batch), strict=True))
+                found += answered
+                for query, results in answered:
+                    say(table(query, titles, results) + "\n")
+        finally:  # also keeps what was found before a wrong query or an interruption
+            if output and (found or sys.exc_info()[0] is None):
+                _write(output, models, found)
 
-    found = []
-    try:
-        for batch in [queries] if queries is not None else _typed():
-            for query, results in zip(batch, _search(args, models, batch), strict=True):
-                print(table(query, titles, results), end="\n\n", flush=True)
-                found.append({"query": query, "results": [[result._asdict() for result in each] for each in results]})
-    finally:  # also keeps what was found before a wrong query or an interruption
-        if args.output:
-            _write(args.output, models, found)
 
-
-def _parse() -> argparse.Namespace:
+def _parse() -> tuple[argparse.Namespace, Path | None]:
+    """The options, and the file of `--output`."""
     parser = Parser(
         prog="simcse_jax.search",
         description="Finds the nearest sentences to each query, by cosine. Needs a model, and --sentences or an "
@@ -94,24 +100,24 @@ def _parse() -> argparse.Namespace:
     for option in ("compare_pooler", "compare_index"):
         if getattr(args, option) and not args.compare:
             raise UserError(f"--{option.replace('_', '-')}: is for --compare, which is not given")
+    inputs = {f"--{name}": getattr(args, name) for name in ("sentences", "queries", "model", "compare")}
     for option in ("index", "compare_index"):
-        _check_index(option, getattr(args, option), needed=option == "index" and not args.sentences)
-    if args.index and args.compare_index and Path(args.index).resolve() == Path(args.compare_index).resolve():
+        _check_index(option, getattr(args, option), option == "index" and not args.sentences, inputs)
+    if args.index and args.compare_index and os.path.realpath(args.index) == os.path.realpath(args.compare_index):
         raise UserError("--compare-index: the same folder as --index; each model needs its own")
-    if args.output:
-        output = output_file(args.output)
-        for option in ("sentences", "queries"):
-            if (name := getattr(args, option)) and local_path(name).resolve() == output.resolve():
-                raise UserError(f"--output {args.output}: is the file of --{option}; choose another")
-    return args
+    inputs |= {"--index": args.index, "--compare-index": args.compare_index}
+    return args, None if args.output is None else output_file(args.output, inputs)
 
 
-def _check_index(option: str, name: str | None, needed: bool) -> None:
+def _check_index(option: str, name: str | None, needed: bool, inputs: dict[str, str | None]) -> None:
+    """Refuses a folder that is no index, and one with an input that saving the index would remove."""
     if name is None:
         return
-    from simcse_jax.index.files import is_index, is_writable_index, local_folder
+    from simcse_jax.index.files import PATTERNS, is_index, is_writable_index, local_folder
 
     folder = local_folder(name)
+    saved = [path for pattern in PATTERNS for path in folder.glob(pattern)]
+    check_inputs(saved, inputs, f"--{option.replace('_', '-')} {name}")
     if needed and not is_index(folder):
         raise UserError(f"--index {name}: no index there; give --sentences to make one")
     if not is_writable_index(folder):
@@ -140,12 +146,15 @@ def _search(
         return zip(*[model.search(queries, args.top_k, args.threshold, **options) for model in models], strict=True)
 
 
-def _write(output: str, models: "list[SimCSE]", found: list[dict[str, Any]]) -> None:
+def _write(output: Path, models: "list[SimCSE]", found: "list[Found]") -> None:
     from simcse_jax.storage import write_atomically
 
     described = [{"name": model.name, "pooler": model.pooler, "head": model.use_head} for model in models]
-    content = json.dumps({"models": described, "queries": found}, indent=2, ensure_ascii=False)
-    write_atomically(local_path(output), content + "\n")
+    queries = [
+        {"query": query, "results": [[result._asdict() for result in each] for each in results]}
+        for query, results in found
+    ]
+    write_atomically(output, json.dumps({"models": described, "queries": queries}, indent=2, ensure_ascii=False) + "\n")
 
 
 def prepare(model: "SimCSE", sentences: list[str] | None, folder: str | None) -> "Index":

@@ -1,15 +1,19 @@
 """Files and folders on a disk or in an object store (`gs://…`), written whole or not at all; JSON; fingerprints."""
 
 import contextlib
+import errno
 import hashlib
 import json
 import logging
 import os
 import re
 import shutil
+import stat
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 from etils import epath
@@ -19,6 +23,7 @@ from simcse_jax.errors import UserError, reason
 Folder: TypeAlias = Path | epath.Path
 
 HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")  # a surrogate's escape in JSON
+READER_SECONDS = 20  # that a pipe waits for its reader
 
 
 def is_remote(path: Folder | str) -> bool:
@@ -38,38 +43,6 @@ def local_path(name: str | Path) -> Path:
     except (OSError, RuntimeError, ValueError) as error:
         raise UserError(f"{str(name)!r:.60}: not a path: {getattr(error, 'strerror', None) or reason(error)}") from None
     return path
-
-
-def output_file(name: str) -> Path:
-    """The file of `--output`.
-
-    Raises:
-      UserError: when it is a folder, or its folder does not exist.
-    """
-    path = local_path(name)
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise UserError(f"--output {name}: must be a file in a folder that exists")
-    return path
-
-
-def output_folder(name: str, option: str = "--output") -> Path:
-    """The folder of an option, created if it does not exist.
-
-    Raises:
-      UserError: when it is a file, in an object store, or not writable.
-    """
-    if is_remote(name):
-        raise UserError(f"{option} {name}: must be a folder on a disk")
-    folder = local_path(name)
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{option} {name}: is a file; it must be a folder (a new one is created)")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{option} {name}: cannot be made: {error.strerror}") from None
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise UserError(f"{option} {name}: cannot be written to")
-    return folder
 
 
 def as_path(name: str) -> Folder:
@@ -110,23 +83,116 @@ def look_up_bucket(folder: Folder) -> None:
 def write_atomically(path: Folder, content: str | bytes) -> None:
     """Writes a file whole or not at all; its folder is created if it does not exist.
 
+    A file that is replaced keeps its mode. A link stays, and the file that it points to is replaced. A device or a pipe
+    is written into. Half of a surrogate pair, as in a path that is not UTF-8, becomes an escape, as JSON has it.
+
     Raises:
       UserError: when the disk is full or the folder is not writable.
     """
-    data = content.encode() if isinstance(content, str) else content
+    data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
     try:
         if is_remote(path):  # an object appears once it is complete, and needs no folder
             path.write_bytes(data)
-            return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(path.name + ".tmp")
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        elif is_stream(path):
+            _write_into(path, data)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing_file(path) as file:
+                file.write(data)
     except Exception as error:  # an OSError, or an error of a store's client
         raise UserError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or reason(error)}") from None
+
+
+def is_stream(path: Folder) -> bool:
+    """Whether the path is written into, not replaced: a device, a pipe, or a descriptor such as /dev/stdout."""
+    return own_descriptor(path) is not None or (path.exists() and not path.is_file() and not path.is_dir())
+
+
+def own_descriptor(path: Folder) -> int | None:
+    """The number N of this process's descriptor with this name: /proc/self/fd/N, /dev/stdout, a link to one."""
+    name = os.fspath(path)
+    for _ in range(40):  # as many links as the system follows
+        folder, last = os.path.split(name)
+        if re.fullmatch(rf"/proc/{os.getpid()}(/task/\d+)?/fd|/dev/fd", os.path.realpath(folder)) and last.isdecimal():
+            return int(last)
+        if not os.path.islink(name):
+            return None
+        name = os.path.join(folder, os.readlink(name))
+    return None
+
+
+def _write_into(path: Folder, data: bytes) -> None:
+    descriptor = own_descriptor(path)
+    for printed in (sys.stdout, sys.stderr):  # what was printed comes first
+        if printed is not None:
+            printed.flush()
+    # A duplicate continues where the descriptor stands; its name would begin a file again.
+    with open(_open_stream(path) if descriptor is None else os.dup(descriptor), "wb") as file:
+        file.write(data)
+
+
+def _open_stream(path: Folder) -> int:
+    until = time.monotonic() + READER_SECONDS
+    while True:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)  # otherwise it waits for a reader without end
+            os.set_blocking(descriptor, True)
+            return descriptor
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            if time.monotonic() > until:
+                raise OSError(errno.ENXIO, "nothing reads the pipe") from None
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def replacing_file(path: Path) -> Iterator[IO[bytes]]:
+    """A new file to write to, which takes the place and the mode of `path` after the block; links are followed.
+
+    After an error, `path` is unchanged and nothing else is left.
+
+    Raises:
+      OSError: when it cannot be written.
+    """
+    path = Path(os.path.realpath(path))
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.unlink(missing_ok=True)  # left by a killed process; a link would lead to another file
+    file = open(temporary, "xb")
+    try:
+        with file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def replace(new: Path, path: Path) -> None:
+    """Moves the file `new` to `path`; it takes the mode, and where possible the owner, of the file that was there.
+
+    Raises:
+      OSError: when it cannot be moved.
+    """
+    if path.exists():
+        before, now = path.stat(), new.stat()
+        if (before.st_uid, before.st_gid) != (now.st_uid, now.st_gid):
+            with contextlib.suppress(PermissionError):  # only root may give a file away
+                os.chown(new, before.st_uid, before.st_gid)
+        if before.st_mode != now.st_mode:
+            os.chmod(new, stat.S_IMODE(before.st_mode))
+    try:
+        os.replace(new, path)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        shutil.copyfile(new, path)  # a mount point, as of a container's file, can be written but not replaced
+        new.unlink()
 
 
 @contextlib.contextmanager
@@ -188,7 +254,7 @@ def parse_json(text: str, where: str, kind: type = dict) -> Any:
     try:
         content = json.loads(text)
         if HALF_CHARACTER.search(text):  # perhaps: a pair of them is a character
-            json.dumps(content, ensure_ascii=False).encode()
+            json.dumps(content, ensure_ascii=False).encode(errors="surrogateescape")  # a file's name may have some
     except RecursionError:
         raise UserError(f"{where}: not valid JSON: nested too deeply") from None
     except UnicodeEncodeError:

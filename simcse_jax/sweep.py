@@ -51,17 +51,22 @@ def main() -> None:
     path, _ = split_config(sys.argv[1:])
     variants = read_sweep(config, load_variants(path))
     require("train", "tensorboardX", "matplotlib")
+    from simcse_jax.outputs import output_folder
     from simcse_jax.storage import is_remote
     from simcse_jax.sweeps import runner, table
+    from simcse_jax.training.inputs import sources
 
     if is_remote(workdir):
         raise UserError(f"--workdir {workdir}: a sweep's folder must be on a disk")
     folder = local_path(workdir)
     runs = runner.all_runs(variants, config.sweep, folder)
-    problems = runner.run_all(runs, config.sweep.vectorize, folder)
-    command = shlex.join(["python", "-m", "simcse_jax.sweep", *sys.argv[1:]])
     file, _, argument = path.partition(":")
     name = "_".join([Path(file).stem, argument]) if argument else Path(file).stem
+    for _, each in variants:
+        files = [f"{name}.{kind}" for kind in ("md", "csv", "png", "svg")]
+        output_folder(workdir, sources(each), files=files, option="--workdir")
+    problems = runner.run_all(runs, config.sweep.vectorize, folder)
+    command = shlex.join(["python", "-m", "simcse_jax.sweep", *sys.argv[1:]])
     table.write(
         folder,
         name,

@@ -164,7 +164,7 @@ def test_two_models_are_compared_at_the_length_that_both_take(tmp_path, tiny_ber
             ["have 3 frequent tokens in common", "takes 10"],
         ),
         ({"--output": __file__}, ["--output", "test_analyze.py: is a file", "must be a folder"]),
-        ({"--output": __file__ + "/folder"}, ["--output", "cannot be made"]),
+        ({"--output": __file__ + "/folder"}, ["--output", "cannot be written: Not a directory"]),
         ({"--batch-size": "0"}, ["--batch-size 0", "1 or more"]),
         ({"--min-count": "1"}, ["--min-count 1", "2 or more"]),
         ({"--samples": "2"}, ["--samples 2", "3 or more"]),

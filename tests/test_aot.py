@@ -38,7 +38,7 @@ def test_the_batch_is_that_of_the_first_topology_or_given_a_chip():
         (["--topology=v5e:2x4", "--config.model.num_layers=13"], "the model has 12 layers"),
         (["--topology=v5e:2x4", "--config.data.max_length=513"], "the model takes 512 tokens"),
         (["--topology=v5e:2x4", "--batch-per-chip=0"], "--batch-per-chip 0: must be 1 or more"),
-        (["--topology=v5e:2x4", "--output=no/such.json"], "--output no/such.json: must be a file in a folder"),
+        (["--topology=v5e:2x4", "--output=no/such.json"], "--output no/such.json: there is no folder no"),
     ],
 )
 def test_mistakes_in_the_arguments(arguments, message, monkeypatch):

@@ -241,7 +241,7 @@ def test_mistakes_in_the_options(tmp_path):
 
 def test_the_output_is_not_the_input(tmp_path):
     source = write(tmp_path, ".parquet")
-    fails("is the input", "--model", "none", "--input", source, "--output", source)
+    fails("is the file of --input", "--model", "none", "--input", source, "--output", source)
 
 
 def test_embeddings_that_are_not_finite_are_refused_and_leave_nothing(nan_bert, tmp_path):

@@ -92,7 +92,7 @@ def low(tmp_path_factory):
         ({"--data": "{low}"}, ["low.tsv: no pair is rated above 4"]),
         ({"--split": "train"}, ["--split", "'train'"]),
         ({"--output": __file__}, ["--output", "test_geometry.py: is a file", "must be a folder"]),
-        ({"--output": __file__ + "/folder"}, ["--output", "cannot be made"]),
+        ({"--output": __file__ + "/folder"}, ["--output", "cannot be written: Not a directory"]),
         ({"--batch-size": "0"}, ["--batch-size 0", "1 or more"]),
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, dict) else "",

@@ -289,8 +289,8 @@ def test_queries_are_typed_where_none_is_given(tiny_bert, files, monkeypatch, ty
         ({"--top-k": "x"}, ["--top-k", "invalid int value"]),
         ({"--threshold": "nan"}, ["threshold=nan: must be a number"]),
         ({"--backend": "annoy"}, ["backend='annoy': not one of jax, faiss"]),
-        ({"--output": "no/such/results.json"}, ["--output no/such/results.json", "a folder that exists"]),
-        ({"--output": "tests"}, ["--output tests", "must be a file"]),
+        ({"--output": "no/such/results.json"}, ["--output no/such/results.json: there is no folder no/such"]),
+        ({"--output": "tests"}, ["--output tests: a folder; name a .json file in it"]),
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, dict) else "",
 )
@@ -308,7 +308,7 @@ def refused(*args, parts: list[str]) -> None:
 def test_the_output_must_not_be_an_input(files):
     for option in ("--sentences", "--queries"):
         args = {"--model": "m", "--sentences": files / "sentences.txt", "--queries": files / "queries.txt"}
-        parts = [f"is the file of {option}; choose another"]
+        parts = [f"is the file of {option}, which would be lost; choose another"]
         refused(*(part for pair in args.items() for part in pair), "--output", args[option], parts=parts)
 
 

@@ -3,7 +3,9 @@
 The store is `object_store.ObjectStore`; the clients are those that speak with the real one.
 """
 
+import json
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +67,95 @@ def test_a_file_of_json_is_read(tmp_path):
             storage.read_json(wrong)
 
 
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_nothing_is_left_of_a_file_that_could_not_be_written(tmp_path, monkeypatch, error):
+    path = tmp_path / "file"
+    path.write_text("one")
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises((UserError, KeyboardInterrupt)):
+        storage.write_atomically(path, "two")
+    assert os.listdir(tmp_path) == ["file"] and path.read_text() == "one"
+
+
+def test_a_link_stays_and_what_it_points_to_is_replaced_with_its_mode(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "file").write_text("one")
+    (tmp_path / "there" / "file").chmod(0o640)
+    (tmp_path / "link").symlink_to("there/file")
+    (tmp_path / "new").symlink_to("there/later")
+    (tmp_path / "there" / "file.tmp").symlink_to(tmp_path / "other")  # not followed
+    for name in ("link", "new"):
+        storage.write_atomically(tmp_path / name, "two")
+        assert (tmp_path / name).is_symlink() and (tmp_path / name).read_text() == "two"
+    assert stat.S_IMODE((tmp_path / "there" / "file").stat().st_mode) == 0o640
+    assert sorted(os.listdir(tmp_path / "there")) == ["file", "later"] and not (tmp_path / "other").exists()
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(UserError, match=r"loop: cannot be written: Too many levels of symbolic links$"):
+        storage.write_atomically(tmp_path / "loop", "two")
+    assert (tmp_path / "loop").is_symlink()
+
+
+def test_a_pipe_is_written_into(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        storage.write_atomically(tmp_path / "pipe", "ä")
+        assert os.read(reader, 10) == "ä".encode()
+    finally:
+        os.close(reader)
+    monkeypatch.setattr(storage, "READER_SECONDS", 0)
+    with pytest.raises(UserError, match=r"pipe: cannot be written: nothing reads the pipe$"):
+        storage.write_atomically(tmp_path / "pipe", "ä")
+    assert os.listdir(tmp_path) == ["pipe"] and stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_a_device_is_written_into(tmp_path):
+    try:
+        os.mknod(tmp_path / "full", stat.S_IFCHR | 0o666, os.makedev(1, 7))
+        (tmp_path / "full").write_bytes(b"")
+    except OSError:
+        pytest.skip("devices need root")
+    (tmp_path / "link").symlink_to("full")
+    for name in ("full", "link"):
+        with pytest.raises(UserError, match=f"{name}: cannot be written: No space left on device$"):
+            storage.write_atomically(tmp_path / name, "{}")
+    assert stat.S_ISCHR((tmp_path / "full").stat().st_mode) and sorted(os.listdir(tmp_path)) == ["full", "link"]
+
+
+def test_a_descriptor_continues_where_it_stands(tmp_path):
+    """What was written through it before stays, as do later writes."""
+    with open(tmp_path / "out", "wb", buffering=0) as file:
+        (tmp_path / "link").symlink_to(f"/proc/self/fd/{file.fileno()}")
+        file.write(b"one ")
+        storage.write_atomically(tmp_path / "link", "two ")
+        storage.write_atomically(Path(f"/dev/fd/{file.fileno()}"), "three ")
+        file.write(b"four")
+    assert (tmp_path / "out").read_text() == "one two three four"
+    assert storage.own_descriptor(tmp_path / "out") is None and storage.own_descriptor(Path("/dev/stdout")) == 1
+
+
+def test_half_a_surrogate_pair_is_an_escape(tmp_path):
+    name = os.fsdecode(b"a\xff")
+    storage.write_atomically(tmp_path / "a.json", json.dumps({"name": name}, ensure_ascii=False))
+    assert storage.read_json(tmp_path / "a.json") == {"name": name}
+
+
+def test_a_mount_point_is_written_in_place(tmp_path, monkeypatch):
+    """A single file that a container has from outside cannot be replaced."""
+
+    def busy(*_):
+        raise OSError(16, "Device or resource busy")
+
+    (tmp_path / "file").write_text("one")
+    monkeypatch.setattr(os, "replace", busy)
+    storage.write_atomically(tmp_path / "file", "two")
+    assert (tmp_path / "file").read_text() == "two" and os.listdir(tmp_path) == ["file"]
+
+
 def test_a_folder_that_cannot_be_written_is_reported_in_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"cannot be written: Not a directory$"):
@@ -101,22 +192,6 @@ def test_a_folder_that_cannot_be_replaced_is_unchanged(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"), storage.replacing(tmp_path / "model"):
         pass
     assert os.listdir(tmp_path) == ["model"] and os.listdir(tmp_path / "model") == ["a"]
-
-
-def test_outputs_need_an_existing_folder(tmp_path):
-    (tmp_path / "file").write_text("")
-    assert storage.output_file(str(tmp_path / "new.json")) == tmp_path / "new.json"
-    for name in (tmp_path, tmp_path / "none" / "new.json"):
-        with pytest.raises(UserError, match=f"^--output {name}: must be a file in a folder that exists$"):
-            storage.output_file(str(name))
-    assert storage.output_folder(str(tmp_path / "a" / "b")).is_dir()
-    for name, message in (
-        (tmp_path / "file", "is a file"),
-        ("gs://b/x", "a folder on a disk"),
-        ("/proc/x", "cannot be"),
-    ):
-        with pytest.raises(UserError, match=f"^--page {name}: .*{message}"):
-            storage.output_folder(str(name), "--page")
 
 
 def test_json_must_be_an_object_or_a_list_as_requested(tmp_path):

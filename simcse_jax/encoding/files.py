@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 
 from simcse_jax.errors import UserError, reason
-from simcse_jax.storage import read_json, write_atomically
+from simcse_jax.storage import read_json, replace, replacing_file, write_atomically
 
 PARQUET_ROWS = 8192  # written at a time
 
@@ -44,7 +44,10 @@ class PartialEmbeddings:
         if not self._state.is_file() or not self._partial.is_file():
             return
         state = read_json(self._state)
-        before = state.get("about", {})
+        before, done, cut = (state.get(name) for name in ("about", "done", "cut"))
+        whole = type(done) is int and type(cut) is int and 0 <= done <= rows
+        if not (isinstance(before, dict) and whole):
+            raise UserError(f"{self._state}: damaged; remove it to start again")
         if "--compute-dtype" in before:  # of version 0.1.0, where --dtype was the output's
             before |= {"--output-dtype": before.get("--dtype"), "--dtype": before["--compute-dtype"]}
         for name, value in about.items():
@@ -53,7 +56,7 @@ class PartialEmbeddings:
                     f"{self._partial}: begun with another {name}; give the same one to resume, or remove the file to "
                     f"start again"
                 )
-        self.done, self.cut = int(state["done"]), int(state["cut"])
+        self.done, self.cut = done, cut
 
     def append(self, embeddings: np.ndarray, cut: int) -> None:
         """Adds n rows (n, D); they are safe when this returns.
@@ -91,12 +94,11 @@ class PartialEmbeddings:
             self._file.close()
         with self._writing():
             if self.output.suffix.lower() == ".parquet":
-                temporary = self.output.with_name(self.output.name + ".tmp")
-                _write_parquet(temporary, np.load(self._partial, mmap_mode="r"), sentences, first_row)
-                os.replace(temporary, self.output)
+                with replacing_file(self.output) as file:
+                    _write_parquet(file, np.load(self._partial, mmap_mode="r"), sentences, first_row)
                 self._partial.unlink()
             else:
-                os.replace(self._partial, self.output)
+                replace(self._partial, self.output)
             self._state.unlink()
 
     def _open(self, size: int) -> IO[bytes]:
@@ -129,7 +131,7 @@ class PartialEmbeddings:
             raise UserError(f"{self.output}: cannot be written: {error.strerror or reason(error)}") from None
 
 
-def _write_parquet(path: Path, embeddings: np.ndarray, sentences: Iterator[str], first_row: int) -> None:
+def _write_parquet(file: IO[bytes], embeddings: np.ndarray, sentences: Iterator[str], first_row: int) -> None:
     """Columns `sentence`, `row` (its number in the input, from 0) and `embedding`."""
     import pyarrow
     import pyarrow.parquet
@@ -137,12 +139,12 @@ def _write_parquet(path: Path, embeddings: np.ndarray, sentences: Iterator[str],
     rows, size = embeddings.shape
     kind = pyarrow.list_(pyarrow.from_numpy_dtype(embeddings.dtype), size)
     schema = pyarrow.schema([("sentence", pyarrow.string()), ("row", pyarrow.int64()), ("embedding", kind)])
-    with pyarrow.parquet.ParquetWriter(path, schema) as writer:
+    with pyarrow.parquet.ParquetWriter(file, schema) as writer:
         for start in range(0, rows, PARQUET_ROWS):
             part = np.array(embeddings[start : start + PARQUET_ROWS])
             texts = list(itertools.islice(sentences, len(part)))
             if len(texts) < len(part):
-                raise UserError(f"{path}: the input changed while it was read; start again")
+                raise UserError(f"{file.name}: the input changed while it was read; start again")
             numbers = np.arange(first_row + start, first_row + start + len(part))
             vectors = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(part.ravel()), type=kind)
             writer.write_table(pyarrow.table([pyarrow.array(texts), pyarrow.array(numbers), vectors], schema=schema))

@@ -8,7 +8,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from simcse_jax.analysis import last_layer
-from simcse_jax.config.fields import trains
+from simcse_jax.config.fields import flatten, trains
 from simcse_jax.data.augment import augment
 from simcse_jax.data.batches import Corpus, steps_per_epoch, tokenize
 from simcse_jax.data.examples import Examples, read_examples
@@ -23,6 +23,21 @@ from simcse_jax.runs.loading import load_model
 from simcse_jax.storage import sha256
 from simcse_jax.training.evaluation import Evaluation, read_analysis, read_evaluation
 from simcse_jax.training.loss import LanguageModel
+
+READ = (
+    "model.init_from",
+    "data.train",
+    "data.augment.lexicon",
+    "eval.data",
+    "eval.postprocess_data",
+    "analysis.data",
+)
+
+
+def sources(config: config_dict.ConfigDict) -> dict[str, str]:
+    """The names of what a run reads, by the fields that have them; not all are files or folders."""
+    fields = flatten(config)
+    return {f"config.{field}": fields[field] for field in READ}
 
 
 class Inputs(NamedTuple):

@@ -11,11 +11,12 @@ from simcse_jax.devices import processes
 from simcse_jax.devices.mesh import replicate
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.encoding.embedder import Embedder
+from simcse_jax.outputs import output_folder
 from simcse_jax.progress import doing
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.state import TrainState
 from simcse_jax.runs.workdir import Workdir, identity
-from simcse_jax.storage import as_path, output_folder
+from simcse_jax.storage import as_path
 from simcse_jax.training.inputs import Evaluation, Inputs, read_inputs
 from simcse_jax.training.loop import closing_all, train
 from simcse_jax.training.profiling import LAST_TRACED, traced
@@ -44,7 +45,7 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
             for field in ineffective(config):
                 processes.say(f"config.{field} has no effect with the other fields")
             inputs = read_inputs(config)
-            trace_folder = output_folder(profile, "--profile") if profile and processes.is_first() else None
+            trace_folder = output_folder(profile, option="--profile") if profile and processes.is_first() else None
         enter(folder, config, inputs)
 
         setup = make_setup(config, inputs)

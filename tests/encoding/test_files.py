@@ -1,4 +1,5 @@
 import json
+import os
 
 import numpy as np
 import pytest
@@ -41,3 +42,42 @@ def test_files_of_version_0_1_0_are_resumed(tmp_path):
         PartialEmbeddings(output, 4, np.float16, now | {"--dtype": "float32"})
     with pytest.raises(UserError, match="begun with another --output-dtype;"):
         PartialEmbeddings(output, 4, np.float32, now | {"--output-dtype": "float32"})
+
+
+@pytest.mark.parametrize(
+    "change", [{"about": -1}, {"about": None}, {"done": "2"}, {"done": None}, {"done": -1}, {"done": 5}, {"cut": [0]}]
+)
+def test_a_damaged_state_is_reported_in_one_line(tmp_path, change):
+    output, state = tmp_path / "emb.npy", tmp_path / "emb.npy.state.json"
+    begun = PartialEmbeddings(output, 4, np.float32, {})
+    begun.append(np.ones((2, 3), np.float32), 0)
+    begun._file.close()
+    state.write_text(json.dumps(json.loads(state.read_text()) | change))
+    with pytest.raises(UserError, match=r"emb\.npy\.state\.json: damaged; remove it to start again$"):
+        PartialEmbeddings(output, 4, np.float32, {})
+
+
+@pytest.mark.parametrize("kind", [".npy", ".parquet"])
+def test_the_file_that_is_replaced_keeps_its_mode(tmp_path, kind):
+    output = tmp_path / f"emb{kind}"
+    output.write_text("old")
+    output.chmod(0o640)
+    partial = PartialEmbeddings(output, 2, np.float32, {})
+    partial.append(np.ones((2, 3), np.float32), 0)
+    partial.finish(iter(["a", "b"]), 0)
+    assert output.stat().st_mode & 0o777 == 0o640 and os.listdir(tmp_path) == [output.name]
+
+
+def test_nothing_is_left_of_a_parquet_file_that_could_not_be_written(tmp_path, monkeypatch):
+    partial = PartialEmbeddings(tmp_path / "emb.parquet", 2, np.float32, {})
+    partial.append(np.ones((2, 3), np.float32), 0)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(UserError, match=r"emb.parquet: cannot be written: No space"):
+        patch.setattr(os, "fsync", full)
+        partial.finish(iter(["a", "b"]), 0)
+    assert sorted(os.listdir(tmp_path)) == ["emb.parquet.partial", "emb.parquet.state.json"]
+    PartialEmbeddings(tmp_path / "emb.parquet", 2, np.float32, {}).finish(iter(["a", "b"]), 0)
+    assert os.listdir(tmp_path) == ["emb.parquet"]

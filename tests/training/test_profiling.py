@@ -63,7 +63,8 @@ def test_a_run_writes_its_trace_and_is_the_same_run(tiny_bert, corpus, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("folder", "reason"), [("file", "is a file"), ("file/in", "cannot be made"), ("", "name a folder")]
+    ("folder", "reason"),
+    [("file", "is a file"), ("file/in", "written: Not a directory"), ("", "name a folder")],
 )
 def test_a_folder_that_cannot_be_made_is_reported_before_anything_is_computed(
     folder, reason, tiny_bert, corpus, tmp_path
