@@ -1,12 +1,9 @@
 """Files and folders on a disk or in an object store (`gs://…`), written whole or not at all; JSON; fingerprints."""
 
-import contextlib
 import hashlib
 import json
 import logging
 import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -124,35 +121,6 @@ def write_atomically(path: Folder, content: str | bytes) -> None:
         os.replace(temporary, path)
     except Exception as error:  # an OSError, or an error of a store's client
         raise UserError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or reason(error)}") from None
-
-
-@contextlib.contextmanager
-def replacing(folder: Path) -> Iterator[Path]:
-    """A new folder to write to, which replaces `folder` after the block.
-
-    After an error in the block, `folder` is unchanged. Its old contents are in `.NAME.old` for a moment; if the process
-    is killed then, they stay there until the next call.
-
-    Raises:
-      OSError: when a folder cannot be made or renamed.
-    """
-    temporary, earlier = (folder.parent / f".{folder.name}.{kind}" for kind in ("new", "old"))
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(temporary, ignore_errors=True)
-        if folder.exists():
-            shutil.rmtree(earlier, ignore_errors=True)
-        temporary.mkdir()
-        yield temporary
-        if folder.exists():
-            os.rename(folder, earlier)
-        os.rename(temporary, folder)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if earlier.exists() and not folder.exists():
-            os.rename(earlier, folder)
-        raise
-    shutil.rmtree(earlier, ignore_errors=True)
 
 
 def read_json(path: Path, kind: type = dict) -> Any:
