@@ -10,7 +10,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simcse_jax.command_line import Model, Parser, parse_model, run_command
+from simcse_jax.command_line import Model, Parser, add_prompts, parse_model, run_command
 from simcse_jax.errors import UserError, require
 from simcse_jax.plotting import short_names, unique
 from simcse_jax.progress import doing
@@ -44,7 +44,7 @@ def main() -> None:
     positives = int((pairs.gold > geometry.POSITIVE).sum())
     print(f"{args.data}: {data}, {len(pairs.gold)} pairs, {positives} of them rated above 4", flush=True)
     with doing():
-        by_model, model_facts = measure_models(models, pairs, args.batch_size)
+        by_model, model_facts = measure_models(models, pairs, args)
         by_run, run_facts = measure_runs(runs, pairs, args.batch_size)
     about = {"data": data, "pairs": len(pairs.gold), "positives": positives}
     grid = [round(float(cosine), 4) for cosine in geometry.GRID]
@@ -80,6 +80,7 @@ def read_arguments() -> tuple[Namespace, dict[str, Model]]:
         help="the split of STS-B; all is train, dev and test together",
     )
     parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
+    add_prompts(parser)
     parser.add_argument("--output", required=True, help="the folder for geometry.json and the pictures")
     args = parser.parse_args()
     if not args.models and not args.runs:
@@ -89,13 +90,16 @@ def read_arguments() -> tuple[Namespace, dict[str, Model]]:
         repeated = next((name for name in names if names.count(name) > 1), None)
         if repeated:
             raise UserError(f"{option}: {repeated} is given twice")
+    for option in ("prompt", "prompt_name", "truncate_dim"):
+        if getattr(args, option) is not None and not args.models:
+            raise UserError(f"--{option.replace('_', '-')}: is for --models, which is not given")
     if args.batch_size < 1:
         raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
     return args, models
 
 
 def measure_models(
-    models: dict[str, Model], pairs: "Pairs", batch_size: int
+    models: dict[str, Model], pairs: "Pairs", args: Namespace
 ) -> "tuple[dict[str, Geometry], dict[str, Any]]":
     """Measures each model: the measures and the facts to write, by their labels on the pictures."""
     from simcse_jax.evaluation import geometry
@@ -105,9 +109,17 @@ def measure_models(
     labels = unique([name + model.details for name, model in zip(names, models.values(), strict=True)], list(models))
     found, facts = {}, {}
     for (spec, model), label in zip(models.items(), labels, strict=True):
-        encoder = SimCSE(model.name, pooler=model.pooler, num_layers=model.num_layers, batch_size=batch_size)
+        encoder = SimCSE(
+            model.name,
+            pooler=model.pooler,
+            num_layers=model.num_layers,
+            batch_size=args.batch_size,
+            truncate_dim=args.truncate_dim,
+        )
+        prompt = {"prompt": args.prompt, "prompt_name": args.prompt_name}
+        encode = functools.partial(encoder.encode, show_progress_bar=True, **prompt)
         with doing(label):
-            found[label] = geometry.measure(functools.partial(encoder.encode, show_progress_bar=True), pairs)
+            found[label] = geometry.measure(encode, pairs)
         facts[label] = {"model": spec, "pooler": encoder.pooler, **found[label].to_json()}
         say(label, found[label])
     return found, facts

@@ -7,7 +7,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simcse_jax.command_line import Parser, add_dtype, run_command, warnings_in_a_line, with_new_spellings
+from simcse_jax.command_line import (
+    Parser,
+    add_dtype,
+    add_truncation,
+    run_command,
+    warnings_in_a_line,
+    with_new_spellings,
+)
 from simcse_jax.errors import UserError
 from simcse_jax.models.config import POOLERS
 from simcse_jax.storage import local_path, output_file
@@ -49,8 +56,9 @@ def main() -> None:
 def _parse() -> argparse.Namespace:
     parser = Parser(
         prog="simcse_jax.search",
-        description="Finds the nearest sentences to each query, by cosine. Needs a model, and --sentences or an "
-        "earlier --index. Prints tables; writes the embeddings to --index and the results to --output if given.",
+        description="Finds the nearest sentences to each query, by cosine or as the model says. Needs a model, and "
+        "--sentences or an earlier --index. Prints tables; writes the embeddings to --index and the results to "
+        "--output if given.",
     )
     parser.add_argument("--model", required=True, help="a folder, a hub id, package:NAME, or a workdir")
     parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
@@ -67,8 +75,9 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--queries-column", help="the column of --queries, if its name is not a usual one")
     parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
     add_dtype(parser)
+    add_truncation(parser)
     parser.add_argument("--top-k", type=int, default=5, help="sentences for each query")
-    parser.add_argument("--threshold", type=float, help="the smallest cosine to show (default: any)")
+    parser.add_argument("--threshold", type=float, help="the smallest score to show (default: any)")
     parser.add_argument(
         "--approximate",
         action="store_true",
@@ -122,7 +131,7 @@ def _load_models(args: argparse.Namespace, sentences: list[str] | None) -> "list
     """The model, and the one to compare it with if there is one, each with an index of the same sentences."""
     from simcse_jax.simcse import SimCSE
 
-    shared = {"batch_size": args.batch_size, "dtype": args.dtype}
+    shared = {"batch_size": args.batch_size, "dtype": args.dtype, "truncate_dim": args.truncate_dim}
     models = [SimCSE(args.model, pooler=args.pooler, **shared)]
     index = prepare(models[0], sentences, args.index)
     if args.compare:
