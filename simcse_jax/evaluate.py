@@ -141,6 +141,7 @@ def main() -> None:
     )
     chosen = {"prompt": args.prompt, "prompt_name": args.prompt_name}
     before = f", prompt {prompt!r}" if (prompt := model.prompt_of(**chosen)) else ""
+    before += f", {model.dimension} elements" if model.truncate_dim else ""
     if fit_on:
         postprocess.check(fit_on, model.dimension, [item for each in evaluators for item in each.tasks.items()])
     after = f", after {args.postprocess} fit on {args.postprocess_data}" if fit_on else ""

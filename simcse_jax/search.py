@@ -1,9 +1,10 @@
 """python -m simcse_jax.search --model M --sentences FILE: the nearest sentences to each query, by one model or two."""
 
 import argparse
+import functools
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,11 +32,12 @@ def main() -> None:
     from simcse_jax.index.index import check_search
     from simcse_jax.index.terminal import table
 
-    check_search(args.top_k, args.threshold, args.recall_target, args.backend)
+    check = functools.partial(check_search, args.top_k, args.threshold, args.recall_target, args.backend)
+    check()
     sentences = read_sentences(args.sentences, args.column) if args.sentences else None
     queries = args.query or (read_sentences(args.queries, args.queries_column) if args.queries else None)
 
-    models = _load_models(args, sentences)
+    models = _load_models(args, sentences, check)
     titles = [f"{model.name}, pooler {model.pooler}{' with head' if model.use_head else ''}" for model in models]
     by = "" if args.compare else f", {titles[0]}"
     index = models[0].index
@@ -127,15 +129,17 @@ def _check_index(option: str, name: str | None, needed: bool) -> None:
         raise UserError(f"--{option.replace('_', '-')} {name}: exists and is not an index; choose another folder")
 
 
-def _load_models(args: argparse.Namespace, sentences: list[str] | None) -> "list[SimCSE]":
+def _load_models(args: argparse.Namespace, sentences: list[str] | None, check: Callable[[str], None]) -> "list[SimCSE]":
     """The model, and the one to compare it with if there is one, each with an index of the same sentences."""
     from simcse_jax.simcse import SimCSE
 
     shared = {"batch_size": args.batch_size, "dtype": args.dtype, "truncate_dim": args.truncate_dim}
     models = [SimCSE(args.model, pooler=args.pooler, **shared)]
+    check(models[0].similarity_fn_name)
     index = prepare(models[0], sentences, args.index)
     if args.compare:
         models.append(SimCSE(args.compare, pooler=args.compare_pooler, **shared))
+        check(models[1].similarity_fn_name)
         prepare(models[1], index.sentences, args.compare_index)
     return models
 

@@ -32,7 +32,7 @@ from jaxtyping import install_import_hook
 CHECKED = [f"simcse_jax.{room}" for room in ("models", "objectives", "evaluation", "index")]
 install_import_hook(CHECKED, "typechecker.check")
 
-from support import CONFIGS, DATA, MINILM, run, sentences, train_args, write_model  # noqa: E402
+from support import CONFIGS, DATA, MINILM, run, sentences, train_args, write_model, write_prompted  # noqa: E402
 from support.object_store import ObjectStore  # noqa: E402
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in a script's background ignores it otherwise
@@ -64,6 +64,12 @@ def shared(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Path]:
 @pytest.fixture(scope="session")
 def tiny_bert(shared) -> Path:
     return shared("tiny-bert", lambda folder: write_model(folder, "bert"))
+
+
+@pytest.fixture(scope="session")
+def prompted(tiny_bert, shared) -> Path:
+    """`tiny_bert` with the files of sentence-transformers: mean pooling, prompts, a truncation and a similarity."""
+    return shared("prompted", lambda folder: write_prompted(tiny_bert, folder))
 
 
 @pytest.fixture(scope="session")

@@ -1,39 +1,14 @@
-import shutil
-
 import numpy as np
 import pytest
-from support import sentences
-from support.models import edit_json
+from support import PROMPTS, sentences
 
 from simcse_jax import SimCSE
 from simcse_jax.errors import UserError
 
-PROMPTS = {"query": "the man ", "document": "on ", "q": "a cat "}
-
 
 @pytest.fixture(scope="module")
-def folder(tiny_bert, tmp_path_factory):
-    """A model whose files have prompts, a truncation and a similarity."""
-    folder = shutil.copytree(tiny_bert, tmp_path_factory.mktemp("prompts") / "model")
-    (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
-    types = [("", "Transformer"), ("1_Pooling", "Pooling")]
-    modules = [f'{{"path": "{path}", "type": "sentence_transformers.models.{kind}"}}' for path, kind in types]
-    (folder / "modules.json").write_text(f"[{', '.join(modules)}]")
-    (folder / "config_sentence_transformers.json").write_text("{}")
-    edit_json(
-        folder / "config_sentence_transformers.json",
-        prompts=PROMPTS,
-        default_prompt_name="q",
-        truncate_dim=8,
-        similarity_fn_name="euclidean",
-    )
-    return folder
-
-
-@pytest.fixture(scope="module")
-def model(folder):
-    return SimCSE(folder)
+def model(prompted):
+    return SimCSE(prompted)
 
 
 def test_the_model_s_similarity_compares(model):
@@ -53,10 +28,10 @@ def test_queries_and_documents_have_their_prompts_in_search(model):
     np.testing.assert_allclose([-result.score for result in found], np.sort(distances), rtol=1e-5)
 
 
-def test_an_index_remembers_how_it_was_made(model, folder, tmp_path):
+def test_an_index_remembers_how_it_was_made(model, prompted, tmp_path):
     model.build_index(sentences(3))
     model.save_index(tmp_path / "index")
-    same = SimCSE(folder)
+    same = SimCSE(prompted)
     same.load_index(tmp_path / "index")
     assert same.index.similarity == "euclidean" and same.search("the cat") == model.search("the cat")
     for change, message in (
@@ -64,7 +39,7 @@ def test_an_index_remembers_how_it_was_made(model, folder, tmp_path):
         ({"prompts": PROMPTS | {"document": "in "}}, "prompt 'on '.*not of .*prompt 'in '"),
         ({"truncate_dim": 9}, "8 elements wide"),
     ):
-        other = SimCSE(folder)
+        other = SimCSE(prompted)
         vars(other).update(change)
         with pytest.raises(UserError, match=message):
             other.load_index(tmp_path / "index")

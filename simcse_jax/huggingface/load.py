@@ -197,7 +197,7 @@ def _read_config(transformer: Path, folder: Path) -> dict[str, Any]:
 def _read_marker(marker: dict[str, Any], path: Path) -> tuple[str, bool]:
     """The pooler and whether there is a head, for a folder that we wrote."""
     pooler, with_head = marker.get("pooler"), marker.get("head")
-    if pooler not in POOLERS or not isinstance(with_head, bool):
+    if not isinstance(pooler, str) or pooler not in POOLERS or not isinstance(with_head, bool):
         raise UserError(f"{path}: damaged: it must have 'pooler' and 'head'; export the model again")
     return pooler, with_head
 
