@@ -270,11 +270,11 @@ def make_map(
         if pooler is None:
             say(f"no map of the sentences: how {model.name} pools is not known here; name a pooler, {model.name}@avg")
             return None
-    if len({model.config.hidden_size for model, _ in models}) > 1:
-        say("no map of the sentences: the embeddings of the two models differ in size")
-        return None
     some = [survey.sentences[row] for row in survey.sample]
     embeddings = [model.encode_counted(some, pooler=pooler).embeddings for model, pooler in models]
+    if len({each.shape for each in embeddings}) > 1:
+        say("no map of the sentences: the embeddings of the two models differ in size")
+        return None
     found = list(zip(names, embeddings, strict=True))
     return project(dict(reversed(found)))  # before and after, from left to right
 

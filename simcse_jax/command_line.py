@@ -226,6 +226,21 @@ def add_dtype(parser: Parser) -> None:
     parser.add_argument("--dtype", choices=DTYPES, default=DTYPES[0], help="the type to compute in")
 
 
+def add_prompts(parser: Parser) -> None:
+    """Adds `--prompt`, `--prompt-name` and `--truncate-dim`, the arguments of `SimCSE.encode`."""
+    prompts = parser.add_mutually_exclusive_group()
+    prompts.add_argument("--prompt", help="text to put before each sentence (default: as the model says)")
+    prompts.add_argument("--prompt-name", help="the same, by its name among the model's prompts")
+    add_truncation(parser)
+
+
+def add_truncation(parser: Parser) -> None:
+    """Adds `--truncate-dim`, the `truncate_dim` of `SimCSE`."""
+    parser.add_argument(
+        "--truncate-dim", type=int, help="keep the first elements of each embedding (default: as the model says)"
+    )
+
+
 def with_new_spellings(arguments: Sequence[str], renamed: Mapping[str, str]) -> list[str]:
     """The arguments of a command, with new names of options in place of earlier ones, and a warning for each.
 

@@ -53,6 +53,7 @@ def main() -> None:
     from simcse_jax.simcse import SimCSE
 
     model = SimCSE(args.model, pooler=args.pooler)
+    model.similarity_fn_name = "cosine"  # what the page says and colours
     print(f"{args.sentences}: encoding {len(sentences)} sentences", flush=True)
     with warnings_in_a_line():
         model.build_index(sentences)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simcse_jax.command_line import Parser, add_dtype, run_command, with_new_spellings
+from simcse_jax.command_line import Parser, add_dtype, add_prompts, run_command, with_new_spellings
 from simcse_jax.errors import UserError
 from simcse_jax.models.config import POOLERS
 from simcse_jax.outputs import output_file
@@ -78,6 +78,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--max-length", type=int, help="the most tokens of a sentence (default: the model's own)")
     parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
     add_dtype(parser)
+    add_prompts(parser)
     normalize = parser.add_mutually_exclusive_group()
     normalize.add_argument(
         "--normalize",
@@ -136,14 +137,21 @@ def encode_file(
         num_layers=args.num_layers,
         batch_size=args.batch_size,
         dtype=args.dtype,
+        truncate_dim=args.truncate_dim,
     )
+    prompt = {"prompt": args.prompt, "prompt_name": args.prompt_name}
+    normalize = model.normalize if args.normalize is None else args.normalize
+    if normalize and args.normalize is None and model.truncate_dim:
+        normalize = "before --truncate-dim"
     max_length = model.max_length if args.max_length is None else args.max_length
     about = {
         "--input": fingerprint,
+        "--truncate-dim": model.truncate_dim,
+        "--prompt": model.prompt_of(**prompt) or None,
         "--model": model.identity().sha256,
         "--pooler": f"{model.pooler}{' with head' if model.use_head else ''}",
         "--max-length": max_length,
-        "--normalize": model.normalize if args.normalize is None else args.normalize,
+        "--normalize": normalize,
         "--dtype": args.dtype,
         "--output-dtype": args.output_dtype,
         "--batch-size": args.batch_size,
@@ -156,13 +164,13 @@ def encode_file(
     with Progress(end - first, done=embeddings.done) as bar:
         while part := list(itertools.islice(left, min(args.save_every, end - first))):
             encoded = model.encode_counted(
-                part, max_length=max_length, normalize_to_unit=args.normalize, advance=bar.advance
+                part, max_length=max_length, normalize_to_unit=args.normalize, advance=bar.advance, **prompt
             )
             embeddings.append(encoded.embeddings, encoded.cut)
     if embeddings.done != end - first or sentences.has_changed():
         raise UserError(f"{sentences.path}: changed while it was read; start again")
     embeddings.finish(itertools.islice(iter(sentences), first, end), first)
-    print(f"{output}: {end - first:,} embeddings of {model.config.hidden_size} elements, {args.output_dtype}")
+    print(f"{output}: {end - first:,} embeddings of {model.dimension} elements, {args.output_dtype}")
     if embeddings.cut:
         count = "1 sentence was" if embeddings.cut == 1 else f"{embeddings.cut:,} sentences were"
         print(f"{sentences.path}: {count} longer than {max_length} tokens and cut there", file=sys.stderr)

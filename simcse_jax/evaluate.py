@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from simcse_jax.command_line import Parser, add_dtype, run_command, warnings_in_a_line, with_new_spellings
+from simcse_jax.command_line import Parser, add_dtype, add_prompts, run_command, warnings_in_a_line, with_new_spellings
 from simcse_jax.config.checks import check_postprocess
 from simcse_jax.errors import UserError, no_such
 from simcse_jax.evaluation.tasks import AGGREGATIONS, GRIDS, METRICS, POSTPROCESSING, TASKS, TRANSFER
@@ -77,6 +77,7 @@ def parse() -> Options:
     parser.add_argument("--num-layers", type=int, default=0, help="keep the first n layers (default: all)")
     parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
     add_dtype(parser)
+    add_prompts(parser)
     parser.add_argument(
         "--postprocess", default="", help=f"change the embeddings: {' or '.join(POSTPROCESSING)} (default: none)"
     )
@@ -137,14 +138,18 @@ def main() -> None:
         num_layers=args.num_layers,
         batch_size=args.batch_size,
         dtype=args.dtype,
+        truncate_dim=args.truncate_dim,
     )
+    chosen = {"prompt": args.prompt, "prompt_name": args.prompt_name}
+    before = f", prompt {prompt!r}" if (prompt := model.prompt_of(**chosen)) else ""
+    before += f", {model.dimension} elements" if model.truncate_dim else ""
     if fit_on:
         postprocess.check(fit_on, model.dimension, [item for each in evaluators for item in each.tasks.items()])
     after = f", after {args.postprocess} fit on {args.postprocess_data}" if fit_on else ""
-    encode = functools.partial(model.encode, show_progress_bar=True)
+    encode = functools.partial(model.encode, show_progress_bar=True, **chosen)
     scores: dict[str, Any] = {}
     with printing(options.output is not None) as say:
-        say(f"{args.model}: pooler {model.pooler}{' with head' if model.use_head else ''}{after}")
+        say(f"{args.model}: pooler {model.pooler}{' with head' if model.use_head else ''}{before}{after}")
         with doing(args.postprocess), warnings_in_a_line():
             embed = postprocess.applied(encode, fit_on)
             for evaluator in evaluators:

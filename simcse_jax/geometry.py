@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simcse_jax.command_line import Model, Parser, parse_model, run_command
+from simcse_jax.command_line import Model, Parser, add_prompts, parse_model, run_command
 from simcse_jax.errors import UserError, require
 from simcse_jax.outputs import output_folder, printing
 from simcse_jax.plotting import short_names, unique
@@ -51,7 +51,7 @@ def main() -> None:
     with printing(True) as say:
         say(f"{args.data}: {data}, {len(pairs.gold)} pairs, {positives} of them rated above 4")
         with doing():
-            by_model, model_facts = measure_models(models, pairs, args.batch_size, say)
+            by_model, model_facts = measure_models(models, pairs, args, say)
             by_run, run_facts = measure_runs(runs, pairs, args.batch_size, say)
         facts = {**about, "density_at": grid, "models": model_facts, "runs": run_facts}
         names = write(output, facts, by_model, by_run)
@@ -87,6 +87,7 @@ def read_arguments() -> tuple[Namespace, dict[str, Model]]:
         help="the split of STS-B; all is train, dev and test together",
     )
     parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
+    add_prompts(parser)
     parser.add_argument("--output", required=True, help="the folder for geometry.json and the pictures")
     args = parser.parse_args()
     if not args.models and not args.runs:
@@ -96,13 +97,16 @@ def read_arguments() -> tuple[Namespace, dict[str, Model]]:
         repeated = next((name for name in names if names.count(name) > 1), None)
         if repeated:
             raise UserError(f"{option}: {repeated} is given twice")
+    for option in ("prompt", "prompt_name", "truncate_dim"):
+        if getattr(args, option) is not None and not args.models:
+            raise UserError(f"--{option.replace('_', '-')}: is for --models, which is not given")
     if args.batch_size < 1:
         raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
     return args, models
 
 
 def measure_models(
-    models: dict[str, Model], pairs: "Pairs", batch_size: int, say: Callable[[str], None]
+    models: dict[str, Model], pairs: "Pairs", args: Namespace, say: Callable[[str], None]
 ) -> "tuple[dict[str, Geometry], dict[str, Any]]":
     """Measures each model and says so: the measures and the facts to write, by their labels on the pictures."""
     from simcse_jax.evaluation import geometry
@@ -112,9 +116,17 @@ def measure_models(
     labels = unique([name + model.details for name, model in zip(names, models.values(), strict=True)], list(models))
     found, facts = {}, {}
     for (spec, model), label in zip(models.items(), labels, strict=True):
-        encoder = SimCSE(model.name, pooler=model.pooler, num_layers=model.num_layers, batch_size=batch_size)
+        encoder = SimCSE(
+            model.name,
+            pooler=model.pooler,
+            num_layers=model.num_layers,
+            batch_size=args.batch_size,
+            truncate_dim=args.truncate_dim,
+        )
+        prompt = {"prompt": args.prompt, "prompt_name": args.prompt_name}
+        encode = functools.partial(encoder.encode, show_progress_bar=True, **prompt)
         with doing(label):
-            found[label] = geometry.measure(functools.partial(encoder.encode, show_progress_bar=True), pairs)
+            found[label] = geometry.measure(encode, pairs)
         facts[label] = {"model": spec, "pooler": encoder.pooler, **found[label].to_json()}
         say(line(label, found[label]))
     return found, facts

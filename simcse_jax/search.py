@@ -1,14 +1,22 @@
 """python -m simcse_jax.search --model M --sentences FILE: the nearest sentences to each query, by one model or two."""
 
 import argparse
+import functools
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simcse_jax.command_line import Parser, add_dtype, run_command, warnings_in_a_line, with_new_spellings
+from simcse_jax.command_line import (
+    Parser,
+    add_dtype,
+    add_truncation,
+    run_command,
+    warnings_in_a_line,
+    with_new_spellings,
+)
 from simcse_jax.errors import UserError
 from simcse_jax.models.config import POOLERS
 from simcse_jax.outputs import check_inputs, output_file, printing
@@ -28,11 +36,12 @@ def main() -> None:
     from simcse_jax.index.index import check_search
     from simcse_jax.index.terminal import table
 
-    check_search(args.top_k, args.threshold, args.recall_target, args.backend)
+    check = functools.partial(check_search, args.top_k, args.threshold, args.recall_target, args.backend)
+    check()
     sentences = read_sentences(args.sentences, args.column) if args.sentences else None
     queries = args.query or (read_sentences(args.queries, args.queries_column) if args.queries else None)
 
-    models = _load_models(args, sentences)
+    models = _load_models(args, sentences, check)
     titles = [f"{model.name}, pooler {model.pooler}{' with head' if model.use_head else ''}" for model in models]
     by = "" if args.compare else f", {titles[0]}"
     index = models[0].index
@@ -55,8 +64,9 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
     """The options, and the file of `--output`."""
     parser = Parser(
         prog="simcse_jax.search",
-        description="Finds the nearest sentences to each query, by cosine. Needs a model, and --sentences or an "
-        "earlier --index. Prints tables; writes the embeddings to --index and the results to --output if given.",
+        description="Finds the nearest sentences to each query, by cosine or as the model says. Needs a model, and "
+        "--sentences or an earlier --index. Prints tables; writes the embeddings to --index and the results to "
+        "--output if given.",
     )
     parser.add_argument("--model", required=True, help="a folder, a hub id, package:NAME, or a workdir")
     parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
@@ -73,8 +83,9 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
     parser.add_argument("--queries-column", help="the column of --queries, if its name is not a usual one")
     parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
     add_dtype(parser)
+    add_truncation(parser)
     parser.add_argument("--top-k", type=int, default=5, help="sentences for each query")
-    parser.add_argument("--threshold", type=float, help="the smallest cosine to show (default: any)")
+    parser.add_argument("--threshold", type=float, help="the smallest score to show (default: any)")
     parser.add_argument(
         "--approximate",
         action="store_true",
@@ -124,15 +135,17 @@ def _check_index(option: str, name: str | None, needed: bool, inputs: dict[str, 
         raise UserError(f"--{option.replace('_', '-')} {name}: exists and is not an index; choose another folder")
 
 
-def _load_models(args: argparse.Namespace, sentences: list[str] | None) -> "list[SimCSE]":
+def _load_models(args: argparse.Namespace, sentences: list[str] | None, check: Callable[[str], None]) -> "list[SimCSE]":
     """The model, and the one to compare it with if there is one, each with an index of the same sentences."""
     from simcse_jax.simcse import SimCSE
 
-    shared = {"batch_size": args.batch_size, "dtype": args.dtype}
+    shared = {"batch_size": args.batch_size, "dtype": args.dtype, "truncate_dim": args.truncate_dim}
     models = [SimCSE(args.model, pooler=args.pooler, **shared)]
+    check(models[0].similarity_fn_name)
     index = prepare(models[0], sentences, args.index)
     if args.compare:
         models.append(SimCSE(args.compare, pooler=args.compare_pooler, **shared))
+        check(models[1].similarity_fn_name)
         prepare(models[1], index.sentences, args.compare_index)
     return models
 

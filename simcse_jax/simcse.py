@@ -1,42 +1,53 @@
 """The class that people use a trained model with."""
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Unpack, overload
+from typing import Any, Unpack
 
 import jax
 import numpy as np
-from numpy.typing import ArrayLike
 
-from simcse_jax.data.sentences import check_sentences, read_sentences
-from simcse_jax.encoding.arguments import check_options, embeddings_or_sentences, names_ours
-from simcse_jax.encoding.embedder import Embedder, Encoded, on_local_devices, to_unit, warn_of_cut
+from simcse_jax.data.sentences import check_sentences
+from simcse_jax.encoding.arguments import (
+    EncodeOptions,
+    check_options,
+    check_truncation,
+    names_ours,
+    refuse_unordered,
+    resolve_prompt,
+    with_prompt_of,
+)
+from simcse_jax.encoding.embedder import Embedder, Encoded, on_local_devices, warn_of_cut
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import ChosenPooler, Pretrained, choose_pooler
 from simcse_jax.huggingface.public_names import public_value
 from simcse_jax.huggingface.tokenizer import Tokenizer
-from simcse_jax.index import files as index_files
-from simcse_jax.index.index import Backend, Index, Result, SearchOptions, check_search, sharing_copy
+from simcse_jax.index.files import ModelIdentity
+from simcse_jax.index.index import Index, sharing_copy
 from simcse_jax.models.config import DTYPES
 from simcse_jax.models.head import PREFIX
+from simcse_jax.models.modules import Cut, Normalize
 from simcse_jax.progress import Progress
 from simcse_jax.runs.loading import load_model
+from simcse_jax.searchable import Searchable
 from simcse_jax.storage import sha256
 
-Several = list[str] | tuple[str, ...]
-Texts = str | Iterable[str]
-Queries = Texts | ArrayLike | Path
-Corpus = Iterable[str] | str | Path
-INDEXED_AT_ONCE = 1 << 17  # sentences, so that memory does not hold the embeddings of a large corpus twice
+DOCUMENT_PROMPTS = ("document", "passage", "corpus")  # the names that sentence-transformers tries, in this order
 
 
-class SimCSE:
+class SimCSE(Searchable):
     """A sentence encoder: `SimCSE("runs/my-run").encode(["A sentence.", "Another one."])`.
+
+    `prompts`, `default_prompt_name`, `truncate_dim` and `similarity_fn_name` come from the files of
+    sentence-transformers' models, and mean the same as there.
 
     Arguments of other packages, such as `normalize_embeddings=`, raise a `TypeError` with the name of ours.
     """
+
+    truncate_dim: int | None
 
     @names_ours
     def __init__(
@@ -47,6 +58,7 @@ class SimCSE:
         num_layers: int = 0,
         batch_size: int = 64,
         dtype: str = "float32",
+        truncate_dim: int | None = None,
     ):
         """Loads a model onto all local devices.
 
@@ -56,10 +68,13 @@ class SimCSE:
           num_layers: keep the first n layers; 0 keeps all.
           batch_size: sentences encoded together on each device; fewer of those longer than 64 tokens.
           dtype: the type to compute in, float32 or bfloat16; embeddings are float32 with both.
+          truncate_dim: embeddings keep so many of their elements; None follows the model's files.
 
         Raises:
           UserError: in one line, for anything that is wrong with the model or an argument.
         """
+        if not isinstance(name, str | os.PathLike):
+            raise UserError(f"SimCSE({name!r:.60}): not the name of a model")
         name = str(name)
         check_options(pooler, batch_size, None)
         if dtype not in DTYPES:
@@ -67,6 +82,9 @@ class SimCSE:
         model = load_model(name, num_layers)
         self._set_up(name, model, Tokenizer(model.folder, model.config), choose_pooler(model, pooler), dtype)
         self.batch_size = batch_size
+        if truncate_dim is not None:
+            self._configured(truncate_dim=truncate_dim)  # checks it
+            self.truncate_dim = truncate_dim
 
     def _set_up(self, name: str, model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPooler, dtype: str) -> None:
         self.name = name
@@ -77,6 +95,11 @@ class SimCSE:
         self.max_length = model.max_length  # in tokens
         self.normalize = model.normalize  # whether its files ask for embeddings of unit length
         self.dtype = dtype
+        settings = model.settings
+        self.prompts = dict(settings.prompts)  # texts to put before sentences, by name
+        self.default_prompt_name = settings.default_prompt_name  # the one that encode uses; None: none
+        self.truncate_dim = settings.truncate_dim  # embeddings keep so many elements; None: all
+        self.similarity_fn_name = settings.similarity
         self._embedder = on_local_devices(model, tokenizer, chosen, dtype)
         self._model = dataclasses.replace(model, params=self._embedder.params, language_model=None)  # no second copy
 
@@ -106,7 +129,7 @@ class SimCSE:
     @property
     def dimension(self) -> int:
         """The number of elements of an embedding."""
-        return self.config.hidden_size
+        return self._configured().dimension
 
     @property
     def tokens(self) -> TokenEncoder:
@@ -122,6 +145,9 @@ class SimCSE:
         normalize_to_unit: bool | None = None,
         max_length: int | None = None,
         pooler: str | None = None,
+        prompt: str | None = None,
+        prompt_name: str | None = None,
+        truncate_dim: int | None = None,
         show_progress_bar: bool = False,
     ) -> np.ndarray:
         """(N, D) float32 embeddings in the order given; one string gives (D,), no sentences (0, D).
@@ -133,57 +159,101 @@ class SimCSE:
           batch_size: None takes the constructor's.
           normalize_to_unit: whether embeddings have length 1; None follows the model's files.
           max_length: in tokens, with the two special ones; None takes the model's own, which is also the maximum.
-          pooler: None takes the constructor's.
+          pooler: None takes the constructor's. Another one than the model's own leaves out the modules after it.
+          prompt: text to put before each sentence.
+          prompt_name: its name in `prompts`; None takes the model's `default_prompt_name`.
+          truncate_dim: keeps so many elements, after all modules; None takes the model's own. Only
+            `normalize_to_unit=True` gives what is left unit length.
           show_progress_bar: on standard error: a bar on a terminal, elsewhere a line every half minute.
 
         Raises:
           UserError: naming the first sentence that is not a string, or the argument that is out of its range.
         """
-        chosen = self._configured(pooler, batch_size, max_length, normalize_to_unit)
+        chosen = self._configured(
+            pooler=pooler,
+            batch_size=batch_size,
+            max_length=max_length,
+            normalize_to_unit=normalize_to_unit,
+            prompt=prompt,
+            prompt_name=prompt_name,
+            truncate_dim=truncate_dim,
+        )
+        refuse_unordered(sentences)
         texts = check_sentences([sentences] if isinstance(sentences, str) else sentences)
         with Progress(len(texts), shown=show_progress_bar) as bar:
             embeddings, cut = chosen.encode(texts, bar.advance)
         warn_of_cut(cut, chosen.max_length, stacklevel=4)
         return embeddings[0] if isinstance(sentences, str) else embeddings
 
+    @names_ours
+    def encode_query(
+        self, sentences: str | Iterable[str], *, show_progress_bar: bool = False, **options: Unpack[EncodeOptions]
+    ) -> np.ndarray:
+        """`encode` with the model's prompt "query", unless another is given."""
+        options = with_prompt_of(options, self.prompts, "query")
+        return self.encode(sentences, show_progress_bar=show_progress_bar, **options)
+
+    @names_ours
+    def encode_document(
+        self, sentences: str | Iterable[str], *, show_progress_bar: bool = False, **options: Unpack[EncodeOptions]
+    ) -> np.ndarray:
+        """`encode` with the model's prompt "document", "passage" or "corpus", the first that it has, or one given."""
+        options = with_prompt_of(options, self.prompts, *DOCUMENT_PROMPTS)
+        return self.encode(sentences, show_progress_bar=show_progress_bar, **options)
+
+    @names_ours
     def encode_counted(
         self,
         sentences: Iterable[str],
         *,
-        batch_size: int | None = None,
-        normalize_to_unit: bool | None = None,
-        max_length: int | None = None,
-        pooler: str | None = None,
         advance: Callable[[int], object] | None = None,
+        **options: Unpack[EncodeOptions],
     ) -> Encoded:
         """Like `encode`, but returns how many sentences were cut instead of warning.
 
         Args:
           sentences: an iterable of strings.
-          batch_size, normalize_to_unit, max_length, pooler: see `encode`.
           advance: called with the number of sentences done since the last call, after each batch.
+          options: see `encode`.
         """
-        chosen = self._configured(pooler, batch_size, max_length, normalize_to_unit)
-        return chosen.encode(check_sentences(sentences), advance)
+        refuse_unordered(sentences)
+        return self._configured(**options).encode(check_sentences(sentences), advance)
 
-    def _configured(
-        self,
-        pooler: str | None = None,
-        batch_size: int | None = None,
-        max_length: int | None = None,
-        normalize: bool | None = None,
-    ) -> Embedder:
-        """The embedder; an argument that is not None replaces the model's own value."""
+    def _encode_documents(self, sentences: list[str], advance: Callable[[int], object]) -> Encoded:
+        return self.encode_counted(sentences, advance=advance, **with_prompt_of({}, self.prompts, *DOCUMENT_PROMPTS))
+
+    def _configured(self, **options: Unpack[EncodeOptions]) -> Embedder:
+        """The embedder; an option that is not None replaces the model's own value."""
+        pooler, size, batch_size = options.get("pooler"), options.get("truncate_dim"), options.get("batch_size")
+        max_length, normalize = options.get("max_length"), options.get("normalize_to_unit")
         check_options(pooler, batch_size, max_length, self.max_length)
         pooler, use_head = (self.pooler, self.use_head) if pooler is None else choose_pooler(self._model, pooler)
-        return dataclasses.replace(
+        embedder = dataclasses.replace(
             self._embedder,
             pooler=pooler,
             use_head=use_head,
             max_length=self.max_length if max_length is None else max_length,
             batch_size=(self.batch_size if batch_size is None else batch_size) * len(jax.local_devices()),
             normalize=self.normalize if normalize is None else normalize,
+            prompt=self.prompt_of(options.get("prompt"), options.get("prompt_name")),
+            modules=self._model.modules if pooler == self.own_pooler else (),
         )
+        check_truncation(size, embedder.dimension)
+        size = self.truncate_dim if size is None else size
+        if size is None or size >= embedder.dimension:
+            return embedder
+        # As in sentence-transformers: the model's own module Normalize comes before the cut, the caller's wish after.
+        own = (Normalize(),) if embedder.normalize and normalize is None else ()
+        modules = (*embedder.modules, *own, Cut(int(size)))
+        return dataclasses.replace(embedder, modules=modules, normalize=embedder.normalize and not own)
+
+    def prompt_of(self, prompt: str | None = None, prompt_name: str | None = None) -> str:
+        """The text that `encode` puts before each sentence with these arguments; empty: none.
+
+        Raises:
+          UserError: when both are given, or the model has no prompt of that name.
+        """
+        return resolve_prompt(self.prompts, self.default_prompt_name, prompt, prompt_name)
 
     def token_encoder(self, max_length: int | None = None) -> TokenEncoder:
         """The token embeddings of every layer, before pooler and head, for `simcse_jax.analysis`.
@@ -191,158 +261,26 @@ class SimCSE:
         Args:
           max_length: see `encode`.
         """
-        return self._configured(max_length=max_length).tokens
+        return self._configured(max_length=max_length).tokens  # without prompts: an analysis is of the words given
 
-    @overload
-    def similarity(self, a: str, b: str) -> float: ...
-    @overload
-    def similarity(self, a: Several, b: Texts | ArrayLike) -> np.ndarray: ...
-    @overload
-    def similarity(self, a: Texts | ArrayLike, b: Texts | ArrayLike) -> np.ndarray | float: ...
-    @names_ours
-    def similarity(self, a: Texts | ArrayLike, b: Texts | ArrayLike) -> np.ndarray | float:
-        """Cosines, (len(a), len(b)) float32.
-
-        As in the SimCSE authors' package, one string or one embedding for `a` gives (len(b),), one for `a` and one for
-        `b` give a number, and one for `b` alone gives (len(a), 1).
-
-        Args:
-          a, b: strings, or embeddings of this model, (N, D) or (D,): arrays of NumPy or JAX, PyTorch tensors, or lists
-            of numbers.
-
-        Raises:
-          UserError: for a mix of sentences and numbers, or embeddings that are not of the model's size.
-        """
-        first, second = self._vectors(a), self._vectors(b)
-        cosines = to_unit(np.atleast_2d(first)) @ to_unit(np.atleast_2d(second)).T
-        if first.ndim == 1:
-            return float(cosines[0, 0]) if second.ndim == 1 else cosines[0]
-        return cosines
-
-    def _vectors(self, given: Texts | ArrayLike) -> np.ndarray:
-        found = embeddings_or_sentences(given, self.dimension)
-        return found if isinstance(found, np.ndarray) else self.encode(found)
-
-    @names_ours
-    def build_index(
-        self, sentences_or_file: Corpus, *, column: str | None = None, show_progress_bar: bool = False
-    ) -> None:
-        """Encodes sentences to search in; they replace those of an earlier index.
-
-        Args:
-          sentences_or_file: strings, each with its own row, including duplicates and empty ones; or a .txt, .csv, .tsv,
-            .jsonl or .parquet file.
-          column: the file's, if it has no usual name (`sentence`, `text`, `sent0`, `anchor`).
-          show_progress_bar: see `encode`.
-
-        Raises:
-          UserError: in one line, naming the row that is not text or what is wrong with the file.
-        """
-        self.index = self._indexed(sentences_or_file, column, show_progress_bar)
-
-    @names_ours
-    def add_to_index(
-        self, sentences_or_file: Corpus, *, column: str | None = None, show_progress_bar: bool = False
-    ) -> None:
-        """Adds sentences after those of the index, all or none, or starts an index; see `build_index`."""
-        new = self._indexed(sentences_or_file, column, show_progress_bar)
-        if self.index is None:
-            self.index = new
-        else:
-            self.index.extend(new)
-
-    def _indexed(self, sentences_or_file: Corpus, column: str | None, show_progress_bar: bool) -> Index:
-        if isinstance(sentences_or_file, str | Path):
-            sentences = read_sentences(sentences_or_file, column)
-        else:
-            sentences = check_sentences(sentences_or_file)
-        index, cut = Index(self.dimension), 0
-        with Progress(len(sentences), shown=show_progress_bar) as bar:
-            for start in range(0, len(sentences), INDEXED_AT_ONCE):
-                part = sentences[start : start + INDEXED_AT_ONCE]
-                encoded = self.encode_counted(part, advance=bar.advance)
-                index.add(part, encoded.embeddings)
-                cut += encoded.cut
-        warn_of_cut(cut, self.max_length, stacklevel=5)
-        return index
-
-    @overload
-    def search(
-        self, queries: str, top_k: int = 5, threshold: float | None = None, **options: Unpack[SearchOptions]
-    ) -> list[Result]: ...
-    @overload
-    def search(
-        self, queries: Several | Path, top_k: int = 5, threshold: float | None = None, **options: Unpack[SearchOptions]
-    ) -> list[list[Result]]: ...
-    @overload
-    def search(
-        self, queries: Queries, top_k: int = 5, threshold: float | None = None, **options: Unpack[SearchOptions]
-    ) -> list[Result] | list[list[Result]]: ...
-    @names_ours
-    def search(
-        self,
-        queries: Queries,
-        top_k: int = 5,
-        threshold: float | None = None,
-        *,
-        column: str | None = None,
-        approximate: bool = False,
-        recall_target: float = 0.95,
-        backend: Backend = "jax",
-    ) -> list[Result] | list[list[Result]]:
-        """The sentences of the index that are nearest to each query, best first: a list of `(sentence, row, score)`.
-
-        Args:
-          queries: one string or one embedding gives one list; several, or a file (a `pathlib.Path`), a list for each.
-            See `similarity` for embeddings.
-          top_k: the maximum number of results for each query.
-          threshold: the smallest cosine of a result; None for any. The SimCSE authors' package has 0.6.
-          column: of a file of queries, if it has no usual name.
-          approximate, recall_target, backend: see `simcse_jax.index.index.Index.search`.
-
-        Raises:
-          UserError: when there is no index, or an argument is wrong.
-        """
-        check_search(top_k, threshold, recall_target, backend)
-        if self.index is None:
-            raise UserError("there is no index to search in; call build_index or load_index first")
-        given = read_sentences(queries, column) if isinstance(queries, Path) else queries
-        vectors = embeddings_or_sentences(given, self.dimension)
-        if not isinstance(vectors, np.ndarray):
-            vectors = self.encode(vectors if isinstance(vectors, str) else check_sentences(vectors, "query"))
-        found = self.index.search(
-            np.atleast_2d(vectors),
-            top_k,
-            threshold,
-            approximate=approximate,
-            recall_target=recall_target,
-            backend=backend,
-        )
-        return found[0] if vectors.ndim == 1 else found
-
-    def save_index(self, folder: str | Path) -> None:
-        """Writes the index to a folder, whole or not at all; an earlier index there is replaced.
-
-        Raises:
-          UserError: when there is no index, or the folder cannot be written or holds something else.
-        """
-        if self.index is None:
-            raise UserError("there is no index to save; call build_index first")
-        index_files.save(self.index, folder, self.identity())
-
-    def load_index(self, folder: str | Path) -> None:
-        """Reads an index that this model made; its embeddings are memory-mapped.
-
-        Raises:
-          UserError: when there is none, one of its files is damaged, or another model made it.
-        """
-        self.index = index_files.load(folder, self.identity())
-
-    def identity(self) -> index_files.ModelIdentity:
+    def identity(self) -> ModelIdentity:
         """All that the embeddings depend on: indexes and half-encoded files belong to it."""
         params = self._model.params
         names = sorted(name for name in params if self.use_head or not name.startswith(PREFIX))
-        about = repr((self.config, self.max_length)).encode() + self._embedder.tokenizer.content()
-        digest = sha256(np.frombuffer(about, np.uint8), *(np.asarray(params[name]) for name in names))
-        name = public_value("model.init_from", self.name)  # without its path on this machine
-        return index_files.ModelIdentity(name, self.pooler, self.use_head, self.dimension, digest, self.dtype)
+        embedder = self._configured(**with_prompt_of({}, self.prompts, *DOCUMENT_PROMPTS))
+        about = repr((self.config, self.max_length)).encode() + embedder.tokenizer.content()
+        arrays = [np.asarray(params[name]) for name in names]
+        if embedder.modules or not embedder.include_prompt:
+            about += repr((embedder.modules, embedder.include_prompt)).encode()
+            arrays += [np.asarray(value) for _, value in sorted(embedder.module_weights.items())]
+        digest = sha256(np.frombuffer(about, np.uint8), *arrays)
+        return ModelIdentity(
+            public_value("model.init_from", self.name),  # without its path on this machine
+            self.pooler,
+            self.use_head,
+            embedder.dimension,
+            digest,
+            self.dtype,
+            self.similarity_fn_name,
+            embedder.prompt,
+        )

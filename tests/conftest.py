@@ -33,7 +33,7 @@ from jaxtyping import install_import_hook
 CHECKED = [f"simcse_jax.{room}" for room in ("models", "objectives", "evaluation", "index")]
 install_import_hook(CHECKED, "typechecker.check")
 
-from support import CONFIGS, DATA, MINILM, run, sentences, train_args, write_model  # noqa: E402
+from support import CONFIGS, DATA, MINILM, run, sentences, train_args, write_model, write_prompted  # noqa: E402
 from support.object_store import ObjectStore  # noqa: E402
 
 
@@ -87,6 +87,12 @@ def nan_bert(shared, tiny_bert) -> Path:
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
     return shared("nan-bert", make)
+
+
+@pytest.fixture(scope="session")
+def prompted(tiny_bert, shared) -> Path:
+    """`tiny_bert` with the files of sentence-transformers: mean pooling, prompts, a truncation and a similarity."""
+    return shared("prompted", lambda folder: write_prompted(tiny_bert, folder))
 
 
 @pytest.fixture(scope="session")

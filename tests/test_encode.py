@@ -22,6 +22,9 @@ from simcse_jax.locks.lock import held_next_to
 TEXTS = [*sentences(20), "", 'the cat, "a dog"', *sentences(3)]
 
 
+PROMPTING = {"--prompt": ("--prompt", "the "), "--truncate-dim": ("--truncate-dim", 5)}
+
+
 @pytest.fixture(scope="module")
 def expected(tiny_bert):
     return SimCSE(str(tiny_bert)).encode(TEXTS)
@@ -201,7 +204,46 @@ def test_encoding_resumes_after_a_kill(kind, tiny_bert, tmp_path, monkeypatch):
     assert len(list(tmp_path.iterdir())) == 3
 
 
-@pytest.mark.parametrize("what", ["--input", "--model", "--pooler", "--normalize", "--dtype"])
+def test_prompts_and_truncation_are_those_of_the_class(prompted, tmp_path):
+    source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
+    model = SimCSE(prompted)
+    for more, options in (
+        ((), {}),
+        (("--prompt", "the ", "--truncate-dim", 5), {"prompt": "the ", "truncate_dim": 5}),
+        (("--prompt-name", "document"), {"prompt_name": "document"}),
+    ):
+        done = encode(prompted, source, output, *more)
+        assert done.returncode == 0, done.stderr
+        expected = model.encode(TEXTS, **options)
+        np.testing.assert_allclose(np.load(output), expected, atol=1e-5)
+        assert f"of {expected.shape[1]} elements" in done.stdout
+    fails(
+        "prompt_name='x': the model has the prompts",
+        "--model",
+        prompted,
+        "--input",
+        source,
+        "--output",
+        output,
+        "--prompt-name",
+        "x",
+    )
+    fails(
+        "not allowed with",
+        "--model",
+        prompted,
+        "--input",
+        source,
+        "--output",
+        output,
+        "--prompt-name",
+        "x",
+        "--prompt",
+        "y",
+    )
+
+
+@pytest.mark.parametrize("what", ["--input", "--model", "--pooler", "--normalize", "--dtype", *PROMPTING])
 def test_encoding_does_not_resume_with_another_input_or_option(what, tiny_bert, tmp_path, monkeypatch):
     source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
     with monkeypatch.context() as patch:
@@ -209,7 +251,7 @@ def test_encoding_does_not_resume_with_another_input_or_option(what, tiny_bert, 
         with pytest.raises(Killed):
             encode(tiny_bert, source, output, "--save-every", 6)
     more = {"--pooler": ("--pooler", "avg"), "--normalize": ("--normalize",), "--model": ("--num-layers", 1)}
-    more["--dtype"] = ("--dtype", "bfloat16")
+    more |= {"--dtype": ("--dtype", "bfloat16"), **PROMPTING}
     if what == "--input":
         write(tmp_path, ".txt", [*TEXTS[:-1], "a river"])
     done = encode(tiny_bert, source, output, "--save-every", 6, *more.get(what, ()))

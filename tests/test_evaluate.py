@@ -45,6 +45,15 @@ def test_the_pooler_can_be_chosen(tmp_path, tiny_bert, corpus):
     assert "pooler avg" in printed
 
 
+def test_the_prompt_and_the_size_can_be_chosen(tmp_path, prompted, corpus):
+    printed, results = scored(tmp_path, prompted, corpus["dev"], "--prompt-name", "query", "--truncate-dim", 5)
+    pairs = {"dev": sts.read_graded_pairs(corpus["dev"])}
+    expected = sts.evaluate(SimCSE(prompted, truncate_dim=5).encode_query, pairs)["dev"]["spearman"]
+    assert results["dev"]["spearman"] == pytest.approx(expected, abs=1e-3)
+    assert "pooler avg, prompt 'the man ', 5 elements" in printed
+    assert "prompt 'a cat '" in scored(tmp_path, prompted, corpus["dev"])[0]  # the default one of the files
+
+
 def test_the_dtype_of_the_products_can_be_chosen(tmp_path, tiny_bert, corpus):
     _, results = scored(tmp_path, tiny_bert, corpus["dev"], "--dtype", "bfloat16", "--metric", "pearson")
     pairs = {"dev": sts.read_graded_pairs(corpus["dev"])}
@@ -190,6 +199,8 @@ def test_a_broken_model_is_refused_in_one_line(broken, corpus, how, parts):
         ({"--num-layers": "9"}, ["9", "the model has 2 layers"]),
         ({"--pooler": "min"}, ["--pooler", "'min'", "avg_top2"]),
         ({"--dtype": "int8"}, ["--dtype", "'int8'", "bfloat16"]),
+        ({"--prompt-name": "x"}, ["prompt_name='x'", "query, document"]),
+        ({"--truncate-dim": "33"}, ["truncate_dim 33", "from 1 to 32"]),
         ({"--colour": "red"}, ["unrecognized arguments: --colour red", "--help"]),
     ],
     ids=lambda value: " ".join(f"{option} {text}" for option, text in value.items()) if isinstance(value, dict) else "",

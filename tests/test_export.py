@@ -127,6 +127,9 @@ CASES = [
     ("roberta", "avg_first_last", "none"),
     ("bert", "max", "none"),
     ("roberta", "max", "always"),
+    ("bert", "avg_sqrt", "none"),
+    ("roberta", "avg_weighted", "none"),
+    ("bert", "last", "always"),
     ("mpnet", "avg", "none"),
     ("mpnet", "cls", "always"),
     ("mpnet", "avg_first_last", "none"),
@@ -161,8 +164,13 @@ def test_transformers_and_sentence_transformers_open_it(model_type, pooler, mlp,
         states = encoder(**inputs, output_hidden_states=True).hidden_states
     mask = batch["attention_mask"][:, :, None]
     tokens = {"avg_top2": (states[-2] + states[-1]) / 2, "avg_first_last": (states[1] + states[-1]) / 2}
-    averaged = (tokens.get(pooler, states[-1]) * mask).sum(1) / mask.sum(1)
+    weights = mask.cumsum(1) * mask if pooler == "avg_weighted" else mask
+    averaged = (tokens.get(pooler, states[-1]) * weights).sum(1) / weights.sum(1)
     pooled = averaged if pooler.startswith("avg") else states[-1][:, 0]
+    if pooler == "avg_sqrt":
+        pooled = averaged * mask.sum(1).sqrt()
+    if pooler == "last":
+        pooled = states[-1][torch.arange(len(mask)), mask.sum((1, 2)) - 1]
     if pooler == "max":
         pooled = states[-1].masked_fill(mask == 0, -torch.inf).amax(1)
     if mlp == "always":  # the pooler's dense layer, which transformers applies to the first token only

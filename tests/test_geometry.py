@@ -94,6 +94,9 @@ def low(tmp_path_factory):
         ({"--output": __file__}, ["--output", "test_geometry.py: is a file", "must be a folder"]),
         ({"--output": __file__ + "/folder"}, ["--output", "cannot be written: Not a directory"]),
         ({"--batch-size": "0"}, ["--batch-size 0", "1 or more"]),
+        ({"--models": None, "--runs": ["{low}"], "--prompt": "a"}, ["--prompt: is for --models"]),
+        ({"--prompt-name": "x"}, ["prompt_name='x'", "query, document"]),
+        ({"--truncate-dim": "99"}, ["truncate_dim 99"]),
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, dict) else "",
 )

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import DATA, sentences
+from support import DATA, PROMPTS, sentences
 
 from simcse_jax import SimCSE
-from simcse_jax.encoding.embedder import _make_embed
+from simcse_jax.encoding.embedder import _make_embed, to_unit
 from simcse_jax.errors import UserError
 
 SCRIPTS = ["漢字かな交じり文。", "Привет, мир!", "שלום עולם", "مرحبا بالعالم", "नमस्ते दुनिया", "สวัสดีชาวโลก", "안녕하세요"]
@@ -108,6 +108,55 @@ def test_products_in_bfloat16_give_nearly_the_same_embeddings(minilm):
 
 def _unit(vectors):
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [(None, r"SimCSE\(None\): not the name"), (3, "not the name"), ("", "is empty"), (" ", "is empty")],
+)
+def test_what_is_no_name_is_refused(name, message):
+    with pytest.raises(UserError, match=message):
+        SimCSE(name)
+
+
+def test_prompts_come_before_sentences(prompted):
+    model, plain = SimCSE(prompted), SimCSE(prompted, truncate_dim=32)
+    assert (model.dimension, plain.dimension) == (8, 32) and model.encode([]).shape == (0, 8)
+    assert (model.prompts, model.default_prompt_name) == (PROMPTS, "q")
+    texts = ["the cat", "a river"]
+
+    def expected(prompt):
+        return plain.encode([prompt + text for text in texts], prompt="")[:, :8]
+
+    for found, prompt in (
+        (model.encode(texts), "a cat "),
+        (model.encode(texts, prompt_name="query"), "the man "),
+        (model.encode(texts, prompt="the "), "the "),
+        (model.encode_query(texts), "the man "),
+        (model.encode_document(texts), "on "),
+        (model.encode_document(texts, prompt=""), ""),
+    ):
+        np.testing.assert_allclose(found, expected(prompt), atol=1e-6)
+    unit = model.encode(texts, truncate_dim=3, normalize_to_unit=True)
+    np.testing.assert_allclose(unit, to_unit(model.encode(texts)[:, :3]), atol=1e-6)
+    other = pickle.loads(pickle.dumps(model))
+    np.testing.assert_allclose(other.encode(texts), model.encode(texts), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"prompt": "a", "prompt_name": "q"}, "give one of them"),
+        ({"prompt_name": "passage"}, "prompt_name='passage': the model has the prompts query, document, q"),
+        ({"prompt": 3}, "prompt=3: not a string"),
+        ({"truncate_dim": 0}, "truncate_dim 0: must be a whole number from 1 to 32"),
+        ({"truncate_dim": 33}, "truncate_dim 33"),
+        ({"truncate_dim": 2.0}, r"truncate_dim 2\.0"),
+    ],
+)
+def test_wrong_prompts_and_truncations_are_refused(prompted, options, message):
+    with pytest.raises(UserError, match=message):
+        SimCSE(prompted).encode("a", **options)
 
 
 def test_a_call_s_own_pooler(model, tiny_bert):

@@ -2,8 +2,9 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, ParamSpec, TypedDict, TypeVar, get_args
 
 import numpy as np
 
@@ -12,6 +13,19 @@ from simcse_jax.models.config import POOLERS
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class EncodeOptions(TypedDict, total=False):
+    """Those of `SimCSE.encode` that other methods share with it; None is the model's own value."""
+
+    batch_size: int | None
+    normalize_to_unit: bool | None
+    max_length: int | None
+    pooler: str | None
+    prompt: str | None
+    prompt_name: str | None
+    truncate_dim: int | None
+
 
 # Arguments of sentence-transformers and of the SimCSE authors' package, and ours of the same meaning.
 OURS = {
@@ -36,13 +50,16 @@ METHODS = {
     "name": "SimCSE(…)",
     "dtype": "SimCSE(…)",
     "num_layers": "SimCSE(…)",
+    "prompt": "encode",
+    "prompt_name": "encode",
+    "truncate_dim": "SimCSE(…) and of encode",
     "batch_size": "SimCSE(…) and of encode",
     "pooler": "SimCSE(…) and of encode",
 }
 # Others of these packages, with the advice to give.
 ARRAYS = "embeddings are NumPy arrays; torch.from_numpy and jax.numpy.asarray convert them"
 DEVICES = "all local devices are used; JAX_PLATFORMS or CUDA_VISIBLE_DEVICES choose others"
-PROMPTS = "put the prompt before each sentence"
+PROMPTS = "the model has attributes of this name; set them, or give encode a prompt="
 ELSEWHERE = {
     "convert_to_numpy": ARRAYS,
     "convert_to_tensor": ARRAYS,
@@ -53,11 +70,9 @@ ELSEWHERE = {
     "keepdim": "a list of one sentence gives a matrix of one row",
     "precision": "embeddings are float32; convert them with astype",
     "output_value": "token_encoder() gives the embeddings of tokens",
-    "prompt": PROMPTS,
     "prompts": PROMPTS,
-    "prompt_name": PROMPTS,
     "default_prompt_name": PROMPTS,
-    "truncate_dim": "cut the embeddings: model.encode(…)[:, :n]",
+    "similarity_fn_name": "the model has an attribute of this name; set it",
     "use_faiss": 'use backend="faiss" of search',
     "faiss_fast": 'use approximate=True, backend="faiss" of search',
     "num_cells": 'use approximate=True, backend="faiss" of search',
@@ -86,17 +101,30 @@ def names_ours(method: Callable[P, R]) -> Callable[P, R]:
     Raises:
       TypeError: from the method, for such an argument.
     """
-    parameters = [name for name in inspect.signature(method).parameters if name != "self"]
+    parameters = _names(method)
 
     @functools.wraps(method)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         for name in kwargs:
             if name not in parameters:
-                where = method.__qualname__.removesuffix(".__init__")
+                where = ".".join([*(type(self).__name__ for self in args[:1]), method.__name__]).removesuffix(
+                    ".__init__"
+                )
                 raise TypeError(f"{where} has no argument {name}=; {advice(name, parameters)}")
         return method(*args, **kwargs)
 
     return checked
+
+
+def _names(method: Callable[..., Any]) -> list[str]:
+    """The names of a method's arguments, with those of the dictionary that its other arguments are."""
+    names: list[str] = []
+    for name, parameter in inspect.signature(method).parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            names += get_args(parameter.annotation)[0].__annotations__
+        elif name != "self":
+            names.append(name)
+    return names
 
 
 def check_options(pooler: str | None, batch_size: int | None, max_length: int | None, most: int = 0) -> None:
@@ -113,6 +141,53 @@ def check_options(pooler: str | None, batch_size: int | None, max_length: int | 
         raise UserError(f"max_length {max_length!r}: must be a whole number from 3 to {most}, the model's own")
 
 
+def check_truncation(size: int | None, dimension: int) -> None:
+    """Refuses a `truncate_dim` that is no number of elements of an embedding of `dimension` elements.
+
+    Raises:
+      UserError: naming it.
+    """
+    if size is None:
+        return
+    if not isinstance(size, int | np.integer) or isinstance(size, bool) or not 1 <= size <= dimension:
+        raise UserError(f"truncate_dim {size!r}: must be a whole number from 1 to {dimension}, the embedding's size")
+
+
+def resolve_prompt(prompts: Mapping[str, str], default: str | None, prompt: str | None, name: str | None) -> str:
+    """The text to put before each sentence: the prompt, or that of the name, or that of the default name, or none.
+
+    Raises:
+      UserError: when both are given, or the model has no prompt of that name.
+    """
+    if prompt is not None and name is not None:
+        raise UserError(f"prompt={prompt!r:.60} and prompt_name={name!r:.60}: give one of them")
+    if prompt is not None:
+        if not isinstance(prompt, str):
+            raise UserError(f"prompt={prompt!r:.60}: not a string")
+        return prompt
+    name = default if name is None else name
+    if name is not None and name not in prompts:
+        raise UserError(f"prompt_name={name!r:.60}: the model has the prompts {', '.join(prompts)}")
+    return "" if name is None else prompts[name]
+
+
+def with_prompt_of(options: EncodeOptions, prompts: Mapping[str, str], *names: str) -> EncodeOptions:
+    """The options with the first of these names that the model has a prompt of, unless they name a prompt already."""
+    if options.get("prompt") is not None or options.get("prompt_name") is not None:
+        return options
+    return {**options, "prompt_name": next((name for name in names if name in prompts), None)}
+
+
+def refuse_unordered(given: Any) -> None:
+    """Refuses what can be gone through but has no rows: mappings, which would give their keys, and sets.
+
+    Raises:
+      UserError: naming what was given.
+    """
+    if isinstance(given, Mapping | AbstractSet):
+        raise UserError(f"{given!r:.60}: a {type(given).__name__}, not a list; give its sentences in their order")
+
+
 def embeddings_or_sentences(given: Any, dimension: int) -> Any:
     """Distinguishes embeddings from sentences.
 
@@ -125,11 +200,15 @@ def embeddings_or_sentences(given: Any, dimension: int) -> Any:
       A NumPy array, (D,) or (N, D) float32; or a string, or a list of which nothing is checked.
 
     Raises:
-      UserError: for embeddings of another shape, for numbers that are not finite, or for a mix of both kinds.
+      UserError: for embeddings of another shape, for complex numbers or others that are not finite, for a mix of both
+        kinds, or for mappings and sets.
     """
+    refuse_unordered(given)
     if isinstance(given, str | bytes) or not (_is_array(given) or hasattr(given, "__iter__")):
         return given
     if _is_array(given) and (array := _to_numpy(given)).dtype.kind != "O":
+        if array.dtype.kind in "cb":
+            raise UserError(f"embeddings of type {array.dtype}: give real numbers")
         if array.dtype.kind not in "iuf":
             return array.tolist()
     else:
@@ -165,12 +244,16 @@ def _numbers(item: Any) -> np.ndarray | None:
         array = _to_numpy(item)
     except (TypeError, ValueError):  # a list of lists that differ in length
         return None
+    if array.dtype.kind in "cb":
+        raise UserError(f"an embedding of type {array.dtype}: give real numbers")
     return array if array.dtype.kind in "iuf" else None
 
 
 def _to_numpy(given: Any) -> np.ndarray:
     """An array. A PyTorch tensor may be on a GPU, need a gradient, or be of a type that NumPy lacks."""
     if hasattr(given, "detach"):
+        if str(given.layout) != "torch.strided":
+            raise UserError(f"a tensor of layout {given.layout}: give a dense one (to_dense())")
         given = given.detach().cpu()
         given = given.float().numpy() if given.is_floating_point() else given.numpy()
     array = np.asarray(given)

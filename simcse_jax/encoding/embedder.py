@@ -17,8 +17,11 @@ from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import ChosenPooler, Pretrained
 from simcse_jax.huggingface.tokenizer import Tokenizer
+from simcse_jax.models import modules as arithmetic
 from simcse_jax.models import parameters
+from simcse_jax.models.modules import Module
 from simcse_jax.models.parameters import Arrays, Params
+from simcse_jax.models.pooling import JOIN
 from simcse_jax.models.sentence_encoder import Graph, build
 from simcse_jax.progress import Progress
 
@@ -38,7 +41,8 @@ class Embedder:
 
     `dataclasses.replace` changes parameters, pooler or length; compiled programs are shared. `params` may be those of a
     whole run, and only the sentence encoder's are used. `SentenceEncoder` explains pooler and head, `Batching` the
-    fields from tokenizer to sharding. With `normalize`, embeddings have length 1.
+    fields from tokenizer to sharding, `models.modules` what comes after pooler and head. With `normalize`, embeddings
+    have length 1. `prompt` is put before every sentence; the pooler leaves its tokens out unless `include_prompt`.
     """
 
     graph: Graph
@@ -50,6 +54,16 @@ class Embedder:
     batch_size: int = 64
     sharding: NamedSharding | None = None
     normalize: bool = False
+    prompt: str = ""
+    include_prompt: bool = True
+    modules: tuple[Module, ...] = ()
+    module_weights: Arrays = dataclasses.field(default_factory=dict)
+
+    @property
+    def dimension(self) -> int:
+        """The number of elements of an embedding."""
+        hidden = self.params[parameters.WORD_EMBEDDING].shape[1]
+        return arithmetic.output_size(self.modules, hidden * len(self.pooler.split(JOIN)))
 
     def __call__(self, sentences: Iterable[str]) -> np.ndarray:
         """(N, D) float32 embeddings of N sentences, in their order."""
@@ -68,12 +82,14 @@ class Embedder:
         numbers: dict[str, int] = {}
         inverse = np.fromiter((numbers.setdefault(sentence, len(numbers)) for sentence in sentences), np.int64)
         occurrences = np.bincount(inverse, minlength=len(numbers))
-        params = parameters.sentence_encoder(self.params)
-        embed = _make_embed(self.graph, self.pooler, self.use_head, self.sharding)
-        embeddings = np.empty((len(numbers), params[parameters.WORD_EMBEDDING].shape[1]), np.float32)
+        params = {**parameters.sentence_encoder(self.params), **self.module_weights}
+        skipped = 0 if self.include_prompt else self.tokenizer.count_prompt(self.prompt, self.max_length)
+        embed = _make_embed(self.graph, self.pooler, self.use_head, self.sharding, self.modules, skipped)
+        embeddings = np.empty((len(numbers), self.dimension), np.float32)
         cut = np.zeros(len(numbers), bool)
         unique = list(numbers)
-        for output in compute(embed, params, unique, self.batching, IN_FLIGHT):
+        texts = [self.prompt + sentence for sentence in unique] if self.prompt else unique
+        for output in compute(embed, params, texts, self.batching, IN_FLIGHT):
             check_finite(output.values, [unique[row] for row in output.rows])
             embeddings[output.rows], cut[output.rows] = output.values, output.cut
             if advance:
@@ -105,7 +121,7 @@ class Embedder:
 
 
 def on_local_devices(model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPooler, dtype: str) -> Embedder:
-    """A model on all devices of this process, which share a batch.
+    """A model on all devices of this process, which share a batch; without prompt, truncation and unit length.
 
     Args:
       model, tokenizer: as loaded.
@@ -115,14 +131,18 @@ def on_local_devices(model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPool
     keep_compilations()  # also for a model that was unpickled in another process
     devices = jax.local_devices()
     mesh, several = Mesh(np.array(devices), ("data",)), len(devices) > 1
+    place = NamedSharding(mesh, PartitionSpec()) if several else devices[0]
     return Embedder(
         graph=build(model.config, model.has_head, jnp.dtype(dtype))[0],
-        params=jax.device_put(model.params, NamedSharding(mesh, PartitionSpec()) if several else devices[0]),
+        params=jax.device_put(model.params, place),
         pooler=chosen.pooler,
         use_head=chosen.use_head,
         tokenizer=tokenizer,
         max_length=model.max_length,
         sharding=NamedSharding(mesh, PartitionSpec("data")) if several else None,
+        include_prompt=model.include_prompt,
+        modules=model.modules,
+        module_weights=jax.device_put(dict(model.module_weights), place),
     )
 
 
@@ -159,10 +179,19 @@ def to_unit(embeddings: np.ndarray) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=16)  # many encoders of one shape, as in a sweep, compile once
-def _make_embed(graph: Graph, pooler: str, use_head: bool, sharding: NamedSharding | None) -> Callable[..., jax.Array]:
+def _make_embed(
+    graph: Graph,
+    pooler: str,
+    use_head: bool,
+    sharding: NamedSharding | None,
+    modules: tuple[Module, ...] = (),
+    skipped: int = 0,
+) -> Callable[..., jax.Array]:
     @functools.partial(jax.jit, out_shardings=sharding)
     def embed(params: Params, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
         with jax.default_matmul_precision("highest"):  # float32 on TPUs and GPUs too
-            return parameters.merge(graph, params)(input_ids, attention_mask, pooler=pooler, use_head=use_head)
+            encoder = parameters.merge(graph, parameters.sentence_encoder(params))
+            embeddings = encoder(input_ids, attention_mask, pooler=pooler, use_head=use_head, skipped=skipped)
+            return arithmetic.apply(modules, params, embeddings)
 
     return embed

@@ -6,7 +6,7 @@ Python package.
 
 import dataclasses
 import re
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,11 +15,21 @@ import numpy as np
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.names import head_module, normalize_names, read_head, to_params
 from simcse_jax.huggingface.resolve import resolve
-from simcse_jax.huggingface.sentence_transformers import LISTING, read_modules
+from simcse_jax.huggingface.sentence_transformers import (
+    LISTING,
+    Modules,
+    Unsupported,
+    describe,
+    read_modules,
+    transformer_fields,
+    transformer_folder,
+)
+from simcse_jax.huggingface.settings import DEFAULTS, FILE, OURS, Settings, read_settings
 from simcse_jax.huggingface.tokenizer import MARKER
 from simcse_jax.huggingface.weight_files import read_weights
 from simcse_jax.models.config import POOLERS, EncoderConfig
 from simcse_jax.models.head import has_head
+from simcse_jax.models.modules import Module
 from simcse_jax.models.parameters import Arrays
 from simcse_jax.storage import read_json
 
@@ -32,9 +42,12 @@ class Pretrained:
     """A model read from a folder.
 
     `params` has a head's parameters if and only if the model has a head at test time. `pooler` is the model's own,
-    None if its folder asks for one that this encoder lacks (`pooling` then describes it). `language_model` is the
-    checkpoint's masked-language-model head (see `models.language_model`), None if it has none. `normalize` says
-    whether its files ask for embeddings of unit length (sentence-transformers' module Normalize).
+    None if its folder asks for something that this package lacks (`refusal` then says what). `language_model` is the
+    checkpoint's masked-language-model head (see `models.language_model`), None if it has none.
+
+    The others are for folders of sentence-transformers: `normalize` says whether embeddings have unit length,
+    `include_prompt` whether the pooler reads a prompt's tokens; `modules` come after pooler and head, with their
+    weights, and `settings` are the prompts, the truncation and the similarity.
     """
 
     name: str
@@ -42,15 +55,32 @@ class Pretrained:
     config: EncoderConfig
     params: Arrays
     pooler: str | None
-    pooling: str
     max_length: int
     language_model: dict[str, np.ndarray] | None = None
     normalize: bool = False
+    include_prompt: bool = True
+    modules: tuple[Module, ...] = ()
+    module_weights: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    settings: Settings = DEFAULTS
+    refusal: str = ""
 
     @property
     def has_head(self) -> bool:
         """Whether the model has a head at test time."""
         return has_head(self.params)
+
+    @property
+    def besides(self) -> list[str]:
+        """What its folder asks for in addition to encoder, pooler and head, in words."""
+        settings = self.settings
+        prompts = [name for name, text in settings.prompts.items() if text]
+        parts = [f"its own pooling ({self.refusal})"] if self.refusal else []
+        parts += [f"the prompts {', '.join(prompts)}"] if prompts else []
+        parts += [f"the modules {describe(self.modules)}"] if self.modules else []
+        parts += ["the module Normalize"] if self.normalize else []
+        parts += ["include_prompt=false"] if not self.include_prompt else []
+        parts += [f"the truncation to {settings.truncate_dim} elements"] if settings.truncate_dim else []
+        return parts + ([f"the similarity {settings.similarity}"] if settings.similarity != "cosine" else [])
 
 
 class ChosenPooler(NamedTuple):
@@ -64,14 +94,14 @@ def choose_pooler(model: Pretrained, pooler: str | None) -> ChosenPooler:
     """The requested pooler (None: the model's own), and whether the model's head comes after it.
 
     The head belongs to the model's own pooler; `cls` means with the head if the model has one,
-    `cls_before_pooler` never.
+    `cls_before_pooler` never. Modules of sentence-transformers belong to the model's own pooler alone.
 
     Raises:
       UserError: when none was given and this encoder lacks the model's own.
     """
     chosen = pooler or model.pooler
     if chosen is None:
-        raise UserError(f"{model.name}: its own pooling, {model.pooling}, is not supported; name another pooler")
+        raise UserError(f"{model.refusal}; name a pooler, such as avg, to use the encoder without it")
     return ChosenPooler(chosen, model.has_head and chosen in ("cls", model.pooler) and chosen != "cls_before_pooler")
 
 
@@ -92,34 +122,70 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
     """
     folder = resolve(name)
     marker = read_json(folder / MARKER) if (folder / MARKER).is_file() else None
-    modules = read_modules(folder) if marker is None and (folder / LISTING).is_file() else None
-    transformer = modules.transformer if modules else folder
+    settings = read_settings(folder)
+    listed = marker is None and (folder / LISTING).is_file()
+    transformer = transformer_folder(folder) if listed else folder
 
     hf_config = _read_config(transformer, folder)
     config = EncoderConfig.from_hugging_face(hf_config, str(transformer / "config.json")).keep_layers(num_layers)
     tensors, path = read_weights(transformer)
-    tensors = normalize_names(tensors) | (modules.dense if modules else {})
+    tensors = normalize_names(tensors)
+    refusal, modules = "", None
+    try:
+        if marker is None:
+            _check_kind(folder, hf_config, settings, listed)
+        modules = read_modules(folder) if listed else None
+    except Unsupported as error:
+        refusal = str(error)
 
     if marker is not None:
-        pooling, with_head = _read_marker(marker, folder / MARKER)
+        pooler, with_head = _read_marker(marker, folder / MARKER)
     elif modules:
-        pooling, with_head = modules.pooling, bool(modules.dense)
+        pooler, with_head = modules.pooler, bool(modules.dense)
     else:
-        pooling, with_head = "cls", _reference_head(name, hf_config, tensors)
+        pooler, with_head = "cls", not refusal and _reference_head(name, hf_config, tensors)
+    tensors |= modules.dense if modules else {}
     head = head_module(tensors) if with_head else None
     if with_head and head is None:
         raise UserError(f"{path}: the model has a head, but its tensor 'pooler.dense.weight' is missing")
-    return Pretrained(
+    model = Pretrained(
         name,
         transformer,
         config,
         to_params(tensors, config, head, str(path)),
-        modules.pooler if modules else pooling,
-        pooling,
+        None if refusal else pooler,
         max_length=_max_length(transformer, config),
         language_model=read_head(tensors, config),
-        normalize=modules.normalize if modules else False,
+        settings=settings,
+        refusal=refusal,
     )
+    return model if modules is None else _with_modules(model, modules)
+
+
+def _with_modules(model: Pretrained, modules: Modules) -> Pretrained:
+    return dataclasses.replace(
+        model,
+        normalize=modules.normalize,
+        include_prompt=modules.include_prompt,
+        modules=modules.after,
+        module_weights=modules.weights,
+    )
+
+
+def _check_kind(folder: Path, hf_config: dict[str, Any], settings: Settings, listed: bool) -> None:
+    """Refuses models that score pairs or have sparse embeddings, and folders that do not say how to pool.
+
+    Raises:
+      Unsupported: naming the file that says so.
+    """
+    if settings.model_type != OURS:
+        raise Unsupported(f"{folder / FILE}: a {settings.model_type}, which has no embeddings of sentences")
+    if not listed and (folder / FILE).is_file():
+        raise Unsupported(f"{folder}: has {FILE}, but no {LISTING} that says how to pool")
+    architectures = hf_config.get("architectures")
+    if not listed and "ForSequenceClassification" in str(architectures):
+        what = f"architectures is {architectures!r:.60}, a classifier or cross-encoder, which has no pooler of its own"
+        raise Unsupported(f"{folder / 'config.json'}: {what}")
 
 
 def _read_config(transformer: Path, folder: Path) -> dict[str, Any]:
@@ -131,7 +197,7 @@ def _read_config(transformer: Path, folder: Path) -> dict[str, Any]:
 def _read_marker(marker: dict[str, Any], path: Path) -> tuple[str, bool]:
     """The pooler and whether there is a head, for a folder that we wrote."""
     pooler, with_head = marker.get("pooler"), marker.get("head")
-    if pooler not in POOLERS or not isinstance(with_head, bool):
+    if not isinstance(pooler, str) or pooler not in POOLERS or not isinstance(with_head, bool):
         raise UserError(f"{path}: damaged: it must have 'pooler' and 'head'; export the model again")
     return pooler, with_head
 
@@ -145,8 +211,11 @@ def _reference_head(name: str, hf_config: dict[str, Any], tensors: Container[str
 
 def _max_length(folder: Path, config: EncoderConfig) -> int:
     """The length stated in the model's files, if any: sentence-transformers writes it in one of two places."""
-    for file, field in (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length")):
-        stated = read_json(folder / file).get(field) if (folder / file).is_file() else None
+    usual = folder / "tokenizer_config.json"
+    for stated in (
+        transformer_fields(folder).get("max_seq_length"),
+        read_json(usual).get("model_max_length") if usual.is_file() else None,
+    ):
         if isinstance(stated, (int, float)) and stated >= 3:  # two tokens are special
             return int(min(stated, config.max_length))
     return config.max_length

@@ -1,91 +1,310 @@
 """Reads the modules of a sentence-transformers folder. `write.py` writes them."""
 
 import enum
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.weight_files import read_weights
+from simcse_jax.models import modules as arithmetic
+from simcse_jax.models.modules import ACTIVATIONS, Cut, Dense, LayerNorm, Normalize
+from simcse_jax.models.pooling import JOIN
 from simcse_jax.storage import read_json
 
 LISTING = "modules.json"  # lists a folder's modules
 
 
 class Kind(enum.StrEnum):
-    """The supported modules, by the last part of their type."""
+    """The supported modules, by the names of their classes."""
 
     TRANSFORMER = "Transformer"
-    LAYERS = "WeightedLayerPooling"  # averages the hidden states; written, not read
+    LAYERS = "WeightedLayerPooling"
     POOLING = "Pooling"
     DENSE = "Dense"
-    NORMALIZE = "Normalize"  # read, not written
+    LAYER_NORM = "LayerNorm"
+    DROPOUT = "Dropout"  # does nothing without training
+    NORMALIZE = "Normalize"
 
 
-# The switches `pooling_mode_…` of a pooling module, and their poolers.
-POOLING_SWITCHES = {"cls_token": "cls", "mean_tokens": "avg", "max_tokens": "max", "mean_sqrt_len_tokens": None}
+# The packages that these classes have been in, and the files of each class in them.
+PACKAGES = ("models", "sentence_transformer.modules", "base.modules")
+CLASSES = {
+    f"sentence_transformers.{package}.{file}{kind}": kind
+    for package in PACKAGES
+    for kind in Kind
+    for file in ("", f"{kind}.", "".join(f"_{c.lower()}" if c.isupper() else c for c in kind).strip("_") + ".")
+}
+
+# The switches `pooling_mode_…` of a pooling module, and their poolers, in the order of their concatenation.
+POOLING_SWITCHES = {
+    "cls_token": "cls",
+    "max_tokens": "max",
+    "mean_tokens": "avg",
+    "mean_sqrt_len_tokens": "avg_sqrt",
+    "weightedmean_tokens": "avg_weighted",
+    "lasttoken": "last",
+}
 # The values of the field `pooling_mode`, which newer versions write instead, and their poolers.
-POOLING_MODES = {"cls": "cls", "mean": "avg", "max": "max"}
+POOLING_MODES = {name.removesuffix("_token").removesuffix("_tokens"): own for name, own in POOLING_SWITCHES.items()}
+POOLING_MODES |= {"mean_sqrt_len_tokens": "avg_sqrt"}
+
+# The transformer's own file; the first that there is. The others are of earlier versions.
+TRANSFORMER_FILES = tuple(
+    f"sentence_{kind}_config.json"
+    for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+# What its fields must be, if they are there: anything else changes the embeddings.
+TRANSFORMER_FIELDS: dict[str, Any] = {
+    "transformer_task": "feature-extraction",
+    "module_output_name": "token_embeddings",
+    "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+}
+NEUTRAL = {"trust_remote_code", "attn_implementation", "add_pooling_layer"}  # arguments that change no embedding
+EMPTY = ("processing_kwargs", "query_length", "document_length", "query_expansion", "tokenizer_name_or_path")
+ARGUMENTS = ("model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args", "config_kwargs")
+Weights = dict[str, np.ndarray]
+
+
+class Unsupported(UserError):
+    """Something that changes the embeddings and is not read here, in one line that names it and its file."""
 
 
 class Modules(NamedTuple):
-    """The contents of `modules.json` and the modules that it lists."""
+    """What comes after the encoder."""
 
-    transformer: Path  # the encoder's folder
-    pooler: str | None  # None: not supported, `pooling` describes it
-    pooling: str
-    dense: dict[str, np.ndarray]  # the head's tensors, by the names of BERT's pooler; empty without a head
-    normalize: bool  # whether embeddings should have unit length
+    pooler: str  # one of ours, or several joined by +
+    dense: Weights  # the head's tensors, by the names of BERT's pooler; empty without a head
+    after: tuple[arithmetic.Module, ...]  # what comes after pooler and head
+    weights: Weights  # of these
+    include_prompt: bool  # whether the pooler reads a prompt's tokens
+    normalize: bool  # whether embeddings have unit length in the end
+
+
+class _Entry(NamedTuple):
+    """A line of `modules.json`."""
+
+    kind: Kind | None  # None: not supported
+    type: str
+    path: Path
+
+
+def transformer_folder(folder: Path) -> Path:
+    """The folder of the encoder, which is the first module.
+
+    Raises:
+      UserError: when the first module is something else, or the list is damaged.
+    """
+    first = _listing(folder)[0]
+    if first.kind != Kind.TRANSFORMER:
+        raise UserError(f"{folder / LISTING}: its first module is {first.type}; only Transformer is supported there")
+    return first.path
+
+
+def transformer_fields(folder: Path) -> dict[str, Any]:
+    """The fields of the encoder's own file; none where there is no such file."""
+    path = next((folder / name for name in TRANSFORMER_FILES if (folder / name).is_file()), None)
+    return read_json(path) if path else {}
 
 
 def read_modules(folder: Path) -> Modules:
-    """Reads a folder's `modules.json` and the modules that it lists.
+    """Reads what a folder's `modules.json` lists after the encoder.
 
     Raises:
-      UserError: when one of their files is missing or damaged.
+      Unsupported: naming a module, or a field of one, that this package lacks.
+      UserError: when one of the files is missing or damaged.
     """
-    listing = read_json(folder / LISTING, kind=list)
-    modules = [(folder / module.get("path", ""), str(module.get("type", "")).rpartition(".")[2]) for module in listing]
-    transformer = next((path for path, kind in modules if kind == Kind.TRANSFORMER), folder)
-    pooler, pooling = None, "none"
-    dense: dict[str, np.ndarray] = {}
-    lacking = []
-    for place, (path, kind) in enumerate(modules):
-        if kind == Kind.POOLING:
-            pooler, pooling = _read_pooling(path)
-        elif kind == Kind.DENSE and not dense:
-            dense = _read_dense(path, read_json(transformer / "config.json").get("hidden_size", 0))
-            if not dense:
-                lacking.append("a dense layer other than D→D with tanh")
-        elif kind == Kind.NORMALIZE and place < len(modules) - 1:
-            lacking.append("a normalization before the last module")
-        elif kind not in (Kind.TRANSFORMER, Kind.NORMALIZE):
-            lacking.append(f"the module {kind}")
-    if lacking:
-        pooler, pooling, dense = None, " and ".join([pooling, *lacking]), {}
-    return Modules(transformer, pooler, pooling, dense, any(kind == Kind.NORMALIZE for _, kind in modules))
+    first, *entries = _listing(folder)
+    _check_transformer(first.path)
+    for entry in entries:
+        if entry.kind in (None, Kind.TRANSFORMER):
+            raise Unsupported(f"{folder / LISTING}: the module {entry.type} is not supported")
+    kinds = [entry.kind for entry in entries]
+    layers = kinds[:1] == [Kind.LAYERS]
+    if kinds.count(Kind.POOLING) != 1 or kinds.index(Kind.POOLING) != layers or kinds.count(Kind.LAYERS) != layers:
+        raise Unsupported(
+            f"{folder / LISTING}: only one Pooling directly after Transformer or WeightedLayerPooling is supported"
+        )
+    pooler, include_prompt = _read_pooling(entries[layers].path)
+    config = read_json(first.path / "config.json")
+    if layers and config.get("output_hidden_states") is True:  # otherwise the module does nothing
+        pooler = _read_layers(entries[0].path, pooler)
+    rest = [entry for entry in entries[layers + 1 :] if entry.kind != Kind.DROPOUT]
+    for entry in rest:
+        _check_names(entry.path)
+    normalize = bool(rest) and rest[-1].kind == Kind.NORMALIZE
+    if normalize:
+        del rest[-1]
+    hidden = config.get("hidden_size", 0)
+    size = hidden * len(pooler.split(JOIN))
+    dense: Weights = {}
+    if rest and rest[0].kind == Kind.DENSE:
+        module, weights = _read_dense(rest[0].path, size)
+        if module == Dense("Tanh", hidden) and size == hidden:
+            dense = {"pooler.dense.weight": weights["kernel"].T, "pooler.dense.bias": weights["bias"]}
+            del rest[0]
+    after, weights = _read_rest(rest, size)
+    return Modules(pooler, dense, after, weights, include_prompt, normalize)
 
 
-def _read_pooling(folder: Path) -> tuple[str | None, str]:
-    """The pooler that corresponds to a pooling module, and its description."""
+def _listing(folder: Path) -> list[_Entry]:
+    path = folder / LISTING
+    entries = []
+    for number, module in enumerate(read_json(path, kind=list)):
+        name, place = (module.get("type"), module.get("path", "")) if isinstance(module, dict) else (None, None)
+        if not isinstance(name, str) or not isinstance(place, str):
+            raise UserError(f"{path}: damaged: module {number} has no type and path")
+        if PurePosixPath(place).is_absolute() or ".." in PurePosixPath(place).parts:
+            raise UserError(f"{path}: the path of module {number}, {place!r:.60}, is outside of the folder")
+        entries.append(_Entry(CLASSES.get(name), name, folder / place))
+    if not entries:
+        raise UserError(f"{path}: lists no modules")
+    return entries
+
+
+def _check_transformer(folder: Path) -> None:
+    fields = transformer_fields(folder)
+    path = next((folder / name for name in TRANSFORMER_FILES if (folder / name).is_file()), folder)
+    for field, only in TRANSFORMER_FIELDS.items():
+        if field in fields and fields[field] != only:
+            raise Unsupported(f"{path}: {field} is {fields[field]!r:.80}; only {only!r} is supported")
+    for field in EMPTY:
+        if fields.get(field):
+            raise Unsupported(f"{path}: {field} is {fields[field]!r:.80}, which is not supported")
+    for field in ARGUMENTS:
+        given = fields.get(field) or {}
+        if not isinstance(given, dict) or given.keys() - NEUTRAL:
+            raise Unsupported(f"{path}: {field} is {given!r:.80}, which is not supported")
+    if (folder / "adapter_config.json").is_file():
+        raise Unsupported(f"{folder / 'adapter_config.json'}: an adapter; merge it into its model first")
+
+
+def _read_pooling(folder: Path) -> tuple[str, bool]:
+    """The pooler that corresponds to a pooling module, and whether it reads a prompt's tokens."""
+    path = folder / "config.json"
+    config = read_json(path)
+    modes = config.get("pooling_mode")
+    if modes is None:
+        modes = [mode for switch, mode in POOLING_SWITCHES.items() if config.get(f"pooling_mode_{switch}")]
+        unknown = [
+            key
+            for key, on in config.items()
+            if on and key.startswith("pooling_mode_") and key.removeprefix("pooling_mode_") not in POOLING_SWITCHES
+        ]
+    else:
+        modes = [modes] if isinstance(modes, str) else modes
+        if not isinstance(modes, list) or not all(isinstance(mode, str) for mode in modes):
+            raise UserError(f"{path}: pooling_mode is {modes!r:.60}, neither a name nor a list of names")
+        unknown = [mode for mode in modes if mode not in POOLING_MODES]
+        modes = [POOLING_MODES.get(mode) for mode in modes]
+    if unknown:
+        raise Unsupported(f"{path}: the pooling {unknown[0]} is not supported")
+    include_prompt = config.get("include_prompt", True)
+    if not isinstance(include_prompt, bool):
+        raise UserError(f"{path}: include_prompt is {include_prompt!r:.60}, neither true nor false")
+    return JOIN.join(modes or ["avg"]), include_prompt
+
+
+def _read_layers(folder: Path, pooler: str) -> str:
+    """Our pooler that equals a weighted mean of layers and then `pooler`."""
     config = read_json(folder / "config.json")
-    modes = [key.removeprefix("pooling_mode_") for key, on in config.items() if key.startswith("pooling_mode_") and on]
-    if isinstance(config.get("pooling_mode"), str):
-        modes = [config["pooling_mode"]]
-    known = POOLING_SWITCHES | POOLING_MODES
-    return (known.get(modes[0]) if len(modes) == 1 else None), " + ".join(modes)
-
-
-def _read_dense(folder: Path, size: int) -> dict[str, np.ndarray]:
-    """The tensors of a dense D→D module with tanh; none for any other."""
-    config = read_json(folder / "config.json")
-    if not config.get("in_features") == config.get("out_features") == size:
-        return {}
-    if not str(config.get("activation_function", "Tanh")).endswith("Tanh"):
-        return {}
+    start, layers = config.get("layer_start", 4), config.get("num_hidden_layers", 12)
     tensors, path = read_weights(folder)
-    weight = tensors.get("linear.weight")
-    if weight is None:
-        raise UserError(f"{path}: the tensor 'linear.weight' is missing")
-    return {"pooler.dense.weight": weight, "pooler.dense.bias": tensors.get("linear.bias", np.zeros(size, np.float32))}
+    weights = tensors.get("layer_weights")
+    if not isinstance(start, int) or not isinstance(layers, int) or weights is None or weights.ndim != 1:
+        raise UserError(f"{path}: damaged: it must have the weights of layers")
+    whole = np.concatenate([np.zeros(start), np.asarray(weights, np.float64)])
+    for name in (pooler, *(("avg_top2", "avg_first_last") if pooler == "avg" else ())):
+        ours = layer_weights(name, layers) if name != pooler else np.eye(layers + 1)[-1]
+        if ours is not None and whole.shape == ours.shape and np.array_equal(whole * ours.sum(), ours * whole.sum()):
+            return name
+    raise Unsupported(f"{path}: these weights of layers before the pooling {pooler} are not supported")
+
+
+def layer_weights(pooler: str, num_layers: int) -> np.ndarray | None:
+    """(L + 1,) weights of the hidden states, for the poolers that average layers; None for the others."""
+    averaged = {"avg_top2": (num_layers - 1, num_layers), "avg_first_last": (1, num_layers)}.get(pooler)
+    if averaged is None:
+        return None
+    weights = np.zeros(num_layers + 1, np.float32)
+    for layer in averaged:
+        weights[layer] += 1
+    return weights
+
+
+def _check_names(folder: Path) -> None:
+    """Refuses a module that reads or writes something other than embeddings of sentences."""
+    path = folder / "config.json"
+    config = read_json(path) if path.is_file() else {}
+    for field in ("module_input_name", "module_output_name"):
+        if config.get(field) not in (None, "sentence_embedding"):
+            raise Unsupported(f"{path}: {field} is {config[field]!r:.60}; only 'sentence_embedding' is supported")
+
+
+def _read_rest(entries: Sequence[_Entry], size: int) -> tuple[tuple[arithmetic.Module, ...], Weights]:
+    """The modules after pooler and head, and all their weights; `size` is that of the embeddings before them."""
+    after: list[arithmetic.Module] = []
+    weights: Weights = {}
+    for number, entry in enumerate(entries):
+        module: arithmetic.Module = Normalize()
+        own: Weights = {}
+        if entry.kind == Kind.DENSE:
+            module, own = _read_dense(entry.path, size)
+        elif entry.kind == Kind.LAYER_NORM:
+            module, own = _read_layer_norm(entry.path, size)
+        after.append(module)
+        weights |= {f"{arithmetic.PREFIX}{number}.{name}": value for name, value in own.items()}
+        size = arithmetic.output_size([module], size)
+    return tuple(after), weights
+
+
+def _read_dense(folder: Path, size: int) -> tuple[Dense, Weights]:
+    path = folder / "config.json"
+    config = read_json(path)
+    name = config.get("activation_function", "torch.nn.modules.activation.Tanh")
+    package, _, activation = str(name).rpartition(".")
+    known = ("torch.nn", "torch.nn.modules.linear" if activation == "Identity" else "torch.nn.modules.activation")
+    if package not in known or activation not in ACTIVATIONS:
+        raise Unsupported(f"{path}: the activation {name!r:.80} is not supported")
+    before, after, bias = config.get("in_features"), config.get("out_features"), config.get("bias", True)
+    residual = config.get("use_residual", False)
+    if before != size or not isinstance(after, int) or after < 1 or not isinstance(bias, bool | None):
+        raise UserError(f"{path}: damaged: {before!r:.20} to {after!r:.20} elements, where embeddings have {size}")
+    if not isinstance(residual, bool):
+        raise UserError(f"{path}: use_residual is {residual!r:.60}, neither true nor false")
+    shapes: dict[str, tuple[int, ...]] = {"linear.weight": (after, size)}
+    shapes |= {"linear.bias": (after,)} if bias else {}
+    shapes |= {"residual.weight": (after, size)} if residual and after != size else {}
+    tensors = _tensors(folder, shapes)
+    weights = {"kernel": tensors["linear.weight"].T, "bias": tensors.get("linear.bias", np.zeros(after, np.float32))}
+    weights |= {"residual": tensors["residual.weight"].T} if "residual.weight" in tensors else {}
+    return Dense(activation, after, residual), weights
+
+
+def _read_layer_norm(folder: Path, size: int) -> tuple[LayerNorm, Weights]:
+    tensors = _tensors(folder, {"norm.weight": (size,), "norm.bias": (size,)})
+    return LayerNorm(), {"scale": tensors["norm.weight"], "bias": tensors["norm.bias"]}
+
+
+def _tensors(folder: Path, shapes: dict[str, tuple[int, ...]]) -> Weights:
+    """The tensors of a module, float32."""
+    tensors, path = read_weights(folder)
+    for name, shape in shapes.items():
+        if name not in tensors:
+            raise UserError(f"{path}: the tensor {name!r} is missing")
+        if tensors[name].shape != shape:
+            raise UserError(f"{path}: the tensor {name!r} has shape {tensors[name].shape}, not {shape}")
+    if other := tensors.keys() - shapes.keys():
+        raise Unsupported(f"{path}: the tensor {min(other)!r} is not supported")
+    return {name: np.asarray(tensors[name], np.float32) for name in shapes}
+
+
+def describe(modules: Sequence[arithmetic.Module]) -> str:
+    """Modules in a few words, for messages."""
+    names = [
+        f"{type(module).__name__} to {module.size}" if isinstance(module, Dense | Cut) else type(module).__name__
+        for module in modules
+    ]
+    return ", ".join(names)

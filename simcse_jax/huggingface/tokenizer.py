@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simcse_jax.errors import UserError, reason
+from simcse_jax.huggingface.sentence_transformers import transformer_fields
 from simcse_jax.huggingface.tokenizer_checks import check_backend, check_has_vocabulary, check_ids, stated_tokens
 from simcse_jax.huggingface.tokenizer_rules import SPECIAL_TOKENS, read_usual
 from simcse_jax.models.config import EncoderConfig
@@ -90,6 +91,13 @@ class Tokenizer:
         """
         encodings = self._encodings(sentences, max_length, self._backend.encode_batch)
         return [np.array([-1 if word is None else word for word in e.word_ids], np.int32) for e in encodings]
+
+    def count_prompt(self, prompt: str, max_length: int) -> int:
+        """The number of tokens that a prompt before a sentence has, with the special ones before it; 0 without one."""
+        if not prompt:
+            return 0
+        (words,) = self.words([prompt], max_length)
+        return len(words) - int(words[-1] == -1)  # sentence-transformers leaves out a last special token too
 
     def token(self, number: int) -> str:
         """The text of a token as in the vocabulary, e.g. `##ing` or `Ġthe`."""
@@ -189,6 +197,8 @@ def read_backend(folder: Path) -> tuple["Backend", str | None]:
 
             tokenizer = AutoTokenizer.from_pretrained(folder)
             backend, mask_token = tokenizer.backend_tokenizer, tokenizer.mask_token
+        if not (folder / MARKER).is_file() and transformer_fields(folder).get("do_lower_case") is True:
+            _lower_case(backend)
         backend.no_padding()
         backend.no_truncation()
         check_backend(backend, stated, _name(folder))
@@ -208,6 +218,16 @@ def _name(folder: Path) -> str:
     """The file of a tokenizer, for error messages; the folder where it has several."""
     path = folder / "tokenizer.json"
     return str(path if path.is_file() else folder)
+
+
+def _lower_case(backend: "Backend") -> None:
+    """Makes a tokenizer lower all letters first, unless it does already, as sentence-transformers does."""
+    from tokenizers.normalizers import Lowercase, Sequence
+
+    before = backend.normalizer
+    parts = [*iter(before)] if isinstance(before, Sequence) else [before] if before else []
+    if not any(isinstance(part, Lowercase) for part in parts):
+        backend.normalizer = Sequence([Lowercase(), *parts])
 
 
 def _stated_mask_token(folder: Path) -> str | None:

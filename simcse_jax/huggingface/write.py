@@ -6,10 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.names import to_tensors
-from simcse_jax.huggingface.sentence_transformers import LISTING, POOLING_SWITCHES, Kind
+from simcse_jax.huggingface.sentence_transformers import LISTING, POOLING_SWITCHES, Kind, layer_weights
+from simcse_jax.huggingface.settings import FILE
 from simcse_jax.huggingface.tokenizer import FILES, MARKER, Tokenizer
+from simcse_jax.models.config import POOLERS
 from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.storage import read_json, write_json
 from simcse_jax.version import __version__
@@ -31,14 +34,20 @@ def write_model(model: Pretrained, folder: Path) -> None:
     """Writes a model's files into an empty folder, for transformers, sentence-transformers and `load`.
 
     The head becomes the pooler's dense layer (as in the reference's conversion) and a dense module.
+
+    Raises:
+      UserError: for a model with other modules of sentence-transformers, which a run never has.
     """
     pooler = model.pooler
-    assert pooler is not None  # a run's pooler is one of ours
+    if pooler not in POOLERS:
+        raise UserError(model.refusal or f"{model.name}: the pooler {pooler} cannot be written")
+    if model.modules or model.normalize or not model.include_prompt:
+        raise UserError(f"{model.name}: {' and '.join(model.besides)} cannot be written")
     tensors = to_tensors(model.params, model.config.model_type)
     modules = _modules(model, pooler, tensors)
     _write_modules(modules, folder)
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": model.max_length, "do_lower_case": False})
-    write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
+    write_json(folder / FILE, _settings(model))
     fields: dict[str, Any] = {"architectures": [ARCHITECTURES[model.config.model_type]]}
     if any(module.kind == Kind.LAYERS for module in modules):
         fields["output_hidden_states"] = True
@@ -74,17 +83,6 @@ def write_safetensors(path: Path, tensors: dict[str, np.ndarray]) -> None:
     path.write_bytes(save(tensors, metadata={"format": "pt"}))  # `save_file` would make it readable by the owner alone
 
 
-def layer_weights(pooler: str, num_layers: int) -> np.ndarray | None:
-    """(L + 1,) weights of the hidden states, for the poolers that average layers; None for the others."""
-    averaged = {"avg_top2": (num_layers - 1, num_layers), "avg_first_last": (1, num_layers)}.get(pooler)
-    if averaged is None:
-        return None
-    weights = np.zeros(num_layers + 1, np.float32)
-    for layer in averaged:
-        weights[layer] += 1
-    return weights
-
-
 def _modules(model: Pretrained, pooler: str, tensors: dict[str, np.ndarray]) -> list[Module]:
     """The modules equivalent to the model's pooler and head."""
     modules = []
@@ -94,7 +92,7 @@ def _modules(model: Pretrained, pooler: str, tensors: dict[str, np.ndarray]) -> 
     if weights is not None:
         fields = size | {"layer_start": 0, "num_hidden_layers": layers}
         modules.append(Module(Kind.LAYERS, fields, {"layer_weights": weights}))
-    over_tokens = "cls" if pooler in FIRST_TOKEN else "avg" if pooler.startswith("avg") else pooler
+    over_tokens = "cls" if pooler in FIRST_TOKEN else "avg" if weights is not None else pooler
     switches = {f"pooling_mode_{name}": stands_for == over_tokens for name, stands_for in POOLING_SWITCHES.items()}
     modules.append(Module(Kind.POOLING, size | switches, {}))
     if model.has_head:
@@ -103,6 +101,15 @@ def _modules(model: Pretrained, pooler: str, tensors: dict[str, np.ndarray]) -> 
         dense = {f"linear.{part}": tensors[f"pooler.dense.{part}"] for part in ("weight", "bias")}
         modules.append(Module(Kind.DENSE, fields, dense))
     return modules
+
+
+def _settings(model: Pretrained) -> dict[str, Any]:
+    """The fields of `config_sentence_transformers.json`."""
+    settings = model.settings
+    fields: dict[str, Any] = {"similarity_fn_name": settings.similarity}
+    if any(settings.prompts.values()) or settings.default_prompt_name:
+        fields |= {"prompts": dict(settings.prompts), "default_prompt_name": settings.default_prompt_name}
+    return fields | ({"truncate_dim": settings.truncate_dim} if settings.truncate_dim else {})
 
 
 def _write_modules(modules: list[Module], folder: Path) -> None:

@@ -1,7 +1,7 @@
 """An index as a folder.
 
-index.json               whose embeddings they are (model, pooler, head, size, SHA-256, dtype), versions, names of files
-embeddings-ID.npy        (N, D) float32, of unit length; memory-mapped when loaded
+index.json               whose embeddings they are (`ModelIdentity`), versions, names of files
+embeddings-ID.npy        (N, D) float32, for cosines of unit length; memory-mapped when loaded
 sentences-ID.parquet     N sentences in the same order
 
 `index.json` names the files of a saved index. It is replaced last, in one piece: if a saving stops before it, the
@@ -40,7 +40,9 @@ class ModelIdentity(NamedTuple):
     head: bool
     dimension: int
     sha256: str  # of the parameters
-    dtype: str = "float32"  # of the encoder's products; the default for an index that does not say
+    dtype: str = "float32"  # of the encoder's products; the defaults are for an index that does not say
+    similarity: str = "cosine"  # how embeddings are compared
+    prompt: str = ""  # before each sentence of the index
 
 
 def save(index: Index, folder: str | Path, model: ModelIdentity) -> None:
@@ -114,7 +116,8 @@ def _load(folder: Path, about: dict[str, Any], model: ModelIdentity) -> Index:
     except (KeyError, TypeError, ValueError):
         raise UserError(damaged) from None
     _check_maker(folder, maker, model)
-    return Index.from_unit_rows(_read_sentences(sentences, rows), _map_embeddings(embeddings, (rows, model.dimension)))
+    texts = _read_sentences(sentences, rows)
+    return Index.from_rows(texts, _map_embeddings(embeddings, (rows, model.dimension)), model.similarity)
 
 
 def local_folder(folder: str | Path) -> Path:
@@ -178,7 +181,9 @@ def _check_maker(folder: Path, maker: ModelIdentity, model: ModelIdentity) -> No
 
     def describe(identity: ModelIdentity) -> str:
         head, dtype = " with head" if identity.head else "", "" if maker.dtype == model.dtype else f", {identity.dtype}"
-        return f"{identity.name} (pooler {identity.pooler}{head}{dtype})"
+        more = "" if maker.similarity == model.similarity else f", {identity.similarity}"
+        more += "" if maker.prompt == model.prompt else f", prompt {identity.prompt!r}"
+        return f"{identity.name} (pooler {identity.pooler}{head}{dtype}{more})"
 
     weights = ""
     if describe(maker) == describe(model):

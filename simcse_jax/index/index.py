@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Float32, Int
 
 from simcse_jax.errors import UserError
 from simcse_jax.index.faiss import FaissSearch
+from simcse_jax.index.similarity import PRODUCTS, check_similarity, prepared
 from simcse_jax.index.top_k import Block, top_k
 
 LARGE, SMALL = 1 << 17, 1 << 12  # rows of a block: all lie in large ones but the last, which lie in small ones
@@ -35,7 +36,7 @@ class Result(NamedTuple):
 
     sentence: str
     row: int  # its number in the index, from 0
-    score: float  # its cosine with the query
+    score: float  # its cosine with the query, or another similarity
 
 
 def sharing_copy(thing: T) -> T:
@@ -46,11 +47,17 @@ def sharing_copy(thing: T) -> T:
 
 
 class Index:
-    """N sentences and their embeddings (N, D), scaled to unit length."""
+    """N sentences and their embeddings (N, D), scaled to unit length if they are compared by cosine."""
 
-    def __init__(self, dimension: int):
-        """An empty one, for embeddings of `dimension` elements."""
+    def __init__(self, dimension: int, similarity: str = "cosine"):
+        """An empty one, for embeddings of `dimension` elements; `similarity` is one of `index.similarity`.
+
+        Raises:
+          UserError: for another similarity.
+        """
+        check_similarity(similarity)
         self.dimension = dimension
+        self.similarity = similarity
         self.sentences: list[str] = []
         self._large: list[Float32[Array | np.ndarray, "LARGE D"]] = []  # full
         self._small: list[Float32[Array | np.ndarray, "SMALL D"]] = []  # full but the last, which is padded with zeros
@@ -80,20 +87,30 @@ class Index:
         if not np.isfinite(lengths).all():
             row = int(np.flatnonzero(~np.isfinite(lengths))[0])
             raise UserError(f"the embedding of sentence {row}, {sentences[row]!r:.60}, is not finite")
-        new = (embeddings / np.maximum(lengths, np.finfo(np.float32).tiny)).astype(np.float32, copy=False)
-        self._append(new)
+        self._append(prepared(embeddings, self.similarity).astype(np.float32, copy=False))
         self.sentences.extend(sentences)
 
     def extend(self, other: "Index") -> None:
-        """Adds the sentences of another index; rows are numbered on."""
+        """Adds the sentences of another index; rows are numbered on.
+
+        Raises:
+          UserError: when the other index compares embeddings in another way, or they differ in size.
+        """
+        if (self.dimension, self.similarity) != (other.dimension, other.similarity):
+            raise UserError(
+                f"the index has embeddings of {self.dimension} elements, compared by {self.similarity}; "
+                f"the model's have {other.dimension}, compared by {other.similarity}; build another index"
+            )
         for block in other.blocks():
             self._append(np.asarray(block.rows)[: block.count])
             self.sentences.extend(other.sentences[block.first : block.first + block.count])
 
     @classmethod
-    def from_unit_rows(cls, sentences: list[str], embeddings: Float32[np.ndarray, "N D"]) -> "Index":
-        """Of embeddings (N, D) float32 that have unit length and may be memory-mapped: they are not copied."""
-        index = cls(embeddings.shape[1])
+    def from_rows(
+        cls, sentences: list[str], embeddings: Float32[np.ndarray, "N D"], similarity: str = "cosine"
+    ) -> "Index":
+        """Of embeddings (N, D) float32 that may be memory-mapped: they are not copied; for cosines of unit length."""
+        index = cls(embeddings.shape[1], similarity)
         index._append(embeddings)
         index.sentences = sentences
         return index
@@ -133,25 +150,28 @@ class Index:
         recall_target: float = 0.95,
         backend: Backend = "jax",
     ) -> list[list[Result]]:
-        """The nearest sentences of each query by cosine, best first, of equal ones the lower row first.
+        """The nearest sentences of each query, best first, of equal ones the lower row first.
+
+        Scores are cosines, or those of the index's similarity; distances are negative.
 
         Args:
           queries: (Q, D) embeddings of any length.
           top_k: at most so many for each.
-          threshold: the smallest cosine of a result, to within 1e-6, which is rounding; None for any.
+          threshold: the smallest score of a result, to within 1e-6, which is rounding; None for any.
           approximate: see `simcse_jax.index.top_k.top_k`; with FAISS, see `simcse_jax.index.faiss`.
           recall_target: the share of the true ones that an approximate search is to find; not for FAISS.
-          backend: `jax`, or `faiss`, which takes a copy of the embeddings and leaves the order of equal ones open.
+          backend: `jax`, or `faiss`, which takes a copy of the embeddings and leaves the order of equal ones open; it
+            compares by cosine or dot product.
 
         Raises:
-          UserError: when an argument is out of its range, or FAISS is not installed.
+          UserError: when an argument is out of its range, or FAISS is not installed or cannot compare so.
         """
-        check_search(top_k, threshold, recall_target, backend)
+        check_search(top_k, threshold, recall_target, backend, self.similarity)
         k = min(top_k, len(self))
         if not k or not len(queries):
             return [[] for _ in range(len(queries))]
         least = -math.inf if threshold is None else threshold - ROUNDING
-        queries = queries / np.maximum(np.linalg.norm(queries, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+        queries = prepared(queries, self.similarity)
         if backend == "faiss":
             scores, rows = self._search_faiss(queries.astype(np.float32), k, approximate)
         else:
@@ -170,7 +190,7 @@ class Index:
     ) -> tuple[Float32[np.ndarray, "Q {k}"], Int[np.ndarray, "Q {k}"]]:
         self._move_to_device()
         wanted = 1 << (k - 1).bit_length()  # so that few values compile
-        scores, rows = top_k(queries, self.blocks(), wanted, recall_target)
+        scores, rows = top_k(queries, self.blocks(), wanted, recall_target, self.similarity)
         return scores[:, :k], rows[:, :k]
 
     def _move_to_device(self) -> None:
@@ -202,11 +222,13 @@ class Index:
         return faiss.search(queries, k)
 
 
-def check_search(top_k: Any, threshold: Any, recall_target: Any = 0.95, backend: Any = "jax") -> None:
+def check_search(
+    top_k: Any, threshold: Any, recall_target: Any = 0.95, backend: Any = "jax", similarity: str = "cosine"
+) -> None:
     """Checks the arguments of `Index.search` before anything is encoded.
 
     Raises:
-      UserError: naming the argument that is out of its range, or when FAISS is not installed.
+      UserError: naming the argument that is out of its range, or when FAISS is not installed or cannot compare so.
     """
     if not isinstance(top_k, int | np.integer) or isinstance(top_k, bool) or top_k < 1:
         raise UserError(f"top_k={top_k!r}: must be a whole number, 1 or more")
@@ -218,6 +240,8 @@ def check_search(top_k: Any, threshold: Any, recall_target: Any = 0.95, backend:
         raise UserError(f"backend={backend!r}: not one of {', '.join(BACKENDS)}")
     if backend == "faiss":
         FaissSearch.check_installed()
+        if similarity not in PRODUCTS:
+            raise UserError(f"backend='faiss': compares by {' or '.join(PRODUCTS)}, not by {similarity}; leave it out")
 
 
 def free_memory() -> float:

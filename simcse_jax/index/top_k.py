@@ -1,4 +1,4 @@
-"""The k rows of a matrix that are nearest to each query: products and a running top k, a block of rows after another.
+"""The k rows of a matrix that are nearest to each query: scores and a running top k, a block of rows after another.
 
 Never more than the scores of one block are there, and a block's shape is one of few, so that a step compiles once
 for each of them, however many rows there are in all.
@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Float32, Int, Int32
+
+from simcse_jax.index.similarity import scores as similarity_scores
 
 MAX_QUERIES = 128  # scored together; fewer are padded to the next power of two
 
@@ -34,9 +36,13 @@ class Best(NamedTuple):
 
 
 def top_k(
-    queries: Float[np.ndarray, "Q D"], blocks: Iterable[Block], k: int, recall_target: float | None = None
+    queries: Float[np.ndarray, "Q D"],
+    blocks: Iterable[Block],
+    k: int,
+    recall_target: float | None = None,
+    similarity: str = "dot",
 ) -> tuple[Float32[np.ndarray, "Q {k}"], Int32[np.ndarray, "Q {k}"]]:
-    """The k largest of the products q·x of each query q with all rows x.
+    """The k largest of the products q·x of each query q with all rows x, or of another similarity.
 
     Products are summed in float32, at the highest precision that the device has.
 
@@ -46,6 +52,7 @@ def top_k(
       k: how many are wanted.
       recall_target: None is exact. Otherwise `jax.lax.approx_max_k` chooses within each block, and should find this
         share of the true ones; it is made for TPUs, and on a CPU it is exact.
+      similarity: of `simcse_jax.index.similarity`; for `cosine` queries and rows have unit length.
 
     Returns:
       Scores (Q, k), float32, largest first, -inf where there are fewer rows than k; and the numbers of the rows (Q, k).
@@ -60,7 +67,7 @@ def top_k(
     for block in blocks:
         before, rows = best, jax.device_put(block.rows)
         best = [
-            merge(part, rows, block.first, block.count, old, recall_target=recall_target)
+            merge(part, rows, block.first, block.count, old, recall_target=recall_target, similarity=similarity)
             for part, old in zip(parts, best, strict=True)
         ]
         if isinstance(block.rows, np.ndarray):
@@ -72,7 +79,7 @@ def top_k(
     return scores[: len(queries)], rows[: len(queries)]
 
 
-@functools.partial(jax.jit, static_argnames="recall_target")
+@functools.partial(jax.jit, static_argnames=("recall_target", "similarity"))
 def merge(
     queries: Float32[Array, "Q D"],
     rows: Float32[Array, "R D"],
@@ -81,16 +88,17 @@ def merge(
     best: Best,
     *,
     recall_target: float | None = None,
+    similarity: str = "dot",
 ) -> Best:
-    """The best k of those so far and of a block's rows: one product (Q, R), one choice of k from it, one from 2k.
+    """The best k of those so far and of a block's rows: their scores (Q, R), one choice of k from it, one from 2k.
 
     Args:
       queries: (Q, D).
       rows, first, count: the block's; `first` is above every row in `best`.
       best: of the rows before.
-      recall_target: see `top_k`.
+      recall_target, similarity: see `top_k`.
     """
-    scores = jax.lax.dot_general(queries, rows, (((1,), (1,)), ((), ())), precision=jax.lax.Precision.HIGHEST)
+    scores = similarity_scores(queries, rows, similarity)
     scores = jnp.where(jnp.arange(len(rows)) < count, scores, -jnp.inf)
     k = best.scores.shape[1]
     if recall_target is None:

@@ -16,6 +16,9 @@ POOLERS = {  # see pooling.py
     "avg_top2": "the mean of the last two layers over the tokens",
     "avg_first_last": "the mean of the first and the last layer over the tokens",
     "max": "the maximum of the last layer over the tokens",
+    "avg_sqrt": "the sum of the last layer over the tokens, divided by the square root of their number",
+    "avg_weighted": "the mean of the last layer over the tokens, the n-th of them with weight n",
+    "last": "the last layer's last token",
 }
 
 # The least and the most of each number: hundreds of times the largest published encoder's.

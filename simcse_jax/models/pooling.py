@@ -8,11 +8,12 @@ from jaxtyping import Array, Float, Int
 from simcse_jax.models.arrays import AnyArray
 
 FIRST_TOKEN = ("cls", "cls_before_pooler")  # poolers that read nothing but the last layer's first token
+JOIN = "+"  # between the poolers of a model that concatenates their vectors, such as cls+avg
 HiddenStates = Sequence[Float[Array, "B _ D"]]  # of L + 1 layers; the last may have only the first token
 Mask = Int[AnyArray, "B T"]
 
 
-def pool(hidden_states: HiddenStates, attention_mask: Mask, pooler: str) -> Float[Array, "B D"]:
+def pool(hidden_states: HiddenStates, attention_mask: Mask, pooler: str, skipped: int = 0) -> Float[Array, "B _D"]:
     """Pools L + 1 hidden states of shape (B, T, D) into (B, D), in float32.
 
     `cls` and `cls_before_pooler` take the last layer's first token (they differ in the head, which comes
@@ -20,14 +21,28 @@ def pool(hidden_states: HiddenStates, attention_mask: Mask, pooler: str) -> Floa
     layers, `avg_first_last` of the first and the last layer. The first layer is the output of layer 1, as in
     the reference code since its correction, not the embedding layer. `max` takes each dimension's maximum
     in the last layer over a sentence's tokens ("On Isotropy and Learning Dynamics of Contrastive-based
-    Sentence Representation Learning", appendix D).
+    Sentence Representation Learning", appendix D). `avg_sqrt`, `avg_weighted` and `last` are sentence-transformers'
+    `mean_sqrt_len_tokens`, `weightedmean` and `lasttoken`.
+
+    Args:
+      hidden_states: L + 1 of them.
+      attention_mask: (B, T), 1 for tokens and 0 for padding after them.
+      pooler: one of `models.config.POOLERS`, or K of them joined by +, whose vectors are concatenated to (B, K D).
+      skipped: tokens at the beginning of every sentence that the poolers leave out, those of a prompt.
 
     Raises:
       ValueError: for an unknown pooler.
     """
-    if pooler not in POOLER_FUNCTIONS:
-        raise ValueError(f"pooler {pooler!r} is not one of {', '.join(POOLER_FUNCTIONS)}")
-    return POOLER_FUNCTIONS[pooler](hidden_states, attention_mask)
+    names = pooler.split(JOIN)
+    for name in names:
+        if name not in POOLER_FUNCTIONS:
+            raise ValueError(f"pooler {name!r} is not one of {', '.join(POOLER_FUNCTIONS)}")
+    functions = POOLER_FUNCTIONS
+    if skipped:
+        attention_mask = attention_mask * (jnp.arange(attention_mask.shape[1]) >= skipped)
+        functions = functions | AFTER_PROMPT
+    vectors = [functions[name](hidden_states, attention_mask) for name in names]
+    return vectors[0] if len(vectors) == 1 else jnp.concatenate(vectors, axis=1)
 
 
 def first_token(hidden: Float[Array, "B _ D"]) -> Float[Array, "B D"]:
@@ -39,6 +54,32 @@ def mean(hidden: Float[Array, "B T D"], attention_mask: Mask) -> Float[Array, "B
     """The mean over a sentence's tokens."""
     mask = attention_mask[:, :, None].astype(jnp.float32)
     return jnp.sum(hidden.astype(jnp.float32) * mask, axis=1) / jnp.maximum(jnp.sum(mask, axis=1), 1)
+
+
+def mean_sqrt(hidden: Float[Array, "B T D"], attention_mask: Mask) -> Float[Array, "B D"]:
+    """The sum over a sentence's n tokens, divided by √n."""
+    count = jnp.sum(attention_mask, axis=1, keepdims=True).astype(jnp.float32)
+    return mean(hidden, attention_mask) * jnp.sqrt(count)
+
+
+def weighted_mean(hidden: Float[Array, "B T D"], attention_mask: Mask) -> Float[Array, "B D"]:
+    """The mean over a sentence's tokens; the n-th token, from 1, has the weight n."""
+    weights = (attention_mask * jnp.arange(1, attention_mask.shape[1] + 1))[:, :, None].astype(jnp.float32)
+    return jnp.sum(hidden.astype(jnp.float32) * weights, axis=1) / jnp.maximum(jnp.sum(weights, axis=1), 1)
+
+
+def last_token(hidden: Float[Array, "B T D"], attention_mask: Mask) -> Float[Array, "B D"]:
+    """The vector of a sentence's last token; zeros where the mask has none."""
+    last = attention_mask.shape[1] - 1 - jnp.argmax(jnp.flip(attention_mask, 1), axis=1)
+    is_last = (jnp.arange(attention_mask.shape[1]) == last[:, None]) & (attention_mask != 0)
+    return jnp.sum(jnp.where(is_last[:, :, None], hidden.astype(jnp.float32), 0.0), axis=1)
+
+
+def first_unmasked(hidden: Float[Array, "B T D"], attention_mask: Mask) -> Float[Array, "B D"]:
+    """The vector of the first token that the mask has; of the first of all where it has none."""
+    first = jnp.argmax(attention_mask, axis=1)
+    is_first = (jnp.arange(attention_mask.shape[1]) == first[:, None])[:, :, None]
+    return jnp.sum(jnp.where(is_first, hidden.astype(jnp.float32), 0.0), axis=1)
 
 
 def maximum(hidden: Float[Array, "B T D"], attention_mask: Mask) -> Float[Array, "B D"]:
@@ -59,4 +100,11 @@ POOLER_FUNCTIONS: dict[str, Callable[[HiddenStates, Mask], Float[Array, "B D"]]]
     "avg_top2": lambda layers, mask: mean(midway(layers[-2], layers[-1]), mask),
     "avg_first_last": lambda layers, mask: mean(midway(layers[1], layers[-1]), mask),
     "max": lambda layers, mask: maximum(layers[-1], mask),
+    "avg_sqrt": lambda layers, mask: mean_sqrt(layers[-1], mask),
+    "avg_weighted": lambda layers, mask: weighted_mean(layers[-1], mask),
+    "last": lambda layers, mask: last_token(layers[-1], mask),
+}
+# In their place where the tokens of a prompt are left out.
+AFTER_PROMPT: dict[str, Callable[[HiddenStates, Mask], Float[Array, "B D"]]] = {
+    name: lambda layers, mask: first_unmasked(layers[-1], mask) for name in FIRST_TOKEN
 }

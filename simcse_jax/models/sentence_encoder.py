@@ -31,20 +31,24 @@ class SentenceEncoder(nnx.Module):
         *,
         pooler: str,
         use_head: bool,
+        skipped: int = 0,
         dropout_keys: Keys = None,
         dropout_rate: Rate = 0.1,
         most_tokens: int | None = None,
-    ) -> Float[Array, "B D"]:
-        """(B, T) token ids to (B, D) embeddings, not normalized. See `Encoder.__call__` for the other arguments."""
+    ) -> Float[Array, "B _D"]:
+        """(B, T) token ids to (B, D) embeddings, not normalized.
+
+        See `pool` for `skipped`, and `Encoder.__call__` for the other arguments.
+        """
         hidden_states = self.encoder(
             input_ids,
             attention_mask,
             dropout_keys=dropout_keys,
             dropout_rate=dropout_rate,
             most_tokens=most_tokens,
-            first_only=pooler in FIRST_TOKEN,
+            first_only=pooler in FIRST_TOKEN and not skipped,
         )
-        embeddings = pool(hidden_states, attention_mask, pooler)
+        embeddings = pool(hidden_states, attention_mask, pooler, skipped)
         if not use_head:
             return embeddings
         assert self.head is not None

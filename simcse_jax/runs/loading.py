@@ -31,6 +31,8 @@ def load_model(name: str, num_layers: int = 0) -> Pretrained:
     Raises:
       UserError: in one line, for anything that is wrong with it.
     """
+    if not name.strip():
+        raise UserError("the name of the model is empty; give a folder, a hub id, package:NAME or a workdir")
     keep_compilations()  # a model is loaded to compile programs for it: training, scoring, encoding
     if re.match(r"\w+:[^/]", name):  # package:NAME
         return load(name, num_layers)
@@ -77,7 +79,7 @@ def load_workdir(folder: Folder, num_layers: int = 0) -> Pretrained:
         _, shapes = build(kept, with_head=has_head)
         params = {name: params[name] for name in shapes}
     copy = _local_copy(folder / "model")
-    return Pretrained(str(folder), copy, kept, params, pooler, pooler, max_length, language_model)
+    return Pretrained(str(folder), copy, kept, params, pooler, max_length, language_model)
 
 
 def _local_copy(folder: Folder) -> Path:

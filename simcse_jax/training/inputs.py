@@ -84,6 +84,8 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
     evaluation = read_evaluation(config)
     model = load_model(config.model.init_from, config.model.num_layers)
     tokenizer = Tokenizer(model.folder, model.config)
+    if left_out := model.besides:
+        processes.say(f"{model.name}: a run takes the encoder; it neither uses nor keeps {', '.join(left_out)}")
     masked = needs(config.objective).masked_tokens
     language_model = LanguageModel(*special_tokens(model.folder)) if masked else None
     analysis = read_analysis(config, evaluation)

@@ -1,3 +1,4 @@
+import json
 import shutil
 
 import pytest
@@ -93,3 +94,32 @@ def test_broken_folders_are_named(folder, name):
     change(folder)
     with pytest.raises(UserError, match=message):
         load(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("file", "fields", "message"),
+    [
+        ("config.json", {"architectures": ["BertForSequenceClassification"]}, "a classifier or cross-encoder"),
+        ("config_sentence_transformers.json", {"model_type": "CrossEncoder"}, "a CrossEncoder, which has no embed"),
+        ("config_sentence_transformers.json", {}, "but no modules.json that says how to pool"),
+    ],
+)
+def test_what_is_no_encoder_of_sentences_needs_a_pooler(tiny_bert, tmp_path, file, fields, message):
+    folder = shutil.copytree(tiny_bert, tmp_path / "model")
+    before = json.loads((folder / file).read_text()) if (folder / file).is_file() else {}
+    (folder / file).write_text(json.dumps(before | fields))
+    model = load(str(folder))
+    with pytest.raises(UserError, match=f"{file}.*{message}|{message}"):
+        choose_pooler(model, None)
+    assert choose_pooler(model, "cls") == ("cls", False)
+
+
+def test_our_marker_wins_over_modules_but_the_settings_are_read(prompted, tmp_path):
+    folder = shutil.copytree(prompted, tmp_path / "model")
+    (folder / "simcse_jax.json").write_text('{"pooler": "max", "head": false}')
+    model = load(str(folder))
+    assert (model.pooler, model.settings.truncate_dim, model.settings.similarity) == ("max", 8, "euclidean")
+    for pooler in ("[]", "{}", "3", '"min"'):
+        (folder / "simcse_jax.json").write_text(f'{{"pooler": {pooler}, "head": false}}')
+        with pytest.raises(UserError, match=r"simcse_jax\.json: damaged"):
+            load(str(folder))

@@ -4,17 +4,50 @@ import shutil
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
+from support.models import edit_json
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import choose_pooler, load
+from simcse_jax.huggingface.sentence_transformers import CLASSES, describe, layer_weights
+from simcse_jax.models.modules import Cut, Dense, LayerNorm, Normalize
+
+TANH = "torch.nn.modules.activation.Tanh"
+
+
+@pytest.fixture
+def bert(tiny_bert, tmp_path):
+    """A copy for a test to change."""
+    return shutil.copytree(tiny_bert, tmp_path / "model")
 
 
 def write_modules(folder, pooling, *more):
-    modules = [("", "Transformer"), ("1_Pooling", "Pooling"), *more]
-    listing = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in modules]
+    """A pooling module and others: a path, a class or the last word of one of sentence-transformers', its config."""
+    modules = [("", "Transformer"), ("1_Pooling", "Pooling", pooling), *more]
+    listing = []
+    for path, kind, *config in modules:
+        listing.append({"path": path, "type": kind if "." in kind else f"sentence_transformers.models.{kind}"})
+        (folder / path).mkdir(exist_ok=True)
+        for fields in config:
+            (folder / path / "config.json").write_text(json.dumps(fields))
     (folder / "modules.json").write_text(json.dumps(listing))
-    (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+
+
+def write_dense(folder, path, before, after, **tensors):
+    (folder / path).mkdir()
+    weight = np.arange(before * after, dtype=np.float32).reshape(after, before)
+    tensors = {name: value for name, value in tensors.items() if value is not None}
+    save_file({"linear.weight": weight} | {f"linear.{name}": v for name, v in tensors.items()}, folder / path / FILE)
+    return weight
+
+
+FILE = "model.safetensors"
+
+
+def test_layer_weights():
+    assert layer_weights("avg", 3) is None
+    np.testing.assert_array_equal(layer_weights("avg_top2", 3), [0, 0, 1, 1])
+    np.testing.assert_array_equal(layer_weights("avg_first_last", 3), [0, 1, 0, 1])
+    np.testing.assert_array_equal(layer_weights("avg_first_last", 1), [0, 2])
 
 
 @pytest.mark.parametrize(
@@ -35,43 +68,158 @@ def test_the_pooler_comes_from_sentence_transformers_files(folder, pooling, pool
     assert model.max_length == 24
 
 
-def test_a_last_module_normalize_asks_for_unit_length(tiny_folder, tmp_path):
+def test_a_last_module_normalize_asks_for_unit_length(tiny_bert, tmp_path):
     pooling, normalize = {"pooling_mode_mean_tokens": True}, ("2_Normalize", "Normalize")
-    for name, more, expected in (("plain", (), False), ("unit", (normalize,), True)):
-        folder = shutil.copytree(tiny_folder, tmp_path / name)
+    for name, more, expected in (("plain", (), False), ("unit", (normalize, ("3_Dropout", "Dropout")), True)):
+        folder = shutil.copytree(tiny_bert, tmp_path / name)
         write_modules(folder, pooling, *more)
-        assert load(str(folder)).normalize is expected
-    assert load(str(tiny_folder)).normalize is False
-    folder = shutil.copytree(tiny_folder, tmp_path / "between")
-    write_modules(folder, pooling, normalize, ("3_Other", "Pooling"))
-    (folder / "3_Other").mkdir()
-    (folder / "3_Other" / "config.json").write_text(json.dumps(pooling))
-    with pytest.raises(UserError, match="a normalization before the last module"):
-        choose_pooler(load(str(folder)), None)
+        assert load(str(folder)).normalize is expected and load(str(folder)).modules == ()
+    assert load(str(tiny_bert)).normalize is False
+    folder = shutil.copytree(tiny_bert, tmp_path / "between")
+    write_dense(folder, "3_Dense", 32, 8, bias=np.ones(8, np.float32))
+    dense = {"in_features": 32, "out_features": 8, "activation_function": "torch.nn.ReLU"}
+    write_modules(folder, pooling, normalize, ("3_Dense", "Dense", dense))
+    model = load(str(folder))
+    assert (model.normalize, model.modules) == (False, (Normalize(), Dense("ReLU", 8)))
 
 
 def test_a_dense_tanh_module_is_a_head(folder):
-    write_modules(folder, {"pooling_mode_mean_tokens": True}, ("2_Dense", "Dense"))
-    (folder / "2_Dense").mkdir()
-    fields = {"in_features": 32, "out_features": 32, "activation_function": "torch.nn.modules.activation.Tanh"}
-    (folder / "2_Dense" / "config.json").write_text(json.dumps(fields))
-    weight = np.arange(1024, dtype=np.float32).reshape(32, 32)
-    save_file({"linear.weight": weight, "linear.bias": weight[0]}, folder / "2_Dense" / "model.safetensors")
+    bias = np.arange(32, dtype=np.float32)
+    weight = write_dense(folder, "2_Dense", 32, 32, bias=bias)
+    fields = {"in_features": 32, "out_features": 32, "activation_function": TANH}
+    write_modules(folder, {"pooling_mode_mean_tokens": True}, ("2_Dense", "Dense", fields))
     model = load(str(folder))
     np.testing.assert_array_equal(model.params["head.kernel"], weight.T)
-    assert choose_pooler(model, None) == ("avg", True)
+    assert choose_pooler(model, None) == ("avg", True) and model.modules == ()
     assert choose_pooler(model, "avg_top2") == ("avg_top2", False)
 
 
-def test_an_unsupported_module_is_named(folder):
-    write_modules(folder, {"pooling_mode_mean_tokens": True}, ("0_WeightedLayerPooling", "WeightedLayerPooling"))
-    with pytest.raises(UserError, match="the module WeightedLayerPooling"):
-        choose_pooler(load(str(folder)), None)
+def test_any_other_dense_layer_is_a_module_after_the_head(bert):
+    fields = {"in_features": 64, "out_features": 6, "bias": False, "activation_function": TANH}
+    weight = write_dense(bert, "2_Dense", 64, 6)
+    (bert / "3_LayerNorm").mkdir()
+    save_file(
+        {"norm.weight": np.ones(6, np.float32), "norm.bias": np.zeros(6, np.float32)}, bert / "3_LayerNorm" / FILE
+    )
+    more = [("2_Dense", "Dense", fields), ("3_LayerNorm", "LayerNorm", {"dimension": 6})]
+    write_modules(bert, {"pooling_mode": ["cls", "mean"], "include_prompt": False}, *more)
+    model = load(str(bert))
+    assert choose_pooler(model, None) == ("cls+avg", False) and not model.include_prompt
+    assert model.modules == (Dense("Tanh", 6), LayerNorm())
+    assert sorted(model.module_weights) == [f"modules.{name}" for name in ("0.bias", "0.kernel", "1.bias", "1.scale")]
+    np.testing.assert_array_equal(model.module_weights["modules.0.kernel"], weight.T)
+    assert model.besides == ["the modules Dense to 6, LayerNorm", "include_prompt=false"]
 
 
-def test_an_unsupported_pooling_is_named(folder):
-    write_modules(folder, {"pooling_mode_weightedmean_tokens": True})
-    model = load(str(folder))
-    with pytest.raises(UserError, match="weightedmean_tokens"):
+MEAN = {"pooling_mode": "mean"}
+DENSE = {"in_features": 32, "out_features": 8, "activation_function": TANH}
+
+
+@pytest.mark.parametrize(
+    ("pooling", "more", "message"),
+    [
+        (MEAN, [("2", "my.custom.Pooling")], "modules.json: the module my.custom.Pooling is not supported"),
+        (MEAN, [("2", "sentence_transformers.models.CNN")], "the module sentence_transformers.models.CNN"),
+        (MEAN, [("2", "my.Dense", DENSE)], "the module my.Dense is not supported"),
+        (MEAN, [("2", "Pooling", MEAN)], "only one Pooling directly after Transformer"),
+        (MEAN, [("2", "WeightedLayerPooling", {})], "only one Pooling directly after Transformer"),
+        ({"pooling_mode": "median"}, [], "1_Pooling/config.json: the pooling median is not supported"),
+        ({"pooling_mode_median_tokens": True}, [], "the pooling pooling_mode_median_tokens is not supported"),
+        (MEAN, [("2", "Dense", DENSE | {"activation_function": "my.Tanh"})], "2/config.json: the activation 'my.Tanh'"),
+        (MEAN, [("2", "Dense", DENSE | {"module_input_name": "token_embeddings"})], "module_input_name is 'token_emb"),
+        (MEAN, [("2", "Normalize", {"module_output_name": "x"})], "module_output_name is 'x'"),
+    ],
+)
+def test_what_is_not_supported_is_refused_unless_a_pooler_is_named(bert, pooling, more, message):
+    write_modules(bert, pooling, *more)
+    model = load(str(bert))
+    with pytest.raises(UserError, match=f"{message}.*; name a pooler"):
         choose_pooler(model, None)
-    assert choose_pooler(model, "avg") == ("avg", False)
+    assert choose_pooler(model, "avg") == ("avg", False) and model.modules == ()
+    assert model.besides[0].startswith("its own pooling (")
+
+
+@pytest.mark.parametrize(
+    ("pooling", "more", "message"),
+    [
+        ({"pooling_mode": 3}, [], "1_Pooling/config.json: pooling_mode is 3"),
+        (MEAN | {"include_prompt": "no"}, [], "include_prompt is 'no'"),
+        (MEAN, [("2", "Dense", DENSE | {"in_features": 31})], "damaged: 31 to 8 elements, where embeddings have 32"),
+        (MEAN, [("2", "Dense", DENSE | {"out_features": "8"})], "damaged: 32 to '8'"),
+        (MEAN, [("2", "Dense", DENSE)], "2: no weights"),
+        (MEAN, [("../2", "Normalize")], "the path of module 2, '../2', is outside of the folder"),
+    ],
+)
+def test_damaged_modules_are_refused(bert, pooling, more, message):
+    write_modules(bert, pooling, *more)
+    with pytest.raises(UserError, match=message):
+        load(str(bert))
+
+
+def test_a_damaged_list_is_refused(bert):
+    for listing, message in (
+        ([], "lists no modules"),
+        ([3], "module 0 has no type and path"),
+        ([{"path": "", "type": "sentence_transformers.models.BoW"}], "its first module is .*BoW; only Transformer"),
+    ):
+        (bert / "modules.json").write_text(json.dumps(listing))
+        with pytest.raises(UserError, match=message):
+            load(str(bert))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"transformer_task": "fill-mask"}, "transformer_task is 'fill-mask'"),
+        ({"module_output_name": "sentence_embedding"}, "module_output_name is 'sentence_embedding'"),
+        ({"query_length": 32}, "query_length is 32"),
+        ({"model_args": {"torch_dtype": "float16"}}, "model_args is .*float16"),
+        ({"model_args": {"attn_implementation": "eager"}}, None),
+    ],
+)
+def test_the_transformer_s_own_fields_are_read(bert, fields, message):
+    write_modules(bert, MEAN)
+    (bert / "sentence_bert_config.json").write_text(json.dumps(fields))
+    refusal = load(str(bert)).refusal
+    assert (not refusal) if message is None else message.partition(" is ")[0] in refusal
+
+
+def test_an_adapter_is_refused(bert):
+    write_modules(bert, MEAN)
+    (bert / "adapter_config.json").write_text("{}")
+    assert "an adapter" in load(str(bert)).refusal
+
+
+@pytest.mark.parametrize(
+    ("weights", "hidden", "pooler"),
+    [
+        ([0, 3, 3], True, "avg_top2"),
+        ([0, 0, 2], True, "avg"),
+        ([1, 1, 1], True, None),
+        ([1, 1, 1], False, "avg"),  # without hidden states the module does nothing
+    ],
+)
+def test_a_mean_of_layers_is_read_where_it_is_one_of_our_poolers(bert, weights, hidden, pooler):
+    listing = [("", "Transformer"), ("1_WeightedLayerPooling", "WeightedLayerPooling"), ("2_Pooling", "Pooling")]
+    listing = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in listing]
+    (bert / "modules.json").write_text(json.dumps(listing))
+    for path, fields in ((listing[1]["path"], {"layer_start": 0, "num_hidden_layers": 2}), ("2_Pooling", MEAN)):
+        (bert / path).mkdir()
+        (bert / path / "config.json").write_text(json.dumps(fields))
+    save_file({"layer_weights": np.array(weights, np.float32)}, bert / listing[1]["path"] / FILE)
+    edit_json(bert / "config.json", output_hidden_states=hidden)
+    assert load(str(bert)).pooler == pooler
+
+
+def test_all_names_of_a_class_are_known():
+    for name in (
+        "sentence_transformers.models.Transformer",
+        "sentence_transformers.models.Pooling.Pooling",
+        "sentence_transformers.base.modules.dense.Dense",
+        "sentence_transformers.sentence_transformer.modules.weighted_layer_pooling.WeightedLayerPooling",
+    ):
+        assert CLASSES[name] == name.rpartition(".")[2]
+
+
+def test_modules_are_described_in_a_few_words():
+    assert describe([Dense("Tanh", 3), Normalize(), Cut(2)]) == "Dense to 3, Normalize, Cut to 2"

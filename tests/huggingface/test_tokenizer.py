@@ -100,3 +100,24 @@ def test_a_tokenizer_that_was_sent_to_another_process_has_its_name(tiny_bert):
     sent = pickle.loads(pickle.dumps(tokenizer))
     assert sent._where == str(tiny_bert / "tokenizer.json")
     np.testing.assert_array_equal(sent(["the cat"], 16)[0], tokenizer(["the cat"], 16)[0])
+
+
+def test_lower_case_is_obeyed_where_sentence_transformers_asks_for_it(tmp_path):
+    folder = write_model(tmp_path / "m", "bert")
+    config = EncoderConfig.from_hugging_face(CONFIGS["bert"], "test")
+    content = json.loads((folder / "tokenizer.json").read_text())
+    (folder / "tokenizer.json").write_text(json.dumps(content | {"normalizer": None}))
+    (upper,) = Tokenizer(folder, config)(["THE cat"], 8)
+    for normalizer in (None, {"type": "Strip", "strip_left": True, "strip_right": True}, {"type": "Lowercase"}):
+        (folder / "tokenizer.json").write_text(json.dumps(content | {"normalizer": normalizer}))
+        (folder / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
+        tokenizer = Tokenizer(folder, config)
+        (lower,) = tokenizer(["THE cat"], 8)
+        np.testing.assert_array_equal(lower, tokenizer(["the cat"], 8)[0])
+        assert upper[1] != lower[1] and upper[2] == lower[2]
+
+
+def test_a_prompt_is_counted_without_the_last_special_token(tmp_path):
+    folder = write_model(tmp_path / "m", "bert")
+    tokenizer = Tokenizer(folder, EncoderConfig.from_hugging_face(CONFIGS["bert"], "test"))
+    assert [tokenizer.count_prompt(prompt, 8) for prompt in ("", "the ", "the cat ")] == [0, 2, 3]

@@ -6,20 +6,15 @@ import pytest
 from support import write_model
 from support.models import same
 
+from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import choose_pooler, load
 from simcse_jax.huggingface.resolve import resolve
+from simcse_jax.huggingface.settings import Settings
 from simcse_jax.huggingface.tokenizer import MARKER
-from simcse_jax.huggingface.write import layer_weights
 from simcse_jax.huggingface.write import write_model as write_folder
 from simcse_jax.models.config import POOLERS
+from simcse_jax.models.modules import Dense, LayerNorm
 from simcse_jax.simcse import SimCSE
-
-
-def test_layer_weights():
-    assert layer_weights("avg", 3) is None
-    np.testing.assert_array_equal(layer_weights("avg_top2", 3), [0, 0, 1, 1])
-    np.testing.assert_array_equal(layer_weights("avg_first_last", 3), [0, 1, 0, 1])
-    np.testing.assert_array_equal(layer_weights("avg_first_last", 1), [0, 2])
 
 
 @pytest.mark.parametrize("with_head", [True, False])
@@ -39,11 +34,28 @@ def test_a_written_model_is_read_again(pooler, with_head, tmp_path):
 
     (folder / MARKER).unlink()
     found = load(str(folder))
-    if pooler in ("avg_top2", "avg_first_last"):
-        assert found.pooler is None and "the module WeightedLayerPooling" in found.pooling
-    else:
-        assert choose_pooler(found, None) == ("cls" if pooler == "cls_before_pooler" else pooler, with_head)
-        same(found, model)
+    equal = {"cls_before_pooler": "cls", "avg_first_last": "avg_top2"}  # the latter with two layers
+    assert choose_pooler(found, None) == (equal.get(pooler, pooler), with_head)
+    same(found, model)
+
+
+def test_what_cannot_be_written_is_refused_and_settings_are_written(tmp_path):
+    model = load(str(write_model(tmp_path / "source", "bert")))
+    settings = Settings({"query": "the ", "document": ""}, "query", "dot", 8)
+    (tmp_path / "model").mkdir()
+    write_folder(dataclasses.replace(model, settings=settings), tmp_path / "model")
+    assert load(str(tmp_path / "model")).settings == settings
+    (tmp_path / "model" / MARKER).unlink()
+    assert load(str(tmp_path / "model")).settings == settings
+    for changes, message in (
+        ({"modules": (Dense("ReLU", 8), LayerNorm())}, "the modules Dense to 8, LayerNorm cannot be written"),
+        ({"normalize": True}, "the module Normalize cannot be written"),
+        ({"include_prompt": False}, "include_prompt=false cannot be written"),
+        ({"pooler": "avg+cls"}, r"the pooler avg\+cls cannot be written"),
+        ({"pooler": None, "refusal": "modules.json: no"}, "modules.json: no"),
+    ):
+        with pytest.raises(UserError, match=message):
+            write_folder(dataclasses.replace(model, **changes), tmp_path / "other")
 
 
 @pytest.mark.slow

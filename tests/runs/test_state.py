@@ -20,7 +20,7 @@ HEAD = {"head.kernel", "head.bias"}
 def model():
     _, params, config = random_model(num_layers=1, with_head=False)
     params = {name: np.asarray(value) for name, value in params.items()}
-    return Pretrained("tiny", Path(), config, params, "cls", "cls", 32)
+    return Pretrained("tiny", Path(), config, params, "cls", 32)
 
 
 def config_of(objective=ALL, seed=5, mlp="train", dual_encoder=False):

@@ -5,6 +5,7 @@ import importlib.util
 import io
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -88,6 +89,22 @@ def write_model(folder: Path, model_type: str, **changes) -> Path:
     tensors = to_tensors(params, model_type)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     write_tokenizer(folder, model_type)
+    return folder
+
+
+PROMPTS = {"query": "the man ", "document": "on ", "q": "a cat "}
+
+
+def write_prompted(model: Path, folder: Path) -> Path:
+    """A copy of a model folder with the files of sentence-transformers, which ask for all that a folder can ask for."""
+    shutil.copytree(model, folder)
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
+    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
+    modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds.items()]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    fields = {"prompts": PROMPTS, "default_prompt_name": "q", "truncate_dim": 8, "similarity_fn_name": "euclidean"}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(fields))
     return folder
 
 

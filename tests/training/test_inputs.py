@@ -45,3 +45,11 @@ def test_a_batch_that_does_not_divide_names_the_nearest_that_do(tiny_bert, corpu
     args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.parallel.devices=3")
     refused(call("main", *args), "train.batch_size=8", "6 and 9")
     refused(call("main", *args, "--config.parallel.devices=9"), "parallel.devices=9", "there are 8")
+
+
+def test_a_run_says_what_it_leaves_out_of_a_model_s_files(prompted, corpus, tmp_path):
+    args = train_args(prompted, corpus["txt"], corpus["dev"], tmp_path / "run")
+    done = call("main", *args, "--config.train.max_steps=0", "--config.train.epochs=0", "--config.model.pooler=avg")
+    assert done.returncode == 0, done.stderr
+    what = "the prompts query, document, q, the truncation to 8 elements, the similarity euclidean"
+    assert f"neither uses nor keeps {what}\n" in done.stdout

@@ -1,0 +1,54 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from simcse_jax.errors import UserError
+from simcse_jax.index.index import Index, check_search
+from simcse_jax.index.similarity import SIMILARITIES, prepared, scores, similarities
+
+A, B = (np.random.default_rng(seed).normal(size=(rows, 6)).astype(np.float32) for seed, rows in ((0, 5), (1, 40)))
+EXPECTED = {
+    "cosine": 1 - cdist(A, B, "cosine"),
+    "dot": A @ B.T,
+    "euclidean": -cdist(A, B),
+    "manhattan": -cdist(A, B, "cityblock"),
+}
+
+
+@pytest.mark.parametrize("name", SIMILARITIES)
+def test_they_are_scipy_s_on_the_host_and_on_the_device(name):
+    np.testing.assert_allclose(similarities(A, B, name), EXPECTED[name], rtol=1e-5, atol=1e-6)
+    found = scores(jnp.array(prepared(A, name)), jnp.array(prepared(B, name)), name)
+    np.testing.assert_allclose(found, EXPECTED[name], rtol=1e-5, atol=1e-6)
+    assert similarities(A[:0], B, name).shape == (0, 40)
+
+
+@pytest.mark.parametrize("name", SIMILARITIES)
+def test_an_index_ranks_by_its_similarity(name):
+    index = Index(6, name)
+    index.add([str(row) for row in range(40)], B)
+    for found, expected in zip(index.search(A, 3), EXPECTED[name], strict=True):
+        assert [result.row for result in found] == np.argsort(-expected)[:3].tolist()
+        np.testing.assert_allclose([result.score for result in found], np.sort(expected)[::-1][:3], rtol=1e-5)
+    nearest = index.search(A[:1], 40, threshold=float(np.sort(EXPECTED[name][0])[-2]))
+    assert len(nearest[0]) == 2
+
+
+def test_an_unknown_similarity_is_refused():
+    with pytest.raises(UserError, match="similarity_fn_name='maxsim': not one of cosine, dot"):
+        similarities(A, B, "maxsim")
+    with pytest.raises(UserError, match="not one of cosine, dot"):
+        Index(6, "maxsim")
+
+
+def test_indexes_that_compare_differently_are_not_joined():
+    with pytest.raises(UserError, match="compared by cosine; the model's have 6 elements, compared by dot"):
+        Index(6).extend(Index(6, "dot"))
+
+
+def test_faiss_compares_by_products_alone():
+    pytest.importorskip("faiss")
+    check_search(1, None, 0.95, "faiss", "dot")
+    with pytest.raises(UserError, match="compares by cosine or dot, not by manhattan"):
+        check_search(1, None, 0.95, "faiss", "manhattan")

@@ -1,0 +1,55 @@
+import numpy as np
+import pytest
+from support import PROMPTS, sentences
+
+from simcse_jax import SimCSE
+from simcse_jax.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def model(prompted):
+    return SimCSE(prompted)
+
+
+def test_the_model_s_similarity_compares(model):
+    first, second = sentences(3), sentences(4, seed=1)
+    a, b = model.encode(first), model.encode(second)
+    expected = -np.linalg.norm(a[:, None] - b, axis=2)
+    np.testing.assert_allclose(model.similarity(first, second), expected, rtol=1e-5)
+    np.testing.assert_allclose(model.similarity(a, b), expected, rtol=1e-5)
+
+
+def test_queries_and_documents_have_their_prompts_in_search(model):
+    texts = sentences(6)
+    model.build_index(texts)
+    (found,) = model.search(["the cat"], top_k=6)
+    distances = np.linalg.norm(model.encode_document(texts) - model.encode_query("the cat"), axis=1)
+    assert [result.row for result in found] == np.argsort(distances, kind="stable").tolist()
+    np.testing.assert_allclose([-result.score for result in found], np.sort(distances), rtol=1e-5)
+
+
+def test_an_index_remembers_how_it_was_made(model, prompted, tmp_path):
+    model.build_index(sentences(3))
+    model.save_index(tmp_path / "index")
+    same = SimCSE(prompted)
+    same.load_index(tmp_path / "index")
+    assert same.index.similarity == "euclidean" and same.search("the cat") == model.search("the cat")
+    for change, message in (
+        ({"similarity_fn_name": "dot"}, "euclidean.*not of .*dot"),
+        ({"prompts": PROMPTS | {"document": "in "}}, "prompt 'on '.*not of .*prompt 'in '"),
+        ({"truncate_dim": 9}, "8 elements wide"),
+    ):
+        other = SimCSE(prompted)
+        vars(other).update(change)
+        with pytest.raises(UserError, match=message):
+            other.load_index(tmp_path / "index")
+
+
+def test_what_has_no_order_is_refused(model):
+    for given, message in (({"text": "a"}, "a dict, not a list"), ({"a", "b"}, "a set, not a list")):
+        calls = (model.encode, model.build_index, model.add_to_index, model.search, model.encode_counted)
+        for call in (*calls, lambda given: model.similarity("a", given)):
+            with pytest.raises(UserError, match=message):
+                call(given)
+    with pytest.raises(UserError, match="query 1 is 3"):
+        model.search(["a", 3])
