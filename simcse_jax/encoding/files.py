@@ -44,7 +44,10 @@ class PartialEmbeddings:
         if not self._state.is_file() or not self._partial.is_file():
             return
         state = read_json(self._state)
-        before = state.get("about", {})
+        before, self.done, self.cut = state.get("about"), state.get("done"), state.get("cut")
+        counts = (self.done, self.cut)
+        if not isinstance(before, dict) or not all(type(count) is int and 0 <= count <= rows for count in counts):
+            raise UserError(f"{self._state}: damaged; remove it to start again")
         if "--compute-dtype" in before:  # of version 0.1.0, where --dtype was the output's
             before |= {"--output-dtype": before.get("--dtype"), "--dtype": before["--compute-dtype"]}
         for name, value in about.items():
@@ -53,7 +56,6 @@ class PartialEmbeddings:
                     f"{self._partial}: begun with another {name}; give the same one to resume, or remove the file to "
                     f"start again"
                 )
-        self.done, self.cut = int(state["done"]), int(state["cut"])
 
     def append(self, embeddings: np.ndarray, cut: int) -> None:
         """Adds n rows (n, D); they are safe when this returns.

@@ -51,11 +51,8 @@ def load_workdir(folder: Folder, num_layers: int = 0) -> Pretrained:
     """
     workdir = Workdir(folder)
     run = workdir.read_run()
-    try:
-        model, max_length = run["config"]["model"], run["model"]["max_length"]
-        pooler, has_head, objective = model["pooler"], HEADS[model["mlp"]].scored, run["config"]["objective"]
-    except (KeyError, TypeError):
-        raise UserError(f"{workdir.run_file}: damaged; it does not say which model was trained") from None
+    model, max_length = run["config"]["model"], run["model"]["max_length"]
+    pooler, has_head, objective = model["pooler"], HEADS[model["mlp"]].scored, run["config"]["objective"]
     where = folder / "model" / "config.json"
     config = EncoderConfig.from_hugging_face(read_json(where), str(where))
     checkpoints = Checkpoints(folder, read_only=True)

@@ -41,3 +41,21 @@ def test_files_of_version_0_1_0_are_resumed(tmp_path):
         PartialEmbeddings(output, 4, np.float16, now | {"--dtype": "float32"})
     with pytest.raises(UserError, match="begun with another --output-dtype;"):
         PartialEmbeddings(output, 4, np.float32, now | {"--output-dtype": "float32"})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"about": value} for value in (-1, None, [], "x", True)),
+        *({field: value} for field in ("done", "cut") for value in (None, "2", -1, 5, 2.0, float("inf"), [], True)),
+    ],
+    ids=str,
+)
+def test_a_damaged_state_is_refused(tmp_path, changes):
+    begun = PartialEmbeddings(tmp_path / "emb.npy", 4, np.float32, {})
+    begun.append(np.ones((2, 3), np.float32), 1)
+    begun._file.close()
+    state = tmp_path / "emb.npy.state.json"
+    state.write_text(json.dumps(json.loads(state.read_text()) | changes))
+    with pytest.raises(UserError, match=r"^.*emb\.npy\.state\.json: damaged; remove it to start again$"):
+        PartialEmbeddings(tmp_path / "emb.npy", 4, np.float32, {})
