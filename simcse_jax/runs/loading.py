@@ -18,7 +18,7 @@ from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.state import trained_shapes
 from simcse_jax.runs.workdir import Workdir
-from simcse_jax.storage import Folder, as_path, is_remote, read_json
+from simcse_jax.storage import Folder, as_path, check_readable, is_remote, read_json
 
 
 def load_model(name: str, num_layers: int = 0) -> Pretrained:
@@ -38,6 +38,8 @@ def load_model(name: str, num_layers: int = 0) -> Pretrained:
     workdir = Workdir(folder)
     if is_remote(folder):
         workdir.check_exists(name)
+    else:
+        check_readable(Path(folder))
     return load_workdir(folder, num_layers) if workdir.exists else load(name, num_layers)
 
 
