@@ -45,6 +45,20 @@ def local_path(name: str | Path) -> Path:
     return path
 
 
+def check_readable(folder: Path) -> None:
+    """Refuses a folder that may not be read, or whose name the libraries that read models cannot take.
+
+    Raises:
+      UserError: in one line.
+    """
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise UserError(f"{str(folder)!r}: its name is not UTF-8; rename the folder") from None
+    if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
+        raise UserError(f"{folder}: cannot be read: Permission denied")
+
+
 def as_path(name: str) -> Folder:
     """The folder with this name, on a disk or in a store; it need not exist.
 

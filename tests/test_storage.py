@@ -57,6 +57,16 @@ def test_what_is_no_json_object_is_refused(tmp_path, content, message):
         storage.read_json(path)
 
 
+def test_folders_that_cannot_be_read_are_refused(tmp_path, monkeypatch):
+    storage.check_readable(tmp_path)
+    storage.check_readable(tmp_path / "new")
+    with pytest.raises(UserError, match=r"^'.*\\udcff': its name is not UTF-8; rename the folder$"):
+        storage.check_readable(tmp_path / "\udcff")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may read anything
+    with pytest.raises(UserError, match=f"^{tmp_path}: cannot be read: Permission denied$"):
+        storage.check_readable(tmp_path)
+
+
 def test_a_file_of_json_is_read(tmp_path):
     path = tmp_path / "a.json"
     path.write_text('{"a": 1, "a": "\\ud83c\\udfb8 \\\\ud800"}')  # a pair, and a backslash with letters

@@ -47,7 +47,7 @@ class PartialEmbeddings:
             return
         state = read_json(self._state)
         before, done, cut = (state.get(name) for name in ("about", "done", "cut"))
-        whole = type(done) is int and type(cut) is int and 0 <= done <= rows
+        whole = all(type(count) is int and 0 <= count <= rows for count in (done, cut))
         if not (isinstance(before, dict) and whole):
             raise UserError(f"{self._state}: damaged; remove it to start again")
         if "--compute-dtype" in before:  # of version 0.1.0, where --dtype was the output's

@@ -16,7 +16,13 @@ import numpy as np
 
 from simcse_jax.errors import UserError, reason
 from simcse_jax.huggingface.sentence_transformers import transformer_fields
-from simcse_jax.huggingface.tokenizer_checks import check_backend, check_has_vocabulary, check_ids, stated_tokens
+from simcse_jax.huggingface.tokenizer_checks import (
+    check_backend,
+    check_has_vocabulary,
+    check_ids,
+    check_sides,
+    stated_tokens,
+)
 from simcse_jax.huggingface.tokenizer_rules import SPECIAL_TOKENS, read_usual
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.storage import read_json
@@ -180,6 +186,7 @@ def read_backend(folder: Path) -> tuple["Backend", str | None]:
       UserError: when the folder has none, or it is damaged.
     """
     check_has_vocabulary(folder)
+    check_sides(folder)
     stated = None
     try:
         if (folder / MARKER).is_file():

@@ -53,6 +53,9 @@ def stated_tokens(folder: Path) -> set[str] | None:
         model = whole.get("model")
         if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict | list):
             raise UserError(f"{path}: has no 'model' with a 'vocab'")
+        for field in ("truncation", "padding"):
+            if is_left(whole.get(field)):
+                raise UserError(f"{path}: the direction of {field} is Left; only Right is supported")
         if model.get("dropout"):
             raise UserError(
                 f"{path}: its model drops merges at random (dropout {model['dropout']!r:.20}); set it to null"
@@ -69,10 +72,31 @@ def stated_tokens(folder: Path) -> set[str] | None:
     else:
         tokens |= set(read_json(folder / "vocab.json"))
     if (folder / "added_tokens.json").is_file():
-        tokens |= set(read_json(folder / "added_tokens.json"))
+        added = read_json(folder / "added_tokens.json")
+        if not all(type(number) is int and number >= 0 for number in added.values()):
+            raise UserError(f"{folder / 'added_tokens.json'}: must have a whole number for each token")
+        tokens |= set(added)
     config = read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").is_file() else {}
     decoder = config.get("added_tokens_decoder")
     return tokens | ({_content(token) for token in decoder.values()} if isinstance(decoder, dict) else set())
+
+
+def is_left(side: Any) -> bool:
+    """Whether the truncation or the padding of a `tokenizer.json` is at the left."""
+    return isinstance(side, dict) and str(side.get("direction")).lower() == "left"
+
+
+def check_sides(folder: Path) -> None:
+    """Refuses truncation or padding at the left in `tokenizer_config.json`.
+
+    Raises:
+      UserError: naming the field.
+    """
+    path = folder / "tokenizer_config.json"
+    config = read_json(path) if path.is_file() else {}
+    for field in ("truncation_side", "padding_side"):
+        if config.get(field) not in (None, "right"):
+            raise UserError(f"{path}: {field} is {config[field]!r:.60}; only 'right' is supported")
 
 
 def growth(normalizer: Any) -> float:

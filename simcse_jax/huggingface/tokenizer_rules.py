@@ -111,6 +111,8 @@ def _settings(kind: str, config: dict[str, Any]) -> dict[str, Any]:
 def _parts_of_tokenizer_json(path: Path, kind: str, config: dict[str, Any]) -> Parts:
     """The added tokens must be the class's special tokens, and those listed in `tokenizer_config.json`, if any."""
     whole = read_json(path)
+    if any("left" in str(whole.get(field)).lower() for field in ("truncation", "padding")):
+        raise Unusual
     tokens = {token.pop("id"): token for token in whole["added_tokens"]}
     decoder = {int(number): token for number, token in config.get("added_tokens_decoder", tokens).items()}
     vocabulary = whole["model"]["vocab"]

@@ -13,6 +13,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -112,9 +113,14 @@ def _load(folder: Path, about: dict[str, Any], model: ModelIdentity) -> Index:
         raise UserError(f"{folder / ABOUT}: format {about['format']!r}; this version reads {FORMAT}")
     try:
         maker = ModelIdentity(**about["model"])
-        rows, embeddings, sentences = int(about["rows"]), folder / about["embeddings"], folder / about["sentences"]
-    except (KeyError, TypeError, ValueError):
+        rows, *names = about["rows"], about["embeddings"], about["sentences"]
+    except (KeyError, TypeError):
         raise UserError(damaged) from None
+    if type(rows) is not int or not 0 <= rows < 1 << 48 or not _is_identity(maker):
+        raise UserError(damaged)
+    if not all(isinstance(name, str) and fnmatch(name, pattern) for name, pattern in zip(names, PATTERNS, strict=True)):
+        raise UserError(damaged)
+    embeddings, sentences = (folder / name for name in names)
     _check_maker(folder, maker, model)
     texts = _read_sentences(sentences, rows)
     return Index.from_rows(texts, _map_embeddings(embeddings, (rows, model.dimension)), model.similarity)
@@ -173,6 +179,10 @@ def _write_sentences(sentences: list[str], file: IO[bytes]) -> None:
     with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         for start in range(0, len(sentences), SENTENCES_AT_ONCE):
             writer.write_table(pyarrow.table([sentences[start : start + SENTENCES_AT_ONCE]], schema))
+
+
+def _is_identity(maker: ModelIdentity) -> bool:
+    return all(type(value) is kind for value, kind in zip(maker, ModelIdentity.__annotations__.values(), strict=True))
 
 
 def _check_maker(folder: Path, maker: ModelIdentity, model: ModelIdentity) -> None:

@@ -188,10 +188,12 @@ class Checkpoints:
             if not path.parent.parent.name.isdigit():
                 continue  # from a save that is running or was killed: Orbax removes it
             try:
-                json.loads(path.read_text())
+                damaged = not _is_score(path.read_text())
             except FileNotFoundError:
                 continue  # the run has removed it meanwhile
             except ValueError:
+                damaged = True
+            if damaged:
                 problem = f"{path}: damaged"
                 if read_only:
                     raise UserError(f"{problem}; start the run again, which sets that checkpoint aside") from None
@@ -269,6 +271,15 @@ def _unraisable(problem: Any) -> None:
     # tensorstore's other reads and writes when one fails; each would print a traceback.
     if not str(problem.exc_value).startswith(("Event loop is closed", "Encountered error while reading array")):
         sys.__unraisablehook__(problem)
+
+
+def _is_score(text: str) -> bool:
+    """Whether the metrics of a checkpoint are Orbax's null, or have a score."""
+    try:
+        metrics = json.loads(text)
+    except RecursionError:
+        return False
+    return metrics is None or (isinstance(metrics, dict) and type(metrics.get(SCORE)) in (int, float))
 
 
 def _score(metrics: dict[str, float]) -> float:

@@ -18,7 +18,7 @@ from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.state import trained_shapes
 from simcse_jax.runs.workdir import Workdir
-from simcse_jax.storage import Folder, as_path, is_remote, read_json
+from simcse_jax.storage import Folder, as_path, check_readable, is_remote, read_json
 
 
 def load_model(name: str, num_layers: int = 0) -> Pretrained:
@@ -40,6 +40,8 @@ def load_model(name: str, num_layers: int = 0) -> Pretrained:
     workdir = Workdir(folder)
     if is_remote(folder):
         workdir.check_exists(name)
+    else:
+        check_readable(Path(folder))
     return load_workdir(folder, num_layers) if workdir.exists else load(name, num_layers)
 
 
@@ -53,11 +55,8 @@ def load_workdir(folder: Folder, num_layers: int = 0) -> Pretrained:
     """
     workdir = Workdir(folder)
     run = workdir.read_run()
-    try:
-        model, max_length = run["config"]["model"], run["model"]["max_length"]
-        pooler, has_head, objective = model["pooler"], HEADS[model["mlp"]].scored, run["config"]["objective"]
-    except (KeyError, TypeError):
-        raise UserError(f"{workdir.run_file}: damaged; it does not say which model was trained") from None
+    model, max_length = run["config"]["model"], run["model"]["max_length"]
+    pooler, has_head, objective = model["pooler"], HEADS[model["mlp"]].scored, run["config"]["objective"]
     where = folder / "model" / "config.json"
     config = EncoderConfig.from_hugging_face(read_json(where), str(where))
     checkpoints = Checkpoints(folder, read_only=True)

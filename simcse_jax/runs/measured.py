@@ -31,13 +31,10 @@ def read_run(folder: Folder) -> dict[str, Any]:
     workdir = Workdir(folder)
     workdir.check_exists(f"--runs {folder}")
     run = workdir.read_run()
-    try:
-        fields = flatten(config_dict.ConfigDict(resolved(default_config())))  # for fields that its version did not have
-        fields |= flatten(config_dict.ConfigDict(run["config"]))
-        analysis = {name: fields[f"analysis.{name}"] for name in ("data", "sentences")}
-        analysis |= {"eval.data": fields["eval.data"], "sha256": run["sha256"].get("analysis.data")}
-    except (AttributeError, KeyError, TypeError):
-        raise UserError(f"{workdir.run_file}: damaged; it does not say which model was trained") from None
+    fields = flatten(config_dict.ConfigDict(resolved(default_config())))  # for fields that its version did not have
+    fields |= flatten(config_dict.ConfigDict(run["config"]))
+    analysis = {name: fields[f"analysis.{name}"] for name in ("data", "sentences")}
+    analysis |= {"eval.data": fields["eval.data"], "sha256": run["sha256"].get("analysis.data")}
     config = {name: value for name, value in fields.items() if not name.startswith((*FREE, "eval."))}
     return {"config": config, "analysis": analysis}
 

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simcse_jax.errors import UserError
-from simcse_jax.storage import Folder, is_remote, write_atomically
+from simcse_jax.errors import UserError, reason
+from simcse_jax.runs.record import check_line
+from simcse_jax.storage import Folder, is_remote, parse_json, write_atomically
 
 if TYPE_CHECKING:
     from tensorboardX import SummaryWriter
@@ -105,10 +106,17 @@ class Metrics:
 
 def _whole_lines(path: Folder) -> list[dict[str, Any]]:
     # A last line without its end was cut off, and is ignored.
+    try:
+        texts = path.read_text(encoding="utf-8").split("\n")[:-1]
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or reason(error)}") from None
+    except ValueError as error:
+        raise UserError(f"{path}: not UTF-8: {error}") from None
     lines = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], 1):
+    for number, text in enumerate(texts, 1):
+        where = f"{path}: line {number}"
         try:
-            lines.append(json.loads(line))
-        except ValueError:
-            raise UserError(f"{path}: line {number} is damaged; remove that line") from None
+            lines.append(check_line(parse_json(text, where), where))
+        except UserError as error:
+            raise UserError(f"{error}; remove that line") from None
     return lines

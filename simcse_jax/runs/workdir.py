@@ -31,6 +31,7 @@ from simcse_jax.huggingface.tokenizer import FILES, MARKER, Tokenizer
 from simcse_jax.huggingface.write import write_encoder_files
 from simcse_jax.models.head import HEADS
 from simcse_jax.runs.metrics import Metrics, read_metrics
+from simcse_jax.runs.record import check_result, check_run
 from simcse_jax.storage import Folder, read_json, write_atomically
 from simcse_jax.version import __version__
 
@@ -119,12 +120,9 @@ class Workdir:
           UserError: naming the fields that differ.
         """
         saved = self.read_run()
-        try:
-            defaults = flatten(config_dict.ConfigDict(resolved(default_config())))
-            before = defaults | flatten(config_dict.ConfigDict(saved["config"]))
-            fingerprints_before = dict(saved["sha256"])
-        except (KeyError, TypeError):
-            raise UserError(f"{self.run_file}: damaged; choose another workdir") from None
+        defaults = flatten(config_dict.ConfigDict(resolved(default_config())))
+        before = defaults | flatten(config_dict.ConfigDict(saved["config"]))
+        fingerprints_before = saved["sha256"]
         now = flatten(config_dict.ConfigDict(resolved(config)))
         names = sorted(name for name in before.keys() | now.keys() if name in MEASURED_ON or not name.startswith(FREE))
         differing = [
@@ -188,9 +186,9 @@ class Workdir:
         """The contents of `run.json`.
 
         Raises:
-          UserError: when it cannot be read.
+          UserError: when it cannot be read, or is damaged.
         """
-        return read_json(self.run_file)
+        return check_run(read_json(self.run_file), str(self.run_file))
 
     def metrics(self, step: int | None) -> Metrics:
         """The metrics, opened for writing; `step` is the resumed one, None at a run's start."""
@@ -215,7 +213,8 @@ class Workdir:
         Raises:
           UserError: when it is damaged.
         """
-        return read_json(self.path / "result.json") if self.has_result else None
+        path = self.path / "result.json"
+        return check_result(read_json(path), str(path)) if self.has_result else None
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Writes `result.json`.

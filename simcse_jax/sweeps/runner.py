@@ -250,7 +250,7 @@ def what_it_ran_on(runs: Sequence[Run]) -> str:
     names = ("simcse_jax", "jax", "flax", "optax", "numpy", "transformers", "tokenizers")
     versions = ", ".join(f"{name} {run['versions'][name]}" for name in names if name in run["versions"])
     device = run["device"]
-    return f"{versions}; Python {run['versions']['python']}; {device['count']} × {device['kind']}"
+    return f"{versions}; Python {run['versions'].get('python')}; {device.get('count')} × {device.get('kind')}"
 
 
 def _text(value: Any) -> str:

@@ -43,16 +43,21 @@ def test_files_of_version_0_1_0_are_resumed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change", [{"about": -1}, {"about": None}, {"done": "2"}, {"done": None}, {"done": -1}, {"done": 5}, {"cut": [0]}]
+    "changes",
+    [
+        *({"about": value} for value in (-1, None, [], "x", True)),
+        *({field: value} for field in ("done", "cut") for value in (None, "2", -1, 5, 2.0, float("inf"), [], True)),
+    ],
+    ids=str,
 )
-def test_a_damaged_state_is_reported_in_one_line(tmp_path, change):
-    output, state = tmp_path / "emb.npy", tmp_path / "emb.npy.state.json"
-    begun = PartialEmbeddings(output, 4, np.float32, {})
-    begun.append(np.ones((2, 3), np.float32), 0)
+def test_a_damaged_state_is_refused(tmp_path, changes):
+    begun = PartialEmbeddings(tmp_path / "emb.npy", 4, np.float32, {})
+    begun.append(np.ones((2, 3), np.float32), 1)
     begun._file.close()
-    state.write_text(json.dumps(json.loads(state.read_text()) | change))
-    with pytest.raises(UserError, match=r"emb\.npy\.state\.json: damaged; remove it to start again$"):
-        PartialEmbeddings(output, 4, np.float32, {})
+    state = tmp_path / "emb.npy.state.json"
+    state.write_text(json.dumps(json.loads(state.read_text()) | changes))
+    with pytest.raises(UserError, match=r"^.*emb\.npy\.state\.json: damaged; remove it to start again$"):
+        PartialEmbeddings(tmp_path / "emb.npy", 4, np.float32, {})
 
 
 @pytest.mark.parametrize("kind", [".npy", ".parquet"])

@@ -18,6 +18,19 @@ def test_missing_packages_are_refused(name):
         resolve(f"package:{name}")
 
 
+@pytest.mark.parametrize("length", [249, 255, 256, 5000])
+@pytest.mark.parametrize("start", ["", "owner/", "package:", "owner/name@", "/"])
+def test_long_names_are_refused_in_a_line(start, length):
+    with pytest.raises(UserError, match=r"no such (folder|package)|not a path: File name too long"):
+        resolve(start + "x" * length)
+
+
+@pytest.mark.parametrize("name", ["\udcff", "owner/\udcff", "a\0b", "~nobody-here/x"])
+def test_names_that_can_be_no_path_are_refused(name):
+    with pytest.raises(UserError, match=r"not UTF-8|no such folder|not a path"):
+        resolve(name)
+
+
 @pytest.mark.parametrize("name", ["/no/such/folder", "./none", "../x/y/z", "someone/a-model-that-is-not-cached"])
 def test_names_of_nothing_are_refused(name):
     with pytest.raises(UserError, match="no such folder"):

@@ -97,11 +97,23 @@ def template(*parts, number=2):
             lambda f: edit_json(f / "tokenizer.json", model={"type": "BPE", "vocab": {}, "merges": [], "dropout": 0.1}),
             r"drops merges at random \(dropout 0\.1\)",
         ),
+        *(
+            (
+                lambda f, name=name: edit_json(f / "tokenizer.json", **{name: {"direction": "Left"}}),
+                f"of {name} is Left",
+            )
+            for name in ("truncation", "padding")
+        ),
+        *(
+            (lambda f, name=name: edit_json(f / "tokenizer_config.json", **{name: "left"}), f"{name} is 'left'; only")
+            for name in ("truncation_side", "padding_side")
+        ),
         (lambda f: (f / "tokenizer.json").write_text("[" * 10**5), "nested too deeply"),
         (lambda f: (f / "tokenizer.json").write_bytes(b"\xff"), "not valid JSON"),
         (lambda f: (f / "tokenizer_config.json").write_text("[]"), "not a JSON object"),
         (lambda f: edit_json(f / "tokenizer_config.json", added_tokens_decoder=[1]), None),
         (lambda f: (f / "added_tokens.json").write_text("3"), "not a JSON object"),
+        (lambda f: (f / "added_tokens.json").write_text('{"a": NaN}'), "must have a whole number for each token"),
     ],
 )
 def test_a_tokenizer_that_cannot_work_is_refused(bert, change, message):

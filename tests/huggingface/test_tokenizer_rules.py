@@ -178,6 +178,7 @@ def edit_tokenizer(change):
         ({}, edit_tokenizer(lambda parts: parts["added_tokens"].append(token(6, "b")))),
         ({}, edit_tokenizer(lambda parts: parts["added_tokens"].pop())),
         ({}, edit_tokenizer(lambda parts: parts.pop("model"))),
+        ({}, edit_tokenizer(lambda parts: parts["truncation"].update(direction="Left"))),
         ({"added_tokens_decoder": {"0": {"content": "[PAD]", "special": True}}}, None),
     ],
 )

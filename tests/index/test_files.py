@@ -231,6 +231,30 @@ def test_a_damaged_index_is_reported_in_one_line_that_names_the_file(tmp_path, w
     assert len(str(raised.value).splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"rows": value} for value in (float("inf"), float("nan"), -1, "30", 30.0, None, True, [30], 10**30)),
+        *({"model": value} for value in (None, 3, [], {}, {"name": "m"})),
+        *({"model": MODEL._asdict() | {field: [1]}} for field in MODEL._fields),
+        {"model": MODEL._asdict() | {"more": 1}},
+        *({name: value} for name in ("embeddings", "sentences") for value in (None, 3, [], "", "../x", "a\0b")),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_an_index_s_facts_of_another_type_are_refused(saved, changes, tmp_path):
+    (tmp_path / "index.json").write_text(json.dumps(json.loads((saved / "index.json").read_text()) | changes))
+    with pytest.raises(UserError, match=r"index\.json: damaged; build the index again"):
+        index_files.load(tmp_path, MODEL)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved") / "index"
+    index_files.save(made(30), folder, MODEL)
+    return folder
+
+
 def test_files_that_only_look_like_ours_are_left_alone(tmp_path):
     for name in ("embeddings-train.npy", "sentences-train.parquet"):
         (tmp_path / name).write_text("the user's own")

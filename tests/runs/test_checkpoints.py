@@ -96,9 +96,10 @@ def test_the_step_of_a_damaged_checkpoint_can_be_saved_again(copy):
         assert same(resume(copy)[0], state(8))
 
 
-def test_a_damaged_score_sets_its_checkpoint_aside_too(copy):
+@pytest.mark.parametrize("score", ['{"sc', "3", "[1]", "{}", '{"score": "x"}', '{"score": null}', "[" * 10**5])
+def test_a_damaged_score_sets_its_checkpoint_aside_too(copy, score):
     path = copy / "checkpoints" / "6" / "metrics" / "metrics"
-    path.write_text('{"sc')
+    path.write_text(score)
     with pytest.raises(UserError, match="6/metrics/metrics: damaged"):
         Checkpoints(copy, read_only=True)
     found, checkpoints = resume(copy)

@@ -42,5 +42,5 @@ def test_workdirs_that_cannot_be_loaded(trained, tmp_path):
     run = json.loads((workdir / "run.json").read_text())
     run["config"]["model"]["mlp"] = "sometimes"
     (workdir / "run.json").write_text(json.dumps(run))
-    with pytest.raises(UserError, match="damaged; it does not say which model was trained"):
+    with pytest.raises(UserError, match=r"damaged: config\.model\.mlp='sometimes'"):
         load_workdir(workdir)

@@ -59,7 +59,7 @@ def test_metrics_that_cannot_be_written_are_reported_before_the_next_checkpoint(
 
 def test_a_damaged_line_of_the_metrics_is_named(tmp_path):
     (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"st\n')
-    with pytest.raises(UserError, match=r"metrics\.jsonl: line 2 is damaged"):
+    with pytest.raises(UserError, match=r"metrics\.jsonl: line 2: not valid JSON.*; remove that line"):
         Metrics(tmp_path, 1)
 
 

@@ -305,7 +305,8 @@ def test_the_transfer_average_is_read_where_it_was_measured(file, tmp_path):
     (one, other, *_) = runner.all_runs(read_sweep(config, load_variants(str(file))), config.sweep, tmp_path)
     for each, result in ((one, transferred), (other, partly)):
         each.workdir.mkdir(parents=True)
-        (each.workdir / "run.json").write_text(json.dumps({"config": json.loads(each.config.to_json()), "sha256": {}}))
+        run = {"config": json.loads(each.config.to_json()), "sha256": {}, "model": {"max_length": 32}}
+        (each.workdir / "run.json").write_text(json.dumps(run))
         (each.workdir / "result.json").write_text(json.dumps(result))
         (each.workdir / "metrics.jsonl").write_text("")
     scores = runner.read_scores([one, other])
