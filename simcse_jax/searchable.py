@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simcse_jax.data.sentences import check_sentences, read_sentences
-from simcse_jax.encoding.arguments import embeddings_or_sentences, names_ours, refuse_unordered
+from simcse_jax.encoding.arguments import check_path, embeddings_or_sentences, names_ours, refuse_unordered
 from simcse_jax.encoding.embedder import Encoded, warn_of_cut
 from simcse_jax.errors import UserError
 from simcse_jax.index import files as index_files
@@ -194,6 +194,7 @@ class Searchable(abc.ABC):
         """
         if self.index is None:
             raise UserError("there is no index to save; call build_index first")
+        check_path(folder, "the folder")
         index_files.save(self.index, folder, self.identity())
 
     def load_index(self, folder: str | Path) -> None:
@@ -202,4 +203,5 @@ class Searchable(abc.ABC):
         Raises:
           UserError: when there is none, one of its files is damaged, or another model made it.
         """
+        check_path(folder, "the folder")
         self.index = index_files.load(folder, self.identity())

@@ -1,7 +1,6 @@
 """The class that people use a trained model with."""
 
 import dataclasses
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Unpack
@@ -13,7 +12,9 @@ from simcse_jax.data.sentences import check_sentences
 from simcse_jax.encoding.arguments import (
     EncodeOptions,
     check_options,
+    check_path,
     check_truncation,
+    is_whole,
     names_ours,
     refuse_unordered,
     resolve_prompt,
@@ -73,12 +74,13 @@ class SimCSE(Searchable):
         Raises:
           UserError: in one line, for anything that is wrong with the model or an argument.
         """
-        if not isinstance(name, str | os.PathLike):
-            raise UserError(f"SimCSE({name!r:.60}): not the name of a model")
+        check_path(name, "the model")
         name = str(name)
         check_options(pooler, batch_size, None)
-        if dtype not in DTYPES:
-            raise UserError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}")
+        if not is_whole(num_layers, 0):
+            raise UserError(f"num_layers {num_layers!r:.60}: must be a whole number; 0 keeps all")
+        if not isinstance(dtype, str) or dtype not in DTYPES:
+            raise UserError(f"dtype {dtype!r:.60} is not one of {', '.join(DTYPES)}")
         model = load_model(name, num_layers)
         self._set_up(name, model, Tokenizer(model.folder, model.config), choose_pooler(model, pooler), dtype)
         self.batch_size = batch_size
@@ -226,7 +228,7 @@ class SimCSE(Searchable):
         """The embedder; an option that is not None replaces the model's own value."""
         pooler, size, batch_size = options.get("pooler"), options.get("truncate_dim"), options.get("batch_size")
         max_length, normalize = options.get("max_length"), options.get("normalize_to_unit")
-        check_options(pooler, batch_size, max_length, self.max_length)
+        check_options(pooler, batch_size, max_length, self.max_length, normalize)
         pooler, use_head = (self.pooler, self.use_head) if pooler is None else choose_pooler(self._model, pooler)
         embedder = dataclasses.replace(
             self._embedder,

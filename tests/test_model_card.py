@@ -256,6 +256,9 @@ CASES = [
     ("bert", "avg_top2", False),
     ("roberta", "avg_first_last", False),
     ("bert", "max", False),
+    ("roberta", "avg_sqrt", False),
+    ("bert", "avg_weighted", False),
+    ("mpnet", "last", True),
     ("mpnet", "avg", False),
     ("mpnet", "cls", True),
 ]

@@ -53,3 +53,11 @@ def test_what_has_no_order_is_refused(model):
                 call(given)
     with pytest.raises(UserError, match="query 1 is 3"):
         model.search(["a", 3])
+
+
+@pytest.mark.parametrize("name", ["", " ", None, 3])
+def test_an_index_needs_the_name_of_a_folder(model, name):
+    model.build_index(["a"])
+    for call in (model.save_index, model.load_index):
+        with pytest.raises(UserError, match=r"the folder .*: not a name"):
+            call(name)

@@ -82,6 +82,11 @@ def test_an_element_that_is_not_a_sentence_is_reported_with_its_position(model, 
         ({"batch_size": 2.5}, r"batch_size 2\.5"),
         ({"max_length": 65}, "from 3 to 64"),
         ({"max_length": 2}, "from 3 to 64"),
+        ({"pooler": ["avg"]}, "is not one of"),
+        ({"batch_size": True}, "batch_size True: must be"),
+        ({"normalize_to_unit": "no"}, "normalize_to_unit 'no': must be True, False or None"),
+        ({"prompt_name": ["q"]}, "the model has the prompts"),
+        ({"prompt": "\ud800"}, "holds half a surrogate pair"),
     ],
 )
 def test_arguments_out_of_their_range_are_refused(model, options, message):
@@ -92,6 +97,8 @@ def test_arguments_out_of_their_range_are_refused(model, options, message):
 def test_an_unknown_pooler_is_refused(tiny_folder):
     with pytest.raises(UserError, match="'min' is not one of"):
         SimCSE(str(tiny_folder), pooler="min")
+    with pytest.raises(UserError, match="num_layers '1': must be a whole number"):
+        SimCSE(str(tiny_folder), num_layers="1")
     with pytest.raises(UserError, match="batch_size 0"):
         SimCSE(str(tiny_folder), batch_size=0)
     with pytest.raises(UserError, match="dtype 'float16' is not one of float32, bfloat16"):
@@ -112,7 +119,7 @@ def _unit(vectors):
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [(None, r"SimCSE\(None\): not the name"), (3, "not the name"), ("", "is empty"), (" ", "is empty")],
+    [(None, "the model None: not a name"), (3, "the model 3"), ("", "the model '': not a name"), (" ", "not a name")],
 )
 def test_what_is_no_name_is_refused(name, message):
     with pytest.raises(UserError, match=message):

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, ParamSpec, TypedDict, TypeVar, get_args
@@ -127,18 +128,41 @@ def _names(method: Callable[..., Any]) -> list[str]:
     return names
 
 
-def check_options(pooler: str | None, batch_size: int | None, max_length: int | None, most: int = 0) -> None:
+def check_options(
+    pooler: str | None,
+    batch_size: int | None,
+    max_length: int | None,
+    most: int = 0,
+    normalize_to_unit: bool | None = None,
+) -> None:
     """Checks the options of an encoding that are not None; `most` is the model's own maximum length.
 
     Raises:
       UserError: naming the option that is out of its range.
     """
-    if pooler is not None and pooler not in POOLERS:
-        raise UserError(f"pooler {pooler!r} is not one of {', '.join(POOLERS)}")
-    if batch_size is not None and (not isinstance(batch_size, int | np.integer) or batch_size < 1):
-        raise UserError(f"batch_size {batch_size!r}: must be a whole number, 1 or more")
-    if max_length is not None and (not isinstance(max_length, int | np.integer) or not 3 <= max_length <= most):
-        raise UserError(f"max_length {max_length!r}: must be a whole number from 3 to {most}, the model's own")
+    if pooler is not None and (not isinstance(pooler, str) or pooler not in POOLERS):
+        raise UserError(f"pooler {pooler!r:.60} is not one of {', '.join(POOLERS)}")
+    if batch_size is not None and not is_whole(batch_size, 1):
+        raise UserError(f"batch_size {batch_size!r:.60}: must be a whole number, 1 or more")
+    if max_length is not None and not is_whole(max_length, 3, most):
+        raise UserError(f"max_length {max_length!r:.60}: must be a whole number from 3 to {most}, the model's own")
+    if not isinstance(normalize_to_unit, bool | np.bool_ | None):
+        raise UserError(f"normalize_to_unit {normalize_to_unit!r:.60}: must be True, False or None")
+
+
+def is_whole(value: Any, least: int, most: float = float("inf")) -> bool:
+    """Whether a value is a whole number from `least` to `most`; True and False are none."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and least <= value <= most
+
+
+def check_path(name: Any, what: str) -> None:
+    """Refuses what is not the name of a file or a folder; an empty one would be the current folder.
+
+    Raises:
+      UserError: beginning with `what` the name is of.
+    """
+    if not isinstance(name, str | os.PathLike) or not os.fspath(name).strip():
+        raise UserError(f"{what} {name!r:.60}: not a name")
 
 
 def check_truncation(size: int | None, dimension: int) -> None:
@@ -149,8 +173,8 @@ def check_truncation(size: int | None, dimension: int) -> None:
     """
     if size is None:
         return
-    if not isinstance(size, int | np.integer) or isinstance(size, bool) or not 1 <= size <= dimension:
-        raise UserError(f"truncate_dim {size!r}: must be a whole number from 1 to {dimension}, the embedding's size")
+    if not is_whole(size, 1, dimension):
+        raise UserError(f"truncate_dim {size!r:.60}: must be a whole number from 1 to {dimension}, the full size")
 
 
 def resolve_prompt(prompts: Mapping[str, str], default: str | None, prompt: str | None, name: str | None) -> str:
@@ -164,9 +188,11 @@ def resolve_prompt(prompts: Mapping[str, str], default: str | None, prompt: str 
     if prompt is not None:
         if not isinstance(prompt, str):
             raise UserError(f"prompt={prompt!r:.60}: not a string")
+        if prompt.encode(errors="ignore").decode() != prompt:
+            raise UserError(f"prompt={prompt!r:.60}: holds half a surrogate pair, which is not a character")
         return prompt
     name = default if name is None else name
-    if name is not None and name not in prompts:
+    if name is not None and (not isinstance(name, str) or name not in prompts):
         raise UserError(f"prompt_name={name!r:.60}: the model has the prompts {', '.join(prompts)}")
     return "" if name is None else prompts[name]
 

@@ -137,7 +137,7 @@ def read_modules(folder: Path) -> Modules:
     normalize = bool(rest) and rest[-1].kind == Kind.NORMALIZE
     if normalize:
         del rest[-1]
-    hidden = config.get("hidden_size", 0)
+    hidden = int(config.get("hidden_size", 0))
     size = hidden * len(pooler.split(JOIN))
     dense: Weights = {}
     if rest and rest[0].kind == Kind.DENSE:
@@ -213,12 +213,13 @@ def _read_layers(folder: Path, pooler: str) -> str:
     start, layers = config.get("layer_start", 4), config.get("num_hidden_layers", 12)
     tensors, path = read_weights(folder)
     weights = tensors.get("layer_weights")
-    if not isinstance(start, int) or not isinstance(layers, int) or weights is None or weights.ndim != 1:
-        raise UserError(f"{path}: damaged: it must have the weights of layers")
+    counted = isinstance(start, int) and isinstance(layers, int) and start >= 0
+    if not counted or weights is None or weights.shape != (layers + 1 - start,):
+        raise UserError(f"{path}: damaged: it must have a weight for each layer from {start!r:.20} to {layers!r:.20}")
     whole = np.concatenate([np.zeros(start), np.asarray(weights, np.float64)])
     for name in (pooler, *(("avg_top2", "avg_first_last") if pooler == "avg" else ())):
-        ours = layer_weights(name, layers) if name != pooler else np.eye(layers + 1)[-1]
-        if ours is not None and whole.shape == ours.shape and np.array_equal(whole * ours.sum(), ours * whole.sum()):
+        ours = layer_weights(name, layers) if name != pooler else np.append(np.zeros(layers), 1)
+        if ours is not None and np.array_equal(whole * ours.sum(), ours * whole.sum()):
             return name
     raise Unsupported(f"{path}: these weights of layers before the pooling {pooler} are not supported")
 

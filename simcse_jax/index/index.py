@@ -191,6 +191,9 @@ class Index:
         self._move_to_device()
         wanted = 1 << (k - 1).bit_length()  # so that few values compile
         scores, rows = top_k(queries, self.blocks(), wanted, recall_target, self.similarity)
+        if not (scores < np.inf).all():  # the choice puts what is no number first
+            row = int(rows[~(scores < np.inf)][0])
+            raise UserError(f"row {row} of the index has a score that is not finite; build the index again")
         return scores[:, :k], rows[:, :k]
 
     def _move_to_device(self) -> None:
@@ -236,7 +239,7 @@ def check_search(
         raise UserError(f"threshold={threshold!r}: must be a number; a cosine is at least -1 and at most 1")
     if not isinstance(recall_target, int | float) or not 0 < recall_target <= 1:
         raise UserError(f"recall_target={recall_target!r}: must be above 0 and at most 1")
-    if backend not in BACKENDS:
+    if not isinstance(backend, str) or backend not in BACKENDS:
         raise UserError(f"backend={backend!r}: not one of {', '.join(BACKENDS)}")
     if backend == "faiss":
         FaissSearch.check_installed()

@@ -174,3 +174,10 @@ def test_a_bad_argument_is_refused_in_one_line(arguments, message):
 def test_a_search_checks_its_arguments(arguments):
     with pytest.raises(UserError, match=f"{next(iter(arguments))}="):
         filled(3)[0].search(embeddings(1), **arguments)
+
+
+def test_a_score_that_is_not_finite_is_refused():
+    rows = np.eye(4, dtype=np.float32)
+    rows[2, 1] = np.nan
+    with pytest.raises(UserError, match="row 2 of the index has a score that is not finite"):
+        Index.from_rows(list("abcd"), rows).search(rows[:1], 1)
