@@ -5,7 +5,7 @@ also be a device or a pipe (`storage.write_atomically`).
 """
 
 import contextlib
-import fcntl
+import importlib.util
 import os
 import stat
 import tempfile
@@ -204,6 +204,8 @@ def _check_stream(path: Path, where: str, streamed: bool) -> None:
         raise UserError(f"{where}: a device or a pipe, and this output is written in parts; name a file")
     descriptor = own_descriptor(path)
     if descriptor is not None:
+        import fcntl
+
         with _reported(where):
             mode = fcntl.fcntl(descriptor, fcntl.F_GETFL)
         if mode & os.O_ACCMODE == os.O_RDONLY:
@@ -241,8 +243,16 @@ def _check_folder(folder: Path, where: str) -> None:
 
 
 def _local(inputs: Inputs | None) -> list[tuple[str, Path]]:
-    """The inputs whose names are paths that exist or may come to exist; a model of the hub is none."""
-    return [(given, local_path(name)) for given, name in (inputs or {}).items() if name and not is_remote(str(name))]
+    """The inputs with a path, which need not exist: a model of the hub has one too, where nothing lies."""
+    return [(given, _place(str(name))) for given, name in (inputs or {}).items() if name and not is_remote(str(name))]
+
+
+def _place(name: str) -> Path:
+    package = name.removeprefix("package:")
+    if package == name or not package.isidentifier() or package == "__main__":  # which has no spec
+        return local_path(name)
+    spec = importlib.util.find_spec(package)
+    return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else Path(name)
 
 
 def _is_read(path: Path) -> bool:

@@ -164,6 +164,16 @@ def test_every_json_file_of_a_run_and_of_an_export_is_one_that_is_read(trained, 
         assert files and [path for path in files if not takes_place_of(path, folder)] == []
 
 
+def test_a_package_s_model_is_an_input(tmp_path, monkeypatch):
+    (tmp_path / "some_model" / "files").mkdir(parents=True)
+    (tmp_path / "some_model" / "__init__.py").write_text("")
+    config = tmp_path / "some_model" / "files" / "config.json"
+    config.write_text("{}")
+    monkeypatch.syspath_prepend(tmp_path)
+    refused(output_file, config, {"--model": "package:some_model"}, match="is a file of --model")
+    assert output_file(str(config), {"--model": "package:none_such", "--compare": "package:__main__"}) == config
+
+
 def test_an_output_that_is_an_input_is_refused(places):
     inputs = {"--data": str(places / "data.tsv"), "--model": str(places / "model"), "--queries": None}
     inputs |= {"--compare": "owner/name", "--other": "package:some", "--store": "gs://bucket/run"}
