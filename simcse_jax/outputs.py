@@ -78,7 +78,12 @@ def output_file(
 
 
 def output_folder(
-    name: str, inputs: Inputs | None = None, *, files: Iterable[str] = (), option: str = "--output"
+    name: str,
+    inputs: Inputs | None = None,
+    *,
+    files: Iterable[str] = (),
+    option: str = "--output",
+    utf8: bool = False,
 ) -> Path:
     """The folder of an option, which need not exist yet; it is not created.
 
@@ -87,6 +92,7 @@ def output_folder(
       inputs: what the command reads.
       files: the names of the files that the command writes there, as patterns.
       option: the option's name.
+      utf8: whether libraries write there that take no other paths.
 
     Raises:
       UserError: when it cannot be written to, or a file in it would take the place of an input.
@@ -95,6 +101,8 @@ def output_folder(
     if is_remote(name):
         raise UserError(f"{where}: must be a folder on a disk")
     folder = _followed(local_path(name), where)
+    if utf8:
+        _check_utf8(folder, where)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{where}: is a file; it must be a folder (a new one is created)")
     for given, source in _local(inputs):
@@ -123,6 +131,7 @@ def check_replaced_folder(folder: Path, source: Path | None, parts: Sequence[str
     """
     where = f"--output {folder}"
     real = Path(os.path.realpath(_followed(folder, where)))
+    _check_utf8(real, where)
     if source is not None:
         other = Path(os.path.realpath(source))
         if other.is_relative_to(real) or any(real.is_relative_to(other / part) for part in parts):
@@ -226,6 +235,13 @@ def _followed(path: Path, where: str) -> Path:
     if os.path.islink(followed):
         raise UserError(f"{where}: a link that leads back to itself")
     return Path(followed)
+
+
+def _check_utf8(path: Path, where: str) -> None:
+    try:
+        str(path.absolute()).encode()
+    except UnicodeEncodeError:
+        raise UserError(f"{where}: not UTF-8, as the libraries that write there need it; choose another") from None
 
 
 def _check_replaced(path: Path, where: str) -> None:

@@ -204,6 +204,15 @@ def test_a_folder_that_is_replaced_must_not_hold_what_is_read(tmp_path, folder, 
         check_replaced_folder(tmp_path / ("n" * 251), None)
 
 
+def test_a_path_must_be_utf_8_only_where_libraries_need_it(tmp_path):
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    assert output_folder(str(folder)) == folder
+    with pytest.raises(UserError, match=r"^--workdir .*: not UTF-8"):
+        output_folder(str(folder), option="--workdir", utf8=True)
+    with pytest.raises(UserError, match=r"^--output .*: not UTF-8"):
+        check_replaced_folder(folder, None)
+
+
 def test_a_line_that_cannot_be_printed_ends_the_command_after_the_results(monkeypatch, capsys):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
