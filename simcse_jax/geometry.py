@@ -158,9 +158,9 @@ def write(
     by_model: "dict[str, Geometry]",
     by_run: "dict[str, list[tuple[int, Geometry]]]",
 ) -> list[str]:
-    """Writes the numbers and the pictures, each file whole or not at all; returns their names."""
+    """Writes the numbers and the pictures, all or none; returns their names."""
     from simcse_jax.evaluation import geometry_pictures as pictures
-    from simcse_jax.storage import write_atomically
+    from simcse_jax.storage import write_together
 
     drawn: dict[str, dict[str, bytes]] = {}
     if by_model:
@@ -168,10 +168,9 @@ def write(
             drawn[draw.__name__] = draw(by_model, result["data"])
     if by_run:
         drawn["runs"] = pictures.runs(by_run, result["data"])
-    write_atomically(output / FILE, json.dumps(result, indent=2, ensure_ascii=False) + "\n")
-    for name, kinds in drawn.items():
-        for kind, content in kinds.items():
-            write_atomically(output / f"{name}.{kind}", content)
+    files: dict[str, str | bytes] = {FILE: json.dumps(result, indent=2, ensure_ascii=False) + "\n"}
+    files |= {f"{name}.{kind}": content for name, kinds in drawn.items() for kind, content in kinds.items()}
+    write_together(output, files)
     return [FILE, *(f"{name}.png and .svg" for name in drawn)]
 
 

@@ -50,7 +50,7 @@ def main() -> None:
     from simcse_jax.training.run import train_and_evaluate
 
     if not is_remote(workdir):
-        output_folder(workdir, sources(config), files=FILES, option="--workdir")
+        output_folder(workdir, sources(config), files=FILES, option="--workdir", utf8=True)
     train_and_evaluate(config, workdir, profile)
 
 

@@ -5,7 +5,7 @@ also be a device or a pipe (`storage.write_atomically`).
 """
 
 import contextlib
-import fcntl
+import importlib.util
 import os
 import stat
 import tempfile
@@ -78,7 +78,12 @@ def output_file(
 
 
 def output_folder(
-    name: str, inputs: Inputs | None = None, *, files: Iterable[str] = (), option: str = "--output"
+    name: str,
+    inputs: Inputs | None = None,
+    *,
+    files: Iterable[str] = (),
+    option: str = "--output",
+    utf8: bool = False,
 ) -> Path:
     """The folder of an option, which need not exist yet; it is not created.
 
@@ -87,6 +92,7 @@ def output_folder(
       inputs: what the command reads.
       files: the names of the files that the command writes there, as patterns.
       option: the option's name.
+      utf8: whether libraries write there that take no other paths.
 
     Raises:
       UserError: when it cannot be written to, or a file in it would take the place of an input.
@@ -95,6 +101,8 @@ def output_folder(
     if is_remote(name):
         raise UserError(f"{where}: must be a folder on a disk")
     folder = _followed(local_path(name), where)
+    if utf8:
+        _check_utf8(folder, where)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{where}: is a file; it must be a folder (a new one is created)")
     for given, source in _local(inputs):
@@ -123,6 +131,7 @@ def check_replaced_folder(folder: Path, source: Path | None, parts: Sequence[str
     """
     where = f"--output {folder}"
     real = Path(os.path.realpath(_followed(folder, where)))
+    _check_utf8(real, where)
     if source is not None:
         other = Path(os.path.realpath(source))
         if other.is_relative_to(real) or any(real.is_relative_to(other / part) for part in parts):
@@ -204,6 +213,8 @@ def _check_stream(path: Path, where: str, streamed: bool) -> None:
         raise UserError(f"{where}: a device or a pipe, and this output is written in parts; name a file")
     descriptor = own_descriptor(path)
     if descriptor is not None:
+        import fcntl
+
         with _reported(where):
             mode = fcntl.fcntl(descriptor, fcntl.F_GETFL)
         if mode & os.O_ACCMODE == os.O_RDONLY:
@@ -226,6 +237,13 @@ def _followed(path: Path, where: str) -> Path:
     return Path(followed)
 
 
+def _check_utf8(path: Path, where: str) -> None:
+    try:
+        str(path.absolute()).encode()
+    except UnicodeEncodeError:
+        raise UserError(f"{where}: not UTF-8, as the libraries that write there need it; choose another") from None
+
+
 def _check_replaced(path: Path, where: str) -> None:
     if path.is_file() and not os.access(path, os.W_OK):
         raise UserError(f"{where}: may not be written; change its mode or choose another")
@@ -241,8 +259,16 @@ def _check_folder(folder: Path, where: str) -> None:
 
 
 def _local(inputs: Inputs | None) -> list[tuple[str, Path]]:
-    """The inputs whose names are paths that exist or may come to exist; a model of the hub is none."""
-    return [(given, local_path(name)) for given, name in (inputs or {}).items() if name and not is_remote(str(name))]
+    """The inputs with a path, which need not exist: a model of the hub has one too, where nothing lies."""
+    return [(given, _place(str(name))) for given, name in (inputs or {}).items() if name and not is_remote(str(name))]
+
+
+def _place(name: str) -> Path:
+    package = name.removeprefix("package:")
+    if package == name or not package.isidentifier() or package == "__main__":  # which has no spec
+        return local_path(name)
+    spec = importlib.util.find_spec(package)
+    return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else Path(name)
 
 
 def _is_read(path: Path) -> bool:

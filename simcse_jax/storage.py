@@ -11,7 +11,7 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -103,7 +103,7 @@ def write_atomically(path: Folder, content: str | bytes) -> None:
     Raises:
       UserError: when the disk is full or the folder is not writable.
     """
-    data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
+    data = _encoded(content)
     try:
         if is_remote(path):  # an object appears once it is complete, and needs no folder
             path.write_bytes(data)
@@ -115,6 +115,37 @@ def write_atomically(path: Folder, content: str | bytes) -> None:
                 file.write(data)
     except Exception as error:  # an OSError, or an error of a store's client
         raise UserError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or reason(error)}") from None
+
+
+def write_together(folder: Path, files: Mapping[str, str | bytes]) -> None:
+    """Writes several files as `write_atomically` does; if one of them cannot be written, none is replaced.
+
+    Args:
+      folder: the folder, created if it does not exist.
+      files: contents by name; the last one is the last to be replaced.
+
+    Raises:
+      UserError: when the disk is full or the folder is not writable.
+    """
+    path = folder
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as replaced:
+            for name, content in reversed(list(files.items())):
+                path = folder / name
+                if is_stream(path):
+                    _write_into(path, _encoded(content))
+                    continue
+                file = replaced.enter_context(replacing_file(path))
+                file.write(_encoded(content))
+                file.flush()
+                os.fsync(file.fileno())
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror or reason(error)}") from None
+
+
+def _encoded(content: str | bytes) -> bytes:
+    return content.encode(errors="backslashreplace") if isinstance(content, str) else content
 
 
 def is_stream(path: Folder) -> bool:

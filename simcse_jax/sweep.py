@@ -65,7 +65,7 @@ def main() -> None:
     name = "_".join([Path(file).stem, argument]) if argument else Path(file).stem
     for _, each in variants:
         files = [f"{name}.{kind}" for kind in ("md", "csv", "png", "svg")]
-        output_folder(workdir, sources(each), files=files, option="--workdir")
+        output_folder(workdir, sources(each), files=files, option="--workdir", utf8=True)
     with held(folder):
         problems = runner.run_all(runs, config.sweep.vectorize, folder)
         command = shlex.join(["python", "-m", "simcse_jax.sweep", *sys.argv[1:]])

@@ -164,6 +164,16 @@ def test_every_json_file_of_a_run_and_of_an_export_is_one_that_is_read(trained, 
         assert files and [path for path in files if not takes_place_of(path, folder)] == []
 
 
+def test_a_package_s_model_is_an_input(tmp_path, monkeypatch):
+    (tmp_path / "some_model" / "files").mkdir(parents=True)
+    (tmp_path / "some_model" / "__init__.py").write_text("")
+    config = tmp_path / "some_model" / "files" / "config.json"
+    config.write_text("{}")
+    monkeypatch.syspath_prepend(tmp_path)
+    refused(output_file, config, {"--model": "package:some_model"}, match="is a file of --model")
+    assert output_file(str(config), {"--model": "package:none_such", "--compare": "package:__main__"}) == config
+
+
 def test_an_output_that_is_an_input_is_refused(places):
     inputs = {"--data": str(places / "data.tsv"), "--model": str(places / "model"), "--queries": None}
     inputs |= {"--compare": "owner/name", "--other": "package:some", "--store": "gs://bucket/run"}
@@ -192,6 +202,15 @@ def test_a_folder_that_is_replaced_must_not_hold_what_is_read(tmp_path, folder, 
             check_replaced_folder(tmp_path / folder, tmp_path / "run", ["model"])
     with pytest.raises(UserError, match=r"File name too long$"):
         check_replaced_folder(tmp_path / ("n" * 251), None)
+
+
+def test_a_path_must_be_utf_8_only_where_libraries_need_it(tmp_path):
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    assert output_folder(str(folder)) == folder
+    with pytest.raises(UserError, match=r"^--workdir .*: not UTF-8"):
+        output_folder(str(folder), option="--workdir", utf8=True)
+    with pytest.raises(UserError, match=r"^--output .*: not UTF-8"):
+        check_replaced_folder(folder, None)
 
 
 def test_a_line_that_cannot_be_printed_ends_the_command_after_the_results(monkeypatch, capsys):

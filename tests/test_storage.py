@@ -91,6 +91,25 @@ def test_nothing_is_left_of_a_file_that_could_not_be_written(tmp_path, monkeypat
     assert os.listdir(tmp_path) == ["file"] and path.read_text() == "one"
 
 
+def test_files_are_replaced_together_or_not_at_all(tmp_path, monkeypatch):
+    folder = tmp_path / "new"
+    storage.write_together(folder, {"a.json": "1", "b.png": b"2"})
+    synced = []
+
+    def full(number):
+        synced.append(number)
+        if len(synced) == 2:
+            raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(UserError, match=r"a\.json: cannot be written: No space left on device$"):
+            storage.write_together(folder, {"a.json": "3", "b.png": b"4"})
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {"a.json": "1", "b.png": "2"}
+    storage.write_together(folder, {"a.json": "3", "b.png": b"4"})
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {"a.json": "3", "b.png": "4"}
+
+
 def test_a_link_stays_and_what_it_points_to_is_replaced_with_its_mode(tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "file").write_text("one")

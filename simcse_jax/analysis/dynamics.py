@@ -9,7 +9,7 @@ from simcse_jax.analysis.page import Section
 from simcse_jax.analysis.pictures import MEASURES
 from simcse_jax.analysis.report import PAGE, PAPER, explained, to_json
 from simcse_jax.plotting import short_names, unique
-from simcse_jax.storage import write_atomically
+from simcse_jax.storage import write_together
 
 FIELDS = (
     "anisotropy",
@@ -52,7 +52,7 @@ def write(
     workdirs: Mapping[str, str],
     versions: Mapping[str, str],
 ) -> list[str]:
-    """Writes `dynamics.json`, a picture for each measure and `report.html`, each file whole or not.
+    """Writes `dynamics.json`, a picture for each measure and `report.html`: all or none.
 
     Args:
       runs: by their labels; the steps of each rise. A measure that no point has is left out.
@@ -91,8 +91,7 @@ def write(
     sections.append(Section("How it was measured", "", _about({"data": data, **about}, workdirs, versions)))
     about_runs = f"{len(runs)} run{'s' * (len(runs) > 1)}, measured on {data}. The measures are those of {PAPER}."
     files[PAGE] = page.page("How training changes the space", [summary.of_runs(runs), about_runs], sections)
-    for name, written in files.items():
-        write_atomically(folder / name, written)
+    write_together(folder, files)
     return list(files)
 
 

@@ -11,7 +11,7 @@ from simcse_jax.analysis.page import Section
 from simcse_jax.analysis.pictures import MEASURES
 from simcse_jax.analysis.protocol import CHOICES
 from simcse_jax.plotting import Pictures, short_names, unique
-from simcse_jax.storage import write_atomically
+from simcse_jax.storage import write_together
 
 METRICS, PAGE = "metrics.json", "report.html"
 PAPER = "“On Isotropy and Learning Dynamics of Contrastive-based Sentence Representation Learning” (Xiao et al., 2023)"
@@ -32,7 +32,7 @@ class Drawing(NamedTuple):
 def write(
     metrics: Metrics, folder: Path, *, versions: Mapping[str, str], embedding_map: Map | None = None
 ) -> list[str]:
-    """Writes the report, each file whole or not at all: `metrics.json`, `report.html`, and NAME.png, .svg and .json.
+    """Writes the report, all of its files or none: `metrics.json`, `report.html`, and NAME.png, .svg and .json.
 
     Args:
       metrics: `model`, `compare` (None without), `data`, `sentences`, `tokens` and `protocol`; of the model `layers`,
@@ -55,8 +55,7 @@ def write(
         files |= {f"{name}.{kind}": content for kind, content in drawing.pictures.items()}
         files[f"{name}.json"] = to_json(drawing.data)
     files[PAGE] = html(metrics, drawings, versions)
-    for name, content in files.items():
-        write_atomically(folder / name, content)
+    write_together(folder, files)
     return list(files)
 
 

@@ -4,6 +4,7 @@ import csv as csv_lib
 import io
 import textwrap
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import scipy.stats
 from ml_collections import config_dict
 
 from simcse_jax.plotting import COLOURS, Pictures, new_figure
-from simcse_jax.storage import Folder, write_atomically
+from simcse_jax.storage import write_together
 from simcse_jax.sweeps.variants import METRICS, Variant, baseline_of, read_seeds
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def what_rows_are(rows: Sequence[Row]) -> str:
 
 
 def write(
-    folder: Folder,
+    folder: Path,
     name: str,
     sweep: config_dict.ConfigDict,
     variants: Sequence[Variant],
@@ -196,7 +197,7 @@ def write(
     notes: Sequence[str] = (),
     headings: Mapping[str, str] = METRICS,
 ) -> list[Row]:
-    """Writes NAME.md, NAME.csv, NAME.png and NAME.svg into the folder, each whole or not at all.
+    """Writes NAME.md, NAME.csv, NAME.png and NAME.svg into the folder, all or none.
 
     Args:
       folder: the folder, created if needed.
@@ -215,8 +216,7 @@ def write(
     """
     rows = summarize(sweep, variants, results, headings)
     files: dict[str, str | bytes] = {"md": markdown(rows, sweep, notes), "csv": csv(rows, sweep), **plot(rows, sweep)}
-    for kind, content in files.items():
-        write_atomically(folder / f"{name}.{kind}", content)
+    write_together(folder, {f"{name}.{kind}": content for kind, content in files.items()})
     return rows
 
 
