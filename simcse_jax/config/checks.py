@@ -1,12 +1,17 @@
 """Whether a config is valid: each field by its own rules, and fields that must go together."""
 
+from math import isfinite
+
 from ml_collections import config_dict
 
-from simcse_jax.config.fields import FIELDS, flatten, trains
+from simcse_jax.config.fields import FIELDS, LARGEST, flatten, trains
+from simcse_jax.data.files import is_text
 from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.evaluation.tasks import POSTPROCESSING
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.choices import UNPAIRED
+
+LARGEST_FLOAT, SMALLEST_FLOAT = 3.4e38, 1.2e-38  # of float32
 
 
 def validate(config: config_dict.ConfigDict) -> None:
@@ -21,6 +26,7 @@ def validate(config: config_dict.ConfigDict) -> None:
     _check_names(given)
     for name, value in given.items():
         check_type(f"config.{name}", value, type(FIELDS[name].default))
+        check_range(f"config.{name}", value)
     for name, field in FIELDS.items():
         for rule in field.rules:
             rule.check(f"config.{name}", given[name])
@@ -48,6 +54,20 @@ def check_type(field: str, value: object, expected: type) -> None:
     """
     if type(value) is not expected and not (expected is float and type(value) is int):
         raise UserError(f"{field}={value!r}: must be of type {expected.__name__}")
+
+
+def check_range(field: str, value: object) -> None:
+    """Refuses a number that a device cannot hold, and a text that cannot be written, as bytes that are not UTF-8.
+
+    Raises:
+      UserError: naming the field.
+    """
+    if isinstance(value, str) and not is_text(value):
+        raise UserError(f"{field}={value!r:.100}: is not UTF-8; rename the file")
+    if type(value) is int and abs(value) > LARGEST and field != "config.seed":
+        raise UserError(f"{field}={str(value)[:40]}: must be at most {LARGEST:,}")
+    if type(value) is float and (not isfinite(value) or abs(value) > LARGEST_FLOAT or 0 < abs(value) < SMALLEST_FLOAT):
+        raise UserError(f"{field}={value!r}: must be a number of type float32, 0 or from {SMALLEST_FLOAT} in size")
 
 
 def check_postprocess(method: str, data: str, dimensions: int, field: str, joint: str) -> None:

@@ -34,6 +34,7 @@ POLICIES = {  # which dropout masks the sentences of a pair get; see training/vi
     "mean": "the mean of several embeddings, each with its own mask",
 }
 PRECISIONS = ("highest", "high", "default")  # JAX's names
+LARGEST = 2**31 - 1  # whole number: steps and rows are counted in int32 on devices
 FEWEST_ANALYSED = 10  # sentences of analysis.sentences
 
 
@@ -135,7 +136,7 @@ FIELDS = {
     "views.positive": field("independent", "The masks of positive pairs.", one_of(POLICIES)),
     "views.negative": field("off", "The masks of the negative pairs of objective.off_dropout.", one_of(POLICIES)),
     "views.noise": number(0.1, "The variance of the Gaussian noise, for noisy.", at_least(0.0)),
-    "views.samples": field(10, "The number of masks, for mean.", at_least(1)),
+    "views.samples": field(10, "The number of masks, for mean.", at_least(1), at_most(1000)),
     "objective.info_nce.weight": _weight(1.0),
     "objective.info_nce.temperature": number(0.05, "Divides similarities.", above(0)),
     "objective.info_nce.hard_negative_weight": number(

@@ -13,6 +13,7 @@ LENGTH_MULTIPLE = 8  # lengths are rounded up to a multiple of it
 WORTH_LEAVING_OUT = 0.95  # padding is left out if at most this share of a batch is tokens
 MOST = 0.9  # the share of batches that fit the small program
 EXTREME = 4.5  # standard deviations above the mean that fit the large program
+LOOKED_AT = 2**18  # steps whose batches are counted before the first one, which takes seconds
 MANY_STEPS = 500  # from this many steps on, a second compilation pays off
 
 
@@ -28,7 +29,7 @@ class Sizes(NamedTuple):
     """How many tokens the programs have places for, and the program of each step."""
 
     tokens: tuple[tuple[int, ...], ...]  # one program or two, the large one last: a number for each column, see `sizes`
-    which: np.ndarray  # (steps,) int8: indices into `tokens`
+    which: np.ndarray  # (steps,) int8: indices into `tokens`; all steps beyond `LOOKED_AT` share the last element
 
 
 def tokenize(examples: Examples, tokenizer: Tokenizer, max_length: int) -> Corpus:
@@ -96,7 +97,7 @@ class Batches:
         share = self.batch_size // devices
         together = min(chunk_size or share, share)
         starts = [first + start for first in range(0, self.batch_size, share) for start in range(0, share, together)]
-        most = self._most_tokens(lengths, steps, starts)
+        most = self._most_tokens(lengths, min(steps, LOOKED_AT), starts)
         small, large = _small_and_large(lengths, together, len(starts))
         large = np.maximum(large, most.max(axis=0))
         places = together * self._corpus.input_ids.shape[2] * lengths.shape[1]
@@ -105,8 +106,12 @@ class Batches:
             return tuple(tokens.tolist()) if tokens.sum() <= WORTH_LEAVING_OUT * places else ()
 
         if steps < MANY_STEPS or not size(small) or small.sum() > WORTH_LEAVING_OUT * large.sum():
-            return Sizes((size(large),), np.zeros(steps, np.int8))
-        return Sizes((size(small), size(large)), np.any(most > small, axis=1).astype(np.int8))
+            found = Sizes((size(large),), np.zeros(len(most), np.int8))
+        else:
+            found = Sizes((size(small), size(large)), np.any(most > small, axis=1).astype(np.int8))
+        if len(most) == steps:
+            return found
+        return Sizes((*found.tokens, ()), np.append(found.which, np.int8(len(found.tokens))))  # padding stays
 
     def _most_tokens(self, lengths: np.ndarray, steps: int, starts: list[int]) -> np.ndarray:
         """(steps, C): the most tokens that are encoded together; `starts` are the parts' first rows."""

@@ -4,8 +4,7 @@ SimCSE's Table B.1 has two metrics, Spearman's and Pearson's correlation, and th
 year's subsets: `all`, over the pairs of all subsets together; `mean`, the mean of the subsets' correlations; `wmean`,
 that mean weighted by their numbers of pairs. Spearman and `all` are the papers' own and the defaults here.
 
-Reads SentEval's folder layout (`data/downstream`: STS/STS12-en-test, …, STS/STSBenchmark, SICK), and single
-files of graded pairs.
+Reads SentEval's folder (`data/downstream`: STS/STS12-en-test, …, STS/STSBenchmark, SICK), and files of graded pairs.
 """
 
 import dataclasses
@@ -74,7 +73,7 @@ def _number(text: str, where: str) -> float:
 
 
 def _rows(path: Path, columns: tuple[int, int, int], skip_header: bool = False, most: int = 0) -> list[_Row]:
-    """Tab-separated lines without quoting; `columns` are those of the score and the two sentences, of `most` (0: any)."""
+    """Tab-separated lines without quoting; `columns` are those of the score and the sentences, of `most` (0: any)."""
     rows = []
     for number, line in enumerate(open_text(path), 1):
         if not line.strip() or (skip_header and number == 1):
@@ -108,17 +107,13 @@ def _year_subset(folder: Path, subset: str) -> list[_Row]:
 
 def _pairs(subsets: dict[str, list[_Row]], where: str) -> Pairs:
     rows = [row for subset in subsets.values() for row in subset]
-    if len(rows) < 2:
-        raise UserError(f"{where}: {len(rows)} graded pairs; a correlation needs two or more")
     slices, start = {}, 0
     for name, subset in subsets.items():
-        part = f"{where}, {name}" if len(subsets) > 1 else where
-        if len(subset) < 2:
-            raise UserError(f"{part}: {len(subset)} graded pairs; a correlation needs two or more")
         if len({row.gold for row in subset}) < 2:
-            raise UserError(f"{part}: all {len(subset)} scores are {subset[0].gold:g}, so no correlation is defined")
-        slices[name] = slice(start, start + len(subset))
-        start += len(subset)
+            few = f"{len(subset)} graded pairs; a correlation needs two or more"
+            what = few if len(subset) < 2 else f"all {len(subset)} scores are {subset[0].gold:g}: no correlation"
+            raise UserError(f"{where}, {name}: {what}" if len(subsets) > 1 else f"{where}: {what}")
+        slices[name], start = slice(start, start + len(subset)), start + len(subset)
     gold = np.array([row.gold for row in rows])
     return Pairs([row.first for row in rows], [row.second for row in rows], gold, slices if len(subsets) > 1 else {})
 
@@ -175,8 +170,7 @@ def read(data: str, tasks: Sequence[str], split: str = "test") -> tuple[dict[str
     """
     path = local_path(data)
     if path.is_file():
-        taken = path.stem in (*BESIDE_TASKS, *TASKS)  # another set of pairs has no known task's name
-        name = path.name if taken else path.stem
+        name = path.name if path.stem in (*BESIDE_TASKS, *TASKS) else path.stem  # these mean something else
         return {name: read_graded_pairs(path)}, []
     if not path.is_dir():
         raise UserError(f"{data}: no such folder or file of STS data")

@@ -8,7 +8,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from simcse_jax.analysis import last_layer
-from simcse_jax.config.fields import flatten, trains
+from simcse_jax.config.fields import LARGEST, flatten, trains
 from simcse_jax.data.augment import augment
 from simcse_jax.data.batches import Corpus, steps_per_epoch, tokenize
 from simcse_jax.data.examples import Examples, read_examples
@@ -105,6 +105,8 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
     check_columns(config, corpus.input_ids.shape[1])
     epoch = steps_per_epoch(len(corpus.input_ids), config.train.batch_size)
     total_steps = config.train.max_steps or config.train.epochs * epoch
+    if total_steps > LARGEST:
+        raise UserError(f"config.train.epochs={config.train.epochs}: gives {total_steps:,} steps; at most {LARGEST:,}")
     return Inputs(devices, evaluation, model, tokenizer, corpus, language_model, analysis, total_steps)
 
 
@@ -156,6 +158,8 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
     notes = [f"{examples.blank} blank rows skipped"] if examples.blank else []
     notes += [f"{examples.unlabelled} without a label skipped"] if examples.unlabelled else []
     processes.say(", ".join([f"{data.train}: {len(examples)} {kinds[num_columns - 1]}", *notes]))
+    if len(examples) < 2:
+        raise UserError(f"{data.train}: one example; training needs two or more, the others of a batch are negatives")
     if len(examples) < config.train.batch_size:
         raise UserError(
             f"{data.train}: {len(examples)} examples are fewer than one batch; "

@@ -32,7 +32,7 @@ class Updates:
           unpad: do not compute padding, if there is enough of it.
         """
         sizes: tuple[tuple[int, ...], ...] = ((),)
-        self._size_of_step = np.zeros(steps, np.int8)
+        self._size_of_step = np.zeros(1, np.int8)  # of the last one, and all after it
         if unpad and steps:
             sizes, self._size_of_step = batches.sizes(steps, mesh.size, recipe.chunk_size)
         self._steps = [make_step(graph, recipe._replace(most_tokens=size), mesh) for size in sizes]
@@ -40,17 +40,22 @@ class Updates:
 
     def compile(self, step: int, state: TrainState, batch: Batch, settings: Settings) -> float:
         """Compiles the program that this step needs, if it is not compiled yet; returns the seconds that this took."""
-        size = int(self._size_of_step[step])
+        size = self._size(step)
         if size in self._compiled:
             return 0.0
         jax.block_until_ready(state)  # earlier work must not count as compiling
         started = time.perf_counter()
         self._compiled[size] = self._steps[size].lower(state, batch, settings).compile()
         seconds = time.perf_counter() - started
-        which = "the step" if len(self._steps) == 1 else f"the step for {('most', 'the longest')[size]} batches"
+        which = (
+            "the step" if len(self._steps) == 1 else f"the step for {('most', 'the longest', 'the last')[size]} batches"
+        )
         processes.say(f"compiled {which} in {seconds:.1f} s")
         return seconds
 
     def __call__(self, step: int, state: TrainState, batch: Batch, settings: Settings) -> tuple[TrainState, Metrics]:
         """Does update `step`, counted from 0, whose program is compiled."""
-        return self._compiled[int(self._size_of_step[step])](state, batch, settings)
+        return self._compiled[self._size(step)](state, batch, settings)
+
+    def _size(self, step: int) -> int:
+        return int(self._size_of_step[min(step, len(self._size_of_step) - 1)])

@@ -157,3 +157,31 @@ def test_several_processes_need_to_know_each_other():
     ):
         with pytest.raises(UserError, match=message):
             parse(*two, argument)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("train.max_steps", 3_000_000_000, "must be at most 2,147,483,647"),
+        ("train.max_steps", 10**20, "must be at most 2,147,483,647"),
+        ("train.batch_size", 10**12, "must be at most 2,147,483,647"),
+        ("train.log_every", 2**63, "must be at most"),
+        ("views.samples", 10**9, "must be at most 1000"),
+        ("seed", -1, "from 0 to 2³² - 1"),
+        ("seed", 2**64, "from 0 to 2³² - 1"),
+        ("train.learning_rate", float("nan"), "float32"),
+        ("train.learning_rate", float("inf"), "float32"),
+        ("train.weight_decay", 1e39, "float32"),
+        ("objective.info_nce.temperature", 1e-46, "float32"),
+        ("data.augment.lexicon", "a\udcff", "is not UTF-8"),
+    ],
+)
+def test_numbers_that_no_device_holds_and_texts_that_no_file_holds_are_refused(field, value, says):
+    config = default_config()
+    *path, last = field.split(".")
+    section = config
+    for part in path:
+        section = section[part]
+    section[last] = value
+    with pytest.raises(UserError, match=f"config.{field}=.*{re.escape(says)}"):
+        validate(config)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from support import CONFIGS, sentences
 
+from simcse_jax.data import batches as module
 from simcse_jax.data.batches import Batches, Corpus, steps_per_epoch, tokenize
 from simcse_jax.data.examples import Examples
 from simcse_jax.huggingface.tokenizer import Tokenizer
@@ -183,3 +184,12 @@ def of_lengths(lengths: np.ndarray) -> Corpus:
     """(N, C) lengths; a padded sentence has 32 places."""
     mask = (np.arange(32) < lengths[:, :, None]).astype(np.int8)
     return Corpus(mask.astype(np.int32), mask)
+
+
+def test_the_batches_of_a_very_long_run_are_not_all_counted_before_it(corpus, monkeypatch):
+    batches = Batches(corpus, BATCH, 0)
+    whole = batches.sizes(4, 1)
+    monkeypatch.setattr(module, "LOOKED_AT", 4)
+    long = batches.sizes(2**31 - 1, 1)
+    assert long.tokens[-1] == () and long.tokens[1] == whole.tokens[0]  # padding stays where nothing was counted
+    assert long.which.tolist()[-1] == len(long.tokens) - 1 and len(long.which) == 5

@@ -358,7 +358,7 @@ def test_data_that_is_not_there_is_refused(tmp_path):
         ("The cat sat.\nThe dog ran.\n", ["line 1", "sentence1, sentence2, score"]),
         ("sentence1,sentence2,score\na,b,1\n", ["line 1", "tabs"]),
         ("sentence1\tsentence2\tscore\na\tb\t1\n", ["1 graded pairs"]),
-        ("sentence1\tsentence2\tscore\na\tb\t1\nc\td\t1.0\n", ["all 2 scores are 1, so no correlation is defined"]),
+        ("sentence1\tsentence2\tscore\na\tb\t1\nc\td\t1.0\n", ["all 2 scores are 1: no correlation"]),
         *(
             (f"sentence1\tsentence2\tscore\na\tb\t1\nc\td\t{bad}\n", ["line 3", f"the score '{bad}' is not"])
             for bad in ("nan", "inf", "-inf", "1e400", "1e308", "x")

@@ -6,6 +6,7 @@ BAD_DATA = {
     "empty": (b"", "holds no sentences"),
     "blank": (b"\n \n", "only 2 blank rows"),
     "latin1": ("a cat\nGr\u00fc\u00dfe\n".encode("latin-1"), "line 2 is not UTF-8"),
+    "one": (b"a cat\n", "one example; training needs two or more"),
     "few": (b"a cat\na dog\n", "2 examples are fewer than one batch"),
 }
 
