@@ -35,13 +35,15 @@ def main() -> None:
     args = parse()
     output = check_output(args)
     from simcse_jax.data.sentences import SentenceFile
+    from simcse_jax.locks.lock import held_next_to
 
     sentences = SentenceFile(args.input, args.column)
     rows, fingerprint = sentences.scan()
     if rows < args.parts:
         raise UserError(f"--parts {args.parts}: {args.input} has only {rows} rows")
     first, end = (rows * part // args.parts for part in (args.part, args.part + 1))
-    encode_file(args, sentences, output, first, end, fingerprint)
+    with held_next_to(output):
+        encode_file(args, sentences, output, first, end, fingerprint)
 
 
 def renamed(arguments: Sequence[str]) -> dict[str, str]:

@@ -91,16 +91,16 @@ def export(
       license: the hub's identifier of a licence, for the card; None for that of the base model, if known.
 
     Raises:
-      UserError: when there is no run, or `output` is not an earlier export.
+      UserError: when there is no run, `output` is not an earlier export, or another job is exporting there.
     """
     import numpy as np
     from safetensors import SafetensorError
 
     from simcse_jax.huggingface.write import write_model
+    from simcse_jax.locks.replace import replacing
     from simcse_jax.model_card import model_card
     from simcse_jax.runs.loading import load_workdir
     from simcse_jax.runs.workdir import Workdir
-    from simcse_jax.storage import replacing
 
     check_places(workdir, output)
     model = load_workdir(workdir)

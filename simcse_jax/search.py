@@ -166,32 +166,42 @@ def prepare(model: "SimCSE", sentences: list[str] | None, folder: str | None) ->
       folder: of an index that exists or is to be made; None encodes the sentences and keeps nothing.
 
     Raises:
-      UserError: when the folder's index is another model's, or of other sentences.
+      UserError: when the folder's index is another model's, or of other sentences, or another job is making it.
     """
+    from simcse_jax.locks.lock import held
+
+    if folder is None:
+        _add(model, sentences or [])
+    elif _left(model, sentences, folder) or model.index is None:
+        with held(local_path(folder)):  # a second job ends here, not after it has encoded all
+            _add(model, _left(model, sentences, folder))  # another one may have saved some meanwhile
+            model.save_index(folder)
+    assert model.index is not None
+    return model.index
+
+
+def _add(model: "SimCSE", sentences: list[str]) -> None:
+    with warnings_in_a_line():
+        model.add_to_index(sentences, show_progress_bar=True)
+
+
+def _left(model: "SimCSE", sentences: list[str] | None, folder: str) -> list[str]:
+    """Loads the folder's index if there is one, and returns the sentences that it lacks."""
     from simcse_jax.index.files import is_index
 
-    if folder is None or not is_index(local_path(folder)):
-        with warnings_in_a_line():
-            assert sentences is not None  # without an index there must be some
-            model.build_index(sentences, show_progress_bar=True)
-        if folder is not None:
-            model.save_index(folder)
-        assert model.index is not None
-        return model.index
+    if not is_index(local_path(folder)):
+        assert sentences is not None  # without an index there must be some
+        return sentences
     model.load_index(folder)
     assert model.index is not None
     if sentences is None:
-        return model.index
+        return []
     known = model.index.sentences
     if sentences[: len(known)] != known:
         row = next((row for row, pair in enumerate(zip(known, sentences, strict=False)) if len(set(pair)) > 1), None)
         where = f"row {row} differs" if row is not None else f"it has {len(known)}, {len(sentences)} were given"
         raise UserError(f"{folder}: an index of other sentences ({where}); remove it or choose another folder")
-    if len(sentences) > len(known):
-        with warnings_in_a_line():
-            model.add_to_index(sentences[len(known) :], show_progress_bar=True)
-        model.save_index(folder)
-    return model.index
+    return sentences[len(known) :]
 
 
 def _typed() -> Iterator[list[str]]:

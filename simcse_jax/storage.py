@@ -195,35 +195,6 @@ def replace(new: Path, path: Path) -> None:
         new.unlink()
 
 
-@contextlib.contextmanager
-def replacing(folder: Path) -> Iterator[Path]:
-    """A new folder to write to, which replaces `folder` after the block.
-
-    After an error in the block, `folder` is unchanged. Its old contents are in `.NAME.old` for a moment; if the process
-    is killed then, they stay there until the next call.
-
-    Raises:
-      OSError: when a folder cannot be made or renamed.
-    """
-    temporary, earlier = (folder.parent / f".{folder.name}.{kind}" for kind in ("new", "old"))
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(temporary, ignore_errors=True)
-        if folder.exists():
-            shutil.rmtree(earlier, ignore_errors=True)
-        temporary.mkdir()
-        yield temporary
-        if folder.exists():
-            os.rename(folder, earlier)
-        os.rename(temporary, folder)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if earlier.exists() and not folder.exists():
-            os.rename(earlier, folder)
-        raise
-    shutil.rmtree(earlier, ignore_errors=True)
-
-
 def read_json(path: Path, kind: type = dict) -> Any:
     """A JSON object (or a list, if `kind` is `list`) from a file.
 

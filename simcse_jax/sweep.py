@@ -51,6 +51,7 @@ def main() -> None:
     path, _ = split_config(sys.argv[1:])
     variants = read_sweep(config, load_variants(path))
     require("train", "tensorboardX", "matplotlib")
+    from simcse_jax.locks.lock import held
     from simcse_jax.outputs import output_folder
     from simcse_jax.storage import is_remote
     from simcse_jax.sweeps import runner, table
@@ -65,18 +66,19 @@ def main() -> None:
     for _, each in variants:
         files = [f"{name}.{kind}" for kind in ("md", "csv", "png", "svg")]
         output_folder(workdir, sources(each), files=files, option="--workdir")
-    problems = runner.run_all(runs, config.sweep.vectorize, folder)
-    command = shlex.join(["python", "-m", "simcse_jax.sweep", *sys.argv[1:]])
-    table.write(
-        folder,
-        name,
-        config.sweep,
-        [runner.comparable(*variant) for variant in variants],
-        runner.read_scores(runs),
-        notes=[f"`{command}`", runner.what_was_run(runs), runner.what_it_ran_on(runs)],
-        headings=runner.headings([config for _, config in variants]),
-    )
-    print((folder / f"{name}.md").read_text(encoding="utf-8"))
+    with held(folder):
+        problems = runner.run_all(runs, config.sweep.vectorize, folder)
+        command = shlex.join(["python", "-m", "simcse_jax.sweep", *sys.argv[1:]])
+        table.write(
+            folder,
+            name,
+            config.sweep,
+            [runner.comparable(*variant) for variant in variants],
+            runner.read_scores(runs),
+            notes=[f"`{command}`", runner.what_was_run(runs), runner.what_it_ran_on(runs)],
+            headings=runner.headings([config for _, config in variants]),
+        )
+        print((folder / f"{name}.md").read_text(encoding="utf-8"))
     if problems:
         raise UserError(f"{len(problems)} of {len(runs)} runs failed; the first: {problems[0]}")
 

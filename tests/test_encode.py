@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 from support import ROOT, call, run, sentences, xla_flags
+from support.jobs import another_job
 
 from simcse_jax import SimCSE
 from simcse_jax.command_line import with_new_spellings
@@ -16,6 +17,7 @@ from simcse_jax.encode import renamed
 from simcse_jax.encoding import files as embedding_files
 from simcse_jax.encoding.files import PartialEmbeddings
 from simcse_jax.errors import UserError
+from simcse_jax.locks.lock import held_next_to
 
 TEXTS = [*sentences(20), "", 'the cat, "a dog"', *sentences(3)]
 
@@ -258,6 +260,13 @@ def test_numbers_beyond_the_outputs_type_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"emb\.npy: an embedding has an element beyond float16; write float32"):
         partial.append(np.full((2, 3), 70_000, np.float32), 0)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_one_job_at_a_time_writes_an_output(tiny_bert, tmp_path):
+    source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
+    with another_job(held_next_to(output)):
+        fails(f"{output}: process {os.getpid()} on ", "--model", tiny_bert, "--input", source, "--output", output)
+    assert [path.name for path in tmp_path.iterdir()] == [source.name]
 
 
 def test_an_input_that_changes_while_it_is_read_is_reported(tmp_path):

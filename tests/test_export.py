@@ -1,13 +1,16 @@
 import dataclasses
 import json
+import os
 import shutil
 
 import numpy as np
 import pytest
-from support import ROOT, WORDS, call, run, train_args, write_model
+from support import ROOT, WORDS, call, refused, run, train_args, write_model
+from support.jobs import another_job
 
 from simcse_jax.errors import UserError
 from simcse_jax.export import export
+from simcse_jax.locks.lock import held_next_to
 from simcse_jax.simcse import SimCSE
 
 SENTENCES = ["the cat sat on the mat.", "", "a dog", " ".join(WORDS * 4), "unknown words", "The BIRD sings"]
@@ -88,6 +91,20 @@ def test_weights_that_are_not_finite_are_not_exported(trained, tmp_path, monkeyp
     with pytest.raises(UserError, match=r"the best checkpoint's .* is not finite"):
         export(trained, tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_one_job_at_a_time_exports_to_a_folder(trained, exported, tmp_path):
+    folder = shutil.copytree(exported, tmp_path / "model")
+    with another_job(held_next_to(folder)):
+        refused(call("export", "--workdir", trained, "--output", folder), f"{folder}: process {os.getpid()} on ")
+        assert SimCSE(str(folder))
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_an_export_that_a_kill_left_without_its_name_is_found_again(exported, tmp_path):
+    """On a disk that cannot swap two folders."""
+    shutil.copytree(exported, tmp_path / ".model.old")
+    assert SimCSE(str(tmp_path / "model")) and [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def test_a_run_without_a_checkpoint_cannot_be_exported(trained, tmp_path):

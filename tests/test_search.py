@@ -1,17 +1,20 @@
 import io
 import json
+import os
 import shutil
 import sys
 
 import numpy as np
 import pytest
 from support import call, sentences, write_model
+from support.jobs import another_job
 
 from simcse_jax import SimCSE
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
 from simcse_jax.index.index import Index
 from simcse_jax.index.terminal import WIDTH
+from simcse_jax.locks.lock import held
 
 TEXTS = [*sentences(30), "", sentences(30)[4]]  # the last one is a duplicate
 QUERIES = ["the red cat", "a bird sings"]
@@ -220,6 +223,20 @@ def test_an_index_folder_is_made_once_read_then_and_added_to(tiny_bert, files, m
     assert f"#1   1.000  {len(TEXTS):>3}  {QUERIES[0]}" in searched(*base, "--sentences", files / "more.txt")
     assert f"#1   1.000  {len(TEXTS):>3}  {QUERIES[0]}" in searched(*base)
     assert encoded == [len(TEXTS), 1]
+
+
+def test_one_job_at_a_time_makes_an_index_or_adds_to_it(tiny_bert, files, monkeypatch):
+    base = ("--model", tiny_bert, "--index", files / "index", "--query", QUERIES[0])
+    (files / "more.txt").write_text("\n".join([*TEXTS, QUERIES[0]]) + "\n")
+    other = f"{files / 'index'}: process {os.getpid()} on "
+    with another_job(held(files / "index")), monkeypatch.context() as patch:
+        patch.setattr(SimCSE, "encode_counted", None)  # it ends before that
+        refused(*base, "--sentences", files / "sentences.txt", parts=[other])
+    first = searched(*base, "--sentences", files / "sentences.txt")
+    with another_job(held(files / "index")):
+        assert searched(*base, "--sentences", files / "sentences.txt") == searched(*base) == first
+        refused(*base, "--sentences", files / "more.txt", parts=[other])
+        refused(*base, "--sentences", files / "queries.txt", parts=["an index of other sentences"])
 
 
 def test_two_models_stand_side_by_side(tiny_bert, files):

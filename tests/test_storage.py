@@ -162,38 +162,6 @@ def test_a_folder_that_cannot_be_written_is_reported_in_one_line(tmp_path):
         storage.write_atomically(tmp_path / "file" / "run" / "run.json", "{}")
 
 
-def test_a_folder_is_replaced_as_a_whole_or_not_at_all(tmp_path):
-    folder = tmp_path / "deep" / "model"
-    with storage.replacing(folder) as new:
-        (new / "a").write_text("1")
-        assert not folder.exists()
-    (tmp_path / "deep" / ".model.new").mkdir()  # left by a killed process
-    with storage.replacing(folder) as new:
-        (new / "b").write_text("2")
-        assert os.listdir(folder) == ["a"]
-    assert os.listdir(folder) == ["b"] and os.listdir(tmp_path / "deep") == ["model"]
-    with pytest.raises(ZeroDivisionError), storage.replacing(folder) as new:
-        (new / "c").write_text("3")
-        raise ZeroDivisionError
-    assert os.listdir(folder) == ["b"] and os.listdir(tmp_path / "deep") == ["model"]
-
-
-def test_a_folder_that_cannot_be_replaced_is_unchanged(tmp_path, monkeypatch):
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "a").write_text("1")
-    rename = os.rename
-
-    def fail(source, target):
-        if str(source).endswith(".new"):
-            raise OSError(28, "No space left on device")
-        rename(source, target)
-
-    monkeypatch.setattr(os, "rename", fail)
-    with pytest.raises(OSError, match="No space left"), storage.replacing(tmp_path / "model"):
-        pass
-    assert os.listdir(tmp_path) == ["model"] and os.listdir(tmp_path / "model") == ["a"]
-
-
 def test_json_must_be_an_object_or_a_list_as_requested(tmp_path):
     path = tmp_path / "a.json"
     storage.write_json(path, {"a": [1]})

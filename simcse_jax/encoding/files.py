@@ -5,7 +5,6 @@ the input, model and options that they depend on.
 """
 
 import contextlib
-import fcntl
 import itertools
 import json
 import os
@@ -22,7 +21,10 @@ PARQUET_ROWS = 8192  # written at a time
 
 
 class PartialEmbeddings:
-    """Embeddings (N, D) that are written in order; writing can resume after a kill."""
+    """Embeddings (N, D) that are written in order; writing can resume after a kill.
+
+    Use it with the lock of the output (`locks.lock.held_next_to`).
+    """
 
     def __init__(self, output: Path, rows: int, dtype: np.dtype, about: dict[str, Any]):
         """Opens the files of an earlier call, if there are any.
@@ -103,10 +105,6 @@ class PartialEmbeddings:
 
     def _open(self, size: int) -> IO[bytes]:
         file = os.fdopen(os.open(self._partial, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"{self._partial}: another process is writing it") from None
         if not self.done:
             self._state.unlink(missing_ok=True)  # its file no longer exists
             file.truncate(0)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface import hub
+from simcse_jax.locks.replace import recover
 from simcse_jax.storage import local_path
 
 # The SHA-256 of the published `model.safetensors`, by package.
@@ -30,6 +31,7 @@ def resolve(name: str) -> Path:
     if name.startswith("package:"):
         return _package_folder(name.removeprefix("package:"))
     folder = local_path(name)
+    recover(folder)  # if an export was killed
     if folder.is_dir():
         return folder
     if folder.exists():

@@ -14,13 +14,14 @@ import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float32
 
 from simcse_jax.errors import UserError, reason
 from simcse_jax.index.index import Index
+from simcse_jax.locks.lock import LOCK, held
 from simcse_jax.storage import is_remote, local_path, read_json, write_atomically
 from simcse_jax.version import __version__
 
@@ -46,11 +47,16 @@ def save(index: Index, folder: str | Path, model: ModelIdentity) -> None:
     """Writes the index whole or not at all; an earlier one in the folder is replaced.
 
     Raises:
-      UserError: when the folder cannot be written, or holds something that is no index.
+      UserError: when the folder cannot be written, holds something that is no index, or another job saves one there.
     """
     folder = local_folder(folder)
     if not is_writable_index(folder):
         raise UserError(f"{folder}: exists and is no index; choose another folder")
+    with held(folder):  # otherwise each of two jobs would remove the other's files
+        _save(index, folder, model)
+
+
+def _save(index: Index, folder: Path, model: ModelIdentity) -> None:
     identifier = uuid.uuid4().hex[:8]
     embeddings, sentences = (folder / pattern.replace(ID, identifier) for pattern in PATTERNS)
     about = {
@@ -62,7 +68,6 @@ def save(index: Index, folder: str | Path, model: ModelIdentity) -> None:
         "versions": {"simcse_jax": __version__, "numpy": np.__version__},
     }
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         with _written(embeddings) as file:
             _write_embeddings(index, file)
         with _written(sentences) as file:
@@ -90,7 +95,16 @@ def load(folder: str | Path, model: ModelIdentity) -> Index:
     folder = local_folder(folder)
     if not is_index(folder):
         raise UserError(f"{folder}: no index there ({ABOUT} is missing)")
-    about = read_json(folder / ABOUT)
+    while True:
+        about = read_json(folder / ABOUT)
+        try:
+            return _load(folder, about, model)
+        except UserError:
+            if read_json(folder / ABOUT) == about:  # otherwise it was replaced meanwhile, and its files removed
+                raise
+
+
+def _load(folder: Path, about: dict[str, Any], model: ModelIdentity) -> Index:
     damaged = f"{folder / ABOUT}: damaged; build the index again"
     if about.get("format", FORMAT) != FORMAT:
         raise UserError(f"{folder / ABOUT}: format {about['format']!r}; this version reads {FORMAT}")
@@ -129,7 +143,7 @@ def is_writable_index(folder: Path) -> bool:
     named = {path for pattern in PATTERNS for path in folder.glob(pattern)}
     if is_index(folder):  # or another program's file of that name
         return bool(named)
-    return (named | {folder / (ABOUT + ".tmp")}).issuperset(folder.iterdir())
+    return (named | {folder / LOCK, folder / (ABOUT + ".tmp")}).issuperset(folder.iterdir())
 
 
 @contextlib.contextmanager

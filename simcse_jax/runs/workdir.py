@@ -24,10 +24,10 @@ import jax
 from ml_collections import config_dict
 
 from simcse_jax.config.fields import default_config, flatten
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, reason
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.public_names import from_hub
-from simcse_jax.huggingface.tokenizer import MARKER, Tokenizer
+from simcse_jax.huggingface.tokenizer import FILES, MARKER, Tokenizer
 from simcse_jax.huggingface.write import write_encoder_files
 from simcse_jax.models.head import HEADS
 from simcse_jax.runs.metrics import Metrics, read_metrics
@@ -152,22 +152,26 @@ class Workdir:
     ) -> None:
         """Creates a run's folder; `run.json` is written last, so a folder that has it is complete.
 
-        `examples` is the number of rows to train on.
+        `examples` is the number of rows to train on. What an earlier start has left, which was killed or found the disk
+        full, is made whole.
 
         Raises:
           UserError: when the folder cannot be written, or holds something that a run would overwrite.
         """
         ours = self.path / "model"
         for path in (self.path / "checkpoints", self.path / "metrics.jsonl", ours):
-            if path.exists() and not (path == ours and (ours / MARKER).is_file()):  # left by a start that was killed
+            if path.exists() and not (path == ours and _is_unfinished(ours)):
                 raise UserError(
                     f"workdir {self}: has {path.name} but no run.json; it may not be a run's, so choose another"
                 )
-        with tempfile.TemporaryDirectory() as temporary:
-            write_encoder_files(model, tokenizer, Path(temporary), config.model.pooler, HEADS[config.model.mlp].scored)
-            # The marker is written first.
-            for file in sorted(Path(temporary).iterdir(), key=lambda file: file.name != MARKER):
-                write_atomically(ours / file.name, file.read_bytes())
+        try:
+            with tempfile.TemporaryDirectory() as temporary:
+                head = HEADS[config.model.mlp].scored
+                write_encoder_files(model, tokenizer, Path(temporary), config.model.pooler, head)
+                for file in sorted(Path(temporary).iterdir()):
+                    write_atomically(ours / file.name, file.read_bytes())
+        except OSError as error:
+            raise UserError(f"{error.filename or self}: cannot be written: {error.strerror or reason(error)}") from None
         devices = jax.devices()
         run = {
             "config": resolved(config),
@@ -220,6 +224,12 @@ class Workdir:
           UserError: when it cannot be written.
         """
         write_atomically(self.path / "result.json", json.dumps(result, indent=2) + "\n")
+
+
+def _is_unfinished(folder: Folder) -> bool:
+    """Whether nothing is in a `model/` but files that a start writes there, whole or not."""
+    ours = {"config.json", "tokenizer.json", MARKER, *FILES}
+    return folder.is_dir() and all(path.name.removesuffix(".tmp") in ours for path in folder.iterdir())
 
 
 def resolved(config: config_dict.ConfigDict) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from simcse_jax.devices.mesh import AXIS
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import evaluate_all
+from simcse_jax.locks.lock import held
 from simcse_jax.models.parameters import Params
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.metrics import Metrics
@@ -74,6 +75,13 @@ def train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequence
     Raises:
       UserError: in the cases of train_and_evaluate.
     """
+    with contextlib.ExitStack() as jobs:
+        for workdir in workdirs:
+            jobs.enter_context(held(workdir))
+        return _train_together(configs, workdirs, folder)
+
+
+def _train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequence[Path], folder: Path) -> list[str]:
     inputs = read_inputs(configs[0])
     folders = [Workdir(workdir) for workdir in workdirs]
     for config, workdir in zip(configs, folders, strict=True):

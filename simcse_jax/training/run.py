@@ -11,6 +11,7 @@ from simcse_jax.devices import processes
 from simcse_jax.devices.mesh import replicate
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.encoding.embedder import Embedder
+from simcse_jax.locks.lock import Check, held, never_lost
 from simcse_jax.outputs import output_folder
 from simcse_jax.progress import doing
 from simcse_jax.runs.checkpoints import Checkpoints
@@ -38,7 +39,8 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
     """
     validate(config)
     processes.initialize(config.parallel)
-    with contextlib.closing(Preemption()) as preemption:
+    with contextlib.ExitStack() as job:
+        preemption = job.enter_context(contextlib.closing(Preemption()))
         with processes.together():
             folder = Workdir(as_path(workdir))
             folder.check_is_folder()
@@ -46,7 +48,7 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
                 processes.say(f"config.{field} has no effect with the other fields")
             inputs = read_inputs(config)
             trace_folder = output_folder(profile, option="--profile") if profile and processes.is_first() else None
-        enter(folder, config, inputs)
+        check = enter(job, folder, config, inputs)
 
         setup = make_setup(config, inputs)
         state = replicate(setup.state(config), setup.replicated)
@@ -61,7 +63,7 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
             updates = Updates(
                 setup.graph, setup.recipe, setup.mesh, batches, inputs.total_steps, unpad=config.train.unpad
             )
-            run = SingleRun(setup, batches, updates, setup.settings(config), checkpoints, metrics)
+            run = SingleRun(setup, batches, updates, setup.settings(config), checkpoints, metrics, check=check)
             left = inputs.total_steps - int(state.step)
             if not inputs.total_steps and resumed is None:
                 run.look(0, state, setup.schedule.due(0))
@@ -72,14 +74,21 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
             with traced(updates, trace_folder if left > 0 else None, left) as run.traced_update:
                 state = train(run, setup.schedule, state, preemption)
             best, params = checkpoints.restore_best(state.params)
+            with processes.together():
+                check()
             report(folder, setup.embed.with_params(params), best, inputs.evaluation, config.seed)
 
 
-def enter(folder: Workdir, config: config_dict.ConfigDict, inputs: Inputs) -> None:
+def enter(job: contextlib.ExitStack, folder: Workdir, config: config_dict.ConfigDict, inputs: Inputs) -> Check:
     """Creates the workdir, or checks that it is this run's, and that all processes run the same on the same data.
 
+    The first process has the workdir's lock until `job` ends.
+
+    Returns:
+      A function that raises a `UserError` if the lock was lost.
+
     Raises:
-      UserError: naming what differs in the workdir or in another process.
+      UserError: naming what differs in the workdir or in another process, or the other job that writes there.
     """
     prints = inputs.fingerprints
     facts = {"the config": identity(config), **prints}
@@ -88,13 +97,17 @@ def enter(folder: Workdir, config: config_dict.ConfigDict, inputs: Inputs) -> No
     resuming = folder.exists
     facts |= {"--workdir": str(folder), "whether there is a run in --workdir": str(resuming)}
     processes.agree(facts)
+    check: Check = never_lost
     with processes.together():
-        if resuming:
+        if processes.is_first():
+            check = job.enter_context(held(folder.path))
+        if resuming or folder.exists:  # another job may have ended just now
             folder.check_same_run(config, prints)
         elif processes.is_first():
             folder.create(config, prints, inputs.model, inputs.tokenizer, inputs.num_examples)
     with processes.together():
         folder.wait()
+    return check
 
 
 def resume(checkpoints: Checkpoints, state: TrainState, total: int) -> tuple[TrainState, int | None]:

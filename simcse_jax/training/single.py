@@ -18,6 +18,7 @@ from simcse_jax.encoding.embedder import Embedder, NotFinite
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import evaluate_all
+from simcse_jax.locks.lock import Check, never_lost
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.metrics import Metrics
 from simcse_jax.runs.state import TrainState
@@ -56,6 +57,7 @@ class SingleRun:
     checkpoints: Checkpoints
     metrics: Metrics | None  # in the first process alone
     traced_update: Update | None = None  # `updates` with a trace of some calls
+    check: Check = never_lost  # raises if the workdir's lock was lost
     ahead: int = 1  # how many updates are compiled before the first one
     pending: list[tuple[int, dict[str, jax.Array]]] = dataclasses.field(default_factory=list)  # still on the device
     steps: int = 0  # since the last log line
@@ -153,6 +155,7 @@ class SingleRun:
     def save(self, state: TrainState, score: float | None) -> None:
         """Saves the metrics, then the checkpoint that they belong to."""
         with processes.together():
+            self.check()
             if self.metrics is not None:
                 self.metrics.flush()
         self.checkpoints.save(state, score)

@@ -8,14 +8,12 @@ from simcse_jax.encoding.files import PartialEmbeddings
 from simcse_jax.errors import UserError
 
 
-def test_only_one_process_writes_and_short_or_stale_files_are_refused(tmp_path):
+def test_short_or_stale_files_are_refused(tmp_path):
     def partial():
         return PartialEmbeddings(tmp_path / "emb.npy", 4, np.float32, {})
 
     first = partial()
     first.append(np.ones((2, 3), np.float32), 0)
-    with pytest.raises(UserError, match="another process is writing it"):
-        partial().append(np.ones((2, 3), np.float32), 0)
     first._file.close()
     whole = (tmp_path / "emb.npy.partial").read_bytes()
     for left, message in ((b"", "damaged; remove it"), (whole[:-4], "shorter than emb.npy.state.json says")):

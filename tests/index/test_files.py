@@ -3,12 +3,14 @@ import os
 
 import numpy as np
 import pytest
+from support.jobs import another_job
 
 from simcse_jax.errors import UserError
 from simcse_jax.index import files as index_files
 from simcse_jax.index import index as index_module
 from simcse_jax.index.files import ModelIdentity
 from simcse_jax.index.index import Index
+from simcse_jax.locks.lock import held
 
 MODEL = ModelIdentity("runs/a", "avg", False, 12, "0" * 64)
 
@@ -71,6 +73,32 @@ def test_an_index_can_be_saved_where_it_was_loaded_from(tmp_path):
     again = index_files.load(tmp_path, MODEL)
     assert len(again) == 151
     assert again.search(QUERIES, 9, -1) == loaded.search(QUERIES, 9, -1)
+
+
+def test_one_job_at_a_time_saves_and_readers_go_on(tmp_path):
+    folder = tmp_path / "index"
+    with another_job(held(folder)):
+        with pytest.raises(UserError, match=f"{folder}: process {os.getpid()} on .*, since .* is writing there"):
+            index_files.save(made(20), folder, MODEL)
+        assert not index_files.is_index(folder)
+    index_files.save(made(20), folder, MODEL)
+    with another_job(held(folder)):
+        assert len(index_files.load(folder, MODEL)) == 20
+        with pytest.raises(UserError, match="is writing there"):
+            index_files.save(made(3), folder, MODEL)
+
+
+def test_an_index_that_is_replaced_while_it_is_read_is_read_again(tmp_path, monkeypatch):
+    index_files.save(made(20), tmp_path, MODEL)
+    real = index_files._read_sentences
+
+    def late(path, rows):
+        if rows == 20:  # and its files are gone
+            index_files.save(made(3), tmp_path, MODEL)
+        return real(path, rows)
+
+    monkeypatch.setattr(index_files, "_read_sentences", late)
+    assert len(index_files.load(tmp_path, MODEL)) == 3
 
 
 class Killed(BaseException):

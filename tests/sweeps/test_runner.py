@@ -10,6 +10,7 @@ import signal
 import jax
 import numpy as np
 import pytest
+from support.jobs import another_job
 
 from simcse_jax import sweep
 from simcse_jax.config.checks import validate
@@ -17,6 +18,7 @@ from simcse_jax.config.fields import default_config
 from simcse_jax.config.flags import parse
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.errors import Preempted, UserError
+from simcse_jax.locks.lock import held
 from simcse_jax.runs.loading import load_model
 from simcse_jax.sweeps import runner
 from simcse_jax.sweeps.together import Group
@@ -124,6 +126,8 @@ def test_what_is_done_is_skipped_and_a_changed_config_is_refused(finished, file,
     assert "2 runs, 2 of them done" in capsys.readouterr().out
     with pytest.raises(UserError, match=r"train\.batch_size was 8, is 16"):
         run(monkeypatch, file, workdir, TAME, "--config.train.batch_size=16")
+    with another_job(held(workdir)), pytest.raises(UserError, match=f"{workdir}: process {os.getpid()} on "):
+        run(monkeypatch, file, workdir, TAME)
 
 
 def test_a_run_that_goes_wrong_does_not_stop_the_others(file, tmp_path, monkeypatch, capsys):

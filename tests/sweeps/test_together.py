@@ -4,9 +4,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from support.jobs import another_job
 
 from simcse_jax.config.fields import default_config
 from simcse_jax.errors import UserError
+from simcse_jax.locks.lock import held
 from simcse_jax.runs.state import TrainState
 from simcse_jax.sweeps import together
 from simcse_jax.sweeps.together import Group, Member, group_key
@@ -55,6 +57,11 @@ def test_metrics_that_cannot_be_read_leave_no_handler(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="damaged"):
         together.train_together([default_config()], [tmp_path], tmp_path / "group")
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM), threading.active_count()) == before
+
+
+def test_each_workdir_of_runs_trained_together_is_locked(tmp_path):
+    with another_job(held(tmp_path / "b")), pytest.raises(UserError, match=f"{tmp_path / 'b'}: process "):
+        together.train_together([default_config()] * 2, [tmp_path / "a", tmp_path / "b"], tmp_path / "group")
 
 
 def changed(**fields):

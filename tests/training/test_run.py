@@ -9,12 +9,17 @@ import jax
 import numpy as np
 import pytest
 from support import call, lines, refused, run, train_args
+from support.jobs import another_job
 
+from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
 from simcse_jax.huggingface.load import load
+from simcse_jax.locks.lock import held
+from simcse_jax.runs import workdir as workdirs
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.loading import load_model
 from simcse_jax.simcse import SimCSE
+from simcse_jax.storage import write_atomically
 
 
 def test_a_run_leaves_all_that_it_promises(trained):
@@ -153,6 +158,42 @@ def test_a_foreign_folder_is_not_written_to(tiny_bert, corpus, tmp_path):
     (tmp_path / "run" / "model" / "precious").write_text("mine")
     refused(call("main", *train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run")), "no run.json")
     assert (tmp_path / "run" / "model" / "precious").read_text() == "mine"
+
+
+def test_one_job_at_a_time_writes_to_a_workdir_and_readers_go_on(trained, tiny_bert, corpus, tmp_path):
+    workdir = shutil.copytree(trained, tmp_path / "run")
+    args = train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always")
+    before = {path: path.read_bytes() for path in workdir.rglob("*") if path.is_file()}
+    with another_job(held(workdir)):
+        refused(call("main", *args), f"{workdir}: process {os.getpid()} on ", ", since 20", " is writing there")
+        assert load_model(str(workdir)).params
+    assert {path: path.read_bytes() for path in workdir.rglob("*") if path.is_file()} == before
+    with another_job(held(tmp_path / "new")):  # before there is a run
+        refused(call("main", *args, f"--workdir={tmp_path / 'new'}"), f"{tmp_path / 'new'}: process {os.getpid()} on ")
+    assert not list((tmp_path / "new").iterdir())
+
+
+def test_a_start_that_was_stopped_is_made_whole(trained, tiny_bert, corpus, tmp_path, monkeypatch):
+    """By a kill, or on a full disk: a part of `model/` and no `run.json`."""
+    model = tmp_path / "run" / "model"
+    args = train_args(tiny_bert, corpus["csv"], corpus["dev"], tmp_path / "run", "--config.train.max_steps=0")
+    model.mkdir(parents=True)
+    (model / "config.json.tmp").write_text("{")
+
+    def full(path, content):
+        if path.name == "tokenizer.json":
+            raise UserError(f"{path}: cannot be written: No space left on device")
+        write_atomically(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(workdirs, "write_atomically", full)
+        refused(call("main", *args), "tokenizer.json: cannot be written: No space left on device")
+    assert (model / "config.json").exists() and not (tmp_path / "run" / "run.json").exists()
+    done = call("main", *args)
+    assert done.returncode == 0, done.stderr
+    for path in (trained / "model").iterdir():
+        if path.name != "simcse_jax.json":
+            assert (model / path.name).read_bytes() == path.read_bytes()
 
 
 def test_a_checkpoint_is_read_back_bit_for_bit(trained):

@@ -1,0 +1,107 @@
+"""A lock on a disk: `flock` on a small file that says who has it.
+
+The system frees the lock when the process ends, however it ends. The file may stay after a kill; the next job takes it
+over. At the end its holder removes it while it still has the lock, so another process may lock a file that has just
+lost its name. Therefore each one looks, once it has the lock, whether the file still has its name, and if not, begins
+again. A process started from here does not keep the lock: the descriptor is closed in forks and in new programs.
+
+On NFS the lock holds between hosts. A disk without locks is used without one, with a warning.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from simcse_jax.errors import UserError, reason
+from simcse_jax.locks.owner import LONGEST, read_owner, taken, this_job
+
+WITHOUT_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}  # answers of such a disk
+ATTEMPTS = 100
+_open: set[int] = set()  # the descriptors of the locks that this process has
+
+
+def _close_in_child() -> None:
+    for descriptor in _open:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)  # does not free it: the parent has the same open file
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
+
+
+@contextlib.contextmanager
+def held_on_disk(file: Path, place: Path) -> Iterator[None]:
+    """Holds the lock `file` for the time of the block; `place`, what it protects, is for messages.
+
+    The file's folder is made if it does not exist.
+
+    Raises:
+      UserError: when another job has it, or the file cannot be written.
+    """
+    with _errors_of(file, place):
+        descriptor = _take(file, place)
+    _open.add(descriptor)
+    try:
+        with _errors_of(file, place):
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, this_job().text().encode())
+        yield
+    finally:
+        if descriptor in _open:  # not in a fork
+            with contextlib.suppress(OSError):
+                if _is_named(descriptor, file):
+                    file.unlink()
+            _open.discard(descriptor)
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _errors_of(file: Path, place: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{place}: cannot be written: {file.name}: {error.strerror or reason(error)}") from None
+
+
+def _take(file: Path, place: Path) -> int:
+    for attempt in range(ATTEMPTS):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        except FileNotFoundError:  # the folder was removed just now
+            if attempt == ATTEMPTS - 1:
+                raise
+            continue
+        try:
+            _lock(descriptor, file, place)
+            if _is_named(descriptor, file):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+    raise taken(place, None)  # one short job after the other has it
+
+
+def _lock(descriptor: int, file: Path, place: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise taken(place, read_owner(os.pread(descriptor, LONGEST, 0))) from None
+    except OSError as error:
+        if error.errno not in WITHOUT_LOCKS:
+            raise
+        text = f"{file.parent}: a disk without locks; make sure that no other job writes there"
+        print(f"warning: {text}", file=sys.stderr, flush=True)
+
+
+def _is_named(descriptor: int, file: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(file, follow_symlinks=False))
+    except FileNotFoundError:
+        return False
