@@ -3,7 +3,7 @@ PYTHON ?= python3
 WORKERS ?= 2
 BIN := .venv/bin
 
-.PHONY: quickstart check test test-all test-tpu golden bench lint clean
+.PHONY: quickstart check test test-all test-kills test-tpu golden bench lint clean
 
 quickstart: .venv/requirements.txt
 	bash examples/quickstart.sh $(BIN)/python
@@ -23,6 +23,11 @@ test: .venv/requirements-dev.txt
 # The slow tests: killed runs, and comparisons with PyTorch and sentence-transformers.
 test-all: .venv/requirements-dev.txt
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest -m "slow or exact" -n $(WORKERS) --dist worksteal
+
+# Commands that are killed at random places, and full disks (with the right to mount one). The output has the seed;
+# `make test-kills SEED=7` draws the same places again, KILLS=2 kills each job twice.
+test-kills: .venv/requirements-dev.txt
+	KILLS=$(KILLS) SEED=$(SEED) $(BIN)/python -m pytest -m kills tests/kills
 
 # The one test that needs the TPU compiler, in an environment of its own: with libtpu installed, every JAX program looks
 # for a TPU.

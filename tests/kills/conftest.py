@@ -1,0 +1,151 @@
+"""What the tests of kills and of full disks share: a warm process, and each command with its result."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+from support import train_args
+from support.warm import Warm
+
+SWEEP = """
+from simcse_jax.config import default_config
+from simcse_jax.sweeps.variants import Variant, sweep_defaults
+
+def get_config():
+    config = default_config()
+    config.model.init_from = {model!r}
+    config.data.train = {train!r}
+    config.data.max_length = 16
+    config.train.batch_size = 8
+    config.train.max_steps = 4
+    config.train.log_every = 1
+    config.train.learning_rate = 1e-3
+    config.eval.data = {dev!r}
+    config.eval.every = 2
+    config.parallel.devices = 1
+    config.sweep = sweep_defaults("A test", "nowhere", ("stsb_dev",), baseline="a")
+    config.sweep.seeds = (1,)
+    return config
+
+def get_variants():
+    return (Variant("a", {{}}, {{}}), Variant("b", {{"train.learning_rate": 3e-4}}))
+"""
+HEAD = "--config.model.mlp=always"
+TIMES = ("seconds", "sentences_per_second")
+
+
+class Job(NamedTuple):
+    """A command that writes to a folder."""
+
+    prepare: Callable[[Path], None]  # what is in the folder before
+    args: Callable[[Path], list]
+    result: Callable[[Path], object]  # all that must be the same
+    states: Callable[[Path], object] | None = None  # what a reader finds: before the command or after it, nothing else
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory):
+    warm = Warm(tmp_path_factory.mktemp("warm"))
+    yield warm
+    warm.close()
+
+
+def files_of(folder: Path) -> dict[str, str] | None:
+    """The fingerprint of each file."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    found = {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+    return found if folder.exists() else None
+
+
+def index_of(folder: Path) -> tuple | None:
+    """The sentences and the embeddings of an index, read from its files; None where there is none."""
+    if not (folder / "index.json").exists():
+        return None
+    about = json.loads((folder / "index.json").read_text())
+    sentences = pyarrow.parquet.read_table(folder / about["sentences"])["sentence"].to_pylist()
+    return about["model"]["sha256"], sentences, np.load(folder / about["embeddings"]).tobytes()
+
+
+def metrics_of(workdir: Path) -> list[dict]:
+    lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if name not in TIMES} for line in lines]
+
+
+@pytest.fixture(scope="module")
+def jobs(warm, tiny_bert, corpus, trained, exported, tmp_path_factory) -> dict[str, Job]:
+    """By name."""
+    given = tmp_path_factory.mktemp("given")
+    sweep = given / "tiny.py"
+    sweep.write_text(SWEEP.format(model=str(tiny_bert), train=str(corpus["txt"]), dev=str(corpus["dev"])))
+    rows = corpus["txt"].read_text().splitlines()
+    (given / "half.txt").write_text("\n".join(rows[:20]) + "\n")
+
+    def nothing(folder):
+        pass
+
+    def run_of(workdir):
+        done = warm.run(["digest", workdir], workdir)
+        assert done.code == 0, done.err
+        models = files_of(workdir / "model")
+        about = [(workdir / name).read_text() for name in ("run.json", "result.json")]
+        return done.out, models, about, metrics_of(workdir)
+
+    def train(folder):
+        return [
+            "main",
+            *train_args(tiny_bert, corpus["csv"], corpus["dev"], folder / "run", "--config.model.mlp=always"),
+        ]
+
+    def encode(kind):
+        def args(folder):
+            output = folder / f"emb{kind}"
+            return ["encode", "--model", tiny_bert, "--input", corpus["txt"], "--output", output, "--save-every", 7]
+
+        return Job(nothing, args, files_of)
+
+    def search(file):
+        return lambda folder: [
+            *("search", "--model", tiny_bert, "--sentences", file, "--index", folder / "index", "--query", "the cat")
+        ]
+
+    def index_before(folder):
+        done = warm.run(search(given / "half.txt")(folder), folder)
+        assert done.code == 0, done.err
+
+    def index(folder):
+        return index_of(folder / "index")
+
+    def export(folder):
+        return ["export", "--workdir", trained, "--output", folder / "model"]
+
+    def export_before(folder):
+        shutil.copytree(exported, folder / "model")
+        (folder / "model" / "README.md").write_text("an earlier one")
+
+    def sweep_args(*more):
+        return lambda folder: ["sweep", f"--config={sweep}", f"--workdir={folder / 'sweep'}", *more]
+
+    def table(folder):
+        folder = folder / "sweep"
+        runs = [folder / name / "seed1" for name in "ab"]
+        alone = [run_of(run) for run in runs if (run / "checkpoints").exists()]
+        scores = [((run / "result.json").read_text(), metrics_of(run)) for run in runs]
+        return (folder / "tiny.csv").read_text(), scores, alone
+
+    return {
+        "training": Job(nothing, train, lambda folder: run_of(folder / "run")),
+        "encode to .npy": encode(".npy"),
+        "encode to .parquet": encode(".parquet"),
+        "a new index": Job(nothing, search(corpus["txt"]), index, index),
+        "an index that grows": Job(index_before, search(corpus["txt"]), index, index),
+        "a new export": Job(nothing, export, files_of, lambda folder: files_of(folder / "model")),
+        "an export that is replaced": Job(export_before, export, files_of, lambda folder: files_of(folder / "model")),
+        "a sweep": Job(nothing, sweep_args(), table),
+        "a sweep in one program": Job(nothing, sweep_args("--config.sweep.vectorize=True"), table),
+    }

@@ -1,0 +1,60 @@
+"""Commands that are killed at random places, given again, and then have the result of an undisturbed one.
+
+Most are killed before a call that changes a file, drawn at random; the first and the last one are among them. The
+others are killed at a random time. `KILLS=2` kills each job twice, `SEED=7` draws the places again.
+"""
+
+import os
+import random
+
+import pytest
+from support.warm import leftovers
+
+pytestmark = pytest.mark.kills
+KILLS = {
+    "training": 20,
+    "encode to .npy": 10,
+    "encode to .parquet": 10,
+    "a new index": 5,
+    "an index that grows": 5,
+    "a new export": 5,
+    "an export that is replaced": 5,
+    "a sweep": 5,
+    "a sweep in one program": 5,
+}
+SEED = int(os.environ.get("SEED") or random.randrange(10**6))
+BY_TIME = 4  # every fourth kill
+
+
+@pytest.mark.parametrize("name", KILLS)
+def test_a_killed_job_is_finished_by_the_same_command(name, jobs, warm, tmp_path, capsys):
+    job, count = jobs[name], int(os.environ.get("KILLS") or KILLS[name])
+    generator = random.Random(f"{SEED} {name}")
+    straight = tmp_path / "straight"
+    straight.mkdir()
+    job.prepare(straight)
+    before = job.states and job.states(straight)
+    done = warm.run(job.args(straight), straight)
+    assert done.code == 0 and not leftovers(straight), done.err
+    expected, after = job.result(straight), job.states and job.states(straight)
+    places = []
+    for number in range(count):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        job.prepare(folder)
+        how = {"kill_at": {0: 1, 1: done.events}.get(number) or generator.randint(1, done.events)}
+        if number > 1 and number % BY_TIME == 0:
+            how = {"kill_after": generator.uniform(0, done.seconds)}
+        killed = warm.run(job.args(folder), folder, **how)
+        where = f"seed {SEED}, {name}, kill {number}: {how}\n"
+        assert killed.code == -9 or killed.code == 0, where + killed.err
+        places.append(f"{killed.events}" if killed.code else "after its end")
+        if job.states:
+            assert job.states(folder) in (before, after), where
+        again = warm.run(job.args(folder), folder)
+        assert again.code == 0, where + again.err
+        assert job.result(folder) == expected and not leftovers(folder), where + str(leftovers(folder))
+    with capsys.disabled():
+        hit = len(places) - places.count("after its end")
+        print(f"\n{name}: {hit} kills, seed {SEED}, after {', '.join(places)} of {done.events} changes", flush=True)
+    assert hit >= count - count // BY_TIME
