@@ -21,7 +21,7 @@ from simcse_jax.locks.owner import Owner, describe, read_owner, taken, this_job
 from simcse_jax.storage import Folder
 
 HEARTBEAT = 10.0  # seconds between two renewals
-LOST = 40.0  # seconds without one, after which the owner counts as dead
+LOST = 30.0  # seconds without one, after which the owner counts as dead
 LOOK = 2.0  # seconds between two looks at another job's lock
 
 
@@ -37,17 +37,18 @@ class StoredLock:
         from google.cloud import storage
 
         bucket, _, name = str(path).removeprefix("gs://").partition("/")
-        self._bucket, self._name, self._place = storage.Client().bucket(bucket), name, place
-        self._owner = this_job()
+        self._name, self._place = name, place
+        self._path, self._owner, self._renewed = path, this_job(), time.monotonic()
         self._alone = threading.Lock()
         self._stop = threading.Event()
         self._lost: UserError | None = None
         try:
+            self._bucket = storage.Client().bucket(bucket)
             self._generation = self._take()
         except UserError:
             raise
         except Exception as error:  # of the store's client
-            raise UserError(f"{place}: cannot be written: {_why(error)}") from None
+            raise UserError(f"{path}: cannot be written: {_why(error)}") from None
         self._thread = threading.Thread(target=self._renew_regularly, daemon=True)
         self._thread.start()
 
@@ -55,14 +56,15 @@ class StoredLock:
         """Renews the lock.
 
         Raises:
-          UserError: when another job has taken it over, or the store cannot be written to.
+          UserError: when another job has taken it over, or may have, since the store was out of reach for so long.
         """
         try:
             self._renew(timeout=60)
         except UserError:
             raise
-        except Exception as error:  # of the store's client
-            raise UserError(f"{self._place}: cannot be written: {_why(error)}") from None
+        except Exception as error:  # of the store's client; what is written next reports it
+            if time.monotonic() > self._renewed + LOST:
+                raise UserError(f"{self._path}: cannot be written: {_why(error)}") from None
 
     def close(self) -> None:
         """Removes the object if it is still this job's."""
@@ -130,7 +132,7 @@ class StoredLock:
                         f"{self._place}: {owner} has taken over, since this job was not heard of for {LOST:.0f} seconds"
                     )
                 else:
-                    self._generation = generation
+                    self._generation, self._renewed = generation, time.monotonic()
             if self._lost is not None:
                 raise self._lost
 

@@ -105,7 +105,12 @@ def test_a_store_that_refuses_is_reported_and_one_that_fails_for_a_moment_is_not
     folder = as_path("gs://bucket/refused")
     with held(folder) as check:
         monkeypatch.setattr(store, "refused", WRITING)
-        with pytest.raises(UserError, match=r"^gs://bucket/refused: cannot be written: .*permission$"):
+        check()  # what is written next reports it
+        with (
+            monkeypatch.context() as patch,
+            pytest.raises(UserError, match=r"^gs://bucket/refused/\.lock: cannot be wr"),
+        ):
+            patch.setattr(stored, "LOST", 0)
             check()
         time.sleep(0.3)
         monkeypatch.setattr(store, "refused", None)
@@ -116,5 +121,5 @@ def test_a_store_that_refuses_is_reported_and_one_that_fails_for_a_moment_is_not
     monkeypatch.setattr(store, "refused", None)
     store.delete("refused/.lock")
     monkeypatch.setattr(store, "refused", WRITING)
-    with pytest.raises(UserError, match=r"^gs://bucket/refused: cannot be written: .*permission$"):
+    with pytest.raises(UserError, match=r"^gs://bucket/refused/\.lock: cannot be written: .*permission$"):
         held(folder).__enter__()

@@ -8,10 +8,14 @@ import sys
 import time
 
 import pytest
-from support import ROOT, finish, run, start_processes, train_args, xla_flags
+from support import ROOT, finish, refused, run, start_processes, train_args, xla_flags
+from support.jobs import another_job
 from support.object_store import NEEDS_GCSFS, WRITING
 
 from simcse_jax.errors import UserError
+from simcse_jax.locks import store as in_store
+from simcse_jax.locks.lock import held
+from simcse_jax.storage import as_path
 
 HEAD = "--config.model.mlp=always"
 
@@ -155,6 +159,16 @@ def test_a_stopped_run_in_a_store_resumes(store, tiny_bert, corpus, sent):
     steps = [line["step"] for line in metrics(store.text(f"{workdir}/metrics.jsonl")) if "loss" in line]
     assert steps == sorted(set(steps)) and set(range(2, 41, 2)) <= set(steps)
     assert "damaged" not in done.stdout and store.text(f"{workdir}/result.json")
+
+
+@NEEDS_GCSFS
+@pytest.mark.slow
+def test_one_job_at_a_time_writes_to_a_workdir_in_a_store(store, stored, monkeypatch):
+    monkeypatch.setattr(in_store, "HEARTBEAT", 0.1)
+    before = {name: store.objects[name].data for name in store.names("run/")}
+    with another_job(held(as_path("gs://bucket/run"))):
+        refused(run("main", *stored), f"gs://bucket/run: process {os.getpid()} on ", " is writing there")
+    assert {name: store.objects[name].data for name in store.names("run/")} == before
 
 
 @NEEDS_GCSFS

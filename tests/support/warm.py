@@ -47,6 +47,9 @@ class Warm:
         self._folder = folder
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         environment["XLA_FLAGS"] = environment.get("XLA_FLAGS", "").replace("device_count=8", "device_count=1")
+        # A kill can leave half of a compiled program in the cache, which others should not find.
+        environment["JAX_COMPILATION_CACHE_DIR"] = str(folder / "xla")
+        environment.pop("JAX_COMPILATION_CACHE_MAX_SIZE", None)
         command = [sys.executable, "-m", "support.warm"]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self._process = subprocess.Popen(command, env=environment, text=True, **pipes)

@@ -12,8 +12,10 @@ import time
 import numpy as np
 import pytest
 from support import ROOT, finish, run, start_processes, train_args, xla_flags
+from support.jobs import another_job
 
 from simcse_jax.huggingface.load import load
+from simcse_jax.locks.lock import held
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.checkpoints import Checkpoints
 
@@ -182,3 +184,12 @@ def test_a_single_slurm_task_hears_sigterm_too(arguments, tmp_path):
     ended = finish(processes)
     assert ended[0][0] == 75, ended
     assert Checkpoints(tmp_path / "run", read_only=True).latest < 5000
+
+
+def test_a_workdir_of_another_job_ends_all_processes(arguments, tmp_path):
+    with another_job(held(tmp_path / "run")):
+        ended = finish(start_processes(arguments(tmp_path / "run")))
+    assert [code for code, _, _ in ended] == [2, 2], ended
+    for _, _, printed in ended:
+        assert f"run: process {os.getpid()} on " in printed.splitlines()[-1], printed
+    assert not list((tmp_path / "run").iterdir())
