@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -24,6 +25,7 @@ from simcse_jax.storage import Folder, is_remote, look_up_bucket, write_atomical
 SCORE = "score"
 SAVE_SECONDS = 600  # for all processes to write their parts
 DAMAGED = "damaged_checkpoints"  # the folder for checkpoints that cannot be read
+DELETED = "deleted"  # where a checkpoint is moved before its files are removed, so that no kill leaves half of one
 
 
 class Checkpoints:
@@ -55,6 +57,7 @@ class Checkpoints:
             best_fn=_score,
             preservation_policy=policies.AnyPreservationPolicy(keep),
             cleanup_tmp_directories=not read_only,
+            todelete_subdir=None if read_only or is_remote(workdir) else DELETED,
             read_only=read_only,
             async_options=ocp.AsyncOptions(timeout_secs=SAVE_SECONDS),
             multiprocessing_options=_alone() if read_only else ocp.options.MultiprocessingOptions(),
@@ -66,6 +69,8 @@ class Checkpoints:
                     look_up_bucket(self._folder)
             if read_only or processes.is_first():
                 self._check_scores(read_only)
+            self._read_only = read_only
+            self._remove_deleted()
         with self._readable():
             self._manager = ocp.CheckpointManager(self._folder, options=options)
 
@@ -88,6 +93,8 @@ class Checkpoints:
         """
         items = {"params": state.params, "optimizer": {"step": state.step, "optimizer": state.optimizer}}
         with self._writable():
+            self._manager.wait_until_finished()
+            self._remove_deleted()
             self._manager.save(
                 int(state.step),
                 args=ocp.args.Composite(
@@ -241,6 +248,11 @@ class Checkpoints:
         """
         with self._writable():
             self._manager.close()
+            self._remove_deleted()
+
+    def _remove_deleted(self) -> None:
+        if not self._read_only and processes.is_first() and not is_remote(self._folder):
+            shutil.rmtree(self._folder / DELETED, ignore_errors=True)
 
 
 @jax.jit

@@ -6,6 +6,7 @@ metrics.jsonl   a line for each logged step, each evaluation and each measuremen
 result.json     the test scores of the best checkpoint
 model/          the encoder's config.json and tokenizer, so that the folder is complete
 checkpoints/    Orbax
+.lock           while a job writes here (`locks/`)
 tensorboard/    the metrics again
 """
 

@@ -57,6 +57,20 @@ def test_the_two_latest_and_the_best_are_kept_and_read_back(saved):
     assert same(found, state(8)) and checkpoints.latest == 8 and checkpoints.best == 3
 
 
+def test_a_kill_leaves_no_half_of_a_checkpoint_that_was_to_be_removed(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "_remove_deleted", lambda self: None)  # it is killed before
+        with contextlib.closing(Checkpoints(tmp_path)) as checkpoints:
+            for step in range(1, 4):
+                checkpoints.save(state(step), None)
+    folder = tmp_path / "checkpoints"
+    assert steps(folder) == [2, 3] and steps(folder / "deleted") == [1]
+    with contextlib.closing(Checkpoints(tmp_path, read_only=True)):
+        assert (folder / "deleted").exists()  # it may be another job's
+    found, _ = resume(tmp_path)
+    assert same(found, state(3)) and not (folder / "deleted").exists()
+
+
 def test_nothing_saved_is_nothing_to_resume(tmp_path):
     assert resume(tmp_path)[0] is None
 

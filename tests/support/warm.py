@@ -98,7 +98,7 @@ def serve() -> None:
 
 
 def digest() -> None:
-    """Prints a fingerprint of the parameters of each of a run's checkpoints."""
+    """Prints a fingerprint of the parameters of a run's two latest checkpoints and of its best one."""
     from simcse_jax.runs.checkpoints import Checkpoints
     from simcse_jax.runs.loading import load_workdir
     from simcse_jax.runs.state import trained_shapes
@@ -108,7 +108,9 @@ def digest() -> None:
     workdir = Path(sys.argv[1])
     shapes = trained_shapes(load_workdir(workdir).config, Workdir(workdir).read_run()["config"])
     with contextlib.closing(Checkpoints(workdir, read_only=True)) as checkpoints:
-        for step in sorted(int(path.name) for path in (workdir / "checkpoints").iterdir() if path.name.isdigit()):
+        # A run that is killed before it removes an older one keeps it until it saves again.
+        steps = sorted(int(path.name) for path in (workdir / "checkpoints").iterdir() if path.name.isdigit())
+        for step in sorted({*steps[-2:], checkpoints.best}):
             params = checkpoints.restore_params(step, shapes)
             print(step, sha256(*(np.asarray(params[name]) for name in sorted(params))))
 
