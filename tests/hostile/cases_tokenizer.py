@@ -165,9 +165,16 @@ WITH_CODE: dict[str, Make] = {  # what other programs would run; the listing sho
     "an __init__.py": both(write("model/__init__.py", CODE), write("model/simcse_jax.py", CODE)),
     "a pickled tokenizer": write("model/tokenizer.pkl", b"cos\nsystem\n(S'touch pwned'\ntR."),
     "a chat template": write("model/chat_template.jinja", "{{ ''.__class__.__mro__[1].__subclasses__() }}"),
-    "a sitecustomize.py": write("sitecustomize.py", CODE),
-    "a module of a library's name": both(write("numpy.py", CODE), write("code.py", CODE)),
 }
+
+
+# A tokenizer that only code can read; some libraries ask on standard input whether to run it.
+ASKED = both(
+    write("model/code.py", CODE),
+    set_field("model/tokenizer_config.json", "auto_map", MAP),
+    set_field("model/tokenizer_config.json", "tokenizer_class", "Tokenizer"),
+    set_field("model/config.json", "auto_map", MAP),
+)
 
 
 def cases() -> Iterator[Case]:
@@ -178,6 +185,10 @@ def cases() -> Iterator[Case]:
     for damage, make in WITH_CODE.items():
         for reader in readers_of_model()[:3]:
             yield case(reader, f"code: {damage}", make, REFUSED_OR_SAME)
+    for reader in readers_of_model():
+        asked = case(reader, "code: a tokenizer of its own, and yes to every question", ASKED, EITHER)
+        asked.options["stdin"] = "y\n" * 100
+        yield asked
     for seed in range(12):
         yield case(readers_of_model()[0], f"tokenizer.json changed by seed {seed}", flip(FILE, seed), EITHER)
     for share in (0.1, 0.5, 0.999):
@@ -186,4 +197,6 @@ def cases() -> Iterator[Case]:
 
 def case(reader: Any, damage: str, make: Make, end: str) -> Case:
     output = reader.output if end != REFUSED else ""
-    return Case("tokenizers", reader.command, damage, reader.arguments, reader.inputs, make, end, output=output)
+    return Case(
+        "tokenizers", reader.command, damage, reader.arguments, reader.inputs, make, end, output=output, options={}
+    )

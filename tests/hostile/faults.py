@@ -54,6 +54,10 @@ def writes_another_result() -> None:
     Path("out.json").write_text('{"score": 2}' if "--other" in sys.argv else '{"score": 1}')
 
 
+def runs_code() -> None:
+    Path("pwned").touch()
+
+
 def takes_memory() -> None:
     print(len(bytearray(1 << 40)))
 

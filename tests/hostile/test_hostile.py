@@ -47,6 +47,7 @@ FAULTS = {
     "names_nothing": "does not name text.txt",
     "writes_nonsense": "NaN in JSON",
     "writes_another_result": "another output",
+    "runs_code": "ran code",
     "takes_memory": "Traceback",
     "is_refused": "",
     "is_done": "",

@@ -52,6 +52,8 @@ def problem(case: Case, done: Done, folder: Path, before: dict[str, str], refere
             f"exit code {done.code}, not {' or '.join(map(str, codes))}: {last_line(done.err) or last_line(done.out)}"
         )
     after = listing(folder)
+    if ran := next((path for path in after if path.endswith("pwned") and path not in before), None):
+        return f"ran code from a file, which made {ran}"
     if done.code == 2:
         found = _problem_of_refusal(case, done, before, after)
         return found if found or case.end != KEPT else _problem_of_output(case, folder, reference)
