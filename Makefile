@@ -3,7 +3,7 @@ PYTHON ?= python3
 WORKERS ?= 2
 BIN := .venv/bin
 
-.PHONY: quickstart check test test-all test-kills test-tpu golden bench lint clean
+.PHONY: quickstart check test test-all test-hostile test-kills test-tpu golden bench lint clean
 
 quickstart: .venv/requirements.txt
 	bash examples/quickstart.sh $(BIN)/python
@@ -23,6 +23,10 @@ test: .venv/requirements-dev.txt
 # The slow tests: killed runs, and comparisons with PyTorch and sentence-transformers.
 test-all: .venv/requirements-dev.txt
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest -m "slow or exact" -n $(WORKERS) --dist worksteal
+
+# Every command over a table of bad inputs; SECURITY.md has its kinds and counts. Fewer processes than cores: a command has threads.
+test-hostile: .venv/requirements-dev.txt
+	$(BIN)/python -m pytest tests/hostile -m hostile -n $(WORKERS) --dist worksteal
 
 # Commands that are killed at random places, and full disks (with the right to mount one). The output has the seed;
 # `make test-kills SEED=7` draws the same places again, KILLS=2 kills each job twice.

@@ -1,0 +1,229 @@
+"""Wrong command lines: each option of each command with values of a wrong type, size or form."""
+
+import itertools
+from collections.abc import Iterator
+
+from hostile.case import EITHER, PAIRS, TEXT, Case
+from hostile.seeds import train_arguments
+
+LONG = "n" * 300
+NUMBERS = {"empty": "", "a word": "many", "a fraction": "1.5", "zero": "0", "minus one": "-1", "huge": "9" * 30}
+NUMBERS |= {
+    "longer than int() takes": "9" * 5000,
+    "an exponent": "1e21",
+    "NaN": "nan",
+    "infinite": "inf",
+    "hex": "0x10",
+}
+NUMBERS |= {"other digits": "١٢", "a list": "[1]", "a NUL's name": "\\0"}
+NAMES = {"empty": "", "a blank": " ", "300 characters": LONG, "of 249 characters": "n" * 249, "not UTF-8": "caf\udce9"}
+NAMES |= {"a dash": "-", "dots": "..", "a line break": "a\nb", "an unknown user's": "~nobody-of-that-name/x"}
+NAMES |= {"of a bucket": "s3://bucket/x", "a template": "{0} %s", "deep": "a/" * 3000}
+CHOICES = {
+    "empty": "",
+    "unknown": "none-such",
+    "a number": "3",
+    "upper case": "AVG",
+    "not UTF-8": "\udcff",
+    "a list": "a,b",
+}
+
+ENCODE = {"--model": "model", "--input": TEXT, "--output": "out.npy"}
+EVALUATE = {"--model": "model", "--data": PAIRS}
+SEARCH = {"--model": "model", "--sentences": TEXT, "--query": "a cat"}
+ANALYZE = {"--model": "model", "--data": TEXT, "--output": "out"}
+GEOMETRY = {"--models": "model", "--data": PAIRS, "--output": "out"}
+DEMO = {"--model": "model", "--sentences": TEXT, "--port": "0"}
+EXPORT = {"--workdir": "none-such", "--output": "out"}
+AOT = {"--config": "unsup_bert", "--topology": "v5e:2x4"}
+# Options with what they take: a number of 1 or more, a number, a file or folder to read, a choice.
+OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
+    "encode": (
+        ENCODE,
+        {
+            "--num-layers": NUMBERS,
+            "--max-length": NUMBERS,
+            "--batch-size": NUMBERS,
+            "--save-every": NUMBERS,
+            "--parts": NUMBERS,
+            "--part": NUMBERS,
+            "--pooler": CHOICES,
+            "--dtype": CHOICES,
+            "--output-dtype": CHOICES,
+            "--model": NAMES,
+            "--input": NAMES,
+            "--column": NAMES,
+        },
+    ),
+    "evaluate": (
+        EVALUATE,
+        {
+            "--num-layers": NUMBERS,
+            "--batch-size": NUMBERS,
+            "--postprocess-dimensions": NUMBERS,
+            "--pooler": CHOICES,
+            "--tasks": CHOICES,
+            "--metric": CHOICES,
+            "--aggregation": CHOICES,
+            "--grid": CHOICES,
+            "--split": CHOICES,
+            "--postprocess": CHOICES,
+            "--postprocess-data": NAMES,
+            "--model": NAMES,
+            "--data": NAMES,
+        },
+    ),
+    "search": (
+        SEARCH,
+        {
+            "--batch-size": NUMBERS,
+            "--top-k": NUMBERS,
+            "--threshold": NUMBERS,
+            "--recall-target": NUMBERS,
+            "--backend": CHOICES,
+            "--pooler": CHOICES,
+            "--model": NAMES,
+            "--sentences": NAMES,
+            "--column": NAMES,
+            "--queries": NAMES,
+            "--compare": NAMES,
+            "--compare-index": NAMES,
+            "--compare-pooler": CHOICES,
+        },
+    ),
+    "analyze": (
+        ANALYZE,
+        {
+            "--batch-size": NUMBERS,
+            "--min-count": NUMBERS,
+            "--max-types": NUMBERS,
+            "--samples": NUMBERS,
+            "--seed": NUMBERS,
+            "--model": NAMES,
+            "--compare": NAMES,
+            "--runs": NAMES,
+            "--data": NAMES,
+            "--column": NAMES,
+        },
+    ),
+    "geometry": (
+        GEOMETRY,
+        {"--batch-size": NUMBERS, "--models": NAMES, "--runs": NAMES, "--data": NAMES, "--split": CHOICES},
+    ),
+    "demo": (DEMO, {"--port": NUMBERS, "--host": NAMES, "--model": NAMES, "--sentences": NAMES, "--pooler": CHOICES}),
+    "export": (EXPORT, {"--workdir": NAMES, "--license": NAMES, "--push-to-hub": NAMES, "--revision": NAMES}),
+    "aot": (
+        AOT,
+        {
+            "--batch-per-chip": NUMBERS,
+            "--columns": NUMBERS,
+            "--config": NAMES,
+            "--topology": CHOICES,
+            "--topologies": CHOICES,
+        },
+    ),
+    "data.overlap": (
+        {"--anchor": ""},
+        {"--positives": CHOICES, "--anchor": NAMES, "--positive": NAMES, "--label": NAMES},
+    ),
+}
+# What is wrong whatever the values are.
+MISUSES = {
+    "an unknown option": ["--none-such"],
+    "an unknown option with a value": ["--none-such=1"],
+    "a second positional": ["one", "two", "three"],
+    "an option without its value": ["--model"],
+    "an option of bytes": ["--\udcff\udcfe"],
+    "an empty argument": [""],
+    "an option of 10,000 characters": ["--" + "x" * 10_000],
+    "a NUL's escape": ["--model=\\x00"],
+}
+COMMANDS = (
+    "main",
+    "evaluate",
+    "encode",
+    "search",
+    "export",
+    "sweep",
+    "analyze",
+    "geometry",
+    "aot",
+    "demo",
+    "data.overlap",
+)
+
+
+def cases() -> Iterator[Case]:
+    for command, (given, options) in OPTIONS.items():
+        for option, values in options.items():
+            for name, value in values.items():
+                if command == "analyze" and name in ("other digits", "huge", "zero") and option != "--batch-size":
+                    continue  # a valid number, and analyze is slow
+                arguments = [f"{key}={text}" for key, text in (given | {option: value}).items()]
+                yield Case(
+                    "options",
+                    command,
+                    f"{option} is {name}",
+                    arguments,
+                    ("model", TEXT, PAIRS),
+                    end=EITHER,
+                    leaves=("out",),
+                )
+    for command, (name, arguments) in itertools.product(COMMANDS, MISUSES.items()):
+        yield Case("options", command, name, arguments, (TEXT,))
+    for command in COMMANDS[:-1]:
+        yield Case("options", command, "no arguments", [], ())
+    yield from program()
+    yield from flags()
+
+
+def program() -> Iterator[Case]:
+    """The command `simcse-jax` itself."""
+    names = {
+        "an unknown command": "trian",
+        "an unknown option": "--none-such",
+        "an empty command": "",
+        "bytes": "\udcff",
+    }
+    names |= {
+        "a module's name": "data.overlap",
+        "a private name": "__main__",
+        "a path": "../encode",
+        "a long name": LONG,
+    }
+    for name, value in names.items():
+        yield Case("options", "__main__", name, [value])
+    for command in ("train", *COMMANDS[1:-1]):
+        yield Case("options", "__main__", f"{command} without arguments", [command])
+
+
+def flags() -> Iterator[Case]:
+    """The flags of `main` and `sweep`."""
+    whole = train_arguments("run")
+    wrong = {
+        "--config twice": [*whole, "--config=sup_bert"],
+        "a config that is no file": ["--config=none-such.py", "--workdir=run"],
+        "a config that is a folder": ["--config=model", "--workdir=run"],
+        "a config that is text": [f"--config={TEXT}", "--workdir=run"],
+        "a variant that does not exist": ["--config=unsup_bert:huge", "--workdir=run"],
+        "no workdir": whole[:1],
+        "an empty workdir": train_arguments(""),
+        "a workdir that is a file": train_arguments(TEXT),
+        "a workdir in a file": train_arguments(f"{TEXT}/run"),
+        "a workdir of 300 characters": train_arguments(LONG),
+        "a workdir of bytes that are the model's": train_arguments("model/\udcff", model__init_from="none"),
+        "an empty profile": [*whole, "--profile="],
+        "a field of no section": [*whole, "--config.none=1"],
+        "a field of a field": [*whole, "--config.seed.none=1"],
+        "a section's value": [*whole, "--config.model=1"],
+        "a field without a value": [*whole, "--config.seed"],
+        "a positional": [*whole, "run"],
+        "a misspelt field": [*whole, "--config.train.batchsize=8"],
+        "a bucket of another store": train_arguments("s3://bucket/run"),
+        "a bucket without a name": train_arguments("gs://"),
+        "a field with a NUL's escape": [*whole, "--config.data.train=\\0"],
+    }
+    for command, (name, arguments) in itertools.product(("main", "sweep"), wrong.items()):
+        if command == "sweep":
+            arguments = [argument.replace("unsup_bert", "ablations/simcse_table3") for argument in arguments]
+        yield Case("options", command, name, arguments, ("model", TEXT, PAIRS))

@@ -1,0 +1,109 @@
+"""What can be wrong with a JSON file."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Change = Callable[[bytes], bytes]
+
+WHOLE: dict[str, Change] = {  # of the file as bytes; none of these is the file that it was
+    "empty": lambda data: b"",
+    "blank": lambda data: b" \n\n",
+    "truncated": lambda data: data[: len(data) // 2],
+    "a list": lambda data: b"[" + data.strip() + b"]",
+    "an empty list": lambda data: b"[]",
+    "null": lambda data: b"null",
+    "a number": lambda data: b"7",
+    "a string": lambda data: b'"text"',
+    "true": lambda data: b"true",
+    "binary": lambda data: bytes(range(256)) * 4,
+    "nested deeply": lambda data: b"[" * 100_000,
+    "objects nested deeply": lambda data: b'{"a":' * 100_000,
+    "nested and closed": lambda data: b"[" * 20_000 + b"]" * 20_000,
+    "UTF-16": lambda data: data.decode().encode("utf-16"),
+    "Latin-1": lambda data: b'{"\xe9": "\xe9"}',
+    "NULs": lambda data: b"\0" * 512,
+    "twice": lambda data: data + data,
+    "single quotes": lambda data: data.replace(b'"', b"'"),
+    "a comment": lambda data: b"// a comment\n" + data,
+    "a lone surrogate": lambda data: b'{"\\ud800": "\\udfff"}',
+    "a huge number": lambda data: b'{"a": ' + b"9" * 6000 + b"}",
+}
+HARMLESS: dict[str, Change] = {  # a reader may refuse it, or read the same
+    "a mark of UTF-8": lambda data: b"\xef\xbb\xbf" + data,
+    "CRLF": lambda data: data.replace(b"\n", b"\r\n"),
+    "another key": lambda data: b'{"of a later version": [1, {"a": null}], ' + data.lstrip()[1:],
+    "a surrogate as a key": lambda data: b'{"\\ud800": 1, ' + data.lstrip()[1:],
+    "NaN in another key": lambda data: b'{"other": NaN, ' + data.lstrip()[1:],
+}
+VALUES: dict[str, Any] = {  # in place of a field's value; an object's own types are left out by `wrong_values`
+    "null": None,
+    "a string": "text",
+    "an empty string": "",
+    "digits as a string": "2",
+    "true": True,
+    "a list": [1, "a"],
+    "an empty list": [],
+    "an object": {"a": 1},
+    "zero": 0,
+    "minus one": -1,
+    "a fraction": 0.5,
+    "1e400": float("inf"),
+    "NaN": float("nan"),
+    "10^20": 10**20,
+    "-10^20": -(10**20),
+    "a lone surrogate": "\ud800",
+    "a path": "../../x",
+}
+
+
+def change_bytes(name: str, change: Change) -> Callable[[Path], object]:
+    """Changes the file `name` of a case's folder."""
+
+    def make(folder: Path) -> None:
+        path = folder / name
+        path.write_bytes(change(path.read_bytes()))
+
+    return make
+
+
+def change_json(name: str, change: Callable[[Any], Any]) -> Callable[[Path], object]:
+    """Changes the value in the file `name`; `change` may change it in place and return None."""
+
+    def make(folder: Path) -> None:
+        path = folder / name
+        value = json.loads(path.read_text())
+        changed = change(value)
+        path.write_text(json.dumps(value if changed is None else changed))
+
+    return make
+
+
+def set_field(name: str, field: str, value: Any) -> Callable[[Path], object]:
+    """Sets a field in the file `name`: `a/b` is the field b of the object a, `0/a` of the first item of a list."""
+
+    def change(whole: Any) -> None:
+        place, last = _find(whole, field)
+        place[last] = value
+
+    return change_json(name, change)
+
+
+def drop_field(name: str, field: str) -> Callable[[Path], object]:
+    """Removes a field."""
+
+    def change(whole: Any) -> None:
+        place, last = _find(whole, field)
+        if isinstance(place, list) or last in place:
+            del place[last]
+
+    return change_json(name, change)
+
+
+def _find(whole: Any, field: str) -> tuple[Any, Any]:
+    """The object or list that holds a field, and the field's key in it."""
+    *path, last = (int(part) if part.isdigit() else part for part in field.split("/"))
+    for part in path:
+        whole = whole[part]
+    return whole, last

@@ -1,0 +1,160 @@
+"""The undamaged inputs of the cases: tiny models, data, a run's folder, an export, an index, an unfinished encoding."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from hostile.case import Seeds
+from hostile.zygote import Zygote
+from support import sentences, write_model
+
+SENTENCES = sentences(12)
+GRADED = [("a cat", "the cat sat", 5.0), ("the dog ran", "she ran home", 2.5), ("a bird", "a bird", 4.5)]
+GRADED += [("home", "tree", 0.0), ("she sings", "he sings", 3.5), ("red", "small old tree", 1.0)]
+SMALL_RUN = {
+    "model.init_from": "model",
+    "data.train": "text.txt",
+    "data.max_length": 16,
+    "train.batch_size": 8,
+    "train.max_steps": 2,
+    "eval.data": "pairs.tsv",
+    "parallel.devices": 1,
+}
+
+
+def train_arguments(workdir: str, **changes: object) -> list[str]:
+    """A run of two steps; a dot in a field's name is written as two underscores."""
+    fields = SMALL_RUN | {name.replace("__", "."): value for name, value in changes.items()}
+    return [
+        "--config=unsup_bert",
+        f"--workdir={workdir}",
+        *(f"--config.{name}={value}" for name, value in fields.items()),
+    ]
+
+
+def write_text(path: Path) -> None:
+    path.write_text("\n".join(SENTENCES) + "\n")
+
+
+def write_pairs(path: Path) -> None:
+    path.write_text("\n".join(["sentence1\tsentence2\tscore", *("\t".join(map(str, row)) for row in GRADED)]) + "\n")
+
+
+def write_triplets(path: Path) -> None:
+    rows = [",".join(row) for row in zip(SENTENCES, SENTENCES[1:] + SENTENCES, sentences(12, 1), strict=False)]
+    path.write_text("\n".join(["sent0,sent1,hard_neg", *rows]) + "\n")
+
+
+def write_torch_model(folder: Path) -> None:
+    """A model whose weights are a pickle of PyTorch's."""
+    import torch
+    from safetensors.numpy import load_file
+
+    write_model(folder, "bert")
+    tensors = {name: torch.from_numpy(array) for name, array in load_file(folder / "model.safetensors").items()}
+    torch.save(tensors, folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+
+
+def write_sharded_model(folder: Path) -> None:
+    """A model whose weights are in two files and their index."""
+    from safetensors.numpy import load_file, save_file
+
+    write_model(folder, "bert")
+    tensors = load_file(folder / "model.safetensors")
+    names, places = sorted(tensors), {}
+    for number, part in enumerate((names[::2], names[1::2]), 1):
+        file = f"model-{number:05}-of-00002.safetensors"
+        save_file({name: tensors[name] for name in part}, folder / file, metadata={"format": "pt"})
+        places |= dict.fromkeys(part, file)
+    index = {"metadata": {"total_size": sum(array.nbytes for array in tensors.values())}, "weight_map": places}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    (folder / "model.safetensors").unlink()
+
+
+SIMPLE: dict[str, Callable[[Path], object]] = {  # by the name in a case's folder
+    "model": lambda folder: write_model(folder, "bert"),
+    "roberta": lambda folder: write_model(folder, "roberta"),
+    "torch": write_torch_model,
+    "sharded": write_sharded_model,
+    "text.txt": write_text,
+    "pairs.tsv": write_pairs,
+    "train.csv": write_triplets,
+}
+FOREIGN = "foreign"
+# Made by commands from the above: the inputs, the command line, and what it writes.
+MADE: dict[str, tuple[list[str], str, list[str]]] = {
+    "workdir": (
+        ["model", "train.csv", "pairs.tsv"],
+        "main",
+        train_arguments(
+            "workdir",
+            data__train="train.csv",
+            model__mlp="always",
+            eval__every=1,
+            checkpoint__keep_every=1,
+            analysis__every=1,
+            analysis__sentences=10,
+            analysis__data="train.csv",
+        ),
+    ),
+    "exported": (["workdir"], "export", ["--workdir=workdir", "--output=exported"]),
+    "index": (["model", "text.txt"], "search", ["--model=model", "--sentences=text.txt", "--index=index", "--query=a"]),
+    "state": (
+        ["model", "text.txt"],
+        "hostile.seeds:encode_half",
+        ["--model=model", "--input=text.txt", "--output=state/out.npy", "--save-every=4"],
+    ),
+}
+
+
+def write_sentence_transformer(folder: Path, exported: Path) -> None:
+    """An export as another program would have written it: without our own file."""
+    shutil.copytree(exported, folder, ignore=shutil.ignore_patterns("simcse_jax.json"))
+
+
+def encode_half() -> None:
+    """`encode`, stopped after the first part as if by a kill."""
+    import os
+
+    from simcse_jax import encode
+    from simcse_jax.encoding.files import PartialEmbeddings
+
+    append = PartialEmbeddings.append
+
+    def append_and_end(self: PartialEmbeddings, embeddings: np.ndarray, cut: int) -> None:
+        append(self, embeddings, cut)
+        os._exit(0)
+
+    PartialEmbeddings.append = append_and_end  # type: ignore[method-assign]
+    os.mkdir("state")
+    encode.main()
+
+
+def make_seeds(zygote: Zygote, base: Path) -> Seeds:
+    """All of them, in the folder `base`."""
+    base.mkdir(parents=True, exist_ok=True)
+    seeds = Seeds({})
+    for name, write in SIMPLE.items():
+        write(base / name)
+        seeds.paths[name] = base / name
+    for name, (inputs, command, arguments) in MADE.items():
+        folder = base / f"for-{name}"
+        folder.mkdir()
+        for part in inputs:
+            seeds.copy(part, folder / part)
+        done = zygote.run(command, arguments, folder)
+        assert done.code == 0 and (folder / name).exists(), (name, done)
+        seeds.paths[name] = folder / name
+    seeds.paths[FOREIGN] = base / FOREIGN
+    write_sentence_transformer(base / FOREIGN, seeds.paths["exported"])
+    return seeds
+
+
+def load_seeds(base: Path) -> Seeds:
+    """Those that `make_seeds` made."""
+    return Seeds(
+        {name: base / name for name in (*SIMPLE, FOREIGN)} | {name: base / f"for-{name}" / name for name in MADE}
+    )

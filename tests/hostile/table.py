@@ -1,0 +1,57 @@
+"""The whole table of cases, its counts, and the sample of it that `make test` runs."""
+
+import hashlib
+from collections import Counter
+
+from hostile import (
+    cases_config,
+    cases_data,
+    cases_folders,
+    cases_json,
+    cases_options,
+    cases_outputs,
+    cases_tokenizer,
+    cases_weights,
+)
+from hostile.case import REFUSED, Case
+
+FILES = (
+    cases_json,
+    cases_weights,
+    cases_tokenizer,
+    cases_folders,
+    cases_data,
+    cases_config,
+    cases_options,
+    cases_outputs,
+)
+PER_KIND = 5  # of the sample
+
+
+def all_cases() -> list[Case]:
+    """Every case, in the same order in every process."""
+    return [case for file in FILES for case in file.cases()]
+
+
+def counts(cases: list[Case]) -> dict[str, int]:
+    """The number of cases of each kind."""
+    return dict(Counter(case.kind for case in cases))
+
+
+def counts_table(cases: list[Case]) -> str:
+    """The rows of the table in SECURITY.md."""
+    rows = [f"| {kind} | {count:,} |" for kind, count in counts(cases).items()]
+    return "\n".join([*rows, f"| all | {len(cases):,} |"])
+
+
+def sample(cases: list[Case]) -> list[Case]:
+    """A few refusals of each kind, each of another command: they end before anything is computed.
+
+    The choice depends on the names of the cases alone.
+    """
+    found: dict[str, list[Case]] = {}
+    for case in sorted(cases, key=lambda case: hashlib.sha256(case.name.encode("utf-8", "replace")).hexdigest()):
+        chosen = found.setdefault(case.kind, [])
+        if case.end == REFUSED and len(chosen) < PER_KIND and case.command not in {other.command for other in chosen}:
+            chosen.append(case)
+    return [case for chosen in found.values() for case in chosen]
