@@ -152,7 +152,7 @@ def check_options(
 
 def is_whole(value: Any, least: int, most: float = float("inf")) -> bool:
     """Whether a value is a whole number from `least` to `most`; True and False are none."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and least <= value <= most
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(least <= value <= most)
 
 
 def check_path(name: Any, what: str) -> None:
