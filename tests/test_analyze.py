@@ -116,7 +116,7 @@ def test_a_model_that_pools_in_an_unknown_way_is_measured_without_a_map(tmp_path
     modules.append({"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"})
     (model / "modules.json").write_text(json.dumps(modules))
     (model / "1_Pooling").mkdir()
-    (model / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_weightedmean_tokens": True}))
+    (model / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_median_tokens": True}))
     done = call("analyze", "--model", model, "--data", data / "few.txt", "--output", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     assert written["embedding_map"] is None
