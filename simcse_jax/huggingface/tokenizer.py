@@ -21,6 +21,8 @@ from simcse_jax.huggingface.tokenizer_checks import (
     check_has_vocabulary,
     check_ids,
     check_sides,
+    is_failure,
+    panics_in_a_line,
     stated_tokens,
 )
 from simcse_jax.huggingface.tokenizer_rules import SPECIAL_TOKENS, read_usual
@@ -160,11 +162,6 @@ def _failed_on(sentences: list[str], encode: Callable[[list[str]], list["Encodin
     return "its tokenizer fails"
 
 
-def is_failure(error: BaseException) -> bool:
-    """Whether an error is one of a library's, and not an interruption: a panic of Rust is no `Exception`."""
-    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
-
-
 def special_tokens(folder: Path) -> tuple[int, tuple[int, ...]]:
     """The id of a model folder's mask token, and the sorted ids of all its special tokens, including the mask token.
 
@@ -187,28 +184,9 @@ def read_backend(folder: Path) -> tuple["Backend", str | None]:
     """
     check_has_vocabulary(folder)
     check_sides(folder)
-    stated = None
     try:
-        if (folder / MARKER).is_file():
-            from tokenizers import Tokenizer as Backend
-
-            stated = stated_tokens(folder)
-            backend = Backend.from_file(str(folder / "tokenizer.json"))
-            mask_token = _stated_mask_token(folder)
-        elif (usual := read_usual(folder)) is not None:
-            backend, mask_token = usual, None  # the usual one
-        else:
-            os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # it warns that PyTorch is missing
-            stated = stated_tokens(folder)
-            from transformers import AutoTokenizer
-
-            tokenizer = AutoTokenizer.from_pretrained(folder)
-            backend, mask_token = tokenizer.backend_tokenizer, tokenizer.mask_token
-        if not (folder / MARKER).is_file() and transformer_fields(folder).get("do_lower_case") is True:
-            _lower_case(backend)
-        backend.no_padding()
-        backend.no_truncation()
-        check_backend(backend, stated, _name(folder))
+        with panics_in_a_line():
+            backend, mask_token = _read(folder)
     except UserError:
         raise
     except BaseException as error:  # both libraries raise bare exceptions, and panics
@@ -218,6 +196,31 @@ def read_backend(folder: Path) -> tuple["Backend", str | None]:
     if mask_token is None:
         added = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
         mask_token = next((token for token in MASK_TOKENS if token in added), None)
+    return backend, mask_token
+
+
+def _read(folder: Path) -> tuple["Backend", str | None]:
+    stated = None
+    if (folder / MARKER).is_file():
+        from tokenizers import Tokenizer as Backend
+
+        stated = stated_tokens(folder)
+        backend = Backend.from_file(str(folder / "tokenizer.json"))
+        mask_token = _stated_mask_token(folder)
+    elif (usual := read_usual(folder)) is not None:
+        backend, mask_token = usual, None  # the usual one
+    else:
+        os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # it warns that PyTorch is missing
+        stated = stated_tokens(folder)
+        from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        backend, mask_token = tokenizer.backend_tokenizer, tokenizer.mask_token
+    if not (folder / MARKER).is_file() and transformer_fields(folder).get("do_lower_case") is True:
+        _lower_case(backend)
+    backend.no_padding()
+    backend.no_truncation()
+    check_backend(backend, stated, _name(folder))
     return backend, mask_token
 
 

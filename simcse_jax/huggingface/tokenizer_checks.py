@@ -1,5 +1,10 @@
 """Finds tokenizers that would fail, run for ever or give wrong ids without a word, before they are used."""
 
+import contextlib
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +23,38 @@ GROWTH = {"NFC": 3, "NFD": 4, "NFKC": 18, "NFKD": 18, "Precompiled": 18, "BertNo
 GROWTH |= {"Lowercase": 3, "ByteLevel": 4}
 UNKNOWN = "\u0378 \ue000 \U0001f3b8"  # characters that few vocabularies have
 PAD_TOKENS = {special["pad"] for special in SPECIAL_TOKENS.values()}
+
+
+_redirecting = threading.Lock()  # the descriptor is the whole process's
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether an error is one of a library's, and not an interruption: a panic of Rust is no `Exception`."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+@contextlib.contextmanager
+def panics_in_a_line() -> Iterator[None]:
+    """Keeps what Rust prints when it panics off standard error: the exception says the same. All else is printed."""
+    with _redirecting, tempfile.TemporaryFile() as printed:
+        try:
+            before = os.dup(2)
+        except OSError:  # there is no standard error
+            yield
+            return
+        panicked = False
+        os.dup2(printed.fileno(), 2)
+        try:
+            yield
+        except BaseException as error:
+            panicked = type(error).__name__ == "PanicException"
+            raise
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+            printed.seek(0)
+            if not panicked:
+                os.write(2, printed.read())
 
 
 def check_has_vocabulary(folder: Path) -> None:

@@ -5,6 +5,7 @@ later ones may have more.
 """
 
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import Any
 
 from simcse_jax.config.fields import FIELDS
@@ -74,6 +75,8 @@ def check_line(line: dict[str, Any], where: str) -> dict[str, Any]:
     for name, value in line.items():
         if name == "analysis" or isinstance(value, dict):
             _check_values(value, name, NUMBER, where)
+            if not all(-inf < number < inf for number in value.values()):
+                raise _damaged(where, f"{name} has numbers that are not finite")
         elif type(value) not in NUMBER:
             raise _damaged(where, f"{name} is {value!r:.60}")
     return line

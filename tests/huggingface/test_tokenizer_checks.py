@@ -1,4 +1,5 @@
 import json
+import os
 
 import pytest
 from support import CONFIGS
@@ -6,7 +7,7 @@ from support.models import edit_json
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.tokenizer import Tokenizer, read_backend
-from simcse_jax.huggingface.tokenizer_checks import MOST_GROWTH, growth, stated_tokens
+from simcse_jax.huggingface.tokenizer_checks import MOST_GROWTH, growth, panics_in_a_line, stated_tokens
 from simcse_jax.models.config import EncoderConfig
 
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt")
@@ -191,3 +192,18 @@ def test_the_tokens_of_a_folder(tmp_path):
     (tmp_path / "tokenizer.json").write_text(json.dumps(whole))
     (tmp_path / "tokenizer_config.json").write_text('{"added_tokens_decoder": {"1": {"content": "g"}}}')
     assert stated_tokens(tmp_path) >= {"d", "e", "f", "g"}
+
+
+def test_what_rust_prints_when_it_panics_is_left_out(bert, capfd):
+    unknown = {"type": "TemplateProcessing", "single": [CLS, TEXT, CLS], "pair": [], "special_tokens": {}}
+    edit_json(bert / "tokenizer.json", post_processor=unknown)
+    with pytest.raises(UserError, match=r"tokenizer\.json: not a readable tokenizer: "):
+        read(bert)
+    assert capfd.readouterr().err == ""
+
+
+def test_anything_else_that_is_printed_meanwhile_is_kept(capfd):
+    with pytest.raises(KeyError), panics_in_a_line():
+        os.write(2, b"a warning\n")
+        raise KeyError
+    assert capfd.readouterr().err == "a warning\n"

@@ -110,6 +110,7 @@ def test_a_damaged_result_is_refused(result):
         {"step": 1, "loss": "x"},
         {"step": 1, "loss": None},
         {"step": 1, "analysis": 3},
+        {"step": 1, "analysis": {"l2_norm": float("nan")}},
         {"step": 1, "analysis": {"anisotropy": "x"}},
     ],
 )
