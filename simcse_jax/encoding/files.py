@@ -44,10 +44,7 @@ class PartialEmbeddings:
         if not self._state.is_file() or not self._partial.is_file():
             return
         state = read_json(self._state)
-        before, done, cut = (state.get(name) for name in ("about", "done", "cut"))
-        whole = type(done) is int and type(cut) is int and 0 <= done <= rows
-        if not (isinstance(before, dict) and whole):
-            raise UserError(f"{self._state}: damaged; remove it to start again")
+        before = state.get("about", {})
         if "--compute-dtype" in before:  # of version 0.1.0, where --dtype was the output's
             before |= {"--output-dtype": before.get("--dtype"), "--dtype": before["--compute-dtype"]}
         for name, value in about.items():
@@ -56,7 +53,7 @@ class PartialEmbeddings:
                     f"{self._partial}: begun with another {name}; give the same one to resume, or remove the file to "
                     f"start again"
                 )
-        self.done, self.cut = done, cut
+        self.done, self.cut = int(state["done"]), int(state["cut"])
 
     def append(self, embeddings: np.ndarray, cut: int) -> None:
         """Adds n rows (n, D); they are safe when this returns.

@@ -44,19 +44,6 @@ def test_files_of_version_0_1_0_are_resumed(tmp_path):
         PartialEmbeddings(output, 4, np.float32, now | {"--output-dtype": "float32"})
 
 
-@pytest.mark.parametrize(
-    "change", [{"about": -1}, {"about": None}, {"done": "2"}, {"done": None}, {"done": -1}, {"done": 5}, {"cut": [0]}]
-)
-def test_a_damaged_state_is_reported_in_one_line(tmp_path, change):
-    output, state = tmp_path / "emb.npy", tmp_path / "emb.npy.state.json"
-    begun = PartialEmbeddings(output, 4, np.float32, {})
-    begun.append(np.ones((2, 3), np.float32), 0)
-    begun._file.close()
-    state.write_text(json.dumps(json.loads(state.read_text()) | change))
-    with pytest.raises(UserError, match=r"emb\.npy\.state\.json: damaged; remove it to start again$"):
-        PartialEmbeddings(output, 4, np.float32, {})
-
-
 @pytest.mark.parametrize("kind", [".npy", ".parquet"])
 def test_the_file_that_is_replaced_keeps_its_mode(tmp_path, kind):
     output = tmp_path / f"emb{kind}"
