@@ -170,7 +170,7 @@ def test_a_descriptor_continues_where_it_stands(tmp_path):
 def test_half_a_surrogate_pair_is_an_escape(tmp_path):
     name = os.fsdecode(b"a\xff")
     storage.write_atomically(tmp_path / "a.json", json.dumps({"name": name}, ensure_ascii=False))
-    assert storage.read_json(tmp_path / "a.json") == {"name": name}
+    assert json.loads((tmp_path / "a.json").read_text()) == {"name": name}
 
 
 def test_a_mount_point_is_written_in_place(tmp_path, monkeypatch):
