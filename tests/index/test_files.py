@@ -1,5 +1,6 @@
 import json
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -86,6 +87,31 @@ def test_one_job_at_a_time_saves_and_readers_go_on(tmp_path):
         assert len(index_files.load(folder, MODEL)) == 20
         with pytest.raises(UserError, match="is writing there"):
             index_files.save(made(3), folder, MODEL)
+
+
+def test_two_jobs_that_save_again_and_again_and_a_reader(tmp_path):
+    """Without a lock each removes the files that the other one's `index.json` names."""
+    indexes, saved, refused = [made(20), made(50, seed=1)], [], []
+    index_files.save(indexes[0], tmp_path, MODEL)
+
+    def work(index):
+        for _ in range(6):
+            try:
+                index_files.save(index, tmp_path, MODEL)
+                saved.append(index)
+            except UserError as error:
+                refused.append(str(error))
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in indexes]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        assert len(index_files.load(tmp_path, MODEL)) in (20, 50)
+    for thread in threads:
+        thread.join()
+    assert saved and all("is writing there" in error for error in refused)
+    assert files(tmp_path) == ["embeddings", "index.json", "sentences"]
+    assert len(index_files.load(tmp_path, MODEL)) == len(saved[-1])
 
 
 def test_an_index_that_is_replaced_while_it_is_read_is_read_again(tmp_path, monkeypatch):
