@@ -60,6 +60,7 @@ def main() -> None:
     runs = runner.all_runs(variants, config.sweep, folder)
     problems = runner.run_all(runs, config.sweep.vectorize, folder)
     command = shlex.join(["python", "-m", "simcse_jax.sweep", *sys.argv[1:]])
+    command = command.encode(errors="backslashreplace").decode()  # a folder's name need not be UTF-8
     file, _, argument = path.partition(":")
     name = "_".join([Path(file).stem, argument]) if argument else Path(file).stem
     table.write(
