@@ -100,6 +100,8 @@ def parse() -> argparse.Namespace:
     for option in ("batch_size", "save_every", "parts"):
         if getattr(args, option) < 1:
             raise UserError(f"--{option.replace('_', '-')} {getattr(args, option)}: must be 1 or more")
+        if getattr(args, option) >= 2**31:
+            raise UserError(f"--{option.replace('_', '-')} {str(getattr(args, option))[:40]}: must be below 2³¹")
     if args.part is None:
         if args.parts > 1:
             raise UserError("--parts: give --part too, the one to encode, from 0")

@@ -8,9 +8,11 @@ import logging
 import os
 import re
 import shutil
+import socket
 import stat
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -19,6 +21,8 @@ import numpy as np
 from etils import epath
 
 from simcse_jax.errors import UserError, reason
+
+STORE = ("storage.googleapis.com", 443)
 
 Folder: TypeAlias = Path | epath.Path
 
@@ -74,17 +78,35 @@ def as_path(name: str) -> Folder:
     logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it also raises its errors, and we report those
     try:
         import fsspec
+        import gcsfs  # noqa: F401 - missing packages come before a missing network
 
+        _check_network(name)
         # Otherwise each process keeps its first listing, whatever the others and tensorstore write.
         fsspec.config.conf.setdefault("gs", {})["use_listings_cache"] = False
         found = epath.Path(f"gs://{bucket}").exists()
     except ImportError:
         raise UserError(f"{name}: the package that reads it is missing; pip install 'simcse_jax[gcs]'") from None
+    except UserError:
+        raise
     except Exception as error:  # of the store's client: no access, no network
         raise UserError(f"{name}: cannot be reached: {reason(error)}") from None
     if not found:  # the client would create one
         raise UserError(f"{name}: there is no bucket {bucket}, or no right to see it (storage.buckets.get)")
     return epath.Path(name)
+
+
+def _check_network(name: str) -> None:
+    """Finds in seconds that there is no network: the store's client tries for more than a minute.
+
+    Raises:
+      UserError: when Google's storage cannot be connected to. An emulator and a proxy are left to the client.
+    """
+    if os.environ.get("STORAGE_EMULATOR_HOST") or urllib.request.getproxies().get("https"):
+        return
+    try:
+        socket.create_connection(STORE, timeout=5).close()
+    except OSError as error:
+        raise UserError(f"{name}: cannot be reached: {STORE[0]}: {error.strerror or reason(error)}") from None
 
 
 def look_up_bucket(folder: Folder) -> None:

@@ -69,6 +69,7 @@ def main() -> None:
     with held(folder):
         problems = runner.run_all(runs, config.sweep.vectorize, folder)
         command = shlex.join(["python", "-m", "simcse_jax.sweep", *sys.argv[1:]])
+        command = command.encode(errors="backslashreplace").decode()  # a folder's name need not be UTF-8
         table.write(
             folder,
             name,

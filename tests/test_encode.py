@@ -274,6 +274,7 @@ def test_mistakes_in_the_options(tmp_path):
     output = tmp_path / "emb.npy"
     fails("--part 2: must be from 0 to 1", *start, output, "--parts", 2, "--part", 2)
     fails("--batch-size 0: must be 1 or more", *start, output, "--batch-size", 0)
+    fails("--save-every 1000000000000000000000: must be below 2³¹", *start, output, "--save-every", 10**21)
     fails("--dtype: invalid choice: 'int8'", *start, output, "--dtype", "int8")
     fails("has only 25 rows", *start, output, "--parts", 26, "--part", 0)
     fails("--parts: give --part too", *start, output, "--parts", 2)

@@ -277,3 +277,12 @@ def test_a_store_that_cannot_be_reached_is_reported_in_one_line(tmp_path):
     done = run("export", "--workdir=gs://bucket/run", "--output", tmp_path / "export", env=environment)
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
     assert done.stderr.startswith("error: gs://bucket/run: cannot be reached: Cannot connect to host 127.0.0.1:9")
+
+
+def test_a_store_without_network_is_reported_at_once(monkeypatch):
+    pytest.importorskip("gcsfs")
+    for name in ("STORAGE_EMULATOR_HOST", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(storage, "STORE", ("127.0.0.1", 1))
+    with pytest.raises(UserError, match=r"^gs://bucket/run: cannot be reached: 127\.0\.0\.1: Connection refused$"):
+        storage.as_path("gs://bucket/run")

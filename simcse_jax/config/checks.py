@@ -26,10 +26,10 @@ def validate(config: config_dict.ConfigDict) -> None:
     _check_names(given)
     for name, value in given.items():
         check_type(f"config.{name}", value, type(FIELDS[name].default))
-        check_range(f"config.{name}", value)
     for name, field in FIELDS.items():
         for rule in field.rules:
             rule.check(f"config.{name}", given[name])
+        check_range(f"config.{name}", given[name])
     _check_model(config)
     _check_data(config)
     _check_objectives(config)

@@ -44,7 +44,7 @@ def _parse(argv: Sequence[str], folders: Sequence[str]) -> tuple[config_dict.Con
     if not path:
         raise UserError("--config FILE is missing, e.g. --config unsup_bert")
     file = find_config(path)
-    known = flatten(_get_config(path, file))
+    known = _get_fields(path, file)
     try:
         args = ["simcse_jax.main", f"--config={file}", *rest]
         config_flags.DEFINE_config_file("config", None, flag_values=values, sys_argv=args)
@@ -94,7 +94,7 @@ def find_config(path: str) -> str:
     return f"{find(name)}{colon}{variant}"
 
 
-def _get_config(path: str, file: str) -> config_dict.ConfigDict:
+def _get_fields(path: str, file: str) -> dict[str, Any]:
     """Loads the config `file` alone, to distinguish its mistakes from those of other arguments; `path` is as given."""
     values = flags.FlagValues()
     args = ["simcse_jax.main", f"--config={file}"]
@@ -102,17 +102,17 @@ def _get_config(path: str, file: str) -> config_dict.ConfigDict:
     try:
         config_flags.DEFINE_config_file("config", None, flag_values=values, sys_argv=args)
         values(args)
+        if isinstance(values.config, config_dict.ConfigDict):
+            return flatten(values.config)  # fails for a config that is a part of itself
     except NoSuchVariant as error:
         raise UserError(f"--config {path}: {error}") from None
     except UserError:
         raise
-    except Exception as error:  # the file is a program: anything can go wrong in it
+    except (Exception, SystemExit) as error:  # the file is a program: anything can go wrong in it
         reason = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
         kind = "" if isinstance(error, flags.Error) else f"{type(error).__name__}: "
         raise UserError(f"--config {path}: {kind}{reason}") from None
-    if not isinstance(values.config, config_dict.ConfigDict):
-        raise UserError(f"--config {path}: get_config must return a ConfigDict (see simcse_jax.config.default_config)")
-    return values.config
+    raise UserError(f"--config {path}: get_config must return a ConfigDict (see simcse_jax.config.default_config)")
 
 
 def _unknown_field(argv: Sequence[str], known: Mapping[str, Any]) -> str | None:
@@ -120,6 +120,8 @@ def _unknown_field(argv: Sequence[str], known: Mapping[str, Any]) -> str | None:
         name = arg.lstrip("-").partition("=")[0]
         if name.startswith("config.") and name.removeprefix("config.") not in known:
             name = name.removeprefix("config.")
+            if not known:
+                return "--config: the file's config has no fields; start from simcse_jax.config.default_config()"
             return f"--config.{name}: no such field; the nearest one is --config.{nearest(name, known)}"
     return None
 

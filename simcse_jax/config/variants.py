@@ -69,6 +69,6 @@ def list_recipes(folder: Path) -> list[Recipe]:
             module = load_file(file)
             about = (module.__doc__ or "").strip().partition("\n")[0]
             recipes.append(Recipe(file, about, variants_of(module)))
-        except Exception as error:  # the file is a program: anything can go wrong in it
+        except (Exception, SystemExit) as error:  # the file is a program: anything can go wrong in it
             recipes.append(Recipe(file, f"cannot be loaded: {reason(error)}"))
     return recipes

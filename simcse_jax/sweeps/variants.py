@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ml_collections import config_dict
 
-from simcse_jax.config.checks import check_type, validate
+from simcse_jax.config.checks import check_range, check_type, validate
 from simcse_jax.config.fields import Field, defaults_of, field, flatten
 from simcse_jax.config.recipes import find
 from simcse_jax.config.rules import Rule
@@ -28,6 +28,7 @@ METRICS = {
     "training_minutes": "training, min",
 }
 
+LONGEST_NAME = 200  # bytes: a folder's name
 LARGEST_SEED = 2**32 - 1
 
 
@@ -54,7 +55,7 @@ def _parse_seeds(where: str, texts: Sequence[object]) -> tuple[int, ...]:
         try:
             seeds.append(int(str(text)))
         except ValueError:
-            raise UserError(f"{where}: {text!r} is not an integer") from None
+            raise UserError(f"{where}: {text!r:.60} is not an integer") from None
         if not 0 <= seeds[-1] <= LARGEST_SEED:
             raise UserError(f"{where}: {text} must be from 0 to 2³² - 1")
     if not seeds:
@@ -108,11 +109,27 @@ def load_variants(path: str) -> tuple[Variant, ...]:
         get_variants = getattr(load_file(file), "get_variants", None)
         if get_variants is None:
             raise UserError(f"--config {path}: is not a sweep: it has no get_variants(); see configs/ablations/")
-        return tuple(get_variants(argument) if colon else get_variants())
+        variants = tuple(get_variants(argument) if colon else get_variants())
     except UserError:
         raise
-    except Exception as error:  # the file is a program: anything can go wrong in it
+    except (Exception, SystemExit) as error:  # the file is a program: anything can go wrong in it
         raise UserError(f"--config {path}: {type(error).__name__}: {reason(error)}") from None
+    for variant in variants:
+        if not _is_variant(variant):
+            raise UserError(
+                f"--config {path}: get_variants() returned {variant!r:.100}, where a "
+                "Variant(name, {field: value}, {metric: number}, baseline) is needed"
+            )
+    return variants
+
+
+def _is_variant(given: object) -> bool:
+    if not isinstance(given, Variant) or not isinstance(given.name, str) or not isinstance(given.baseline, str):
+        return False
+    if not isinstance(given.fields, Mapping) or not isinstance(given.paper, Mapping):
+        return False
+    numbers = all(type(value) in (int, float) for value in given.paper.values())
+    return numbers and all(isinstance(name, str) for name in (*given.fields, *given.paper))
 
 
 def read_seeds(sweep: config_dict.ConfigDict) -> tuple[int, ...]:
@@ -135,9 +152,16 @@ def read_sweep(
     if "sweep" not in config:
         raise UserError("config.sweep is missing: this config is not a sweep; see configs/ablations/")
     sweep = config.sweep
+    if not isinstance(sweep, config_dict.ConfigDict):
+        raise UserError(f"config.sweep={sweep!r:.100}: must come from sweep_defaults() of simcse_jax.sweeps.variants")
     for name, one in FIELDS.items():
+        short = name.removeprefix("sweep.")
+        if short not in sweep:
+            raise UserError(f"config.{name} is missing; start from sweep_defaults() of simcse_jax.sweeps.variants")
+        check_type(f"config.{name}", sweep[short], type(one.default))
+        check_range(f"config.{name}", sweep[short])
         for rule in one.rules:
-            rule.check(f"config.{name}", sweep[name.removeprefix("sweep.")])
+            rule.check(f"config.{name}", sweep[short])
     chosen = _choose(sweep, variants)
     return [(variant, _lay_over(config, variant)) for variant in chosen]
 
@@ -154,6 +178,9 @@ def _choose(sweep: config_dict.ConfigDict, variants: Sequence[Variant]) -> list[
     for name in names:
         if not name.strip() or name != name.strip() or "/" in name or "," in name or name in (".", ".."):
             raise UserError(f"variant {name!r}: a name must be a valid folder name, without commas or outer blanks")
+        check_range("variant", name)
+        if len(name.encode()) > LONGEST_NAME:
+            raise UserError(f"variant {name[:40]!r}…: a name may have {LONGEST_NAME} bytes at most")
         if names.count(name) > 1:
             raise UserError(f"variant {name!r}: two variants have that name")
     only = [name.strip() for name in sweep.only.split(",") if name.strip()]

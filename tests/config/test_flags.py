@@ -79,3 +79,20 @@ def test_mistakes_with_the_config_file_itself(tmp_path):
             validate(config)
     with pytest.raises(UserError, match="--workdir DIR is missing"):
         flags.parse([CONFIG])
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("raise SystemExit(0)", "SystemExit: 0"),
+        ("def get_config():\n    raise SystemExit(0)", "SystemExit: 0"),
+        ("def get_config():\n    return get_config()", "RecursionError"),
+        ("def get_config():\n    c = ConfigDict()\n    c.me = c\n    return c", "RecursionError"),
+        ("def get_config():\n    return ConfigDict()", "has no fields"),
+    ],
+)
+def test_a_config_file_may_do_anything(code, says, tmp_path):
+    file = tmp_path / "a.py"
+    file.write_text(f"from ml_collections.config_dict import ConfigDict\n{code}\n")
+    with pytest.raises(UserError, match=says):
+        flags.parse(["--config", str(file), "--workdir=w", "--config.x=1"])

@@ -158,3 +158,21 @@ def test_a_config_without_a_sweep_is_reported():
 
 def test_the_metrics_have_headings():
     assert METRICS["stsb_dev"] == "STS-B dev"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "return (1, 2)",
+        "return None",
+        "raise SystemExit(0)",
+        "return [Variant(3, None)]",
+        "return [Variant('a', {3: 4})]",
+        "return [Variant('a', {}, {'stsb_dev': 'x'})]",
+    ],
+)
+def test_what_is_no_list_of_variants_is_refused(code, tmp_path):
+    file = tmp_path / "sweep.py"
+    file.write_text(f"from simcse_jax.sweeps.variants import Variant\ndef get_variants():\n    {code}\n")
+    with pytest.raises(UserError, match=r"--config .*sweep\.py: "):
+        load_variants(str(file))
