@@ -23,7 +23,21 @@ SURELY_WRONG: dict[type, dict[str, str]] = {  # by the type of a field's default
 }
 CHOSEN = {"unknown": "none-such", "a number": "3", "not UTF-8": "\udcff"}
 OPEN = {"not UTF-8": "\udcff\udcfe", "a long name": "n" * 300, "a line break": "a\nb", "a template": "{0} %s"}
-HUGE = {"2^31": str(2**31), "10^20": "1" + "0" * 20, "2^63": str(2**63), "10^9": str(10**9)}
+HUGE = {"10^20": "1" + "0" * 20, "2^31": str(2**31), "2^63": str(2**63)}
+ALL_HUGE = (
+    "train.max_steps",
+    "train.batch_size",
+    "data.max_length",
+    "model.num_layers",
+    "views.samples",
+)  # the others: 10^20
+WITH = {  # what makes a field matter
+    "data.augment.lexicon": "--config.data.augment.name=synonym",
+    "data.augment.mlm_model": "--config.data.augment.name=mlm",
+    "analysis.data": "--config.analysis.every=1",
+    "views.samples": "--config.views.positive=mean",
+    "eval.postprocess_data": "--config.eval.postprocess=whitening",
+}
 
 FILES: dict[str, str] = {  # what is in a config file
     "is empty": "",
@@ -66,10 +80,12 @@ def cases() -> Iterator[Case]:
         if kind in SURELY_WRONG:
             wrong = SURELY_WRONG[kind]
             yield from (field(name, value, text, REFUSED) for text, value in wrong.items())
-        else:
+        elif name not in SLOW:
             yield from (field(name, value, text, EITHER) for text, value in (CHOSEN | OPEN).items())
         if kind is int and name not in SLOW:
-            yield from (field(name, value, text, EITHER) for text, value in HUGE.items())
+            yield from (
+                field(name, value, text, EITHER) for text, value in HUGE.items() if text == "10^20" or name in ALL_HUGE
+            )
     for name in SWEEP_FIELDS:
         values = OPEN if name in ("sweep.title", "sweep.source") else CHOSEN | {"twice": "a,a", "minus one": "-1"}
         for text, value in values.items():
@@ -85,12 +101,17 @@ def cases() -> Iterator[Case]:
     yield from files()
 
 
-SLOW = ("train.epochs", "parallel.processes", "parallel.process_id")  # they would train, or wait for others
+SLOW = (
+    "train.epochs",
+    "parallel.processes",
+    "parallel.process_id",
+    "parallel.coordinator",
+)  # train, or wait for others
 
 
 def field(name: str, value: str, text: str, end: str) -> Case:
     arguments = [argument for argument in train_arguments("run") if not argument.startswith(f"--config.{name}=")]
-    arguments.append(f"--config.{name}={value}")
+    arguments += [f"--config.{name}={value}", *([WITH[name]] if name in WITH else [])]
     last = name.rpartition(".")[2] if end == REFUSED else ""
     return Case(
         "configs",
