@@ -77,13 +77,13 @@ def tiny_bert(shared) -> Path:
 
 @pytest.fixture(scope="session")
 def nan_bert(shared, tiny_bert) -> Path:
-    """A model with a weight that is not finite."""
+    """A model whose embeddings are not finite, though its weights are."""
     from safetensors.numpy import load_file, save_file
 
     def make(folder: Path) -> None:
         shutil.copytree(tiny_bert, folder)
         tensors = load_file(folder / "model.safetensors")
-        tensors["encoder.layer.0.output.dense.bias"][0] = np.nan
+        tensors["encoder.layer.1.output.LayerNorm.weight"][:] = 3e38
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
     return shared("nan-bert", make)

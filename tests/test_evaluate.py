@@ -167,7 +167,7 @@ def refused(*args, parts: tuple) -> None:
     [
         ("no weights", ["broken: no weights", "model.safetensors"]),
         ("truncated", ["broken/model.safetensors", "truncated or damaged"]),
-        ("hidden_size", ["broken/model.safetensors", "has shape (32,)", "config.json asks for (64,)"]),
+        ("hidden_size", ["broken/model.safetensors", "has shape (40, 32)", "config.json asks for (40, 64)"]),
         ("intermediate_size", ["broken/model.safetensors", "intermediate.dense", "has shape (48,)", "asks for (64,)"]),
     ],
 )

@@ -288,7 +288,6 @@ def test_results_are_written_where_nothing_can_be_printed(tiny_bert, corpus, tmp
     arguments = [
         re.sub("model(@1)?$", str(tiny_bert), part.replace("data.tsv", str(data))) for part in COMMANDS[command]
     ]
-    with pytest.raises(OSError, match="No space left"):
-        call(command, *arguments, tmp_path / "out.json")
+    assert call(command, *arguments, tmp_path / "out.json").returncode == 2
     written = {"geometry": "out.json/geometry.json", "analyze": "out.json/metrics.json"}.get(command, "out.json")
     assert len((tmp_path / written).read_text()) > 100

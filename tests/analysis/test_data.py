@@ -8,7 +8,7 @@ from simcse_jax.errors import UserError
 def sts_b(tmp_path):
     folder = tmp_path / "STS" / "STSBenchmark"
     folder.mkdir(parents=True)
-    rows = [["g", "f", "2012", str(n), "2.5", f'a "cat {n}', f"the dog {n}"] for n in range(3)]
+    rows = [["g", "f", "2012", str(n), f"{n}.5", f'a "cat {n}', f"the dog {n}"] for n in range(3)]
     (folder / "sts-test.csv").write_text("".join("\t".join(row) + "\n" for row in rows))
     return tmp_path
 

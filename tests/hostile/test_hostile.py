@@ -37,7 +37,7 @@ def test_the_table_has_all_commands_and_stands_in_the_page_on_security():
 
 
 FAULTS = {
-    "raises": "Traceback",
+    "raises": "exit code 70",
     "hangs": "no answer within",
     "crashes": "crash by signal 11",
     "says_nothing": "0 lines with an error",
@@ -48,7 +48,7 @@ FAULTS = {
     "writes_nonsense": "NaN in JSON",
     "writes_another_result": "another output",
     "runs_code": "ran code",
-    "takes_memory": "Traceback",
+    "takes_memory": "exit code 70",
     "is_refused": "",
     "is_done": "",
 }

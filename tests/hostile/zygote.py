@@ -245,6 +245,7 @@ def _drop_rights_of_root() -> None:
     libc.capget(header, data)
     words = list(struct.unpack("=6I", data.raw[:24]))
     words[0] &= ~0b110  # of the effective ones
+    words[1] &= ~0b110  # and of the permitted ones, which access(2) looks at
     data = ctypes.create_string_buffer(struct.pack("=6I", *words))
     if libc.capset(header, data):
         raise OSError(ctypes.get_errno(), "capset")

@@ -43,7 +43,7 @@ def test_an_unknown_similarity_is_refused():
 
 
 def test_indexes_that_compare_differently_are_not_joined():
-    with pytest.raises(UserError, match="compared by cosine; the model's have 6 elements, compared by dot"):
+    with pytest.raises(UserError, match="compared by cosine; the model's have 6, compared by dot"):
         Index(6).extend(Index(6, "dot"))
 
 

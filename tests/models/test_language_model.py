@@ -245,10 +245,10 @@ def test_a_mask_token_that_only_the_tokenizer_s_class_knows(tmp_path):
 def test_a_damaged_tokenizer(tmp_path):
     folder = write_model(tmp_path / "model", "bert")
     (folder / "tokenizer.json").write_text("{")
-    with pytest.raises(UserError, match="has no readable tokenizer"):
+    with pytest.raises(UserError, match=r"model/tokenizer\.json: not (valid JSON|a readable tokenizer)"):
         special_tokens(folder)
     (folder / MARKER).write_text("{}")
-    with pytest.raises(UserError, match="has no readable tokenizer"):
+    with pytest.raises(UserError, match=r"model/tokenizer\.json: not (valid JSON|a readable tokenizer)"):
         special_tokens(folder)
 
 
