@@ -63,6 +63,7 @@ TRANSFORMER_FIELDS: dict[str, Any] = {
     "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
 }
 NEUTRAL = {"trust_remote_code", "attn_implementation", "add_pooling_layer"}  # arguments that change no embedding
+DTYPES = ("dtype", "torch_dtype")  # two more, which change none if they are float32
 EMPTY = ("processing_kwargs", "query_length", "document_length", "query_expansion", "tokenizer_name_or_path")
 ARGUMENTS = ("model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args", "config_kwargs")
 Weights = dict[str, np.ndarray]
@@ -175,7 +176,9 @@ def _check_transformer(folder: Path) -> None:
             raise Unsupported(f"{path}: {field} is {fields[field]!r:.80}, which is not supported")
     for field in ARGUMENTS:
         given = fields.get(field) or {}
-        if not isinstance(given, dict) or given.keys() - NEUTRAL:
+        if not isinstance(given, dict) or any(
+            name not in NEUTRAL and not (name in DTYPES and value == "float32") for name, value in given.items()
+        ):
             raise Unsupported(f"{path}: {field} is {given!r:.80}, which is not supported")
     if (folder / "adapter_config.json").is_file():
         raise Unsupported(f"{folder / 'adapter_config.json'}: an adapter; merge it into its model first")
@@ -195,7 +198,7 @@ def _read_pooling(folder: Path) -> tuple[str, bool]:
         ]
     else:
         modes = [modes] if isinstance(modes, str) else modes
-        if not isinstance(modes, list) or not all(isinstance(mode, str) for mode in modes):
+        if not isinstance(modes, list) or not modes or not all(isinstance(mode, str) for mode in modes):
             raise UserError(f"{path}: pooling_mode is {modes!r:.60}, neither a name nor a list of names")
         unknown = [mode for mode in modes if mode not in POOLING_MODES]
         modes = [POOLING_MODES.get(mode) for mode in modes]

@@ -25,6 +25,7 @@ STORAGES: dict[str, np.dtype] = {
     "BoolStorage": np.dtype("?"),
 }
 LIMIT = 1 << 22  # bytes of a pickle, those of 20,000 tensors: an instruction can make an object of 64 bytes
+MOST_DIMENSIONS = 64  # of an array of NumPy
 
 VALUES = {
     *("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"),
@@ -78,6 +79,7 @@ def read_pickle(file: IO[bytes]) -> tuple[Any, list[Storage]]:
 def _run(file: IO[bytes]) -> tuple[Any, list[Storage]]:
     start = file.tell()
     storages: list[Storage] = []
+    used = 0  # elements of arguments; a pickle can name a long list in three bytes, again and again
     stack: list[Any] = []
     marks: list[int] = []
     memo: dict[int, Any] = {}
@@ -124,8 +126,12 @@ def _run(file: IO[bytes]) -> tuple[Any, list[Storage]]:
         elif name == "REDUCE":
             arguments, function = stack.pop(), stack.pop()
             _check(function in FUNCTIONS.values() and isinstance(arguments, tuple))
+            used += len(arguments) + sum(len(value) for value in arguments if isinstance(value, list | tuple | dict))
+            _check(used <= LIMIT)
             stack.append(function(*arguments))
         elif name == "BINPERSID":
+            used += len(stack[-1])
+            _check(used <= LIMIT)
             storages.append(_storage(*stack.pop()))
             stack.append(storages[-1])
         elif name in ("BINPUT", "LONG_BINPUT", "MEMOIZE"):
@@ -179,6 +185,7 @@ def _tensor(
 ) -> Tensor:
     _check(isinstance(storage, Storage) and _are_sizes([offset]))
     _check(isinstance(shape, tuple | list) and isinstance(stride, tuple | list) and len(shape) == len(stride))
+    _check(len(shape) <= MOST_DIMENSIONS)
     if not _are_sizes(shape) or not _are_sizes(stride):
         raise ValueError("a tensor has a negative size or stride")
     if metadata:

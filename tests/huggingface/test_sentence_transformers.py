@@ -143,6 +143,7 @@ def test_what_is_not_supported_is_refused_unless_a_pooler_is_named(bert, pooling
     ("pooling", "more", "message"),
     [
         ({"pooling_mode": 3}, [], "1_Pooling/config.json: pooling_mode is 3"),
+        ({"pooling_mode": []}, [], r"1_Pooling/config.json: pooling_mode is \[\]"),
         (MEAN | {"include_prompt": "no"}, [], "include_prompt is 'no'"),
         (MEAN, [("2", "Dense", DENSE | {"in_features": 31})], "damaged: 31 to 8 elements, where embeddings have 32"),
         (MEAN, [("2", "Dense", DENSE | {"out_features": "8"})], "damaged: 32 to '8'"),
@@ -175,6 +176,7 @@ def test_a_damaged_list_is_refused(bert):
         ({"query_length": 32}, "query_length is 32"),
         ({"model_args": {"torch_dtype": "float16"}}, "model_args is .*float16"),
         ({"model_args": {"attn_implementation": "eager"}}, None),
+        ({"model_args": {"torch_dtype": "float32"}}, None),
     ],
 )
 def test_the_transformer_s_own_fields_are_read(bert, fields, message):

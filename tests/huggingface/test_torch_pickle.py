@@ -3,7 +3,7 @@ import pickle
 from collections import OrderedDict
 
 import pytest
-from support.pickles import Call, storage, tensor, whole
+from support.pickles import Call, parts, storage, tensor, whole
 
 from simcse_jax.huggingface import torch_pickle
 from simcse_jax.huggingface.torch_pickle import Storage, Tensor, read_pickle
@@ -64,3 +64,24 @@ def test_the_length_is_limited(monkeypatch):
     assert read(whole([None] * 900))[0] == [None] * 900
     with pytest.raises(ValueError, match="longer than 1000 bytes"):
         read(whole([None] * 1000))
+
+
+LONG = b"](" + b"K\x01" * 1000 + b"eq\x00"  # a list of 1,000 ones, which `h\x00` names from then on
+PAIRS = b"](" + parts(("a", 1)) * 100 + b"eq\x00"
+TENSOR = b"ctorch._utils\n_rebuild_tensor_v2\n(" + parts(storage("FloatStorage", "0", 1)) + b"K\x00"
+STORAGE = b"(" + b"".join(map(parts, storage("FloatStorage", "0", 1))) + b"N" + b"K\x01" * 600 + b"tq\x02"
+
+
+@pytest.mark.parametrize(
+    ("content", "longest"),
+    [
+        (LONG + TENSOR + b"h\x00h\x00tR", 10**6),
+        (PAIRS + b"ccollections\nOrderedDict\nq\x01" + b"h\x01h\x00\x85R" * 600, 50_000),
+        (STORAGE + b"h\x02Q" * 600, 50_000),
+    ],
+    ids=["dimensions", "pairs", "storages"],
+)
+def test_a_long_list_is_not_read_again_and_again(content, longest, monkeypatch):
+    monkeypatch.setattr(torch_pickle, "LIMIT", longest)
+    with pytest.raises(ValueError, match="damaged"):
+        read(b"\x80\x02" + content + b".")
