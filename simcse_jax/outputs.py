@@ -225,7 +225,7 @@ def _check_stream(path: Path, where: str, streamed: bool) -> None:
     mode = path.stat().st_mode
     if stat.S_ISSOCK(mode) or stat.S_ISBLK(mode):
         raise UserError(f"{where}: a {'socket' if stat.S_ISSOCK(mode) else 'disk'}; name a file")
-    if not os.access(path, os.W_OK):
+    if not _is_writable(path):
         raise UserError(f"{where}: cannot be written to")
 
 
@@ -247,8 +247,13 @@ def _check_utf8(path: Path, where: str) -> None:
 
 
 def _check_replaced(path: Path, where: str) -> None:
-    if path.is_file() and not os.access(path, os.W_OK):
+    if path.is_file() and not _is_writable(path):
         raise UserError(f"{where}: may not be written; change its mode or choose another")
+
+
+def _is_writable(path: Path) -> bool:
+    """Whether its mode lets this process write to it, with the rights that it has now."""
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _check_folder(folder: Path, where: str) -> None:

@@ -73,7 +73,7 @@ def test_a_stream_is_taken_where_it_can_be_written(tmp_path):
 def test_what_may_not_be_written_is_found_before_the_work(tmp_path, monkeypatch):
     (tmp_path / "old.json").write_text("{}")
     with monkeypatch.context() as patch:
-        patch.setattr(os, "access", lambda path, mode: False)
+        patch.setattr(os, "access", lambda path, mode, **_: False)
         refused(output_file, tmp_path / "old.json", match="may not be written")
         refused(output_folder, tmp_path, files=["*.json"], match="old.json: may not be written")
 
