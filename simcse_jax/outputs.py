@@ -20,12 +20,14 @@ from simcse_jax.storage import is_remote, is_stream, local_path, own_descriptor
 Inputs: TypeAlias = Mapping[str, str | Path | None]  # what a command reads, by option; names may be no local path
 
 TEMPORARY = ".tmp"  # the longest that a name gets while its file is written
-WRITTEN = (".json", ".html", ".png", ".svg")  # by our commands
-# Files with these endings in the folders of models, runs and indexes; all others in them are scores and reports.
+WRITTEN = (".json", ".html", ".png", ".svg", ".md", ".csv", ".npy", ".parquet", ".partial", TEMPORARY)  # by us
+# Files with these endings in the folders of data, models, runs and indexes; all others in them are what we wrote.
 READ = (
     *("*config*.json", "tokenizer*.json", "vocab*.json", "*_map.json", "added_tokens.json", "modules.json"),
-    *("*.index.json", "simcse_jax*.json", "run.json", "result.json", "index.json"),
+    *("*.index.json", "simcse_jax*.json", "run.json", "result.json", "index.json", "sts-*.csv"),
 )
+INDEX = "index.json"  # of an index, which also reads the arrays and sentences next to it
+OWN = ("run.json", INDEX, ".lock")  # in a folder that has its own place, wherever it lies: a run, an index, a sweep
 
 
 def output_file(
@@ -154,11 +156,11 @@ def takes_place_of(output: Path, source: Path) -> bool:
         return False
     if not source.is_dir():
         return output.samefile(source)
-    if real.is_relative_to(real_source) and _is_read(real):
+    if _is_read(real, real_source):
         return True
     # A folder of the hub's cache has links to other folders.
     inside = (path for depth in ("*", "*/*", "*/*/*") for path in source.glob(depth))
-    return any(_is_read(path) and path.is_file() and path.samefile(output) for path in inside)
+    return any(_is_read(path, source) and path.is_file() and path.samefile(output) for path in inside)
 
 
 def check_inputs(outputs: Iterable[Path], inputs: Inputs | None, where: str) -> None:
@@ -223,7 +225,7 @@ def _check_stream(path: Path, where: str, streamed: bool) -> None:
     mode = path.stat().st_mode
     if stat.S_ISSOCK(mode) or stat.S_ISBLK(mode):
         raise UserError(f"{where}: a {'socket' if stat.S_ISSOCK(mode) else 'disk'}; name a file")
-    if not os.access(path, os.W_OK):
+    if not _is_writable(path):
         raise UserError(f"{where}: cannot be written to")
 
 
@@ -245,8 +247,13 @@ def _check_utf8(path: Path, where: str) -> None:
 
 
 def _check_replaced(path: Path, where: str) -> None:
-    if path.is_file() and not os.access(path, os.W_OK):
+    if path.is_file() and not _is_writable(path):
         raise UserError(f"{where}: may not be written; change its mode or choose another")
+
+
+def _is_writable(path: Path) -> bool:
+    """Whether its mode lets this process write to it, with the rights that it has now."""
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _check_folder(folder: Path, where: str) -> None:
@@ -271,7 +278,15 @@ def _place(name: str) -> Path:
     return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else Path(name)
 
 
-def _is_read(path: Path) -> bool:
+def _is_read(path: Path, source: Path) -> bool:
+    """Whether a file is one of those that are read in the folder `source`, and not in a run or an index within it."""
+    if not path.is_relative_to(source):
+        return False
+    within = [path.parents[place] for place in range(len(path.relative_to(source).parts) - 1)]
+    if any((folder / name).exists() for folder in within for name in OWN):
+        return False
+    if path.suffix.lower() in (".npy", ".parquet"):
+        return (path.parent / INDEX).exists()
     return path.suffix.lower() not in WRITTEN or any(fnmatch(path.name, pattern) for pattern in READ)
 
 

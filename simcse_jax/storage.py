@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import logging
@@ -226,18 +227,39 @@ def replacing_file(path: Path) -> Iterator[IO[bytes]]:
     if path.is_symlink():
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     temporary = path.with_name(path.name + ".tmp")
-    temporary.unlink(missing_ok=True)  # left by a killed process; a link would lead to another file
-    file = open(temporary, "xb")
-    try:
-        with file:
+    with _open_alone(temporary) as file:  # until it has its final name
+        try:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
+            replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+
+
+def _open_alone(temporary: Path) -> IO[bytes]:
+    """Opens a file to write to that no other process is writing; a killed one may have left it."""
+    flags = os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    while True:
+        if temporary.is_symlink():  # it would lead to another file
+            temporary.unlink()
+        with contextlib.ExitStack() as closing:
+            file = open(temporary, "r+b", opener=lambda name, mode: os.open(name, mode | flags, 0o666))
+            closing.push(file)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise OSError(errno.EBUSY, "another process is writing it") from None
+            except OSError as error:  # a disk without locks
+                if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP):
+                    raise
+            if os.path.lexists(temporary) and os.path.samestat(os.fstat(file.fileno()), temporary.lstat()):
+                file.truncate(0)
+                closing.pop_all()
+                return file
+        # Another process has just given it its final name.
 
 
 def replace(new: Path, path: Path) -> None:
@@ -305,8 +327,16 @@ def parse_json(text: str, where: str, kind: type = dict) -> Any:
 
 
 def write_json(path: Path, content: dict | list) -> None:
-    """Writes JSON, indented, with a final newline."""
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    """Writes JSON, indented, with a final newline.
+
+    Raises:
+      UserError: for NaN or an infinity, as another file may have them; JSON has neither.
+    """
+    try:
+        text = json.dumps(content, indent=2, allow_nan=False)
+    except ValueError as error:
+        raise UserError(f"{path}: cannot be written: {reason(error)}") from None
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def sha256(*arrays: np.ndarray) -> str:

@@ -73,7 +73,7 @@ def test_a_stream_is_taken_where_it_can_be_written(tmp_path):
 def test_what_may_not_be_written_is_found_before_the_work(tmp_path, monkeypatch):
     (tmp_path / "old.json").write_text("{}")
     with monkeypatch.context() as patch:
-        patch.setattr(os, "access", lambda path, mode: False)
+        patch.setattr(os, "access", lambda path, mode, **_: False)
         refused(output_file, tmp_path / "old.json", match="may not be written")
         refused(output_folder, tmp_path, files=["*.json"], match="old.json: may not be written")
 
@@ -156,6 +156,23 @@ def places(tmp_path):
 )
 def test_an_output_takes_the_place_of_an_input_under_any_name(places, output, source, lost):
     assert takes_place_of(places / output, places / source) is lost
+
+
+@pytest.mark.parametrize("marker", ["run.json", "index.json", ".lock"])  # the last one of a run that was killed early
+def test_a_run_an_index_or_a_sweep_within_the_folder_of_a_model_is_none_of_its_files(places, marker):
+    for name in (marker, "model/config.json", "table.csv", "embeddings-1.npy"):
+        (places / "model" / "own" / name).parent.mkdir(parents=True, exist_ok=True)
+        (places / "model" / "own" / name).write_text("")
+        assert not takes_place_of(places / "model" / "own" / name, places / "model")
+        assert name == ".lock" or takes_place_of(places / "model" / "own" / name, places / "model" / "own") is (
+            name not in ("table.csv", "embeddings-1.npy") or (name, marker) == ("embeddings-1.npy", "index.json")
+        )
+
+
+@pytest.mark.parametrize("name", ["e.npy", "e.npy.partial", "e.npy.state.json", "e.parquet.tmp", "e.parquet", "t.md"])
+def test_what_was_written_to_the_folder_of_a_model_may_be_written_again(places, name):
+    (places / "model" / name).write_text("")
+    assert not takes_place_of(places / "model" / name, places / "model")
 
 
 def test_every_json_file_of_a_run_and_of_an_export_is_one_that_is_read(trained, exported):

@@ -128,6 +128,24 @@ def test_a_link_stays_and_what_it_points_to_is_replaced_with_its_mode(tmp_path):
     assert (tmp_path / "loop").is_symlink()
 
 
+def test_one_process_at_a_time_writes_a_file(tmp_path):
+    path = tmp_path / "file"
+    with storage.replacing_file(path) as file:
+        file.write(b"one")
+        with pytest.raises(UserError, match=r"file: cannot be written: another process is writing it$"):
+            storage.write_atomically(path, "two")
+    assert path.read_text() == "one" and os.listdir(tmp_path) == ["file"]
+    (tmp_path / "file.tmp").write_text("left by a kill")
+    storage.write_atomically(path, "2")
+    assert path.read_text() == "2" and os.listdir(tmp_path) == ["file"]
+
+
+def test_json_that_is_written_has_no_nan(tmp_path):
+    with pytest.raises(UserError, match=r"a\.json: cannot be written: Out of range float values"):
+        storage.write_json(tmp_path / "a.json", {"a": float("nan")})
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_pipe_is_written_into(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)

@@ -69,7 +69,8 @@ def read_examples(
         raise UserError(f"{where}: one column of sentences, but {needed_by} needs pairs; set data.columns.positive")
     if not _prefix(specification) and where.lower().endswith(".parquet"):  # whose other columns need not be read
         wanted = [names[place] for place in dict.fromkeys([*chosen, *([] if label is None else [label])])]
-        chosen, label = [wanted.index(names[place]) for place in chosen], label and wanted.index(names[label])
+        chosen = [wanted.index(names[place]) for place in chosen]
+        label = None if label is None else wanted.index(names[label])
         names, rows = wanted, read_parquet(Path(where), wanted)[1]
     if positives in REACH:
         examples = _pair(rows, positives, seed, where)

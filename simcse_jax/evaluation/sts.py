@@ -81,7 +81,7 @@ def _rows(path: Path, columns: tuple[int, int, int], skip_header: bool = False, 
         fields, where = line.split("\t"), f"{path}: line {number}"
         if len(fields) <= max(columns):
             raise UserError(f"{where}: {len(fields)} tab-separated columns, expected at least {max(columns) + 1}")
-        if most and len(fields) > most:  # a sentence with a tab, which would be cut there
+        if most and any(fields[most:]):  # a sentence with a tab, which would be cut there
             raise UserError(f"{where}: {len(fields)} tab-separated columns, but the first line has {most}")
         score, first, second = (fields[column] for column in columns)
         if score.strip():

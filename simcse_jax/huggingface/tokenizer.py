@@ -214,7 +214,7 @@ def _read(folder: Path) -> tuple["Backend", str | None]:
         stated = stated_tokens(folder)
         from transformers import AutoTokenizer
 
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         backend, mask_token = tokenizer.backend_tokenizer, tokenizer.mask_token
     if not (folder / MARKER).is_file() and transformer_fields(folder).get("do_lower_case") is True:
         _lower_case(backend)

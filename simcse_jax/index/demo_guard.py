@@ -38,7 +38,8 @@ class Names:
 
     def __init__(self, host: str, others: Iterable[str] = ()):
         """`host` is the address that the page is served at, `others` are further names of this machine."""
-        self._known = {_bare(name) for name in (*LOCAL_NAMES, host, *others)}
+        self._others = {_bare(name) for name in others}
+        self._known = {*map(_bare, (*LOCAL_NAMES, host)), *self._others}
         # No website can make its own name look like an address, so any address is right where all are served.
         self._any_address = _bare(host) in EVERYWHERE
 
@@ -48,6 +49,18 @@ class Names:
 
     def __contains__(self, name: str) -> bool:
         return _bare(name) in self._known or (self._any_address and _is_address(_bare(name)))
+
+    def are_origin(self, origin: str, host: str) -> bool:
+        """Whether a request to `host` comes from the page itself.
+
+        A proxy in front may put a local name in the place of one that was allowed.
+        """
+        try:
+            site = urlsplit(origin)
+            proxied = _host_name(host) in LOCAL_NAMES and _bare(site.hostname or "") in self._others
+        except ValueError:
+            return False
+        return site.netloc.lower() == host.lower() or proxied
 
     def __str__(self) -> str:
         return ", ".join(sorted(self._known)) + ", or any address" * self._any_address
@@ -67,7 +80,7 @@ def refusal(method: str, path: str, headers: Mapping[str, str], names: Names) ->
     if name is None or name not in names:
         return 403, f"this page answers to {names}, not to {host!r:.100}; --allow-host NAME adds a name"
     origin = headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+    if origin is not None and not names.are_origin(origin, host):
         return 403, f"a request from {origin!r:.100}, which is another site"
     reading = method in ("GET", "HEAD")
     followed = reading and headers.get("sec-fetch-dest") == "document"  # a link on another site

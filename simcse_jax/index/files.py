@@ -208,6 +208,8 @@ def _map_embeddings(path: Path, shape: tuple[int, int]) -> Float32[np.ndarray, "
     try:
         if not shape[0]:  # nothing to map
             return np.zeros(shape, np.float32)
+        if path.exists() and not path.is_file():
+            raise ValueError("not a file")  # a pipe would be waited for without end
         embeddings = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         raise UserError(f"{path}: missing; build the index again") from None
@@ -225,6 +227,8 @@ def _read_sentences(path: Path, rows: int) -> list[str]:
     import pyarrow.parquet
 
     try:
+        if path.exists() and not path.is_file():
+            raise OSError("not a file")
         sentences = pyarrow.parquet.read_table(path, columns=["sentence"])["sentence"].to_pylist()
     except FileNotFoundError:
         raise UserError(f"{path}: missing; build the index again") from None

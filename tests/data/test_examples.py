@@ -46,6 +46,11 @@ def test_unneeded_labels_are_not_read(nli):
     assert (examples.columns[0], examples.labels, examples.unlabelled) == (list("acegik"), None, 0)
 
 
+def test_labels_may_be_the_first_column_of_parquet(write_parquet):
+    examples = read_examples(write_parquet(label=[2, 0], premise=list("ab"), hypothesis=list("ef")), labels=True)
+    assert examples.columns == (["a", "b"], ["e", "f"]) and examples.labels.tolist() == [2, 0]
+
+
 def test_numbers_of_parquet_are_labels(write_parquet):
     path = write_parquet(premise=list("abcd"), hypothesis=list("efgh"), label=[2, -1, None, 0])
     examples = read_examples(path, labels=True)

@@ -225,6 +225,14 @@ def scores(**tasks: float):
     return {task: {"spearman": value, "pairs": 2, "subsets": {}} for task, value in tasks.items()}
 
 
+def test_empty_columns_at_the_end_of_a_line_are_left_out(tmp_path):
+    (tmp_path / "mine.tsv").write_text("sentence1\tsentence2\tscore\na\tb\t1\t\nc\td\t2\t\t\n")
+    assert sts.read_graded_pairs(tmp_path / "mine.tsv")[:2] == (["a", "c"], ["b", "d"])
+    (tmp_path / "mine.tsv").write_text("sentence1\tsentence2\tscore\na\tb\t1\na\tb\t1\td\n")
+    with pytest.raises(UserError, match="line 3: 4 tab-separated columns"):
+        sts.read_graded_pairs(tmp_path / "mine.tsv")
+
+
 def test_the_table_has_the_papers_columns_and_the_average_last():
     results = scores(**{task: 10.0 * number + 0.126 for number, task in enumerate(reversed(TASKS))})
     head, rule, figures = (line.split("|") for line in sts.table(results, []).splitlines())

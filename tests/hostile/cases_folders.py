@@ -103,7 +103,7 @@ MODULE_DAMAGES: dict[str, tuple[Make, str]] = {
     "an activation that is code": (config(DENSE, activation_function="os.system"), REFUSED),
     "an activation of another package": (config(DENSE, activation_function="my.Tanh"), REFUSED),
     "a dense layer of other sizes": (config(DENSE, in_features=16), REFUSED),
-    "pooling of no mode": (config(POOLING, pooling_mode_cls_token=False), REFUSED),
+    "pooling of no mode": (config(POOLING, pooling_mode_cls_token=False), EITHER),
     "pooling of an unknown mode": (config(POOLING, pooling_mode="none-such"), REFUSED),
     "pooling of unknown modes": (config(POOLING, pooling_mode=["cls", "none-such"]), REFUSED),
     "pooling of another size": (config(POOLING, word_embedding_dimension=768), EITHER),
@@ -111,7 +111,7 @@ MODULE_DAMAGES: dict[str, tuple[Make, str]] = {
     "truncate_dim of zero": (config(ABOUT, truncate_dim=0), REFUSED),
     "truncate_dim below zero": (config(ABOUT, truncate_dim=-3), REFUSED),
     "a similarity that is unknown": (config(ABOUT, similarity_fn_name="none-such"), REFUSED),
-    "a default prompt that is not there": (config(ABOUT, prompts={}, default_prompt_name="query"), REFUSED),
+    "a default prompt that is not there": (config(ABOUT, prompts={}, default_prompt_name="none-such"), REFUSED),
     "a prompt that is a number": (config(ABOUT, prompts={"query": 3}, default_prompt_name="query"), REFUSED),
     "a prompt longer than the model takes": (
         config(ABOUT, prompts={"q": "a cat " * 100}, default_prompt_name="q"),

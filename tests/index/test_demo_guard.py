@@ -61,6 +61,15 @@ def test_other_sites_are_refused():
         assert status("GET", "/", sec_fetch_site=site, sec_fetch_dest="document") == 200  # a link
 
 
+def test_a_proxy_in_front_may_change_the_host():
+    names = Names("127.0.0.1", ["gpu1.lab"])
+    for origin, expected in {"https://gpu1.lab": 200, "https://evil.com": 403, "http://localhost:3000": 403}.items():
+        assert status("POST", JOIN, names, origin=origin, host="127.0.0.1:7860") == expected
+    assert status("POST", JOIN, names, origin="http://gpu1.lab:8080", host="gpu1.lab") == 403
+    assert status("POST", JOIN, origin="https://gpu1.lab", host="127.0.0.1:7860") == 403
+    assert status("POST", JOIN, origin="http://[::1") == 403  # no valid address
+
+
 def test_what_the_page_does_not_need_is_off():
     for method, path in [
         *(("POST", f"/gradio_api/{name}") for name in ("upload", "upload/", "process_recording", "component_server")),
