@@ -204,3 +204,6 @@ def check_ids(backend: "Backend", config: EncoderConfig, where: str) -> None:
     if config.model_type != "bert" and config.pad_token_id not in pads.values():
         found = " and ".join(f"{token} is token {number}" for token, number in sorted(pads.items())) or "has no padding"
         raise UserError(f"{where}: a tokenizer of another model: {found}, in config.json it is {config.pad_token_id}")
+    if 2 * largest < config.vocab_size:  # a few rows more are usual, for the sake of speed
+        what = f"its last token is {largest}, its weights have {config.vocab_size} rows"
+        raise UserError(f"{where}: a vocabulary that was cut short, or another model's: {what}")

@@ -92,6 +92,10 @@ def template(*parts, number=2):
         (lambda f: edit_model(f, vocab={"[CLS]": 2, "[SEP]": 3, "[UNK]": 1, "a": 99}), "has token 99"),
         (lambda f: edit_model(f, vocab={"[CLS]": 2, "[SEP]": 3, "[UNK]": 1, "a": -1}), "not a readable tokenizer"),
         (lambda f: edit_model(f, vocab={"[CLS]": 2, "[SEP]": 3, "[UNK]": 1, "a": 2**40}), "not a readable tokenizer"),
+        (
+            lambda f: edit_model(f, vocab={"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "a": 4}),
+            "cut short, or another model's: its last token is 4, its weights have 40 rows",
+        ),
         (lambda f: edit_model(f, vocab=3), "has no 'model' with a 'vocab'"),
         (lambda f: edit_json(f / "tokenizer.json", model="x"), "has no 'model' with a 'vocab'"),
         (
