@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import logging
@@ -22,6 +21,7 @@ import numpy as np
 from etils import epath
 
 from simcse_jax.errors import UserError, reason
+from simcse_jax.flock import Taken, open_alone
 
 STORE = ("storage.googleapis.com", 443)
 
@@ -241,25 +241,17 @@ def replacing_file(path: Path) -> Iterator[IO[bytes]]:
 
 def _open_alone(temporary: Path) -> IO[bytes]:
     """Opens a file to write to that no other process is writing; a killed one may have left it."""
-    flags = os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     while True:
         if temporary.is_symlink():  # it would lead to another file
             temporary.unlink()
-        with contextlib.ExitStack() as closing:
-            file = open(temporary, "r+b", opener=lambda name, mode: os.open(name, mode | flags, 0o666))
-            closing.push(file)
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise OSError(errno.EBUSY, "another process is writing it") from None
-            except OSError as error:  # a disk without locks
-                if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP):
-                    raise
-            if os.path.lexists(temporary) and os.path.samestat(os.fstat(file.fileno()), temporary.lstat()):
-                file.truncate(0)
-                closing.pop_all()
-                return file
-        # Another process has just given it its final name.
+        try:
+            found = open_alone(temporary)
+        except Taken:
+            raise OSError(errno.EBUSY, "another process is writing it") from None
+        if found is not None:  # otherwise another process has just given it its final name
+            file = open(temporary, "r+b", opener=lambda *_, descriptor=found[0]: descriptor)
+            file.truncate(0)
+            return file
 
 
 def replace(new: Path, path: Path) -> None:

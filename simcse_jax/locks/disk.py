@@ -9,17 +9,15 @@ On NFS the lock holds between hosts. A disk without locks is used without one, w
 """
 
 import contextlib
-import errno
-import fcntl
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from simcse_jax.errors import UserError, reason
-from simcse_jax.locks.owner import LONGEST, read_owner, taken, this_job
+from simcse_jax.flock import Taken, has_name, open_alone
+from simcse_jax.locks.owner import read_owner, taken, this_job
 
-WITHOUT_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}  # answers of such a disk
 ATTEMPTS = 100
 _open: set[int] = set()  # the descriptors of the locks that this process has
 
@@ -54,7 +52,7 @@ def held_on_disk(file: Path, place: Path) -> Iterator[None]:
     finally:
         if descriptor in _open:  # not in a fork
             with contextlib.suppress(OSError):
-                if _is_named(descriptor, file):
+                if has_name(descriptor, file):
                     file.unlink()
             _open.discard(descriptor)
             os.close(descriptor)
@@ -72,36 +70,18 @@ def _take(file: Path, place: Path) -> int:
     for attempt in range(ATTEMPTS):
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+            found = open_alone(file)
+        except Taken as other:
+            raise taken(place, read_owner(other.contents)) from None
         except FileNotFoundError:  # the folder was removed just now
             if attempt == ATTEMPTS - 1:
                 raise
             continue
-        try:
-            _lock(descriptor, file, place)
-            if _is_named(descriptor, file):
-                return descriptor
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
+        if found is None:
+            continue
+        descriptor, has_locks = found
+        if not has_locks:
+            text = f"{file.parent}: a disk without locks; make sure that no other job writes there"
+            print(f"warning: {text}", file=sys.stderr, flush=True)
+        return descriptor
     raise taken(place, None)  # one short job after the other has it
-
-
-def _lock(descriptor: int, file: Path, place: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise taken(place, read_owner(os.pread(descriptor, LONGEST, 0))) from None
-    except OSError as error:
-        if error.errno not in WITHOUT_LOCKS:
-            raise
-        text = f"{file.parent}: a disk without locks; make sure that no other job writes there"
-        print(f"warning: {text}", file=sys.stderr, flush=True)
-
-
-def _is_named(descriptor: int, file: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(file, follow_symlinks=False))
-    except FileNotFoundError:
-        return False

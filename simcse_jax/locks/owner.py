@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from simcse_jax.errors import UserError
 
-LONGEST = 1 << 16  # bytes that are read of a lock
-
 
 class Owner(NamedTuple):
     """A job: where it runs, what it is, and since when it has the lock."""
