@@ -263,7 +263,7 @@ class SimCSE(Searchable):
         Args:
           max_length: see `encode`.
         """
-        return self._configured(max_length=max_length).tokens  # without prompts: an analysis is of the words given
+        return self._configured(max_length=max_length).tokens  # without prompts: an analysis measures the words given
 
     def identity(self) -> ModelIdentity:
         """All that the embeddings depend on: indexes and half-encoded files belong to it."""

@@ -159,7 +159,7 @@ def check_path(name: Any, what: str) -> None:
     """Refuses what is not the name of a file or a folder; an empty one would be the current folder.
 
     Raises:
-      UserError: beginning with `what` the name is of.
+      UserError: beginning with `what`, the thing that has the name.
     """
     if not isinstance(name, str | os.PathLike) or not os.fspath(name).strip():
         raise UserError(f"{what} {name!r:.60}: not a name")

@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from simcse_jax.errors import UserError
+from simcse_jax.models.config import SIMILARITIES
 from simcse_jax.storage import read_json
 
 FILE = "config_sentence_transformers.json"
-SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")  # of sentence-transformers
 NO_PROMPTS = {"query": "", "document": ""}  # every model has these two; the file may fill them
-OURS = "SentenceTransformer"  # the kind of model that a file without a `model_type` is of
+OURS = "SentenceTransformer"  # the kind of a model whose file has no `model_type`
 
 
 class Settings(NamedTuple):

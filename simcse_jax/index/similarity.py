@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from simcse_jax.errors import UserError
+from simcse_jax.models.config import SIMILARITIES
 
-SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")  # distances are negative
 PRODUCTS = SIMILARITIES[:2]  # the cosine is the product of vectors of unit length
 
 

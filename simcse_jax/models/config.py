@@ -9,6 +9,7 @@ from simcse_jax.models.relative_positions import BUCKETS
 
 MODEL_TYPES = ("bert", "roberta", "mpnet")
 DTYPES = ("float32", "bfloat16")  # for the encoder's matrix products
+SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")  # of embeddings; distances are negative
 POOLERS = {  # see pooling.py
     "cls": "the last layer's first token, then the head if the model has one",
     "cls_before_pooler": "the last layer's first token, without a head",

@@ -3,8 +3,9 @@ import json
 import pytest
 
 from simcse_jax.errors import UserError
-from simcse_jax.huggingface.settings import DEFAULTS, FILE, SIMILARITIES, Settings, read_settings
+from simcse_jax.huggingface.settings import DEFAULTS, FILE, Settings, read_settings
 from simcse_jax.index import similarity
+from simcse_jax.models.config import SIMILARITIES
 
 
 def write(folder, fields):

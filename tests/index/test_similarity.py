@@ -5,7 +5,8 @@ from scipy.spatial.distance import cdist
 
 from simcse_jax.errors import UserError
 from simcse_jax.index.index import Index, check_search
-from simcse_jax.index.similarity import SIMILARITIES, prepared, scores, similarities
+from simcse_jax.index.similarity import prepared, scores, similarities
+from simcse_jax.models.config import SIMILARITIES
 
 A, B = (np.random.default_rng(seed).normal(size=(rows, 6)).astype(np.float32) for seed, rows in ((0, 5), (1, 40)))
 EXPECTED = {
