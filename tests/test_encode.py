@@ -217,30 +217,9 @@ def test_prompts_and_truncation_are_those_of_the_class(prompted, tmp_path):
         expected = model.encode(TEXTS, **options)
         np.testing.assert_allclose(np.load(output), expected, atol=1e-5)
         assert f"of {expected.shape[1]} elements" in done.stdout
-    fails(
-        "prompt_name='x': the model has the prompts",
-        "--model",
-        prompted,
-        "--input",
-        source,
-        "--output",
-        output,
-        "--prompt-name",
-        "x",
-    )
-    fails(
-        "not allowed with",
-        "--model",
-        prompted,
-        "--input",
-        source,
-        "--output",
-        output,
-        "--prompt-name",
-        "x",
-        "--prompt",
-        "y",
-    )
+    common = ("--model", prompted, "--input", source, "--output", output, "--prompt-name", "x")
+    fails("prompt_name='x': the model has the prompts", *common)
+    fails("not allowed with", *common, "--prompt", "y")
 
 
 @pytest.mark.parametrize("what", ["--input", "--model", "--pooler", "--normalize", "--dtype", *PROMPTING])

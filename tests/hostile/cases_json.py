@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from hostile.case import EITHER, MODEL, PAIRS, REFUSED, TEXT, Case
 from hostile.json_damages import HARMLESS, VALUES, WHOLE, change_bytes, drop_field, set_field
-from hostile.seeds import train_arguments
+from hostile.seeds import RUN, train_arguments
 
 
 class Reader(NamedTuple):
@@ -50,16 +50,7 @@ STATE = Reader(
 EXPORT = Reader("export", ["--workdir=workdir", "--output=out"], ["workdir"], "out")
 RESUME = Reader(
     "main",
-    train_arguments(
-        "workdir",
-        data__train="train.csv",
-        model__mlp="always",
-        eval__every=1,
-        checkpoint__keep_every=1,
-        analysis__every=1,
-        analysis__sentences=10,
-        analysis__data="train.csv",
-    ),
+    RUN,
     ["model", "train.csv", "pairs.tsv", "workdir"],
     "workdir",
     ("workdir/*",),

@@ -84,21 +84,22 @@ SIMPLE: dict[str, Callable[[Path], object]] = {  # by the name in a case's folde
     "train.csv": write_triplets,
 }
 FOREIGN = "foreign"
+RUN = train_arguments(
+    "workdir",
+    data__train="train.csv",
+    model__mlp="always",
+    eval__every=1,
+    checkpoint__keep_every=1,
+    analysis__every=1,
+    analysis__sentences=10,
+    analysis__data="train.csv",
+)
 # Made by commands from the above: the inputs, the command line, and what it writes.
 MADE: dict[str, tuple[list[str], str, list[str]]] = {
     "workdir": (
         ["model", "train.csv", "pairs.tsv"],
         "main",
-        train_arguments(
-            "workdir",
-            data__train="train.csv",
-            model__mlp="always",
-            eval__every=1,
-            checkpoint__keep_every=1,
-            analysis__every=1,
-            analysis__sentences=10,
-            analysis__data="train.csv",
-        ),
+        RUN,
     ),
     "exported": (["workdir"], "export", ["--workdir=workdir", "--output=exported"]),
     "index": (["model", "text.txt"], "search", ["--model=model", "--sentences=text.txt", "--index=index", "--query=a"]),

@@ -11,31 +11,10 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 from support import train_args
+from support.sweeps import sweep_text
 from support.warm import Warm
 
-SWEEP = """
-from simcse_jax.config import default_config
-from simcse_jax.sweeps.variants import Variant, sweep_defaults
-
-def get_config():
-    config = default_config()
-    config.model.init_from = {model!r}
-    config.data.train = {train!r}
-    config.data.max_length = 16
-    config.train.batch_size = 8
-    config.train.max_steps = 4
-    config.train.log_every = 1
-    config.train.learning_rate = 1e-3
-    config.eval.data = {dev!r}
-    config.eval.every = 2
-    config.parallel.devices = 1
-    config.sweep = sweep_defaults("A test", "nowhere", ("stsb_dev",), baseline="a")
-    config.sweep.seeds = (1,)
-    return config
-
-def get_variants():
-    return (Variant("a", {{}}, {{}}), Variant("b", {{"train.learning_rate": 3e-4}}))
-"""
+VARIANTS = 'Variant("a", {}, {}), Variant("b", {"train.learning_rate": 3e-4})'
 HEAD = "--config.model.mlp=always"
 TIMES = ("seconds", "sentences_per_second")
 
@@ -82,7 +61,7 @@ def jobs(warm, tiny_bert, corpus, trained, exported, tmp_path_factory) -> dict[s
     """By name."""
     given = tmp_path_factory.mktemp("given")
     sweep = given / "tiny.py"
-    sweep.write_text(SWEEP.format(model=str(tiny_bert), train=str(corpus["txt"]), dev=str(corpus["dev"])))
+    sweep.write_text(sweep_text(tiny_bert, corpus, VARIANTS, steps=4, seeds=(1,)))
     rows = corpus["txt"].read_text().splitlines()
     (given / "half.txt").write_text("\n".join(rows[:20]) + "\n")
 

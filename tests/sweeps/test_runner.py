@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 from support.jobs import another_job
+from support.sweeps import sweep_text
 
 from simcse_jax import sweep
 from simcse_jax.config.checks import validate
@@ -25,37 +26,17 @@ from simcse_jax.sweeps.together import Group
 from simcse_jax.sweeps.variants import Variant, load_variants, read_sweep
 from simcse_jax.training.run import train_and_evaluate
 
-FILE = """
-from simcse_jax.config import default_config
-from simcse_jax.sweeps.variants import Variant, sweep_defaults
-
-def get_config():
-    config = default_config()
-    config.model.init_from = {model!r}
-    config.data.train = {train!r}
-    config.data.max_length = 16
-    config.train.batch_size = 8
-    config.train.max_steps = 20
-    config.train.log_every = 1
-    config.train.learning_rate = 1e-3
-    config.eval.data = {dev!r}
-    config.eval.every = 10
-    config.parallel.devices = 1
-    config.sweep = sweep_defaults("A test", "nowhere", ("stsb_dev",), baseline="a")
-    config.sweep.seeds = (1, 2)
-    return config
-
-def get_variants():
-    numbers = {{"model.dropout": 0.3, "objective.info_nce.temperature": 0.2, "train.learning_rate": 3e-4}}
-    wild = {{"train.learning_rate": 1e30, "train.max_grad_norm": 0.0}}
-    return (Variant("a", {{}}, {{"stsb_dev": 50.0}}), Variant("b", numbers), Variant("wild", wild))
+VARIANTS = """
+    Variant("a", {}, {"stsb_dev": 50.0}),
+    Variant("b", {"model.dropout": 0.3, "objective.info_nce.temperature": 0.2, "train.learning_rate": 3e-4}),
+    Variant("wild", {"train.learning_rate": 1e30, "train.max_grad_norm": 0.0}),
 """
 
 
 @pytest.fixture(scope="module")
 def file(tiny_bert, corpus, tmp_path_factory):
     path = tmp_path_factory.mktemp("sweep") / "tiny.py"
-    path.write_text(FILE.format(model=str(tiny_bert), train=str(corpus["txt"]), dev=str(corpus["dev"])))
+    path.write_text(sweep_text(tiny_bert, corpus, VARIANTS, steps=20, seeds=(1, 2)))
     return path
 
 
