@@ -1,6 +1,8 @@
 """Supervised SimCSE from RoBERTa (SimCSE, Table A.1): SNLI and MNLI triplets, three epochs, the head kept.
 
 `sup_roberta` is RoBERTa-base, `sup_roberta:large` RoBERTa-large.
+
+The file: `python -m simcse_jax.build_data nli --source MNLI SNLI`.
 """
 
 from ml_collections import config_dict

@@ -3,6 +3,8 @@
 The rows of BERT-base, with one for the auxiliary masked-language-model loss (λ = 0.1), and the same after flow and
 whitening. On these, Appendix E only says that "they both hurt performance". They are fit on NLI without labels,
 `data/nli_sentences.txt`, one per line. The STS average of SimCSE is that of Table 5.
+
+The file: `python -m simcse_jax.build_data nli_sentences --source MNLI SNLI`.
 """
 
 from ml_collections import config_dict
