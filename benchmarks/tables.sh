@@ -10,7 +10,7 @@ senteval=$1 wiki=$2 output=$3
 shift 3
 tables=${*:-simcse_table3 simcse_table7 simcse_tableD1 simcse_table6 simcse_table6_sup simcse_pp_table3 simcse_pp_table5}
 mkdir -p "$output"
-python -m benchmarks.snli_triplets --snli "$senteval/SNLI" --output "$output/snli_neutral.csv" --neutral
+python -m simcse_jax.build_data nli_neutral --source "$senteval/SNLI" --split dev test --output "$output/snli_neutral.csv"
 
 sweep() { # file (with argument), rows, fields
   local file=$1 only=$2
