@@ -161,6 +161,7 @@ FIELDS = {
     "objective.barlow_twins.off_diagonal_weight": number(
         0.005, "The weight of correlations between different dimensions.", at_least(0)
     ),
+    "objective.barlow_twins.reading": _reading("barlow_twins"),
     "objective.barlow_twins.artificial": field(
         0, "Rows of N(0, 1) in addition to the batch.", at_least(0), at_most(100_000)
     ),

@@ -9,6 +9,10 @@ READINGS = {  # of SimCSE++'s objectives: what the paper prints, and what its au
         "paper": "SimCSE++'s equation 5 as printed",
         "released": "the equation in its authors' code",
     },
+    "barlow_twins": {
+        "paper": "a correlation that is not centred, as in SimCSE++'s equation 4",
+        "released": "batch-normalized and so centred, as in its authors' code",
+    },
 }
 SIMILARITIES = ("cosine", "dot")  # of InfoNCE
 UNPAIRED = ("mlm", "softmax_nli")  # all other objectives treat every pair as positive

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from simcse_jax.objectives import choices
+from simcse_jax.objectives.barlow_twins import barlow_twins
 from simcse_jax.objectives.dimension_wise import dimension_wise
 from simcse_jax.objectives.info_nce import info_nce
 from simcse_jax.objectives.off_dropout import off_dropout
@@ -28,10 +29,16 @@ def dimension_wise_reading(name):
     return dimension_wise(FIRST, SECOND, lambda x: x, temperature=5.0, reading=name)
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def barlow_twins_reading(name):
+    return barlow_twins(FIRST, SECOND, jnp.zeros((0, 3)), lambda x: x, off_diagonal_weight=0.1, reading=name)
+
+
 CHOICES = [
     (similarity, choices.SIMILARITIES),
     (off_dropout_reading, choices.READINGS["off_dropout"]),
     (dimension_wise_reading, choices.READINGS["dimension_wise"]),
+    (barlow_twins_reading, choices.READINGS["barlow_twins"]),
 ]
 
 
