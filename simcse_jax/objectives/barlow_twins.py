@@ -83,9 +83,9 @@ def cross_correlation(
     check_reading("barlow_twins", reading)
     count = psum(jnp.float32(len(first))) + len(artificial)
 
-    def columns(x: Float[AnyArray, "B D"]) -> tuple[Float[Array, "B D"], Float[Array, "M D"], Float[Array, " D"]]:
+    def columns(x: Float[AnyArray, "B D"]) -> tuple[Float[AnyArray, "B D"], Float[AnyArray, "M D"], Float[Array, " D"]]:
         """The local and the artificial rows, centred or not, and the inverse norms of their columns."""
-        rows, others, added = x, artificial, 0.0
+        rows, others, added = x, artificial, jnp.zeros(())
         if reading == "released":
             mean = (psum(jnp.sum(x, axis=0)) + jnp.sum(artificial, axis=0)) / count
             rows, others, added = x - mean, artificial - mean, EPSILON * count
