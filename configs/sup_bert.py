@@ -1,8 +1,8 @@
 """Supervised SimCSE from BERT (SimCSE, Table A.1): SNLI and MNLI triplets, three epochs, the head kept.
 
-`sup_bert` is BERT-base, `sup_bert:large` BERT-large. Also of BERT-base: `:neutral`, with neutral hypotheses as further
-negatives (Table 7), and `:mlm`, with the auxiliary masked-language-model loss, which should help transfer tasks
-(Table D.2, λ = 0.1).
+`sup_bert` is BERT-base, `sup_bert:large` BERT-large. `:mlm` and `:large_mlm` have the auxiliary masked-language-model
+loss, which should help transfer tasks (Tables D.2 and E.1, λ = 0.1). `:neutral` is BERT-base with neutral hypotheses as
+further negatives (Table 7).
 """
 
 from ml_collections import config_dict
@@ -14,7 +14,7 @@ def get_config(variant: str = "base") -> config_dict.ConfigDict:
     """The paper's hyper-parameters."""
     config = default_config()
     base, large = ("bert-base-uncased", 512, 5e-5), ("bert-large-uncased", 512, 1e-5)
-    variants = {"base": base, "large": large, "neutral": base, "mlm": base}
+    variants = {"base": base, "large": large, "neutral": base, "mlm": base, "large_mlm": large}
     config.model.init_from, config.train.batch_size, config.train.learning_rate = choose_variant(variant, variants)
     config.model.mlp = "always"
     config.data.train = "data/nli_for_simcse.csv"
@@ -22,6 +22,6 @@ def get_config(variant: str = "base") -> config_dict.ConfigDict:
     if variant == "neutral":
         config.data.train = "data/nli_with_neutral.csv"
         config.data.columns.update(anchor="sent0", positive="sent1", negative="hard_neg", neutral="neutral")
-    if variant == "mlm":
+    if variant.endswith("mlm"):
         config.objective.mlm.weight = 0.1
     return config
