@@ -10,7 +10,7 @@ quoted.
 
 The paper's learning rate for SBERT is 3e-5, the base model's; in its authors' script (run_both.sh) it is 1e-5. Both are
 rows. The script names `bert-base-nli-cls-token`, SBERT trained with [CLS]; the paper says only "SBERT on NLI". There is
-no script for SBERT-large, so it has the paper's rate. The rows "SBERT" are SBERT's best models, with mean pooling.
+no script for SBERT-large, so it has the paper's rate. The rows "SBERT" are SBERT's models with mean pooling.
 
 The readings of m and of equation 5 are those of `configs/simcse_plus_plus.py`; others:
 `--config.objective.off_dropout.reading` and `--config.objective.dimension_wise.reading`.

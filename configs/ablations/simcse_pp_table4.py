@@ -1,10 +1,10 @@
 """SimCSE++, Table 4: dimension-wise contrastive learning alone, where others post-process, on each STS task.
 
 The pooler of block 1 is that of its first row, the model without training and head: the first-last average of the
-released code is that of the static word embeddings and the last layer. The rows with flow and with whitening on NLI are SimCSE's (its Table C.1): flow
-has the average of layer 1 and the last, as its authors' code; for whitening the pooler is disputed, so a second row,
-"(layer 1)", has this one too. In block 3, DiffCSE is its authors' checkpoint, loaded from the hub and not trained. The
-other two rows are quoted, since this code cannot train DiffCSE.
+released code is that of the static word embeddings and the last layer. The rows with flow and with whitening on NLI are
+SimCSE's (its Table C.1): flow has the average of layer 1 and the last, as its authors' code; for whitening the pooler
+is disputed, so a second row, "(layer 1)", has this one too. In block 3, DiffCSE is its authors' checkpoint, loaded from
+the hub and not trained. The other two rows are quoted, since this code cannot train DiffCSE.
 
 Whitening and flow train no encoder: they are fit on the embeddings of Wikipedia's sentences
 (`data/wiki1m_for_simcse.txt`) or of NLI's without labels (`data/nli_sentences.txt`, one a line). After SimCSE they are
