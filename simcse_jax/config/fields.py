@@ -94,7 +94,7 @@ FIELDS = {
     "seed": number(42, "The seed of all random draws.", rule("from 0 to 2³² - 1", lambda seed: 0 <= seed < 2**32)),
     "model.init_from": field(
         "bert-base-uncased",
-        "The model to start from: a folder, a hub id, package:NAME or a workdir.",
+        "The model to start from: a folder, a hub id, package:NAME, or a workdir (WORKDIR@step=200: that checkpoint).",
         given("a folder, a hub id or package:NAME"),
     ),
     "model.num_layers": field(0, "Keep the first n layers; 0: all.", at_least(0)),
@@ -110,8 +110,14 @@ FIELDS = {
     "model.dual_encoder": field(False, "A second encoder for positives and negatives; that of the anchors is kept."),
     "data.train": field(
         "data/wiki1m_for_simcse.txt",
-        "A .txt, .csv, .tsv, .jsonl or .parquet file, hf:NAME[:CONFIG[:SPLIT]] or tfds:NAME[:SPLIT].",
+        "A .txt, .csv, .tsv, .jsonl or .parquet file, hf:NAME[:CONFIG[:SPLIT]] or tfds:NAME[:SPLIT]; or several of "
+        "them, with commas in between.",
         given("a file, hf:NAME or tfds:NAME"),
+    ),
+    "data.mixed": field(
+        False,
+        "Sources of data.train may have different columns: a sentence alone is its own positive, and hard negatives "
+        "that a source lacks are left out of the loss.",
     ),
     "data.max_length": field(
         32, "Tokens per sentence; longer sentences are cut.", at_least(3, "two of them are special tokens")
