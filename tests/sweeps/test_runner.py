@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from support import write_model
 from support.jobs import another_job
-from support.senteval import write_all, write_similarity
+from support.senteval import write, write_all, write_similarity
 from support.sweeps import sweep_text
 
 from simcse_jax import sweep
@@ -316,20 +316,20 @@ def test_a_row_of_each_kind_runs(table, rows, tiny_bert, corpus, tmp_path, monke
         if not (folder := tmp_path / config.model.init_from).exists():
             shutil.copytree(roberta if "roberta" in folder.name else tiny_bert, folder)
     senteval = write_all(write_similarity(tmp_path / "senteval", corpus["dev"]))
-    sentences = corpus["txt"].read_text().splitlines()
-    (tmp_path / "data").mkdir()
-    for name in ("wiki1m_for_simcse.txt", "nli_sentences.txt"):
-        shutil.copy(corpus["txt"], tmp_path / "data" / name)
-    shutil.copy(corpus["csv"], tmp_path / "data" / "nli_for_simcse.csv")
-    pairs = [f"{a},{b},{n % 3}" for n, (a, b) in enumerate(itertools.pairwise(sentences)) if "," not in a + b]
-    (tmp_path / "data" / "nli_pairs.csv").write_text("\n".join(["sent0,sent1,label", *pairs]) + "\n")
+    words = [line.replace(",", "") for line in corpus["txt"].read_text().splitlines()]
+    some = [f"{first} {second}" for first, second in itertools.product(words, words[:20])][:600]  # a batch has 512
+    triplets = ["sent0,sent1,hard_neg", *(f"{a},{b},{a} {b}" for a, b in itertools.pairwise(some))]
+    labelled = ["sent0,sent1,label", *(f"{a},{b},{n % 3}" for n, (a, b) in enumerate(itertools.pairwise(some)))]
+    files = {"wiki1m_for_simcse.txt": some, "nli_sentences.txt": some}
+    for name, lines in (files | {"nli_for_simcse.csv": triplets, "nli_pairs.csv": labelled}).items():
+        write(tmp_path / "data" / name, lines)
     monkeypatch.chdir(tmp_path)
     few = [f"--config.{field}" for field in ("train.max_steps=2", "sweep.seeds=1", "parallel.devices=1")]
     few += [f"--config.eval.data={senteval}", f"--config.sweep.only={','.join(rows)}"]
     few += [f"--config.sweep.baseline={rows[0]}"]
     run(monkeypatch, f"ablations/{table}", tmp_path / "sweep", *few)
     ours = (tmp_path / "sweep" / f"{table}.md").read_text().partition("**The paper's**")[0]
-    assert all(re.search(rf"^\| {re.escape(row)} \| 1 \| \d", ours, re.MULTILINE) for row in rows if "IS-" not in row)
+    assert all(re.search(rf"^\| {re.escape(row)} \| 1 \| -?\d", ours, re.MULTILINE) for row in rows if "IS-" not in row)
     if table == "simcse_table5":
         assert len({line.split("|", 2)[2] for line in ours.splitlines() if "| 1 |" in line}) > 5  # they differ
 
