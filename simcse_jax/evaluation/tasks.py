@@ -16,3 +16,4 @@ GRIDS = {  # the regularizations that they try
     "pytorch_fast": tuple(10.0**power for power in range(-5, -1)),
 }
 POSTPROCESSING = ("whitening", "flow")  # see postprocess.py
+EXTRA = ("sickr_dev", "geometry")  # of a run, scored at the end where asked for; see training/evaluation.py

@@ -1,21 +1,26 @@
 """Whole sweeps of a tiny model, through the command's own `main`."""
 
 import contextlib
+import csv
+import itertools
 import json
 import logging
 import os
 import re
+import shutil
 import signal
 
 import jax
 import numpy as np
 import pytest
+from support import write_model
 from support.jobs import another_job
+from support.models import add_mask_token
+from support.senteval import write, write_all, write_similarity
 from support.sweeps import sweep_text
 
 from simcse_jax import sweep
 from simcse_jax.config.checks import validate
-from simcse_jax.config.fields import default_config
 from simcse_jax.config.flags import parse
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.errors import Preempted, UserError
@@ -23,7 +28,7 @@ from simcse_jax.locks.lock import held
 from simcse_jax.runs.loading import load_model
 from simcse_jax.sweeps import runner
 from simcse_jax.sweeps.together import Group
-from simcse_jax.sweeps.variants import Variant, load_variants, read_sweep
+from simcse_jax.sweeps.variants import load_variants, read_sweep
 from simcse_jax.training.run import train_and_evaluate
 
 VARIANTS = """
@@ -147,6 +152,9 @@ REFUSED = {
     "--config.sweep.baseline=c": "'c' is not a variant",
     "--config.sweep.metrics=transfer_avg": "variant 'a': config.eval.transfer: must be set for the metric transfer_avg",
     "--config.eval.transfer=True": "config.eval.transfer: ",
+    "--config.sweep.metrics=MR_dev": "variant 'a': config.eval.transfer: must be set for the metric MR_dev",
+    "--config.sweep.metrics=STS12_wmean": "has no test tasks for STS12_wmean",
+    "--config.sweep.metrics=sickr_dev": "config.sweep.metrics: ",
     "--config.sweep.only=b": "leaves out 'a', the baseline",
 }
 
@@ -167,26 +175,6 @@ def test_more_that_is_refused(file, tmp_path, monkeypatch):
         run(monkeypatch, file, tmp_path, minutes, "--config.sweep.vectorize=True")
     with pytest.raises(UserError, match=r"is a sweep; run it with python -m simcse_jax\.sweep"):
         validate(parse(["--config", str(file), "--workdir=w"])[0])
-
-
-def test_the_paper_s_average_is_compared_only_with_that_of_the_same_tasks():
-    config, variant = default_config(), Variant("a", {}, {"sts_avg": 76.25, "stsb_dev": 82.5})
-    assert runner.comparable(variant, config) == variant
-    config.eval.tasks = ("STS12",)
-    assert runner.comparable(variant, config).paper == {"stsb_dev": 82.5}
-
-
-def test_the_paper_s_values_of_stsb_are_not_set_next_to_other_pairs(tmp_path):
-    config, variant = default_config(), Variant("a", {}, {"sts_avg": 76.25, "stsb_dev": 82.5})
-    folder = default_config()
-    folder.eval.data = str(tmp_path)
-    assert runner.headings([folder])["stsb_dev"] == "STS-B dev"
-    assert runner.comparable(variant, folder) == variant
-    config.eval.data = str(tmp_path / "mine.tsv")
-    (tmp_path / "mine.tsv").touch()
-    assert runner.comparable(variant, config).paper == {"sts_avg": 76.25}
-    assert runner.headings([config, config])["stsb_dev"] == "mine.tsv"
-    assert runner.headings([folder, config])["stsb_dev"] == "STS-B dev, mine.tsv"
 
 
 @pytest.mark.slow
@@ -279,16 +267,77 @@ def get_variants():
     assert "3 runs, 3 of them done" in capsys.readouterr().out
 
 
-def test_the_transfer_average_is_read_where_it_was_measured(file, tmp_path):
-    config = parse(["--config", str(file), "--workdir=w"])[0]
-    tasks = {"MR": {"accuracy": 81.0, "dev_accuracy": 71.0}, "CR": {"accuracy": 82.0, "dev_accuracy": 70.0}}
-    transferred, partly = {"transfer": tasks, "transfer_average": 81.5}, {"transfer": tasks}  # partly: some are missing
-    (one, other, *_) = runner.all_runs(read_sweep(config, load_variants(str(file))), config.sweep, tmp_path)
-    for each, result in ((one, transferred), (other, partly)):
-        each.workdir.mkdir(parents=True)
-        run = {"config": json.loads(each.config.to_json()), "sha256": {}, "model": {"max_length": 32}}
-        (each.workdir / "run.json").write_text(json.dumps(run))
-        (each.workdir / "result.json").write_text(json.dumps(result))
-        (each.workdir / "metrics.jsonl").write_text("")
-    scores = runner.read_scores([one, other])
-    assert (scores["a"][1], scores["b"][1]) == ({"transfer_avg": 81.5, "transfer_dev_avg": 70.5}, {})
+MANY = ("STS12", "STS12_wmean_pearson", "STS15", "STSBenchmark", "sts_avg", "stsb_dev", "sickr_dev", "alignment")
+
+
+def test_a_table_of_every_kind_of_column(tiny_bert, corpus, tmp_path, monkeypatch):
+    """Tasks that are there and one that is missing, averages, extra scores, and a row that is quoted."""
+    senteval = write_similarity(tmp_path / "senteval", corpus["dev"])
+    rows = 'Variant("a", {"train.epochs": 0, "train.max_steps": 0}, {"STS12": 39.7, "sts_avg": 56.7}),'
+    rows += 'Variant("GloVe", {}, {"STS12": 55.14, "sts_avg": 61.32}, quoted=True),'
+    path = tmp_path / "many.py"
+    path.write_text(sweep_text(tiny_bert, corpus | {"dev": senteval}, rows, steps=2, seeds=(1,)))
+    columns = f"--config.sweep.metrics={','.join(MANY)}"
+    run(monkeypatch, path, tmp_path / "sweep", "--config.sweep.metrics=STS12")
+    assert "alignment" not in json.loads((tmp_path / "sweep/a/seed1/result.json").read_text())  # it costs nothing
+    run(monkeypatch, path, tmp_path / "sweep", columns)  # the finished run is scored again
+    result = json.loads((tmp_path / "sweep/a/seed1/result.json").read_text())
+    found = {row["metric"]: row for row in csv_rows(tmp_path / "sweep/many.csv") if row["variant"] == "a"}
+    tasks = [result[task]["spearman"] for task in ("STS12", "STSBenchmark", "SICKRelatedness")]
+    values = {"STS12": tasks[0], "STS12_wmean_pearson": result["STS12"]["wmean"]["pearson"], "STSBenchmark": tasks[1]}
+    values |= {"STS avg., 3 of 7": np.mean(tasks), "sickr_dev": result["sickr_dev"], "alignment": result["alignment"]}
+    assert {name: float(found[name]["mean"]) for name in values} == pytest.approx(values)
+    assert (
+        found["STS15"]["mean"] == "" and found["STS avg., 3 of 7"]["paper"] == "" and found["STS12"]["paper"] == "39.7"
+    )
+    text = (tmp_path / "sweep/many.md").read_text()
+    assert "| GloVe (quoted) | 55.14 | – |" in text and "without STS13, STS14, STS15, STS16." in text
+    assert "56.7" not in text and "61.32" not in text and not (tmp_path / "sweep/GloVe").exists()
+    run(monkeypatch, path, tmp_path / "quoted", columns, "--config.sweep.only=GloVe")
+    assert "nothing is run" in (tmp_path / "quoted/many.md").read_text()
+
+
+def csv_rows(path):
+    return list(csv.DictReader(path.open()))
+
+
+TABLE_5 = ["BERT-base (first-last avg.)", "BERT-base-flow", "BERT-base-whitening", "IS-BERT-base", "SBERT-base"]
+TABLE_5 += ["unsup. SimCSE-BERT-base", "unsup. SimCSE-BERT-base (published)", "SBERT-base (published)"]
+TABLE_5 += ["sup. SimCSE-BERT-base (published)"]
+TABLE_E1 = ["average of RoBERTa-base", "unsup. SimCSE-RoBERTa-base with MLM", "unsup. SimCSE-RoBERTa-base (published)"]
+TABLE_E1 += ["SBERT-base (published)", "sup. SimCSE-BERT-base with MLM"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("table, rows", [("simcse_table5", TABLE_5), ("simcse_tableE1", TABLE_E1)])
+def test_a_row_of_each_kind_runs(table, rows, tiny_bert, corpus, tmp_path, monkeypatch):
+    """With tiny models of the names that the rows have, in the current folder."""
+    roberta = add_mask_token(write_model(tmp_path / "roberta-base", "roberta"))
+    for config in parse_rows(table):
+        if not (folder := tmp_path / config.model.init_from).exists():
+            if "roberta" in folder.name:
+                shutil.copytree(roberta, folder)
+            else:
+                add_mask_token(shutil.copytree(tiny_bert, folder))
+    senteval = write_all(write_similarity(tmp_path / "senteval", corpus["dev"]))
+    words = [line.replace(",", "") for line in corpus["txt"].read_text().splitlines()]
+    some = [f"{first} {second}" for first, second in itertools.product(words, words[:20])][:600]  # a batch has 512
+    triplets = ["sent0,sent1,hard_neg", *(f"{a},{b},{a} {b}" for a, b in itertools.pairwise(some))]
+    labelled = ["sent0,sent1,label", *(f"{a},{b},{n % 3}" for n, (a, b) in enumerate(itertools.pairwise(some)))]
+    files = {"wiki1m_for_simcse.txt": some, "nli_sentences.txt": some}
+    for name, lines in (files | {"nli_for_simcse.csv": triplets, "nli_pairs.csv": labelled}).items():
+        write(tmp_path / "data" / name, lines)
+    monkeypatch.chdir(tmp_path)
+    few = [f"--config.{field}" for field in ("train.max_steps=2", "sweep.seeds=1", "parallel.devices=1")]
+    few += [f"--config.eval.data={senteval}", f"--config.sweep.only={','.join(rows)}"]
+    few += [f"--config.sweep.baseline={rows[0]}"]
+    run(monkeypatch, f"ablations/{table}", tmp_path / "sweep", *few)
+    ours = (tmp_path / "sweep" / f"{table}.md").read_text().partition("**The paper's**")[0]
+    assert all(re.search(rf"^\| {re.escape(row)} \| 1 \| -?\d", ours, re.MULTILINE) for row in rows if "IS-" not in row)
+    if table == "simcse_table5":
+        assert len({line.split("|", 2)[2] for line in ours.splitlines() if "| 1 |" in line}) > 5  # they differ
+
+
+def parse_rows(table):
+    path = f"ablations/{table}"
+    return [config for _, config in read_sweep(parse(["--config", path, "--workdir=w"])[0], load_variants(path))]

@@ -3,7 +3,7 @@ import pytest
 from simcse_jax.config.fields import default_config, flatten
 from simcse_jax.config.flags import parse
 from simcse_jax.errors import UserError
-from simcse_jax.sweeps.variants import METRICS, Variant, load_variants, read_seeds, read_sweep, sweep_defaults
+from simcse_jax.sweeps.variants import Variant, load_variants, read_seeds, read_sweep, sweep_defaults
 
 TEMPERATURE = "objective.info_nce.temperature"
 VARIANTS = (
@@ -107,6 +107,19 @@ MISTAKES = [
     ({}, [], "the sweep has no variants"),
     (
         {},
+        [*VARIANTS, Variant("x", {}, {"sts_av": 1.0})],
+        "'x': the paper's values: no metric 'sts_av'; the nearest one is",
+    ),
+    ({}, [*VARIANTS, Variant("x", {"seed": 1}, {"sts_avg": 1.0}, quoted=True)], "'x': is quoted: it has the paper's"),
+    ({}, [*VARIANTS, Variant("x", {}, {"sts_avg": 1.0}, "hot", quoted=True)], "'x': is quoted: it has the paper's"),
+    ({}, [*VARIANTS, Variant("x", {}, quoted=True)], "'x': is quoted: it has the paper's values alone"),
+    (
+        {"baseline": "x"},
+        [*VARIANTS, Variant("x", {}, {"sts_avg": 1.0}, quoted=True)],
+        "config.sweep.baseline: 'x' is quoted from the paper, so no run can be compared with it",
+    ),
+    (
+        {},
         [*VARIANTS, Variant("x", {"model.poler": "avg"})],
         "'x': no field config.model.poler; the nearest one is config.m",
     ),
@@ -156,10 +169,6 @@ def test_a_config_without_a_sweep_is_reported():
         read_sweep(default_config(), VARIANTS)
 
 
-def test_the_metrics_have_headings():
-    assert METRICS["stsb_dev"] == "STS-B dev"
-
-
 @pytest.mark.parametrize(
     "code",
     [
@@ -169,6 +178,7 @@ def test_the_metrics_have_headings():
         "return [Variant(3, None)]",
         "return [Variant('a', {3: 4})]",
         "return [Variant('a', {}, {'stsb_dev': 'x'})]",
+        "return [Variant('a', {}, {'stsb_dev': 1.0}, '', 'yes')]",
     ],
 )
 def test_what_is_no_list_of_variants_is_refused(code, tmp_path):
