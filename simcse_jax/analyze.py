@@ -18,7 +18,7 @@ from simcse_jax.analysis.protocol import CHOICES, Protocol, option
 from simcse_jax.command_line import MODEL, Parser, parse_model, run_command
 from simcse_jax.errors import UserError, require
 from simcse_jax.outputs import output_folder, printing
-from simcse_jax.storage import Folder, as_path
+from simcse_jax.storage import Folder, as_path, local_path
 
 if TYPE_CHECKING:
     from simcse_jax.analysis.data import Data
@@ -127,6 +127,8 @@ def read_arguments() -> tuple[Namespace, Protocol, Models]:
     for number in ("batch_size", "sentences"):
         if (value := getattr(args, number)) is not None and value < 1:
             raise UserError(f"{option(number)} {value}: must be 1 or more")
+    if args.split != "test" and not (args.data and local_path(args.data).is_dir()):
+        raise UserError(f"--split {args.split}: is for SentEval's folder as --data")
     protocol = Protocol(**{field.name: getattr(args, field.name) for field in dataclasses.fields(Protocol)})
     if args.runs:
         check_runs(args, protocol)

@@ -173,6 +173,7 @@ def test_two_models_are_compared_at_the_length_that_both_take(tmp_path, tiny_ber
         ({"--compare": "{model}"}, ["--pair", "is a model and itself"]),
         ({"--models": ["{roberta}", "{model}@1"], "--compare": "{model}"}, ["--compare", "goes with one model"]),
         ({"--sentences": "99"}, ["some.csv: has 60 sentences, 99 were asked for"]),
+        ({"--split": "dev"}, ["--split dev: is for SentEval's folder"]),
         ({"--sentences": "0"}, ["--sentences 0", "1 or more"]),
         ({"--rank": ["1"]}, ["--rank 1: must be from 2 to 10,000"]),
         ({"--rank": ["61"]}, ["--rank 61: the data have", "different sentences"]),
