@@ -153,6 +153,7 @@ COMMANDS = (
     "geometry",
     "aot",
     "demo",
+    "build_data",
     "data.overlap",
 )
 
@@ -199,7 +200,7 @@ def program() -> Iterator[Case]:
     for name, value in names.items():
         yield Case("options", "__main__", name, [value])
     for command in ("train", *COMMANDS[1:-1]):
-        yield Case("options", "__main__", f"{command} without arguments", [command])
+        yield Case("options", "__main__", f"{command} without arguments", [command.replace("_", "-")])
 
 
 def flags() -> Iterator[Case]:
