@@ -19,13 +19,16 @@ from simcse_jax.models.config import DTYPES, POOLERS
 from simcse_jax.storage import local_path
 
 SCRIPT, PACKAGE = PROGRAMS = ("simcse-jax", "python -m simcse_jax")
-MODULES = {"train": "main"}  # commands whose module has another name
+MODULES = {"train": "main", "build-data": "build_data"}  # commands whose module has another name
 
 
 def started_as(command: str) -> str:
     """How to start a command, in the way that this one was: `simcse-jax train`, or `python -m simcse_jax.main`."""
     program, _, _ = sys.argv[0].rpartition(" ")  # simcse_jax.__main__ writes "simcse-jax encode"
     return f"{program} {command}" if program in PROGRAMS else f"{PACKAGE}.{MODULES.get(command, command)}"
+
+
+MODEL = "a folder, a hub id, package:NAME, or a workdir (its best checkpoint; WORKDIR@step=200 is that of a step)"
 
 
 class Model(NamedTuple):

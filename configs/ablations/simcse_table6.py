@@ -5,6 +5,8 @@ average" has two rows. The code of the time, and the README on Table 5, average 
 layer: `avg_static_last`. The code was later changed to layer 1 and the last, `avg_first_last`, and an author then wrote
 that no result of the paper depends on it (issue 133), which issue 285 disproves for Table 5 and leaves open for this
 one.
+
+The file: `python -m simcse_jax.build_data nli --source MNLI SNLI`.
 """
 
 from ml_collections import config_dict

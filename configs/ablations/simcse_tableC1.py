@@ -11,6 +11,8 @@ Both are rows, the second with "(layer 1)". Whitening's own code, too, fits on t
 
 Sentences of NLI without labels: `data/nli_sentences.txt`, one per line. For transfer tasks after post-processing see
 `simcse_tableE1.py`.
+
+The file: `python -m simcse_jax.build_data nli_sentences --source MNLI SNLI`.
 """
 
 from ml_collections import config_dict

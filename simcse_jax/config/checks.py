@@ -164,12 +164,15 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         "views.negative": objective.off_dropout.weight > 0,
         "views.noise": "noisy" in policies,
         "views.samples": "mean" in policies,
+        "data.mixed": "," in config.data.train,
         "data.augment.percent": augment.name in ("crop", "delete", "mlm"),
         "data.augment.both": bool(augment.name),
         "data.augment.lexicon": augment.name == "synonym",
         "data.augment.mlm_model": augment.name == "mlm",
         "analysis.data": config.analysis.every > 0,
         "analysis.sentences": config.analysis.every > 0,
+        "analysis.split": config.analysis.every > 0,
+        "analysis.repeated_sentences": config.analysis.every > 0,
     }
     off |= {name for name, holds in conditions.items() if not holds}
     if not trains(config):
