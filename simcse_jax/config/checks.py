@@ -82,7 +82,7 @@ def check_postprocess(method: str, data: str, dimensions: int, field: str, joint
         raise no_such(field, "method", method, POSTPROCESSING)
     data_field, dimensions_field = f"{field}{joint}data", f"{field}{joint}dimensions"
     if method and not data:
-        raise UserError(f"{data_field}: must be set for {method}: a file of sentences, or target")
+        raise UserError(f"{data_field}: must be set for {method}: a file of sentences, target or target_all")
     if data and not method:
         raise UserError(f"{data_field}={data}: has no effect without {field}={' or '.join(POSTPROCESSING)}")
     if dimensions < 0 or (dimensions and method != "whitening"):
@@ -164,6 +164,7 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         "views.negative": objective.off_dropout.weight > 0,
         "views.noise": "noisy" in policies,
         "views.samples": "mean" in policies,
+        "data.mixed": "," in config.data.train,
         "data.augment.percent": augment.name in ("crop", "delete", "mlm"),
         "data.augment.both": bool(augment.name),
         "data.augment.lexicon": augment.name == "synonym",

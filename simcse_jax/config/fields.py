@@ -21,7 +21,7 @@ from simcse_jax.config.rules import (
 )
 from simcse_jax.data.augment import AUGMENTATIONS
 from simcse_jax.data.examples import POSITIVES
-from simcse_jax.evaluation.tasks import POSTPROCESSING, TASKS
+from simcse_jax.evaluation.tasks import EXTRA, POSTPROCESSING, TASKS
 from simcse_jax.models.config import DTYPES, POOLERS
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.choices import READINGS, SIMILARITIES
@@ -66,6 +66,10 @@ def _weight(default: float) -> Field:
     return number(default, "The weight of this term in the loss; 0.0 turns it off.", at_least(0))
 
 
+def _reading(objective: str) -> Field:
+    return field("paper", f"Which of two formulas. {_explain(READINGS[objective])}.", either(READINGS[objective]))
+
+
 SECTIONS = {
     "model": "The encoder.",
     "data": "The training data.",
@@ -106,8 +110,14 @@ FIELDS = {
     "model.dual_encoder": field(False, "A second encoder for positives and negatives; that of the anchors is kept."),
     "data.train": field(
         "data/wiki1m_for_simcse.txt",
-        "A .txt, .csv, .tsv, .jsonl or .parquet file, hf:NAME[:CONFIG[:SPLIT]] or tfds:NAME[:SPLIT].",
+        "A .txt, .csv, .tsv, .jsonl or .parquet file, hf:NAME[:CONFIG[:SPLIT]] or tfds:NAME[:SPLIT]; or several of "
+        "them, with commas in between.",
         given("a file, hf:NAME or tfds:NAME"),
+    ),
+    "data.mixed": field(
+        False,
+        "Sources of data.train may have different columns: a sentence alone is its own positive, and hard negatives "
+        "that a source lacks are left out of the loss.",
     ),
     "data.max_length": field(
         32, "Tokens per sentence; longer sentences are cut.", at_least(3, "two of them are special tokens")
@@ -146,16 +156,18 @@ FIELDS = {
     "objective.info_nce.symmetric": field(False, "Also find the anchor of each positive."),
     "objective.off_dropout.weight": _weight(0.0),
     "objective.off_dropout.temperature": number(0.05, "Divides similarities.", above(0)),
-    "objective.off_dropout.m": number(0.9, "The weight of the negatives.", above(0, "at 0 there is nothing to learn")),
+    "objective.off_dropout.m": number(
+        0.9, "The balance of positives and negatives.", above(0, "at 0 there is nothing to learn")
+    ),
+    "objective.off_dropout.reading": _reading("off_dropout"),
     "objective.dimension_wise.weight": _weight(0.0),
     "objective.dimension_wise.temperature": number(5.0, "Divides similarities.", above(0)),
-    "objective.dimension_wise.reading": field(
-        "paper", f"Which of two formulas. {_explain(READINGS)}.", either(READINGS)
-    ),
+    "objective.dimension_wise.reading": _reading("dimension_wise"),
     "objective.barlow_twins.weight": _weight(0.0),
     "objective.barlow_twins.off_diagonal_weight": number(
         0.005, "The weight of correlations between different dimensions.", at_least(0)
     ),
+    "objective.barlow_twins.reading": _reading("barlow_twins"),
     "objective.barlow_twins.artificial": field(
         0, "Rows of N(0, 1) in addition to the batch.", at_least(0), at_most(100_000)
     ),
@@ -190,6 +202,12 @@ FIELDS = {
     "eval.every": field(250, "Steps between evaluations; each one also saves a checkpoint.", at_least(1)),
     "eval.tasks": field(TASKS, "The tasks that score the best checkpoint at the end.", each_once("task", TASKS)),
     "eval.transfer": field(False, "Also score the transfer tasks at the end."),
+    "eval.extra": field(
+        (),
+        "Also scored at the end: sickr_dev, SICK-R's development set; geometry, alignment and uniformity of STS-B "
+        "(train, dev and test). A sweep sets what its columns need.",
+        each_once("score", EXTRA),
+    ),
     "eval.postprocess": field(
         "",
         "The post-processing of the embeddings that are scored at the end; empty: none.",
@@ -197,8 +215,8 @@ FIELDS = {
     ),
     "eval.postprocess_data": field(
         "",
-        "The sentences that it is fit on: a source as for data.train (all of its columns), or target: for each task "
-        "the sentences that it is scored on.",
+        "The sentences that it is fit on: a source as for data.train (all of its columns); target: for each task "
+        "the sentences that it is scored on; or target_all: those of its train, dev and test sets together.",
     ),
     "eval.postprocess_dimensions": field(0, "Dimensions that whitening keeps; 0: all.", at_least(0)),
     "analysis.every": field(
