@@ -42,6 +42,7 @@ POOLING = {
     "avg": "embeddings = (states[-1] * mask).sum(1) / mask.sum(1)  # of the last layer",
     "avg_top2": "embeddings = ((states[-2] + states[-1]) / 2 * mask).sum(1) / mask.sum(1)  # of the last two layers",
     "avg_first_last": "embeddings = ((states[1] + states[-1]) / 2 * mask).sum(1) / mask.sum(1)  # first and last layer",
+    "avg_static_last": "embeddings = ((states[0] + states[-1]) / 2 * mask).sum(1) / mask.sum(1)  # layers 0 and last",
     "avg_sqrt": "embeddings = (states[-1] * mask).sum(1) / mask.sum(1).sqrt()  # of the last layer",
     "avg_weighted": "weights = mask * mask.cumsum(1)\n"
     "    embeddings = (states[-1] * weights).sum(1) / weights.sum(1)  # of the last layer",

@@ -133,6 +133,7 @@ CASES = [
     ("mpnet", "avg", "none"),
     ("mpnet", "cls", "always"),
     ("mpnet", "avg_first_last", "none"),
+    ("bert", "avg_static_last", "none"),
 ]
 
 
@@ -163,7 +164,8 @@ def test_transformers_and_sentence_transformers_open_it(model_type, pooler, mlp,
         output = encoder(**inputs)
         states = encoder(**inputs, output_hidden_states=True).hidden_states
     mask = batch["attention_mask"][:, :, None]
-    tokens = {"avg_top2": (states[-2] + states[-1]) / 2, "avg_first_last": (states[1] + states[-1]) / 2}
+    other = {"avg_top2": -2, "avg_first_last": 1, "avg_static_last": 0}
+    tokens = {name: (states[layer] + states[-1]) / 2 for name, layer in other.items()}
     weights = mask.cumsum(1) * mask if pooler == "avg_weighted" else mask
     averaged = (tokens.get(pooler, states[-1]) * weights).sum(1) / weights.sum(1)
     pooled = averaged if pooler.startswith("avg") else states[-1][:, 0]

@@ -255,6 +255,7 @@ CASES = [
     ("bert", "avg", False),
     ("bert", "avg_top2", False),
     ("roberta", "avg_first_last", False),
+    ("bert", "avg_static_last", False),
     ("bert", "max", False),
     ("roberta", "avg_sqrt", False),
     ("bert", "avg_weighted", False),

@@ -66,6 +66,10 @@ def _weight(default: float) -> Field:
     return number(default, "The weight of this term in the loss; 0.0 turns it off.", at_least(0))
 
 
+def _reading(objective: str) -> Field:
+    return field("paper", f"Which of two formulas. {_explain(READINGS[objective])}.", either(READINGS[objective]))
+
+
 SECTIONS = {
     "model": "The encoder.",
     "data": "The training data.",
@@ -146,16 +150,18 @@ FIELDS = {
     "objective.info_nce.symmetric": field(False, "Also find the anchor of each positive."),
     "objective.off_dropout.weight": _weight(0.0),
     "objective.off_dropout.temperature": number(0.05, "Divides similarities.", above(0)),
-    "objective.off_dropout.m": number(0.9, "The weight of the negatives.", above(0, "at 0 there is nothing to learn")),
+    "objective.off_dropout.m": number(
+        0.9, "The balance of positives and negatives.", above(0, "at 0 there is nothing to learn")
+    ),
+    "objective.off_dropout.reading": _reading("off_dropout"),
     "objective.dimension_wise.weight": _weight(0.0),
     "objective.dimension_wise.temperature": number(5.0, "Divides similarities.", above(0)),
-    "objective.dimension_wise.reading": field(
-        "paper", f"Which of two formulas. {_explain(READINGS)}.", either(READINGS)
-    ),
+    "objective.dimension_wise.reading": _reading("dimension_wise"),
     "objective.barlow_twins.weight": _weight(0.0),
     "objective.barlow_twins.off_diagonal_weight": number(
         0.005, "The weight of correlations between different dimensions.", at_least(0)
     ),
+    "objective.barlow_twins.reading": _reading("barlow_twins"),
     "objective.barlow_twins.artificial": field(
         0, "Rows of N(0, 1) in addition to the batch.", at_least(0), at_most(100_000)
     ),

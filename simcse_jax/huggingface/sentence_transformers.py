@@ -51,6 +51,9 @@ POOLING_SWITCHES = {
 POOLING_MODES = {name.removesuffix("_token").removesuffix("_tokens"): own for name, own in POOLING_SWITCHES.items()}
 POOLING_MODES |= {"mean_sqrt_len_tokens": "avg_sqrt"}
 
+# The poolers that average two hidden states, and which; -1 is the last.
+AVERAGED = {"avg_top2": (-2, -1), "avg_first_last": (1, -1), "avg_static_last": (0, -1)}
+
 # The transformer's own file; the first that there is. The others are of earlier versions.
 TRANSFORMER_FILES = tuple(
     f"sentence_{kind}_config.json"
@@ -220,7 +223,7 @@ def _read_layers(folder: Path, pooler: str) -> str:
     if not counted or weights is None or weights.shape != (layers + 1 - start,):
         raise UserError(f"{path}: damaged: it must have a weight for each layer from {start!r:.20} to {layers!r:.20}")
     whole = np.concatenate([np.zeros(start), np.asarray(weights, np.float64)])
-    for name in (pooler, *(("avg_top2", "avg_first_last") if pooler == "avg" else ())):
+    for name in (pooler, *(AVERAGED if pooler == "avg" else ())):
         ours = layer_weights(name, layers) if name != pooler else np.append(np.zeros(layers), 1)
         if ours is not None and np.array_equal(whole * ours.sum(), ours * whole.sum()):
             return name
@@ -229,11 +232,10 @@ def _read_layers(folder: Path, pooler: str) -> str:
 
 def layer_weights(pooler: str, num_layers: int) -> np.ndarray | None:
     """(L + 1,) weights of the hidden states, for the poolers that average layers; None for the others."""
-    averaged = {"avg_top2": (num_layers - 1, num_layers), "avg_first_last": (1, num_layers)}.get(pooler)
-    if averaged is None:
+    if pooler not in AVERAGED:
         return None
     weights = np.zeros(num_layers + 1, np.float32)
-    for layer in averaged:
+    for layer in AVERAGED[pooler]:
         weights[layer] += 1
     return weights
 

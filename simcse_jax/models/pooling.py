@@ -18,8 +18,12 @@ def pool(hidden_states: HiddenStates, attention_mask: Mask, pooler: str, skipped
 
     `cls` and `cls_before_pooler` take the last layer's first token (they differ in the head, which comes
     after), `avg` the mean of the last layer over a sentence's tokens, `avg_top2` the same mean of the last two
-    layers, `avg_first_last` of the first and the last layer. The first layer is the output of layer 1, as in
-    the reference code since its correction, not the embedding layer. `max` takes each dimension's maximum
+    layers, `avg_first_last` of layer 1 and the last layer, `avg_static_last` of the embedding layer's output (the sum
+    of word, position and type embeddings, normalized: hidden state 0) and the last layer.
+
+    SimCSE's paper calls the last one "first-last average": BERT-base's 56.70 in its Table 5 is made with it, as its
+    README says. Its code was then changed to layer 1, which gives 60.73 (its issue 285). BERT-flow's `avg-last-2` and
+    whitening's own code take layer 1 too. `max` takes each dimension's maximum
     in the last layer over a sentence's tokens ("On Isotropy and Learning Dynamics of Contrastive-based
     Sentence Representation Learning", appendix D). `avg_sqrt`, `avg_weighted` and `last` are sentence-transformers'
     `mean_sqrt_len_tokens`, `weightedmean` and `lasttoken`.
@@ -99,6 +103,7 @@ POOLER_FUNCTIONS: dict[str, Callable[[HiddenStates, Mask], Float[Array, "B D"]]]
     "avg": lambda layers, mask: mean(layers[-1], mask),
     "avg_top2": lambda layers, mask: mean(midway(layers[-2], layers[-1]), mask),
     "avg_first_last": lambda layers, mask: mean(midway(layers[1], layers[-1]), mask),
+    "avg_static_last": lambda layers, mask: mean(midway(layers[0], layers[-1]), mask),
     "max": lambda layers, mask: maximum(layers[-1], mask),
     "avg_sqrt": lambda layers, mask: mean_sqrt(layers[-1], mask),
     "avg_weighted": lambda layers, mask: weighted_mean(layers[-1], mask),

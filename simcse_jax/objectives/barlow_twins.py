@@ -8,7 +8,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives.choices import check_reading
 from simcse_jax.objectives.objective import Embedded, Objective
+
+EPSILON = 1e-5  # that PyTorch's batch norm adds to a variance
 
 
 def barlow_twins(
@@ -18,6 +21,7 @@ def barlow_twins(
     psum: Callable[[jax.Array], jax.Array],
     *,
     off_diagonal_weight: Float[AnyArray, ""] | float,
+    reading: str = "paper",
 ) -> Float[Array, ""]:
     """Barlow Twins: pulls the cross-correlation matrix of two views towards the identity.
 
@@ -26,17 +30,25 @@ def barlow_twins(
     SimCSE++ equation 4 (Zbontar et al. 2021, arXiv:2103.03230, equation 1), C being `cross_correlation`. The minus
     sign that SimCSE++ prints before the first sum is a misprint: the loss pulls the diagonal to 1.
 
+    The paper gives neither λ_BT nor the weight of this loss, and its equation is not centred. Its authors' code
+    (`scd_loss` in simcse/models_re_vicreg.py) normalizes both views as a batch norm does, and has λ_BT = 0.012 and the
+    weight 0.1. So there are two readings of C; λ_BT and the weight are fields of their own.
+
     Args:
       first: (B, D) z¹, the local rows.
       second: (B, D) z² of the same rows.
       artificial: (M, D) rows of N(0, 1), the same on every device and counted once; M may be 0.
       psum: sums an array over the devices; the identity when all rows are local.
       off_diagonal_weight: λ_BT.
+      reading: paper or released.
 
     Returns:
       The loss of the global batch, a scalar, the same on every device.
+
+    Raises:
+      ValueError: for an unknown reading.
     """
-    correlation = cross_correlation(first, second, artificial, psum)
+    correlation = cross_correlation(first, second, artificial, psum, reading)
     diagonal = jnp.diagonal(correlation)
     off_diagonal = jnp.where(jnp.eye(len(diagonal), dtype=bool), 0.0, correlation)
     return jnp.sum((1 - diagonal) ** 2) + off_diagonal_weight * jnp.sum(off_diagonal**2)
@@ -47,31 +59,43 @@ def cross_correlation(
     second: Float[AnyArray, "B D"],
     artificial: Float[AnyArray, "M D"],
     psum: Callable[[jax.Array], jax.Array],
+    reading: str = "paper",
 ) -> Float[Array, "D D"]:
     """The correlation of each dimension of one view with each of the other, over the global batch.
 
         C_cd = Σ_i z¹_ic z²_id / ( √Σ_i (z¹_ic)² √Σ_i (z²_id)² )
 
-    As in SimCSE++'s equation 4, the correlation is not centred. i runs over the N sentences of the global batch
-    and the M artificial ones of Section 4.2, which raise the rank that C can have from N to N + M. The same artificial
-    rows are appended to both views: with different ones, the diagonal could not become 1.
+    i runs over the N sentences of the global batch and the M artificial ones of Section 4.2, which raise the rank
+    that C can have from N to N + M. The same artificial rows are appended to both views: with different ones, the
+    diagonal could not become 1.
 
-    A dimension that is zero in all rows correlates with none, and its gradient is zero.
+    - `paper`: as in SimCSE++'s equation 4, the correlation is not centred. A dimension that is zero in all rows
+      correlates with none, and its gradient is zero.
+    - `released`: C = BN(z¹)ᵀ BN(z²) / (N + M), BN being PyTorch's batch norm without scale and shift over all N + M
+      rows: z less its mean, over the square root of its variance (over N + M) plus 1e-5. So each z in the equation is
+      centred, and the sums under the roots have (N + M) · 1e-5 added. Centring takes one from the rank.
 
     Args: as for `barlow_twins`.
 
     Returns:
       (D, D), the same on every device.
     """
-    own = jnp.sum(artificial * artificial, axis=0)
+    check_reading("barlow_twins", reading)
+    count = psum(jnp.float32(len(first))) + len(artificial)
 
-    def inverse_norms(x: Float[AnyArray, "B D"]) -> Float[Array, " D"]:  # of the columns
-        squares = psum(jnp.sum(x * x, axis=0)) + own
+    def columns(x: Float[AnyArray, "B D"]) -> tuple[Float[AnyArray, "B D"], Float[AnyArray, "M D"], Float[Array, " D"]]:
+        """The local and the artificial rows, centred or not, and the inverse norms of their columns."""
+        rows, others, added = x, artificial, jnp.zeros(())
+        if reading == "released":
+            mean = (psum(jnp.sum(x, axis=0)) + jnp.sum(artificial, axis=0)) / count
+            rows, others, added = x - mean, artificial - mean, EPSILON * count
+        squares = psum(jnp.sum(rows * rows, axis=0)) + jnp.sum(others * others, axis=0) + added
         # The inner `where` keeps the gradient finite.
-        return jnp.where(squares > 0, jax.lax.rsqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)
+        return rows, others, jnp.where(squares > 0, jax.lax.rsqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)
 
-    product = psum(jnp.matmul(first.T, second)) + artificial.T @ artificial
-    return product * inverse_norms(first)[:, None] * inverse_norms(second)
+    (one, one_more, one_inverse), (two, two_more, two_inverse) = columns(first), columns(second)
+    product = psum(jnp.matmul(one.T, two)) + one_more.T @ two_more
+    return product * one_inverse[:, None] * two_inverse
 
 
 def _term(embedded: Embedded, *, artificial: int, **fields: Any) -> Float[Array, ""]:

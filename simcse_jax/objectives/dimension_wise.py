@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from simcse_jax.models.arrays import AnyArray
-from simcse_jax.objectives.choices import READINGS
+from simcse_jax.objectives.choices import check_reading
 from simcse_jax.objectives.objective import Embedded, Objective
 
 
@@ -52,8 +52,7 @@ def dimension_wise(
     Raises:
       ValueError: for an unknown reading.
     """
-    if reading not in READINGS:
-        raise ValueError(f"reading is {reading!r}; it must be {' or '.join(READINGS)}")
+    check_reading("dimension_wise", reading)
     count = psum(jnp.float32(first.shape[0]))
     degrees = jnp.maximum(count - 1, 1) if reading == "paper" else count
     product = psum(standardize(first, count, degrees, psum).T @ standardize(second, count, degrees, psum))

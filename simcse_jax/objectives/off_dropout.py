@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Int
 from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.objectives import info_nce
+from simcse_jax.objectives.choices import check_reading
 from simcse_jax.objectives.info_nce import normalize
 from simcse_jax.objectives.objective import Embedded, Needs, Objective
 
@@ -23,6 +24,7 @@ def off_dropout(
     *,
     temperature: Float[AnyArray, ""] | float,
     m: Float[AnyArray, ""] | float,
+    reading: str = "paper",
 ) -> Float[Array, " B"]:
     """Off-dropout InfoNCE, one loss per anchor.
 
@@ -31,9 +33,16 @@ def off_dropout(
     with s = cosine / τ: SimCSE++ equation 3. z¹ and z² are encoded with dropout, z without. The equation has one
     sentence per example (z_j⁺ = z_j) and no hard negatives z⁻; we add them as SimCSE's equation 5 does.
 
-    m multiplies the sum of the negatives, as in the equation. The authors' released code multiplies the positive
-    pair's similarity instead (its `pos_ratio`), which is another objective; we follow the paper. With m = 1 and the
-    same views for both kinds of pairs this is `info_nce`.
+    The paper and its released code differ in m, so there are two readings, which agree at m = 1:
+
+    - `paper`: m multiplies the sum of the negatives, as in the equation. Where the positive pair is clearly the most
+      similar one, m does little more than scale the gradient, which Adam ignores.
+    - `released`: m multiplies s(z_i¹, z_i²), above and below the line (`pos_ratio` in the authors'
+      simcse/models_re.py and models_re_vicreg.py), and the negatives have no factor. Below 1 it asks for positives
+      that are more similar by the factor 1 / m. Their script for off-dropout alone sets 0.9, as the paper does, and
+      the one for SimCSE++ (run_re_vicreg.sh) sets 1.
+
+    With m = 1 and the same views for both kinds of pairs this is `info_nce`.
 
     The noise study of Table 1 uses this function with m = 1 and other views: noisy or mean ones for one kind of
     pairs, ordinary ones for the other.
@@ -46,12 +55,18 @@ def off_dropout(
       clean_hard_negatives: (N, D) z⁻ of the global batch, (H, N, D) for H kinds of them, or None.
       own: (B,) the row of `clean_positives` that belongs to each anchor.
       temperature: τ.
-      m: the weight of the negatives; 0 makes every loss 0.
+      m: the weight of the negatives, or the factor of the positive's similarity; 0 makes every loss of `paper` 0.
+      reading: paper or released.
 
     Returns:
       (B,) losses.
+
+    Raises:
+      ValueError: for an unknown reading.
     """
-    positive = jnp.sum(normalize(anchors) * normalize(positives), axis=1) / temperature
+    check_reading("off_dropout", reading)
+    factor, shift = (1.0, jnp.log(m)) if reading == "paper" else (m, 0.0)  # of the positive and negative logits
+    positive = factor * jnp.sum(normalize(anchors) * normalize(positives), axis=1) / temperature
     others = normalize(clean_positives)
     if clean_hard_negatives is not None:
         hard_negatives = clean_hard_negatives.reshape(-1, clean_hard_negatives.shape[-1])  # kind after kind
@@ -60,7 +75,7 @@ def off_dropout(
     def losses(
         clean_anchors: Float[AnyArray, "R D"], positive: Float[AnyArray, " R"], own: Int[AnyArray, " R"]
     ) -> Float[Array, " R"]:
-        logits = clean_anchors @ others.T / temperature + jnp.log(m)
+        logits = clean_anchors @ others.T / temperature + shift
         # The positive pair takes the place of the anchor's own row, so the sum has each of its terms once.
         logits = jnp.where(own[:, None] == jnp.arange(len(others)), positive[:, None], logits)
         return jax.nn.logsumexp(logits, axis=1) - positive

@@ -44,6 +44,8 @@ MISTAKES = {
     "--config.eval.tasks=STS12,STS12": "STS12 is given twice",
     "--config.objective.info_nce.similarity=euclidean": "must be cosine or dot",
     "--config.objective.dimension_wise.reading=mine": "must be paper or released",
+    "--config.objective.off_dropout.reading=mine": "must be paper or released",
+    "--config.objective.barlow_twins.reading=mine": "must be paper or released",
     "--config.views.positive=offf": "views.positive='offf': must be one of independent, shared, off, noisy, mean",
     "--config.views.negative=none": "config.views.negative='none': must be one of independent",
     "--config.views.samples=0": "1 or more",

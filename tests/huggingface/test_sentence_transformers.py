@@ -47,6 +47,7 @@ def test_layer_weights():
     assert layer_weights("avg", 3) is None
     np.testing.assert_array_equal(layer_weights("avg_top2", 3), [0, 0, 1, 1])
     np.testing.assert_array_equal(layer_weights("avg_first_last", 3), [0, 1, 0, 1])
+    np.testing.assert_array_equal(layer_weights("avg_static_last", 3), [1, 0, 0, 1])
     np.testing.assert_array_equal(layer_weights("avg_first_last", 1), [0, 2])
 
 
@@ -196,6 +197,7 @@ def test_an_adapter_is_refused(bert):
     ("weights", "hidden", "pooler"),
     [
         ([0, 3, 3], True, "avg_top2"),
+        ([2, 0, 2], True, "avg_static_last"),
         ([0, 0, 2], True, "avg"),
         ([1, 1, 1], True, None),
         ([1, 1, 1], False, "avg"),  # without hidden states the module does nothing

@@ -24,17 +24,20 @@ def test_poolers_by_hand():
     layers = jnp.array([[[9.0], [9.0], [9.0]], [[1.0], [3.0], [50.0]], [[5.0], [11.0], [70.0]]])[:, None]
     mask = jnp.array([[1, 1, 0]])
     expected = {"cls": 5.0, "cls_before_pooler": 5.0, "avg": 8.0, "avg_top2": 5.0, "avg_first_last": 5.0}
+    expected |= {"avg_static_last": 8.5}
     expected |= {"max": 11.0, "avg_sqrt": 16 / 2**0.5, "avg_weighted": (5 + 2 * 11) / 3, "last": 11.0}
     found = {pooler: float(pool(tuple(layers), mask, pooler)[0, 0]) for pooler in POOLERS}
     assert found == pytest.approx(expected)
     np.testing.assert_allclose(pool(tuple(layers), mask, "avg+cls+last"), [[8, 5, 11]])
+    averages = {"avg_top2": 7.0, "avg_first_last": 7.0, "avg_static_last": 10.0}
     # Without a prompt of one token, all poolers have the second one alone; the weighted mean keeps its weight.
     alone = {pooler: float(pool(tuple(layers), mask, pooler, 1)[0, 0]) for pooler in POOLERS}
-    assert alone == pytest.approx(dict.fromkeys(POOLERS, 11.0) | {"avg_top2": 7.0, "avg_first_last": 7.0})
+    assert alone == pytest.approx(dict.fromkeys(POOLERS, 11.0) | averages)
     nothing = {pooler: float(pool(tuple(layers), mask, pooler, 2)[0, 0]) for pooler in ("cls", "avg", "last")}
     assert nothing == {"cls": 5.0, "avg": 0.0, "last": 0.0}  # as in sentence-transformers
     three = (*layers, jnp.array([[[0.0], [2.0], [0.0]]]))
     assert float(pool(three, mask, "avg_first_last")[0, 0]) == (2 + 1) / 2
+    assert float(pool(three, mask, "avg_static_last")[0, 0]) == (9 + 1) / 2
     assert float(pool(three, mask, "avg_top2")[0, 0]) == (8 + 1) / 2
     with pytest.raises(ValueError, match="min"):
         pool(tuple(layers), mask, "min")

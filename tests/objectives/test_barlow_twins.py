@@ -6,7 +6,8 @@ from support.checks import assert_gradient, assert_sharded_is_whole, random
 
 from simcse_jax.objectives import barlow_twins as module
 
-barlow_twins = jax.jit(module.barlow_twins, static_argnames="psum")
+barlow_twins = jax.jit(module.barlow_twins, static_argnames=("psum", "reading"))
+READINGS = pytest.mark.parametrize("reading", ["paper", "released"])
 
 NONE = np.zeros((0, 3), np.float32)
 
@@ -15,9 +16,11 @@ def identity(x):
     return x
 
 
-def by_the_equation(first, second, artificial, weight):
+def by_the_equation(first, second, artificial, weight, reading="paper"):
     """SimCSE++, equation 4 with its first sign corrected, term by term in float64."""
     first, second = (np.float64([*view, *artificial]) for view in (first, second))
+    if reading == "released":
+        return as_released(first, second, weight)
     total = 0.0
     for c in range(first.shape[1]):
         for d in range(first.shape[1]):
@@ -27,14 +30,47 @@ def by_the_equation(first, second, artificial, weight):
     return total
 
 
+def as_released(first, second, weight):
+    """`scd_loss` of the authors' simcse/models_re_vicreg.py in NumPy, with a batch norm's variance and epsilon."""
+    one, two = ((view - view.mean(0)) / np.sqrt(view.var(0) + 1e-5) for view in (first, second))
+    c = one.T @ two / len(one)
+    on_diagonal = np.sum((np.diag(c) - 1) ** 2)
+    return on_diagonal + weight * (np.sum(c**2) - np.sum(np.diag(c) ** 2))
+
+
+def test_as_released_is_pytorch_s_batch_norm():
+    torch = pytest.importorskip("torch")
+    first, second = random(2, 6, 3) * 0.01 + 0.5  # so small that the epsilon shows
+    rows = random(4, 3, seed=1) * 0.01
+    norm = torch.nn.BatchNorm1d(3, affine=False)
+    z1, z2 = (norm(torch.tensor(np.concatenate([view, rows]))) for view in (first, second))
+    c = (z1.T @ z2).div_(len(z1))
+    off_diagonal = c[~torch.eye(3, dtype=bool)].pow(2).sum()
+    expected = torch.diagonal(c).add_(-1).pow_(2).sum() + 0.012 * off_diagonal
+    ours = barlow_twins(first, second, rows, identity, off_diagonal_weight=0.012, reading="released")
+    np.testing.assert_allclose(ours, expected.numpy(), rtol=1e-4)
+
+
+@READINGS
 @pytest.mark.parametrize("artificial", [0, 5])
 @pytest.mark.parametrize("weight", [0.005, 1.0])
-def test_is_equation_4(artificial, weight):
+def test_is_equation_4(artificial, weight, reading):
     first, second = random(2, 6, 3) + 0.5
     rows = random(artificial, 3, seed=1)
-    ours = barlow_twins(first, second, rows, identity, off_diagonal_weight=weight)
+    ours = barlow_twins(first, second, rows, identity, off_diagonal_weight=weight, reading=reading)
     assert ours.shape == ()
-    np.testing.assert_allclose(ours, by_the_equation(first, second, rows, weight), rtol=1e-5)
+    np.testing.assert_allclose(ours, by_the_equation(first, second, rows, weight, reading), rtol=1e-5)
+
+
+def test_a_shift_changes_the_reading_of_the_paper_alone():
+    first, second = random(2, 6, 3)
+
+    def losses(reading):
+        views = ((first, second), (first + 10, second - 10))
+        return [float(barlow_twins(*x, NONE, identity, off_diagonal_weight=0.3, reading=reading)) for x in views]
+
+    assert losses("released")[0] == pytest.approx(losses("released")[1], rel=1e-4)
+    assert losses("paper")[0] != pytest.approx(losses("paper")[1], rel=0.1)
 
 
 def test_by_hand():
@@ -60,22 +96,24 @@ def test_the_loss_is_least_at_the_identity():
     assert barlow_twins(one, one, rows, identity, off_diagonal_weight=1.0) < 1e-3
 
 
+@READINGS
 @pytest.mark.parametrize("artificial", [0, 2])
-def test_gradient(artificial):
+def test_gradient(artificial, reading):
     rows = random(artificial, 3, seed=1)
     assert_gradient(
-        lambda *x: barlow_twins(*x, rows, identity, off_diagonal_weight=0.3),
-        lambda *x: by_the_equation(*x, rows, 0.3),
+        lambda *x: barlow_twins(*x, rows, identity, off_diagonal_weight=0.3, reading=reading),
+        lambda *x: by_the_equation(*x, rows, 0.3, reading),
         *random(2, 4, 3),
     )
 
 
+@READINGS
 @pytest.mark.parametrize("artificial", [0, 5])
-def test_sharded_is_whole(artificial):
+def test_sharded_is_whole(artificial, reading):
     rows = jnp.asarray(random(artificial, 3, seed=1))
 
     def loss(x, shared, own, gather, psum):
-        return barlow_twins(x[:, 0], x[:, 1], rows, psum, off_diagonal_weight=0.3)
+        return barlow_twins(x[:, 0], x[:, 1], rows, psum, off_diagonal_weight=0.3, reading=reading)
 
     assert_sharded_is_whole(loss, random(8, 2, 3))
 

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from simcse_jax.objectives import choices
+from simcse_jax.objectives.barlow_twins import barlow_twins
 from simcse_jax.objectives.dimension_wise import dimension_wise
 from simcse_jax.objectives.info_nce import info_nce
+from simcse_jax.objectives.off_dropout import off_dropout
 
 FIRST, SECOND = (jnp.asarray(np.random.default_rng(seed).normal(size=(4, 3)), jnp.float32) for seed in (0, 1))
 
@@ -18,11 +20,29 @@ def similarity(name):
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def reading(name):
+def off_dropout_reading(name):
+    return off_dropout(FIRST, SECOND, FIRST, SECOND, None, jnp.arange(4), temperature=1.0, m=0.5, reading=name).sum()
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def dimension_wise_reading(name):
     return dimension_wise(FIRST, SECOND, lambda x: x, temperature=5.0, reading=name)
 
 
-@pytest.mark.parametrize("compute, names", [(similarity, choices.SIMILARITIES), (reading, choices.READINGS)])
+@functools.partial(jax.jit, static_argnums=0)
+def barlow_twins_reading(name):
+    return barlow_twins(FIRST, SECOND, jnp.zeros((0, 3)), lambda x: x, off_diagonal_weight=0.1, reading=name)
+
+
+CHOICES = [
+    (similarity, choices.SIMILARITIES),
+    (off_dropout_reading, choices.READINGS["off_dropout"]),
+    (dimension_wise_reading, choices.READINGS["dimension_wise"]),
+    (barlow_twins_reading, choices.READINGS["barlow_twins"]),
+]
+
+
+@pytest.mark.parametrize("compute, names", CHOICES)
 def test_each_name_gives_another_loss_and_unknown_names_are_refused(compute, names):
     assert len({float(compute(name)) for name in names}) == len(names)
     with pytest.raises(ValueError, match=" or ".join(names)):

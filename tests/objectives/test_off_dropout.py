@@ -1,3 +1,5 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,11 +9,12 @@ from support.checks import assert_gradient, assert_sharded_is_whole, cosine, ran
 from simcse_jax.objectives import off_dropout as module
 from simcse_jax.objectives.info_nce import info_nce
 
-off_dropout = jax.jit(module.off_dropout)
+off_dropout = jax.jit(module.off_dropout, static_argnames="reading")
+READINGS = pytest.mark.parametrize("reading", ["paper", "released"])
 
 
-def by_the_equation(z1, z2, z, positives, kinds, temperature, m):
-    """SimCSE++, equation 3, with hard negatives, term by term in float64."""
+def by_the_equation(z1, z2, z, positives, kinds, temperature, m, reading="paper"):
+    """SimCSE++, equation 3 or its authors' code, with hard negatives, term by term in float64."""
 
     def s(a, b):
         return cosine(np.float64(a), np.float64(b)) / temperature
@@ -20,18 +23,20 @@ def by_the_equation(z1, z2, z, positives, kinds, temperature, m):
     for i in range(len(z1)):
         negatives = sum(np.exp(s(z[i], positives[j])) for j in range(len(z)) if j != i)
         negatives += sum(np.exp(s(z[i], negative)) for kind in kinds for negative in kind)
-        losses.append(-np.log(np.exp(s(z1[i], z2[i])) / (np.exp(s(z1[i], z2[i])) + m * negatives)))
+        positive = np.exp(s(z1[i], z2[i]) * (m if reading == "released" else 1))
+        losses.append(-np.log(positive / (positive + negatives * (m if reading == "paper" else 1))))
     return np.array(losses)
 
 
+@READINGS
 @pytest.mark.parametrize("m", [0.5, 0.9, 1.2])
 @pytest.mark.parametrize("kinds", [0, 1, 2])
 @pytest.mark.parametrize("temperature", [0.05, 1.0])
-def test_is_equation_3(temperature, kinds, m):
+def test_is_equation_3(temperature, kinds, m, reading):
     x = random(6, 6, 5)
     hard_negatives = [None, x[4], x[4:]][kinds]
-    ours = off_dropout(*x[:4], hard_negatives, np.arange(6), temperature=temperature, m=m)
-    expected = by_the_equation(*x[:4], x[4 : 4 + kinds], temperature, m)
+    ours = off_dropout(*x[:4], hard_negatives, np.arange(6), temperature=temperature, m=m, reading=reading)
+    expected = by_the_equation(*x[:4], x[4 : 4 + kinds], temperature, m, reading)
     np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -44,6 +49,36 @@ def test_by_hand():
     # Hard negatives equal to the anchors add m (e + 1), the own one and the other one.
     ours = off_dropout(z1, z2, z1, z1, z1, jnp.arange(2), temperature=1.0, m=3.0)
     np.testing.assert_allclose(ours, np.log(1 + 3 * (1 + np.e + 1)), rtol=1e-6)
+    # As released, with equal positives and m = 2: e² against 1.
+    ours = off_dropout(z1, z1, z1, z1, None, jnp.arange(2), temperature=1.0, m=2.0, reading="released")
+    np.testing.assert_allclose(ours, np.log(1 + np.exp(-2)), rtol=1e-6)
+
+
+@READINGS
+def test_what_m_does_to_the_gradient(reading):
+    """64 examples, positives at cosine 0.8, negatives at 0.2, τ = 0.05: ∂ℓ/∂cosine of the positive pair.
+
+    By hand, −1/τ · a / (1 + a) with a = 63 m e^{(0.2 − 0.8) / τ} in `paper`; −m/τ · a / (1 + a) with
+    a = 63 e^{(0.2 − 0.8 m) / τ} in `released`.
+    """
+    expected = {
+        "paper": {0.5: -0.0039, 0.9: -0.0070, 1.0: -0.0077, 1.2: -0.0093},
+        "released": {0.5: -5.36, 0.9: -0.034, 1.0: -0.0077, 1.2: -0.0004},
+    }
+    eye = jnp.eye(128)
+    clean = jnp.linalg.cholesky(jnp.full((64, 64), 0.2) + 0.8 * jnp.eye(64))  # rows at cosine 0.2 to each other
+    clean = jnp.pad(clean, ((0, 0), (0, 64)))
+
+    @jax.jit
+    @functools.partial(jax.grad, argnums=0)
+    def gradients(cosines, m):
+        positives = cosines[:, None] * eye[:64] + jnp.sqrt(1 - cosines[:, None] ** 2) * eye[64:]
+        fields = {"temperature": 0.05, "m": m, "reading": reading}
+        return jnp.sum(module.off_dropout(eye[:64], positives, clean, clean, None, jnp.arange(64), **fields))
+
+    for m, gradient in expected[reading].items():
+        found = gradients(jnp.full(64, 0.8), m)
+        np.testing.assert_allclose(found, gradient, atol=0.00005 if abs(gradient) < 0.01 else 0.005)
 
 
 @pytest.mark.parametrize("kinds", [0, 2])
