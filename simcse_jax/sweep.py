@@ -54,7 +54,7 @@ def main() -> None:
     from simcse_jax.locks.lock import held
     from simcse_jax.outputs import output_folder
     from simcse_jax.storage import is_remote
-    from simcse_jax.sweeps import runner, table
+    from simcse_jax.sweeps import runner, scores, table
     from simcse_jax.training.inputs import sources
 
     if is_remote(workdir):
@@ -70,14 +70,16 @@ def main() -> None:
         problems = runner.run_all(runs, config.sweep.vectorize, folder)
         command = shlex.join(["python", "-m", "simcse_jax.sweep", *sys.argv[1:]])
         command = command.encode(errors="backslashreplace").decode()  # a folder's name need not be UTF-8
+        by_run, every_absent = scores.read_scores(runs)
+        absent = {name: tasks for name, tasks in every_absent.items() if name in config.sweep.metrics}
         table.write(
             folder,
             name,
             config.sweep,
-            [runner.comparable(*variant) for variant in variants],
-            runner.read_scores(runs),
-            notes=[f"`{command}`", runner.what_was_run(runs), runner.what_it_ran_on(runs)],
-            headings=runner.headings([config for _, config in variants]),
+            [scores.comparable(*variant, absent) for variant in variants],
+            by_run,
+            notes=[scores.note(absent), f"`{command}`", runner.what_was_run(runs), runner.what_it_ran_on(runs)],
+            headings=scores.headings([config for _, config in variants], absent),
         )
         print((folder / f"{name}.md").read_text(encoding="utf-8"))
     if problems:

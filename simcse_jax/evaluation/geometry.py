@@ -5,6 +5,7 @@ data, each as often as it occurs. (Their figures use STS-B's three splits togeth
 normalized to length 1 first, so neither their scale nor a rotation matters.
 """
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from jaxtyping import Float, Float64
 
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
-from simcse_jax.evaluation.evaluator import Encode, encode_once
+from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
 from simcse_jax.storage import local_path
 
 SPLITS = ("dev", "test", "all")
@@ -104,6 +105,28 @@ def measure(encode: Encode, pairs: sts.Pairs) -> Geometry:
         singular_values(everything),
         cosine_groups(cosines, pairs.gold),
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class Plane:
+    """Alignment and uniformity alone, as an evaluator of a run."""
+
+    tasks: dict[str, sts.Pairs]  # one
+
+    def __call__(self, embed: Embed) -> dict[str, float]:
+        """The numbers of one model."""
+        return by_task(_plane, embed, self.tasks)
+
+
+def _plane(encode: Encode, tasks: dict[str, sts.Pairs]) -> dict[str, float]:
+    (pairs,) = tasks.values()
+    first, second = encode_once(encode, (pairs.first, pairs.second))
+    positive = pairs.gold > POSITIVE
+    numbers = {
+        "alignment": alignment(first[positive], second[positive]),
+        "uniformity": uniformity(np.concatenate([first, second])),
+    }
+    return {name: round(number, 6) for name, number in numbers.items()}
 
 
 def normalize(embeddings: Float[np.ndarray, "N D"]) -> Float64[np.ndarray, "N D"]:

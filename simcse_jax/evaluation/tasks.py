@@ -10,3 +10,4 @@ GRIDS = {  # the regularization of transfer
     "pytorch": tuple(10.0**power for power in range(-5, -1)),  # the L2 penalty added to the mean loss
 }
 POSTPROCESSING = ("whitening", "flow")  # see postprocess.py
+EXTRA = ("sickr_dev", "geometry")  # of a run, scored at the end where asked for; see training/evaluation.py

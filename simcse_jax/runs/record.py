@@ -55,10 +55,15 @@ def check_result(result: dict[str, Any], where: str) -> dict[str, Any]:
     """
     for name, value in result.items():
         if name == "transfer" and isinstance(value, dict):
-            for task, numbers in value.items():
-                _check_values(numbers, f"transfer.{task}", NUMBER, where)
+            for task in value:
+                scores = _part(value, task, where)
+                used = {part: scores[part] for part in ("accuracy", "dev_accuracy") if part in scores}
+                _check_values(used, f"transfer.{task}", NUMBER, where)
         elif isinstance(value, dict):
             _check_values({part: value.get(part) for part in ("spearman", "pairs")}, name, NUMBER, where)
+            _check_values({"pearson": value.get("pearson", 0.0)}, name, NUMBER, where)
+            for part in ("mean", "wmean"):  # of the subsets
+                _check_values(value.get(part, {}), f"{name}.{part}", NUMBER, where)
         elif value is not None and type(value) not in NUMBER:
             raise _damaged(where, f"{name} is {value!r:.60}")
     return result

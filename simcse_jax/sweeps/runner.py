@@ -1,10 +1,9 @@
-"""The runs of a sweep: which are finished, which remain, and their scores."""
+"""The runs of a sweep: which are finished, which remain, and what they have in common."""
 
 import hashlib
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any, NamedTuple
 
 from ml_collections import config_dict
@@ -13,14 +12,14 @@ from simcse_jax.config.fields import flatten, trains
 from simcse_jax.errors import Preempted, UserError
 from simcse_jax.evaluation import transfer_files
 from simcse_jax.evaluation.postprocess import TARGET
-from simcse_jax.evaluation.tasks import TASKS, TRANSFER
+from simcse_jax.evaluation.tasks import TRANSFER
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.storage import local_path
+from simcse_jax.sweeps.metrics import MEASURES, METRICS, MINUTES
 from simcse_jax.sweeps.together import group_key, train_together
-from simcse_jax.sweeps.variants import METRICS, Variant, read_seeds
+from simcse_jax.sweeps.variants import Variant, read_seeds
+from simcse_jax.training.evaluation import read_extra
 from simcse_jax.training.run import train_and_evaluate
-
-Scores = dict[str, dict[int, dict[str, float]]]  # variant -> seed -> metric -> value
 
 
 class Run(NamedTuple):
@@ -37,7 +36,7 @@ class Run(NamedTuple):
         return f"{self.variant} (seed {self.seed})"
 
     def is_done(self) -> bool:
-        """Whether it has its scores.
+        """Whether it has its scores, with those of `eval.extra`; a run without these scores its best checkpoint again.
 
         Raises:
           UserError: when its folder holds a run of another config.
@@ -46,7 +45,8 @@ class Run(NamedTuple):
         if not (folder.exists and folder.has_result):
             return False
         folder.check_same_run(self.config, {})
-        return True
+        result = folder.read_result() or {}
+        return all(name in result for extra in self.config.eval.extra for name in MEASURES[extra])
 
 
 def all_runs(
@@ -59,9 +59,10 @@ def all_runs(
     """
     if folder.exists() and not folder.is_dir():
         raise UserError(f"--workdir {folder}: is a file")
-    if sweep.vectorize and "training_minutes" in sweep.metrics:
-        raise UserError("config.sweep.vectorize: runs trained together have no training_minutes of their own")
-    for variant, config in variants:
+    if sweep.vectorize and MINUTES in sweep.metrics:
+        raise UserError(f"config.sweep.vectorize: runs trained together have no {MINUTES} of their own")
+    runs_of = [(variant, config) for variant, config in variants if not variant.quoted]
+    for variant, config in runs_of:
         where = f"variant {variant.name!r}: config"
         if config.parallel.processes != 1:
             raise UserError(f"{where}.parallel.processes: a sweep runs in one process; set it to 1")
@@ -70,30 +71,48 @@ def all_runs(
         for field, name in sources(config).items():
             if not name.startswith(("hf:", "tfds:")) and not local_path(name).exists():
                 raise UserError(f"{where}.{field}={name}: no such file (config.sweep.only chooses other rows)")
-        if "sts_avg" in sweep.metrics and not scores_tests(config):
-            raise UserError(
-                f"{where}.eval.data={config.eval.data} has no test tasks for sts_avg; give SentEval's folder and "
-                "eval.tasks, or set config.sweep.metrics=stsb_dev"
-            )
-        for metric in ("transfer_avg", "transfer_dev_avg"):
-            if metric in sweep.metrics and not config.eval.transfer:
-                raise UserError(f"{where}.eval.transfer: must be set for the metric {metric}")
-    for data in dict.fromkeys(config.eval.data for _, config in variants if config.eval.transfer):
+        for metric in sweep.metrics:
+            check_measured(config, metric, where)
+    extra = [extra for metric in sweep.metrics if (extra := METRICS[metric].extra)]
+    for data in dict.fromkeys(config.eval.data for _, config in runs_of):
         try:
-            _, missing = transfer_files.read(data, TRANSFER)
-            if missing and {"transfer_avg", "transfer_dev_avg"} & set(sweep.metrics):
-                raise UserError(
-                    f"{data}: {', '.join(missing)} not there, so without an average; set config.sweep.metrics"
-                )
+            read_extra(data, extra)
+        except UserError as error:
+            raise UserError(f"config.sweep.metrics: {error}") from None
+    for data in dict.fromkeys(config.eval.data for _, config in runs_of if config.eval.transfer):
+        try:
+            transfer_files.read(data, TRANSFER)
         except UserError as error:
             raise UserError(f"config.eval.transfer: {error}") from None
     runs = []
     for seed in read_seeds(sweep):
-        for variant, base in variants:
+        for variant, base in runs_of:
             config = base.copy_and_resolve_references().unlock()
             config.seed = seed
+            config.eval.extra = tuple(dict.fromkeys([*config.eval.extra, *extra]))
             runs.append(Run(variant.name, seed, config, folder / variant.name / f"seed{seed}"))
     return runs
+
+
+def check_measured(config: config_dict.ConfigDict, metric: str, where: str) -> None:
+    """Refuses a column that a run would leave empty.
+
+    Raises:
+      UserError: naming the field that must be set.
+    """
+    needed = METRICS[metric]
+    if not needed.tasks:
+        return
+    if needed.is_transfer:
+        if not config.eval.transfer:
+            raise UserError(f"{where}.eval.transfer: must be set for the metric {metric}")
+    elif not scores_tests(config):
+        raise UserError(
+            f"{where}.eval.data={config.eval.data} has no test tasks for {metric}; give SentEval's folder and "
+            "eval.tasks, or set config.sweep.metrics=stsb_dev"
+        )
+    elif not set(needed.tasks) & set(config.eval.tasks):
+        raise UserError(f"{where}.eval.tasks={','.join(config.eval.tasks)}: has no {needed.tasks[0]}, for {metric}")
 
 
 def sources(config: config_dict.ConfigDict) -> dict[str, str]:
@@ -178,61 +197,11 @@ def _run(group: Sequence[Run], folder: Path) -> list[str]:
     return []
 
 
-def read_scores(runs: Sequence[Run]) -> Scores:
-    """The scores of the finished runs; a metric that a run does not have is left out.
-
-    `stsb_dev` is the best of the development scores (of `eval.data` if that is a file), by which the checkpoint
-    was chosen, or that checkpoint's score after the post-processing; `sts_avg` its average over the test tasks and
-    `transfer_avg` over the transfer tasks, `transfer_dev_avg` over their development scores, where none
-    is missing; `training_minutes` without evaluations and compilation.
-    """
-    scores: Scores = {}
-    for run in runs:
-        seeds = scores.setdefault(run.variant, {})
-        if not run.is_done():
-            continue
-        folder = Workdir(run.workdir)
-        lines, result = folder.read_metrics(), folder.read_result()
-        assert result is not None  # it is done
-        # Step 0 is no candidate for the best checkpoint, unless there is nothing else.
-        scored = [line for line in lines if line["step"] or not trains(run.config)]
-        developments = [line[name] for line in scored for name in line if name.startswith("eval/")]
-        if run.config.eval.postprocess:
-            first = next(iter(result.values()))  # the development pairs, if they are scored at the end
-            developments = [result["development"] if scores_tests(run.config) else first["spearman"]]
-        classifiers = result["transfer"].values() if "transfer_average" in result else ()
-        seconds = [line["seconds"] for line in lines if "seconds" in line]
-        measured: dict[str, Any] = {
-            "stsb_dev": max(developments, default=None),
-            "sts_avg": result.get("average") if scores_tests(run.config) else None,
-            "transfer_avg": result.get("transfer_average"),
-            "transfer_dev_avg": fmean(task["dev_accuracy"] for task in classifiers) if classifiers else None,
-            "training_minutes": sum(seconds) / 60 if seconds else None,
-        }
-        seeds[run.seed] = {name: value for name, value in measured.items() if value is not None}
-    return scores
-
-
-def comparable(variant: Variant, config: config_dict.ConfigDict) -> Variant:
-    """The variant without the paper's values of other data: other pairs than STS-B's, or other tasks than the seven."""
-    others = set()
-    if local_path(config.eval.data).is_file():
-        others.add("stsb_dev")
-    if set(config.eval.tasks) != set(TASKS):
-        others.add("sts_avg")
-    return variant._replace(paper={name: value for name, value in variant.paper.items() if name not in others})
-
-
-def headings(configs: Sequence[config_dict.ConfigDict]) -> dict[str, str]:
-    """The heading of each metric's column: pairs in a file have the file's name."""
-    files = dict.fromkeys(local_path(config.eval.data) for config in configs)
-    names = dict.fromkeys(path.name if path.is_file() else METRICS["stsb_dev"] for path in files)
-    return METRICS | {"stsb_dev": ", ".join(names)}
-
-
 def what_was_run(runs: Sequence[Run]) -> str:
     """One line for below the table: the model, the data and the size that all runs have in common."""
     fields = [flatten(run.config) for run in runs]
+    if not fields:
+        return ""
     names = ["model.init_from", "model.num_layers", "data.train", "train.batch_size", "train.max_steps", "train.epochs"]
     names += ["train.learning_rate", "eval.tasks"]
     if not any(trains(run.config) for run in runs):

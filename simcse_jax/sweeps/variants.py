@@ -18,15 +18,7 @@ from simcse_jax.config.recipes import find
 from simcse_jax.config.rules import Rule
 from simcse_jax.config.variants import load_file
 from simcse_jax.errors import UserError, nearest, no_such, reason
-
-# What a run can be measured by, and the heading of its column.
-METRICS = {
-    "stsb_dev": "STS-B dev",
-    "sts_avg": "STS avg.",
-    "transfer_avg": "transfer avg.",
-    "transfer_dev_avg": "transfer dev avg.",
-    "training_minutes": "training, min",
-}
+from simcse_jax.sweeps.metrics import METRICS, WORDS
 
 LONGEST_NAME = 200  # bytes: a folder's name
 LARGEST_SEED = 2**32 - 1
@@ -39,11 +31,12 @@ class Variant(NamedTuple):
     fields: dict[str, Any]  # dotted name of a field to its value
     paper: Mapping[str, float] = MappingProxyType({})  # metric to the paper's value, where it gives one
     baseline: str = ""  # the name of the variant it is compared with; empty: the sweep's
+    quoted: bool = False  # another system, of which the table has the paper's numbers alone; nothing is run
 
 
 def _check_metrics(where: str, metrics: Sequence[str]) -> None:
     if not metrics:
-        raise UserError(f"{where}: there are none; known are {', '.join(METRICS)}")
+        raise UserError(f"{where}: there are none; known are {WORDS}")
     for metric in metrics:
         if metric not in METRICS:
             raise no_such(where, "metric", metric, METRICS)
@@ -69,7 +62,7 @@ def _parse_seeds(where: str, texts: Sequence[object]) -> tuple[int, ...]:
 FIELDS: dict[str, Field] = {
     "sweep.title": field("", "Of the table."),
     "sweep.source": field("", "The table's place in a paper, e.g. SimCSE, Table 3."),
-    "sweep.metrics": field((), "The columns.", Rule(f"any of {', '.join(METRICS)}", _check_metrics)),
+    "sweep.metrics": field((), "The columns.", Rule(WORDS, _check_metrics)),
     "sweep.baseline": field("", "The variant that the others are compared with."),
     "sweep.seeds": field(
         (42, 43, 44),
@@ -89,7 +82,7 @@ def sweep_defaults(title: str, source: str, metrics: tuple[str, ...], baseline: 
     Args:
       title: of the table.
       source: the table's place in a paper, e.g. "SimCSE, Table 3".
-      metrics: keys of `METRICS`, the columns.
+      metrics: the columns, by the names of `sweeps.metrics`.
       baseline: the name of the variant that the others are compared with.
     """
     sweep = defaults_of(FIELDS).sweep
@@ -118,7 +111,7 @@ def load_variants(path: str) -> tuple[Variant, ...]:
         if not _is_variant(variant):
             raise UserError(
                 f"--config {path}: get_variants() returned {variant!r:.100}, where a "
-                "Variant(name, {field: value}, {metric: number}, baseline) is needed"
+                "Variant(name, {field: value}, {metric: number}, baseline, quoted) is needed"
             )
     return variants
 
@@ -126,7 +119,7 @@ def load_variants(path: str) -> tuple[Variant, ...]:
 def _is_variant(given: object) -> bool:
     if not isinstance(given, Variant) or not isinstance(given.name, str) or not isinstance(given.baseline, str):
         return False
-    if not isinstance(given.fields, Mapping) or not isinstance(given.paper, Mapping):
+    if not isinstance(given.fields, Mapping) or not isinstance(given.paper, Mapping) or type(given.quoted) is not bool:
         return False
     numbers = all(type(value) in (int, float) for value in given.paper.values())
     return numbers and all(isinstance(name, str) for name in (*given.fields, *given.paper))
@@ -183,16 +176,27 @@ def _choose(sweep: config_dict.ConfigDict, variants: Sequence[Variant]) -> list[
             raise UserError(f"variant {name[:40]!r}…: a name may have {LONGEST_NAME} bytes at most")
         if names.count(name) > 1:
             raise UserError(f"variant {name!r}: two variants have that name")
+    for variant in variants:
+        for metric in variant.paper:
+            if metric not in METRICS:
+                raise no_such(f"variant {variant.name!r}: the paper's values", "metric", metric, METRICS)
+        if variant.quoted and (variant.fields or variant.baseline or not variant.paper):
+            raise UserError(f"variant {variant.name!r}: is quoted: it has the paper's values alone")
     only = [name.strip() for name in sweep.only.split(",") if name.strip()]
     for name in only:
         if name not in names:
             raise UserError(f"config.sweep.only: no variant {name!r}; the nearest one is {nearest(name, names)!r}")
     chosen = [variant for variant in variants if not only or variant.name in only]
+    quoted = [variant.name for variant in variants if variant.quoted]
     for variant in chosen:
+        if variant.quoted:
+            continue
         baseline = baseline_of(variant, sweep)
         where = f"variant {variant.name!r}: its baseline" if variant.baseline else "config.sweep.baseline:"
         if baseline not in names:
             raise UserError(f"{where} {baseline!r} is not a variant; the nearest one is {nearest(baseline, names)!r}")
+        if baseline in quoted:
+            raise UserError(f"{where} {baseline!r} is quoted from the paper, so no run can be compared with it")
         if only and baseline not in only:
             raise UserError(
                 f"config.sweep.only leaves out {baseline!r}, the baseline of {variant.name!r}; add it, "

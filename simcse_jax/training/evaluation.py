@@ -1,6 +1,6 @@
 """The evaluators of a run: pairs that choose its best checkpoint, and the tasks that score it at the end."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,17 +11,20 @@ from simcse_jax.config.fields import FEWEST_ANALYSED
 from simcse_jax.data.sentences import read_sentences
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
-from simcse_jax.evaluation import postprocess, sts, transfer, transfer_files
+from simcse_jax.evaluation import geometry, postprocess, sts, transfer, transfer_files
 from simcse_jax.evaluation.evaluator import Encode, evaluate_all
 from simcse_jax.evaluation.tasks import TRANSFER
 from simcse_jax.storage import local_path, sha256
+
+SICKR_DEV = "sickr_dev"
+Final = sts.Similarity | sts.Correlation | transfer.Transfer | geometry.Plane
 
 
 class Evaluation(NamedTuple):
     """The evaluators of a run."""
 
     development: sts.Correlation  # chooses the best checkpoint
-    final: list[sts.Similarity | sts.Correlation | transfer.Transfer]  # score it at the end, for `result.json`
+    final: list[Final]  # score it at the end, for `result.json`
     has_tests: bool  # False: the development pairs are scored at the end, too
     postprocess: postprocess.Postprocess | None  # of the embeddings that are scored at the end
 
@@ -47,7 +50,8 @@ class Evaluation(NamedTuple):
         """The contents of `result.json`. `seed` is the flow's.
 
         They are the results of `sts.evaluate` by task, and `average`; `development`, the development pairs' score after
-        the post-processing, which did not choose the checkpoint; `transfer` by task, and `transfer_average`.
+        the post-processing, which did not choose the checkpoint; `transfer` by task, and `transfer_average`; the
+        numbers of `eval.extra`: `sickr_dev`; `alignment` and `uniformity`.
         """
         return evaluate_all(postprocess.applied(embed, self.postprocess, seed), self.final)
 
@@ -60,6 +64,9 @@ class Evaluation(NamedTuple):
                 yield f"{kind} scores{after} (Spearman × 100, all):\n{evaluator.table(numbers)}"
             elif isinstance(evaluator, transfer.Transfer):
                 yield f"transfer{after} (accuracy):\n{evaluator.table(numbers)}"
+        extra = [f"{name} {numbers[name]:.4g}" for name in (SICKR_DEV, "alignment", "uniformity") if name in numbers]
+        if extra:
+            yield f"also{after}: {', '.join(extra)}"
 
 
 def read_evaluation(config: config_dict.ConfigDict) -> Evaluation | None:
@@ -69,7 +76,7 @@ def read_evaluation(config: config_dict.ConfigDict) -> Evaluation | None:
       UserError: naming the field, for anything that is wrong with the data.
     """
     if not config.eval.data:
-        for field in ("transfer", "postprocess"):
+        for field in ("transfer", "extra", "postprocess"):
             if config.eval[field]:
                 raise UserError(f"config.eval.{field}={config.eval[field]}: eval.data is empty, so nothing is scored")
         return None
@@ -82,14 +89,16 @@ def read_evaluation(config: config_dict.ConfigDict) -> Evaluation | None:
 
 def _read_folder_or_file(config: config_dict.ConfigDict, fit_on: postprocess.Postprocess | None) -> Evaluation:
     data = config.eval.data
+    extra = read_extra(data, config.eval.extra)
     if local_path(data).is_file():
         if config.eval.transfer:
             raise UserError(f"{data} is a file, but eval.transfer needs SentEval's data/downstream")
         pairs, _ = sts.read(data, ())
-        return Evaluation(sts.Correlation(f"eval/{next(iter(pairs))}", pairs), [sts.Similarity(pairs)], False, fit_on)
+        chosen_by = sts.Correlation(f"eval/{next(iter(pairs))}", pairs)
+        return Evaluation(chosen_by, [sts.Similarity(pairs), *extra], False, fit_on)
     development, _ = sts.read(data, [sts.DEVELOPMENT], "dev")
     tests, missing = sts.read(data, config.eval.tasks) if config.eval.tasks else ({}, [])
-    final: list[sts.Similarity | sts.Correlation | transfer.Transfer] = [sts.Similarity(tests or development, missing)]
+    final: list[Final] = [sts.Similarity(tests or development, missing)]
     if fit_on and tests:
         final.append(sts.Correlation("development", development))
     absent = list(missing)
@@ -99,7 +108,27 @@ def _read_folder_or_file(config: config_dict.ConfigDict, fit_on: postprocess.Pos
         absent += classifiers.missing
     if absent:
         processes.say(f"{data}: {', '.join(absent)} not found, and left out")
+    final += extra
     return Evaluation(sts.Correlation("eval/stsb_dev", development), final, bool(tests), fit_on)
+
+
+def read_extra(data: str, names: Sequence[str]) -> list[sts.Correlation | geometry.Plane]:
+    """The evaluators of `eval.extra`.
+
+    Alignment and uniformity are those of STS-B's train, dev and test together, as in the figures of SimCSE's authors
+    (`geometry --split all`); the development set alone, measured during training, is `analysis.every`.
+
+    Raises:
+      UserError: when there are no such data, or they are damaged.
+    """
+    found: list[sts.Correlation | geometry.Plane] = []
+    if SICKR_DEV in names:
+        if local_path(data).is_file():
+            raise UserError(f"{data} is a file, but eval.extra={SICKR_DEV} needs SentEval's data/downstream")
+        found.append(sts.Correlation(SICKR_DEV, sts.read(data, ["SICKRelatedness"], "dev")[0]))
+    if "geometry" in names:
+        found.append(geometry.Plane({"alignment and uniformity": geometry.read(data, "all")}))
+    return found
 
 
 def read_postprocess(config: config_dict.ConfigDict) -> postprocess.Postprocess | None:

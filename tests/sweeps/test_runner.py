@@ -15,7 +15,6 @@ from support.sweeps import sweep_text
 
 from simcse_jax import sweep
 from simcse_jax.config.checks import validate
-from simcse_jax.config.fields import default_config
 from simcse_jax.config.flags import parse
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.errors import Preempted, UserError
@@ -23,7 +22,7 @@ from simcse_jax.locks.lock import held
 from simcse_jax.runs.loading import load_model
 from simcse_jax.sweeps import runner
 from simcse_jax.sweeps.together import Group
-from simcse_jax.sweeps.variants import Variant, load_variants, read_sweep
+from simcse_jax.sweeps.variants import load_variants, read_sweep
 from simcse_jax.training.run import train_and_evaluate
 
 VARIANTS = """
@@ -169,26 +168,6 @@ def test_more_that_is_refused(file, tmp_path, monkeypatch):
         validate(parse(["--config", str(file), "--workdir=w"])[0])
 
 
-def test_the_paper_s_average_is_compared_only_with_that_of_the_same_tasks():
-    config, variant = default_config(), Variant("a", {}, {"sts_avg": 76.25, "stsb_dev": 82.5})
-    assert runner.comparable(variant, config) == variant
-    config.eval.tasks = ("STS12",)
-    assert runner.comparable(variant, config).paper == {"stsb_dev": 82.5}
-
-
-def test_the_paper_s_values_of_stsb_are_not_set_next_to_other_pairs(tmp_path):
-    config, variant = default_config(), Variant("a", {}, {"sts_avg": 76.25, "stsb_dev": 82.5})
-    folder = default_config()
-    folder.eval.data = str(tmp_path)
-    assert runner.headings([folder])["stsb_dev"] == "STS-B dev"
-    assert runner.comparable(variant, folder) == variant
-    config.eval.data = str(tmp_path / "mine.tsv")
-    (tmp_path / "mine.tsv").touch()
-    assert runner.comparable(variant, config).paper == {"sts_avg": 76.25}
-    assert runner.headings([config, config])["stsb_dev"] == "mine.tsv"
-    assert runner.headings([folder, config])["stsb_dev"] == "STS-B dev, mine.tsv"
-
-
 @pytest.mark.slow
 def test_runs_together_equal_each_alone_also_when_stopped_and_with_one_that_fails(
     finished, file, tmp_path, monkeypatch, capsys
@@ -277,18 +256,3 @@ def get_variants():
     capsys.readouterr()
     run(monkeypatch, path, tmp_path / "sweep", *together, "--config.train.max_steps=2")
     assert "3 runs, 3 of them done" in capsys.readouterr().out
-
-
-def test_the_transfer_average_is_read_where_it_was_measured(file, tmp_path):
-    config = parse(["--config", str(file), "--workdir=w"])[0]
-    tasks = {"MR": {"accuracy": 81.0, "dev_accuracy": 71.0}, "CR": {"accuracy": 82.0, "dev_accuracy": 70.0}}
-    transferred, partly = {"transfer": tasks, "transfer_average": 81.5}, {"transfer": tasks}  # partly: some are missing
-    (one, other, *_) = runner.all_runs(read_sweep(config, load_variants(str(file))), config.sweep, tmp_path)
-    for each, result in ((one, transferred), (other, partly)):
-        each.workdir.mkdir(parents=True)
-        run = {"config": json.loads(each.config.to_json()), "sha256": {}, "model": {"max_length": 32}}
-        (each.workdir / "run.json").write_text(json.dumps(run))
-        (each.workdir / "result.json").write_text(json.dumps(result))
-        (each.workdir / "metrics.jsonl").write_text("")
-    scores = runner.read_scores([one, other])
-    assert (scores["a"][1], scores["b"][1]) == ({"transfer_avg": 81.5, "transfer_dev_avg": 70.5}, {})

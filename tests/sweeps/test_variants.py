@@ -3,7 +3,7 @@ import pytest
 from simcse_jax.config.fields import default_config, flatten
 from simcse_jax.config.flags import parse
 from simcse_jax.errors import UserError
-from simcse_jax.sweeps.variants import METRICS, Variant, load_variants, read_seeds, read_sweep, sweep_defaults
+from simcse_jax.sweeps.variants import Variant, load_variants, read_seeds, read_sweep, sweep_defaults
 
 TEMPERATURE = "objective.info_nce.temperature"
 VARIANTS = (
@@ -154,10 +154,6 @@ def test_a_file_that_is_no_sweep_is_reported(tmp_path, content, message):
 def test_a_config_without_a_sweep_is_reported():
     with pytest.raises(UserError, match=r"config\.sweep is missing"):
         read_sweep(default_config(), VARIANTS)
-
-
-def test_the_metrics_have_headings():
-    assert METRICS["stsb_dev"] == "STS-B dev"
 
 
 @pytest.mark.parametrize(

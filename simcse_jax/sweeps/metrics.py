@@ -1,0 +1,92 @@
+"""What the runs of a sweep can be measured by: the names that `sweep.metrics` takes.
+
+    TASK[_mean|_wmean][_pearson]        a similarity task: STS12 … STS16, STSBenchmark, SICKRelatedness
+    sts_avg|sts_mean|sts_wmean[_pearson]  the average over the similarity tasks
+    stsb_dev, sickr_dev                 the best checkpoint's Spearman correlation on a development set
+    TASK[_dev]                          a transfer task: MR, CR, SUBJ, MPQA, SST2, TREC, MRPC
+    transfer_avg, transfer_dev_avg      the average over the transfer tasks
+    alignment, uniformity               on STS-B's pairs
+    training_minutes, best_step         without evaluations and compilation; of the best development score
+
+The aggregation of a task's subsets is `all` where none is named, the correlation Spearman's (SimCSE, Appendix B). With
+`_dev`, a transfer task's figure is the accuracy by which its regularization was chosen.
+"""
+
+from typing import NamedTuple
+
+from simcse_jax.evaluation import sts, tasks
+
+GEOMETRY = ("alignment", "uniformity")
+MEASURES = {"sickr_dev": ("sickr_dev",), "geometry": GEOMETRY}  # of each value of `eval.extra`, in `result.json`
+MINUTES, BEST_STEP = "training_minutes", "best_step"
+TITLES = sts.TITLES | {"SST2": "SST"}  # of tasks, where the papers' tables have another name
+
+
+class Metric(NamedTuple):
+    """A column."""
+
+    heading: str
+    tasks: tuple[str, ...] = ()  # one, or all that an average can have
+    parts: tuple[str, ...] = ()  # of an average: the metrics of its tasks
+    extra: str = ""  # the value of `eval.extra` that measures it
+    lower: bool = False  # whether lower is better
+    decimals: int = 2
+
+    @property
+    def is_transfer(self) -> bool:
+        """Whether it is of transfer tasks."""
+        return bool(self.tasks) and self.tasks[0] in tasks.TRANSFER
+
+
+def similarity(task: str, aggregation: str = "all", metric: str = "spearman") -> str:
+    """The name of a similarity task's figure; of the average for the task `sts`."""
+    kind = "" if aggregation == "all" else f"_{aggregation}"
+    name = "sts_avg" if (task, kind) == ("sts", "") else f"{task}{kind}"
+    return name if metric == "spearman" else f"{name}_{metric}"
+
+
+def transfer(task: str, development: bool = False) -> str:
+    """The name of a transfer task's accuracy; of the average for the task `transfer`."""
+    return f"{task}{'_dev' if development else ''}{'_avg' if task == 'transfer' else ''}"
+
+
+def _similarities() -> dict[str, Metric]:
+    found = {}
+    for task in ("sts", *tasks.TASKS):
+        for aggregation in tasks.AGGREGATIONS:
+            for metric, title in tasks.METRICS.items():
+                how = [aggregation] * (aggregation != "all") + [title] * (metric != "spearman")
+                heading = "STS avg." if task == "sts" else TITLES.get(task, task)
+                heading += f" ({', '.join(how)})" if how else ""
+                own = tasks.TASKS if task == "sts" else (task,)
+                parts = tuple(similarity(each, aggregation, metric) for each in own) if task == "sts" else ()
+                found[similarity(task, aggregation, metric)] = Metric(heading, own, parts)
+    return found
+
+
+def _transfers() -> dict[str, Metric]:
+    found = {}
+    for task in ("transfer", *tasks.TRANSFER):
+        for development in (False, True):
+            heading = f"{TITLES.get(task, task)}{' dev' if development else ''}{' avg.' if task == 'transfer' else ''}"
+            own = tasks.TRANSFER if task == "transfer" else (task,)
+            parts = tuple(transfer(each, development) for each in own) if task == "transfer" else ()
+            found[transfer(task, development)] = Metric(heading, own, parts)
+    return found
+
+
+METRICS = {
+    "stsb_dev": Metric("STS-B dev"),
+    "sickr_dev": Metric("SICK-R dev", extra="sickr_dev"),
+    **_similarities(),
+    **_transfers(),
+    **{name: Metric(name, extra="geometry", lower=True, decimals=3) for name in GEOMETRY},
+    MINUTES: Metric("training, min", lower=True),
+    BEST_STEP: Metric("best step", lower=True, decimals=0),
+}
+HEADINGS = {name: metric.heading for name, metric in METRICS.items()}
+WORDS = (
+    f"any of {', '.join(name for name, one in METRICS.items() if not one.tasks)}; "
+    f"sts_avg, sts_mean, sts_wmean, or {', '.join(tasks.TASKS)}, those with _mean or _wmean, all with _pearson; "
+    f"transfer_avg, transfer_dev_avg, or {', '.join(tasks.TRANSFER)}, these with _dev"
+)
