@@ -1,16 +1,19 @@
-"""python -m simcse_jax.analyze --model M [--compare BASE] --data FILE --output DIR, or --runs A B [--data FILE] …
+"""python -m simcse_jax.analyze --pair M BASE --data FILE --output DIR, or --models M …, or --runs A B [--data FILE]
 
 The effect of contrastive learning on the space: isotropy, self- and intra-sentence similarity of every layer, and the
-contributions of single dimensions, measured as in the isotropy paper; of one model, or also of the one it started from.
-`--runs` draws how the last layer changed while runs trained. Writes numbers, pictures and a page with both.
+contributions of single dimensions, measured as in the isotropy paper; of any number of models, next to those that they
+were trained from. `--runs` draws how the last layer changed while runs trained; `--rank` measures the rank of the
+correlation of dimensions (SimCSE++, section 4.2). Writes numbers, pictures and a page with both.
 """
 
 import dataclasses
+import itertools
 from argparse import Namespace
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from simcse_jax.analysis.compared import Models, choose
 from simcse_jax.analysis.protocol import CHOICES, Protocol, option
 from simcse_jax.command_line import Parser, parse_model, run_command
 from simcse_jax.errors import UserError, require
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from simcse_jax.simcse import SimCSE
 
 FILES = ("*.json", "report.html", "*.png", "*.svg")  # what it writes
+SPLITS = ("dev", "test")
 NUMBERS = {  # of the protocol, and their meanings
     "min_count": "token types that occur less often have no self-similarity",
     "max_types": "the most types, by frequency, that have one; memory grows with them",
@@ -35,19 +39,17 @@ NUMBERS = {  # of the protocol, and their meanings
 
 def main() -> None:
     """Measures models, or draws runs over their steps."""
-    args, protocol = read_arguments()
+    args, protocol, models = read_arguments()
     require("train", "matplotlib")
-    second = args.second_pair or ()
-    named = {"--model": args.model, "--compare": args.compare} | {f"--second-pair {name}": name for name in second}
-    inputs = {"--data": args.data} | {option_: parse_model(name).name for option_, name in named.items() if name}
+    inputs = {"--data": args.data} | {f"--models {name}": parse_model(name).name for name in models.names.values()}
     output = output_folder(args.output, inputs | {f"--runs {name}": name for name in args.runs}, files=FILES)
     if args.runs:
         analyze_runs(args, protocol, output)
     else:
-        analyze_models(args, protocol, output)
+        analyze_models(args, protocol, models, output)
 
 
-def read_arguments() -> tuple[Namespace, Protocol]:
+def read_arguments() -> tuple[Namespace, Protocol, Models]:
     """The command line.
 
     Raises:
@@ -55,24 +57,33 @@ def read_arguments() -> tuple[Namespace, Protocol]:
     """
     parser = Parser(
         prog="simcse_jax.analyze",
-        description="Isotropy and contextualization of a model's layers, or how the last one changed in training. "
-        "Needs a model and sentences, or the folders of runs. Writes numbers, pictures and a page to --output.",
+        description="Isotropy and contextualization of models' layers, or how the last one changed in training. "
+        "Needs models and sentences, or the folders of runs. Writes numbers, pictures and a page to --output.",
     )
-    model = "NAME[@LAYERS]"
-    parser.add_argument("--model", metavar=model, help="a folder, hub id, package:NAME or workdir; NAME@3: 3 layers")
+    name = "NAME[@LAYERS][=LABEL]"
+    parser.add_argument(
+        *("--models", "--model"),
+        nargs="+",
+        default=[],
+        metavar=name,
+        help="folders, hub ids, package:NAME or workdirs; NAME@3: 3 layers; LABEL: its name in the report",
+    )
+    parser.add_argument(
+        *("--pair", "--second-pair"),
+        nargs=2,
+        default=[],
+        action="append",
+        metavar=("MODEL", "BASE"),
+        help="a model, as for --models or by its label there, and the one it was trained from (or any with the same "
+        "tokens): which tokens changed, and with several pairs, are they the same ones (eq. 10, 11)? May be repeated",
+    )
+    parser.add_argument("--compare", metavar="BASE", help="with one model: the same as --pair MODEL BASE")
     parser.add_argument(
         "--runs",
         nargs="+",
         default=[],
         metavar="WORKDIR",
-        help="in place of --model: kept checkpoints, measured on --data; without --data the records of analysis.every",
-    )
-    parser.add_argument("--compare", metavar=model, help="the model it was trained from, or any with the same tokens")
-    parser.add_argument(
-        "--second-pair",
-        nargs=2,
-        metavar=("MODEL", "BASE"),
-        help="another model and the one it was trained from: do the same tokens change in both (eq. 11)?",
+        help="in place of models: kept checkpoints, measured on --data; without --data the records of analysis.every",
     )
     parser.add_argument(
         "--data",
@@ -80,6 +91,10 @@ def read_arguments() -> tuple[Namespace, Protocol]:
     )
     parser.add_argument(
         "--column", help="the sentences' column (default: sentence, text, sent0, anchor, or the only one)"
+    )
+    parser.add_argument("--split", choices=SPLITS, default="test", help="of STS-B, where --data is SentEval's folder")
+    parser.add_argument(
+        "--sentences", type=int, metavar="N", help="how many, spread evenly over the data (default: all)"
     )
     parser.add_argument("--output", required=True, help="the folder for metrics.json, report.html and the pictures")
     parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
@@ -91,32 +106,31 @@ def read_arguments() -> tuple[Namespace, Protocol]:
         default = getattr(Protocol, name)
         choices.add_argument(option(name), type=int, default=default, metavar="N", help=text)
     args = parser.parse_args()
-    if args.batch_size < 1:
-        raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
+    for number in ("batch_size", "sentences"):
+        if (value := getattr(args, number)) is not None and value < 1:
+            raise UserError(f"{option(number)} {value}: must be 1 or more")
     protocol = Protocol(**{field.name: getattr(args, field.name) for field in dataclasses.fields(Protocol)})
     if args.runs:
         check_runs(args, protocol)
-    else:
-        check_models(args)
-    return args, protocol
+        return args, protocol, Models({}, [])
+    return args, protocol, read_models(args)
 
 
-def check_models(args: Namespace) -> None:
-    """Checks that there are models to measure, and that they differ.
+def read_models(args: Namespace) -> Models:
+    """The models of a report.
 
     Raises:
-      UserError: naming the option.
+      UserError: when there is nothing to measure, or a model is compared with itself.
     """
-    if not args.model:
-        raise UserError("nothing to measure; give --model, or --runs")
+    if not args.models and not args.pair:
+        raise UserError("nothing to measure; give --models, --pair or --runs")
     if not args.data:
         raise UserError("--data: is missing; give a file of sentences")
-    if args.second_pair and not args.compare:
-        raise UserError("--second-pair: is compared with --model and --compare; give --compare too")
-    if args.compare == args.model:
-        raise UserError(f"--compare {args.compare}: is the model itself")
-    if args.second_pair and args.second_pair[0] == args.second_pair[1]:
-        raise UserError(f"--second-pair {' '.join(args.second_pair)}: is a model and itself")
+    if args.compare is None:
+        return choose(args.models, args.pair)
+    if len(args.models) != 1:
+        raise UserError(f"--compare {args.compare}: goes with one model; give --pair MODEL BASE for each")
+    return choose(args.models, [[args.models[0], args.compare], *args.pair])
 
 
 def check_runs(args: Namespace, protocol: Protocol) -> None:
@@ -125,20 +139,20 @@ def check_runs(args: Namespace, protocol: Protocol) -> None:
     Raises:
       UserError: naming the option.
     """
-    for option_, value in (("--model", args.model), ("--compare", args.compare), ("--second-pair", args.second_pair)):
+    for option_, value in (("--models", args.models), ("--compare", args.compare), ("--pair", args.pair)):
         if value:
             raise UserError(f"{option_}: has no use with --runs; leave one of them out")
     if repeated := next((name for name in args.runs if args.runs.count(name) > 1), None):
         raise UserError(f"--runs: {repeated} is given twice")
     fields = dataclasses.fields(Protocol)
     given = [option(field.name) for field in fields if getattr(protocol, field.name) != field.default]
-    given += ["--column"] if args.column else []
+    given += [name for name, value in (("--column", args.column), ("--sentences", args.sentences)) if value]
     if given and not args.data:
         raise UserError(f"{given[0]}: has no use without --data, which is what it measures")
 
 
-def analyze_models(args: Namespace, protocol: Protocol, output: Path) -> None:
-    """Measures up to four models, and writes the report to the folder `output`.
+def analyze_models(args: Namespace, protocol: Protocol, models: Models, output: Path) -> None:
+    """Measures models, and writes the report to the folder `output`.
 
     Reads the data and all models first, so that a mistake is reported before hours of encoding.
 
@@ -151,29 +165,27 @@ def analyze_models(args: Namespace, protocol: Protocol, output: Path) -> None:
     from simcse_jax.analysis.metrics import collect
     from simcse_jax.runs.workdir import versions
 
-    sentences, data, _ = read_data(args.data, args.column)
-    pairs = [[args.model, args.compare] if args.compare else [args.model]]
-    pairs += [args.second_pair] if args.second_pair else []
-    models = {name: load(name, args.batch_size) for pair in pairs for name in pair}
-    max_length = min(model.max_length for model, _ in models.values())
-    encoders = {name: model.token_encoder(max_length) for name, (model, _) in models.items()}
-    surveys = {name: tokens.survey(encoder, sentences, protocol, args.data) for name, encoder in encoders.items()}
-    for pair in pairs:
-        tokens.check_same_tokens({name: surveys[name] for name in pair})
-    if args.second_pair:
-        tokens.check_in_common(surveys[args.model], surveys[args.second_pair[0]])
+    sentences, data, _ = read_data(args.data, args.column, args.split, args.sentences or 0)
+    loaded = {label: load(name, args.batch_size) for label, name in models.names.items()}
+    max_length = min(model.max_length for model, _ in loaded.values())
+    encoders = {label: model.token_encoder(max_length) for label, (model, _) in loaded.items()}
+    surveys = {label: tokens.survey(encoder, sentences, protocol, args.data) for label, encoder in encoders.items()}
+    for pair in models.pairs:
+        tokens.check_same_tokens({models.names[label]: surveys[label] for label in pair})
+    for (one, _), (other, _) in itertools.combinations(models.pairs, 2):
+        tokens.check_in_common(surveys[one], surveys[other])
     found = {}
     with printing(True) as say:
-        say(terminal.data_lines(data, surveys[args.model], max_length))
-        for name, encoder in encoders.items():
-            found[name] = measure(encoder, surveys[name], show_progress_bar=True)
-            say(f"\n{name}\n{terminal.table(found[name])}")
-        metrics = collect(pairs, surveys, found, data=data, max_length=max_length)
-        say("\n" + report.in_a_sentence(metrics))
+        say(terminal.data_lines(data, surveys, max_length))
+        for label, encoder in encoders.items():
+            found[label] = measure(encoder, surveys[label], show_progress_bar=True)
+            say(f"\n{label}\n{terminal.table(found[label])}")
+        metrics = collect(models.names, models.pairs, surveys, found, data=data, max_length=max_length)
+        say("\n" + report.in_short(metrics))
         if lines := terminal.change_lines(metrics):
             say(lines)
-        drawn = make_map(report.models_of(metrics), [models[name] for name in pairs[0]], surveys[args.model], say)
-        names = report.write(metrics, output, versions=versions(), embedding_map=drawn)
+        maps = make_maps(loaded, surveys, say)
+        names = report.write(metrics, output, versions=versions(), maps=maps)
         say("\n" + terminal.files_line(output, report.METRICS, names))
 
 
@@ -188,7 +200,7 @@ def analyze_runs(args: Namespace, protocol: Protocol, output: Path) -> None:
     from simcse_jax.runs.measured import read_run, recorded
     from simcse_jax.runs.workdir import versions
 
-    data = read_data(args.data, args.column) if args.data else None
+    data = read_data(args.data, args.column, args.split, args.sentences or 0) if args.data else None
     folders = {name: as_path(name) for name in args.runs}
     runs = {name: read_run(folder) for name, folder in folders.items()}
     labels = dict(zip(runs, dynamics.labels({name: run["config"] for name, run in runs.items()}), strict=True))
@@ -250,33 +262,31 @@ def load(name: str, batch_size: int) -> tuple["SimCSE", str | None]:
     return model, spec.pooler or model.own_pooler
 
 
-def make_map(
-    names: Iterable[str],
-    models: "list[tuple[SimCSE, str | None]]",
-    survey: "Survey",
-    say: Callable[[str], None],
-) -> "Map | None":
-    """A map of the anisotropy baseline's sentences; None, after saying why, if they have no embeddings.
+def make_maps(
+    models: "Mapping[str, tuple[SimCSE, str | None]]", surveys: "Mapping[str, Survey]", say: Callable[[str], None]
+) -> "dict[str, Map]":
+    """Maps of the anisotropy baseline's sentences, one for each size of embeddings, by the names of their files.
+
+    A model that has no embeddings is left out, after saying why.
 
     Args:
-      names: the models' names on the map.
-      models: the model, and the one it is compared with, as `load` gives them.
-      survey: of the data.
+      models: as `load` gives them, by their labels.
+      surveys: of the data.
       say: prints.
     """
     from simcse_jax.analysis.map import project
+    from simcse_jax.analysis.report import MAP
 
-    for model, pooler in models:
+    sizes: dict[int, dict[str, Any]] = {}
+    first = next(iter(surveys.values()))  # the same sentences for all
+    some = [first.sentences[row] for row in first.sample]
+    for label, (model, pooler) in models.items():
         if pooler is None:
-            say(f"no map of the sentences: how {model.name} pools is not known here; name a pooler, {model.name}@avg")
-            return None
-    some = [survey.sentences[row] for row in survey.sample]
-    embeddings = [model.encode_counted(some, pooler=pooler).embeddings for model, pooler in models]
-    if len({each.shape for each in embeddings}) > 1:
-        say("no map of the sentences: the embeddings of the two models differ in size")
-        return None
-    found = list(zip(names, embeddings, strict=True))
-    return project(dict(reversed(found)))  # before and after, from left to right
+            say(f"no map of {label}: how {model.name} pools is not known here; name a pooler, {model.name}@avg")
+            continue
+        embeddings = model.encode_counted(some, pooler=pooler).embeddings
+        sizes.setdefault(embeddings.shape[1], {})[label] = embeddings
+    return {MAP if len(sizes) == 1 else f"{MAP}_{size}": project(parts) for size, parts in sizes.items()}
 
 
 if __name__ == "__main__":

@@ -7,17 +7,16 @@ give alignment and uniformity (SimCSE, eq. 2 and 3). All sentences are the same 
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from typing import Protocol as Interface
 
 import numpy as np
 
+from simcse_jax.analysis.data import evenly
 from simcse_jax.analysis.measure import measure
 from simcse_jax.analysis.tokens import Survey, TokenEncoder
 from simcse_jax.evaluation import geometry, sts
 from simcse_jax.evaluation.evaluator import Encode
-
-T = TypeVar("T")
 
 
 class Embed(Interface):
@@ -44,12 +43,6 @@ class Sample(NamedTuple):
         """SHA-256 of all of it."""
         texts = [self.sentences, [text for pair in self.positives for text in pair]]
         return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
-
-
-def evenly(items: Sequence[T], count: int) -> list[T]:
-    """`count` of the items, spread evenly from the first to the last; all of them if there are fewer."""
-    places = np.linspace(0, len(items) - 1, min(count, len(items)))
-    return [items[place] for place in places.round().astype(int)]
 
 
 def positives(pairs: sts.Pairs, count: int) -> list[tuple[str, str]]:

@@ -4,7 +4,7 @@ Each is drawn as PNG and as SVG, can be read without a caption, and stays legibl
 style and markers, not in colour alone. The same numbers give the same bytes.
 """
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,7 +22,9 @@ ADJUSTED = "mean cosine − anisotropy"
 SHARES = (10, 20, 50)  # percent
 WINDOW = 25  # tokens of a running mean
 SIZE = (5.0, 3.5)  # inches; two fit next to each other on a page
-MOST_IN_A_LINE = 45  # characters of a legend
+LEGEND = 60  # characters in a row of it
+HANDLE = 8  # as many as the line before a name takes
+PANELS = 4  # of a map, next to each other
 
 
 class Measure(NamedTuple):
@@ -80,22 +82,48 @@ MEASURES = {
 }
 
 
-def layers(found: Mapping[str, Sequence[Mapping[str, float]]], field: str, data: str) -> Pictures:
+def line_styles(names: Iterable[str], pairs: Sequence[tuple[str, str]] = ()) -> dict[str, dict[str, Any]]:
+    """The style of each model's line.
+
+    Without pairs every line has its own. With pairs the lines of a model and of its base share colour and marker, and
+    a base is dashed and hollow; the base of several models goes with the first of them.
+
+    Args:
+      names: the models'.
+      pairs: the names of a model and of the one that it was trained from.
+    """
+    names, models = list(names), {model for model, _ in pairs}
+    if not pairs:
+        return {name: line_style(number) for number, name in enumerate(names)}
+    base_of = {base: model for model, base in reversed(pairs) if base not in models and model in names}
+    numbers = {name: number for number, name in enumerate(name for name in names if name not in base_of)}
+    styles = {}
+    for name in names:
+        style = line_style(numbers[base_of.get(name, name)])
+        hollow = {"linestyle": "--", "markerfacecolor": "white"}
+        styles[name] = style | (hollow if name in base_of else {"linestyle": "-"})
+    return styles
+
+
+def layers(
+    found: Mapping[str, Sequence[Mapping[str, float]]], field: str, data: str, pairs: Sequence[tuple[str, str]] = ()
+) -> Pictures:
     """A measure over the layers, a line for each model (Figures 2 to 7).
 
     Args:
       found: the `layers` of a report, by the models' names.
       field: of `MEASURES`.
       data: its name.
+      pairs: see `line_styles`.
     """
     measure = MEASURES[field]
     with new_figure(_size(found)) as (figure, pictures):
         axes = figure.subplots()
         axes.set_title(f"{measure.title} of the tokens, by layer\n{shortened(data)}", loc="left")
         axes.axhline(0, color="0.5", linewidth=0.8, zorder=1)  # and so 0 is on the scale
-        for number, (name, rows) in enumerate(found.items()):
-            x, y = ([row[key] for row in rows] for key in ("layer", field))
-            axes.plot(x, y, label=shortened(name), markersize=5, **line_style(number))
+        for name, style in line_styles(found, pairs).items():
+            x, y = ([row[key] for row in found[name]] for key in ("layer", field))
+            axes.plot(x, y, label=shortened(name), markersize=5, **style)
         if axes.dataLim.ymin >= 0:
             axes.set_ylim(bottom=0)
         axes.set_xticks(range(1 + max(int(rows[-1]["layer"]) for rows in found.values())))
@@ -105,22 +133,25 @@ def layers(found: Mapping[str, Sequence[Mapping[str, float]]], field: str, data:
     return pictures
 
 
-def dimensions(found: Mapping[str, Sequence[float]], pairs: str, data: str) -> Pictures:
+def dimensions(
+    found: Mapping[str, Sequence[float]], kind: str, data: str, pairs: Sequence[tuple[str, str]] = ()
+) -> Pictures:
     """The share of the top dimensions in the mean cosine, a line for each model (Table 1).
 
     Args:
       found: the cumulated shares of the D dimensions, the largest first, by the models' names.
-      pairs: the kind of token pairs.
+      kind: of the token pairs.
       data: its name.
+      pairs: see `line_styles`.
     """
     with new_figure(_size(found)) as (figure, pictures):
         axes = figure.subplots()
-        title = f"Share of the top dimensions in the cosines\nof {pairs}, last layer\n{shortened(data)}"
+        title = f"Share of the top dimensions in the cosines\nof {kind}, last layer\n{shortened(data)}"
         axes.set_title(title, loc="left")
-        for number, (name, shares) in enumerate(found.items()):
-            percent = 100 * np.asarray(shares)
+        for name, style in line_styles(found, pairs).items():
+            percent = 100 * np.asarray(found[name])
             needed = [int(np.argmax(percent >= share)) for share in SHARES]
-            style: dict[str, Any] = {**line_style(number), "markersize": 5, "markevery": needed}
+            style = {**style, "markersize": 5, "markevery": needed}
             axes.plot(np.arange(1, len(percent) + 1), percent, label=shortened(name), **style)
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -133,15 +164,17 @@ def dimensions(found: Mapping[str, Sequence[float]], pairs: str, data: str) -> P
     return pictures
 
 
-def informativity(found: Mapping[str, Sequence[Mapping[str, float]]], data: str) -> Pictures:
+def informativity(
+    found: Mapping[str, Sequence[Mapping[str, float]]], data: str, pairs: Sequence[tuple[str, str]] = ()
+) -> Pictures:
     """r² of the cosines before and after the top k dimensions are removed, a line for each model (Table 3)."""
     with new_figure(_size(found)) as (figure, pictures):
         axes = figure.subplots()
         axes.set_title(f"What the cosines keep without the top k dimensions\ntokens of {shortened(data)}", loc="left")
         ticks = sorted({row["k"] for rows in found.values() for row in rows})
-        for number, (name, rows) in enumerate(found.items()):
-            x, y = ([row[field] for row in rows] for field in ("k", "r2"))
-            axes.plot(x, y, label=shortened(name), markersize=5, **line_style(number))
+        for name, style in line_styles(found, pairs).items():
+            x, y = ([row[field] for row in found[name]] for field in ("k", "r2"))
+            axes.plot(x, y, label=shortened(name), markersize=5, **style)
         axes.set_xscale("log")
         axes.set_xticks(ticks, map(str, ticks))
         axes.minorticks_off()
@@ -152,49 +185,61 @@ def informativity(found: Mapping[str, Sequence[Mapping[str, float]]], data: str)
     return pictures
 
 
-def self_similarity_change(tokens: Sequence[Mapping[str, Any]], model: str, base: str) -> Pictures:
+def self_similarity_change(pairs: Sequence[Mapping[str, Any]]) -> Pictures:
     """The self-similarity change (eq. 10) of frequent tokens, the most frequent first (Figure 24).
 
+    A panel for each pair of models, on the same scale: in one, the tokens of several would hide each other.
+
     Args:
-      tokens: each with its `change`, by falling frequency.
-      model, base: their names.
+      pairs: each with the names `model` and `base` and its `tokens`, by falling frequency, each with its `change`.
     """
-    changes = np.array([token["change"] for token in tokens])
-    ranks = np.arange(1, len(changes) + 1)
-    window = min(WINDOW, len(changes))
-    with new_figure(SIZE) as (figure, pictures):
-        axes = figure.subplots()
-        names = f"{shortened(base)}\n→ {shortened(model)}"
-        axes.set_title(f"Self-similarity change of the {len(changes)} most frequent tokens\n{names}", loc="left")
-        axes.axhline(0, color="0.5", linewidth=0.8, zorder=1)
-        style: dict[str, Any] = {"marker": "o", "markersize": 3.5, "markerfacecolor": "white"}
-        style |= {"linestyle": "", "color": "0.45"}
-        axes.plot(ranks, changes, label="a token", zorder=2, **style)
-        mean = np.convolve(changes, np.full(window, 1 / window), "valid")
-        style = {"color": line_style(0)["color"], "linewidth": 1.8}
-        axes.plot(ranks[: len(mean)] + (window - 1) / 2, mean, label=f"mean of {window} tokens", zorder=3, **style)
-        axes.set_xlabel("rank of the token, the most frequent first")
-        axes.set_ylabel("change   (above 0: less contextualized)")
-        _finish(figure, axes)
+    columns = min(2, len(pairs))
+    rows = -(-len(pairs) // columns)
+    with new_figure((SIZE[0] if columns == 1 else 8.4, 0.8 + 2.9 * rows)) as (figure, pictures):
+        panels = figure.subplots(rows, columns, sharey=True, squeeze=False).ravel()
+        for panel in panels[len(pairs) :]:
+            panel.remove()
+        most = max(len(pair["tokens"]) for pair in pairs)
+        figure.suptitle(f"Self-similarity change of the {most} most frequent tokens", fontsize=10, x=0.01, ha="left")
+        for panel, pair in zip(panels, pairs, strict=False):
+            changes = np.array([token["change"] for token in pair["tokens"]])
+            ranks, window = np.arange(1, len(changes) + 1), min(WINDOW, len(changes))
+            panel.set_title(f"{shortened(pair['base'])}\n→ {shortened(pair['model'])}", loc="left", fontsize=9)
+            panel.axhline(0, color="0.5", linewidth=0.8, zorder=1)
+            style: dict[str, Any] = {"marker": "o", "markersize": 3.5, "markerfacecolor": "white"}
+            style |= {"linestyle": "", "color": "0.45"}
+            panel.plot(ranks, changes, label="a token", zorder=2, **style)
+            mean = np.convolve(changes, np.full(window, 1 / window), "valid")
+            style = {"color": line_style(0)["color"], "linewidth": 1.8}
+            panel.plot(ranks[: len(mean)] + (window - 1) / 2, mean, label=f"mean of {window} tokens", zorder=3, **style)
+            panel.grid(color="0.92")
+            panel.set_axisbelow(True)
+        figure.supxlabel("rank of the token, the most frequent first", fontsize=9)
+        figure.supylabel("change   (above 0: less contextualized)", fontsize=9)
+        _legend(figure, panels[0])
     return pictures
 
 
-def correlation(by_n: Sequence[float | None], best_n: int, best: float) -> Pictures:
-    """The correlation of two model pairs' self-similarity changes over the n most frequent tokens (eq. 11, Figure 24).
+def correlation(found: Sequence[Mapping[str, Any]]) -> Pictures:
+    """The correlation of model pairs' self-similarity changes over the n most frequent tokens (eq. 11, Figure 24).
 
     Args:
-      by_n: of n = 1, 2, …; None where there is none.
-      best_n, best: the n with the highest correlation, and that.
+      found: of two pairs each: the names in `pairs`; `by_n`, of n = 1, 2, …, None where there is none; `best_n` and
+        `best`, the n with the highest correlation, and that.
     """
-    y = np.array([np.nan if value is None else value for value in by_n], np.float64)
-    with new_figure(SIZE) as (figure, pictures):
+    with new_figure((SIZE[0], SIZE[1] + 0.2 * len(found))) as (figure, pictures):
         axes = figure.subplots()
         title = "Do two pairs of models change the same tokens?\nCorrelation of their self-similarity changes"
         axes.set_title(title, loc="left")
-        style = line_style(0)
-        axes.plot(np.arange(1, len(y) + 1), y, color=style["color"], linewidth=1.4, zorder=2)
-        label = f"best: {best:.3f} at n = {best_n}"
-        axes.plot([best_n], [best], linestyle="", marker=style["marker"], color="black", label=label, zorder=3)
+        for number, both in enumerate(found):
+            y = np.array([np.nan if value is None else value for value in both["by_n"]], np.float64)
+            style = line_style(number)
+            label = f"best: {both['best']:.3f} at n = {both['best_n']}"
+            if len(found) > 1:
+                names = " and ".join(shortened(model, 20) for model, _ in both["pairs"])
+                label = f"{names}, {label}"
+            every = {"markevery": [both["best_n"] - 1], "markerfacecolor": "black", "linewidth": 1.4}
+            axes.plot(np.arange(1, len(y) + 1), y, label=label, **{**style, **every})
         axes.set_xlabel("n: the most frequent tokens that are compared")
         axes.set_ylabel("Pearson correlation")
         _finish(figure, axes)
@@ -203,15 +248,19 @@ def correlation(by_n: Sequence[float | None], best_n: int, best: float) -> Pictu
 
 def embedding_map(found: "Map", data: str) -> Pictures:
     """Sentence embeddings in two dimensions, a panel for each model on the same axes (Figure 1)."""
+    columns = min(PANELS, len(found.points))
+    rows = -(-len(found.points) // columns)
     names = list(found.points)
     everything = np.concatenate(list(found.points.values()))
     low, high = everything.min(axis=0), everything.max(axis=0)
     middle, half = (low + high) / 2, 0.55 * max(1e-9, (high - low).max())  # both axes have the same scale
     size = np.clip(8000 / len(everything), 5, 24)
-    with new_figure((0.4 + 3.4 * len(names), 4.4)) as (figure, pictures):
-        panels = figure.subplots(1, len(names), sharex=True, sharey=True, squeeze=False)[0]
+    with new_figure((0.4 + 3.4 * columns, 0.4 + 4.0 * rows)) as (figure, pictures):
+        panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
+        for panel in panels[len(names) :]:
+            panel.remove()
         figure.suptitle(f"Sentence embeddings of {shortened(data)}, {found.title}", fontsize=10, x=0.01, ha="left")
-        for panel, (name, points) in zip(panels, found.points.items(), strict=True):
+        for panel, (name, points) in zip(panels, found.points.items(), strict=False):
             others = [other for other in names if other != name]
             for other in others:
                 style = {"s": size, "color": "0.82", "linewidths": 0, "rasterized": True}
@@ -226,7 +275,7 @@ def embedding_map(found: "Map", data: str) -> Pictures:
             panel.set_xlabel(found.axes[0])
             panel.set_ylabel(found.axes[1])
         if len(names) > 1:
-            figure.supxlabel("pale: the other model's", fontsize=8)
+            figure.supxlabel(f"pale: the other model{'s' * (len(names) > 2)}", fontsize=8)
     return pictures
 
 
@@ -276,15 +325,24 @@ def _bars(found: Mapping[str, tuple[int, float]], measure: Measure, data: str) -
     return pictures
 
 
-def _size(lines: Sized) -> tuple[float, float]:
-    """With room for a legend of so many lines."""
-    return SIZE[0], SIZE[1] + 0.2 * len(lines)
+def _size(names: Iterable[str]) -> tuple[float, float]:
+    """With room for a legend of these names."""
+    names = [shortened(name) for name in names]
+    return SIZE[0], SIZE[1] + 0.2 * -(-len(names) // _columns(names))
+
+
+def _columns(names: Sequence[str]) -> int:
+    """Of a legend."""
+    return max(1, min(len(names), LEGEND // (HANDLE + max(map(len, names)))))
 
 
 def _finish(figure: "Figure", axes: "Axes") -> None:
     """The grid, under the lines, and their names below."""
     axes.grid(color="0.92")
     axes.set_axisbelow(True)
+    _legend(figure, axes)
+
+
+def _legend(figure: "Figure", axes: "Axes") -> None:
     handles, names = axes.get_legend_handles_labels()
-    columns = 1 if sum(map(len, names)) > MOST_IN_A_LINE else len(names)
-    figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, handlelength=3.5)
+    figure.legend(handles, names, loc="outside lower center", ncols=_columns(names), frameon=False, handlelength=3.5)

@@ -1,4 +1,4 @@
-"""The report on a model's space: numbers as JSON, pictures as PNG, SVG and JSON, and one page with all of it."""
+"""The report on the space of models: numbers as JSON, pictures as PNG, SVG and JSON, and one page with all of it."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,12 +10,13 @@ from simcse_jax.analysis.map import Map
 from simcse_jax.analysis.page import Section
 from simcse_jax.analysis.pictures import MEASURES
 from simcse_jax.analysis.protocol import CHOICES
-from simcse_jax.plotting import Pictures, short_names, unique
+from simcse_jax.plotting import Pictures
 from simcse_jax.storage import write_together
 
 METRICS, PAGE = "metrics.json", "report.html"
 PAPER = "“On Isotropy and Learning Dynamics of Contrastive-based Sentence Representation Learning” (Xiao et al., 2023)"
 PAIRS = {"dimensions": "self-similarity pairs", "dimensions_random_pairs": "random pairs"}
+MAP = "map"  # the beginning of its file's name
 NOTHING = "–"  # a cell without a value
 
 Metrics = Mapping[str, Any]  # the measurements; see `write`
@@ -29,18 +30,14 @@ class Drawing(NamedTuple):
     data: dict[str, Any]  # the numbers drawn
 
 
-def write(
-    metrics: Metrics, folder: Path, *, versions: Mapping[str, str], embedding_map: Map | None = None
-) -> list[str]:
+def write(metrics: Metrics, folder: Path, *, versions: Mapping[str, str], maps: Mapping[str, Map]) -> list[str]:
     """Writes the report, all of its files or none: `metrics.json`, `report.html`, and NAME.png, .svg and .json.
 
     Args:
-      metrics: `model`, `compare` (None without), `data`, `sentences`, `tokens` and `protocol`; of the model `layers`,
-        `dimensions`, `dimensions_random_pairs` and `informativity`; with a second model the same four of it in `base`,
-        and `self_similarity_change`; `correlation` of two pairs of models, if measured.
+      metrics: as `metrics.collect` gives them.
       folder: the folder, created if needed.
       versions: of the packages that the numbers can depend on.
-      embedding_map: the map of the sentence embeddings, if one was made.
+      maps: of the sentence embeddings, by the names of their files.
 
     Returns:
       The names of the files; the page is the last to be written.
@@ -50,7 +47,7 @@ def write(
       ValueError: when a number is not finite.
     """
     files: dict[str, str | bytes] = {METRICS: to_json(metrics)}
-    drawings = draw(metrics, embedding_map)
+    drawings = draw(metrics, maps)
     for name, drawing in drawings.items():
         files |= {f"{name}.{kind}": content for kind, content in drawing.pictures.items()}
         files[f"{name}.json"] = to_json(drawing.data)
@@ -78,47 +75,57 @@ def explained(facts: Mapping[str, Any]) -> list[list[str]]:
 
 
 def models_of(metrics: Metrics) -> dict[str, Metrics]:
-    """The measurements of the model and of the base, if there is one, by their names on a picture."""
-    found = {metrics["model"]: metrics} | ({metrics["compare"]: metrics["base"]} if "base" in metrics else {})
-    return dict(zip(unique(short_names(list(found)), list(found)), found.values(), strict=True))
+    """The measurements of the models, by their labels."""
+    return {model["label"]: model for model in metrics["models"]}
 
 
-def draw(metrics: Metrics, embedding_map: Map | None = None) -> dict[str, Drawing]:
+def pairs_of(metrics: Metrics) -> list[tuple[str, str]]:
+    """The labels of each model that is compared, and of the one that it is compared with."""
+    return [(pair["model"], pair["base"]) for pair in metrics["pairs"]]
+
+
+def draw(metrics: Metrics, maps: Mapping[str, Map]) -> dict[str, Drawing]:
     """The pictures, by the names of their files."""
-    models, data = models_of(metrics), metrics["data"]
+    models, pairs, data = models_of(metrics), pairs_of(metrics), metrics["data"]
     drawings = {}
     for field in MEASURES:
-        if field not in metrics["layers"][0]:
+        if field not in metrics["models"][0]["layers"][0]:
             continue
         shown = {
             name: [{key: row[key] for key in ("layer", field)} for row in found["layers"]]
             for name, found in models.items()
         }
-        drawings[field] = Drawing(pictures.layers(shown, field, data), _described(field, shown), shown)
-    for field, pairs in PAIRS.items():
+        drawings[field] = Drawing(pictures.layers(shown, field, data, pairs), _described(field, shown), shown)
+    for field, kind in PAIRS.items():
         shares = {name: found[field]["cumulated"] for name, found in models.items() if found[field]["cumulated"]}
         if not shares:  # the mean cosine is not positive, so there is nothing to have a share of
             continue
-        alt = f"How much of the mean cosine of {pairs} the top dimensions give together; a table below has the numbers."
-        drawings[field] = Drawing(pictures.dimensions(shares, pairs, data), alt, shares)
+        alt = f"How much of the mean cosine of {kind} the top dimensions give together; a table below has the numbers."
+        drawings[field] = Drawing(pictures.dimensions(shares, kind, data, pairs), alt, shares)
     informativity = {model: found["informativity"] for model, found in models.items()}
     alt = "r² of the cosines with and without the top k dimensions; the table below has the numbers."
-    drawings["informativity"] = Drawing(pictures.informativity(informativity, data), alt, informativity)
-    if change := metrics.get("self_similarity_change"):
-        tokens = change["tokens"]
-        above = sum(token["change"] > 0 for token in tokens)
-        alt = f"Self-similarity change of {len(tokens)} frequent tokens: {above} of them are less contextualized now."
-        drawn = pictures.self_similarity_change(tokens, *models)
-        drawings["self_similarity_change"] = Drawing(drawn, alt, {"tokens": tokens})
-    if correlation := metrics.get("correlation"):
-        alt = f"Correlation over the n most frequent tokens: at best {correlation['best']:.3f}, where n = "
-        alt += f"{correlation['best_n']}."
-        numbers = (correlation[key] for key in ("by_n", "best_n", "best"))
-        drawings["correlation"] = Drawing(pictures.correlation(*numbers), alt, dict(correlation))
-    if embedding_map:
-        cosines = ", ".join(f"{value:.2f} of {name}" for name, value in embedding_map.cosines.items())
-        alt = f"Sentence embeddings in two dimensions, {embedding_map.title}; mean cosine of two sentences: {cosines}."
-        drawings["map"] = Drawing(pictures.embedding_map(embedding_map, data), alt, embedding_map.to_json())
+    drawings["informativity"] = Drawing(pictures.informativity(informativity, data, pairs), alt, informativity)
+    if changes := metrics["pairs"]:
+        parts = []
+        for pair in changes:
+            above = sum(token["change"] > 0 for token in pair["tokens"])
+            parts.append(
+                f"From {pair['base']} to {pair['model']}, of {len(pair['tokens'])} frequent tokens {above} are less "
+                "contextualized."
+            )
+        shown = {"pairs": [{key: pair[key] for key in ("model", "base", "tokens")} for pair in changes]}
+        alt = f"Self-similarity change. {' '.join(parts)}"
+        drawings["self_similarity_change"] = Drawing(pictures.self_similarity_change(changes), alt, shown)
+    if correlations := metrics["correlations"]:
+        best = "; ".join(
+            f"{_named(both['pairs'])}: at best {both['best']:.3f}, where n = {both['best_n']}" for both in correlations
+        )
+        alt = f"Correlation over the n most frequent tokens. {best}."
+        drawings["correlation"] = Drawing(pictures.correlation(correlations), alt, {"correlations": correlations})
+    for name, found in maps.items():
+        cosines = ", ".join(f"{value:.2f} of {model}" for model, value in found.cosines.items())
+        alt = f"Sentence embeddings in two dimensions, {found.title}; mean cosine of two sentences: {cosines}."
+        drawings[name] = Drawing(pictures.embedding_map(found, data), alt, found.to_json())
     return drawings
 
 
@@ -126,15 +133,15 @@ def html(metrics: Metrics, drawings: Mapping[str, Drawing], versions: Mapping[st
     """The page."""
     models = models_of(metrics)
     names = list(models)
-    compared = f" and {metrics['compare']}" if metrics["compare"] else ""
+    tokens = " or ".join(f"{count:,}" for count in dict.fromkeys(found["tokens"] for found in models.values()))
     about = (
-        f"Measured on {metrics['tokens']:,} tokens of {metrics['sentences']:,} sentences of {metrics['data']}, in each "
-        f"layer of {metrics['model']}{compared}. The measures are those of {PAPER}."
+        f"Measured on {tokens} tokens of {metrics['sentences']:,} sentences of {metrics['data']}, in each layer of "
+        f"{summary.listed(names)}. The measures are those of {PAPER}."
     )
 
-    def drawn(*names: str) -> str:
+    def drawn(*names: str, wide: bool = False) -> str:
         shown = [(drawings[name].pictures["svg"], drawings[name].alt) for name in names]
-        return page.figures(shown, wide=names == ("map",))
+        return page.figures(shown, wide=wide)
 
     def measure(field: str) -> Section:
         title, _, meaning = MEASURES[field]
@@ -159,35 +166,46 @@ def html(metrics: Metrics, drawings: Mapping[str, Drawing], versions: Mapping[st
             drawn("informativity") + _informativity(models),
         ),
     ]
-    if "self_similarity_change" in drawings:
+    if changes := metrics["pairs"]:
         meaning = (
-            f"How much the adjusted self-similarity of a token grew from {names[1]} to {names[0]}: above 0, its "
-            "embedding depends less on the context now."
+            f"How much the adjusted self-similarity of a token grew {_from_to(changes)}: above 0, its embedding "
+            "depends less on the context now."
         )
-        content = drawn("self_similarity_change") + _changes(metrics["self_similarity_change"])
+        content = drawn("self_similarity_change", wide=len(changes) > 1) + _changes(changes)
         sections.append(Section("Self-similarity change", meaning, content))
-    if "correlation" in drawings:
+    if correlations := metrics["correlations"]:
         meaning = (
             "Whether contrastive learning changes the same tokens in two pairs of models: a high correlation says that "
             "the changes are no chance."
         )
-        sections.append(Section("Correlation of two pairs of models", meaning, drawn("correlation")))
-    if "map" in drawings:
+        content = drawn("correlation") + _correlations(correlations)
+        sections.append(Section("Correlation of pairs of models", meaning, content))
+    if maps := [name for name in drawings if name.startswith(MAP)]:
         meaning = "Where the sentences lie: a point is a sentence, and near ones mean much the same to the model."
-        sections.append(Section("Map of the sentences", meaning, drawn("map")))
+        sections.append(Section("Map of the sentences", meaning, drawn(*maps, wide=True)))
     sections.append(Section("All layers", "", "".join(_layers(name, found) for name, found in models.items())))
     sections.append(Section("How it was measured", "", _about(metrics, versions, drawings)))
-    return page.page(f"The space of {names[0]}", [in_a_sentence(metrics), about], sections)
+    title = f"The space of {names[0]}" if len(names) == 1 else f"The spaces of {len(names)} models"
+    return page.page(title, [in_short(metrics), about], sections)
 
 
-def in_a_sentence(metrics: Metrics) -> str:
-    """What changed in the last layer from the base to the model, or the measures of the only model."""
-    models = models_of(metrics)
-    (name, found), *base = models.items()
-    if not base:
-        return summary.of_a_model(name, found["layers"])
-    ((before, other),) = base
-    return summary.of_two_models(before, name, other["layers"][-1], found["layers"][-1])
+def in_short(metrics: Metrics) -> str:
+    """What changed in the last layer from a base to its model, and the measures of the other models."""
+    models, pairs = models_of(metrics), pairs_of(metrics)
+    last = {name: found["layers"][-1] for name, found in models.items()}
+    sentences = [summary.of_two_models(base, name, last[base], last[name]) for name, base in pairs]
+    alone = [name for name in models if name not in {name for pair in pairs for name in pair}]
+    sentences += [summary.of_a_model(name, models[name]["layers"]) for name in alone]
+    shown = sentences[: summary.MOST]
+    return " ".join(shown + ["The tables below have the others."] * (len(sentences) > len(shown)))
+
+
+def _from_to(pairs: Sequence[Metrics]) -> str:
+    return summary.listed([f"from {pair['base']} to {pair['model']}" for pair in pairs])
+
+
+def _named(pairs: Sequence[Sequence[str]]) -> str:
+    return " and ".join(f"{base} → {model}" for model, base in pairs)
 
 
 def _described(field: str, found: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
@@ -244,18 +262,29 @@ def _informativity(models: Mapping[str, Metrics]) -> str:
     return page.table("r² without the top k dimensions", ["", *(f"k\u00a0=\u00a0{k}" for k in ks)], rows)
 
 
-def _changes(change: Mapping[str, Any]) -> str:
-    by_token = {token["token"]: token["change"] for token in change["tokens"]}
+def _changes(pairs: Sequence[Metrics]) -> str:
+    """Table 2: of each pair a column with the tokens that became more contextualized, and one with the others."""
+    columns = []
+    for pair in pairs:
+        by_token = {token["token"]: token["change"] for token in pair["tokens"]}
+        for kind in ("more_contextualized", "less_contextualized"):
+            columns.append([f"{token} ({by_token[token]:+.3f})" for token in pair[kind]])
+    rows = [
+        [str(place + 1), *(column[place] if place < len(column) else NOTHING for column in columns)]
+        for place in range(max(map(len, columns)))
+    ]
+    kinds = ("more contextualized", "less contextualized")
+    names = [pair["model"] for pair in pairs]
+    header = [f"{name}: {kind}" if len(pairs) > 1 else kind for name in names for kind in kinds]
+    return page.table("The tokens that changed most", ["", *header], rows, text=True)
 
-    def cell(tokens: Sequence[str], place: int) -> list[str]:
-        if place >= len(tokens):
-            return [NOTHING, NOTHING]
-        return [tokens[place], f"{by_token[tokens[place]]:+.3f}"]
 
-    more, less = change["more_contextualized"], change["less_contextualized"]
-    rows = [[str(place + 1), *cell(more, place), *cell(less, place)] for place in range(max(len(more), len(less)))]
-    header = ["", "more contextualized", "change", "less contextualized", "change"]
-    return page.table("The tokens that changed most", header, rows, text=True)
+def _correlations(found: Sequence[Metrics]) -> str:
+    rows = []
+    for both in found:
+        numbers = [f"{both['best']:.3f}", str(both["best_n"]), str(len(both["by_n"])), _number(both["by_n"][-1])]
+        rows.append([_named(both["pairs"]), *numbers])
+    return page.table("Correlation of the changes", ["", "at best", "at n =", "tokens", "all of them"], rows)
 
 
 def _layers(name: str, found: Metrics) -> str:
@@ -265,15 +294,20 @@ def _layers(name: str, found: Metrics) -> str:
 
 
 def _about(metrics: Metrics, versions: Mapping[str, str], drawings: Mapping[str, Drawing]) -> str:
-    measured = {
-        "model": metrics["model"],
-        "compared with": metrics["compare"] or NOTHING,
-        "data": metrics["data"],
-        "sentences": f"{metrics['sentences']:,}",
-        "token embeddings": f"{metrics['tokens']:,} a layer",
-    }
+    models: Sequence[Metrics] = metrics["models"]
+    bases: dict[str, list[str]] = {pair["model"]: [] for pair in metrics["pairs"]}
+    for pair in metrics["pairs"]:
+        bases[pair["model"]].append(pair["base"])
+    rows = [
+        [model["label"], model["model"], ", ".join(bases.get(model["label"], [NOTHING]))]
+        + [f"{model[key]:,}" for key in ("tokens", "types", "samples")]
+        for model in models
+    ]
+    header = ["", "name", "compared with", "tokens", "types with a self-similarity", "sampled tokens"]
+    tables = [page.table("The models", header, rows, text=True)]
+    measured = {"data": metrics["data"], "sentences": f"{metrics['sentences']:,}"}
     parts = {"What was measured": measured, "Protocol": metrics["protocol"], "Versions": versions}
-    tables = [page.table(caption, [], explained(part), text=True) for caption, part in parts.items()]
+    tables += [page.table(caption, [], explained(part), text=True) for caption, part in parts.items()]
     files = f"{METRICS} has all numbers; each picture is next to this page as .png, .svg and .json"
     return "".join([*tables, page.note(f"{files}: {', '.join(drawings)}.")])
 

@@ -11,7 +11,7 @@ FIELDS = (
     "alignment",
     "uniformity",
 )
-MOST_RUNS = 4  # that have a sentence each
+MOST = 4  # runs, or pairs of models, that have a sentence each
 
 Layer = Mapping[str, float]  # the measures of a layer, by field
 
@@ -19,7 +19,7 @@ Layer = Mapping[str, float]  # the measures of a layer, by field
 def of_a_model(name: str, layers: Sequence[Layer]) -> str:
     """The measures of the last layer, and the layer whose anisotropy is highest."""
     last, highest = layers[-1], max(layers, key=lambda row: row["anisotropy"])
-    measures = _listed([f"{_title(field)} is {_number(last[field])}" for field in FIELDS if field in last])
+    measures = listed([f"{_title(field)} is {_number(last[field])}" for field in FIELDS if field in last])
     text = f"In the last layer of {name}, {measures}"
     if _number(highest["anisotropy"]) == _number(last["anisotropy"]):
         return f"{text}; no layer has a higher anisotropy."
@@ -35,10 +35,10 @@ def of_two_models(before: str, after: str, base: Layer, tuned: Layer) -> str:
     """
     changes = {field: change(base[field], tuned[field]) for field in FIELDS if field in base and field in tuned}
     if all(text.startswith("stayed") for text in changes.values()):
-        same = _listed([f"{_title(field)} {_number(base[field])}" for field in changes])
+        same = listed([f"{_title(field)} {_number(base[field])}" for field in changes])
         return f"From {before} to {after} nothing changed in these measures of the last layer: {same}."
     parts = [f"{_title(field)} {text}" for field, text in changes.items()]
-    return f"In the last layer, from {before} to {after}, {_listed(parts)}."
+    return f"In the last layer, from {before} to {after}, {listed(parts)}."
 
 
 def of_runs(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
@@ -48,17 +48,17 @@ def of_runs(runs: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
       runs: their points, each with its `step`, by the runs' names.
     """
     sentences = []
-    for name, points in list(runs.items())[:MOST_RUNS]:
+    for name, points in list(runs.items())[:MOST]:
         first, last = points[0], points[-1]
         fields = [field for field in FIELDS if field in first and field in last]
         if len(points) == 1:
-            numbers = _listed([f"{_title(field)} {_number(last[field])}" for field in fields])
+            numbers = listed([f"{_title(field)} {_number(last[field])}" for field in fields])
             sentences.append(f"{name} was measured once, at step {last['step']}: {numbers} in the last layer.")
             continue
         changes = [f"{_title(field)} {change(first[field], last[field])}" for field in fields]
         steps = f"from step {first['step']} to step {last['step']}"
-        sentences.append(f"{name}, last layer, {steps}: {_listed(changes)}.")
-    if (more := len(runs) - MOST_RUNS) > 0:
+        sentences.append(f"{name}, last layer, {steps}: {listed(changes)}.")
+    if (more := len(runs) - MOST) > 0:
         sentences.append(f"The table below has {more} more run{'s' * (more > 1)}.")
     return " ".join(sentences)
 
@@ -81,5 +81,6 @@ def _number(value: float) -> str:
     return "0.000" if text == "-0.000" else text
 
 
-def _listed(parts: Sequence[str]) -> str:
+def listed(parts: Sequence[str]) -> str:
+    """ "a, b and c"."""
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else "".join(parts)

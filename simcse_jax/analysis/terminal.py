@@ -1,6 +1,6 @@
 """The measurements, as lines for a terminal."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +10,26 @@ from simcse_jax.analysis.tokens import Survey
 from simcse_jax.evaluation.sts import aligned
 
 
-def data_lines(data: str, survey: Survey, max_length: int) -> str:
-    """The size of the data, and where less of it is measured than expected.
+def data_lines(data: str, surveys: Mapping[str, Survey], max_length: int) -> str:
+    """The size of the data, and where less of it is measured than expected: a line for each tokenizer.
 
     Args:
       data: the name of the data.
-      survey: the data by the model's tokenizer.
+      surveys: of the data, by the models' labels.
       max_length: the tokens that are read of a sentence.
     """
-    protocol = survey.protocol
-    types = f"{len(survey.names):,} token types that occur {protocol.min_count} times or more"
-    lines = [f"{data}: {len(survey.sentences):,} sentences, {survey.units.sum():,} tokens, {types}"]
-    if len(survey.sample) < protocol.samples:
-        lines.append(f"{data}: the anisotropy baseline has {len(survey.sample)} tokens, one from each sentence")
-    if survey.cut:
-        lines.append(f"{data}: {survey.cut:,} of the sentences are longer than {max_length} tokens and are cut")
+    lines = []
+    tokenizers = {survey.digest: survey for survey in surveys.values()}
+    for digest, survey in tokenizers.items():
+        names = ", ".join(label for label, other in surveys.items() if other.digest == digest)
+        where = data if len(tokenizers) == 1 else f"{data} ({names})"
+        protocol = survey.protocol
+        types = f"{len(survey.names):,} token types that occur {protocol.min_count} times or more"
+        lines.append(f"{where}: {len(survey.sentences):,} sentences, {survey.units.sum():,} tokens, {types}")
+        if len(survey.sample) < protocol.samples:
+            lines.append(f"{where}: the anisotropy baseline has {len(survey.sample)} tokens, one from each sentence")
+        if survey.cut:
+            lines.append(f"{where}: {survey.cut:,} of the sentences are longer than {max_length} tokens and are cut")
     return "\n".join(lines)
 
 
@@ -49,19 +54,21 @@ def table(found: Measurement) -> str:
     return "\n".join([*lines, f"r² without the top k dimensions: {r2}"])
 
 
-def change_lines(metrics: dict[str, Any]) -> str:
-    """The tokens that changed most, and how two pairs of models agree; empty for a single model.
+def change_lines(metrics: Mapping[str, Any]) -> str:
+    """The tokens that changed most in each pair of models, and how two pairs agree; empty without pairs.
 
     Args:
       metrics: as `metrics.collect` gives them.
     """
     lines = []
-    if changes := metrics.get("self_similarity_change"):
-        lines.append(f"\nmore contextualized than in {metrics['compare']}: {' '.join(changes['more_contextualized'])}")
-        lines.append(f"less contextualized: {' '.join(changes['less_contextualized'])}")
-    if both := metrics.get("correlation"):
+    for pair in metrics["pairs"]:
+        lines.append(f"\n{pair['base']} → {pair['model']}")
+        lines.append(f"more contextualized: {' '.join(pair['more_contextualized'])}")
+        lines.append(f"less contextualized: {' '.join(pair['less_contextualized'])}")
+    for both in metrics["correlations"]:
+        names = " and ".join(f"{base} → {model}" for model, base in both["pairs"])
         where = f"the {both['best_n']} most frequent of {len(both['by_n'])} tokens"
-        lines.append(f"correlation of the changes in both pairs of models: at best {both['best']:.3f}, over {where}")
+        lines.append(f"\n{names}: correlation of the changes: at best {both['best']:.3f}, over {where}")
     return "\n".join(lines)
 
 
