@@ -16,6 +16,7 @@ from simcse_jax.config.flags import find_config, parse
 from simcse_jax.costs.compile import EXAMPLES, OutOfMemory, compile_step, described_devices, largest_chunk, prepare
 from simcse_jax.costs.roofline import Report, describe, table
 from simcse_jax.data.columns import ROLES
+from simcse_jax.data.sources import split_sources
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.published import encoder_config
 from simcse_jax.models.config import EncoderConfig
@@ -32,7 +33,7 @@ def guess_columns(config: config_dict.ConfigDict) -> int:
         return 2
     if data.columns.anchor:
         return sum(1 for role in ROLES if data.columns[role])
-    return 1 if data.train.endswith(".txt") else 3
+    return 1 if all(source.endswith(".txt") for source in split_sources(data.train)) else 3
 
 
 def compile_or_explain(config: config_dict.ConfigDict, encoder: EncoderConfig, columns: int, topology: str) -> Report:

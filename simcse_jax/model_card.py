@@ -141,6 +141,8 @@ def license_of(base: str) -> dict[str, str]:
 def data_set_of(run: Mapping[str, Any]) -> str | None:
     """The hub's name of the training data: that of `hf:NAME`, or of a published file, by its name and size."""
     train = run["config"]["data"]["train"]
+    if "," in train:  # several sources
+        return None
     if train.startswith("hf:"):
         return train.split(":")[1] if is_from_hub("data.train", train, run.get("hub")) else None
     rows = KNOWN_FILES.get(base_name(train), 0)

@@ -110,8 +110,14 @@ FIELDS = {
     "model.dual_encoder": field(False, "A second encoder for positives and negatives; that of the anchors is kept."),
     "data.train": field(
         "data/wiki1m_for_simcse.txt",
-        "A .txt, .csv, .tsv, .jsonl or .parquet file, hf:NAME[:CONFIG[:SPLIT]] or tfds:NAME[:SPLIT].",
+        "A .txt, .csv, .tsv, .jsonl or .parquet file, hf:NAME[:CONFIG[:SPLIT]] or tfds:NAME[:SPLIT]; or several of "
+        "them, with commas in between.",
         given("a file, hf:NAME or tfds:NAME"),
+    ),
+    "data.mixed": field(
+        False,
+        "Sources of data.train may have different columns: a sentence alone is its own positive, and hard negatives "
+        "that a source lacks are left out of the loss.",
     ),
     "data.max_length": field(
         32, "Tokens per sentence; longer sentences are cut.", at_least(3, "two of them are special tokens")

@@ -93,7 +93,11 @@ def _batch_shapes(config: config_dict.ConfigDict, columns: int) -> dict[str, jax
     tokens = jax.ShapeDtypeStruct((config.train.batch_size, columns, config.data.max_length), jnp.int32)
     one_a_row = jax.ShapeDtypeStruct((config.train.batch_size,), jnp.int32)
     batch = {"input_ids": tokens, "attention_mask": tokens, "index": one_a_row}
-    return batch | {"label": one_a_row} if needs(config.objective).labels else batch
+    if needs(config.objective).labels:
+        batch["label"] = one_a_row
+    if config.data.mixed and columns > 1:
+        batch["present"] = jax.ShapeDtypeStruct((config.train.batch_size, columns), bool)
+    return batch
 
 
 def _placed(tree: Any, sharding: jax.sharding.Sharding) -> Any:

@@ -23,6 +23,7 @@ class Corpus(NamedTuple):
     input_ids: np.ndarray  # (N, C, T) int32
     attention_mask: np.ndarray  # (N, C, T) int8
     labels: np.ndarray | None = None  # (N,) int32
+    present: np.ndarray | None = None  # (N, C) bool, False where a row's source has no such column; None: all have
 
 
 class Sizes(NamedTuple):
@@ -43,7 +44,7 @@ def tokenize(examples: Examples, tokenizer: Tokenizer, max_length: int) -> Corpu
     length = min(-(-longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE, max_length)
     padded = [tokenizer.pad(column, length) for column in columns]
     ids, mask = (np.stack(arrays, 1) for arrays in zip(*padded, strict=True))
-    return Corpus(ids, mask.astype(np.int8), examples.labels)
+    return Corpus(ids, mask.astype(np.int8), examples.labels, examples.present)
 
 
 def steps_per_epoch(num_examples: int, batch_size: int) -> int:
@@ -61,7 +62,8 @@ class Batches:
     def __getitem__(self, step: int) -> dict[str, np.ndarray]:
         """The batch of update `step`, counted from 0.
 
-        It has `input_ids` and `attention_mask` (B, C, T), `index` (B,) and, if the corpus has labels, `label` (B,).
+        It has `input_ids` and `attention_mask` (B, C, T), `index` (B,) and, if the corpus has them, `label` (B,) and
+        `present` (B, C).
         """
         return self.rows(step, slice(None))
 
@@ -76,7 +78,8 @@ class Batches:
             "attention_mask": self._corpus.attention_mask[rows].astype(np.int32),
             "index": np.arange(self.batch_size, dtype=np.int32)[part],
         }
-        return batch if self._corpus.labels is None else batch | {"label": self._corpus.labels[rows]}
+        further = {"label": self._corpus.labels, "present": self._corpus.present}
+        return batch | {name: array[rows] for name, array in further.items() if array is not None}
 
     def sizes(self, steps: int, devices: int, chunk_size: int = 0) -> Sizes:
         """How many tokens the programs must have places for, and the program of each step.

@@ -1,7 +1,7 @@
 """Training sentences from files, hub datasets and TensorFlow datasets.
 
 A specification is a path ending in .txt, .csv, .tsv, .jsonl or .parquet, `hf:NAME[:CONFIG[:SPLIT]]` or
-`tfds:NAME[:SPLIT]`. All of them give one column of sentences per role.
+`tfds:NAME[:SPLIT]`, or several of them with commas in between. All of them give one column of sentences per role.
 """
 
 import dataclasses
@@ -16,23 +16,13 @@ from simcse_jax.data.documents import REACH, next_sentences, read_documents
 from simcse_jax.data.draws import NEXT_SENTENCES, SUBSAMPLE, corpus_generator
 from simcse_jax.data.files import MISSING, READERS, Row, is_text, read_parquet
 from simcse_jax.data.labels import LABELS, parse_label
+from simcse_jax.data.sources import Examples, join, split_sources
 from simcse_jax.errors import UserError
 from simcse_jax.storage import local_path
 
+__all__ = ["POSITIVES", "Examples", "read_examples"]
+
 POSITIVES = (*LABELS, "all", *REACH)  # the values of `data.positives`, which may also be empty
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Examples:
-    """Columns of N sentences each, one to four: anchors, positives, hard negatives, neutral hypotheses."""
-
-    columns: tuple[list[str], ...]
-    blank: int  # rows left out because a sentence was blank
-    labels: np.ndarray | None = None  # (N,) int32, indices into `LABELS`; kept if asked for
-    unlabelled: int = 0  # rows left out because they had no label, if labels are read
-
-    def __len__(self) -> int:
-        return len(self.columns[0])
 
 
 def read_examples(
@@ -43,6 +33,7 @@ def read_examples(
     labels: bool = False,
     subsample: int = 0,
     seed: int = 0,
+    mixed: bool = False,
 ) -> Examples:
     """Reads all examples of a specification (see the module's docstring).
 
@@ -56,11 +47,28 @@ def read_examples(
       labels: whether labels are needed, and kept.
       subsample: the number of examples to draw without replacement, kept in order; 0 takes all.
       seed: for everything drawn here.
+      mixed: whether several sources may have different columns (see `Examples.present`).
 
     Raises:
       UserError: in one line, naming the file and the row, or the setting that does not fit the data.
     """
-    columns = columns or {}
+    generator = corpus_generator(seed, NEXT_SENTENCES)
+    sources = split_sources(specification)
+    for source in sources if len(sources) > 1 else ():  # before the first is read
+        if not _prefix(source) and not local_path(source).is_file():
+            hint = "a comma separates sources; put a name with a comma in double quotes"
+            raise UserError(f"data.train={specification}: {source}: no such file; {hint}")
+    parts = {source: _read_source(source, columns or {}, positives, labels, generator) for source in sources}
+    examples = join(parts, mixed)
+    if subsample:
+        examples = _subsample(examples, subsample, seed, specification)
+    return examples if labels else dataclasses.replace(examples, labels=None)
+
+
+def _read_source(
+    specification: str, columns: Mapping[str, str], positives: str, labels: bool, generator: np.random.Generator
+) -> Examples:
+    """All examples of one source, with their labels if any are read; `generator` draws next sentences."""
     needed_by = _check_positives(specification, positives, labels)
     names, rows, where, ordered = _open(specification)
     chosen = choose_columns(names, columns, where, ordered)
@@ -73,14 +81,10 @@ def read_examples(
         label = None if label is None else wanted.index(names[label])
         names, rows = wanted, read_parquet(Path(where), wanted)[1]
     if positives in REACH:
-        examples = _pair(rows, positives, seed, where)
+        examples = _pair(rows, positives, generator, where)
     else:
         examples = _collect(rows, names, chosen, label, where)
-    if positives in LABELS:
-        examples = _with_label(examples, positives, where)
-    if subsample:
-        examples = _subsample(examples, subsample, seed, where)
-    return examples if labels else dataclasses.replace(examples, labels=None)
+    return _with_label(examples, positives, where) if positives in LABELS else examples
 
 
 def _check_positives(specification: str, positives: str, labels: bool) -> str:
@@ -117,7 +121,7 @@ def _open(specification: str) -> tuple[list[str], Iterator[Row], str, bool]:
 
 
 def _with_label(examples: Examples, label: str, where: str) -> Examples:
-    chosen = _take(examples, np.flatnonzero(examples.labels == LABELS.index(label)))
+    chosen = examples.take(np.flatnonzero(examples.labels == LABELS.index(label)))
     if not len(chosen):
         raise UserError(f"{where}: no pair is labelled {label}; choose another data.positives")
     return chosen
@@ -129,16 +133,10 @@ def _subsample(examples: Examples, count: int, seed: int, where: str) -> Example
             f"data.subsample={count}: must be from 1 to {len(examples)}, the examples in {where}, or 0 for all"
         )
     drawn = corpus_generator(seed, SUBSAMPLE).permutation(len(examples))[:count]
-    return _take(examples, np.sort(drawn))
+    return examples.take(np.sort(drawn))
 
 
-def _take(examples: Examples, rows: np.ndarray) -> Examples:
-    columns = tuple([column[row] for row in rows.tolist()] for column in examples.columns)
-    labels = None if examples.labels is None else examples.labels[rows]
-    return dataclasses.replace(examples, columns=columns, labels=labels)
-
-
-def _pair(rows: Iterable[Row], positives: str, seed: int, where: str) -> Examples:
+def _pair(rows: Iterable[Row], positives: str, generator: np.random.Generator, where: str) -> Examples:
     documents = read_documents(str(row.fields[0]) for row in rows)
     if not documents:
         raise UserError(f"{where}: holds no sentences")
@@ -147,7 +145,7 @@ def _pair(rows: Iterable[Row], positives: str, seed: int, where: str) -> Example
             f"{where}: no blank line between sentences, so they may be shuffled; "
             f"data.positives={positives} needs documents with a blank line between them"
         )
-    pairs = next_sentences(documents, REACH[positives], corpus_generator(seed, NEXT_SENTENCES))
+    pairs = next_sentences(documents, REACH[positives], generator)
     if not pairs[0]:
         raise UserError(
             f"{where}: no document has two sentences, but data.positives={positives} needs them; "

@@ -1,5 +1,6 @@
 """Config values fit for publishing: hub and package names in full, files and folders by base name."""
 
+import csv
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -22,6 +23,8 @@ def public_value(field: str, value: Any, hub: Collection[str] | None = None) -> 
         return ", ".join(str(item) for item in value)
     if not isinstance(value, str) or field.startswith("data.columns."):
         return str(value)
+    if len(parts := _sources(field, value)) > 1:
+        return ",".join(public_value(field, part, hub) for part in parts)
     kind, colon, rest = value.partition(":")
     if colon and kind in ("hf", "tfds"):
         name, *others = rest.split(":")
@@ -34,8 +37,19 @@ def public_value(field: str, value: Any, hub: Collection[str] | None = None) -> 
 
 def from_hub(config: Mapping[str, Any]) -> list[str]:
     """The fields of a flat config whose values were fetched from the hub, in a process that has just read them."""
-    names = {field: _hub_name(field, value) for field, value in config.items()}
-    return [field for field, name in names.items() if name and split_name(name) and not local_path(name).exists()]
+    names = {field: [_hub_name(field, part) for part in _sources(field, value)] for field, value in config.items()}
+    return [field for field, parts in names.items() if any(map(_is_fetched, parts))]
+
+
+def _is_fetched(name: str) -> bool:
+    return bool(name) and split_name(name) is not None and not local_path(name).exists()
+
+
+def _sources(field: str, value: Any) -> list[Any]:
+    """The names in a value; only the training data may have several, with commas in between."""
+    if field != "data.train" or not isinstance(value, str) or "," not in value or local_path(value).exists():
+        return [value]
+    return next(csv.reader([value], skipinitialspace=True))
 
 
 def is_from_hub(field: str, value: Any, hub: Collection[str] | None) -> bool:

@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.models.arrays import AnyArray
@@ -29,6 +29,7 @@ def info_nce(
     temperature: Float[AnyArray, ""] | float,
     hard_negative_weight: Float[AnyArray, ""] | float = 1.0,
     similarity: str = "cosine",
+    present: Bool[AnyArray, "*H N"] | None = None,
 ) -> Float[Array, " B"]:
     """InfoNCE with in-batch negatives, one loss per anchor.
 
@@ -47,6 +48,8 @@ def info_nce(
       temperature: τ.
       hard_negative_weight: α; 0 leaves an anchor's own hard negatives out.
       similarity: cosine or dot.
+      present: False for the hard negatives that are left out of the sums, of the shape of `hard_negatives` without
+        its last axis; None keeps all.
 
     Returns:
       (B,) losses.
@@ -70,6 +73,8 @@ def info_nce(
             negative_logits = anchors @ hard_negatives.T / temperature
             is_own = own[:, None] == jnp.arange(len(hard_negatives)) % examples
             negative_logits += jnp.where(is_own, jnp.log(hard_negative_weight), 0.0)
+            if present is not None:
+                negative_logits = jnp.where(present.reshape(-1), negative_logits, -jnp.inf)
             logits = jnp.concatenate([logits, negative_logits], axis=1)
         return jax.nn.logsumexp(logits, axis=1) - positive
 
@@ -88,6 +93,7 @@ def symmetric_info_nce(
     temperature: Float[AnyArray, ""] | float,
     hard_negative_weight: Float[AnyArray, ""] | float = 1.0,
     similarity: str = "cosine",
+    present: Bool[AnyArray, "*H N"] | None = None,
 ) -> Float[Array, " B"]:
     """InfoNCE in both directions: anchors find their positives, and positives their anchors.
 
@@ -107,6 +113,7 @@ def symmetric_info_nce(
       temperature: τ.
       hard_negative_weight: α, from anchors to positives.
       similarity: cosine or dot.
+      present: see `info_nce`.
 
     Returns:
       (B,) losses.
@@ -115,13 +122,15 @@ def symmetric_info_nce(
       ValueError: for a similarity of another name.
     """
     common: dict[str, Any] = {"temperature": temperature, "similarity": similarity}
-    forward = info_nce(anchors, all_positives, hard_negatives, own, hard_negative_weight=hard_negative_weight, **common)
+    weighted = common | {"hard_negative_weight": hard_negative_weight, "present": present}
+    forward = info_nce(anchors, all_positives, hard_negatives, own, **weighted)
     return (forward + info_nce(positives, all_anchors, None, own, **common)) / 2
 
 
 def _term(embedded: Embedded, *, symmetric: bool, **fields: Any) -> Float[Array, ""]:
     group = embedded.positive
     anchors, (positives, hard_negatives) = embedded.views[group.anchor], embedded.others(group)
+    fields |= {"present": embedded.present_negatives(group)}
     if not symmetric:
         return embedded.mean(info_nce(anchors, positives, hard_negatives, embedded.own, **fields))
     all_anchors = embedded.gather(anchors[None])[0]

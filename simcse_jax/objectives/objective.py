@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig
@@ -44,6 +44,7 @@ class Embedded(NamedTuple):
     label: Int[AnyArray, " B"] | None = None  # 0, 1, 2: entailment, neutral, contradiction
     # The sum of each example's masked-token losses, and their number.
     masked: tuple[Float[AnyArray, " B"], Int[AnyArray, " B"]] | None = None
+    present: Bool[AnyArray, "V B"] | None = None  # False where the data lack a view's sentence; None: nowhere
 
     @property
     def pair(self) -> tuple[Float[Array, "B D"], Float[Array, "B D"]]:
@@ -54,6 +55,12 @@ class Embedded(NamedTuple):
         """The positives and the hard negatives of a group, for the global batch."""
         gathered = self.gather(jnp.stack([self.views[view] for view in (group.positive, *group.hard_negatives)]))
         return gathered[0], gathered[1:] if group.hard_negatives else None
+
+    def present_negatives(self, group: Group) -> Bool[Array, "H N"] | None:
+        """Which hard negatives of a group the data have, for the global batch; None: all of them."""
+        if self.present is None or not group.hard_negatives:
+            return None
+        return self.gather(jnp.stack([self.present[view] for view in group.hard_negatives]))
 
     def mean(self, losses: Float[Array, " B"]) -> Float[Array, ""]:
         """The mean of per-example losses over the global batch."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.models.arrays import AnyArray
@@ -25,6 +25,7 @@ def off_dropout(
     temperature: Float[AnyArray, ""] | float,
     m: Float[AnyArray, ""] | float,
     reading: str = "paper",
+    present: Bool[AnyArray, "*H N"] | None = None,
 ) -> Float[Array, " B"]:
     """Off-dropout InfoNCE, one loss per anchor.
 
@@ -57,6 +58,7 @@ def off_dropout(
       temperature: τ.
       m: the weight of the negatives, or the factor of the positive's similarity; 0 makes every loss of `paper` 0.
       reading: paper or released.
+      present: False for the hard negatives that are left out of the sums; None keeps all.
 
     Returns:
       (B,) losses.
@@ -76,6 +78,9 @@ def off_dropout(
         clean_anchors: Float[AnyArray, "R D"], positive: Float[AnyArray, " R"], own: Int[AnyArray, " R"]
     ) -> Float[Array, " R"]:
         logits = clean_anchors @ others.T / temperature + shift
+        if present is not None:
+            kept = jnp.concatenate([jnp.ones(len(clean_positives), bool), present.reshape(-1)])
+            logits = jnp.where(kept, logits, -jnp.inf)
         # The positive pair takes the place of the anchor's own row, so the sum has each of its terms once.
         logits = jnp.where(own[:, None] == jnp.arange(len(others)), positive[:, None], logits)
         return jax.nn.logsumexp(logits, axis=1) - positive
@@ -87,6 +92,7 @@ def off_dropout(
 def _term(embedded: Embedded, **fields: Any) -> Float[Array, ""]:
     group = embedded.negative
     positives, hard_negatives = embedded.others(group)
+    fields |= {"present": embedded.present_negatives(group)}
     losses = off_dropout(
         *embedded.pair, embedded.views[group.anchor], positives, hard_negatives, embedded.own, **fields
     )

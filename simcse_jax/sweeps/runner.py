@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ml_collections import config_dict
 
 from simcse_jax.config.fields import flatten, trains
+from simcse_jax.data.sources import split_sources
 from simcse_jax.errors import Preempted, UserError
 from simcse_jax.evaluation import transfer_files
 from simcse_jax.evaluation.postprocess import TARGET
@@ -117,7 +118,8 @@ def check_measured(config: config_dict.ConfigDict, metric: str, where: str) -> N
 
 def sources(config: config_dict.ConfigDict) -> dict[str, str]:
     """What a run reads, by field."""
-    found = {"data.train": config.data.train} if trains(config) else {}
+    train = split_sources(config.data.train) if trains(config) else []
+    found = {f"data.train[{place}]" if train[1:] else "data.train": name for place, name in enumerate(train)}
     if config.eval.postprocess and config.eval.postprocess_data != TARGET:
         found["eval.postprocess_data"] = config.eval.postprocess_data
     if config.analysis.every and config.analysis.data:

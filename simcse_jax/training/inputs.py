@@ -12,6 +12,7 @@ from simcse_jax.config.fields import LARGEST, flatten, trains
 from simcse_jax.data.augment import augment
 from simcse_jax.data.batches import Corpus, steps_per_epoch, tokenize
 from simcse_jax.data.examples import Examples, read_examples
+from simcse_jax.data.sources import split_sources
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import postprocess
@@ -37,7 +38,9 @@ READ = (
 def sources(config: config_dict.ConfigDict) -> dict[str, str]:
     """The names of what a run reads, by the fields that have them; not all are files or folders."""
     fields = flatten(config)
-    return {f"config.{field}": fields[field] for field in READ}
+    named = {f"config.{field}": fields[field] for field in READ}
+    train = split_sources(config.data.train)
+    return named | {f"config.data.train[{place}]": name for place, name in enumerate(train) if train[1:]}
 
 
 class Inputs(NamedTuple):
@@ -65,7 +68,7 @@ class Inputs(NamedTuple):
     @property
     def fingerprints(self) -> dict[str, str]:
         """SHA-256 of the contents that the config's fields refer to; a run resumes only with the same."""
-        corpus = () if self.corpus is None else (self.corpus.input_ids, self.corpus.labels)
+        corpus = () if self.corpus is None else (self.corpus.input_ids, self.corpus.labels, self.corpus.present)
         return {
             "data.train": sha256(*(array for array in corpus if array is not None)),
             "model.init_from": sha256(*(np.asarray(self.model.params[name]) for name in sorted(self.model.params))),
@@ -150,14 +153,13 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
         labels=needs(config.objective).labels,
         subsample=data.subsample,
         seed=config.seed,
+        mixed=data.mixed,
     )
     if data.augment.name:
         examples = augmented(config, examples)
-    num_columns = len(examples.columns)
-    kinds = ("sentences", "pairs", "triplets", "triplets with a neutral sentence")
     notes = [f"{examples.blank} blank rows skipped"] if examples.blank else []
     notes += [f"{examples.unlabelled} without a label skipped"] if examples.unlabelled else []
-    processes.say(", ".join([f"{data.train}: {len(examples)} {kinds[num_columns - 1]}", *notes]))
+    processes.say(", ".join([f"{data.train}: {examples.kinds}", *notes]))
     if len(examples) < 2:
         raise UserError(f"{data.train}: one example; training needs two or more, the others of a batch are negatives")
     if len(examples) < config.train.batch_size:

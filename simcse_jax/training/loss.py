@@ -48,7 +48,8 @@ class Recipe(NamedTuple):
     most_tokens: tuple[int, ...] = ()
 
 
-Batch = dict[str, AnyArray]  # input_ids, attention_mask: (B, C, T); index: (B,) in the global batch; label: (B,)
+# input_ids, attention_mask: (B, C, T); index: (B,) in the global batch; label: (B,); present: (B, C), see `Corpus`
+Batch = dict[str, AnyArray]
 Settings = dict[str, Any]  # a pytree of scalars: changing one recompiles nothing
 Gradient = Callable[[Params, Int[AnyArray, ""], Batch, Settings], tuple[Float[Array, ""], Params]]
 
@@ -72,6 +73,7 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
             views = encode_views(graph, recipe, params, rows)
             return masked_token_losses(graph, recipe, params, rows) if recipe.language_model else None, views
 
+        mixed = "present" in batch  # rows of sources with different columns
         masked, views = in_chunks(encode, recipe.chunk_size, batch)
 
         def artificial(count: int) -> Float[Array, "M D"]:
@@ -89,6 +91,7 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
             params=params,
             label=batch.get("label"),
             masked=masked,
+            present=batch["present"].T[jnp.array([view.column for view in recipe.views])] if mixed else None,
         )
         return total(embedded, recipe.objectives, settings["objective"])
 
@@ -181,4 +184,7 @@ def masked_token_losses(graph: Graph, recipe: Recipe, params: Params, rows: Rows
     ).reshape(valid.shape)
     parts = jnp.where(valid, losses, 0.0), valid
     sums, counts = (jnp.sum(part, axis=1).reshape(len(columns), -1) for part in parts)  # (P, B)
+    if "present" in rows.batch:  # a sentence that stands in for a missing one was counted in its own column
+        there = rows.batch["present"].T[jnp.array(columns)]
+        sums, counts = jnp.where(there, sums, 0.0), jnp.where(there, counts, 0)
     return jnp.sum(sums, axis=0), jnp.sum(counts, axis=0)

@@ -193,3 +193,12 @@ def test_the_batches_of_a_very_long_run_are_not_all_counted_before_it(corpus, mo
     long = batches.sizes(2**31 - 1, 1)
     assert long.tokens[-1] == () and long.tokens[1] == whole.tokens[0]  # padding stays where nothing was counted
     assert long.which.tolist()[-1] == len(long.tokens) - 1 and len(long.which) == 5
+
+
+def test_rows_say_which_columns_their_source_has(tokenizer):
+    present = np.arange(8).reshape(4, 2) % 3 > 0
+    examples = Examples((["a cat"] * 4, ["", "a dog", "home", ""]), 0, present=present)
+    batches = Batches(tokenize(examples, tokenizer, 16), 2, seed=1)
+    first = {row.tobytes() for row in batches[0]["present"]} | {row.tobytes() for row in batches[1]["present"]}
+    assert first == {row.tobytes() for row in present}
+    assert batches.rows(0, slice(1, 2))["present"].shape == (1, 2)

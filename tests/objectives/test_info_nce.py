@@ -100,6 +100,35 @@ def test_a_weight_of_zero_leaves_the_own_hard_negative_out(embeddings):
     assert np.all(np.isfinite(jax.jit(jax.grad(total))(embeddings, 0.0)))
 
 
+PRESENT = np.array([[True, False, True, False, False, True], [True, False, True, True, False, False]])  # of two kinds
+
+
+@pytest.mark.parametrize("alpha", [0.0, 2.0])
+def test_negatives_that_are_not_there_are_no_terms_of_the_sums(embeddings, alpha):
+    kinds = random(2, 6, 5, seed=1)
+    kinds[~PRESENT] = 0.0  # whatever stands there
+    arguments = {"temperature": 0.05, "hard_negative_weight": alpha}
+    anchors, positives = np.float64(embeddings[:2])
+    expected = []
+    for i, anchor in enumerate(anchors):
+        terms = [np.exp(cosine(anchor, positive) / 0.05) for positive in positives]
+        for kind, there in zip(np.float64(kinds), PRESENT, strict=True):
+            terms += [alpha ** (i == j) * np.exp(cosine(anchor, kind[j]) / 0.05) for j in np.flatnonzero(there)]
+        expected.append(np.log(sum(terms) / terms[i]))
+    ours = info_nce(*embeddings[:2], kinds, np.arange(6), present=PRESENT, **arguments)
+    np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-5)
+    whole = info_nce(*embeddings[:2], kinds, np.arange(6), **arguments)
+    np.testing.assert_array_equal(
+        info_nce(*embeddings[:2], kinds, np.arange(6), present=np.ones_like(PRESENT), **arguments), whole
+    )
+    none = info_nce(*embeddings[:2], kinds, np.arange(6), present=np.zeros_like(PRESENT), **arguments)
+    without = info_nce(*embeddings[:2], None, np.arange(6), temperature=0.05)
+    np.testing.assert_allclose(none, without, rtol=1e-6)
+    gradient = jax.grad(lambda x: jnp.sum(info_nce(*embeddings[:2], x, np.arange(6), present=PRESENT, **arguments)))
+    found = np.asarray(jax.jit(gradient)(random(2, 6, 5, seed=1)))
+    assert np.isfinite(found).all() and (found[~PRESENT] == 0).all() and (found[PRESENT] != 0).any()
+
+
 def test_local_rows_find_their_own_positives_in_a_larger_batch(embeddings):
     whole = info_nce(*embeddings, np.arange(6), temperature=0.05)
     part = info_nce(embeddings[0, 4:], *embeddings[1:], np.array([4, 5]), temperature=0.05)

@@ -91,6 +91,14 @@ def test_with_the_same_views_and_no_factor_it_is_info_nce(kinds):
     np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
 
 
+def test_negatives_that_are_not_there_are_no_terms_of_the_sums():
+    x = random(6, 6, 5)
+    there = np.array([[True, False, True, False, False, True], [False, False, True, True, False, False]])
+    ours = off_dropout(*x[:4], x[4:], np.arange(6), temperature=0.05, m=0.9, present=there)
+    kinds = [kind[mask] for kind, mask in zip(x[4:], there, strict=True)]
+    np.testing.assert_allclose(ours, by_the_equation(*x[:4], kinds, 0.05, 0.9), rtol=1e-4, atol=1e-5)
+
+
 def test_gradient():
     def ours(x):
         return jnp.sum(off_dropout(*x[:4], x[4], jnp.arange(3), temperature=0.5, m=0.7))

@@ -229,6 +229,91 @@ def test_loss_and_gradient_are_the_objective_s_of_the_views(columns):
         assert np.abs(values[name] - value).max() <= 1e-5 * max(np.abs(value).max(), 1e-3), name
 
 
+MIXED = {"off_dropout": PLUS_PLUS["off_dropout"], "info_nce": PLUS_PLUS["info_nce"], "mlm": PLUS_PLUS["mlm"]}
+
+
+def mixed_batch():
+    """Four triplets among three sentences, each its own positive, and a pair."""
+    data = batch(3)
+    present = np.ones((BATCH, 3), bool)
+    for row in (1, 4, 6):
+        present[row, 1:] = False
+        for array in (data["input_ids"], data["attention_mask"]):
+            array[row, 1] = array[row, 0]
+    present[2, 2] = False
+    for row in (1, 2, 4, 6):  # the empty sentence: two tokens, whatever they are
+        data["attention_mask"][row, 2] = np.arange(16) < 2
+    return data | {"present": present}
+
+
+@functools.cache
+def mixed_function(numbers, devices=1, chunk_size=0):
+    masking = LanguageModel(mask_id=3, special_ids=(0, 1, 2, 3))
+    options = {"info_nce": (("similarity", "cosine"), ("symmetric", False))}
+    numbers = {name: MIXED[name] for name in numbers}
+    changes = {"objectives": tuple(Term(name, options.get(name, ())) for name in numbers), "chunk_size": chunk_size}
+    changes |= {"language_model": masking} if "mlm" in numbers else {}
+    graph, params, config = random_model(num_layers=1)
+    fields = {"model": {"mlp": "train", "dual_encoder": False}, "objective": {"mlm": {"weight": 1.0}}}
+    fields["objective"]["softmax_nli"] = {"weight": 0.0}
+    generator = np.random.default_rng(0)
+    shapes = trained_shapes(config, fields)
+    params = {name: generator.normal(0, 0.1, shape.shape).astype(np.float32) for name, shape in shapes.items()} | params
+    chosen = recipe(3, "independent", "off" if "off_dropout" in numbers else None, **changes)
+    function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:devices])))
+
+    def compute(data):
+        loss, values = function(params, jnp.int32(0), data, settings(objective=numbers))
+        return float(loss), {name: np.asarray(value) for name, value in values.items()}
+
+    return compute
+
+
+ALL_MIXED = tuple(MIXED)
+
+
+def test_what_stands_where_a_source_has_no_sentence_changes_neither_loss_nor_gradient():
+    data, compute = mixed_batch(), mixed_function(ALL_MIXED)
+    expected = compute(data)
+    data["input_ids"][~data["present"][:, 2], 2] = 7
+    found = compute(data)
+    assert found[0] == expected[0] and expected[0] > 0
+    for name, value in expected[1].items():
+        np.testing.assert_array_equal(found[1][name], value, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("devices", "chunk_size"),
+    [(2, 1), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((4, 0), (8, 0), (1, 3)))],
+)
+def test_a_mixed_batch_is_the_same_on_any_number_of_devices_and_in_chunks(devices, chunk_size):
+    assert_same(mixed_function(ALL_MIXED, devices, chunk_size)(mixed_batch()), mixed_function(ALL_MIXED)(mixed_batch()))
+
+
+def test_a_mixed_batch_s_loss_is_that_of_its_sentences_without_the_missing_columns():
+    """Written down row by row: a sentence alone is its own positive under the mask of positives."""
+    graph, params, _ = random_model(num_layers=1)
+    data = mixed_batch()
+    keys = dropout_keys(3, 0, jnp.arange(BATCH), range(3))
+
+    @jax.jit
+    def encode(ids, mask, keys):
+        return parameters.merge(graph, params)(ids, mask, pooler="cls", use_head=True, dropout_keys=keys)
+
+    def view(column, number):
+        return np.float64(encode(data["input_ids"][:, column], data["attention_mask"][:, column], keys[number]))
+
+    alone = ~data["present"][:, 1]
+    anchors, own, written, negatives = view(0, 0), view(0, 1), view(1, 1), view(2, 2)
+    positives = np.where(alone[:, None], own, written)
+    unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (anchors, positives, negatives)]
+    similar = np.exp(unit[0] @ np.concatenate([unit[1], unit[2][data["present"][:, 2]]]).T / 0.05)
+    expected = np.mean(np.log(similar.sum(axis=1) / np.diag(similar)))
+    function, arguments = loss_function(1, 3)
+    loss, _ = function(*arguments[:2], data, arguments[3])
+    assert float(loss) == pytest.approx(expected, rel=1e-4)
+
+
 BARE = """
 import sys
 

@@ -1,0 +1,116 @@
+"""The sources that a setting names, and the examples of several sources, joined."""
+
+import csv
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from simcse_jax.errors import UserError
+from simcse_jax.storage import local_path
+
+KINDS = ("sentences", "pairs", "triplets", "triplets with a neutral sentence")  # by the number of columns
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Examples:
+    """Columns of N sentences each, one to four: anchors, positives, hard negatives, neutral hypotheses.
+
+    Where sources with different columns are joined, `present` is False at the columns that a row's source lacks. The
+    positive is the anchor there, further columns are the empty sentence.
+    """
+
+    columns: tuple[list[str], ...]
+    blank: int  # rows left out because a sentence was blank
+    labels: np.ndarray | None = None  # (N,) int32, indices into `LABELS`; kept if asked for
+    unlabelled: int = 0  # rows left out because they had no label, if labels are read
+    present: np.ndarray | None = None  # (N, C) bool; None: every row has all columns
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def take(self, rows: np.ndarray) -> "Examples":
+        """The examples of these rows."""
+        labels, present = (None if array is None else array[rows] for array in (self.labels, self.present))
+        columns = tuple([column[row] for row in rows.tolist()] for column in self.columns)
+        return dataclasses.replace(self, columns=columns, labels=labels, present=present)
+
+    @property
+    def kinds(self) -> str:
+        """The number of examples of each kind: "3 sentences and 2 triplets"."""
+        width = len(self.columns)
+        counted = np.full(len(self), width) if self.present is None else self.present.sum(axis=1)
+        numbers = np.bincount(counted, minlength=width + 1)
+        return " and ".join(f"{numbers[kind]} {KINDS[kind - 1]}" for kind in range(1, width + 1) if numbers[kind])
+
+
+def split_sources(specification: str) -> list[str]:
+    """The sources in a list with commas.
+
+    The name of an existing file is one source, whatever is in it. In a list, a name with a comma is put in double
+    quotes, as in a CSV file.
+
+    Raises:
+      UserError: when a name is empty, is given twice, or its quotation mark does not end.
+    """
+    if "," not in specification or local_path(specification).exists():
+        return [specification]
+    try:
+        names = [name.strip() for name in next(csv.reader([specification], strict=True, skipinitialspace=True))]
+    except (csv.Error, StopIteration) as error:
+        raise UserError(
+            f"{specification}: not a list of sources: {error}; put a name with a comma in double quotes"
+        ) from None
+    if "" in names:
+        raise UserError(
+            f"{specification}: source {names.index('') + 1} of {len(names)} has no name; "
+            "a comma separates sources: remove one, or put a name with a comma in double quotes"
+        )
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"{specification}: {name} is named twice; remove one")
+    return names
+
+
+def join(parts: Mapping[str, Examples], mixed: bool) -> Examples:
+    """The examples of several sources, in the order of the sources.
+
+    Args:
+      parts: examples by the name of their source.
+      mixed: whether the sources may have different columns.
+
+    Raises:
+      UserError: when they have and may not.
+    """
+    (first, one), *others = parts.items()
+    if not others:
+        return one
+    for name, other in others:
+        if len(other.columns) != len(one.columns) and not mixed:
+            raise UserError(
+                f"data.train: {first} has {KINDS[len(one.columns) - 1]}, {name} has {KINDS[len(other.columns) - 1]}; "
+                "name sources of one kind, choose the same columns with data.columns, or set data.mixed=True"
+            )
+    each = list(parts.values())
+    widths = [len(part.columns) for part in each]
+    widened = [_widen(part, max(widths)) for part in each]
+    present = None
+    if len(set(widths)) > 1:
+        rows = [np.arange(max(widths)) < width for width in widths]
+        present = np.repeat(np.stack(rows), [len(part) for part in each], axis=0)
+    labels = [part.labels for part in each if part.labels is not None]
+    return Examples(
+        tuple([sentence for column in columns for sentence in column] for columns in zip(*widened, strict=True)),
+        sum(part.blank for part in each),
+        np.concatenate(labels) if len(labels) == len(each) else None,
+        sum(part.unlabelled for part in each),
+        present,
+    )
+
+
+def _widen(part: Examples, width: int) -> Sequence[list[str]]:
+    """The columns, with the anchors as their own positives and empty sentences further on."""
+    columns = list(part.columns)
+    if len(columns) == 1 < width:
+        columns.append(columns[0])
+    return [*columns, *([""] * len(part) for _ in range(width - len(columns)))]

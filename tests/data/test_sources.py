@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+from support.data import refused
+
+from simcse_jax.data.examples import read_examples
+from simcse_jax.data.sources import Examples, join, split_sources
+from simcse_jax.errors import UserError
+
+
+def test_a_comma_separates_sources_unless_it_is_in_a_name(write, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    write("a,b.txt", "eins\n")
+    assert split_sources("a.txt") == ["a.txt"]
+    assert split_sources("a.txt, hf:x:y") == ["a.txt", "hf:x:y"]
+    assert split_sources("a,b.txt") == ["a,b.txt"]  # such a file exists
+    assert split_sources('c.txt,"a,b.txt"') == ["c.txt", "a,b.txt"]
+    write("c.txt", "zwei\n")
+    assert read_examples("a,b.txt").columns == (["eins"],)
+    assert read_examples('c.txt,"a,b.txt"').columns == (["zwei", "eins"],)
+
+
+@pytest.mark.parametrize(
+    ("specification", "part"),
+    [
+        ("a.txt,,b.txt", "source 2 of 3 has no name"),
+        (",a.txt", "source 1 of 2"),
+        ("a.txt,", "source 2 of 2"),
+        ("a.txt, b.txt,a.txt", "a.txt is named twice"),
+        ('a.txt,"b.txt', "not a list of sources"),
+    ],
+)
+def test_lists_with_mistakes_are_refused(specification, part):
+    with pytest.raises(UserError, match=part):
+        split_sources(specification)
+
+
+@pytest.fixture
+def several(write):
+    """Sentences, pairs and triplets."""
+    return [write("s.txt", "a\n\nb\n"), write("p.csv", "sent0,sent1\nc,d\n"), write("t.csv", "x,y,z\ne,f,g\nh,,i\n")]
+
+
+def test_sources_of_one_kind_are_joined_in_order(several, write):
+    first = write("u.csv", "anchor,positive,negative\nk,l,m\n")
+    examples = read_examples(f"{first},{several[2]}")
+    assert examples.columns == (["k", "e"], ["l", "f"], ["m", "g"])
+    assert (examples.blank, examples.present, examples.kinds) == (1, None, "2 triplets")
+
+
+def test_what_a_source_lacks_is_not_present(several):
+    examples = read_examples(",".join(several), mixed=True)
+    assert examples.columns == (list("abce"), list("abdf"), ["", "", "", "g"])
+    np.testing.assert_array_equal(examples.present, [[1, 0, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1]])
+    assert (examples.blank, examples.kinds) == (2, "2 sentences and 1 pairs and 1 triplets")
+    some = read_examples(",".join(several), mixed=True, subsample=3, seed=1)
+    rows = ["abce".index(anchor) for anchor in some.columns[0]]
+    assert rows == sorted(rows)
+    np.testing.assert_array_equal(some.present, examples.present[rows])
+
+
+def test_labels_and_next_sentences_come_from_each_source(write):
+    pairs = [write("a.csv", "sent0,sent1,label\na,b,0\nc,d,2\n"), write("b.csv", "sent0,sent1,label\ne,f,0\n")]
+    joined = ",".join(pairs)
+    assert read_examples(joined, labels=True).labels.tolist() == [0, 2, 0]
+    assert read_examples(joined, positives="entailment").columns == (["a", "e"], ["b", "f"])
+    documents = [write("a.txt", "a\nb\n\nc\nd\n"), write("b.txt", "e\nf\n\ng\n")]
+    assert read_examples(",".join(documents), positives="next_sentence").columns == (list("ace"), list("bdf"))
+
+
+def test_errors_name_the_source(several, write, tmp_path):
+    sentences, pairs, triplets = several
+    refused(f"{sentences},{tmp_path}/none.txt", "none.txt", "no such file")
+    refused(f"{tmp_path}/no,ne.txt", f"{tmp_path}/no: no such file", "in double quotes")
+    refused(f"{sentences},{triplets}", sentences, "has sentences", triplets, "has triplets", "data.mixed=True")
+    labelled = write("n.csv", "sent0,sent1,label\na,b,0\n")
+    refused(f"{labelled},{pairs}", "p.csv: no labels", "objective.softmax_nli", options={"labels": True})
+    refused(f"{sentences},{write('l.txt', b'caf' + bytes([233]))}", "l.txt: line 1 is not UTF-8")
+
+
+def test_one_source_stays_as_it_is():
+    one = Examples((["a"],), 0)
+    assert join({"a.txt": one}, mixed=True) is one
