@@ -28,6 +28,9 @@ def started_as(command: str) -> str:
     return f"{program} {command}" if program in PROGRAMS else f"{PACKAGE}.{MODULES.get(command, command)}"
 
 
+MODEL = "a folder, a hub id, package:NAME, or a workdir (its best checkpoint; WORKDIR@step=200 is that of a step)"
+
+
 class Model(NamedTuple):
     """A model on the command line: NAME, NAME@LAYERS, NAME@POOLER or NAME@LAYERS@POOLER."""
 

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from simcse_jax.command_line import Parser, run_command, warnings_in_a_line
+from simcse_jax.command_line import MODEL, Parser, run_command, warnings_in_a_line
 from simcse_jax.errors import UserError, installed, reason
 from simcse_jax.index.demo_guard import Names, launch_options
 from simcse_jax.models.config import POOLERS
@@ -27,7 +27,7 @@ def main() -> None:
         description="Serves a page with search, comparison and a heat map, and an API of the same. Needs Gradio, a "
         "model and a file of sentences. Writes nothing.",
     )
-    parser.add_argument("--model", required=True, help="a folder, a hub id, package:NAME, or a workdir")
+    parser.add_argument("--model", required=True, help=MODEL)
     parser.add_argument("--sentences", required=True, help="what to search: .txt, .csv, .tsv, .jsonl or .parquet")
     parser.add_argument("--column", help="the column of --sentences, if its name is not a usual one")
     parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")

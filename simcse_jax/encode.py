@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simcse_jax.command_line import Parser, add_dtype, add_prompts, run_command, with_new_spellings
+from simcse_jax.command_line import MODEL, Parser, add_dtype, add_prompts, run_command, with_new_spellings
 from simcse_jax.errors import UserError
 from simcse_jax.models.config import POOLERS
 from simcse_jax.outputs import output_file
@@ -65,7 +65,7 @@ def parse() -> argparse.Namespace:
         description="Encodes the sentences of a file. Needs a model and the file. Writes the embeddings to --output; "
         "until they are complete, OUTPUT.partial and OUTPUT.state.json, from which the same command resumes.",
     )
-    parser.add_argument("--model", required=True, help="a folder, a hub id, package:NAME, or a workdir")
+    parser.add_argument("--model", required=True, help=MODEL)
     parser.add_argument(
         "--input", required=True, help="a .txt (a sentence a line), .csv, .tsv, .jsonl or .parquet file"
     )

@@ -8,7 +8,15 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from simcse_jax.command_line import Parser, add_dtype, add_prompts, run_command, warnings_in_a_line, with_new_spellings
+from simcse_jax.command_line import (
+    MODEL,
+    Parser,
+    add_dtype,
+    add_prompts,
+    run_command,
+    warnings_in_a_line,
+    with_new_spellings,
+)
 from simcse_jax.config.checks import check_postprocess
 from simcse_jax.errors import UserError, no_such
 from simcse_jax.evaluation.tasks import AGGREGATIONS, GRIDS, METRICS, POSTPROCESSING, TASKS, TRANSFER
@@ -61,7 +69,7 @@ def parse() -> Options:
         description="Scores a model on textual similarity (STS) and transfer tasks. Needs a model, and the tasks' data "
         "in SentEval's layout or a file of graded pairs. Prints tables; writes the scores to --output if it is given.",
     )
-    parser.add_argument("--model", required=True, help="a folder, a hub id, package:NAME, or a workdir")
+    parser.add_argument("--model", required=True, help=MODEL)
     parser.add_argument("--data", required=True, help="SentEval's data/downstream, or a file of graded pairs")
     every = f"{', '.join((*TASKS, *TRANSFER))}; sts and transfer mean all tasks of a kind"
     parser.add_argument("--tasks", default="sts", help=f"comma-separated: {every} (default: sts)")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from simcse_jax.command_line import Parser, run_command, started_as
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface import hub
+from simcse_jax.names import split_step
 from simcse_jax.outputs import check_replaced_folder, printing
 from simcse_jax.storage import local_path
 
@@ -24,7 +25,11 @@ def main() -> None:
         description="Exports a trained model for transformers and sentence-transformers. Needs the folder of a run. "
         "Writes the model, its tokenizer and its model card to --output.",
     )
-    parser.add_argument("--workdir", required=True, help="a run's folder; its best checkpoint is exported")
+    parser.add_argument(
+        "--workdir",
+        required=True,
+        help="a run's folder, whose best checkpoint is exported; DIR@step=200 exports that one",
+    )
     parser.add_argument("--output", required=True, help="the folder to write; an earlier export there is replaced")
     parser.add_argument("--push-to-hub", metavar="OWNER/NAME", help="upload it to this model of the hub")
     parser.add_argument(
@@ -43,11 +48,12 @@ def main() -> None:
         raise UserError(f"--license {args.license}: must be one of the hub's identifiers, such as apache-2.0 or mit")
     from simcse_jax.storage import as_path
 
-    workdir, output = as_path(args.workdir), local_path(args.output)
+    name, step = split_step(args.workdir)
+    workdir, output = as_path(name), local_path(args.output)
     check_places(workdir, output)
     if args.push_to_hub is not None:
         hub.check_push(args.push_to_hub, args.private, args.revision)
-    export(workdir, output, args.push_to_hub, args.revision, args.license)
+    export(workdir, output, args.push_to_hub, args.revision, args.license, step)
     with printing(args.push_to_hub is not None) as say:
         say(f"exported to {args.output}; open it with")
         say(f"  sentence_transformers.SentenceTransformer({args.output!r})")
@@ -80,8 +86,9 @@ def export(
     hub_name: str | None = None,
     revision: str | None = None,
     license: str | None = None,
+    step: int | str | None = None,
 ) -> None:
-    """Writes the best checkpoint of `workdir` and its card to the folder `output`, whole or not at all.
+    """Writes a checkpoint of `workdir` and its card to the folder `output`, whole or not at all.
 
     Args:
       workdir: a run's folder.
@@ -89,9 +96,10 @@ def export(
       hub_name: OWNER/NAME, the name in the model card's code; None for the folder's own name.
       revision: the branch there, None for the main one.
       license: the hub's identifier of a licence, for the card; None for that of the base model, if known.
+      step: of the checkpoint, or "last"; None for the best one.
 
     Raises:
-      UserError: when there is no run, `output` is not an earlier export, or another job is exporting there.
+      UserError: when there is no run or checkpoint, `output` is not an earlier export, or another job exports there.
     """
     import numpy as np
     from safetensors import SafetensorError
@@ -99,17 +107,19 @@ def export(
     from simcse_jax.huggingface.write import write_model
     from simcse_jax.locks.replace import replacing
     from simcse_jax.model_card import model_card
-    from simcse_jax.runs.loading import load_workdir
+    from simcse_jax.runs.loading import load_workdir, other_than_best
     from simcse_jax.runs.workdir import Workdir
 
     check_places(workdir, output)
-    model = load_workdir(workdir)
+    model = load_workdir(workdir, step=step)
+    other = other_than_best(workdir, step)
     for name, values in {**model.params, **(model.language_model or {})}.items():
         if not np.isfinite(values).all():
-            raise UserError(f"{workdir}: the best checkpoint's {name} is not finite; it is not exported")
+            which = "best checkpoint" if other is None else f"checkpoint of step {other}"
+            raise UserError(f"{workdir}: {name} of the {which} is not finite; it is not exported")
     run = Workdir(workdir)
     output = Path(os.path.realpath(output))  # a link stays one, what it points to is replaced
-    card = model_card(model, run.read_run(), run.read_result(), hub_name or output.name, revision, license)
+    card = model_card(model, run.read_run(), run.read_result(), hub_name or output.name, revision, license, other)
     try:
         with replacing(output) as temporary:
             write_model(model, temporary)

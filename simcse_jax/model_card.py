@@ -58,6 +58,7 @@ def model_card(
     name: str,
     revision: str | None = None,
     license: str | None = None,
+    step: int | None = None,
 ) -> str:
     """The whole file.
 
@@ -68,17 +69,19 @@ def model_card(
       name: the name to load it by: OWNER/NAME on the hub, or a folder's base name.
       revision: the hub's branch, None for the main one.
       license: the hub's identifier of a licence; None for that of the model that training started from, if known.
+      step: of the checkpoint; None for the best one, which is the one that the run scored.
     """
     assert model.pooler is not None  # runs have ours
+    result = result if step is None else None
     licenses = {"license": license} if license else license_of(run["config"]["model"]["init_from"])
     parts = [
         front_matter(run, result, name, licenses),
         f"# {name.rpartition('/')[2]}",
-        description(model, run),
+        description(model, run) + (f" This is its checkpoint of step {step}." if step is not None else ""),
         "## Use it",
         *snippets(name, revision, model.pooler, model.has_head, model.max_length),
         "## Scores",
-        scores(run, result),
+        scores(run, result) if step is None else "The run scored its best checkpoint, and this is another one.",
         "## Training",
         training(run),
         "The recipe: simcse_jax's defaults (unsupervised SimCSE of BERT-base), and where it differs from them:",

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from simcse_jax.errors import UserError, reason
+from simcse_jax.names import split_step
 from simcse_jax.storage import is_remote, is_stream, local_path, own_descriptor
 
 Inputs: TypeAlias = Mapping[str, str | Path | None]  # what a command reads, by option; names may be no local path
@@ -267,7 +268,8 @@ def _check_folder(folder: Path, where: str) -> None:
 
 def _local(inputs: Inputs | None) -> list[tuple[str, Path]]:
     """The inputs with a path, which need not exist: a model of the hub has one too, where nothing lies."""
-    return [(given, _place(str(name))) for given, name in (inputs or {}).items() if name and not is_remote(str(name))]
+    names = {given: split_step(str(name)).name for given, name in (inputs or {}).items() if name}
+    return [(given, _place(name)) for given, name in names.items() if not is_remote(name)]
 
 
 def _place(name: str) -> Path:

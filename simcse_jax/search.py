@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simcse_jax.command_line import (
+    MODEL,
     Parser,
     add_dtype,
     add_truncation,
@@ -68,7 +69,7 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
         "--sentences or an earlier --index. Prints tables; writes the embeddings to --index and the results to "
         "--output if given.",
     )
-    parser.add_argument("--model", required=True, help="a folder, a hub id, package:NAME, or a workdir")
+    parser.add_argument("--model", required=True, help=MODEL)
     parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
     parser.add_argument("--sentences", help="the file to search in: .txt, .csv, .tsv, .jsonl or .parquet")
     parser.add_argument(

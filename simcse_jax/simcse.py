@@ -64,7 +64,8 @@ class SimCSE(Searchable):
         """Loads a model onto all local devices.
 
         Args:
-          name: a folder in Hugging Face format, a hub id, `package:NAME`, or a workdir of ours.
+          name: a folder in Hugging Face format, a hub id, `package:NAME`, or a workdir of ours, which is its best
+            checkpoint; "WORKDIR@step=200" is that of step 200, "WORKDIR@step=last" the latest one.
           pooler: None takes the model's own.
           num_layers: keep the first n layers; 0 keeps all.
           batch_size: sentences encoded together on each device; fewer of those longer than 64 tokens.

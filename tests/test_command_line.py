@@ -311,6 +311,7 @@ def test_a_folder_with_an_at_in_its_name_is_no_option(tmp_path):
         ("owner/model@main@3@avg", ("owner/model@main", 3, "avg")),
         ("model@3@4", ("model@3", 4, None)),
         ("model@avg@cls", ("model@avg", 0, "cls")),
+        ("run@step=200@3@avg", ("run@step=200", 3, "avg")),
     ],
 )
 def test_a_revision_may_come_before_the_options(spec, expected):

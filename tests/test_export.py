@@ -11,6 +11,7 @@ from support.jobs import another_job
 from simcse_jax.errors import UserError
 from simcse_jax.export import export
 from simcse_jax.locks.lock import held_next_to
+from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.simcse import SimCSE
 
 SENTENCES = ["the cat sat on the mat.", "", "a dog", " ".join(WORDS * 4), "unknown words", "The BIRD sings"]
@@ -59,6 +60,22 @@ def test_an_earlier_export_is_replaced_and_nothing_else(trained, exported, tmp_p
     assert (tmp_path / "link").is_symlink() and (folder / "model.safetensors").exists()
 
 
+def test_any_checkpoint_can_be_exported_without_the_scores_of_the_best(trained, tmp_path):
+    checkpoints = Checkpoints(trained, read_only=True)
+    other = next(step for step in checkpoints.steps if step != checkpoints.best)
+    for step, parts in (
+        (other, [f"This is its checkpoint of step {other}.", "this is another one"]),
+        (checkpoints.best, ["Spearman × 100 |"]),
+    ):
+        done = call("export", "--workdir", f"{trained}@step={step}", "--output", tmp_path / str(step))
+        assert done.returncode == 0, done.stderr
+        card = (tmp_path / str(step) / "README.md").read_text()
+        assert [part for part in parts if part not in card] == []
+        expected = SimCSE(f"{trained}@step={step}").encode(SENTENCES)
+        np.testing.assert_allclose(SimCSE(tmp_path / str(step)).encode(SENTENCES), expected, atol=1e-6)
+    assert "Spearman × 100 |" not in (tmp_path / str(other) / "README.md").read_text()
+
+
 def test_a_licence_can_be_given(trained, tmp_path):
     done = call("export", "--workdir", trained, "--output", tmp_path / "model", "--license", "mit")
     assert done.returncode == 0 and "\nlicense: mit\n" in (tmp_path / "model" / "README.md").read_text()
@@ -82,13 +99,13 @@ def test_an_export_that_fails_leaves_nothing(trained, tmp_path, monkeypatch):
 def test_weights_that_are_not_finite_are_not_exported(trained, tmp_path, monkeypatch):
     from simcse_jax.runs import loading
 
-    def load(workdir, load=loading.load_workdir):
-        model = load(workdir)
+    def load(workdir, step=None, load=loading.load_workdir):
+        model = load(workdir, step=step)
         name = next(iter(model.params))
         return dataclasses.replace(model, params=model.params | {name: model.params[name] * np.nan})
 
     monkeypatch.setattr(loading, "load_workdir", load)
-    with pytest.raises(UserError, match=r"the best checkpoint's .* is not finite"):
+    with pytest.raises(UserError, match=r"of the best checkpoint is not finite"):
         export(trained, tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
 

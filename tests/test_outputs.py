@@ -199,6 +199,9 @@ def test_an_output_that_is_an_input_is_refused(places):
     os.link(places / "data.tsv", places / "a.npy.partial")
     refused(output_file, places / "a.npy", inputs, kinds=(".npy",), temporary=(".partial",), match="the file of --data")
     refused(output_folder, places / "model", inputs, match="is the folder of --model")
+    refused(
+        output_folder, places / "model", {"--model": f"{places / 'model'}@step=last"}, match="is the folder of --model"
+    )
     refused(output_folder, places, inputs, files=["*.tsv"], match="the file of --data")
     refused(output_folder, places, inputs, files=["s*.json"], match="the file of --data")
     assert output_folder(str(places), inputs, files=["*.png"]) == places

@@ -3,6 +3,7 @@
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.models.config import EncoderConfig
+from simcse_jax.names import split_step
 from simcse_jax.storage import local_path, read_json
 
 
@@ -42,7 +43,7 @@ def encoder_config(name: str, num_layers: int = 0) -> EncoderConfig:
     Raises:
       UserError: for a name of unknown shape, or a damaged config.json.
     """
-    known = name
+    name = known = split_step(name).name
     for owner in OWNERS:
         known = known.removeprefix(owner)
     local = name.startswith("package:") or local_path(name).exists()

@@ -75,6 +75,11 @@ class Checkpoints:
             self._manager = ocp.CheckpointManager(self._folder, options=options)
 
     @property
+    def steps(self) -> list[int]:
+        """All steps that were saved completely and are kept, in order."""
+        return sorted(self._manager.all_steps())
+
+    @property
     def latest(self) -> int | None:
         """The newest step that was saved completely."""
         return self._manager.latest_step()
@@ -123,7 +128,7 @@ class Checkpoints:
           UserError: when there are checkpoints and none of them can be read.
         """
         errors = {}
-        for step in sorted(self._manager.all_steps(), reverse=True):
+        for step in reversed(self.steps):
             try:
                 with processes.together():
                     state = self._twice(self.restore, step, like)
@@ -145,7 +150,7 @@ class Checkpoints:
                 with processes.together():
                     return best, self._twice(self.restore_params, best, like)
             except UserError as error:
-                if len(self._manager.all_steps()) == 1:
+                if len(self.steps) == 1:
                     raise
                 self._set_all_aside({best: error}, "taking the next best")
 

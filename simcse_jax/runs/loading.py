@@ -1,6 +1,7 @@
 """Any model by name: all that `huggingface.load` reads, and the workdirs of our own runs."""
 
 import atexit
+import contextlib
 import re
 import shutil
 import tempfile
@@ -15,6 +16,7 @@ from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS, PREFIX
 from simcse_jax.models.parameters import LANGUAGE_MODEL, sentence_encoder, subset
 from simcse_jax.models.sentence_encoder import build
+from simcse_jax.names import LAST, AtStep, split_step
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.state import trained_shapes
 from simcse_jax.runs.workdir import Workdir
@@ -23,6 +25,8 @@ from simcse_jax.storage import Folder, as_path, check_readable, is_remote, read_
 
 def load_model(name: str, num_layers: int = 0) -> Pretrained:
     """Loads a folder, a hub id, `package:NAME` or a workdir (`gs://…` too).
+
+    A workdir is its best checkpoint; WORKDIR@step=200 is that of step 200, WORKDIR@step=last the latest one.
 
     Args:
       name: of the model.
@@ -34,24 +38,33 @@ def load_model(name: str, num_layers: int = 0) -> Pretrained:
     if not name.strip():
         raise UserError("the name of the model is empty; give a folder, a hub id, package:NAME or a workdir")
     keep_compilations()  # a model is loaded to compile programs for it: training, scoring, encoding
-    if re.match(r"\w+:[^/]", name):  # package:NAME
-        return load(name, num_layers)
-    folder = as_path(name)
-    workdir = Workdir(folder)
-    if is_remote(folder):
-        workdir.check_exists(name)
-    else:
-        check_readable(Path(folder))
-    return load_workdir(folder, num_layers) if workdir.exists else load(name, num_layers)
+    run, step = split_step(name)
+    if not re.match(r"\w+:[^/]", run):  # package:NAME
+        folder = as_path(run)
+        workdir = Workdir(folder)
+        if is_remote(folder):
+            workdir.check_exists(name)
+        else:
+            check_readable(Path(folder))
+        if workdir.exists:
+            return load_workdir(folder, num_layers, step)
+    if step is not None:
+        raise UserError(f"{name}: {run} is not a run's folder, so it has no checkpoints")
+    return load(name, num_layers)
 
 
-def load_workdir(folder: Folder, num_layers: int = 0) -> Pretrained:
-    """Loads a run's best checkpoint: the encoder with its head, and the language model if there is one.
+def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = None) -> Pretrained:
+    """Loads a run's checkpoint: the encoder with its head, and the language model if there is one.
 
     Of two encoders it loads the first one, that of the anchors.
 
+    Args:
+      folder: of the run.
+      num_layers: keep the first n layers; 0 keeps all.
+      step: of the checkpoint; `LAST`: the latest one; None: the best one.
+
     Raises:
-      UserError: when no checkpoint has been saved, or a file of the workdir is damaged.
+      UserError: when there is no such checkpoint, or a file of the workdir is damaged.
     """
     workdir = Workdir(folder)
     run = workdir.read_run()
@@ -59,17 +72,9 @@ def load_workdir(folder: Folder, num_layers: int = 0) -> Pretrained:
     pooler, has_head, objective = model["pooler"], HEADS[model["mlp"]].scored, run["config"]["objective"]
     where = folder / "model" / "config.json"
     config = EncoderConfig.from_hugging_face(read_json(where), str(where))
-    checkpoints = Checkpoints(folder, read_only=True)
-    best = checkpoints.best
-    if best is None:
-        if workdir.has_result:
-            why = "has its scores but no checkpoint, as runs that a sweep trains together have"
-            raise UserError(f"{folder}: {why}; train it with simcse_jax.main")
-        raise UserError(f"{folder}: no checkpoint has been saved yet")
-    try:
-        trained = checkpoints.restore_params(best, trained_shapes(config, {"model": model, "objective": objective}))
-    finally:
-        checkpoints.close()
+    with contextlib.closing(Checkpoints(folder, read_only=True)) as checkpoints:
+        chosen = choose_step(checkpoints, workdir, step)
+        trained = checkpoints.restore_params(chosen, trained_shapes(config, {"model": model, "objective": objective}))
     language_model = {name: np.asarray(value) for name, value in subset(trained, LANGUAGE_MODEL).items()} or None
     own = sentence_encoder(trained)
     params = {name: np.asarray(value) for name, value in own.items() if has_head or not name.startswith(PREFIX)}
@@ -78,7 +83,39 @@ def load_workdir(folder: Folder, num_layers: int = 0) -> Pretrained:
         _, shapes = build(kept, with_head=has_head)
         params = {name: params[name] for name in shapes}
     copy = _local_copy(folder / "model")
-    return Pretrained(str(folder), copy, kept, params, pooler, max_length, language_model)
+    return Pretrained(str(AtStep(str(folder), step)), copy, kept, params, pooler, max_length, language_model)
+
+
+def other_than_best(folder: Folder, step: int | str | None) -> int | None:
+    """The number of a run's checkpoint if it is not the best one, which alone has the run's scores; None if it is.
+
+    Raises:
+      UserError: when there is no such checkpoint.
+    """
+    with contextlib.closing(Checkpoints(folder, read_only=True)) as checkpoints:
+        chosen = choose_step(checkpoints, Workdir(folder), step)
+        return None if chosen == checkpoints.best else chosen
+
+
+def choose_step(checkpoints: Checkpoints, workdir: Workdir, step: int | str | None) -> int:
+    """The step of the checkpoint to load; the arguments are those of `load_workdir`.
+
+    Raises:
+      UserError: when there is none, or not that one; it lists those that are there.
+    """
+    found, best = checkpoints.steps, checkpoints.best
+    if best is None:
+        if workdir.has_result:
+            why = "has its scores but no checkpoint, as runs that a sweep trains together have"
+            raise UserError(f"{workdir}: {why}; train it with simcse_jax.main")
+        raise UserError(f"{workdir}: no checkpoint has been saved yet")
+    if step is None:
+        return best
+    chosen = found[-1] if step == LAST else step
+    if chosen not in found:
+        listed = ", ".join(f"{each} (the best one)" if each == best else str(each) for each in found)
+        raise UserError(f"{workdir}: has no checkpoint of step {step}; it has {listed}")
+    return int(chosen)
 
 
 def _local_copy(folder: Folder) -> Path:

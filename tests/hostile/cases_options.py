@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator
 
-from hostile.case import EITHER, PAIRS, TEXT, Case
+from hostile.case import DONE, EITHER, PAIRS, TEXT, Case
 from hostile.seeds import train_arguments
 
 LONG = "n" * 300
@@ -175,6 +175,7 @@ def cases() -> Iterator[Case]:
         yield Case("options", command, "no arguments", [], ())
     yield from program()
     yield from flags()
+    yield from checkpoints()
 
 
 def program() -> Iterator[Case]:
@@ -227,3 +228,33 @@ def flags() -> Iterator[Case]:
         if command == "sweep":
             arguments = [argument.replace("unsup_bert", "ablations/simcse_table3") for argument in arguments]
         yield Case("options", command, name, arguments, ("model", TEXT, PAIRS))
+
+
+def checkpoints() -> Iterator[Case]:
+    """Names of checkpoints, RUN@step=N, of which the run has those of steps 1 and 2."""
+    wrong = {f"step is {name}": (f"workdir@step={value}", "workdir@step=") for name, value in NUMBERS.items()}
+    wrong |= {
+        "a step that was not saved": ("workdir@step=3", "it has 1, 2"),
+        "a step in the middle": ("workdir@3@step=2", "is not a run's folder"),
+        "two steps": ("workdir@step=2@step=2", "is not a run's folder"),
+        "a step of a model that is no run": ("model@step=2", "is not a run's folder"),
+        "a step of a package": ("package:json@step=2", "is not a run's folder"),
+        "a step of nothing": ("@step=2", "@step=2"),
+    }
+    wrong |= {
+        "step is zero": ("workdir@step=0", "it has 1, 2"),
+        "step is huge": (f"workdir@step={10**14}", "it has 1, 2"),
+    }
+    inputs = ("workdir", "model", TEXT, PAIRS)
+    commands = {"encode": ENCODE, "export": EXPORT}
+    for (command, given), (name, (value, names)) in itertools.product(commands.items(), wrong.items()):
+        option = "--workdir" if command == "export" else "--model"
+        names = names if command == "encode" else ""
+        arguments = [f"{key}={text}" for key, text in (given | {option: value}).items()]
+        yield Case("options", command, f"{option}: {name}", arguments, inputs, names=names)
+    for name, (value, names) in wrong.items():
+        yield Case("options", "main", name, train_arguments("run", model__init_from=value), inputs, names=names)
+    arguments = ["--model=workdir@step=2", f"--data={PAIRS}", "--output=workdir/run.json"]
+    yield Case("options", "evaluate", "an output in a checkpoint's run", arguments, inputs, names="would be lost")
+    done = [f"{key}={text}" for key, text in (ENCODE | {"--model": "workdir@step=last"}).items()]
+    yield Case("options", "encode", "the latest checkpoint", done, inputs, end=DONE, output="out.npy")

@@ -26,6 +26,27 @@ def test_layers_are_left_out_from_the_end(trained):
         load_workdir(trained, 3)
 
 
+def test_a_checkpoint_has_a_name(trained):
+    checkpoints = Checkpoints(trained, read_only=True)
+    like = {name: np.empty(value.shape, value.dtype) for name, value in load_model(str(trained)).params.items()}
+    first, *_, last = checkpoints.steps
+    saved = {step: checkpoints.restore_params(step, like) for step in (first, last)}
+    for step, name in ((first, f"{trained}@step={first}"), (last, f"{trained}@step=last")):
+        model = load_model(name)
+        assert model.name == name and model.has_head
+        assert all(np.array_equal(model.params[part], saved[step][part]) for part in like)
+    assert load_model(f"{trained}@step={first}", 1).config.num_layers == 1
+    assert any(not np.array_equal(saved[first][name], saved[last][name]) for name in like)
+
+
+def test_a_checkpoint_that_a_run_does_not_have(trained, tiny_bert):
+    with pytest.raises(UserError, match=r"trained: has no checkpoint of step 9; it has .*\d+ \(the best one\)"):
+        load_model(f"{trained}@step=9")
+    for name in (f"{tiny_bert}@step=last", "package:json@step=3", "none-such@step=3"):
+        with pytest.raises(UserError, match="is not a run's folder, so it has no checkpoints"):
+            load_model(name)
+
+
 def test_a_folder_of_another_kind_is_read_as_hugging_face_s(tiny_bert):
     ours, theirs = load_model(str(tiny_bert)), load(str(tiny_bert))
     assert ours.params.keys() == theirs.params.keys()

@@ -1,0 +1,34 @@
+import pytest
+
+from simcse_jax.errors import UserError
+from simcse_jax.names import AtStep, split_step
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("runs/a", ("runs/a", None)),
+        ("runs/a@step=200", ("runs/a", 200)),
+        ("runs/a@step=0", ("runs/a", 0)),
+        ("gs://bucket/a@step=last", ("gs://bucket/a", "last")),
+        ("owner/model@main", ("owner/model@main", None)),
+        ("runs@2026/a@step=20", ("runs@2026/a", 20)),
+        ("runs@step=3/a", ("runs@step=3/a", None)),
+        ("@step=3", ("@step=3", None)),
+        ("a\nb@step=3", ("a\nb", 3)),
+    ],
+)
+def test_a_name_may_end_in_a_step(name, expected):
+    found = split_step(name)
+    assert found == expected and str(found) == name
+
+
+def test_a_path_that_exists_is_no_checkpoint(tmp_path):
+    (tmp_path / "run@step=3").mkdir()
+    assert split_step(f"{tmp_path}/run@step=3") == AtStep(f"{tmp_path}/run@step=3", None)
+
+
+@pytest.mark.parametrize("step", ["", "best", "-1", "1.5", "٣", "1e3", "9" * 200, " 3"])
+def test_a_step_is_a_number_or_last(step):
+    with pytest.raises(UserError, match="is no checkpoint; give the number of a step, or step=last"):
+        split_step(f"run@step={step}")
