@@ -1,18 +1,27 @@
 """SBERT (Reimers and Gurevych 2019, section 3.1), the supervised baseline of SimCSE and SimCSE++: a classifier of NLI.
 
-Softmax of (u, v, |u − v|) over entailment, neutral and contradiction, mean pooling, one epoch. SBERT warms its learning
-rate up over the first tenth of the steps; here it falls from the first step, as in all recipes. Columns of the data:
-sent0, sent1, label.
+`sbert_nli` starts from BERT-base, `:bert_large` from BERT-large, `:roberta` and `:roberta_large` from RoBERTa
+(SRoBERTa). Softmax of (u, v, |u − v|) over entailment, neutral and contradiction, mean pooling, one epoch. SBERT warms
+its learning rate up over the first tenth of the steps; here it falls from the first step, as in all recipes. Columns of
+the data: sent0, sent1, label.
 """
 
 from ml_collections import config_dict
 
-from simcse_jax.config import default_config
+from simcse_jax.config import choose_variant, default_config
+
+ENCODERS = {
+    "bert": "bert-base-uncased",
+    "bert_large": "bert-large-uncased",
+    "roberta": "roberta-base",
+    "roberta_large": "roberta-large",
+}
 
 
-def get_config() -> config_dict.ConfigDict:
+def get_config(encoder: str = "bert") -> config_dict.ConfigDict:
     """The paper's hyper-parameters."""
     config = default_config()
+    config.model.init_from = choose_variant(encoder, ENCODERS)
     config.model.pooler = "avg"
     config.model.mlp = "none"
     config.data.train = "data/nli_pairs.csv"

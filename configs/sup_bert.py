@@ -1,8 +1,8 @@
 """Supervised SimCSE from BERT (SimCSE, Table A.1): SNLI and MNLI triplets, three epochs, the head kept.
 
-`sup_bert` is BERT-base, `sup_bert:large` BERT-large. Also of BERT-base: `:neutral`, with neutral hypotheses as further
-negatives (Table 7), `:mlm`, with the auxiliary masked-language-model loss, which should help transfer tasks
-(Table D.2, λ = 0.1), and `:joint`.
+`sup_bert` is BERT-base, `sup_bert:large` BERT-large. `:mlm` and `:large_mlm` have the auxiliary masked-language-model
+loss, which should help transfer tasks (Tables D.2 and E.1, λ = 0.1). Also of BERT-base: `:neutral`, with neutral
+hypotheses as further negatives (Table 7), and `:joint`.
 
 `:joint` is the try of Section 4 to combine the supervised with the unsupervised objective ("didn't find a meaningful
 improvement"). Its batches hold sentences of Wikipedia, each the positive of itself under another dropout mask, and
@@ -23,7 +23,7 @@ def get_config(variant: str = "base") -> config_dict.ConfigDict:
     """The paper's hyper-parameters."""
     config = default_config()
     base, large = ("bert-base-uncased", 512, 5e-5), ("bert-large-uncased", 512, 1e-5)
-    variants = {"base": base, "large": large, "neutral": base, "mlm": base, "joint": base}
+    variants = {"base": base, "large": large, "neutral": base, "mlm": base, "large_mlm": large, "joint": base}
     config.model.init_from, config.train.batch_size, config.train.learning_rate = choose_variant(variant, variants)
     config.model.mlp = "always"
     config.data.train = "data/nli_for_simcse.csv"
@@ -31,7 +31,7 @@ def get_config(variant: str = "base") -> config_dict.ConfigDict:
     if variant == "neutral":
         config.data.train = "data/nli_with_neutral.csv"
         config.data.columns.update(anchor="sent0", positive="sent1", negative="hard_neg", neutral="neutral")
-    if variant == "mlm":
+    if variant.endswith("mlm"):
         config.objective.mlm.weight = 0.1
     if variant == "joint":
         config.data.train = "data/wiki1m_for_simcse.txt,data/nli_for_simcse.csv"

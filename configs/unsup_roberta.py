@@ -1,6 +1,7 @@
 """Unsupervised SimCSE from RoBERTa (SimCSE, Table A.1): a million Wikipedia sentences, one epoch.
 
-`unsup_roberta` is RoBERTa-base, `unsup_roberta:large` RoBERTa-large.
+`unsup_roberta` is RoBERTa-base, `unsup_roberta:large` RoBERTa-large. `:mlm` and `:large_mlm` have the auxiliary
+masked-language-model loss, which should help transfer tasks (Table E.1, λ = 0.1).
 """
 
 from ml_collections import config_dict
@@ -8,9 +9,12 @@ from ml_collections import config_dict
 from simcse_jax.config import choose_variant, default_config
 
 
-def get_config(size: str = "base") -> config_dict.ConfigDict:
+def get_config(variant: str = "base") -> config_dict.ConfigDict:
     """The paper's hyper-parameters."""
     config = default_config()
-    sizes = {"base": ("roberta-base", 512, 1e-5), "large": ("roberta-large", 512, 3e-5)}
-    config.model.init_from, config.train.batch_size, config.train.learning_rate = choose_variant(size, sizes)
+    base, large = ("roberta-base", 512, 1e-5), ("roberta-large", 512, 3e-5)
+    variants = {"base": base, "large": large, "mlm": base, "large_mlm": large}
+    config.model.init_from, config.train.batch_size, config.train.learning_rate = choose_variant(variant, variants)
+    if variant.endswith("mlm"):
+        config.objective.mlm.weight = 0.1
     return config

@@ -92,7 +92,8 @@ def parse() -> Options:
     parser.add_argument(
         "--postprocess-data",
         default="",
-        help="sentences to fit --postprocess on: a file, or target for each task's own",
+        help="sentences to fit --postprocess on: a file, target for each task's own, or target_all for those of its "
+        "train, dev and test sets",
     )
     parser.add_argument(
         "--postprocess-dimensions", type=int, default=0, help="dimensions that whitening keeps (default: all)"
@@ -139,7 +140,7 @@ def main() -> None:
     evaluators = read(options)
     fit_on = None
     if args.postprocess:
-        fit_on = postprocess.read(args.postprocess, args.postprocess_data, args.postprocess_dimensions)
+        fit_on = postprocess.read(args.postprocess, args.postprocess_data, args.postprocess_dimensions, args.data)
     model = SimCSE(
         args.model,
         pooler=args.pooler,

@@ -82,7 +82,7 @@ def check_postprocess(method: str, data: str, dimensions: int, field: str, joint
         raise no_such(field, "method", method, POSTPROCESSING)
     data_field, dimensions_field = f"{field}{joint}data", f"{field}{joint}dimensions"
     if method and not data:
-        raise UserError(f"{data_field}: must be set for {method}: a file of sentences, or target")
+        raise UserError(f"{data_field}: must be set for {method}: a file of sentences, target or target_all")
     if data and not method:
         raise UserError(f"{data_field}={data}: has no effect without {field}={' or '.join(POSTPROCESSING)}")
     if dimensions < 0 or (dimensions and method != "whitening"):

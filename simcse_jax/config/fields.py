@@ -215,8 +215,8 @@ FIELDS = {
     ),
     "eval.postprocess_data": field(
         "",
-        "The sentences that it is fit on: a source as for data.train (all of its columns), or target: for each task "
-        "the sentences that it is scored on.",
+        "The sentences that it is fit on: a source as for data.train (all of its columns); target: for each task "
+        "the sentences that it is scored on; or target_all: those of its train, dev and test sets together.",
     ),
     "eval.postprocess_dimensions": field(0, "Dimensions that whitening keeps; 0: all.", at_least(0)),
     "analysis.every": field(

@@ -20,7 +20,7 @@ Encode = Callable[[Sequence[str]], Float[np.ndarray, "N D"]]  # embeddings of N 
 class Embed(Protocol):
     """A model for an evaluator: `embed(sentences)`, and `embed.tokens` for evaluators of token embeddings.
 
-    A post-processing that is fit on each task also has `embed.for_task(task)` (`evaluation.postprocess`).
+    A post-processing that is fit on each task also has `embed.for_task(name, task)` (`evaluation.postprocess`).
     """
 
     def __call__(self, sentences: Sequence[str], /) -> Float[np.ndarray, "N D"]:
@@ -60,7 +60,7 @@ def by_task(evaluate: Callable[[Embed, dict], dict[str, Any]], embed: Embed, tas
             return evaluate(embed, dict(tasks))
     results: dict[str, Any] = {}
     for name, task in titled(tasks):
-        results |= evaluate(for_task(task), {name: task})
+        results |= evaluate(for_task(name, task), {name: task})
     return results
 
 

@@ -2,11 +2,13 @@
 
 It turns one `encode` into another, which all evaluators accept: whitening (Su et al. 2021) and a flow (Li et al. 2020,
 see flow.py). They are fit on a source of sentences (NLI, Wikipedia), or on the target: for each task, on the sentences
-that it is scored on.
+that it is scored on (`target`), or on those of its train, development and test sets together (`target_all`), as both
+methods' own code does.
 """
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +16,7 @@ from jaxtyping import Float, Float32, Float64
 
 from simcse_jax.data.examples import read_examples
 from simcse_jax.errors import UserError
+from simcse_jax.evaluation import target
 from simcse_jax.evaluation.evaluator import Encode
 from simcse_jax.evaluation.sts import Pairs
 from simcse_jax.evaluation.transfer_files import Task
@@ -23,7 +26,7 @@ Scored = Pairs | Task | Mapping[str, Pairs]  # a task: a test set, or all of its
 Embeddings = Float[np.ndarray, "N D"]
 Transform = Callable[[Float[np.ndarray, "B D"]], Float32[np.ndarray, "B K"]]
 
-TARGET = "target"
+TARGET, TARGET_ALL = "target", "target_all"
 ROUNDING = 1e-5  # a direction's standard deviation below this part of the embeddings' size is float32's rounding
 ROWS = 65_536  # taken to float64 at a time
 
@@ -34,18 +37,31 @@ class Postprocess(NamedTuple):
     method: str  # a key of `METHODS`
     sentences: list[str] | None  # None: those of each task
     dimensions: int = 0  # that whitening keeps; 0: all
+    splits: Mapping[str, list[str]] = MappingProxyType({})  # by task: those of all splits, not of the scored one alone
+
+    def of_task(self, name: str, task: Scored) -> list[str]:
+        """The sentences to fit it on for a task, without a source of its own."""
+        return self.splits.get(name) or sentences_of(task)
 
 
-def read(method: str, data: str, dimensions: int = 0) -> Postprocess:
+def read(method: str, data: str, dimensions: int = 0, scored: str = "") -> Postprocess:
     """Reads the sentences of `data`, all of its columns, or leaves them to the tasks for `target`.
+
+    Args:
+      method: a key of `METHODS`.
+      data: a source, `target` or `target_all`.
+      dimensions: that whitening keeps; 0: all.
+      scored: SentEval's folder of the tasks, of which `target_all` reads all splits.
 
     Raises:
       UserError: for anything that is wrong with the source.
     """
     if data == TARGET:
         return Postprocess(method, None, dimensions)
+    if data == TARGET_ALL:
+        return Postprocess(method, None, dimensions, target.read_all_splits(scored))
     if not data.startswith(("hf:", "tfds:")) and not local_path(data).is_file():
-        raise UserError(f"{data}: no such file, nor is it {TARGET!r}")
+        raise UserError(f"{data}: no such file, nor is it {TARGET!r} or {TARGET_ALL!r}")
     examples = read_examples(data)
     return Postprocess(method, [sentence for column in examples.columns for sentence in column], dimensions)
 
@@ -65,7 +81,7 @@ def check(postprocess: Postprocess, size: int, tasks: Iterable[tuple[str, Scored
         raise UserError(f"{postprocess.dimensions} dimensions cannot be kept of the {size} that embeddings have")
     kept = postprocess.dimensions or size
     if postprocess.sentences is None:
-        fit_on = [(name, sentences_of(task)) for name, task in tasks]
+        fit_on = [(name, postprocess.of_task(name, task)) for name, task in tasks]
     else:
         fit_on = [("the source", postprocess.sentences)]
     for name, sentences in fit_on:
@@ -78,7 +94,7 @@ def check(postprocess: Postprocess, size: int, tasks: Iterable[tuple[str, Scored
 
 
 def sentences_of(task: Scored) -> list[str]:
-    """All sentences of all splits of a task; for the target, a method is fit on these."""
+    """The sentences of a task that is scored: of all of its splits, if it has several."""
     parts = task.values() if isinstance(task, Mapping) else [task]
     return [sentence for part in parts for side in (part.first, part.second) for sentence in side]
 
@@ -103,7 +119,7 @@ def applied(embed: Encode, postprocess: Postprocess | None, seed: int = 0) -> En
 
 @dataclasses.dataclass(frozen=True)
 class FitOnTarget:
-    """A model whose post-processing is fit for each task, on all sentences of the task."""
+    """A model whose post-processing is fit for each task, on the sentences of the task."""
 
     embed: Encode
     postprocess: Postprocess
@@ -113,16 +129,20 @@ class FitOnTarget:
         """Embeddings after a post-processing that is fit on these very sentences."""
         return self._fit_on(sentences)(sentences)
 
-    def for_task(self, task: Scored) -> Encode:
+    def for_task(self, name: str, task: Scored) -> Encode:
         """The model for one task."""
-        return self._fit_on(sentences_of(task))
+        return self._fit_on(self.postprocess.of_task(name, task))
 
     def _fit_on(self, sentences: Sequence[str]) -> Encode:
-        embeddings = self.embed(sentences)  # all that will be asked for
-        method, _, dimensions = self.postprocess
-        transform = fit(method, embeddings, dimensions=dimensions, seed=self.seed)
-        row = {sentence: number for number, sentence in enumerate(sentences)}
-        return lambda others: transform(embeddings[[row[sentence] for sentence in others]])
+        row = {sentence: number for number, sentence in enumerate(dict.fromkeys(sentences))}
+        embeddings = self.embed(list(row))  # all that will be asked for
+
+        def rows(sentences: Sequence[str]) -> Embeddings:
+            return embeddings[[row[sentence] for sentence in sentences]]
+
+        method, dimensions = self.postprocess.method, self.postprocess.dimensions
+        transform = fit(method, rows(sentences), dimensions=dimensions, seed=self.seed)
+        return lambda others: transform(rows(others))
 
 
 def fit(method: str, embeddings: Embeddings, *, dimensions: int = 0, seed: int = 0) -> Transform:

@@ -43,7 +43,9 @@ class Evaluation(NamedTuple):
     def final_fingerprint(self) -> str:
         """SHA-256 of all sentences that are encoded at the end; all processes must encode the same."""
         sentences = [sentence for _, task in self.tasks for sentence in postprocess.sentences_of(task)]
-        sentences += (self.postprocess and self.postprocess.sentences) or []
+        if self.postprocess:
+            sentences += self.postprocess.sentences or []
+            sentences += [sentence for _, task in sorted(self.postprocess.splits.items()) for sentence in task]
         return sha256(np.frombuffer("\n".join(sentences).encode(), np.uint8))
 
     def final_scores(self, embed: Encode, seed: int) -> dict[str, Any]:
@@ -141,7 +143,9 @@ def read_postprocess(config: config_dict.ConfigDict) -> postprocess.Postprocess 
     if not settings.postprocess:
         return None
     try:
-        return postprocess.read(settings.postprocess, settings.postprocess_data, settings.postprocess_dimensions)
+        return postprocess.read(
+            settings.postprocess, settings.postprocess_data, settings.postprocess_dimensions, settings.data
+        )
     except UserError as error:
         raise UserError(f"config.eval.postprocess_data: {error}") from None
 

@@ -9,6 +9,7 @@ from simcse_jax.config.checks import validate
 from simcse_jax.config.fields import flatten, trains
 from simcse_jax.config.flags import parse
 from simcse_jax.errors import UserError
+from simcse_jax.sweeps.metrics import METRICS
 from simcse_jax.sweeps.variants import load_variants, read_sweep
 
 FOLDER = ROOT / "configs" / "ablations"
@@ -20,19 +21,26 @@ ARGUMENTS = {
     "simcse_pp_table2": ("both", "paper", "released"),
     "simcse_pp_table5": ("all", "m_paper_dcl_released", "m_released_dcl_paper"),
     "simcse_plus_plus": ("base", "large", "sbert_base", "sbert_large"),
-    "sup_bert": ("base", "large", "neutral", "mlm"),
+    "sup_bert": ("base", "large", "neutral", "mlm", "large_mlm"),
+    "sup_roberta": ("base", "large", "mlm", "large_mlm"),
+    "unsup_bert": ("base", "large", "mlm", "large_mlm"),
+    "unsup_roberta": ("base", "large", "mlm", "large_mlm"),
+    "sbert_nli": ("bert", "bert_large", "roberta", "roberta_large"),
 }
 ROWS = {
     "simcse_table1": 11,
     "simcse_table2": 8,
     "simcse_table3": 8,
     "simcse_table4": 17,
+    "simcse_table5": 35,
     "simcse_table6": 4,
     "simcse_table7": 5,
+    "simcse_tableB2": 8,
+    "simcse_tableB3": 14,
     "simcse_tableD1": 6,
     "simcse_tableC1": 5,
     "simcse_tableD2": 4,
-    "simcse_tableE1": 8,
+    "simcse_tableE1": 34,
     "simcse_grid": 12,
     "simcse_pp_table1": 7,
     "simcse_pp_table2": 9,
@@ -80,7 +88,7 @@ def test_sweeps_are_valid(path):
     names = [variant.name for variant, _ in runs]
     assert config.sweep.baseline in names
     assert len(set(names)) == len(names)
-    flat = [flatten(resolved) for _, resolved in runs]
+    flat = [flatten(resolved) for variant, resolved in runs if not variant.quoted]
     assert len({repr(fields) for fields in flat}) == len(flat), "two rows are the same run"
     for variant, _ in runs:
         assert set(variant.paper) <= set(config.sweep.metrics)
@@ -141,6 +149,9 @@ def paper(name, metric="stsb_dev"):
     return {variant.name: variant.paper.get(metric) for variant, _ in read(name)[1]}
 
 
+SIZES = ("BERT-base", "RoBERTa-base", "RoBERTa-large")
+
+
 def test_the_papers_values():
     """Copied independently from the papers, in the order of the tables."""
     assert list(paper("simcse_table1.py").values()) == [
@@ -159,8 +170,17 @@ def test_the_papers_values():
     assert list(paper("simcse_tableC1.py:sbert", "sts_avg").values()) == [74.89, 76.60, 75.48, 77.00, 72.64]
     assert list(paper("simcse_tableD2.py").values()) == [86.2, 85.7, 85.7, 85.1]
     assert list(paper("simcse_tableD2.py", "transfer_dev_avg").values()) == [85.8, 86.1, 86.2, 85.8]
-    assert [score for score in paper("simcse_tableE1.py", "transfer_avg").values() if score] == [
-        84.94, 84.66, 85.81, 86.64
+    unsup, sup = paper("simcse_tableE1.py", "transfer_avg"), paper("simcse_tableE1.py", "MRPC")
+    assert [unsup[name] for name in ("average of BERT-base", "CLS of BERT-base", "IS-BERT-base")] == [
+        84.94,
+        84.66,
+        85.83,
+    ]
+    assert [unsup[f"unsup. SimCSE-{size}{mlm}"] for size in SIZES for mlm in ("", " with MLM")] == [
+        85.81, 86.64, 84.84, 86.90, 86.11, 87.57
+    ]  # fmt: skip
+    assert [sup[f"sup. SimCSE-{size}{mlm}"] for size in SIZES for mlm in ("", " with MLM")] == [
+        73.51, 76.12, 75.65, 76.52, 76.64, 77.74
     ]  # fmt: skip
     assert list(paper("simcse_pp_table1.py", "sts_avg").values()) == [
         76.25, 75.25, 75.25, 65.55, 74.53, 74.53, 77.06
@@ -176,6 +196,68 @@ def test_the_papers_values():
     grid = [83.77, 68.55, 81.61, 79.11, 79.99, 71.49, 82.60, 83.25, 82.36, 80.79, 77.79, 82.16, 82.43, 83.56, 83.37]
     assert list(paper("simcse_pp_table5.py").values()) == 4 * [*grid, 81.76]
     assert list(paper("simcse_pp_table6.py", "training_minutes").values()) == [60 + 50, 60 + 59]
+
+
+# Averages that are printed in a paper and are not those of its columns, with the columns' own.
+SLIPS = {
+    ("SBERT-base", "sts_avg", 74.89): 74.86,  # SimCSE Tables 5 and B.2, from Reimers and Gurevych
+    ("SBERT-base + flow", "sts_wmean", 77.42): 77.43,  # Table B.3, from Li et al., on the target
+    ("average of BERT-base", "transfer_avg", 84.94): 84.95,  # Table E.1, from Reimers and Gurevych
+    ("unsup. SimCSE-RoBERTa-base", "transfer_avg", 86.90): 86.88,  # Table E.1, with MLM
+}
+
+
+def averages_of(variant):
+    """A row's averages in the paper: name, printed, and that of the row's tasks if it has all of them."""
+    for name, metric in METRICS.items():
+        if metric.parts and name in variant.paper and variant.paper.keys() >= set(metric.parts):
+            yield name, variant.paper[name], sum(variant.paper[part] for part in metric.parts) / len(metric.parts)
+
+
+def test_the_printed_averages_are_those_of_their_columns():
+    """A value with a wrong digit would not be. All are rounded to 0.01, so an average may be off by as much."""
+    rows = [variant for path in SWEEPS for variant, _ in read(short(path))[1]]
+    found = [(variant.name, *average) for variant in rows for average in averages_of(variant)]
+    assert len(found) >= 90
+    off = {
+        (re.sub(r" (\(|with MLM).*", "", row), name, printed): round(mean, 2)
+        for row, name, printed, mean in found
+        if abs(printed - mean) > 0.01 + 1e-9
+    }
+    assert off == SLIPS
+
+
+def test_rows_of_published_models_train_nothing():
+    """Those of SimCSE's authors: the unsupervised ones have no head, the supervised ones keep it."""
+    for name in ("simcse_table5.py", "simcse_tableB2.py", "simcse_tableB3.py", "simcse_tableE1.py"):
+        runs = resolved(name)
+        rows = {row: config for row, config in runs.items() if "/" in config.model.init_from}
+        assert rows.keys() >= {row for row in runs if "(published" in row} and not any(map(trains, rows.values()))
+        heads = {row: (one.model.pooler, one.model.mlp) for row, one in rows.items() if "SimCSE" in row}
+        expected = {row: ("cls", "none" if row.startswith("unsup") else "always") for row in heads}
+        assert heads == expected
+        for row, one in rows.items():
+            if "SimCSE" in row:
+                kind, size = row.removesuffix(" (published)").split(". SimCSE-")
+                model = {"BERT-base": "bert-base-uncased"}.get(size, size.lower())
+                assert one.model.init_from == f"princeton-nlp/{kind}-simcse-{model}"
+
+
+def test_the_paper_s_first_last_average_is_of_static_words():
+    runs = resolved("simcse_table5.py")
+    poolers = {row: config.model.pooler for row, config in runs.items() if not row.startswith(("unsup", "sup"))}
+    assert {row for row, pooler in poolers.items() if pooler == "avg_static_last"} == {
+        "BERT-base (first-last avg.)", "RoBERTa-base (first-last avg.)", "BERT-base-whitening",
+        "RoBERTa-base-whitening",
+        "SBERT-base-whitening (published)", "SRoBERTa-base-whitening (published)",
+    }  # fmt: skip
+    assert {row for row, pooler in poolers.items() if pooler == "avg_first_last"} == {
+        "BERT-base-flow", "SBERT-base-flow (published)", "BERT-base-whitening (layer 1)",
+        "RoBERTa-base-whitening (layer 1)", "SBERT-base-whitening (published; layer 1)",
+        "SRoBERTa-base-whitening (published; layer 1)",
+    }  # fmt: skip
+    others = {config.model.pooler for config in resolved("simcse_tableB3.py").values()}
+    assert others == {"avg_first_last", "cls"}  # Li et al. and Su et al., and SimCSE
 
 
 def changes(name):
@@ -263,6 +345,29 @@ SAME = {
     ("simcse_tableD2.py", "without MLM"): "sup_bert.py",
     ("simcse_tableD2.py", "lambda 0.1"): "sup_bert.py:mlm",
     ("simcse_table7.py", "with neutral"): "sup_bert.py:neutral",
+    **{
+        (table, f"{kind}. SimCSE-{size}"): f"{kind}_{encoder}.py{variant}"
+        for table in ("simcse_table5.py", "simcse_tableE1.py")
+        for kind in ("unsup", "sup")
+        for size, encoder, variant in (
+            ("BERT-base", "bert", ""),
+            ("RoBERTa-base", "roberta", ""),
+            ("RoBERTa-large", "roberta", ":large"),
+        )
+    },
+    **{
+        ("simcse_tableE1.py", f"{kind}. SimCSE-{size} with MLM"): f"{kind}_{encoder}.py:{variant}"
+        for kind in ("unsup", "sup")
+        for size, encoder, variant in (
+            ("BERT-base", "bert", "mlm"),
+            ("RoBERTa-base", "roberta", "mlm"),
+            ("RoBERTa-large", "roberta", "large_mlm"),
+        )
+    },
+    **{(table, "SBERT-base"): "sbert_nli.py" for table in ("simcse_table5.py", "simcse_tableE1.py")},
+    **{(table, "SRoBERTa-base"): "sbert_nli.py:roberta" for table in ("simcse_table5.py", "simcse_tableE1.py")},
+    ("simcse_tableB3.py", "unsup. SimCSE-BERT-base"): "unsup_bert.py",
+    ("simcse_tableB3.py", "sup. SimCSE-BERT-base"): "sup_bert.py",
     ("simcse_grid.py", "batch 64 at 3e-05"): "unsup_bert.py",
     ("simcse_grid.py:sup", "batch 512 at 5e-05"): "sup_bert.py",
 }
@@ -350,8 +455,7 @@ def test_post_processing_rows_change_nothing_else():
         assert same[0] == same[1]
     runs = resolved("simcse_tableE1.py")
     assert all(config.eval.transfer for config in runs.values())
-    assert fit_on(runs["average of BERT + flow"]) == ("flow", nli)
-    assert without(flatten(runs["SimCSE"]), "eval.") == without(recipe("unsup_bert.py"), "eval.")
+    assert fit_on(runs["average of BERT-base + flow"]) == ("flow", nli)
 
 
 def test_the_isotropy_paper_s_setup():

@@ -38,5 +38,5 @@ def test_tasks_are_scored_together_unless_each_has_a_model_of_its_own():
     tasks, embed = {"x": ["a", "bb"], "y": ["bb"]}, Lengths()
     assert by_task(evaluate, embed, tasks) == {"x": 3, "y": 2}
     assert embed.given == [["a", "bb"]]
-    embed.for_task = lambda task: Lengths(len(task))
+    embed.for_task = lambda name, task: Lengths(len(task))
     assert by_task(evaluate, embed, tasks) == {"x": 6, "y": 2}

@@ -119,6 +119,19 @@ def test_the_target_is_each_task_s_own_sentences():
         assert results[name]["spearman"] == pytest.approx(expected[name]["spearman"])
 
 
+def test_the_target_with_all_splits_is_fit_on_them_repeats_included():
+    encode, asked = encoder()
+    more = [f"other {number}" for number in range(9)]
+    splits = {"one": [*more, *more, *TASKS["one"].first, *TASKS["one"].second]}
+    embed = postprocess.applied(encode, postprocess.Postprocess("whitening", None, 3, splits))
+    results = by_task(sts.evaluate, embed, TASKS)
+    assert sorted(asked[0]) == sorted(set(splits["one"]))  # encoded once
+    for name, sentences in (*splits.items(), ("two", postprocess.sentences_of(TASKS["two"]))):
+        mean, kernel = postprocess.whitening(encode(sentences), 3)
+        expected = sts.evaluate(lambda s: (encode(s) - mean) @ kernel, {name: TASKS[name]})
+        assert results[name]["spearman"] == pytest.approx(expected[name]["spearman"])
+
+
 def test_on_the_target_nothing_is_encoded_twice():
     pairs = sts.Pairs([f"a {n}" for n in range(20)], [f"b {n}" for n in range(20)], np.arange(20.0), {})
     generator, asked = np.random.default_rng(0), []
@@ -146,7 +159,7 @@ def test_any_source_is_read_with_all_of_its_columns(corpus):
     assert len(found.sentences) == 3 * 40 and found.method == "flow"
     assert len(postprocess.read("whitening", str(corpus["txt"]), 8).sentences) == 40
     assert postprocess.read("whitening", "target", 8) == postprocess.Postprocess("whitening", None, 8)
-    with pytest.raises(UserError, match=r"no/such\.txt: no such file, nor is it 'target'"):
+    with pytest.raises(UserError, match=r"no/such\.txt: no such file, nor is it 'target' or 'target_all'"):
         postprocess.read("whitening", "no/such.txt")
 
 
@@ -205,7 +218,12 @@ def test_the_evaluation_command_takes_it(tiny_bert, corpus, tmp_path):
             "--postprocess-data",
             "target",
         ): "--postprocess-data=target: has no effect without --postprocess=whitening or flow",
-        ("--postprocess", "flow", "--postprocess-data", "no/such.txt"): "no/such.txt: no such file, nor is it 'target'",
+        (
+            "--postprocess",
+            "flow",
+            "--postprocess-data",
+            "no/such.txt",
+        ): "no/such.txt: no such file, nor is it 'target' or 'target_all'",
     }
     for more, message in mistakes.items():
         done = call("evaluate", *args, *more)
