@@ -17,6 +17,7 @@ COMMANDS = {
     "sweep": "train every row of a table, and write the table",
     "analyze": "measure and draw how isotropic a model's space is, and how training changed it",
     "geometry": "measure and draw alignment, uniformity and singular values of models and runs",
+    "build-data": "make the papers' training files from what people can download",
     "aot": "compute what a training step costs on TPUs, without a TPU",
     "demo": "open a page in the browser on which to try a model",
 }
@@ -31,7 +32,7 @@ def help_text(program: str) -> str:
             "Contrastive sentence encoders (SimCSE) in JAX and Flax.",
             "",
             "commands:",
-            *(f"  {name:<10}{about}" for name, about in COMMANDS.items()),
+            *(f"  {name:<12}{about}" for name, about in COMMANDS.items()),
             "",
             f"{program} COMMAND --help has a command's options, {program} --version the version.",
         ]

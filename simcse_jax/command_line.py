@@ -19,7 +19,7 @@ from simcse_jax.models.config import DTYPES, POOLERS
 from simcse_jax.storage import local_path
 
 SCRIPT, PACKAGE = PROGRAMS = ("simcse-jax", "python -m simcse_jax")
-MODULES = {"train": "main"}  # commands whose module has another name
+MODULES = {"train": "main", "build-data": "build_data"}  # commands whose module has another name
 
 
 def started_as(command: str) -> str:

@@ -34,9 +34,9 @@ def test_the_commands_are_listed_with_a_line_each(args, monkeypatch, capsys):
     done = start(monkeypatch, capsys, *args)
     assert (done.returncode, done.stderr) == (0, "")
     for name, about in COMMANDS.items():
-        assert f"\n  {name:<10}{about}\n" in done.stdout
+        assert f"\n  {name:<12}{about}\n" in done.stdout
     assert list(COMMANDS) == [
-        "train", "evaluate", "encode", "search", "export", "sweep", "analyze", "geometry", "aot", "demo"
+        "train", "evaluate", "encode", "search", "export", "sweep", "analyze", "geometry", "build-data", "aot", "demo"
     ]  # fmt: skip
     assert max(map(len, done.stdout.splitlines())) <= 110
 

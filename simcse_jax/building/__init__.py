@@ -1,0 +1,1 @@
+"""The papers' training files, made from what people can download."""

@@ -1,0 +1,157 @@
+"""Pairs of Table 4 of SimCSE that are not of NLI: QQP, ParaNMT, Flickr30k; and Flickr30k's captions.
+
+The authors did no "special processing" and downloaded the original files (princeton-nlp/SimCSE, issues 236 and 238).
+"""
+
+import csv
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from simcse_jax.building.tables import columns, files_of, is_dataset, open_table
+from simcse_jax.building.tally import BLANK, Tally, sentence
+from simcse_jax.data.files import Row, Table, open_text
+from simcse_jax.errors import UserError
+
+QUORA = "quora_duplicate_questions.tsv"
+QUESTIONS = (("question1", "question2", "is_duplicate"), ("question1", "question2", "label"))
+BROKEN = "with a wrong number of columns"
+
+
+def qqp(sources: Sequence[str], tally: Tally) -> Iterator[tuple[str, ...]]:
+    """The duplicates among Quora's pairs of questions.
+
+    The paper's 134k are those of GLUE's training set; Quora's whole release has about 149k. A few rows of GLUE's file
+    lack columns.
+
+    Raises:
+      UserError: naming the source, or the file and the row.
+    """
+    for source in sources:
+        for file in [source] if is_dataset(source) else files_of(source, ["train.tsv", QUORA]):
+            for row in columns(_questions(file, tally), QUESTIONS, str(file)):
+                tally.read += 1
+                if str(row.fields[2]).strip() not in ("0", "1"):
+                    raise UserError(f"{row.where}: the label is {row.fields[2]!r:.60}; it must be 0 or 1")
+                if str(row.fields[2]).strip() == "0":
+                    tally.drop("no duplicates")
+                    continue
+                yield from _pair(row, tally)
+
+
+def _questions(file: str | Path, tally: Tally) -> Table:
+    if isinstance(file, Path) and file.name == QUORA:
+        return _quoted(file)
+    if isinstance(file, Path) and file.suffix.lower() == ".tsv":
+        return _with_tabs(file, tally)
+    return open_table(file)
+
+
+def _with_tabs(path: Path, tally: Tally) -> Table:
+    """A table whose broken rows are dropped, not refused; quotation marks are ordinary characters."""
+    lines = (line.split("\t") for line in open_text(path))
+    names = next(lines, [])
+
+    def rows() -> Iterator[Row]:
+        for number, fields in enumerate(lines, 2):
+            if len(fields) == len(names):
+                yield Row(f"{path}: line {number}", fields)
+            else:
+                tally.read += 1
+                tally.drop(BROKEN)
+
+    return names, rows()
+
+
+def _quoted(path: Path) -> Table:
+    """Quora's own file: tabs between fields, some of which are quoted and have line breaks."""
+    reader = csv.reader((line + "\n" for line in open_text(path)), delimiter="\t", strict=True)
+
+    def rows() -> Iterator[Row]:
+        try:
+            for fields in reader:
+                where = f"{path}: line {reader.line_num}"
+                if len(fields) != len(names):
+                    raise UserError(f"{where}: {len(fields)} columns, but the first line has {len(names)}")
+                yield Row(where, fields)
+        except csv.Error as error:
+            raise UserError(f"{path}: line {reader.line_num}: {error}") from None
+
+    names = next(reader, [])
+    return names, rows()
+
+
+def paranmt(sources: Sequence[str], tally: Tally) -> Iterator[tuple[str, ...]]:
+    """The pairs of ParaNMT: a sentence, a tab, its paraphrase, and perhaps a score, a line.
+
+    The paper's 5m are those of the release of about five million filtered pairs, `para-nmt-5m-processed.txt`.
+
+    Raises:
+      UserError: naming the source or the line.
+    """
+    for source in sources:
+        for path in files_of(source, ["para-nmt-5m*.txt", "para-nmt-50m*.txt"]):
+            for number, line in enumerate(open_text(path), 1):
+                tally.read += 1
+                fields = line.split("\t")
+                if len(fields) not in (2, 3):
+                    tally.drop(BROKEN)
+                    continue
+                yield from _pair(Row(f"{path}: line {number}", fields), tally)
+
+
+def _pair(row: Row, tally: Tally) -> Iterator[tuple[str, ...]]:
+    first, second = (sentence(field, row.where) for field in row.fields[:2])
+    if first and second:
+        yield first, second
+    else:
+        tally.drop(BLANK)
+
+
+def read_captions(sources: Sequence[str], tally: Tally) -> dict[str, list[str]]:
+    """The captions of each image of Flickr30k, in the order of the file.
+
+    Files: `results_20130124.token` (IMAGE#NUMBER, a tab, the caption) or `results.csv`, whose columns image_name,
+    comment_number and comment have bars in between.
+
+    Raises:
+      UserError: naming the source or the line.
+    """
+    captions: dict[str, list[str]] = {}
+    for source in sources:
+        for path in files_of(source, ["results*.token", "results.csv"]):
+            bars = path.suffix.lower() == ".csv"
+            for number, line in enumerate(open_text(path), 1):
+                if not line.strip() or (bars and number == 1):
+                    continue
+                tally.read += 1
+                image, place, text = _caption(line, bars)
+                if not (image and place.isdigit()):
+                    tally.drop("in a line of another form")
+                elif caption := sentence(text, f"{path}: line {number}"):
+                    captions.setdefault(image, []).append(caption)
+                else:
+                    tally.drop(BLANK)
+    tally.notes.append(f"{len(captions):,} images")
+    return captions
+
+
+def _caption(line: str, bars: bool) -> tuple[str, str, str]:
+    if bars:
+        image, place, text = ([part.strip() for part in line.split("|", 2)] + ["", ""])[:3]
+        return image, place, text
+    name, _, text = line.partition("\t")
+    image, _, place = name.partition("#")
+    return image, place.strip(), text
+
+
+def flickr_pairs(sources: Sequence[str], tally: Tally) -> Iterator[tuple[str, ...]]:
+    """Any two captions of the same image: ten pairs for five captions, 317,830 for 31,783 images (the paper's 318k).
+
+    Raises:
+      UserError: naming the source or the line.
+    """
+    for captions in read_captions(sources, tally).values():
+        if len(captions) < 2:
+            tally.drop("the only one of an image")
+        yield from itertools.combinations(captions, 2)

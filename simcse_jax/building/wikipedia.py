@@ -1,0 +1,159 @@
+"""Sentences and documents of Wikipedia.
+
+The paper has "10⁶ randomly sampled sentences from English Wikipedia"; its authors took a dump and "didn't do any
+filtering/selection" (princeton-nlp/SimCSE, issue 96). They published neither which dump nor how they made text and
+sentences of it; ours is in `wikitext` and `english`. Yet the lines of their file follow one another as in articles, so
+whole articles were drawn, not single sentences: `articles` is that reading, `sentences` the paper's words.
+"""
+
+import bz2
+import gzip
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+from xml.etree import ElementTree
+
+from simcse_jax.building.draw import draw
+from simcse_jax.building.english import split_sentences
+from simcse_jax.building.tables import columns, files_of, is_dataset, open_table
+from simcse_jax.building.tally import Tally
+from simcse_jax.building.wikitext import plain_text, require_parser
+from simcse_jax.data.files import is_text
+from simcse_jax.errors import UserError, reason
+
+DRAWS = ("sentences", "articles")
+DUMPS: dict[str, Callable[..., Any]] = {".xml": open, ".bz2": bz2.open, ".gz": gzip.open}
+PATTERNS = ("*pages-articles*.xml", "*pages-articles*.xml-*", "*.xml.bz2", "*.bz2", "*.parquet", "*.jsonl")
+FILES, CATEGORIES = "6", "14"  # the numbers of these namespaces
+NO_SENTENCE = "without a sentence"
+
+
+class Page(NamedTuple):
+    """An article, and how to get its prose."""
+
+    text: str
+    read: Callable[[str], str]
+
+
+def sentences(
+    sources: Sequence[str], tally: Tally, count: int, seed: int, draws: str = DRAWS[0]
+) -> Iterator[tuple[str, ...]]:
+    """`count` sentences (0: all), a line each.
+
+    Args:
+      sources: dumps, or tables with a column `text`.
+      tally: of the pages.
+      count, seed: see `draw`.
+      draws: see the module's docstring.
+
+    Raises:
+      UserError: naming the source.
+    """
+    if draws == "articles":
+        for document in _documents(sources, tally, count, seed):
+            yield from ((line,) for line in document)
+        return
+    drawn = Tally("sentences")
+
+    def units() -> Iterator[list[str]]:
+        for page in read_pages(sources, tally):
+            found = _sentences_of(page, tally)
+            drawn.read += len(found)
+            yield from ([sentence] for sentence in found)
+
+    if count:
+        chosen = draw((partial(list, unit) for unit in units()), count, seed, drawn)
+        tally.notes += drawn.lines()
+        yield from ((unit[0],) for unit in chosen)
+    else:
+        yield from ((unit[0],) for unit in units())
+
+
+def documents(sources: Sequence[str], tally: Tally, count: int, seed: int) -> Iterator[tuple[str, ...]]:
+    """Whole articles, a sentence a line, with a blank line after each.
+
+    The arguments are those of `sentences`.
+
+    Raises:
+      UserError: naming the source.
+    """
+    for document in _documents(sources, tally, count, seed):
+        yield from ((line,) for line in document)
+        yield ("",)
+
+
+def _documents(sources: Sequence[str], tally: Tally, count: int, seed: int) -> Iterator[list[str]]:
+    units = (partial(_sentences_of, page, tally) for page in read_pages(sources, tally))
+    return iter(draw(units, count, seed, tally)) if count else (found for unit in units if (found := unit()))
+
+
+def _sentences_of(page: Page, tally: Tally) -> list[str]:
+    found = split_sentences(page.read(page.text))
+    if not found:
+        tally.drop(NO_SENTENCE)
+    return found
+
+
+def read_pages(sources: Sequence[str], tally: Tally) -> Iterator[Page]:
+    """The articles of dumps (.xml, .bz2, .gz) and of tables with a column `text`, such as hf:wikimedia/wikipedia.
+
+    Raises:
+      UserError: naming the source, or the file and what is wrong in it.
+    """
+    for source in sources:
+        for file in [source] if is_dataset(source) else files_of(source, PATTERNS):
+            if isinstance(file, Path) and (file.suffix in DUMPS or ".xml-" in file.name):
+                require_parser()
+                yield from _read_dump(file, tally)
+                continue
+            for row in columns(open_table(file), [("text",)], str(file)):
+                tally.read += 1
+                text = row.fields[0]
+                if not isinstance(text, str) or not is_text(text):
+                    raise UserError(f"{row.where}: the field 'text' holds {text!r:.60}, not text")
+                yield Page(text, _without_headings)
+
+
+def _without_headings(text: str) -> str:
+    """Prose of the data sets, whose headings and list items are lines without a full stop."""
+    return "\n".join(line for line in text.splitlines() if line.rstrip("\"'”’)] ").endswith((".", "!", "?")))
+
+
+def _read_dump(path: Path, tally: Tally) -> Iterator[Page]:
+    """The articles of a dump of dumps.wikimedia.org, one in memory at a time."""
+    try:
+        with DUMPS.get(path.suffix, open)(path, "rb") as file:
+            yield from _pages_of(file, path, tally)
+    except (OSError, EOFError, ElementTree.ParseError) as error:
+        raise UserError(f"{path}: not a whole Wikipedia dump: {reason(error)}; download it again") from None
+
+
+def _pages_of(file: IO[bytes], path: Path, tally: Tally) -> Iterator[Page]:
+    hidden: set[str] = set()
+    root: ElementTree.Element | None = None
+    for event, element in ElementTree.iterparse(file, events=("start", "end")):
+        name = element.tag.rpartition("}")[2]
+        if root is None:
+            root = element
+            if name != "mediawiki":
+                raise UserError(f"{path}: begins with <{name}>; a Wikipedia dump begins with <mediawiki>")
+        if event == "start":
+            continue
+        if name == "namespace" and element.get("key") in (FILES, CATEGORIES):
+            hidden.add((element.text or "").strip().lower())
+        if name != "page":
+            continue
+        tally.read += 1
+        parts = {part.tag.rpartition("}")[2]: part for part in element.iter()}
+        text = parts["text"].text if "text" in parts else None
+        kind = parts["ns"].text if "ns" in parts else "0"
+        if "redirect" in parts:
+            tally.drop("redirects")
+        elif kind != "0":
+            tally.drop("no articles (talk, templates, categories)")
+        elif not text:
+            tally.drop(NO_SENTENCE)
+        else:
+            yield Page(text, partial(plain_text, hidden=frozenset(hidden)))
+        root.clear()  # the pages that were read

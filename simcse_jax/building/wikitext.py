@@ -1,0 +1,73 @@
+"""The prose of an article in MediaWiki's markup, by the package mwparserfromhell.
+
+Kept: paragraphs, with the texts of links and of visible tags. Left out: templates, tables, references, formulas, headings,
+list items, files, categories and links to other languages, and lines that still have markup. What SimCSE's authors kept of
+an article is not published; their file has titles of articles as lines, ours has not.
+"""
+
+import re
+from collections.abc import Iterable
+from functools import partial
+
+from simcse_jax.errors import UserError
+
+ITEM = "\x02"  # in place of the mark of a list item
+UNSEEN = {"table", "ref", "references", "gallery", "imagemap", "math", "chem", "ce", "score", "timeline", "hiero", "pre"}
+UNSEEN |= {"syntaxhighlight", "source", "graph", "mapframe", "style"}
+MARKS = ("*", "#", ":", ";")
+SWITCH = re.compile(r"__[A-Z]+__")  # __NOTOC__
+MARKUP = re.compile(r"\{\{|\}\}|\[\[|\]\]|\{\||\|\}|<[a-z/!]|^[!|]")
+EMPTY = re.compile(r"\s*\((?:[\s,;:–-]|\b(?:or|and)\b)*\)")  # what is left of brackets around a template
+BEGINNING = re.compile(r"\(\s*[,;:]\s*")
+SPACES = re.compile(r"[^\S\n]+")
+LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z-]+)?|simple")
+
+
+def require_parser() -> None:
+    """Checks that the parser is installed.
+
+    Raises:
+      UserError: naming the command that installs it.
+    """
+    try:
+        import mwparserfromhell  # noqa: F401
+    except ImportError:
+        raise UserError(
+            "a Wikipedia dump needs the package mwparserfromhell: pip install 'simcse_jax[wikipedia]'"
+        ) from None
+
+
+def plain_text(markup: str, hidden: Iterable[str] = ()) -> str:
+    """The prose of an article, a paragraph a line.
+
+    Args:
+      markup: the article's source.
+      hidden: the names, in lower case, of namespaces whose links do not show: files, categories.
+    """
+    import mwparserfromhell
+
+    code = mwparserfromhell.parse(markup)
+    namespaces = {"file", "image", "category", *hidden}
+    for link in code.ifilter_wikilinks():
+        prefix, colon, _ = str(link.title).partition(":")
+        name = prefix.strip().lower()
+        if colon and (name in namespaces or (LANGUAGE.fullmatch(prefix) and link.text is None)):
+            link.text = ""
+    for heading in code.ifilter_headings():
+        heading.title = ""
+    for tag in code.ifilter_tags():
+        if tag.wiki_markup in MARKS:
+            tag.contents = ITEM
+        elif tag.tag.strip().lower() in UNSEEN:
+            tag.contents = ""
+    text = SWITCH.sub("", code.strip_code(normalize=True, collapse=False))
+    lines = map(partial(_tidy), text.split("\n"))
+    return "\n".join(line for line in lines if line)
+
+
+def _tidy(line: str) -> str:
+    """A line of prose; empty for other lines."""
+    if ITEM in line or MARKUP.search(line):
+        return ""
+    line = SPACES.sub(" ", BEGINNING.sub("(", EMPTY.sub("", line))).strip()
+    return line if any(map(str.isalpha, line)) else ""
