@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import pytest
 
+from simcse_jax.command_line import MODULES
 from support import ROOT
 
 CHANGES = ROOT / "CHANGELOG.md"  # names what is gone, too
 PAGES = [page for page in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))) if page != CHANGES]
-COMMAND = re.compile(r"(?:python -m (?:simcse_jax[. ]|(?=benchmarks\.))|\bsimcse-jax )([a-z][a-z_.]*)([^`|#]*)")
-NAMES = {"train": "main"}  # commands of the console script whose modules have other names
+COMMAND = re.compile(r"(?:python -m (?:simcse_jax[. ]|(?=benchmarks\.))|\bsimcse-jax )([a-z][a-z_.-]*)([^`|#]*)")
 
 
 class Command(NamedTuple):
@@ -40,7 +40,7 @@ def commands(*pages: Path) -> Iterator[Command]:
                 if name.startswith("benchmarks."):
                     yield Command(page, name, rest)
                 else:
-                    yield Command(page, f"simcse_jax.{NAMES.get(name, name)}", rest)
+                    yield Command(page, f"simcse_jax.{MODULES.get(name, name)}", rest)
 
 
 @functools.cache
