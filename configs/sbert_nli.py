@@ -4,6 +4,8 @@
 (SRoBERTa). Softmax of (u, v, |u − v|) over entailment, neutral and contradiction, mean pooling, one epoch. SBERT warms
 its learning rate up over the first tenth of the steps; here it falls from the first step, as in all recipes. Columns of
 the data: sent0, sent1, label.
+
+The file: `python -m simcse_jax.build_data nli_pairs --source MNLI SNLI`.
 """
 
 from ml_collections import config_dict

@@ -1,8 +1,8 @@
 """Supervised SimCSE from BERT (SimCSE, Table A.1): SNLI and MNLI triplets, three epochs, the head kept.
 
 `sup_bert` is BERT-base, `sup_bert:large` BERT-large. `:mlm` and `:large_mlm` have the auxiliary masked-language-model
-loss, which should help transfer tasks (Tables D.2 and E.1, λ = 0.1). Also of BERT-base: `:neutral`, with neutral
-hypotheses as further negatives (Table 7), and `:joint`.
+loss, which should help transfer tasks (Tables D.2 and E.1, λ = 0.1). `:neutral` is BERT-base with neutral hypotheses as
+further negatives (Table 7).
 
 `:joint` is the try of Section 4 to combine the supervised with the unsupervised objective ("didn't find a meaningful
 improvement"). Its batches hold sentences of Wikipedia, each the positive of itself under another dropout mask, and

@@ -9,7 +9,7 @@ correlation of dimensions (SimCSE++, section 4.2). Writes numbers, pictures and 
 import dataclasses
 import itertools
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +22,13 @@ from simcse_jax.storage import Folder, as_path
 
 if TYPE_CHECKING:
     from simcse_jax.analysis.data import Data
-    from simcse_jax.analysis.map import Map
-    from simcse_jax.analysis.tokens import Survey
     from simcse_jax.runs.measured import Point
     from simcse_jax.simcse import SimCSE
 
 FILES = ("*.json", "report.html", "*.png", "*.svg")  # what it writes
 SPLITS = ("dev", "test")
+BATCH, ARTIFICIAL = 64, (0, 100, 300, 704)  # of SimCSE++, Table 2
+BATCHES = 10  # random ones, of each size
 NUMBERS = {  # of the protocol, and their meanings
     "min_count": "token types that occur less often have no self-similarity",
     "max_types": "the most types, by frequency, that have one; memory grows with them",
@@ -45,6 +45,8 @@ def main() -> None:
     output = output_folder(args.output, inputs | {f"--runs {name}": name for name in args.runs}, files=FILES)
     if args.runs:
         analyze_runs(args, protocol, output)
+    elif args.rank is not None:
+        analyze_rank(args, models, output)
     else:
         analyze_models(args, protocol, models, output)
 
@@ -96,6 +98,21 @@ def read_arguments() -> tuple[Namespace, Protocol, Models]:
     parser.add_argument(
         "--sentences", type=int, metavar="N", help="how many, spread evenly over the data (default: all)"
     )
+    parser.add_argument(
+        "--rank",
+        nargs="*",
+        type=int,
+        metavar="N",
+        help="in place of the report: the rank of the correlation of the models' dimensions in batches of N sentences "
+        f"(default: {BATCH}), with --artificial rows",
+    )
+    parser.add_argument(
+        "--artificial",
+        nargs="+",
+        type=int,
+        metavar="M",
+        help=f"rows of N(0, 1) that --rank adds to a batch (default: {' '.join(map(str, ARTIFICIAL))})",
+    )
     parser.add_argument("--output", required=True, help="the folder for metrics.json, report.html and the pictures")
     parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
     choices = parser.add_argument_group("protocol", "what the paper leaves open; the defaults come closest to it")
@@ -113,6 +130,10 @@ def read_arguments() -> tuple[Namespace, Protocol, Models]:
     if args.runs:
         check_runs(args, protocol)
         return args, protocol, Models({}, [])
+    if args.rank is not None:
+        check_rank(args, protocol)
+    elif args.artificial is not None:
+        raise UserError("--artificial: has no use without --rank")
     return args, protocol, read_models(args)
 
 
@@ -133,22 +154,41 @@ def read_models(args: Namespace) -> Models:
     return choose(args.models, [[args.models[0], args.compare], *args.pair])
 
 
+def check_rank(args: Namespace, protocol: Protocol) -> None:
+    """Fills in the sizes of `--rank`, and refuses options that have no use with it.
+
+    Raises:
+      UserError: naming the option.
+    """
+    args.rank, args.artificial = args.rank or [BATCH], args.artificial or list(ARTIFICIAL)
+    for name, least in (("rank", 2), ("artificial", 0)):
+        for value in getattr(args, name):
+            if value < least:
+                raise UserError(f"{option(name)} {value}: must be {least} or more")
+    if given := [name for name in changed(protocol) if name != "--seed"]:
+        raise UserError(f"{given[0]}: has no use with --rank, which measures sentence embeddings")
+
+
 def check_runs(args: Namespace, protocol: Protocol) -> None:
     """Refuses options that have no use with `--runs`.
 
     Raises:
       UserError: naming the option.
     """
-    for option_, value in (("--models", args.models), ("--compare", args.compare), ("--pair", args.pair)):
-        if value:
-            raise UserError(f"{option_}: has no use with --runs; leave one of them out")
+    for name, empty in (("models", []), ("compare", None), ("pair", []), ("rank", None)):
+        if getattr(args, name) != empty:
+            raise UserError(f"{option(name)}: has no use with --runs; leave one of them out")
     if repeated := next((name for name in args.runs if args.runs.count(name) > 1), None):
         raise UserError(f"--runs: {repeated} is given twice")
-    fields = dataclasses.fields(Protocol)
-    given = [option(field.name) for field in fields if getattr(protocol, field.name) != field.default]
-    given += [name for name, value in (("--column", args.column), ("--sentences", args.sentences)) if value]
+    given = changed(protocol) + [option(name) for name in ("column", "sentences") if getattr(args, name)]
     if given and not args.data:
         raise UserError(f"{given[0]}: has no use without --data, which is what it measures")
+
+
+def changed(protocol: Protocol) -> list[str]:
+    """The options of the protocol that are not at their defaults."""
+    fields = dataclasses.fields(Protocol)
+    return [option(field.name) for field in fields if getattr(protocol, field.name) != field.default]
 
 
 def analyze_models(args: Namespace, protocol: Protocol, models: Models, output: Path) -> None:
@@ -161,6 +201,7 @@ def analyze_models(args: Namespace, protocol: Protocol, models: Models, output: 
     """
     from simcse_jax.analysis import report, terminal, tokens
     from simcse_jax.analysis.data import read_data
+    from simcse_jax.analysis.map import project_by_size
     from simcse_jax.analysis.measure import measure
     from simcse_jax.analysis.metrics import collect
     from simcse_jax.runs.workdir import versions
@@ -184,9 +225,46 @@ def analyze_models(args: Namespace, protocol: Protocol, models: Models, output: 
         say("\n" + report.in_short(metrics))
         if lines := terminal.change_lines(metrics):
             say(lines)
-        maps = make_maps(loaded, surveys, say)
-        names = report.write(metrics, output, versions=versions(), maps=maps)
+        embeddings = {}
+        first = next(iter(surveys.values()))  # whose sentences are those of all
+        for label, (model, pooler) in loaded.items():
+            if pooler:
+                some = [first.sentences[row] for row in first.sample]
+                embeddings[label] = model.encode_counted(some, pooler=pooler).embeddings
+            else:
+                say(f"no map of {label}: how {model.name} pools is not known here; name a pooler, {model.name}@avg")
+        names = report.write(metrics, output, versions=versions(), maps=project_by_size(embeddings))
         say("\n" + terminal.files_line(output, report.METRICS, names))
+
+
+def analyze_rank(args: Namespace, models: Models, output: Path) -> None:
+    """Measures the rank of the correlation of each model's dimensions, and writes a report on it.
+
+    Raises:
+      UserError: when the data or a model is wrong, or the data have fewer sentences than a batch.
+    """
+    from simcse_jax.analysis import rank, rank_report
+    from simcse_jax.analysis.data import read_data
+    from simcse_jax.runs.workdir import versions
+
+    found, data, _ = read_data(args.data, args.column, args.split, args.sentences or 0)
+    sentences = [sentence for sentence in dict.fromkeys(found) if sentence.strip()]  # equal rows would cost a rank
+    rank.draw(len(sentences), max(args.rank), 1, args.seed)
+    loaded = {label: load(name, args.batch_size) for label, name in models.names.items()}
+    if unknown := next((model.name for model, pooler in loaded.values() if not pooler), None):
+        raise UserError(f"how {unknown} pools is not known here; name a pooler, {unknown}@avg")
+    about = {"sentences": len(sentences), "batches of each size": BATCHES, "seed": args.seed}
+    ranks = {}
+    with printing(True) as say:
+        say(f"{data}: {len(sentences):,} different sentences, {BATCHES} random batches of each size")
+        for label, (model, pooler) in loaded.items():
+            # As an objective gets them: not normalized, which would make them small next to N(0, 1).
+            embeddings = model.encode_counted(sentences, pooler=pooler, normalize_to_unit=False).embeddings
+            measured = rank.measure(embeddings, args.rank, args.artificial, batches=BATCHES, seed=args.seed)
+            ranks[label] = rank_report.Ranks(models.names[label], embeddings.shape[1], measured)
+            say(f"\n{label}, {embeddings.shape[1]} dimensions\n{rank_report.table(ranks[label])}")
+        names = rank_report.write(ranks, output, data=data, about=about, versions=versions())
+        say(f"\n{rank_report.in_short(ranks)}\n\n{output}: {', '.join(names)}")
 
 
 def analyze_runs(args: Namespace, protocol: Protocol, output: Path) -> None:
@@ -260,33 +338,6 @@ def load(name: str, batch_size: int) -> tuple["SimCSE", str | None]:
     # Any pooler will do: a model whose own is unknown is measured too.
     model = SimCSE(spec.name, pooler=spec.pooler or "avg", num_layers=spec.num_layers, batch_size=batch_size)
     return model, spec.pooler or model.own_pooler
-
-
-def make_maps(
-    models: "Mapping[str, tuple[SimCSE, str | None]]", surveys: "Mapping[str, Survey]", say: Callable[[str], None]
-) -> "dict[str, Map]":
-    """Maps of the anisotropy baseline's sentences, one for each size of embeddings, by the names of their files.
-
-    A model that has no embeddings is left out, after saying why.
-
-    Args:
-      models: as `load` gives them, by their labels.
-      surveys: of the data.
-      say: prints.
-    """
-    from simcse_jax.analysis.map import project
-    from simcse_jax.analysis.report import MAP
-
-    sizes: dict[int, dict[str, Any]] = {}
-    first = next(iter(surveys.values()))  # the same sentences for all
-    some = [first.sentences[row] for row in first.sample]
-    for label, (model, pooler) in models.items():
-        if pooler is None:
-            say(f"no map of {label}: how {model.name} pools is not known here; name a pooler, {model.name}@avg")
-            continue
-        embeddings = model.encode_counted(some, pooler=pooler).embeddings
-        sizes.setdefault(embeddings.shape[1], {})[label] = embeddings
-    return {MAP if len(sizes) == 1 else f"{MAP}_{size}": project(parts) for size, parts in sizes.items()}
 
 
 if __name__ == "__main__":

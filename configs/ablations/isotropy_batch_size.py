@@ -5,6 +5,8 @@ tokens), and whether its loss is symmetric; this is its equation 2, one way, and
 `--config.objective.info_nce.symmetric=True` is the other. The paper measures the space every 200 steps and gives no
 score: these measures are in each run's `metrics.jsonl`, with the checkpoints next to it (25 for 4,912 steps, 1.3 GB
 each; none with `--config.checkpoint.keep_every=0`). This table is STS-B dev.
+
+The file: `python -m simcse_jax.build_data nli_pairs --source MNLI SNLI`.
 """
 
 from ml_collections import config_dict

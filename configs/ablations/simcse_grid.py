@@ -2,6 +2,8 @@
 
 `ablations/simcse_grid` is unsupervised SimCSE, `ablations/simcse_grid:sup` supervised. The paper gives no scores; the
 baseline is its choice (Table A.1).
+
+The file: `python -m simcse_jax.build_data nli --source MNLI SNLI`.
 """
 
 from ml_collections import config_dict

@@ -7,6 +7,8 @@ are fit on the embeddings of Wikipedia's sentences (`data/wiki1m_for_simcse.txt`
 τ_DCL = 0.05 and leaves open the learning rate and the batch (here those of SimCSE++) and the reading of equation 5: it
 is `released`, since with the equation's plain product over the batch, logits of 64 / 0.05 would leave almost no
 gradient.
+
+The files: `python -m simcse_jax.build_data nli_sentences --source MNLI SNLI`, and `wiki_sentences --source DUMP`.
 """
 
 from ml_collections import config_dict

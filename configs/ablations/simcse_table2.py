@@ -3,6 +3,8 @@
 The next sentences are those of documents, `data/wiki_documents.txt`: one sentence per line in order, a blank line
 between documents. The paper does not say which documents; for a fair comparison take as many sentences as the other
 rows have. With two encoders, that of the anchors is scored and exported.
+
+The files: `python -m simcse_jax.build_data wiki_documents --source DUMP`, and `wiki_sentences` for the other rows.
 """
 
 from ml_collections import config_dict

@@ -1,9 +1,12 @@
 """SimCSE, Table 4: data sets of positive pairs, supervised, STS-B dev.
 
-You provide the files of pairs, with two columns of sentences each: `data/qqp.csv` (the duplicates),
-`data/flickr30k.csv`, `data/paranmt.csv`; for NLI `data/nli_pairs.csv` (sent0, sent1, label). `data/nli_anli.csv` has
-the triplets of `data/nli_for_simcse.csv` and those of ANLI. "Sample" is 134,000 pairs, drawn with the seed; QQP has no
-more, so its two columns are one row here. Two encoders are in section 4, not in the table (86.2 → 84.2).
+"Sample" is 134,000 pairs, drawn with the seed; QQP has no more, so its two columns are one row here. The rows with hard
+negatives train on premises that have both hypotheses: the published file has 275,601 of them, while the paper counts
+all 314k entailment pairs. "+ ANLI (52k)" counts entailment pairs too; how many have a hard negative is left open, and
+the builder prints how many there are. Two encoders are in section 4, not in the table (86.2 → 84.2).
+
+The files, with `python -m simcse_jax.build_data NAME --source FOLDER …`: `nli`, `nli_pairs` (from MNLI SNLI),
+`nli_anli` (MNLI SNLI ANLI), `qqp`, `paranmt`, `flickr_pairs`, `wiki_sentences`.
 """
 
 from ml_collections import config_dict

@@ -1,6 +1,8 @@
 """SimCSE, Table 6: poolers, STS-B dev.
 
 `ablations/simcse_table6` is unsupervised SimCSE, `ablations/simcse_table6:sup` supervised.
+
+The file: `python -m simcse_jax.build_data nli --source MNLI SNLI`.
 """
 
 from ml_collections import config_dict

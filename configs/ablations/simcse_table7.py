@@ -3,6 +3,8 @@
 All rows read the same file, `data/nli_with_neutral.csv` (sent0, sent1, hard_neg, neutral), and so train on the same
 premises: only the columns that they take differ. For the rows without neutral hypotheses any file of triplets is
 enough, e.g. `--config.data.train=data/nli_for_simcse.csv`.
+
+The file: `python -m simcse_jax.build_data nli_neutral --source MNLI SNLI`, or `nli`.
 """
 
 from ml_collections import config_dict

@@ -2,9 +2,9 @@
 
 Each run is scored in both, so it is one row here and two in the paper. Quoted are the numbers of SBERT (Reimers and
 Gurevych 2019, "all") and of whitening (Su et al. 2021, "wmean"). SBERT is its authors' checkpoint of NLI; nothing is
-trained. Whitening is fit on NLI without labels, `data/nli_sentences.txt`, one sentence a line, or on the target. Its
-pooler is disputed, see `simcse_table5.py`: the static word embeddings and the last layer, or, with "(layer 1)", layer 1
-and the last.
+trained. Whitening is fit on NLI without labels, `data/nli_sentences.txt`, one sentence a line, or on the target: as in
+the code of Su et al., on each task's train, dev and test sets together. Its pooler is disputed, see `simcse_table5.py`:
+the static word embeddings and the last layer, or, with "(layer 1)", layer 1 and the last.
 """
 
 from ml_collections import config_dict
@@ -32,7 +32,7 @@ def get_variants() -> tuple[Variant, ...]:
     sbert = {"model.init_from": "sentence-transformers/bert-base-nli-mean-tokens", "model.pooler": "avg"}
     nli, target = (
         {"eval.postprocess": "whitening", "eval.postprocess_data": data, "model.pooler": "avg_static_last"}
-        for data in ("data/nli_sentences.txt", "target")
+        for data in ("data/nli_sentences.txt", "target_all")
     )
     layer_1 = {"model.pooler": "avg_first_last"}
 

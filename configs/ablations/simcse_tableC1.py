@@ -5,6 +5,8 @@ for whitening is the first-last average, as in the paper's Appendix C, and for f
 as in its authors' code. The first row is the model alone (Table 5: the first-last average for BERT; for SBERT its own
 pooler, the average of the last layer). Sentences of NLI without labels: `data/nli_sentences.txt`, one per line. For
 transfer tasks after post-processing see `simcse_tableE1.py`.
+
+The file: `python -m simcse_jax.build_data nli_sentences --source MNLI SNLI`.
 """
 
 from ml_collections import config_dict

@@ -1,6 +1,8 @@
 """SimCSE, Table D.1: cosine similarity at several temperatures, and the dot product ("N/A"), supervised, STS-B dev.
 
 The paper gives no temperature for the dot product; 1 leaves it unchanged.
+
+The file: `python -m simcse_jax.build_data nli --source MNLI SNLI`.
 """
 
 from ml_collections import config_dict

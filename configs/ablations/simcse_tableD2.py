@@ -1,6 +1,8 @@
 """SimCSE, Table D.2: the auxiliary masked-language-model loss and its weight λ, supervised, STS-B dev.
 
 Both columns are scores on development sets; for transfer tasks these choose the regularization.
+
+The file: `python -m simcse_jax.build_data nli --source MNLI SNLI`.
 """
 
 from ml_collections import config_dict

@@ -8,6 +8,8 @@ are quoted.
 Two rows are also scored after flow and whitening, of which Appendix E only says that "they both hurt performance".
 These are fit on NLI without labels, `data/nli_sentences.txt`, one sentence a line. `--config.sweep.only` chooses rows:
 each is compared with the model without training, or with the published SBERT, of its block.
+
+The file: `python -m simcse_jax.build_data nli_sentences --source MNLI SNLI`.
 """
 
 from ml_collections import config_dict

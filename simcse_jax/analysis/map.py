@@ -1,6 +1,6 @@
-"""Sentence embeddings on a map of two dimensions, of one model or of two on the same map (isotropy paper, Figure 1).
+"""Sentence embeddings on a map of two dimensions, one model or several on the same map (isotropy paper, Figure 1).
 
-Embeddings are normalized to length 1, since models are compared by cosines. One projection takes both models',
+Embeddings are normalized to length 1, since models are compared by cosines. One projection takes all models',
 so a narrow cone stays a small cloud next to a wide one.
 """
 
@@ -15,6 +15,7 @@ from simcse_jax.evaluation.geometry import normalize
 
 NEIGHBOURS = 15  # UMAP's own default; of no more rows than these it makes no map
 PLANE = 2
+MAP = "map"  # the name of the file, or its beginning
 
 
 class Map(NamedTuple):
@@ -55,6 +56,18 @@ def project(embeddings: Mapping[str, np.ndarray], *, umap: bool | None = None, s
     parts = np.split(points, np.cumsum([len(part) for part in rows.values()])[:-1])
     cosines = {name: float(mean_cosine(part)) for name, part in rows.items()}
     return Map(title, axes, dict(zip(rows, parts, strict=True)), cosines)
+
+
+def project_by_size(embeddings: Mapping[str, np.ndarray]) -> dict[str, Map]:
+    """A map for each size of embeddings, since a projection takes one: `map`, or `map_384` and so on of several.
+
+    Args:
+      embeddings: (N, D), by the models' names; D may differ.
+    """
+    sizes: dict[int, dict[str, np.ndarray]] = {}
+    for name, rows in embeddings.items():
+        sizes.setdefault(rows.shape[1], {})[name] = rows
+    return {MAP if len(sizes) == 1 else f"{MAP}_{size}": project(parts) for size, parts in sizes.items()}
 
 
 def _pca(rows: np.ndarray) -> tuple[np.ndarray, str, tuple[str, str]]:

@@ -212,9 +212,9 @@ def self_similarity_change(pairs: Sequence[Mapping[str, Any]]) -> Pictures:
             mean = np.convolve(changes, np.full(window, 1 / window), "valid")
             style = {"color": line_style(0)["color"], "linewidth": 1.8}
             panel.plot(ranks[: len(mean)] + (window - 1) / 2, mean, label=f"mean of {window} tokens", zorder=3, **style)
+            panel.set_xlabel("rank of the token, the most frequent first")
             panel.grid(color="0.92")
             panel.set_axisbelow(True)
-        figure.supxlabel("rank of the token, the most frequent first", fontsize=9)
         figure.supylabel("change   (above 0: less contextualized)", fontsize=9)
         _legend(figure, panels[0])
     return pictures
@@ -272,6 +272,7 @@ def embedding_map(found: "Map", data: str) -> Pictures:
             panel.set_aspect("equal")
             panel.set_xlim(middle[0] - half, middle[0] + half)
             panel.set_ylim(middle[1] - half, middle[1] + half)
+            panel.tick_params(labelbottom=True)
             panel.set_xlabel(found.axes[0])
             panel.set_ylabel(found.axes[1])
         if len(names) > 1:

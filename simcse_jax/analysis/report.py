@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from simcse_jax.analysis import page, pictures, summary
-from simcse_jax.analysis.map import Map
+from simcse_jax.analysis.map import MAP, Map
 from simcse_jax.analysis.page import Section
 from simcse_jax.analysis.pictures import MEASURES
 from simcse_jax.analysis.protocol import CHOICES
@@ -16,7 +16,6 @@ from simcse_jax.storage import write_together
 METRICS, PAGE = "metrics.json", "report.html"
 PAPER = "“On Isotropy and Learning Dynamics of Contrastive-based Sentence Representation Learning” (Xiao et al., 2023)"
 PAIRS = {"dimensions": "self-similarity pairs", "dimensions_random_pairs": "random pairs"}
-MAP = "map"  # the beginning of its file's name
 NOTHING = "–"  # a cell without a value
 
 Metrics = Mapping[str, Any]  # the measurements; see `write`

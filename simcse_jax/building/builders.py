@@ -90,7 +90,7 @@ BUILDERS = {
         "the same, and ANLI's folder (R1, R2, R3) or hf:facebook/anli:plain_text:train_r1 and so on",
         "pairs",
         "triplets",
-        "not given; ANLI adds 52k entailment pairs",
+        "not given; ANLI adds 52k entailment pairs, of which it does not say how many have a contradiction",
         _triplets(),
         (*PAIR, "hard_neg"),
         ("splits", "hypothesis"),
@@ -147,7 +147,7 @@ BUILDERS = {
         PAIR,
     ),
     "flickr_captions": Builder(
-        "data/flickr30k_captions.txt",
+        "data/flickr_captions.txt",
         "captions to search in (SimCSE, Table 8)",
         FLICKR,
         "captions",

@@ -1,8 +1,8 @@
 """The prose of an article in MediaWiki's markup, by the package mwparserfromhell.
 
-Kept: paragraphs, with the texts of links and of visible tags. Left out: templates, tables, references, formulas, headings,
-list items, files, categories and links to other languages, and lines that still have markup. What SimCSE's authors kept of
-an article is not published; their file has titles of articles as lines, ours has not.
+Kept: paragraphs, with the texts of links and of visible tags. Left out: templates, tables, references, formulas,
+headings, list items, files, categories and links to other languages, and lines that still have markup. What SimCSE's
+authors kept of an article is not published; their file has titles of articles as lines, ours has not.
 """
 
 import re
@@ -12,7 +12,20 @@ from functools import partial
 from simcse_jax.errors import UserError
 
 ITEM = "\x02"  # in place of the mark of a list item
-UNSEEN = {"table", "ref", "references", "gallery", "imagemap", "math", "chem", "ce", "score", "timeline", "hiero", "pre"}
+UNSEEN = {
+    "table",
+    "ref",
+    "references",
+    "gallery",
+    "imagemap",
+    "math",
+    "chem",
+    "ce",
+    "score",
+    "timeline",
+    "hiero",
+    "pre",
+}
 UNSEEN |= {"syntaxhighlight", "source", "graph", "mapframe", "style"}
 MARKS = ("*", "#", ":", ";")
 SWITCH = re.compile(r"__[A-Z]+__")  # __NOTOC__

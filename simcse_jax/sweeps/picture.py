@@ -45,10 +45,12 @@ def plot(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> Pictures:
         grid = figure.subplots(len(lines), columns, sharey="row", squeeze=False, height_ratios=heights)
         for panels, line in zip(grid, lines, strict=True):
             shown = line[0][2]
-            panels[0].set_yticks(range(len(shown)), [row.variant for row in shown])
+            names = [row.variant + " (quoted)" * row.quoted for row in shown]
+            panels[0].set_yticks(range(len(shown)), names)
             panels[0].set_ylim(len(shown) - 0.5, -0.5)  # the first row on top
             for panel, (kind, metric, _) in zip(panels, line, strict=False):
                 (_draw_ours if kind == "ours" else _draw_paper)(panel, shown, metric)
+                panel.locator_params(axis="x", nbins=5 if panel_width > 2 else 3)
             for panel in panels[len(line) :]:
                 panel.remove()
         found = [panel.get_legend_handles_labels() for panel in figure.axes]
@@ -73,11 +75,11 @@ def arrange(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> list[Line]:
             ]
         ]
     own = [row for row in rows if not row.quoted]
-    printed = [row for row in rows if any(cell.paper is not None for cell in row.cells.values())]
     lines: list[Line] = []
     for start in range(0, len(metrics), MOST_PANELS):
         block = metrics[start : start + MOST_PANELS]
         lines.append([("ours", metric, own) for metric in block if own])
+        printed = [row for row in rows if any(row.cells[metric].paper is not None for metric in block)]
         lines.append([("paper", metric, printed) for metric in block if metric in with_paper])
     return [line for line in lines if line]
 
@@ -104,6 +106,7 @@ def _draw_ours(panel: "Axes", rows: Sequence[Row], metric: str) -> None:
     ours = [(place, cell.mean, cell.std or 0.0) for place, cell in cells if cell.mean is not None]
     if not ours:
         panel.set_xticks([])
+        panel.text(0.5, 0.5, "no value", transform=panel.transAxes, ha="center", va="center", color="0.5")
         return
     seeds = [(value, place + 0.2) for place, cell in cells for value in cell.values.values()]
     panel.plot(*zip(*seeds, strict=True), "|", color="0.45", markersize=5, label=SEEDS)
@@ -141,5 +144,4 @@ def _prepare(panel: "Axes", label: str) -> None:
     panel.tick_params(axis="y", length=0)
     panel.spines["left"].set_visible(False)
     panel.margins(x=0.08)
-    panel.locator_params(axis="x", nbins=5)
     panel.set_xlabel(label)

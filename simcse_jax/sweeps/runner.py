@@ -12,7 +12,7 @@ from simcse_jax.config.fields import flatten, trains
 from simcse_jax.data.sources import split_sources
 from simcse_jax.errors import Preempted, UserError
 from simcse_jax.evaluation import transfer_files
-from simcse_jax.evaluation.postprocess import TARGET
+from simcse_jax.evaluation.postprocess import TARGET, TARGET_ALL
 from simcse_jax.evaluation.tasks import TRANSFER
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.storage import local_path
@@ -120,7 +120,7 @@ def sources(config: config_dict.ConfigDict) -> dict[str, str]:
     """What a run reads, by field."""
     train = split_sources(config.data.train) if trains(config) else []
     found = {f"data.train[{place}]" if train[1:] else "data.train": name for place, name in enumerate(train)}
-    if config.eval.postprocess and config.eval.postprocess_data != TARGET:
+    if config.eval.postprocess and config.eval.postprocess_data not in (TARGET, TARGET_ALL):
         found["eval.postprocess_data"] = config.eval.postprocess_data
     if config.analysis.every and config.analysis.data:
         found["analysis.data"] = config.analysis.data

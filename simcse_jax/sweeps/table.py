@@ -44,7 +44,7 @@ def _together(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
         for metric, cell in row.cells.items():
             line.append("quoted" if row.quoted else f"{_mean(cell, metric)}{_count(cell)}")
             if with_paper[metric]:
-                line.append(_paper(cell.paper))
+                line.append(_paper(rows, metric, cell.paper))
             if row.quoted:
                 line += ["", ""]
             elif row.baseline == row.variant:
@@ -73,7 +73,10 @@ def _ours(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
 def _papers(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> str:
     """The paper's values of the rows that have some."""
     lines = [
-        [_escape(row.variant) + " (quoted)" * row.quoted, *(_paper(cell.paper) for cell in row.cells.values())]
+        [
+            _escape(row.variant) + " (quoted)" * row.quoted,
+            *(_paper(rows, metric, cell.paper) for metric, cell in row.cells.items()),
+        ]
         for row in rows
         if any(cell.paper is not None for cell in row.cells.values())
     ]
@@ -207,10 +210,13 @@ def _difference(cell: Cell, metric: str) -> str:
     return EMPTY if cell.difference is None else _decimals(cell.difference, metric, "+")
 
 
-def _paper(value: float | None) -> str:
+def _paper(rows: Sequence[Row], metric: str, value: float | None) -> str:
+    """With as many decimals as the papers' values of the column have, one or two."""
     if value is None:
         return EMPTY
-    return f"{value:.2f}".removesuffix("0")  # the papers have one or two decimals
+    column = [cell.paper for cell in (row.cells[metric] for row in rows) if cell.paper is not None]
+    two = any(round(other, 1) != round(other, 2) for other in column)
+    return f"{value:.2f}" if two else f"{value:.1f}"
 
 
 def _escape(name: str) -> str:

@@ -30,7 +30,7 @@ from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.inputs import check_columns, read_inputs
 from simcse_jax.training.loop import closing_all, train
 from simcse_jax.training.loss import Batch, Recipe, Settings
-from simcse_jax.training.run import resume
+from simcse_jax.training.run import final_scores, resume
 from simcse_jax.training.schedule import Due
 from simcse_jax.training.setup import Setup, make_setup
 from simcse_jax.training.step import Update, make_steps
@@ -239,17 +239,14 @@ class Group:
 
     def final_scores(self) -> list[dict[str, Any] | None]:
         """What `result.json` is to hold, None for a run that was given up."""
-        evaluation = self.setup.inputs.evaluation
-        assert evaluation is not None  # runs of a sweep are scored
         results: list[dict[str, Any] | None] = [None] * len(self.members)
         for row, member in enumerate(self.members):
             if member.problem:
                 continue
             own = jax.tree.map(lambda x: x[row], self.best)
             try:
-                encode = self.setup.embed.with_params(own).with_progress
                 with progress.doing(member.name):
-                    results[row] = evaluation.final_scores(encode, member.seed)
+                    results[row] = final_scores(self.setup.inputs, self.setup.embed.with_params(own), member.seed)
             except UserError as error:  # no post-processing can be fit on its embeddings
                 self.give_up(member, str(error))
         return results

@@ -1,9 +1,9 @@
 """A run: reads, checks, trains, and scores the best checkpoint."""
 
 import contextlib
-from collections.abc import Sequence
+import math
+from typing import Any
 
-import numpy as np
 from ml_collections import config_dict
 
 from simcse_jax.config.checks import ineffective, validate
@@ -11,6 +11,7 @@ from simcse_jax.devices import processes
 from simcse_jax.devices.mesh import replicate
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.encoding.embedder import Embedder
+from simcse_jax.encoding.masked_tokens import masked_token_accuracy
 from simcse_jax.locks.lock import Check, held, never_lost
 from simcse_jax.outputs import output_folder
 from simcse_jax.progress import doing
@@ -18,12 +19,14 @@ from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.state import TrainState
 from simcse_jax.runs.workdir import Workdir, identity
 from simcse_jax.storage import as_path
-from simcse_jax.training.inputs import Evaluation, Inputs, read_inputs
+from simcse_jax.training.inputs import Inputs, read_inputs
 from simcse_jax.training.loop import closing_all, train
 from simcse_jax.training.profiling import LAST_TRACED, traced
 from simcse_jax.training.programs import Updates
 from simcse_jax.training.setup import make_setup
 from simcse_jax.training.single import SingleRun
+
+MASKED = "masked_token_accuracy"  # in `result.json`
 
 
 def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: str | None = None) -> None:
@@ -76,7 +79,7 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
             best, params = checkpoints.restore_best(state.params)
             with processes.together():
                 check()
-            report(folder, setup.embed.with_params(params), best, inputs.evaluation, config.seed)
+            report(folder, setup.embed.with_params(params), best, inputs, config.seed)
 
 
 def enter(job: contextlib.ExitStack, folder: Workdir, config: config_dict.ConfigDict, inputs: Inputs) -> Check:
@@ -119,20 +122,36 @@ def resume(checkpoints: Checkpoints, state: TrainState, total: int) -> tuple[Tra
     return saved, int(saved.step)
 
 
-def report(folder: Workdir, embed: Embedder, best: int, evaluation: Evaluation | None, seed: int) -> None:
+def report(folder: Workdir, embed: Embedder, best: int, inputs: Inputs, seed: int) -> None:
     """Scores the best checkpoint on the test sets, writes `result.json` and prints the paper's tables."""
-    if evaluation is None:
+    if inputs.evaluation is None:
         processes.say(f"done; the last checkpoint (step {best}) is in {folder}")
         return
-
-    def encode(sentences: Sequence[str]) -> np.ndarray:
-        return embed.with_progress(sentences, processes.is_first())
-
     with doing():
-        result = evaluation.final_scores(encode, seed)
+        result = final_scores(inputs, embed, seed)
     if processes.is_first():
         folder.write_result(result)
-    first, *others = evaluation.tables(result)
+    first, *others = inputs.evaluation.tables(result)
     processes.say(f"best checkpoint: step {best}; {first}")
     for table in others:
         processes.say(table)
+    if MASKED in result:
+        processes.say(f"masked tokens of the development sentences: {result[MASKED]:.2f}% guessed")
+
+
+def final_scores(inputs: Inputs, embed: Embedder, seed: int) -> dict[str, Any]:
+    """The contents of `result.json`: the evaluation's, and of a language model the masked tokens that it guesses.
+
+    Args:
+      inputs: of the run; it must have an evaluation.
+      embed: the model, with all parameters of the run.
+      seed: of the run.
+    """
+    assert inputs.evaluation is not None
+    result = inputs.evaluation.final_scores(lambda some: embed.with_progress(some, processes.is_first()), seed)
+    if inputs.language_model:
+        pairs = inputs.evaluation.development.tasks.values()
+        sentences = [sentence for each in pairs for sentence in dict.fromkeys([*each.first, *each.second])]
+        accuracy = masked_token_accuracy(embed, sentences, **inputs.language_model._asdict())
+        result |= {MASKED: accuracy} if math.isfinite(accuracy) else {}
+    return result

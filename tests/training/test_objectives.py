@@ -57,7 +57,10 @@ def test_an_objective_s_own_parameters_are_trained_and_saved_and_the_model_is_th
     fields |= {"objective__dimension_wise__weight": 0.1, "model__dual_encoder": True, "model__mlp": "always"}
     config = make_config(masked_bert, corpus["csv"], corpus["dev"], **fields)
     train_and_evaluate(config, str(tmp_path / "run"))
-    assert capsys.readouterr().out.count("no language-model head; objective.mlm starts with a fresh one") == 1
+    printed = capsys.readouterr().out
+    assert printed.count("no language-model head; objective.mlm starts with a fresh one") == 1
+    guessed = json.loads((tmp_path / "run" / "result.json").read_text())["masked_token_accuracy"]
+    assert 0 <= guessed <= 100 and f"{guessed:.2f}% guessed" in printed
 
     model, start = load_model(str(tmp_path / "run")), load(str(masked_bert))
     assert model.params.keys() == start.params.keys() | {"head.kernel", "head.bias"}

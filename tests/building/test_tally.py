@@ -1,0 +1,29 @@
+import pytest
+
+from simcse_jax.building.tally import Tally, sentence
+from simcse_jax.data.files import MISSING
+from simcse_jax.errors import UserError
+
+
+def test_what_is_not_dropped_is_used():
+    tally = Tally("pairs")
+    tally.read = 2000
+    tally.drop("neutral", 3)
+    tally.drop("blank")
+    tally.drop("neutral", 2)
+    tally.notes.append("a note")
+    lines = ["2,000 pairs read, 1,994 used", "  5 dropped: neutral", "  1 dropped: blank", "a note"]
+    assert tally.lines() == lines
+
+
+def test_a_sentence_is_one_line_without_white_space_around_it():
+    assert sentence("  a  b \r\n c\u2028d ", "x") == "a  b c d"
+    assert sentence(None, "x") == ""
+    for wrong, part in (
+        (MISSING, "x is missing"),
+        (3, "x holds 3, not text"),
+        ("\ud800", "half"),
+        ("a\0", "zero byte"),
+    ):
+        with pytest.raises(UserError, match=part):
+            sentence(wrong, "x")

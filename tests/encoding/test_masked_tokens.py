@@ -1,0 +1,56 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import sentences
+
+from simcse_jax.encoding.embedder import Embedder
+from simcse_jax.encoding.masked_tokens import content_keys, masked_token_accuracy
+from simcse_jax.huggingface.tokenizer import Tokenizer
+from simcse_jax.models.language_model import shapes
+from simcse_jax.models.masking import mask_tokens
+from simcse_jax.models.parameters import LANGUAGE_MODEL
+from simcse_jax.models.sentence_encoder import build
+from simcse_jax.runs.loading import load_model
+
+WORD = "the"
+
+
+@pytest.fixture(scope="module")
+def guesser(tiny_bert):
+    """A model whose head guesses the same word everywhere, and the ids of its mask and special tokens."""
+    model = load_model(str(tiny_bert))
+    tokenizer = Tokenizer(model.folder, model.config)
+    first, word, last = tokenizer.tokenize([WORD], 16)[0][0].tolist()
+    head = {name: np.zeros(shape, np.float32) for name, shape in shapes(model.config).items()}
+    head["bias"][word] = 1.0
+    params = model.params | {LANGUAGE_MODEL + name: value for name, value in head.items()}
+    graph, _ = build(model.config, with_head=model.has_head)
+    return Embedder(graph, params, "avg", False, tokenizer, 16), word, word, (first, last)
+
+
+def masked(guesser, some):
+    """Of the sentences one by one and without padding: the tokens that are masked."""
+    embedder, _, mask_id, special_ids = guesser
+    found = []
+    for ids in embedder.tokenizer.tokenize(some, 16)[0]:
+        rows, mask = jnp.asarray(ids)[None], jnp.ones((1, len(ids)), jnp.int8)
+        vocabulary = len(embedder.params["encoder.embeddings.word.embedding"])
+        keys = content_keys(rows, mask)
+        _, selected = mask_tokens(keys, rows, mask, special_ids=special_ids, mask_id=mask_id, vocab_size=vocabulary)
+        found += np.asarray(ids)[np.asarray(selected)[0]].tolist()
+    return found
+
+
+def test_the_share_of_masked_tokens_that_are_guessed(guesser):
+    embedder, word, mask_id, special_ids = guesser
+    some = [f"the {sentence} the" for sentence in sentences(40)]
+    expected = masked(guesser, some)
+    assert len(expected) > 20 and 0 < expected.count(word) < len(expected)
+    for each in (some, some[::-1]):  # in other batches the same
+        found = masked_token_accuracy(embedder, each, mask_id=mask_id, special_ids=special_ids)
+        assert found == pytest.approx(100 * expected.count(word) / len(expected))
+
+
+def test_without_a_masked_token_there_is_no_accuracy(guesser):
+    embedder, _, mask_id, special_ids = guesser
+    assert np.isnan(masked_token_accuracy(embedder, [""], mask_id=mask_id, special_ids=special_ids))
