@@ -222,7 +222,19 @@ FIELDS = {
     "analysis.every": field(
         0, "Steps between measurements; the start and the end are measured too. 0: none.", at_least(0)
     ),
-    "analysis.data": field("", "A file of sentences; empty: the first sentences of eval.data's development pairs."),
+    "analysis.data": field(
+        "",
+        "A file of sentences, or of graded pairs (their first sentences), or SentEval's data/downstream; "
+        "empty: that of eval.data.",
+    ),
+    "analysis.split": field(
+        "dev", "The split of STS-B that is measured, where the data are SentEval's folder.", one_of(("dev", "test"))
+    ),
+    "analysis.repeated_sentences": field(
+        "drop",
+        "Whether a sentence that the data repeat is measured as often (keep), or once.",
+        one_of(("drop", "keep")),
+    ),
     "analysis.sentences": field(
         256,
         "The number of sentences that are measured, evenly spread over the data.",

@@ -7,8 +7,8 @@ import numpy as np
 from ml_collections import config_dict
 
 from simcse_jax.analysis import last_layer
+from simcse_jax.analysis.data import evenly, read_data
 from simcse_jax.config.fields import FEWEST_ANALYSED
-from simcse_jax.data.sentences import read_sentences
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import geometry, postprocess, sts, transfer, transfer_files
@@ -156,25 +156,30 @@ def read_analysis(config: config_dict.ConfigDict, evaluation: Evaluation | None)
     Raises:
       UserError: naming the file, or that there are too few sentences.
     """
-    if not config.analysis.every:
+    settings = config.analysis
+    if not settings.every:
         return None
     development = next(iter(evaluation.development.tasks.values())) if evaluation else None
+    name = settings.data or config.eval.data
     try:
-        if config.analysis.data:
-            found = read_sentences(config.analysis.data)
+        if settings.data or (settings.split != "dev" and local_path(name).is_dir()):
+            found, _, pairs = read_data(name, split=settings.split)
         else:
             assert development is not None  # the fields are checked together
-            found = development.first
+            found, pairs = development.first, development
     except UserError as error:
         raise UserError(f"config.analysis.data: {error}") from None
-    distinct = [sentence for sentence in dict.fromkeys(found) if sentence.strip()]
+    found = [sentence for sentence in found if sentence.strip()]
+    distinct = list(dict.fromkeys(found))
     if len(distinct) < FEWEST_ANALYSED:
-        where = f"analysis.data={config.analysis.data}" if config.analysis.data else f"eval.data={config.eval.data}"
+        where = f"analysis.data={settings.data}" if settings.data else f"eval.data={config.eval.data}"
         raise UserError(
             f"config.{where}: has {len(distinct)} distinct sentences to analyse, {FEWEST_ANALYSED} are needed"
         )
-    count = config.analysis.sentences
-    rated = last_layer.positives(development, count // 2) if development else []
-    if evaluation and not rated:
-        processes.say(f"{config.eval.data}: no pair is rated above 4 of 5, so no alignment is measured")
-    return last_layer.Sample(last_layer.evenly(distinct, count), rated)
+    if not pairs:
+        pairs, name = development, config.eval.data
+    count = settings.sentences
+    rated = last_layer.positives(pairs, count // 2) if pairs else []
+    if pairs and not rated:
+        processes.say(f"{name}: no pair is rated above 4 of 5, so no alignment is measured")
+    return last_layer.Sample(evenly(distinct if settings.repeated_sentences == "drop" else found, count), rated)
