@@ -36,8 +36,11 @@ SPACES = re.compile(r"[^\S\n]+")
 LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z-]+)?|simple")
 
 
-def require_parser() -> None:
+def require_parser(file: object) -> None:
     """Checks that the parser is installed.
+
+    Args:
+      file: what it is needed for.
 
     Raises:
       UserError: naming the command that installs it.
@@ -46,7 +49,7 @@ def require_parser() -> None:
         import mwparserfromhell  # noqa: F401
     except ImportError:
         raise UserError(
-            "a Wikipedia dump needs the package mwparserfromhell: pip install 'simcse_jax[wikipedia]'"
+            f"{file}: a Wikipedia dump needs the package mwparserfromhell: pip install 'simcse_jax[wikipedia]'"
         ) from None
 
 

@@ -149,6 +149,7 @@ COMMANDS = (
     "geometry",
     "aot",
     "demo",
+    "build_data",
     "data.overlap",
 )
 
@@ -195,7 +196,7 @@ def program() -> Iterator[Case]:
     for name, value in names.items():
         yield Case("options", "__main__", name, [value])
     for command in ("train", *COMMANDS[1:-1]):
-        yield Case("options", "__main__", f"{command} without arguments", [command])
+        yield Case("options", "__main__", f"{command} without arguments", [command.replace("_", "-")])
 
 
 def flags() -> Iterator[Case]:
