@@ -58,6 +58,7 @@ def get_config() -> config_dict.ConfigDict:
     """Unsupervised SimCSE of BERT-base, as `configs/unsup_bert.py`, also scored on transfer tasks."""
     config = default_config()
     config.eval.transfer = True
+    config.eval.transfer_protocol = "pytorch"
     config.sweep = sweep_defaults("Transfer tasks", "SimCSE, Table E.1", COLUMNS, baseline=BERT)
     return config
 

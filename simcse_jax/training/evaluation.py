@@ -52,8 +52,8 @@ class Evaluation(NamedTuple):
         """The contents of `result.json`. `seed` is the flow's.
 
         They are the results of `sts.evaluate` by task, and `average`; `development`, the development pairs' score after
-        the post-processing, which did not choose the checkpoint; `transfer` by task, and `transfer_average`; the
-        numbers of `eval.extra`: `sickr_dev`; `alignment` and `uniformity`.
+        the post-processing, which did not choose the checkpoint; `transfer` by task, `transfer_average`, and
+        `transfer_protocol`; the numbers of `eval.extra`: `sickr_dev`; `alignment` and `uniformity`.
         """
         return evaluate_all(postprocess.applied(embed, self.postprocess, seed), self.final)
 
@@ -65,7 +65,7 @@ class Evaluation(NamedTuple):
                 kind = "test" if self.has_tests else "development"
                 yield f"{kind} scores{after} (Spearman × 100, all):\n{evaluator.table(numbers)}"
             elif isinstance(evaluator, transfer.Transfer):
-                yield f"transfer{after} (accuracy):\n{evaluator.table(numbers)}"
+                yield f"transfer{after} (accuracy, protocol {evaluator.transfer_protocol}):\n{evaluator.table(numbers)}"
         extra = [f"{name} {numbers[name]:.4g}" for name in (SICKR_DEV, "alignment", "uniformity") if name in numbers]
         if extra:
             yield f"also{after}: {', '.join(extra)}"
@@ -105,7 +105,7 @@ def _read_folder_or_file(config: config_dict.ConfigDict, fit_on: postprocess.Pos
         final.append(sts.Correlation("development", development))
     absent = list(missing)
     if config.eval.transfer:
-        classifiers = transfer.Transfer(*transfer_files.read(data, TRANSFER))
+        classifiers = transfer.Transfer(*transfer_files.read(data, TRANSFER), config.eval.transfer_protocol)
         final.append(classifiers)
         absent += classifiers.missing
     if absent:

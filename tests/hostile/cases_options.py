@@ -65,7 +65,7 @@ OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
             "--tasks": CHOICES,
             "--metric": CHOICES,
             "--aggregation": CHOICES,
-            "--grid": CHOICES,
+            "--transfer-protocol": CHOICES,
             "--split": CHOICES,
             "--postprocess": CHOICES,
             "--postprocess-data": NAMES,
