@@ -10,7 +10,7 @@ import shutil
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from simcse_jax import report, streams
@@ -32,31 +32,57 @@ MODEL = "a folder, a hub id, package:NAME, or a workdir (its best checkpoint; WO
 
 
 class Model(NamedTuple):
-    """A model on the command line: NAME, NAME@LAYERS, NAME@POOLER or NAME@LAYERS@POOLER."""
+    """A model on the command line: [LABEL=]NAME[@LAYERS][@POOLER][@METHOD]; labels and methods for some commands."""
 
-    name: str
+    name: str  # with the step of a run's checkpoint, or a revision
     num_layers: int = 0  # 0: all
     pooler: str | None = None  # None: the model's own
+    postprocess: str = ""  # a method; empty: none
+    label: str = ""  # for pictures; empty: none was given
 
     @property
     def details(self) -> str:
-        """The layers and the pooler, for a picture's legend."""
+        """The layers, the pooler and the post-processing, for a picture's legend."""
         layers = [f"{self.num_layers} layer{'s' * (self.num_layers > 1)}"] if self.num_layers else []
-        return "".join(f", {part}" for part in [*layers, *([self.pooler] if self.pooler else [])])
+        return "".join(f", {part}" for part in (*layers, self.pooler, self.postprocess) if part)
 
 
-def parse_model(spec: str) -> Model:
-    """Reads NAME, NAME@LAYERS, NAME@POOLER or NAME@LAYERS@POOLER; NAME may be OWNER/NAME@REVISION."""
+def parse_model(spec: str, methods: Collection[str] = ()) -> Model:
+    """Reads NAME[@LAYERS][@POOLER][@METHOD]; NAME may be OWNER/NAME@REVISION or WORKDIR@step=N.
+
+    Args:
+      spec: as given.
+      methods: the post-processings that may be named; none for commands that have none.
+    """
     parts = [spec] if local_path(spec).exists() else spec.split("@")
-    num_layers, pooler = 0, None
+    num_layers, pooler, postprocess = 0, None, ""
     while len(parts) > 1:  # from the end, since NAME may have a revision
         if re.fullmatch("[1-9][0-9]*", parts[-1]) and not num_layers:
             num_layers = int(parts.pop())
         elif parts[-1] in POOLERS and pooler is None:
             pooler = parts.pop()
+        elif parts[-1] in methods and not postprocess:
+            postprocess = parts.pop()
         else:
             break
-    return Model("@".join(parts), num_layers, pooler)
+    return Model("@".join(parts), num_layers, pooler, postprocess)
+
+
+def split_label(spec: str) -> tuple[str, str]:
+    """Reads LABEL=NAME: the label and the name. The label is empty where there is none.
+
+    A label has no `/` and no `@`, so a folder's or checkpoint's `=` is none of a label's; nor is that of an existing
+    path.
+
+    Raises:
+      UserError: when the label or the name is empty.
+    """
+    label, equals, name = spec.partition("=")
+    if not equals or "/" in label or "@" in label or local_path(spec).exists():
+        return "", spec
+    if not label.strip() or not name:
+        raise UserError(f"{spec}: has no {'name' if label.strip() else 'label'}; give LABEL=NAME, or NAME alone")
+    return label.strip(), name
 
 
 WRONG = 2

@@ -21,6 +21,7 @@ from simcse_jax.command_line import (
     describe_exit_codes,
     parse_model,
     run_command,
+    split_label,
     started_as,
     this_command,
     warnings_in_a_line,
@@ -296,12 +297,12 @@ def test_a_help_has_what_the_command_needs_and_writes(parser):
     ],
 )
 def test_a_model_may_name_its_layers_and_its_pooler(spec, expected):
-    assert parse_model(spec) == expected
+    assert parse_model(spec) == Model(*expected)
 
 
 def test_a_folder_with_an_at_in_its_name_is_no_option(tmp_path):
     (tmp_path / "runs@3").mkdir()
-    assert parse_model(str(tmp_path / "runs@3")) == (str(tmp_path / "runs@3"), 0, None)
+    assert parse_model(str(tmp_path / "runs@3")) == Model(str(tmp_path / "runs@3"))
 
 
 @pytest.mark.parametrize(
@@ -315,10 +316,50 @@ def test_a_folder_with_an_at_in_its_name_is_no_option(tmp_path):
     ],
 )
 def test_a_revision_may_come_before_the_options(spec, expected):
-    assert parse_model(spec) == expected
+    assert parse_model(spec) == Model(*expected)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("a@whitening", ("a", 0, None, "whitening")),
+        ("a@avg@flow@3", ("a", 3, "avg", "flow")),
+        ("a@flow@whitening", ("a@flow", 0, None, "whitening")),
+        ("a@step=3@whitening", ("a@step=3", 0, None, "whitening")),
+    ],
+)
+def test_a_model_may_name_its_post_processing_where_a_command_has_it(spec, expected):
+    assert parse_model(spec, ("whitening", "flow")) == Model(*expected)
+    assert parse_model("a@flow@avg@3") == Model("a@flow", 3, "avg")
+
+
+@pytest.mark.parametrize(
+    ("spec", "label", "name"),
+    [
+        ("model", "", "model"),
+        ("BERT-flow (NLI)=model@3@flow", "BERT-flow (NLI)", "model@3@flow"),
+        ("a=b=c", "a", "b=c"),
+        ("runs/tau=0.05", "", "runs/tau=0.05"),
+        ("run@step=3", "", "run@step=3"),
+        ("x=run@step=3", "x", "run@step=3"),
+        ("gs://bucket/a=b", "", "gs://bucket/a=b"),
+    ],
+)
+def test_a_label_may_come_before_a_name(spec, label, name):
+    assert split_label(spec) == (label, name)
+
+
+def test_a_folder_with_an_equals_sign_has_no_label(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tau=1").mkdir()
+    assert split_label("tau=1") == ("", "tau=1")
+    for spec in ("=x", " =x", "x="):
+        with pytest.raises(UserError, match=r"has no (name|label); give LABEL=NAME"):
+            split_label(spec)
 
 
 def test_a_picture_names_layers_and_pooler_of_a_model():
     assert Model("m").details == ""
     assert Model("m", 1).details == ", 1 layer"
     assert Model("m", 3, "avg").details == ", 3 layers, avg"
+    assert Model("m", 0, "avg", "flow").details == ", avg, flow"

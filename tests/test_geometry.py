@@ -5,9 +5,13 @@ import shutil
 import numpy as np
 import pytest
 import scipy.spatial
-from support import call
+from support import call, refused
+from support.pictures import texts
 
 from simcse_jax.evaluation import geometry as measures
+from simcse_jax.evaluation import sts
+from simcse_jax.evaluation.postprocess import whitening
+from simcse_jax.evaluation.tasks import TASKS
 from simcse_jax.runs.kept import steps_of
 from simcse_jax.simcse import SimCSE
 
@@ -69,6 +73,94 @@ def test_models_and_runs_are_measured_and_drawn(tmp_path, tiny_bert, trained, co
     assert found["runs"]["trained"]["workdir"] == str(trained)
 
 
+@pytest.fixture
+def senteval_of_two(tmp_path, corpus):
+    """A SentEval folder with two of the seven tasks, both of the same pairs, STS-B in all splits."""
+    rows = [line.split("\t") for line in corpus["dev"].read_text().splitlines()[1:]]
+    for folder in ("STS/STSBenchmark", "SICK"):
+        (tmp_path / "senteval" / folder).mkdir(parents=True)
+    lines = [f"x\tx\tx\t{number}\t{score}\t{first}\t{second}\n" for number, (first, second, score) in enumerate(rows)]
+    for split in ("train", "dev", "test"):
+        (tmp_path / f"senteval/STS/STSBenchmark/sts-{split}.csv").write_text("".join(lines))
+    lines = [f"{number}\t{first}\t{second}\t{score}\tx\n" for number, (first, second, score) in enumerate(rows[::2])]
+    (tmp_path / "senteval/SICK/SICK_test_annotated.txt").write_text("".join(["pair_ID\tA\tB\tscore\tx\n", *lines]))
+    return tmp_path / "senteval"
+
+
+def test_panels_of_models_with_labels_and_post_processing(tmp_path, tiny_bert, senteval_of_two):
+    output = tmp_path / "out"
+    first = ["BERT (avg)=" + f"{tiny_bert}@avg", f"{tiny_bert}@1@avg@whitening"]
+    done = call(
+        "geometry",
+        *("--models", *first, "--models", f"{tiny_bert}", "--panels", "Before", "After"),
+        *("--data", senteval_of_two, "--output", output, "--batch-size", 8),
+        *("--postprocess-data", "target", "--postprocess-dimensions", 4),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    models = json.loads((output / "geometry.json").read_text())["models"]
+    assert list(models) == ["BERT (avg)", "tiny-bert, 1 layer, avg, whitening", "tiny-bert"]
+    tasks = sts.read(str(senteval_of_two), TASKS)[0]
+    for (label, facts), pooler, layers in zip(models.items(), ("avg", "avg", "cls"), (0, 1, 0), strict=True):
+        encode = SimCSE(str(tiny_bert), pooler=pooler, num_layers=layers).encode
+        expected = {}
+        for task, pairs in tasks.items():
+            sides = np.split(encode(pairs.first + pairs.second), 2)
+            if facts["postprocess"]:
+                mean, kernel = whitening(np.concatenate(sides), 4)
+                sides = [(side - mean) @ kernel for side in sides]
+            expected[task] = sts.spearman(sts.cosine(*sides), pairs.gold)
+        assert facts["sts"] == pytest.approx(expected, abs=1e-3)
+        assert facts["score"] == pytest.approx(np.mean(list(expected.values())), abs=1e-3)
+        assert facts["spearman"] == pytest.approx(expected["STSBenchmark"], abs=1e-3)
+        assert len(facts["singular_values"]) == (4 if facts["postprocess"] else 32)
+        assert f"{label}: alignment" in done.stdout
+    picture = texts((output / "models.svg").read_bytes())
+    assert any("average STS, Spearman × 100 of 2 of 7 tasks, without STS12, STS13" in text for text in picture)
+    assert {"Before", "After"} <= set(texts((output / "cosines.svg").read_bytes()))
+
+
+@pytest.fixture
+def recorded(trained, tmp_path):
+    """Two seeds of a row and one of another, without checkpoints, with records of where they were."""
+    folders = []
+    for number, (row, seed) in enumerate((("no dropout", 1), ("no dropout", 2), ("fixed", 1))):
+        ignored = shutil.ignore_patterns("checkpoints", "tensorboard")
+        folder = shutil.copytree(trained, tmp_path / row / f"seed{seed}", ignore=ignored)
+        about = json.loads((folder / "run.json").read_text())
+        about["config"] |= {"seed": seed}
+        about["config"]["model"]["dropout"] = 0.0 if row == "no dropout" else 0.2
+        (folder / "run.json").write_text(json.dumps(about))
+        with open(folder / "metrics.jsonl", "a") as file:
+            for step in (0, 4, 8):
+                place = {"alignment": 0.1 * step + number, "uniformity": -1.0 * step}
+                file.write(json.dumps({"step": step, "analysis": place}) + "\n")
+        folders.append(folder)
+    return folders
+
+
+def test_runs_without_checkpoints_are_drawn_from_their_records(tmp_path, recorded):
+    done = call("geometry", "--runs", *recorded[:2], f"fixed 0.1={recorded[2]}", "--output", tmp_path / "out")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert files(tmp_path / "out") == sorted(
+        ["geometry.json", *(f"{name}.{kind}" for name in ("convergence", "runs") for kind in ("png", "svg"))]
+    )
+    found = json.loads((tmp_path / "out" / "geometry.json").read_text())
+    assert list(found["runs"]) == ["no dropout", "fixed 0.1"]
+    assert found["runs"]["no dropout"]["points"][1] == {"step": 4, "alignment": 0.9, "uniformity": -4.0}
+    scored = [line for line in map(json.loads, (recorded[0] / "metrics.jsonl").read_text().splitlines())]
+    scored = {line["step"]: line["eval/dev"] for line in scored if "eval/dev" in line}
+    assert found["runs"]["fixed 0.1"]["scores"]["mean"] == pytest.approx(list(scored.values()), abs=1e-4)
+    best = max(step for step in scored if step and scored[step] == max(scored[step] for step in scored if step))
+    assert found["runs"]["no dropout"]["scores"]["best_steps"] == [best, best]
+    assert f"at steps {best}, {best}" in done.stdout and "at 3 steps" in done.stdout
+
+
+def test_a_label_does_not_hide_that_runs_differ(tmp_path, recorded):
+    done = call("geometry", "--runs", f"x={recorded[0]}", f"x={recorded[2]}", "--output", tmp_path / "out")
+    refused(done, "--runs: the label x is given to runs that differ in more than their seed")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.fixture(scope="module")
 def low(tmp_path_factory):
     """Graded pairs without one above 4."""
@@ -97,6 +189,29 @@ def low(tmp_path_factory):
         ({"--models": None, "--runs": ["{low}"], "--prompt": "a"}, ["--prompt: is for --models"]),
         ({"--prompt-name": "x"}, ["prompt_name='x'", "query, document"]),
         ({"--truncate-dim": "99"}, ["truncate_dim 99"]),
+        ({"--data": None}, ["--data: is missing"]),
+        ({"--data": None, "--models": None, "--runs": ["{model}"]}, ["--runs", "not a run's folder"]),
+        ({"--models": ["{model}@whitening"]}, ["--postprocess-data: must be set for whitening"]),
+        ({"--postprocess": "pca"}, ["--postprocess", "'pca'", "whitening"]),
+        ({"--postprocess-data": "target"}, ["--postprocess-data=target: has no effect without --postprocess"]),
+        ({"--models": ["{model}@flow"], "--postprocess-data": "none.txt"}, ["none.txt: no such file"]),
+        (
+            {"--models": ["{model}@flow"], "--postprocess-data": "{low}"},
+            ["different sentences; flow of 32 dimensions", "33 or more"],
+        ),
+        (
+            {"--models": ["{model}@flow"], "--postprocess-data": "target", "--postprocess-dimensions": "4"},
+            ["--postprocess-dimensions=4: must be 0"],
+        ),
+        (
+            {"--models": ["{model}@whitening@flow"], "--postprocess-data": "target"},
+            ["tiny-bert@whitening: no such folder"],
+        ),
+        ({"--models": ["a={model}", "a={model}@avg"]}, ["--models: the label a is given twice"]),
+        ({"--models": ["={model}"]}, ["has no label; give LABEL=NAME"]),
+        ({"--panels": ["a", "b"]}, ["--panels: 2 titles for 1 panels"]),
+        ({"--score": "sts_avg"}, ["--score sts_avg", "is a file of pairs"]),
+        ({"--models": None, "--runs": ["{low}"], "--score": "stsb"}, ["--score: is for --models"]),
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, dict) else "",
 )

@@ -1,12 +1,11 @@
-"""Pictures of the geometry of embeddings: SimCSE's Figures 2, 3, F.1 and G.1.
+"""Pictures of the geometry of models: SimCSE's Figures 3, F.1 and G.1, and SimCSE++'s Figure 1.
 
 Each is drawn as PNG and as SVG. It needs no caption, and is legible in grey: lines differ in style and markers, not in
 colour alone. The same numbers give the same bytes.
 """
 
-import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,43 +16,48 @@ from simcse_jax.plotting import COLOURS, LONGEST, Pictures, line_style, new_figu
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.text import Annotation
 
 ALIGNMENT = "alignment  E ‖f(x) − f(x⁺)‖²   (lower is better)"
 UNIFORMITY = "uniformity  log E exp(−2 ‖f(x) − f(y)‖²)   (lower is better)"
+SPEARMAN = "Spearman × 100 of cosines with the gold scores"
 DISTANCE = "mean ‖f(x) − f(y)‖² of the pairs"
 MOST_UNIFORM = -4.0  # of many dimensions: log exp(−2 × 2), all directions at right angles
-FIGURE_3 = ("uniformity", "alignment", "spearman")  # across, up, colour
 PALE = "0.6"
-# Places for the label of a point: right, left, above, below, and between.
-AROUND = ((1, 0), (-1, 0), (0, 1), (0, -1), (0.8, 0.8), (-0.8, 0.8), (0.8, -0.8), (-0.8, -0.8))
+
+Panels = Mapping[str, Mapping[str, Geometry]]  # the measures by the models' names, by the titles of the panels
 
 
-def models(found: Mapping[str, Geometry], title: str) -> Pictures:
-    """Alignment against uniformity, a point for each model, coloured by its Spearman correlation (Figure 3).
+def models(
+    found: Mapping[str, Geometry], title: str, scores: Mapping[str, float] | None = None, score: str = ""
+) -> Pictures:
+    """Alignment against uniformity, a point for each model, coloured by its score (Figure 3).
 
-    A single model has other points to be compared with: see `_alone`.
+    A single model has other points to be compared with: see `alone`.
 
     Args:
       found: the measures, by the models' names.
       title: the data's name.
+      scores: × 100, by the models' names; None: Spearman's correlation on the same pairs.
+      score: what the scores are.
     """
     if len(found) == 1:
-        return _alone(*next(iter(found.items())), title)
+        return alone(*next(iter(found.items())), title)
+    if scores is None:
+        scores, score = {name: one.spearman for name, one in found.items()}, SPEARMAN
     names = list(found)
-    x, y, spearman = (np.array([getattr(found[name], field) for name in names]) for field in FIGURE_3)
-    labels = [f"{shortened(name)} ({score:.1f})" for name, score in zip(names, spearman, strict=True)]
+    x, y = (np.array([getattr(found[name], field) for name in names]) for field in ("uniformity", "alignment"))
+    colours = np.array([scores[name] for name in names])
+    labels = [f"{shortened(name)} ({score:.1f})" for name, score in zip(names, colours, strict=True)]
     size = (5.2 + 0.072 * max(map(len, labels)), max(4.6, 1.8 + 0.24 * len(names)))
     with new_figure(size) as (figure, pictures):
         axes = figure.subplots()
         axes.set_title(f"Alignment and uniformity on {title}", loc="left")
-        low, high = math.floor(spearman.min()), max(math.ceil(spearman.max()), math.floor(spearman.min()) + 1)
+        low, high = math.floor(colours.min()), max(math.ceil(colours.max()), math.floor(colours.min()) + 1)
         style = {"cmap": "viridis", "vmin": low, "vmax": high, "s": 52, "edgecolors": "black", "linewidths": 0.8}
-        points = axes.scatter(x, y, c=spearman, zorder=3, **style)
+        points = axes.scatter(x, y, c=colours, zorder=3, **style)
         bar = figure.colorbar(points, ax=axes, location="bottom", aspect=40, shrink=0.9)
-        bar.set_label("Spearman × 100 of cosines with the gold scores, in brackets too (higher is better)")
-        _alignment_and_uniformity(axes, x, y)
+        bar.set_label(f"{score}, in brackets too (higher is better)")
+        alignment_and_uniformity(axes, x, y)
         bottom, top = axes.get_ylim()
         heights = spread((y - bottom) / (top - bottom), 0.22 / (0.62 * size[1]))
         for label, x_of, y_of, height in zip(labels, x, y, heights, strict=True):
@@ -69,91 +73,68 @@ def models(found: Mapping[str, Geometry], title: str) -> Pictures:
     return pictures
 
 
-def runs(found: Mapping[str, Sequence[tuple[int, Geometry]]], title: str) -> Pictures:
-    """Alignment against uniformity over the checkpoints of runs, labelled with their steps (Figure 2).
-
-    A single checkpoint is drawn as a single model is.
-
-    Args:
-      found: the steps and their measurements, by the runs' names.
-      title: the data's name.
-    """
-    if len(found) == 1 and len(points := next(iter(found.values()))) == 1:
-        ((step, geometry),) = points
-        return _alone(f"{next(iter(found))}, step {step}", geometry, title)
-    names = [shortened(name) for name in found]
-    columns = max(1, min(3, int(80 / (max(map(len, names)) + 8))))
-    rows = math.ceil(len(names) / columns)
-    with new_figure((6.6, 4.7 + 0.2 * rows)) as (figure, pictures):
-        axes = figure.subplots()
-        axes.set_title(f"Alignment and uniformity on {title}, by training step", loc="left")
-        lines = []
-        for number, (name, points) in enumerate(zip(names, found.values(), strict=True)):
-            x, y = ([getattr(point, field) for _, point in points] for field in ("uniformity", "alignment"))
-            style = line_style(number)
-            axes.plot(x, y, markersize=4.5, linewidth=1.3, label=name, zorder=3, **style)
-            axes.plot(x[:1], y[:1], markersize=5.5, markerfacecolor="white", zorder=4, **style)
-            lines.append(([step for step, _ in points], np.column_stack([x, y]), style["color"]))
-        _alignment_and_uniformity(axes, *np.concatenate([points for _, points, _ in lines]).T)
-        handles, _ = axes.get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, handlelength=3.5)
-        _label_steps(figure, axes, lines)
-    return pictures
-
-
-def singular_values(found: Mapping[str, Geometry], title: str) -> Pictures:
+def singular_values(panels: Panels, title: str) -> Pictures:
     """The singular values of the models' sentence embeddings, the largest one set to 1 (Figure F.1)."""
-    names = [shortened(name) for name in found]
-    with new_figure((6.2, 4.4 + 0.2 * len(names))) as (figure, pictures):
-        axes = figure.subplots()
-        axes.set_title(f"Singular values of the embeddings of the sentences of {title}", loc="left")
-        for number, (name, geometry) in enumerate(zip(names, found.values(), strict=True)):
-            values = geometry.singular_values
-            axes.plot(
-                np.arange(1, len(values) + 1),
-                values,
-                markersize=4,
-                markevery=(0.02 * number, 0.15),
-                linewidth=1.4,
-                label=name,
-                **line_style(number),
-            )
-        axes.set_yscale("log")
-        axes.set_ylim(max(1e-4, 0.7 * min(_smallest(geometry.singular_values) for geometry in found.values())), 1.3)
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.yaxis.set_minor_formatter(lambda value, _: "")
-        axes.set_xlabel("number of the singular value, the largest first")
-        axes.set_ylabel("singular value / the largest   (flatter is more isotropic)")
-        axes.grid(color="0.92")
-        figure.legend(loc="outside lower center", ncols=1, frameon=False, handlelength=3.5)
+    most = max(map(len, panels.values()))
+    smallest = min(_smallest(geometry.singular_values) for found in panels.values() for geometry in found.values())
+    width = 6.2 if len(panels) == 1 else 4.8 * len(panels)
+    with new_figure((width, 4.4 + 0.2 * most)) as (figure, pictures):
+        figure.suptitle(f"Singular values of the embeddings of the sentences of {title}", fontsize=10)
+        places = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
+        for axes, (panel, found) in zip(places, panels.items(), strict=True):
+            for number, (name, geometry) in enumerate(found.items()):
+                values = geometry.singular_values
+                axes.plot(
+                    np.arange(1, len(values) + 1),
+                    values,
+                    markersize=4,
+                    markevery=(0.02 * number, 0.15),
+                    linewidth=1.4,
+                    label=shortened(name),
+                    **line_style(number),
+                )
+            axes.set_title(panel, loc="left")
+            axes.set_yscale("log")
+            axes.set_ylim(max(1e-4, 0.7 * smallest), 1.3)
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            axes.yaxis.set_minor_formatter(lambda value, _: "")
+            axes.set_xlabel("number of the singular value, the largest first")
+            axes.grid(color="0.92")
+            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), frameon=False, handlelength=3.5)
+        places[0].set_ylabel("singular value / the largest   (flatter is more isotropic)")
     return pictures
 
 
-def cosines(found: Mapping[str, Geometry], title: str) -> Pictures:
-    """The density of the cosine similarities of each gold group, a panel for each model (Figure G.1)."""
-    columns = min(3, len(found))
-    rows = math.ceil(len(found) / columns)
-    densities = [group.density for geometry in found.values() for group in geometry.groups.values()]
-    visible = [density > 0.02 * density.max() for density in densities if density is not None]
-    shown = GRID[np.any(visible, axis=0)]
+def cosines(panels: Panels, title: str) -> Pictures:
+    """The density of the cosine similarities of each gold group, a cell for each model (Figure G.1)."""
+    every = [geometry for found in panels.values() for geometry in found.values()]
+    densities = [group.density for geometry in every for group in geometry.groups.values()]
+    shown = GRID[np.any([density > 0.02 * density.max() for density in densities if density is not None], axis=0)]
+    columns = min(3 if len(panels) == 1 else 4, max(map(len, panels.values())))
+    rows = [math.ceil(len(found) / columns) for found in panels.values()]
     width = 3.0 if columns > 1 else 5.0
-    with new_figure((0.6 + width * columns, 0.9 + 2.9 * rows)) as (figure, pictures):
-        panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
+    size = (0.6 + width * columns, 0.9 + 2.9 * sum(rows) + 0.3 * sum(map(bool, panels)))
+    with new_figure(size) as (figure, pictures):
         figure.suptitle(f"Cosine similarities of the pairs of {title}, by gold score", fontsize=10)
-        for panel, (name, geometry) in zip(panels, found.items(), strict=False):
-            _ridges(panel, geometry)
-            panel.set_title("\n".join(_wrapped(name, 34 if columns > 1 else LONGEST)), fontsize=9)
-        for panel in panels[len(found) :]:
-            panel.remove()
-        for panel in panels[max(0, len(found) - columns) : len(found)]:
-            panel.tick_params(labelbottom=True)
-        panels[0].set_xlim(max(-1, shown[0] - 0.02), min(1, shown[-1] + 0.02))
+        parts = figure.subfigures(len(panels), 1, height_ratios=rows, squeeze=False)[:, 0]
+        for part, count, (panel, found) in zip(parts, rows, panels.items(), strict=True):
+            if panel:
+                part.suptitle(panel, fontsize=10, fontweight="bold")
+            cells = part.subplots(count, columns, sharex=True, sharey=True, squeeze=False).ravel()
+            for cell, (name, geometry) in zip(cells, found.items(), strict=False):
+                _ridges(cell, geometry)
+                cell.set_title("\n".join(_wrapped(name, 34 if columns > 1 else LONGEST)), fontsize=9)
+            for cell in cells[len(found) :]:
+                cell.remove()
+            for cell in cells[max(0, len(found) - columns) : len(found)]:
+                cell.tick_params(labelbottom=True)
+            cells[0].set_xlim(max(-1, shown[0] - 0.02), min(1, shown[-1] + 0.02))
         figure.supxlabel("cosine similarity   (height: density, on each panel's own scale; tick: mean)", fontsize=9)
         figure.supylabel("gold score of the pairs (0 to 5)", fontsize=9)
     return pictures
 
 
-def _alone(name: str, geometry: Geometry, title: str) -> Pictures:
+def alone(name: str, geometry: Geometry, title: str) -> Pictures:
     """One model: its alignment among the distances of the gold groups, its uniformity between its two bounds.
 
     The mean squared distance of a group of normalized pairs is 2 − 2 × their mean cosine, on the scale of alignment.
@@ -191,7 +172,8 @@ def _alone(name: str, geometry: Geometry, title: str) -> Pictures:
     return pictures
 
 
-def _alignment_and_uniformity(axes: "Axes", x: Float[np.ndarray, " M"], y: Float[np.ndarray, " M"]) -> None:
+def alignment_and_uniformity(axes: "Axes", x: Float[np.ndarray, " M"], y: Float[np.ndarray, " M"]) -> None:
+    """Titles, grid and limits of a plane whose points are at (x, y)."""
     axes.set_axisbelow(True)
     axes.grid(color="0.92")
     axes.set_xlabel(UNIFORMITY)
@@ -199,68 +181,6 @@ def _alignment_and_uniformity(axes: "Axes", x: Float[np.ndarray, " M"], y: Float
     for values, set_limits in ((x, axes.set_xlim), (y, axes.set_ylim)):
         margin = 0.1 * (np.ptp(values) or max(0.1, 0.1 * abs(values[0])))
         set_limits(values.min() - margin, values.max() + margin)
-
-
-def _label_steps(figure: "Figure", axes: "Axes", lines: Sequence[tuple[Sequence[int], np.ndarray, str]]) -> None:
-    """Labels points with their steps as long as there is room, first the ends of the lines."""
-    figure.canvas.draw()  # the layout is known from here on
-    figure.set_layout_engine("none")
-    scale = figure.dpi / 72  # pixels a point
-    pixels = [axes.transData.transform(points) for _, points, _ in lines]
-    markers = [_box(point, 3.5 * scale) for run in pixels for point in run]
-    taken: list[np.ndarray] = []
-    ends = [(run, place) for run, (steps, *_) in enumerate(lines) for place in dict.fromkeys((len(steps) - 1, 0))]
-    others = [(run, place) for run, (steps, *_) in enumerate(lines) for place in range(1, len(steps) - 1)]
-    frame = axes.get_window_extent().extents
-    along = np.concatenate([_along(run, 2 * scale) for run in pixels])
-    for run, place in ends + others:
-        steps, points, colour = lines[run]
-        text = f"step {steps[place]}" if place == 0 else str(steps[place])
-        for label, box in _candidates(figure, axes, text, points[place], colour):
-            inside = np.all(box[:2] >= frame[:2]) and np.all(box[2:] <= frame[2:])
-            free = not any(_overlap(box, other) for other in [*markers, *taken])
-            crossed = np.any(np.all((along > box[:2]) & (along < box[2:]), axis=1))
-            if inside and free and not crossed:
-                taken.append(box)
-                break
-            label.remove()
-
-
-def _candidates(
-    figure: "Figure", axes: "Axes", text: str, point: np.ndarray, colour: str
-) -> Iterator[tuple["Annotation", np.ndarray]]:
-    """The label at each place around its point, nearer ones first, with its box in pixels."""
-    for distance in (7, 12, 18):
-        for x, y in AROUND:
-            label = axes.annotate(
-                text,
-                (point[0], point[1]),
-                (distance * x, distance * y),
-                textcoords="offset points",
-                ha="left" if x > 0 else "right" if x < 0 else "center",
-                va="bottom" if y > 0 else "top" if y < 0 else "center",
-                fontsize=8,
-                color=colour,
-                zorder=5,
-            )
-            yield label, np.asarray(label.get_window_extent().extents)
-
-
-def _box(point: np.ndarray, half: float) -> np.ndarray:
-    return np.concatenate([point - half, point + half])
-
-
-def _overlap(a: np.ndarray, b: np.ndarray) -> bool:
-    return bool(np.all(a[:2] < b[2:]) and np.all(b[:2] < a[2:]))
-
-
-def _along(points: np.ndarray, step: float) -> np.ndarray:
-    """Points on the line through `points`, at most `step` from each other."""
-    parts = [points[-1:]]
-    for start, end in itertools.pairwise(points):
-        count = max(1, math.ceil(np.linalg.norm(end - start) / step))
-        parts.append(start + (end - start) * np.arange(count)[:, None] / count)
-    return np.concatenate(parts)
 
 
 def _smallest(values: np.ndarray) -> float:

@@ -38,7 +38,10 @@ def steps_of(folder: Folder) -> list[int]:
     steps = sorted(int(path.name) for path in saved.iterdir() if path.name.isdigit()) if saved.is_dir() else []
     if len(steps) < 2:
         what = "one checkpoint was" if steps else "no checkpoints were"
-        raise UserError(f"--runs {folder}: {what} kept; train it with --config.checkpoint.keep_every=10, say")
+        raise UserError(
+            f"--runs {folder}: {what} kept; train it with --config.checkpoint.keep_every=10, say, "
+            "or leave out --data to draw what it recorded"
+        )
     return steps
 
 

@@ -1,0 +1,80 @@
+"""How fast runs reach their best development score: SimCSE++, section 5.3, as numbers and as a picture.
+
+The lines are means over the seeds of a group, the bands one standard deviation of the seeds.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from simcse_jax.plotting import Pictures, line_style, new_figure, shortened
+
+
+class Curve(NamedTuple):
+    """The development scores of runs that differ in their seed alone."""
+
+    steps: Int[np.ndarray, " S"]  # that all S runs scored
+    mean: Float[np.ndarray, " S"]  # × 100
+    deviation: Float[np.ndarray, " S"]  # with n − 1; 0 for a single run
+    best_steps: list[int]  # of each run: the first step at which its best score was measured, without step 0
+    best_scores: list[float]
+
+    def to_json(self) -> dict[str, object]:
+        """Everything, for JSON."""
+        rounded = {name: np.round(getattr(self, name), 4).tolist() for name in ("mean", "deviation", "best_scores")}
+        return {"steps": self.steps.tolist(), **rounded, "best_steps": self.best_steps}
+
+    def __str__(self) -> str:
+        score = f"{np.mean(self.best_scores):.2f}"
+        if len(self.best_steps) == 1:
+            return f"best score {score} at step {self.best_steps[0]}"
+        each = ", ".join(map(str, self.best_steps))
+        spread = np.std(self.best_scores, ddof=1)
+        return f"best score {score} ± {spread:.2f} at steps {each}, {np.mean(self.best_steps):.0f} on average"
+
+
+def curve(runs: Sequence[Mapping[int, float]]) -> Curve:
+    """The curve of a group.
+
+    Args:
+      runs: the scores of each run by step. Step 0 is drawn, but it is never the best: no checkpoint is saved there.
+    """
+    steps = sorted(set.intersection(*(set(scores) for scores in runs)))
+    values = np.array([[scores[step] for step in steps] for scores in runs], np.float64).reshape(len(runs), -1)
+    deviation = values.std(axis=0, ddof=1) if len(runs) > 1 else np.zeros(len(steps))
+    best_steps = []
+    for scores in runs:
+        trained = {step: score for step, score in scores.items() if step} or dict(scores)
+        best_steps.append(min(trained, key=lambda step: (-trained[step], step)))
+    best = [scores[step] for scores, step in zip(runs, best_steps, strict=True)]
+    return Curve(np.array(steps, np.int64), values.mean(axis=0), deviation, best_steps, best)
+
+
+def convergence(found: Mapping[str, Curve], title: str) -> Pictures:
+    """Development scores over steps: mean and band of each group; a star where the best scores are, on average.
+
+    Args:
+      found: the curves, by the groups' labels.
+      title: the name of the development pairs.
+    """
+    with new_figure((6.6, 4.2 + 0.2 * len(found))) as (figure, pictures):
+        axes = figure.subplots()
+        axes.set_title(f"Development score on {title} while training", loc="left")
+        for number, (name, one) in enumerate(found.items()):
+            style = line_style(number)
+            count, at = len(one.best_steps), np.mean(one.best_steps)
+            seeds = f", {count} seeds" if count > 1 else ""
+            label = f"{shortened(name)}{seeds}: best {np.mean(one.best_scores):.2f} at step {at:.0f}"
+            axes.plot(one.steps, one.mean, markersize=3.5, linewidth=1.3, label=label, zorder=3, **style)
+            band = (one.mean - one.deviation, one.mean + one.deviation)
+            axes.fill_between(one.steps, *band, color=style["color"], alpha=0.18, linewidth=0, zorder=2)
+            star: dict[str, Any] = {"marker": "*", "s": 110, "edgecolors": "black", "linewidths": 0.7, "zorder": 4}
+            axes.scatter([at], [np.mean(one.best_scores)], color=style["color"], **star)
+        axes.set_xlabel("training step   (star: the mean of the seeds' best steps and scores)")
+        axes.set_ylabel("Spearman × 100   (higher is better)")
+        axes.grid(color="0.92")
+        axes.set_axisbelow(True)
+        figure.legend(loc="outside lower center", ncols=1, frameon=False, handlelength=3.5)
+    return pictures

@@ -1,0 +1,25 @@
+import sys
+
+from simcse_jax.geometry_arguments import read_arguments
+
+
+def read(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["geometry", *arguments, "--output=out"])
+    return read_arguments()
+
+
+def test_a_method_is_for_the_models_that_name_none(monkeypatch):
+    given = ("--models", "a", "b@flow", "c@3@avg@whitening", "--data=x", "--postprocess=whitening")
+    options = read(monkeypatch, *given, "--postprocess-data=target", "--postprocess-dimensions=8")
+    assert [model.postprocess for model in options.models.values()] == ["whitening", "flow", "whitening"]
+
+
+def test_each_models_option_is_a_panel(monkeypatch):
+    assert read(monkeypatch, "--models", "a", "x=b", "--data=x").panels == {"": ["a", "x=b"]}
+    found = read(monkeypatch, "--models", "a", "--models", "x=b", "--data=x")
+    assert found.panels == {"panel 1": ["a"], "panel 2": ["x=b"]}
+    assert [model.label for model in found.models.values()] == ["", "x"]
+
+
+def test_runs_have_their_labels(monkeypatch):
+    assert read(monkeypatch, "--runs", "x=runs/a", "runs/tau=1").runs == {"runs/a": "x", "runs/tau=1": ""}
