@@ -46,7 +46,7 @@ def options_of(module: str) -> frozenset[str]:
     name = module.removeprefix("simcse_jax.")
     if name in ("main", "sweep"):
         return frozenset({*FLAGS[name], "help"})
-    if "Parser(" not in source_of(module):
+    if not source_of(module) or (module.startswith("benchmarks.") and "Parser(" not in source_of(module)):
         return frozenset()
     made = []
 

@@ -3,19 +3,22 @@
 import importlib
 import re
 import shlex
+import sys
 from collections.abc import Iterable, Iterator
 
 import pytest
 from support import ROOT
 from support.pages import Parsed, commands, report, source_of, stop_in_parser
 
+from simcse_jax import analyze, evaluate, geometry_arguments
 from simcse_jax.__main__ import COMMANDS
 from simcse_jax.building.builders import BUILDERS
-from simcse_jax.command_line import parse_model
+from simcse_jax.command_line import parse_model, split_label
 from simcse_jax.config.checks import validate
 from simcse_jax.config.fields import FIELDS
 from simcse_jax.config.flags import parse, split_config
 from simcse_jax.errors import UserError
+from simcse_jax.evaluation.tasks import POSTPROCESSING
 from simcse_jax.names import split_step
 from simcse_jax.sweeps.variants import load_variants, read_sweep
 
@@ -47,7 +50,12 @@ CLAIMS = {  # and the sections that claim something that a command or a test che
 }
 HERE = ("not run", "–")  # a cell on what was run here if it has no link: no claims
 KINDS = {"Tables": "Table", "Figures": "Figure", "Equations": "Equation", "Appendices": "Appendix"}
-SPANS = re.compile(r"`([^`]+)`")
+READERS = {  # these check more than their parsers do, without a file
+    "analyze": analyze.read_arguments,
+    "evaluate": evaluate.parse,
+    "geometry": geometry_arguments.read_arguments,
+}
+SPANS = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 FUNCTION = re.compile(r"[a-z_]+(?:\.\w+)+")
 FILES = (".py", ".txt", ".csv", ".gz", ".json", ".jsonl", ".bz2")
 RECIPE = re.compile(r"ablations/\w+(?::\w+)?")
@@ -126,7 +134,7 @@ def resolve(path: str, given: list[str]) -> None:
 
 
 def understand(module: str, given: list[str]) -> None:
-    """Reads a command's arguments by its own parser, and does nothing else.
+    """Reads a command's arguments as the command does, and does nothing else.
 
     Raises:
       UserError: for arguments that the command refuses.
@@ -158,6 +166,10 @@ def understand(module: str, given: list[str]) -> None:
     stop_in_parser(module, given, "parse_args", read)
     if wrong:
         raise wrong[0]
+    if reader := READERS.get(module.removeprefix("simcse_jax.")):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", [module, *given])
+            reader()
 
 
 def flat(names: Iterable) -> Iterator[str]:
@@ -167,8 +179,9 @@ def flat(names: Iterable) -> Iterator[str]:
 
 
 def is_model(name: str) -> bool:
-    """Whether all that follows the name's first @ is understood: a step, layers, a pooler."""
-    return "@" not in split_step(parse_model(name).name).name
+    """Whether all that follows the first @ is understood: a step, layers, a pooler, a post-processing; labels aside."""
+    _, name = split_label(name)
+    return "@" not in split_step(parse_model(name, POSTPROCESSING).name).name
 
 
 def test_every_command_parses():
@@ -222,7 +235,10 @@ def is_function(name: str) -> bool:
         ("main", "--config unsup_bert --workdir w --config.model.pooler=middle", "middle"),
         ("geometry", "--models a --data d", "--output"),
         ("geometry", "--models a@avg_middle --data d --output o", "avg_middle"),
+        ("geometry", "--models a --panels one two --data d --output o", "--panels"),
+        ("geometry", "--models a@whitening --data d --output o", "--postprocess-data"),
         ("analyze", "--modell a --output o", "--modell"),
+        ("analyze", "--models a --runs b --data d --output o", "--runs"),
         ("evaluate", "--model m --data d --split all", "--split"),
     ],
 )
