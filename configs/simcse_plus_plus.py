@@ -7,7 +7,8 @@ the script's rate. There is no script for SBERT-large.
 
 The reading of the dimension-wise loss (see `simcse_jax/objectives/dimension_wise.py`) is `released`, the better one in
 the sweep of Table 5: 81.09 ± 0.10 on STS-B dev, `paper` 80.48 ± 0.12 (MiniLM; see `docs/results/`). The reading of m
-(see `simcse_jax/objectives/off_dropout.py`) is `paper`, the equation as printed.
+(see `simcse_jax/objectives/off_dropout.py`) is `paper`, the equation as printed. The authors' script for SimCSE++
+(run_re_vicreg.sh) sets m to 1, where both readings are the same; the paper says 0.9.
 """
 
 from ml_collections import config_dict

@@ -2,14 +2,15 @@
 
 Variants: `base` (BERT-base, the default), `large`, `sbert_base`, `sbert_large` (SBERT's checkpoints of NLI), the blocks
 of the table. The paper has the two ideas separately for `base` only. All rows that train have the settings of SimCSE++
-(section 5.1), also SimCSE, whose number the paper quotes; "(published)" is its authors' checkpoint, loaded from the hub
-and not trained. The other systems are quoted, but for the poolers and post-processing of BERT: these are SimCSE's rows
-(see `simcse_tableC1.py`), with the first-last average of the static word embeddings and the last layer, and whitening
-with that of layer 1 too.
+(section 5.1), also SimCSE, whose number the paper quotes. Rows named "(published)" are their authors' checkpoints,
+loaded from the hub and not trained: SimCSE's, CT's (mean pooling; made with other settings than its paper's) and SCD's
+([CLS]). The poolers and post-processing of BERT are SimCSE's rows (see `simcse_tableC1.py`), with the first-last
+average of the static word embeddings and the last layer, and whitening with that of layer 1 too. The other systems are
+quoted.
 
 The paper's learning rate for SBERT is 3e-5, the base model's; in its authors' script (run_both.sh) it is 1e-5. Both are
 rows. The script names `bert-base-nli-cls-token`, SBERT trained with [CLS]; the paper says only "SBERT on NLI". There is
-no script for SBERT-large, so it has the paper's rate. The rows "SBERT" are SBERT's best models, with mean pooling.
+no script for SBERT-large, so it has the paper's rate. The rows "SBERT" are SBERT's models with mean pooling.
 
 The readings of m and of equation 5 are those of `configs/simcse_plus_plus.py`; others:
 `--config.objective.off_dropout.reading` and `--config.objective.dimension_wise.reading`.
@@ -37,6 +38,8 @@ LAYER_1 = AS_IT_IS | {"model.pooler": "avg_first_last"}
 ON_NLI = {"eval.postprocess_data": "data/nli_sentences.txt"}
 FLOW = LAYER_1 | ON_NLI | {"eval.postprocess": "flow"}
 WHITENING = ON_NLI | {"eval.postprocess": "whitening"}
+CT = AS_IT_IS | {"model.init_from": "Contrastive-Tension/BERT-Base-CT", "model.pooler": "avg"}
+SCD = AS_IT_IS | {"model.init_from": "sap-ai-research/BERT-base-uncased-SCD-ACL2022"}
 
 OFF_DROPOUT = {"objective.info_nce.weight": 0.0, "objective.off_dropout.weight": 1.0}
 DIMENSION_WISE = {"objective.dimension_wise.weight": 0.1}
@@ -93,9 +96,9 @@ def get_variants(encoder: str = "base") -> tuple[Variant, ...]:
             row("BERT-whitening", FIRST_LAST | WHITENING, *whitening),
             row("BERT-whitening (layer 1)", LAYER_1 | WHITENING, *whitening),
             quoted("IS-BERT", 56.77, 69.24, 61.21, 75.23, 70.16, 69.21, 64.25, 66.58),
-            quoted("CT-BERT", 61.63, 76.80, 68.47, 77.50, 76.48, 74.31, 69.19, 72.05),
+            row("CT-BERT (published)", CT, 61.63, 76.80, 68.47, 77.50, 76.48, 74.31, 69.19, 72.05),
             quoted("ConSERT", 64.64, 78.49, 69.07, 79.72, 75.95, 73.97, 67.31, 72.74),
-            quoted("SCD-BERT", 66.94, 78.03, 69.89, 78.73, 76.23, 76.30, 73.18, 74.19),
+            row("SCD-BERT (published)", SCD, 66.94, 78.03, 69.89, 78.73, 76.23, 76.30, 73.18, 74.19),
             row("SimCSE", {}, *simcse["base"]),
             row("SimCSE (published)", published("base"), *simcse["base"]),
             row("SimCSE++", SIMCSE_PLUS_PLUS, 73.66, 82.36, 75.86, 83.09, 79.76, 79.71, 71.91, 78.05),

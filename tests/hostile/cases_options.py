@@ -223,12 +223,15 @@ def flags() -> Iterator[Case]:
         "a misspelt field": [*whole, "--config.train.batchsize=8"],
         "a bucket of another store": train_arguments("s3://bucket/run"),
         "a bucket without a name": train_arguments("gs://"),
+        "a reading that there is not": [*whole, "--config.objective.off_dropout.reading=mine"],
         "a field with a NUL's escape": [*whole, "--config.data.train=\\0"],
     }
     for command, (name, arguments) in itertools.product(("main", "sweep"), wrong.items()):
         if command == "sweep":
             arguments = [argument.replace("unsup_bert", "ablations/simcse_table3") for argument in arguments]
         yield Case("options", command, name, arguments, ("model", TEXT, PAIRS))
+    one_set = train_arguments("run", eval__postprocess="whitening", eval__postprocess_data="target_all")
+    yield Case("options", "main", "all splits of a file", one_set, ("model", TEXT, PAIRS), names=PAIRS)
 
 
 def checkpoints() -> Iterator[Case]:
