@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from support import write_model
 from support.jobs import another_job
+from support.models import add_mask_token
 from support.senteval import write, write_all, write_similarity
 from support.sweeps import sweep_text
 
@@ -311,10 +312,13 @@ TABLE_E1 += ["SBERT-base (published)", "sup. SimCSE-BERT-base with MLM"]
 @pytest.mark.parametrize("table, rows", [("simcse_table5", TABLE_5), ("simcse_tableE1", TABLE_E1)])
 def test_a_row_of_each_kind_runs(table, rows, tiny_bert, corpus, tmp_path, monkeypatch):
     """With tiny models of the names that the rows have, in the current folder."""
-    roberta = write_model(tmp_path / "roberta-base", "roberta")
+    roberta = add_mask_token(write_model(tmp_path / "roberta-base", "roberta"))
     for config in parse_rows(table):
         if not (folder := tmp_path / config.model.init_from).exists():
-            shutil.copytree(roberta if "roberta" in folder.name else tiny_bert, folder)
+            if "roberta" in folder.name:
+                shutil.copytree(roberta, folder)
+            else:
+                add_mask_token(shutil.copytree(tiny_bert, folder))
     senteval = write_all(write_similarity(tmp_path / "senteval", corpus["dev"]))
     words = [line.replace(",", "") for line in corpus["txt"].read_text().splitlines()]
     some = [f"{first} {second}" for first, second in itertools.product(words, words[:20])][:600]  # a batch has 512

@@ -85,6 +85,13 @@ def test_mistakes_of_scoring_are_reported_before_anything_is_compiled(tiny_bert,
             "--config.eval.transfer=True",
             f"--config.eval.data={write_senteval(tmp_path / 'senteval', corpus)}",
         ): "no MR, CR, SUBJ, MPQA, SST2, TREC, MRPC there",
+        ("--config.eval.extra=sickr_dev",): "dev.tsv is a file, but eval.extra=sickr_dev needs SentEval's",
+        ("--config.eval.extra=sickr,geometry",): "config.eval.extra: no score 'sickr'; the nearest one is sickr_dev",
+        ("--config.eval.extra=geometry", "--config.eval.data="): "config.eval.extra=('geometry',): eval.data is empty",
+        (
+            "--config.eval.extra=sickr_dev",
+            f"--config.eval.data={write_senteval(tmp_path / 'without', corpus)}",
+        ): "config.eval.data: ",
         ("--config.eval.transfer=True", "--config.eval.data="): "config.eval.transfer=True: eval.data is empty",
     }
     for fields, message in cases.items():
