@@ -9,6 +9,8 @@ The reading of the dimension-wise loss (see `simcse_jax/objectives/dimension_wis
 the sweep of Table 5: 81.09 ± 0.10 on STS-B dev, `paper` 80.48 ± 0.12 (MiniLM; see `docs/results/`). The reading of m
 (see `simcse_jax/objectives/off_dropout.py`) is `paper`, the equation as printed. The authors' script for SimCSE++
 (run_re_vicreg.sh) sets m to 1, where both readings are the same; the paper says 0.9.
+
+The file: `python -m simcse_jax.build_data wiki_sentences --source DUMP`, or the authors' (docs/data.md).
 """
 
 from ml_collections import config_dict

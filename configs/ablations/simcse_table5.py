@@ -10,6 +10,9 @@ The first-last average is that of the static word embeddings and the last layer.
 last, as its authors' code (`avg-last-2`). For whitening the pooler is disputed: the paper says "first-last average … as
 Su et al.", and their code averages layer 1 and the last. Both are rows, the second with "(layer 1)". Flow and whitening
 are fit on NLI without labels, `data/nli_sentences.txt`, one sentence a line.
+
+The files, with `python -m simcse_jax.build_data NAME --source FOLDER …`: `nli`, `nli_pairs`,
+`nli_sentences` (docs/data.md).
 """
 
 from ml_collections import config_dict

@@ -9,7 +9,7 @@ Two rows are also scored after flow and whitening, of which Appendix E only says
 These are fit on NLI without labels, `data/nli_sentences.txt`, one sentence a line. `--config.sweep.only` chooses rows:
 each is compared with the model without training, or with the published SBERT, of its block.
 
-The file: `python -m simcse_jax.build_data nli_sentences --source MNLI SNLI`.
+The files: `python -m simcse_jax.build_data nli --source MNLI SNLI`, `nli_pairs` and `nli_sentences`.
 """
 
 from ml_collections import config_dict
