@@ -1,4 +1,4 @@
-"""Transfer: linear classifiers on frozen embeddings, with SentEval's seven tasks and its two protocols.
+"""Transfer: linear classifiers on frozen embeddings, with SentEval's seven tasks and its protocols.
 
 | task | protocol |
 | --- | --- |
@@ -13,7 +13,8 @@ regularization, the first of equals, is taken.
 `pytorch` is the protocol of SimCSE's and SimCSE++'s tables: SentEval's PyTorch classifier as SimCSE's evaluation.py
 sets it (`early_stopping.py`), with penalties λ = 10⁻⁵ … 10⁻². The rows that score λ also choose the epoch, so its
 development accuracy is flattering. The classifier that is tested holds out a twentieth of the training rows for that,
-or uses the development set.
+or uses the development set. `pytorch_fast` is the same with the settings of that script's fast mode, which scores
+development sets (`--mode dev`), and with 5 folds in place of 10.
 
 `sklearn` is logistic regression to the minimum (`logistic.py`) with C = 2⁻² … 2³. It differs from SentEval in two
 things: SentEval tries C = 2⁻¹ … 2⁵ for TREC and MRPC, here all tasks have one grid; and a fit is more exact than
@@ -83,22 +84,27 @@ def stratified_folds(labels: Shaped[np.ndarray, " N"], count: int = FOLDS, seed:
     return folds
 
 
-def _cross_validation(labels: Int[np.ndarray, " N"], rows: Mask) -> list[tuple[Mask, Mask]]:
+def _cross_validation(labels: Int[np.ndarray, " N"], rows: Mask, count: int) -> list[tuple[Mask, Mask]]:
     """Masks (N,) to train on and to score, for folds of the given rows."""
     folds = np.full(len(labels), -1)
-    folds[rows] = stratified_folds(labels[rows])
-    return [((folds >= 0) & (folds != fold), folds == fold) for fold in range(FOLDS)]
+    folds[rows] = stratified_folds(labels[rows], count)
+    return [((folds >= 0) & (folds != fold), folds == fold) for fold in range(count)]
 
 
-def make_folds(task: Task) -> list[Fold]:
-    """Without splits ten folds with ten inner ones, without a development set one with ten, otherwise one with one."""
+def make_folds(task: Task, count: int = FOLDS) -> list[Fold]:
+    """Without splits ten folds with ten inner ones, without a development set one with ten, otherwise one with one.
+
+    Ten is `count`.
+    """
     masks = {split: np.zeros(len(task.labels), bool) for split in task.splits}
     for split, rows in task.splits.items():
         masks[split][rows] = True
     if "test" not in masks:
-        outer = _cross_validation(task.labels, masks["train"])
-        return [Fold(train, test, _cross_validation(task.labels, train)) for train, test in outer]
-    inner = [(masks["train"], masks["dev"])] if "dev" in masks else _cross_validation(task.labels, masks["train"])
+        outer = _cross_validation(task.labels, masks["train"], count)
+        return [Fold(train, test, _cross_validation(task.labels, train, count)) for train, test in outer]
+    inner = (
+        [(masks["train"], masks["dev"])] if "dev" in masks else _cross_validation(task.labels, masks["train"], count)
+    )
     return [Fold(masks["train"], masks["test"], inner)]
 
 
@@ -137,9 +143,12 @@ def score(
     Raises:
       UserError: when a classifier diverges.
     """
-    choose = {"sklearn": _converged, "pytorch": _early_stopped}[protocol]
+    if protocol == "sklearn":
+        choices = _converged(inputs, labels, folds)
+    else:
+        choices = _early_stopped(inputs, labels, folds, classes, protocol)
     results = []
-    for fold, chosen in zip(folds, choose(inputs, labels, folds, classes), strict=True):
+    for fold, chosen in zip(folds, choices, strict=True):
         predicted, wanted = chosen.predicted[fold.test], labels[fold.test]
         result = {
             "accuracy": round(100 * float(np.mean(predicted == wanted)), 2),
@@ -160,7 +169,7 @@ def _choose(accuracies: Sequence[Float[np.ndarray, " C"]]) -> tuple[Float[np.nda
 
 
 def _converged(
-    inputs: Float[np.ndarray, "N D"], labels: Int[np.ndarray, " N"], folds: Sequence[Fold], _: int
+    inputs: Float[np.ndarray, "N D"], labels: Int[np.ndarray, " N"], folds: Sequence[Fold]
 ) -> Iterator[Chosen]:
     """By scikit-learn's protocol; all fits of all folds are solved together."""
     present = np.unique(labels[folds[0].train])
@@ -182,12 +191,13 @@ def _accuracy(predicted: Int[np.ndarray, "C M"], wanted: Int[np.ndarray, " M"]) 
 
 
 def _early_stopped(
-    inputs: Float[np.ndarray, "N D"], labels: Int[np.ndarray, " N"], folds: Sequence[Fold], classes: int
+    inputs: Float[np.ndarray, "N D"], labels: Int[np.ndarray, " N"], folds: Sequence[Fold], classes: int, protocol: str
 ) -> Iterator[Chosen]:
-    """By the protocol of SentEval's PyTorch classifier."""
+    """By a protocol of SentEval's PyTorch classifier."""
+    grid, settings = GRIDS[protocol], early_stopping.SETTINGS[protocol]
     inner = [[early_stopping.given(*masks) for masks in fold.inner] for fold in folds]
     outer = [early_stopping.drawn(fold.train) for fold in folds if not fold.has_development_set]
-    classifier = early_stopping.Classifier(inputs, labels, classes, [*itertools.chain(*inner), *outer])
+    classifier = early_stopping.Classifier(inputs, labels, classes, [*itertools.chain(*inner), *outer], settings)
     with Progress(sum(map(len, inner)) + len(outer), "fits", shown=jax.process_index() == 0) as bar:
 
         def fit(split: early_stopping.Split, penalties: Sequence[float]) -> early_stopping.Fitted:
@@ -196,26 +206,31 @@ def _early_stopped(
             return fitted
 
         for number, fold in enumerate(folds):
-            fitted = [fit(split, GRIDS["pytorch"]) for split in inner[number]]
+            fitted = [fit(split, grid) for split in inner[number]]
             development, best = _choose([each.accuracy for each in fitted])
             if fold.has_development_set:
                 yield Chosen(development, best, fitted[0].predicted[best])  # a second training would be the same
             else:
-                yield Chosen(development, best, fit(outer[number], [GRIDS["pytorch"][best]]).predicted[0])
+                yield Chosen(development, best, fit(outer[number], [grid[best]]).predicted[0])
 
 
-def check_sizes(tasks: dict[str, Task]) -> None:
-    """Refuses tasks with too few sentences for the protocol `pytorch`.
+def fold_count(protocol: str) -> int:
+    """How many folds a protocol has."""
+    return early_stopping.SETTINGS[protocol].folds if protocol in early_stopping.SETTINGS else FOLDS
+
+
+def check_sizes(tasks: dict[str, Task], protocol: str) -> None:
+    """Refuses tasks with too few sentences for a protocol of the PyTorch classifier.
 
     Raises:
       UserError: naming the task.
     """
     for name, task in tasks.items():
-        folds = [fold for fold in make_folds(task) if not fold.has_development_set]
+        folds = [fold for fold in make_folds(task, fold_count(protocol)) if not fold.has_development_set]
         fewest = min((int(fold.train.sum()) for fold in folds), default=early_stopping.FEWEST)
         if fewest < early_stopping.FEWEST:
             raise UserError(
-                f"{name} has {fewest} sentences to train a classifier on; the transfer protocol pytorch holds out a "
+                f"{name} has {fewest} sentences to train a classifier on; the transfer protocol {protocol} holds out a "
                 f"twentieth of them, so it needs {early_stopping.FEWEST} or more"
             )
 
@@ -226,7 +241,7 @@ def evaluate(encode: Encode, tasks: dict[str, Task], *, protocol: str = "sklearn
     Args:
       encode: sentences to embeddings, (N, D); called once for each task, with distinct sentences.
       tasks: the result of `read`.
-      protocol: `sklearn` or `pytorch`, see the module's docstring.
+      protocol: one of `PROTOCOLS`, see the module's docstring.
 
     Returns:
       By task {"accuracy": …, "dev_accuracy": …, "examples": …, "folds": […]}, and "f1" for MRPC; × 100, means over the
@@ -237,7 +252,7 @@ def evaluate(encode: Encode, tasks: dict[str, Task], *, protocol: str = "sklearn
     """
     results = {}
     for name, task in titled(tasks):
-        folds = make_folds(task)
+        folds = make_folds(task, fold_count(protocol))
         scored = score(features(encode, task), task.labels, folds, protocol, task.classes)
         shown = [{key: value for key, value in fold.items() if key != "f1" or name == "MRPC"} for fold in scored]
         means = {
@@ -257,8 +272,8 @@ class Transfer:
 
     def __post_init__(self) -> None:
         """Checks that there are enough sentences."""
-        if self.transfer_protocol == "pytorch":
-            check_sizes(self.tasks)
+        if self.transfer_protocol in early_stopping.SETTINGS:
+            check_sizes(self.tasks, self.transfer_protocol)
 
     def __call__(self, embed: Embed) -> dict[str, Any]:
         """The numbers of one model."""

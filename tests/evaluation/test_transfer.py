@@ -51,7 +51,7 @@ def expected(inputs, labels, train, test, dev=None):
     return fit(2.0 ** (int(np.argmax(scores)) - 2), train).predict(inputs[test]), max(scores)
 
 
-def prepared(found):
+def prepared(found, folds=10):
     """The inputs of a task, the rows of its outer folds, and those of its development set."""
     rows = {split: np.arange(len(found.labels))[part] for split, part in found.splits.items()}
     side = [np.concatenate([encode([s]) for s in sentences]) for sentences in (found.first, found.second) if sentences]
@@ -59,7 +59,7 @@ def prepared(found):
     if "test" in rows:
         splits = [(rows["train"], rows["test"])]
     else:
-        splits = StratifiedKFold(n_splits=10, shuffle=True, random_state=1111).split(inputs, found.labels)
+        splits = StratifiedKFold(n_splits=folds, shuffle=True, random_state=1111).split(inputs, found.labels)
     return inputs, list(splits), rows.get("dev")
 
 
@@ -82,14 +82,27 @@ def test_each_protocol_is_sent_evals(tmp_path, task):
     assert ("f1" in result) == (task == "MRPC")
 
 
-@pytest.mark.parametrize("task", ["SST2", "TREC", *(pytest.param(t, marks=pytest.mark.slow) for t in ("MRPC", "MPQA"))])
-def test_the_papers_protocol_is_that_of_sent_evals_pytorch_classifier(tmp_path, task):
+PYTORCH = [("SST2", "pytorch"), ("TREC", "pytorch_fast")]
+MORE = [
+    ("TREC", "pytorch"),
+    ("MRPC", "pytorch"),
+    ("MPQA", "pytorch"),
+    ("SST2", "pytorch_fast"),
+    ("MPQA", "pytorch_fast"),
+]
+
+
+@pytest.mark.parametrize(
+    ("task", "protocol"), [*PYTORCH, *(pytest.param(*each, marks=pytest.mark.slow) for each in MORE)]
+)
+def test_the_papers_protocol_is_that_of_sent_evals_pytorch_classifier(tmp_path, task, protocol):
     found = transfer_files.read_task(write_all(tmp_path), task)
-    result = transfer.evaluate(encode, {task: found}, protocol="pytorch")[task]
-    inputs, splits, dev = prepared(found)
+    result = transfer.evaluate(encode, {task: found}, protocol=protocol)[task]
+    fast = protocol == "pytorch_fast"
+    inputs, splits, dev = prepared(found, folds=5 if fast else 10)
     classes = 6 if task == "TREC" else 2
     for fold, (train, test) in zip(result["folds"], splits, strict=True):
-        predicted, score, penalty = senteval_classifier.protocol(inputs, found.labels, classes, train, test, dev)
+        predicted, score, penalty = senteval_classifier.protocol(inputs, found.labels, classes, train, test, dev, fast)
         accuracy = round(100 * np.mean(predicted == found.labels[test]), 2)
         assert (fold["accuracy"], fold["dev_accuracy"]) == pytest.approx((accuracy, score))
         assert fold["regularization"] == pytest.approx(penalty)
