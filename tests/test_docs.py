@@ -28,6 +28,7 @@ OTHERS = {  # options of other programs that the pages name
     "wheel-dir",
     "logdir",  # xprof
     "dry-run",  # launch/*.sh
+    "mode",  # SimCSE's evaluation.py
     "version",  # simcse-jax
 }
 # The objective that architecture.md adds as an example, and files of other projects.
