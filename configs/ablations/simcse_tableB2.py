@@ -6,7 +6,7 @@ trained. Whitening is fit on NLI without labels, `data/nli_sentences.txt`, one s
 the code of Su et al., on each task's train, dev and test sets together. Its pooler is disputed, see `simcse_table5.py`:
 the static word embeddings and the last layer, or, with "(layer 1)", layer 1 and the last.
 
-The files (docs/data.md), with `python -m simcse_jax.build_data NAME --source FOLDER …`: `nli_sentences`.
+The file: `python -m simcse_jax.build_data nli_sentences --source MNLI SNLI`.
 """
 
 from ml_collections import config_dict

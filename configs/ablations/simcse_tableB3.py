@@ -6,7 +6,8 @@ as in their code, on each task's train, dev and test sets together. SBERT is its
 trained, as `configs/unsup_bert.py` and `configs/sup_bert.py`; rows named "(published)" load its authors' checkpoints,
 `princeton-nlp/…`.
 
-The files (docs/data.md), with `python -m simcse_jax.build_data NAME --source FOLDER …`: `nli`, `nli_sentences`.
+The files, with `python -m simcse_jax.build_data NAME --source FOLDER …`: `nli` and `nli_sentences` (from MNLI SNLI),
+and `wiki_sentences` (from a dump).
 """
 
 from ml_collections import config_dict

@@ -9,7 +9,8 @@ Two rows are also scored after flow and whitening, of which Appendix E only says
 These are fit on NLI without labels, `data/nli_sentences.txt`, one sentence a line. `--config.sweep.only` chooses rows:
 each is compared with the model without training, or with the published SBERT, of its block.
 
-The files: `python -m simcse_jax.build_data nli --source MNLI SNLI`, `nli_pairs` and `nli_sentences`.
+The files, with `python -m simcse_jax.build_data NAME --source FOLDER …`: `nli`, `nli_pairs` and `nli_sentences` (from
+MNLI SNLI), and `wiki_sentences` (from a dump).
 """
 
 from ml_collections import config_dict

@@ -32,7 +32,7 @@ ROWS = {
     "simcse_table2": 8,
     "simcse_table3": 8,
     "simcse_table4": 17,
-    "simcse_table5": 35,
+    "simcse_table5": 38,
     "simcse_table6": 5,
     "simcse_table7": 5,
     "simcse_tableB2": 8,
