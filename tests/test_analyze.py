@@ -115,6 +115,16 @@ def test_a_model_alone_has_nothing_to_be_compared_with(tmp_path, tiny_bert, data
     assert len(written["maps"]["map"].points["tiny-bert"]) == 6
 
 
+def test_figure_1_is_drawn_of_any_kept_checkpoint(tmp_path, trained, tiny_bert, data, written):
+    early = f"{trained}@step=last"
+    given = ("--pair", early, tiny_bert, "--models", f"{early}@1=one layer", "--data", data / "few.txt")
+    done = call("analyze", *given, "--output", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert columns(written["metrics"]["models"], "model") == [str(tiny_bert), early, f"{early}@1"]
+    before, after, _ = written["maps"]["map"].points.values()
+    assert before.shape == after.shape == (6, 2) and list(written["maps"]["map"].points)[2] == "one layer"
+
+
 def test_a_model_that_pools_in_an_unknown_way_is_measured_without_a_map(tmp_path, tiny_bert, data, written):
     model = shutil.copytree(tiny_bert, tmp_path / "model")
     modules = [{"idx": 0, "path": "", "type": "sentence_transformers.models.Transformer"}]
@@ -163,10 +173,11 @@ def test_two_models_are_compared_at_the_length_that_both_take(tmp_path, tiny_ber
         ({"--compare": "{model}"}, ["--pair", "is a model and itself"]),
         ({"--models": ["{roberta}", "{model}@1"], "--compare": "{model}"}, ["--compare", "goes with one model"]),
         ({"--sentences": "99"}, ["some.csv: has 60 sentences, 99 were asked for"]),
+        ({"--split": "dev"}, ["--split dev: is for SentEval's folder"]),
         ({"--sentences": "0"}, ["--sentences 0", "1 or more"]),
-        ({"--rank": ["1"]}, ["--rank 1: must be 2 or more"]),
+        ({"--rank": ["1"]}, ["--rank 1: must be from 2 to 10,000"]),
         ({"--rank": ["61"]}, ["--rank 61: the data have", "different sentences"]),
-        ({"--rank": ["8"], "--artificial": ["-1"]}, ["--artificial -1: must be 0 or more"]),
+        ({"--rank": ["8"], "--artificial": ["-1"]}, ["--artificial -1: must be from 0 to 10,000"]),
         ({"--rank": [], "--units": "words"}, ["--units: has no use with --rank"]),
         ({"--artificial": ["3"]}, ["--artificial: has no use without --rank"]),
         ({"--compare": "{model}@1", "--second-pair": ["{roberta}", "{model}"]}, ["different tokenizers"]),
