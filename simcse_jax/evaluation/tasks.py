@@ -7,7 +7,7 @@ METRICS = {"spearman": "Spearman", "pearson": "Pearson"}  # of similarity, with 
 AGGREGATIONS = ("all", "mean", "wmean")  # of the subsets of a similarity task; see sts.py
 PROTOCOLS = {  # SentEval's classifiers of transfer tasks; see transfer.py
     "sklearn": "logistic regression, as with scikit-learn",
-    "pytorch": "a softmax trained until held-out accuracy stops rising, the papers' protocol",
+    "pytorch": "a softmax trained until held-out accuracy stops rising, SimCSE's protocol",
     "pytorch_fast": "the same with the settings that SimCSE's code has for development",
 }
 GRIDS = {  # the regularizations that they try

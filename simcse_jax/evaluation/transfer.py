@@ -10,11 +10,11 @@ As in SentEval, sentences are split at white space and joined by single spaces, 
 they are dealt to folds (stratified, shuffled with seed 1111), and accuracies are rounded to two digits before the best
 regularization, the first of equals, is taken.
 
-`pytorch` is the protocol of SimCSE's and SimCSE++'s tables: SentEval's PyTorch classifier as SimCSE's evaluation.py
-sets it (`early_stopping.py`), with penalties λ = 10⁻⁵ … 10⁻². The rows that score λ also choose the epoch, so its
-development accuracy is flattering. The classifier that is tested holds out a twentieth of the training rows for that,
-or uses the development set. `pytorch_fast` is the same with the settings of that script's fast mode, which scores
-development sets (`--mode dev`), and with 5 folds in place of 10.
+`pytorch` is the protocol of SimCSE's own rows in Table E.1: SentEval's PyTorch classifier as its evaluation.py sets it
+(`early_stopping.py`), with penalties λ = 10⁻⁵ … 10⁻². The rows that score λ also choose the epoch, so its development
+accuracy is flattering. The classifier that is tested holds out a twentieth of the training rows for that, or uses the
+development set. `pytorch_fast` is the same with the settings of that script's fast mode, which scores development sets
+(`--mode dev`), and with 5 folds in place of 10.
 
 `sklearn` is logistic regression to the minimum (`logistic.py`) with C = 2⁻² … 2³. It differs from SentEval in two
 things: SentEval tries C = 2⁻¹ … 2⁵ for TREC and MRPC, here all tasks have one grid; and a fit is more exact than

@@ -5,7 +5,7 @@ from support import senteval_classifier
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import early_stopping
 
-PENALTIES = (1e-5, 0.01, 0.3, 3.0)
+PENALTIES = (1e-5, 0.1, 3.0)
 COUNT, WIDTH = 190, 100
 
 
