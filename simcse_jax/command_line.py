@@ -32,7 +32,7 @@ MODEL = "a folder, a hub id, package:NAME, or a workdir (its best checkpoint; WO
 
 
 class Model(NamedTuple):
-    """A model on the command line: [LABEL=]NAME[@LAYERS][@POOLER][@METHOD]; labels and methods for some commands."""
+    """A model on the command line: NAME[@LAYERS][@POOLER][@METHOD][=LABEL]; labels and methods for some commands."""
 
     name: str  # with the step of a run's checkpoint, or a revision
     num_layers: int = 0  # 0: all
@@ -66,23 +66,6 @@ def parse_model(spec: str, methods: Collection[str] = ()) -> Model:
         else:
             break
     return Model("@".join(parts), num_layers, pooler, postprocess)
-
-
-def split_label(spec: str) -> tuple[str, str]:
-    """Reads LABEL=NAME: the label and the name. The label is empty where there is none.
-
-    A label has no `/` and no `@`, so a folder's or checkpoint's `=` is none of a label's; nor is that of an existing
-    path.
-
-    Raises:
-      UserError: when the label or the name is empty.
-    """
-    label, equals, name = spec.partition("=")
-    if not equals or "/" in label or "@" in label or local_path(spec).exists():
-        return "", spec
-    if not label.strip() or not name:
-        raise UserError(f"{spec}: has no {'name' if label.strip() else 'label'}; give LABEL=NAME, or NAME alone")
-    return label.strip(), name
 
 
 WRONG = 2

@@ -95,7 +95,8 @@ def draw_records(runs: Mapping[str, str], say: Callable[[str], None]) -> tuple[d
     if places:
         drawn["runs"] = geometry_runs.runs(places, f"{records.measured_on} (recorded)")
     if curves:
-        drawn["convergence"] = convergence.convergence(curves, records.scored_on)
+        where = "STS-B dev" if records.scored_on == "stsb_dev" else records.scored_on
+        drawn["convergence"] = convergence.convergence(curves, where)
     return {"measured_on": records.measured_on, "scored_on": records.scored_on, "runs": facts}, drawn
 
 
@@ -151,7 +152,7 @@ def read_data(args: Namespace, models: Mapping[str, Model]) -> Data:
     fit_on = {}
     for method in sorted({model.postprocess for model in models.values()} - {""}):
         dimensions = args.postprocess_dimensions if method == "whitening" else 0
-        fit_on[method] = postprocess.read(method, args.postprocess_data, dimensions)
+        fit_on[method] = postprocess.read(method, args.postprocess_data, dimensions, args.data)
     return Data(name, pairs, tasks, fit_on)
 
 
@@ -181,10 +182,10 @@ def open_model(model: Model, args: Namespace) -> "SimCSE":
 
 def check_fit(encoder: "SimCSE", model: Model, data: Data) -> None:
     """Refuses a post-processing that has too few sentences, or keeps too many dimensions."""
-    from simcse_jax.evaluation import postprocess
+    from simcse_jax.evaluation import postprocess, sts
 
     if model.postprocess:
-        tasks = [(data.name, data.pairs), *data.tasks.items()]
+        tasks = [(sts.DEVELOPMENT, data.pairs), *data.tasks.items()]
         postprocess.check(data.fit_on[model.postprocess], encoder.dimension, tasks)
 
 
@@ -211,7 +212,7 @@ def measure_models(
         with doing(label):
             embed = postprocess.applied(encode, data.fit_on.get(model.postprocess))
             for_task = getattr(embed, "for_task", None)
-            measured = geometry.measure(embed if for_task is None else for_task(data.pairs), data.pairs)
+            measured = geometry.measure(for_task(sts.DEVELOPMENT, data.pairs) if for_task else embed, data.pairs)
             results = by_task(sts.evaluate, embed, data.tasks) if data.tasks else {}
         correlations = {task: result["spearman"] for task, result in results.items()}
         found[spec] = (label, measured)

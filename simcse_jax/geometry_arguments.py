@@ -3,10 +3,11 @@
 from argparse import Namespace
 from typing import NamedTuple
 
-from simcse_jax.command_line import Model, Parser, add_prompts, parse_model, split_label
+from simcse_jax.command_line import Model, Parser, add_prompts, parse_model
 from simcse_jax.config.checks import check_postprocess
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.tasks import POSTPROCESSING
+from simcse_jax.names import split_label
 
 SCORES = ("sts_avg", "stsb")
 
@@ -37,7 +38,7 @@ def read_arguments() -> Options:
         nargs="+",
         action="append",
         default=[],
-        metavar="[LABEL=]NAME[@LAYERS][@POOLER][@METHOD]",
+        metavar="NAME[@LAYERS][@POOLER][@METHOD][=LABEL]",
         help="folders, hub ids, package:NAME or workdirs; NAME@3 keeps the first 3 layers, NAME@avg takes that pooler, "
         f"NAME@whitening that post-processing ({' or '.join(POSTPROCESSING)}); given again: another panel",
     )
@@ -46,7 +47,7 @@ def read_arguments() -> Options:
         "--runs",
         nargs="+",
         default=[],
-        metavar="[LABEL=]WORKDIR",
+        metavar="WORKDIR[=LABEL]",
         help="runs: their kept checkpoints (checkpoint.keep_every=n), or without --data what they recorded "
         "(analysis.every=n, eval.every=n); those that differ in the seed alone are drawn as one",
     )
@@ -71,7 +72,8 @@ def read_arguments() -> Options:
     parser.add_argument(
         "--postprocess-data",
         default="",
-        help="sentences to fit post-processing on: a file, or target for the pairs and each task's own",
+        help="sentences to fit post-processing on: a file, target for the pairs' and each task's own, or target_all "
+        "for those of their train, dev and test sets",
     )
     parser.add_argument(
         "--postprocess-dimensions", type=int, default=0, help="dimensions that whitening keeps (default: all)"
@@ -86,7 +88,7 @@ def read_arguments() -> Options:
         if repeated:
             raise UserError(f"{option}: {repeated} is given twice")
     if len(args.panels) not in (0, len(args.models)):
-        raise UserError(f"--panels: {len(args.panels)} titles for {len(args.models)} panels; --models makes a panel")
+        raise UserError(f"--panels: must have a title for each --models, {len(args.models)}; it has {len(args.panels)}")
     if not given:
         alone = ("prompt", "prompt_name", "truncate_dim", "score", "postprocess", "postprocess_data")
         for option in (*alone, "postprocess_dimensions"):
@@ -98,7 +100,7 @@ def read_arguments() -> Options:
         raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
     runs: dict[str, str] = {}
     for spec in args.runs:
-        label, name = split_label(spec)
+        name, label = split_label(spec)
         if name in runs:
             raise UserError(f"--runs: {name} is given twice")
         runs[name] = label
@@ -117,7 +119,7 @@ def read_models(given: list[str], args: Namespace) -> dict[str, Model]:
     """
     models: dict[str, Model] = {}
     for spec in given:
-        label, name = split_label(spec)
+        name, label = split_label(spec)
         model = parse_model(name, POSTPROCESSING)
         models[spec] = model._replace(label=label, postprocess=model.postprocess or args.postprocess)
     labels = [model.label for model in models.values() if model.label]

@@ -1,4 +1,4 @@
-"""The names of a run's checkpoints: RUN@step=200, RUN@step=last; RUN alone is the best one."""
+"""Names on the command line: of a run's checkpoints, RUN@step=200 or RUN@step=last, and with labels, NAME=LABEL."""
 
 import re
 from typing import NamedTuple
@@ -35,3 +35,19 @@ def split_step(name: str) -> AtStep:
     if not re.fullmatch("[0-9]{1,15}", step):
         raise UserError(f"{name}: step={step} is no checkpoint; give the number of a step, or step={LAST}")
     return AtStep(match["name"], int(step))
+
+
+def split_label(text: str) -> tuple[str, str]:
+    """NAME or NAME=LABEL: the name and the label, which is empty where there is none.
+
+    The step of a checkpoint is no label, nor is what has an @ in it; an existing path is a name as a whole.
+
+    Raises:
+      UserError: when the label is empty.
+    """
+    name, _, label = text.rpartition("=")
+    if not name or "@" in label or name.endswith("@step") or local_path(text).exists():
+        return text, ""
+    if not label.strip():
+        raise UserError(f"{text}: the label is empty; give NAME=LABEL, or NAME alone")
+    return name, label.strip()

@@ -21,7 +21,6 @@ from simcse_jax.command_line import (
     describe_exit_codes,
     parse_model,
     run_command,
-    split_label,
     started_as,
     this_command,
     warnings_in_a_line,
@@ -331,31 +330,6 @@ def test_a_revision_may_come_before_the_options(spec, expected):
 def test_a_model_may_name_its_post_processing_where_a_command_has_it(spec, expected):
     assert parse_model(spec, ("whitening", "flow")) == Model(*expected)
     assert parse_model("a@flow@avg@3") == Model("a@flow", 3, "avg")
-
-
-@pytest.mark.parametrize(
-    ("spec", "label", "name"),
-    [
-        ("model", "", "model"),
-        ("BERT-flow (NLI)=model@3@flow", "BERT-flow (NLI)", "model@3@flow"),
-        ("a=b=c", "a", "b=c"),
-        ("runs/tau=0.05", "", "runs/tau=0.05"),
-        ("run@step=3", "", "run@step=3"),
-        ("x=run@step=3", "x", "run@step=3"),
-        ("gs://bucket/a=b", "", "gs://bucket/a=b"),
-    ],
-)
-def test_a_label_may_come_before_a_name(spec, label, name):
-    assert split_label(spec) == (label, name)
-
-
-def test_a_folder_with_an_equals_sign_has_no_label(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "tau=1").mkdir()
-    assert split_label("tau=1") == ("", "tau=1")
-    for spec in ("=x", " =x", "x="):
-        with pytest.raises(UserError, match=r"has no (name|label); give LABEL=NAME"):
-            split_label(spec)
 
 
 def test_a_picture_names_layers_and_pooler_of_a_model():

@@ -89,7 +89,7 @@ def senteval_of_two(tmp_path, corpus):
 
 def test_panels_of_models_with_labels_and_post_processing(tmp_path, tiny_bert, senteval_of_two):
     output = tmp_path / "out"
-    first = ["BERT (avg)=" + f"{tiny_bert}@avg", f"{tiny_bert}@1@avg@whitening"]
+    first = [f"{tiny_bert}@avg=BERT (avg)", f"{tiny_bert}@1@avg@whitening"]
     done = call(
         "geometry",
         *("--models", *first, "--models", f"{tiny_bert}", "--panels", "Before", "After"),
@@ -139,7 +139,7 @@ def recorded(trained, tmp_path):
 
 
 def test_runs_without_checkpoints_are_drawn_from_their_records(tmp_path, recorded):
-    done = call("geometry", "--runs", *recorded[:2], f"fixed 0.1={recorded[2]}", "--output", tmp_path / "out")
+    done = call("geometry", "--runs", *recorded[:2], f"{recorded[2]}=fixed 0.1", "--output", tmp_path / "out")
     assert (done.returncode, done.stderr) == (0, "")
     assert files(tmp_path / "out") == sorted(
         ["geometry.json", *(f"{name}.{kind}" for name in ("convergence", "runs") for kind in ("png", "svg"))]
@@ -156,7 +156,7 @@ def test_runs_without_checkpoints_are_drawn_from_their_records(tmp_path, recorde
 
 
 def test_a_label_does_not_hide_that_runs_differ(tmp_path, recorded):
-    done = call("geometry", "--runs", f"x={recorded[0]}", f"x={recorded[2]}", "--output", tmp_path / "out")
+    done = call("geometry", "--runs", f"{recorded[0]}=x", f"{recorded[2]}=x", "--output", tmp_path / "out")
     refused(done, "--runs: the label x is given to runs that differ in more than their seed")
     assert not (tmp_path / "out").exists()
 
@@ -207,9 +207,9 @@ def low(tmp_path_factory):
             {"--models": ["{model}@whitening@flow"], "--postprocess-data": "target"},
             ["tiny-bert@whitening: no such folder"],
         ),
-        ({"--models": ["a={model}", "a={model}@avg"]}, ["--models: the label a is given twice"]),
-        ({"--models": ["={model}"]}, ["has no label; give LABEL=NAME"]),
-        ({"--panels": ["a", "b"]}, ["--panels: 2 titles for 1 panels"]),
+        ({"--models": ["{model}=a", "{model}@avg=a"]}, ["--models: the label a is given twice"]),
+        ({"--models": ["{model}="]}, ["the label is empty; give NAME=LABEL"]),
+        ({"--panels": ["a", "b"]}, ["--panels: must have a title for each --models, 1; it has 2"]),
         ({"--score": "sts_avg"}, ["--score sts_avg", "is a file of pairs"]),
         ({"--models": None, "--runs": ["{low}"], "--score": "stsb"}, ["--score: is for --models"]),
     ],

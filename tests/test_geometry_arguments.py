@@ -15,11 +15,11 @@ def test_a_method_is_for_the_models_that_name_none(monkeypatch):
 
 
 def test_each_models_option_is_a_panel(monkeypatch):
-    assert read(monkeypatch, "--models", "a", "x=b", "--data=x").panels == {"": ["a", "x=b"]}
-    found = read(monkeypatch, "--models", "a", "--models", "x=b", "--data=x")
-    assert found.panels == {"panel 1": ["a"], "panel 2": ["x=b"]}
+    assert read(monkeypatch, "--models", "a", "b=x", "--data=x").panels == {"": ["a", "b=x"]}
+    found = read(monkeypatch, "--models", "a", "--models", "b=x", "--data=x")
+    assert found.panels == {"panel 1": ["a"], "panel 2": ["b=x"]}
     assert [model.label for model in found.models.values()] == ["", "x"]
 
 
 def test_runs_have_their_labels(monkeypatch):
-    assert read(monkeypatch, "--runs", "x=runs/a", "runs/tau=1").runs == {"runs/a": "x", "runs/tau=1": ""}
+    assert read(monkeypatch, "--runs", "runs/a=x", "runs/tau=1@y").runs == {"runs/a": "x", "runs/tau=1@y": ""}

@@ -1,7 +1,7 @@
 import pytest
 
 from simcse_jax.errors import UserError
-from simcse_jax.names import AtStep, split_step
+from simcse_jax.names import AtStep, split_label, split_step
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,27 @@ def test_a_path_that_exists_is_no_checkpoint(tmp_path):
 def test_a_step_is_a_number_or_last(step):
     with pytest.raises(UserError, match="is no checkpoint; give the number of a step, or step=last"):
         split_step(f"run@step={step}")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "label"),
+    [
+        ("model", "model", ""),
+        ("model@3@flow=BERT-flow (NLI)", "model@3@flow", "BERT-flow (NLI)"),
+        ("a=b=c", "a=b", "c"),
+        ("run@step=3", "run@step=3", ""),
+        ("run@step=last= x ", "run@step=last", "x"),
+        ("runs/tau=0.05@avg", "runs/tau=0.05@avg", ""),
+        ("runs/tau=0.05@avg=mine", "runs/tau=0.05@avg", "mine"),
+        ("=x", "=x", ""),
+    ],
+)
+def test_a_name_may_have_a_label(text, name, label):
+    assert split_label(text) == (name, label)
+
+
+def test_an_existing_folder_is_a_name_as_a_whole_and_a_label_is_not_empty(tmp_path):
+    (tmp_path / "tau=1").mkdir()
+    assert split_label(f"{tmp_path}/tau=1") == (f"{tmp_path}/tau=1", "")
+    with pytest.raises(UserError, match="x=: the label is empty"):
+        split_label("x=")

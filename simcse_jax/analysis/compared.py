@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from simcse_jax.errors import UserError
+from simcse_jax.names import split_label
 from simcse_jax.plotting import short_names, unique
-from simcse_jax.storage import local_path
 
 
 class Models(NamedTuple):
@@ -25,9 +25,9 @@ def choose(models: Sequence[str], pairs: Sequence[Sequence[str]]) -> Models:
     Raises:
       UserError: when two of them are the same.
     """
-    alone = [labelled(text) for text in models]
+    alone = [split_label(text) for text in models]
     named = {label: name for name, label in alone if label}
-    compared = [tuple((named[text], text) if text in named else labelled(text) for text in pair) for pair in pairs]
+    compared = [tuple((named[text], text) if text in named else split_label(text) for text in pair) for pair in pairs]
     labels: dict[str, str] = {}
     for name, label in [*(each for model, base in compared for each in (base, model)), *alone]:
         labels[name] = label or labels.get(name, "")
@@ -47,11 +47,3 @@ def choose(models: Sequence[str], pairs: Sequence[Sequence[str]]) -> Models:
             raise UserError(f"--models: two models have the label {label}; give each its own, NAME=LABEL")
     label_of = dict(zip(names, unique(shown, names), strict=True))
     return Models({label: name for name, label in label_of.items()}, [(label_of[a], label_of[b]) for a, b in bare])
-
-
-def labelled(text: str) -> tuple[str, str]:
-    """NAME or NAME=LABEL: the name and the label, which may be empty; RUN@step=200 is a name."""
-    name, _, label = text.rpartition("=")
-    if not name or name.endswith("@step") or local_path(text).exists():
-        return text, ""
-    return name, label

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 # Places for the label of a point: right, left, above, below, and between.
 AROUND = ((1, 0), (-1, 0), (0, 1), (0, -1), (0.8, 0.8), (-0.8, 0.8), (0.8, -0.8), (-0.8, -0.8))
-BETWEEN_ARROWS = 60  # points of a line; shorter lines have one arrow
+BETWEEN_ARROWS = 70  # points of a line; shorter lines have one arrow
+MANY = 12  # places of a run; more have small markers, and labels for some alone
+LABELS = 4  # between the ends of such a run
 
 
 class Place(NamedTuple):
@@ -69,7 +71,8 @@ def runs(found: Mapping[str, Sequence[Place]], title: str) -> Pictures:
         for number, (name, points) in enumerate(zip(names, found.values(), strict=True)):
             x, y = ([getattr(point, field) for point in points] for field in ("uniformity", "alignment"))
             style = line_style(number)
-            axes.plot(x, y, markersize=4.5, linewidth=1.3, label=name, zorder=3, **style)
+            size = 4.5 if len(points) <= MANY else 2.2
+            axes.plot(x, y, markersize=size, linewidth=1.3, label=name, zorder=3, **style)
             axes.plot(x[:1], y[:1], markersize=5.5, markerfacecolor="white", zorder=4, **style)
             lines.append(([point.step for point in points], np.column_stack([x, y]), style["color"]))
         alignment_and_uniformity(axes, *np.concatenate([points for _, points, _ in lines]).T)
@@ -97,7 +100,8 @@ def _point_along(axes: "Axes", points: np.ndarray, colour: str) -> None:
         if np.linalg.norm(head - tail) < scale:
             continue  # it turns around here
         tail, head = axes.transData.inverted().transform([tail, head])
-        arrow = {"arrowstyle": "-|>,head_length=0.5,head_width=0.25", "color": colour, "shrinkA": 0, "shrinkB": 0}
+        style = {"arrowstyle": "-|>,head_length=1.1,head_width=0.3", "edgecolor": "white", "linewidth": 0.5}
+        arrow = {**style, "facecolor": colour, "shrinkA": 0, "shrinkB": 0}
         axes.annotate("", head, tail, arrowprops=arrow, zorder=4)
 
 
@@ -108,12 +112,18 @@ def _label_steps(figure: "Figure", axes: "Axes", lines: Sequence[tuple[Sequence[
     markers = [_box(point, 3.5 * scale) for run in pixels for point in run]
     taken: list[np.ndarray] = []
     ends = [(run, place) for run, (steps, *_) in enumerate(lines) for place in dict.fromkeys((len(steps) - 1, 0))]
-    others = [(run, place) for run, (steps, *_) in enumerate(lines) for place in range(1, len(steps) - 1)]
+    others = [(run, place) for run, (steps, *_) in enumerate(lines) for place in _between(len(steps))]
     frame = axes.get_window_extent().extents
     along = np.concatenate([_along(run, 2 * scale) for run in pixels])
+    starts: list[np.ndarray] = []
     for run, place in ends + others:
         steps, points, colour = lines[run]
         text = f"step {steps[place]}" if place == 0 else str(steps[place])
+        if place == 0 and not steps[0]:  # the start of runs of the same model needs one label
+            if any(np.linalg.norm(pixels[run][0] - start) < 4 * scale for start in starts):
+                continue
+            starts.append(pixels[run][0])
+            colour = "0.2"
         for label, box in _candidates(figure, axes, text, points[place], colour):
             inside = np.all(box[:2] >= frame[:2]) and np.all(box[2:] <= frame[2:])
             free = not any(_overlap(box, other) for other in [*markers, *taken])
@@ -122,6 +132,13 @@ def _label_steps(figure: "Figure", axes: "Axes", lines: Sequence[tuple[Sequence[
                 taken.append(box)
                 break
             label.remove()
+
+
+def _between(count: int) -> list[int]:
+    """The places between the ends of a run that get labels: all, or a few where there are many."""
+    if count <= MANY:
+        return list(range(1, count - 1))
+    return np.linspace(0, count - 1, LABELS + 2).round().astype(int)[1:-1].tolist()
 
 
 def _candidates(

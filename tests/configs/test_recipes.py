@@ -28,6 +28,7 @@ ARGUMENTS = {
     "sbert_nli": ("bert", "bert_large", "roberta", "roberta_large"),
 }
 ROWS = {
+    "simcse_figure2": 4,
     "simcse_table1": 11,
     "simcse_table2": 8,
     "simcse_table3": 8,
@@ -159,6 +160,7 @@ def test_the_papers_values():
     ]  # fmt: skip
     assert list(paper("simcse_table2.py").values()) == [67.1, 67.4, 75.9, 82.5, 68.9, 68.8, 73.1, 80.7]
     assert list(paper("simcse_table3.py").values()) == [71.1, 72.6, 81.1, 82.5, 81.4, 80.5, 71.0, 43.6]
+    assert list(paper("simcse_figure2.py").values()) == [82.5, 71.1, 43.6, 75.9]  # of Tables 3 and 1
     assert list(paper("simcse_table4.py").values()) == [
         82.5, 81.8, 81.5, 81.4, 79.7, 78.7, 84.1, 84.9, 82.6, 82.9, 77.5, 77.6, 81.7, 81.9, 86.2, 85.0, 84.2
     ]  # fmt: skip
@@ -285,6 +287,12 @@ def test_the_rows_differ_from_the_baseline_in_their_subject_alone():
         **{f"{rate}": {"model.dropout": rate} for rate in (0.0, 0.01, 0.05, 0.15, 0.2, 0.5)},
         "0.1": {},
         "fixed 0.1": {"views.positive": "shared"},
+    }
+    assert changes("simcse_figure2.py") == {
+        "unsupervised SimCSE": {},
+        "no dropout": {"model.dropout": 0.0},
+        "fixed 0.1": {"views.positive": "shared"},
+        "delete one word": {"data.augment.name": "delete_one"},
     }
     one_word = changes("simcse_table1.py")["delete one word without dropout"]
     assert one_word == {"data.augment.name": "delete_one", "model.dropout": 0.0}

@@ -112,7 +112,17 @@ OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
     ),
     "geometry": (
         GEOMETRY,
-        {"--batch-size": NUMBERS, "--models": NAMES, "--runs": NAMES, "--data": NAMES, "--split": CHOICES},
+        {
+            "--batch-size": NUMBERS,
+            "--postprocess-dimensions": NUMBERS,
+            "--models": NAMES,
+            "--runs": NAMES,
+            "--data": NAMES,
+            "--split": CHOICES,
+            "--score": CHOICES,
+            "--postprocess": CHOICES,
+            "--postprocess-data": NAMES,
+        },
     ),
     "demo": (DEMO, {"--port": NUMBERS, "--host": NAMES, "--model": NAMES, "--sentences": NAMES, "--pooler": CHOICES}),
     "export": (EXPORT, {"--workdir": NAMES, "--license": NAMES, "--push-to-hub": NAMES, "--revision": NAMES}),
@@ -181,6 +191,7 @@ def cases() -> Iterator[Case]:
     yield from program()
     yield from flags()
     yield from checkpoints()
+    yield from pictures()
 
 
 def program() -> Iterator[Case]:
@@ -266,3 +277,36 @@ def checkpoints() -> Iterator[Case]:
     yield Case("options", "evaluate", "an output in a checkpoint's run", arguments, inputs, names="would be lost")
     done = [f"{key}={text}" for key, text in (ENCODE | {"--model": "workdir@step=last"}).items()]
     yield Case("options", "encode", "the latest checkpoint", done, inputs, end=DONE, output="out.npy")
+
+
+def pictures() -> Iterator[Case]:
+    """The names, labels, post-processings and panels of `geometry`, and runs that recorded nothing to draw."""
+    wrong = {
+        "a method without data": ["--models", "model@whitening", f"--data={PAIRS}"],
+        "two methods": ["--models", "model@whitening@flow", f"--data={PAIRS}", "--postprocess-data=target"],
+        "a method that is none": ["--models", "model@pca", f"--data={PAIRS}", "--postprocess-data=target"],
+        "too few sentences": ["--models", "model@whitening", f"--data={PAIRS}", "--postprocess-data=target"],
+        "all splits of a file": ["--models", "model@flow", f"--data={PAIRS}", "--postprocess-data=target_all"],
+        "data without a method": ["--models", "model", f"--data={PAIRS}", f"--postprocess-data={TEXT}"],
+        "dimensions of a flow": [
+            *("--models", "model@flow", f"--data={PAIRS}", f"--postprocess-data={TEXT}", "--postprocess-dimensions=2"),
+        ],
+        "an empty label": ["--models", "model=", f"--data={PAIRS}"],
+        "a label without a model": ["--models", "=label", f"--data={PAIRS}"],
+        "a label twice": ["--models", "model=a", "model@1=a", f"--data={PAIRS}"],
+        "a model in two panels": ["--models", "model", "--models", "model", f"--data={PAIRS}"],
+        "a panel without models": ["--models", "model", "--models", f"--data={PAIRS}"],
+        "more titles than panels": ["--models", "model", "--panels", "a", "b", f"--data={PAIRS}"],
+        "a title twice": ["--models", "model", "--models", "model@1", "--panels", "a", "a", f"--data={PAIRS}"],
+        "titles without models": ["--runs", "workdir", "--panels", "a"],
+        "an average of a file": ["--models", "model", "--score=sts_avg", f"--data={PAIRS}"],
+        "models without data": ["--models", "model"],
+        "a model as a run": ["--runs", "model"],
+        "a run twice": ["--runs", "workdir", "workdir=a"],
+        "a checkpoint as a run": ["--runs", "workdir@step=2"],
+        "a step that was not saved": ["--models", "workdir@step=3@avg", f"--data={PAIRS}"],
+    }
+    for name, arguments in wrong.items():
+        yield Case("options", "geometry", name, [*arguments, "--output=out"], ("workdir", "model", TEXT, PAIRS))
+    done = ["--runs", "workdir=a label", "--output=out"]
+    yield Case("options", "geometry", "records of a run", done, ("workdir",), end=DONE, output="out")
