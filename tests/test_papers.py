@@ -13,13 +13,13 @@ from support.pages import Parsed, commands, report, source_of, stop_in_parser
 from simcse_jax import analyze, evaluate, geometry_arguments
 from simcse_jax.__main__ import COMMANDS
 from simcse_jax.building.builders import BUILDERS
-from simcse_jax.command_line import parse_model, split_label
+from simcse_jax.command_line import parse_model
 from simcse_jax.config.checks import validate
 from simcse_jax.config.fields import FIELDS
 from simcse_jax.config.flags import parse, split_config
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.tasks import POSTPROCESSING
-from simcse_jax.names import split_step
+from simcse_jax.names import split_label, split_step
 from simcse_jax.sweeps.variants import load_variants, read_sweep
 
 PAGE = ROOT / "docs" / "papers.md"
@@ -180,7 +180,7 @@ def flat(names: Iterable) -> Iterator[str]:
 
 def is_model(name: str) -> bool:
     """Whether all that follows the first @ is understood: a step, layers, a pooler, a post-processing; labels aside."""
-    _, name = split_label(name)
+    name, _ = split_label(name)
     return "@" not in split_step(parse_model(name, POSTPROCESSING).name).name
 
 
