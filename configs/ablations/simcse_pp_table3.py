@@ -6,7 +6,7 @@ of the table. The paper has the two ideas separately for `base` only. All rows t
 loaded from the hub and not trained: SimCSE's, CT's (mean pooling; made with other settings than its paper's) and SCD's
 ([CLS]). The poolers and post-processing of BERT are SimCSE's rows (see `simcse_tableC1.py`), with the first-last
 average of the static word embeddings and the last layer, and whitening with that of layer 1 too. The other systems are
-quoted.
+quoted. The file that flow and whitening are fit on: `python -m simcse_jax.build_data nli_sentences --source MNLI SNLI`.
 
 The paper's learning rate for SBERT is 3e-5, the base model's; in its authors' script (run_both.sh) it is 1e-5. Both are
 rows. The script names `bert-base-nli-cls-token`, SBERT trained with [CLS]; the paper says only "SBERT on NLI". There is
