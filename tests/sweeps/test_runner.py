@@ -338,6 +338,15 @@ def test_a_row_of_each_kind_runs(table, rows, tiny_bert, corpus, tmp_path, monke
         assert len({line.split("|", 2)[2] for line in ours.splitlines() if "| 1 |" in line}) > 5  # they differ
 
 
+def test_the_line_below_the_table_names_the_protocol_of_transfer_tasks(file, tmp_path):
+    config = parse(["--config", str(file), "--workdir=w"])[0]
+    runs = runner.all_runs(read_sweep(config, load_variants(str(file))), config.sweep, tmp_path)
+    assert "transfer" not in runner.what_was_run(runs) and runner.what_was_run([]) == ""
+    for each in runs:
+        each.config.eval.transfer = True
+    assert runner.what_was_run(runs).endswith("eval.transfer_protocol=sklearn")
+
+
 def parse_rows(table):
     path = f"ablations/{table}"
     return [config for _, config in read_sweep(parse(["--config", path, "--workdir=w"])[0], load_variants(path))]
