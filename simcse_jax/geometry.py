@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from simcse_jax.command_line import Model, run_command
+from simcse_jax.command_line import Model, Parser, run_command
 from simcse_jax.errors import UserError, require
 from simcse_jax.evaluation.tasks import TASKS
 from simcse_jax.geometry_arguments import Options, read_arguments
@@ -47,7 +47,13 @@ class Data(NamedTuple):
 
 def main() -> None:
     """Reads the data and finds all models and checkpoints first, so that a mistake is reported immediately."""
-    options = read_arguments()
+    parser = Parser(
+        prog="simcse_jax.geometry",
+        description="Measures alignment, uniformity, singular values and cosines of models and of runs' checkpoints. "
+        "Needs graded pairs and models or runs with kept checkpoints, or runs that were measured or scored while they "
+        "trained. Writes geometry.json and pictures to --output.",
+    )
+    options = read_arguments(parser)
     args, models, runs = options.args, options.models, options.runs
     require("train", "matplotlib")
     inputs = {"--data": args.data, "--postprocess-data": args.postprocess_data}

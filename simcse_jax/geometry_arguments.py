@@ -21,18 +21,12 @@ class Options(NamedTuple):
     runs: dict[str, str]  # labels, empty for none, by the runs' folders
 
 
-def read_arguments() -> Options:
-    """The options.
+def read_arguments(parser: Parser) -> Options:
+    """The options; `parser` has none yet.
 
     Raises:
       UserError: naming the option that is wrong, or has no effect with the others.
     """
-    parser = Parser(
-        prog="simcse_jax.geometry",
-        description="Measures alignment, uniformity, singular values and cosines of models and of runs' checkpoints. "
-        "Needs graded pairs and models or runs with kept checkpoints, or runs that were measured or scored while they "
-        "trained. Writes geometry.json and pictures to --output.",
-    )
     parser.add_argument(
         "--models",
         nargs="+",

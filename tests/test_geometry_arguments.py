@@ -1,11 +1,12 @@
 import sys
 
+from simcse_jax.command_line import Parser
 from simcse_jax.geometry_arguments import read_arguments
 
 
 def read(monkeypatch, *arguments):
     monkeypatch.setattr(sys, "argv", ["geometry", *arguments, "--output=out"])
-    return read_arguments()
+    return read_arguments(Parser(prog="simcse_jax.geometry"))
 
 
 def test_a_method_is_for_the_models_that_name_none(monkeypatch):
