@@ -1,28 +1,7 @@
 import pytest
 
-from simcse_jax.analysis.compared import Models, choose, labelled
+from simcse_jax.analysis.compared import Models, choose
 from simcse_jax.errors import UserError
-
-
-@pytest.mark.parametrize(
-    ("text", "name", "label"),
-    [
-        ("runs/a", "runs/a", ""),
-        ("runs/a=tuned", "runs/a", "tuned"),
-        ("runs/a@3@avg=three layers", "runs/a@3@avg", "three layers"),
-        ("runs/a@step=200", "runs/a@step=200", ""),
-        ("runs/a@step=200@3", "runs/a@step=200@3", ""),
-        ("runs/a@step=200=early", "runs/a@step=200", "early"),
-    ],
-)
-def test_a_label_follows_a_name(text, name, label):
-    assert labelled(text) == (name, label)
-
-
-def test_a_folder_may_have_an_equals_sign(tmp_path):
-    (tmp_path / "a=b").mkdir()
-    assert labelled(str(tmp_path / "a=b")) == (str(tmp_path / "a=b"), "")
-    assert labelled(f"{tmp_path}/a=b=c") == (f"{tmp_path}/a=b", "c")
 
 
 def test_a_base_stands_before_its_model_and_pairs_before_the_others():
