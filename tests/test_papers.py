@@ -5,12 +5,12 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Iterator
+from types import ModuleType
 
 import pytest
 from support import ROOT
 from support.pages import Parsed, commands, report, source_of, stop_in_parser
 
-from simcse_jax import analyze, evaluate, geometry_arguments
 from simcse_jax.__main__ import COMMANDS
 from simcse_jax.building.builders import BUILDERS
 from simcse_jax.command_line import parse_model
@@ -50,11 +50,8 @@ CLAIMS = {  # and the sections that claim something that a command or a test che
 }
 HERE = ("not run", "–")  # a cell on what was run here if it has no link: no claims
 KINDS = {"Tables": "Table", "Figures": "Figure", "Equations": "Equation", "Appendices": "Appendix"}
-READERS = {  # these check more than their parsers do, without a file
-    "analyze": analyze.read_arguments,
-    "evaluate": evaluate.parse,
-    "geometry": geometry_arguments.read_arguments,
-}
+# Functions of commands that check more than a parser does, without a file.
+READERS = {"analyze": "read_arguments", "evaluate": "parse", "geometry": "read_arguments"}
 SPANS = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 FUNCTION = re.compile(r"[a-z_]+(?:\.\w+)+")
 FILES = (".py", ".txt", ".csv", ".gz", ".json", ".jsonl", ".bz2")
@@ -169,9 +166,22 @@ def understand(module: str, given: list[str]) -> None:
     if wrong:
         raise wrong[0]
     if reader := READERS.get(module.removeprefix("simcse_jax.")):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys, "argv", [module, *given])
-            reader()
+        with_checks(importlib.import_module(module), reader, given)
+
+
+def with_checks(command: ModuleType, reader: str, given: list[str]) -> None:
+    """Runs a command until its function `reader` has checked the options."""
+    original = getattr(command, reader)
+
+    def read(*args):
+        original(*args)
+        raise Parsed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [command.__name__, *given])
+        patch.setattr(command, reader, read)
+        with pytest.raises(Parsed):
+            command.main()
 
 
 def flat(names: Iterable) -> Iterator[str]:
