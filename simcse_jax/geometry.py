@@ -167,7 +167,7 @@ def score_title(data: Data) -> str:
     if not data.tasks:
         return f"Spearman × 100 on {data.name}"
     missing = [task for task in TASKS if task not in data.tasks]
-    which = f" of {len(data.tasks)} of {len(TASKS)} tasks, without {', '.join(missing)}" if missing else ""
+    which = f" ({len(data.tasks)} of {len(TASKS)} tasks, without {', '.join(missing)})" if missing else ""
     return f"average STS, Spearman × 100{which}"
 
 

@@ -115,7 +115,7 @@ def test_panels_of_models_with_labels_and_post_processing(tmp_path, tiny_bert, s
         assert len(facts["singular_values"]) == (4 if facts["postprocess"] else 32)
         assert f"{label}: alignment" in done.stdout
     picture = texts((output / "models.svg").read_bytes())
-    assert any("average STS, Spearman × 100 of 2 of 7 tasks, without STS12, STS13" in text for text in picture)
+    assert any("average STS, Spearman × 100 (2 of 7 tasks, without STS12, STS13" in text for text in picture)
     assert {"Before", "After"} <= set(texts((output / "cosines.svg").read_bytes()))
 
 

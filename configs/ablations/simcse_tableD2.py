@@ -1,8 +1,8 @@
 """SimCSE, Table D.2: the auxiliary masked-language-model loss and its weight λ, supervised, STS-B dev.
 
 Both columns are scores on development sets; for transfer tasks these choose the regularization. The protocol of
-transfer tasks is SentEval's PyTorch classifier with the settings that SimCSE's code tests with. The code has faster
-settings for development sets; which ones the paper used for this table is open.
+transfer tasks is SentEval's PyTorch classifier with the settings that SimCSE's code tests with. It has faster ones for
+development sets, `--config.eval.transfer_protocol=pytorch_fast`; which ones the paper used for this table is open.
 
 The file: `python -m simcse_jax.build_data nli --source MNLI SNLI`.
 """

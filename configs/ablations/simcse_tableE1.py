@@ -5,6 +5,9 @@ as `configs/sbert_nli.py`. Rows named "(published)" load their authors' checkpoi
 `princeton-nlp/…` and `sentence-transformers/…` (those with the language-model loss were not published). Other systems
 are quoted.
 
+The protocol is SentEval's PyTorch classifier, as SimCSE's code sets it. The numbers of "average of BERT", "CLS of BERT"
+and SBERT are those of Reimers and Gurevych, who do not state the settings of theirs.
+
 Two rows are also scored after flow and whitening, of which Appendix E only says that "they both hurt performance".
 These are fit on NLI without labels, `data/nli_sentences.txt`, one sentence a line. `--config.sweep.only` chooses rows:
 each is compared with the model without training, or with the published SBERT, of its block.

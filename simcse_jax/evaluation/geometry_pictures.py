@@ -56,7 +56,7 @@ def models(
         style = {"cmap": "viridis", "vmin": low, "vmax": high, "s": 52, "edgecolors": "black", "linewidths": 0.8}
         points = axes.scatter(x, y, c=colours, zorder=3, **style)
         bar = figure.colorbar(points, ax=axes, location="bottom", aspect=40, shrink=0.9)
-        bar.set_label(f"{score}, in brackets too (higher is better)")
+        bar.set_label("\n".join(_wrapped(f"{score}, in brackets too (higher is better)", 76)))
         alignment_and_uniformity(axes, x, y)
         bottom, top = axes.get_ylim()
         heights = spread((y - bottom) / (top - bottom), 0.22 / (0.62 * size[1]))
@@ -110,7 +110,7 @@ def cosines(panels: Panels, title: str) -> Pictures:
     every = [geometry for found in panels.values() for geometry in found.values()]
     densities = [group.density for geometry in every for group in geometry.groups.values()]
     shown = GRID[np.any([density > 0.02 * density.max() for density in densities if density is not None], axis=0)]
-    columns = min(3 if len(panels) == 1 else 4, max(map(len, panels.values())))
+    columns = min(3 if len(panels) == 1 else 6, max(map(len, panels.values())))
     rows = [math.ceil(len(found) / columns) for found in panels.values()]
     width = 3.0 if columns > 1 else 5.0
     size = (0.6 + width * columns, 0.9 + 2.9 * sum(rows) + 0.3 * sum(map(bool, panels)))
