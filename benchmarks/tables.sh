@@ -29,7 +29,8 @@ for table in $tables; do
     language_model)
       python -m simcse_jax.main --config configs/language_model.py --workdir "$output/language_model" \
         "${unsupervised[@]}" "${scored[@]}" --config.analysis.every=280
-      python -m benchmarks.snli_triplets --snli "$senteval/SNLI" --output "$output/snli_neutral.csv" --neutral ;;
+      python -m simcse_jax.build_data nli_neutral --source "$senteval/SNLI" --split dev test \
+        --output "$output/snli_neutral.csv" ;;
     learning_rates) for setting in unsup sup; do
       [ $setting = unsup ] && data=("${unsupervised[@]}") || data=("${supervised[@]}")
       sweep simcse_grid:$setting "${data[@]}" --config.sweep.seeds=42 --config.sweep.baseline="batch 64 at 3e-05" \

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from simcse_jax.analysis.compared import Models, choose
 from simcse_jax.analysis.protocol import CHOICES, Protocol, option
-from simcse_jax.command_line import Parser, parse_model, run_command
+from simcse_jax.command_line import MODEL, Parser, parse_model, run_command
 from simcse_jax.errors import UserError, require
 from simcse_jax.outputs import output_folder, printing
-from simcse_jax.storage import Folder, as_path
+from simcse_jax.storage import Folder, as_path, local_path
 
 if TYPE_CHECKING:
     from simcse_jax.analysis.data import Data
@@ -29,6 +29,7 @@ FILES = ("*.json", "report.html", "*.png", "*.svg")  # what it writes
 SPLITS = ("dev", "test")
 BATCH, ARTIFICIAL = 64, (0, 100, 300, 704)  # of SimCSE++, Table 2
 BATCHES = 10  # random ones, of each size
+MOST_ROWS = 10_000  # far more than a model has dimensions
 NUMBERS = {  # of the protocol, and their meanings
     "min_count": "token types that occur less often have no self-similarity",
     "max_types": "the most types, by frequency, that have one; memory grows with them",
@@ -68,7 +69,7 @@ def read_arguments() -> tuple[Namespace, Protocol, Models]:
         nargs="+",
         default=[],
         metavar=name,
-        help="folders, hub ids, package:NAME or workdirs; NAME@3: 3 layers; LABEL: its name in the report",
+        help=f"{MODEL}, each; NAME@3: 3 layers; LABEL: its name in the report",
     )
     parser.add_argument(
         *("--pair", "--second-pair"),
@@ -126,6 +127,8 @@ def read_arguments() -> tuple[Namespace, Protocol, Models]:
     for number in ("batch_size", "sentences"):
         if (value := getattr(args, number)) is not None and value < 1:
             raise UserError(f"{option(number)} {value}: must be 1 or more")
+    if args.split != "test" and not (args.data and local_path(args.data).is_dir()):
+        raise UserError(f"--split {args.split}: is for SentEval's folder as --data")
     protocol = Protocol(**{field.name: getattr(args, field.name) for field in dataclasses.fields(Protocol)})
     if args.runs:
         check_runs(args, protocol)
@@ -163,8 +166,8 @@ def check_rank(args: Namespace, protocol: Protocol) -> None:
     args.rank, args.artificial = args.rank or [BATCH], args.artificial or list(ARTIFICIAL)
     for name, least in (("rank", 2), ("artificial", 0)):
         for value in getattr(args, name):
-            if value < least:
-                raise UserError(f"{option(name)} {value}: must be {least} or more")
+            if not least <= value <= MOST_ROWS:
+                raise UserError(f"{option(name)} {value}: must be from {least} to {MOST_ROWS:,}")
     if given := [name for name in changed(protocol) if name != "--seed"]:
         raise UserError(f"{given[0]}: has no use with --rank, which measures sentence embeddings")
 

@@ -19,7 +19,7 @@ from simcse_jax.command_line import (
 )
 from simcse_jax.config.checks import check_postprocess
 from simcse_jax.errors import UserError, no_such
-from simcse_jax.evaluation.tasks import AGGREGATIONS, GRIDS, METRICS, POSTPROCESSING, TASKS, TRANSFER
+from simcse_jax.evaluation.tasks import AGGREGATIONS, METRICS, POSTPROCESSING, PROTOCOLS, TASKS, TRANSFER
 from simcse_jax.models.config import POOLERS
 from simcse_jax.outputs import output_file, printing
 
@@ -54,7 +54,7 @@ class Options(NamedTuple):
     transfer_tasks: list[str]
     metrics: list[str]
     aggregations: list[str]
-    grid: str
+    transfer_protocol: str
     output: Path | None
 
 
@@ -79,7 +79,8 @@ def parse() -> Options:
         help=f"over an STS task's subsets, comma-separated: {', '.join(AGGREGATIONS)} (default: all)",
     )
     parser.add_argument("--regressor", action="store_true", help="train SentEval's regressor too, for STS-B and SICK-R")
-    parser.add_argument("--grid", choices=GRIDS, help="regularizations that transfer tries (default: sklearn)")
+    protocols = "; ".join(f"{name}: {meaning}" for name, meaning in PROTOCOLS.items())
+    parser.add_argument("--transfer-protocol", choices=PROTOCOLS, help=f"for transfer; {protocols} (default: sklearn)")
     parser.add_argument("--split", choices=("dev", "test"), default="test", help="dev is for STS-B and SICK-R alone")
     parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
     parser.add_argument("--num-layers", type=int, default=0, help="keep the first n layers (default: all)")
@@ -101,13 +102,13 @@ def parse() -> Options:
     parser.add_argument(
         "--output", help="a JSON file for the scores, with all metrics, aggregations, subsets and folds"
     )
-    renamed = {"--compute-dtype": "--dtype"}
+    renamed = {"--compute-dtype": "--dtype", "--grid": "--transfer-protocol"}
     args = parser.parse_args(with_new_spellings(parser.spelled_out(sys.argv[1:], renamed), renamed))
     named = choose("--tasks", args.tasks, (*TASKS, *TRANSFER, *SETS), "task")
     named = list(dict.fromkeys(task for name in named for task in SETS.get(name, (name,))))
     sts_tasks, transfer_tasks = ([task for task in named if task in tasks] for tasks in (TASKS, TRANSFER))
     for option, value, chosen, kind in (
-        ("--grid", args.grid, transfer_tasks, "transfer"),
+        ("--transfer-protocol", args.transfer_protocol, transfer_tasks, "transfer"),
         ("--metric", args.metric, sts_tasks, "similarity"),
         ("--aggregation", args.aggregation, sts_tasks, "similarity"),
     ):
@@ -125,7 +126,8 @@ def parse() -> Options:
     check_postprocess(args.postprocess, args.postprocess_data, args.postprocess_dimensions, "--postprocess", "-")
     inputs = {"--data": args.data, "--model": args.model, "--postprocess-data": args.postprocess_data}
     output = None if args.output is None else output_file(args.output, inputs)
-    return Options(args, sts_tasks, transfer_tasks, metrics, aggregations, args.grid or "sklearn", output)
+    protocol = args.transfer_protocol or "sklearn"
+    return Options(args, sts_tasks, transfer_tasks, metrics, aggregations, protocol, output)
 
 
 def main() -> None:
@@ -188,7 +190,7 @@ def read(options: Options) -> "list[Similarity | WithRegressor | Transfer]":
     if options.transfer_tasks:
         classes, missing = transfer_files.read(args.data, options.transfer_tasks)
         say_missing(args.data, missing, "not found")
-        evaluators.append(transfer.Transfer(classes, missing, options.grid))
+        evaluators.append(transfer.Transfer(classes, missing, options.transfer_protocol))
     return evaluators
 
 

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 from support import call
+from support.senteval import write_all
 
 from simcse_jax import evaluate
 from simcse_jax.evaluation import sts
@@ -111,7 +112,21 @@ def test_every_protocol_that_is_asked_for_is_a_row_and_transfer_a_table(tmp_path
     assert set(results["averages"]["pearson"]) == {"all", "mean", "wmean"}
     assert results["SST2"]["examples"] == 4
     assert results["transfer_average"] == results["SST2"]["accuracy"]
+    assert results["transfer_protocol"] == "sklearn" and "accuracy × 100, protocol sklearn" in printed
     assert printed.splitlines()[-1].strip() == f"{results['SST2']['accuracy']:.2f}"
+
+
+def test_the_earlier_name_of_the_transfer_protocol_works_with_a_warning(tmp_path, tiny_bert):
+    write_all(tmp_path)
+    args = ("--model", tiny_bert, "--data", tmp_path, "--tasks", "SST2", "--output", tmp_path / "scores.json")
+    done = call("evaluate", *args, "--grid", "pytorch")
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1) and "--grid is now --transfer-protocol" in done.stderr
+    result = json.loads((tmp_path / "scores.json").read_text())
+    assert result["transfer_protocol"] == "pytorch" and "protocol pytorch (a softmax" in done.stdout
+    call("evaluate", *args, "--transfer-protocol", "pytorch")
+    assert json.loads((tmp_path / "scores.json").read_text()) == result
+    call("evaluate", *args)
+    assert json.loads((tmp_path / "scores.json").read_text())["SST2"] != result["SST2"]
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +201,6 @@ def test_a_broken_model_is_refused_in_one_line(broken, corpus, how, parts):
         ({"--tasks": "MR", "--split": "dev"}, ["--split dev", "--tasks MR"]),
         ({"--metric": "kendall"}, ["--metric", "'kendall'", "nearest"]),
         ({"--aggregation": "median"}, ["--aggregation", "'median'", "mean"]),
-        ({"--grid": "random"}, ["--grid", "'random'", "pytorch"]),
         ({"--model": "no/such/folder"}, ["no/such/folder: no such folder"]),
         ({"--model": "no-one/no-model"}, ["no-one/no-model: no such folder, and the download from the hub failed"]),
         ({"--model": __file__}, ["test_evaluate.py: is a file", "config.json"]),
@@ -198,6 +212,7 @@ def test_a_broken_model_is_refused_in_one_line(broken, corpus, how, parts):
         ({"--batch-size": "0"}, ["--batch-size 0", "1 or more"]),
         ({"--num-layers": "9"}, ["9", "the model has 2 layers"]),
         ({"--pooler": "min"}, ["--pooler", "'min'", "avg_top2"]),
+        ({"--transfer-protocol": "random"}, ["--transfer-protocol", "'random'", "pytorch"]),
         ({"--dtype": "int8"}, ["--dtype", "'int8'", "bfloat16"]),
         ({"--prompt-name": "x"}, ["prompt_name='x'", "query, document"]),
         ({"--truncate-dim": "33"}, ["truncate_dim 33", "from 1 to 32"]),
@@ -221,7 +236,7 @@ def test_a_regressor_without_its_tasks_is_refused(tiny_bert, corpus):
     [
         ("TREC", "--metric", "pearson", "similarity"),
         ("TREC", "--aggregation", "wmean", "similarity"),
-        ("STS12", "--grid", "pytorch", "transfer"),
+        ("STS12", "--transfer-protocol", "pytorch", "transfer"),
     ],
 )
 def test_an_option_of_the_other_kind_of_task_is_refused(tasks, option, value, kind):

@@ -2,9 +2,14 @@
 
 MPNet-base, as in the paper, which leaves open the learning rate (here that of supervised SimCSE), the length (32
 tokens), and whether its loss is symmetric; this is its equation 2, one way, and
-`--config.objective.info_nce.symmetric=True` is the other. The paper measures the space every 200 steps and gives no
-score: these measures are in each run's `metrics.jsonl`, with the checkpoints next to it (25 for 4,912 steps, 1.3 GB
-each; none with `--config.checkpoint.keep_every=0`). This table is STS-B dev.
+`--config.objective.info_nce.symmetric=True` is the other.
+
+The space is measured every 200 steps on the paper's data: the first sentences of STS-B's test pairs (`eval.data` is
+SentEval's folder), each as often as it occurs. Section 2.4 counts 1,359 of them, without a rule that would choose them
+from the 1,379 of the set; the authors' code reads all 1,379, which is `--config.analysis.sentences=1379`. The
+measures are in each run's `metrics.jsonl`, and `simcse_jax.analyze --runs` draws them. The model is kept as well: 24
+checkpoints of 1.3 GB each (none with `--config.checkpoint.keep_every=0`), of 4,911 steps; the paper's 4,912 count
+a last partial batch. The paper gives no score; this table is STS-B dev.
 
 The file: `python -m simcse_jax.build_data nli_pairs --source MNLI SNLI`.
 """
@@ -26,6 +31,9 @@ def get_config() -> config_dict.ConfigDict:
     config.train.learning_rate = 5e-5
     config.eval.every = 200
     config.analysis.every = 200
+    config.analysis.split = "test"
+    config.analysis.sentences = 1359
+    config.analysis.repeated_sentences = "keep"
     config.checkpoint.keep_every = 200
     config.sweep = sweep_defaults(
         "Temperatures, by twos", "On Isotropy and Learning Dynamics, section 4", ("stsb_dev",), baseline="0.05"

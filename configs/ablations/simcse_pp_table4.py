@@ -1,12 +1,16 @@
-"""SimCSE++, Table 4: dimension-wise contrastive learning alone, where others post-process, test average.
+"""SimCSE++, Table 4: dimension-wise contrastive learning alone, where others post-process, on each STS task.
 
-These are blocks 1 and 2. The pooler of block 1 is that of its first row, the model without training and head; the flow
-in block 2 has the average of the last two layers, as in its authors' code. Whitening and flow train no encoder: they
-are fit on the embeddings of Wikipedia's sentences (`data/wiki1m_for_simcse.txt`) or of NLI's without labels
-(`data/nli_sentences.txt`, one a line). After SimCSE they are fit on NLI's, which the paper leaves open. The paper gives
-τ_DCL = 0.05 and leaves open the learning rate and the batch (here those of SimCSE++) and the reading of equation 5: it
-is `released`, since with the equation's plain product over the batch, logits of 64 / 0.05 would leave almost no
-gradient.
+The pooler of block 1 is that of its first row, the model without training and head: the first-last average of the
+released code is that of the static word embeddings and the last layer. The rows with flow and with whitening on NLI are
+SimCSE's (its Table C.1): flow has the average of layer 1 and the last, as its authors' code; for whitening the pooler
+is disputed, so a second row, "(layer 1)", has this one too. In block 3, DiffCSE is its authors' checkpoint, loaded from
+the hub and not trained. The other two rows are quoted, since this code cannot train DiffCSE.
+
+Whitening and flow train no encoder: they are fit on the embeddings of Wikipedia's sentences
+(`data/wiki1m_for_simcse.txt`) or of NLI's without labels (`data/nli_sentences.txt`, one a line). After SimCSE they are
+fit on NLI's, which the paper leaves open, on the embeddings that SimCSE is scored with. The paper gives τ_DCL = 0.05
+and leaves open the learning rate and the batch (here those of SimCSE++) and the reading of equation 5: it is
+`released`, since with the equation's plain product over the batch, logits of 64 / 0.05 would leave almost no gradient.
 
 The files: `python -m simcse_jax.build_data nli_sentences --source MNLI SNLI`, and `wiki_sentences --source DUMP`.
 """
@@ -14,29 +18,32 @@ The files: `python -m simcse_jax.build_data nli_sentences --source MNLI SNLI`, a
 from ml_collections import config_dict
 
 from simcse_jax.config import default_config
+from simcse_jax.evaluation.tasks import TASKS
 from simcse_jax.sweeps.variants import Variant, sweep_defaults
+
+COLUMNS = (*TASKS, "sts_avg")
 
 
 def get_config() -> config_dict.ConfigDict:
     """The dimension-wise loss alone, on Wikipedia."""
     config = default_config()
-    config.model.pooler = "avg_first_last"
+    config.model.pooler = "avg_static_last"
     config.model.mlp = "none"
     config.objective.info_nce.weight = 0.0
     config.objective.dimension_wise.weight = 1.0
     config.objective.dimension_wise.temperature = 0.05
     config.objective.dimension_wise.reading = "released"
     config.eval.every = 125
-    config.sweep = sweep_defaults(
-        "Dimension-wise loss alone", "SimCSE++, Table 4", ("sts_avg", "stsb_dev"), baseline="none"
-    )
+    columns = (*COLUMNS, "stsb_dev")
+    config.sweep = sweep_defaults("Dimension-wise loss alone", "SimCSE++, Table 4", columns, baseline="none")
     return config
 
 
 def get_variants() -> tuple[Variant, ...]:
-    """The rows of both blocks, each compared with the first of its block."""
+    """The rows of the blocks, each compared with the first of its block."""
     wiki, nli = "data/wiki1m_for_simcse.txt", "data/nli_sentences.txt"
     as_it_is = {"train.epochs": 0, "train.max_steps": 0}
+    layer_1 = {"model.pooler": "avg_first_last"}
     simcse = {
         "model.pooler": "cls",
         "model.mlp": "train",
@@ -47,17 +54,61 @@ def get_variants() -> tuple[Variant, ...]:
     def after(method: str, data: str) -> dict[str, str]:
         return {"eval.postprocess": method, "eval.postprocess_data": data}
 
-    def row(name: str, fields: dict, sts_avg: float, baseline: str = "none") -> Variant:
-        return Variant(name, fields, {"sts_avg": sts_avg}, baseline)
+    def row(name: str, fields: dict, baseline: str, *scores: float) -> Variant:
+        return Variant(name, fields, dict(zip(COLUMNS, scores, strict=True)), baseline)
 
+    def quoted(name: str, *scores: float) -> Variant:
+        return row(name, {}, "", *scores)._replace(quoted=True)
+
+    diffcse = as_it_is | {"model.init_from": "voidism/diffcse-bert-base-uncased-sts", "model.pooler": "cls"}
+    whitening = as_it_is | after("whitening", nli)
+    whitening_nli = (57.83, 66.90, 60.90, 75.08, 71.31, 68.24, 63.73, 66.28)
     return (
-        row("none", as_it_is, 56.70),
-        row("whitening on wiki", as_it_is | after("whitening", wiki), 61.33),
-        row("dimension-wise on wiki", {}, 67.07),
-        row("flow on NLI", as_it_is | after("flow", nli) | {"model.pooler": "avg_top2"}, 66.55),
-        row("whitening on NLI", as_it_is | after("whitening", nli), 66.28),
-        row("dimension-wise on NLI", {"data.train": nli}, 69.03),
-        row("SimCSE", simcse, 76.25, "SimCSE"),
-        row("SimCSE + whitening", simcse | after("whitening", nli), 69.93, "SimCSE"),
-        row("SimCSE + flow", simcse | after("flow", nli), 72.24, "SimCSE"),
+        row("none", as_it_is, "none", 39.69, 59.37, 49.67, 66.03, 66.19, 53.88, 62.06, 56.70),
+        row(
+            "whitening on wiki",
+            as_it_is | after("whitening", wiki),
+            "none",
+            *(45.64, 64.38, 56.57, 70.35, 68.64, 60.32, 63.42, 61.33),
+        ),
+        row("dimension-wise on wiki", {}, "none", 52.96, 73.85, 62.80, 72.12, 71.25, 68.15, 68.36, 67.07),
+        row(
+            "flow on NLI",
+            as_it_is | after("flow", nli) | layer_1,
+            "none",
+            *(58.40, 67.10, 60.85, 75.16, 71.22, 68.66, 64.47, 66.55),
+        ),
+        row("whitening on NLI", whitening, "none", *whitening_nli),
+        row("whitening on NLI (layer 1)", whitening | layer_1, "none", *whitening_nli),
+        row(
+            "dimension-wise on NLI", {"data.train": nli}, "none", 59.25, 74.04, 63.91, 75.85, 72.46, 70.67, 67.05, 69.03
+        ),
+        row("SimCSE", simcse, "SimCSE", 68.40, 82.41, 74.38, 80.91, 78.56, 76.85, 72.23, 76.25),
+        row(
+            "SimCSE + whitening",
+            simcse | after("whitening", nli),
+            "SimCSE",
+            *(59.27, 76.68, 67.22, 74.86, 73.85, 68.43, 69.22, 69.93),
+        ),
+        row(
+            "SimCSE + flow",
+            simcse | after("flow", nli),
+            "SimCSE",
+            *(61.33, 78.54, 69.87, 77.47, 76.02, 71.73, 70.70, 72.24),
+        ),
+        row(
+            "DiffCSE (published)",
+            diffcse,
+            "DiffCSE (published)",
+            72.28,
+            84.43,
+            76.47,
+            83.90,
+            80.54,
+            80.59,
+            71.23,
+            78.49,
+        ),
+        quoted("DiffCSE (reproduced)", 69.41, 82.47, 74.52, 82.82, 80.06, 79.39, 72.05, 77.25),
+        quoted("DiffCSE + SimCSE++", 72.68, 83.40, 76.76, 83.66, 80.57, 80.94, 72.82, 78.69),
     )

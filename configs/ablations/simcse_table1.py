@@ -3,6 +3,8 @@
 The positive is a changed copy of the sentence, with its own dropout mask; the anchor is unchanged. (The paper does not
 say whether it changes both; `--config.data.augment.both=True` does.) Synonyms come from a WordNet in WN-LMF,
 `data/english-wordnet.xml.gz`; the paper uses nlpaug's.
+
+The file: `python -m simcse_jax.build_data wiki_sentences --source DUMP`, or the authors' (docs/data.md).
 """
 
 from ml_collections import config_dict

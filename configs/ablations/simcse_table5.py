@@ -2,14 +2,17 @@
 
 Rows that train: SimCSE of all sizes, as `configs/{unsup,sup}_{bert,roberta}.py`, and SBERT and SRoBERTa, as
 `configs/sbert_nli.py`. Rows named "(published)" load their authors' checkpoints from the hub and train nothing:
-SimCSE's, `princeton-nlp/…`, and SBERT's, `sentence-transformers/…`, whose numbers the paper takes over or reproduces.
-Other systems are quoted. `--config.sweep.only` chooses rows: each is compared with the model without training, or with
-the published SBERT, of its block.
+SimCSE's, `princeton-nlp/…`, SBERT's, `sentence-transformers/…`, whose numbers the paper takes over or reproduces, and
+those of CT and DeCLUTR, which the paper re-evaluates. Other systems are quoted. `--config.sweep.only` chooses rows:
+each is compared with the model without training, or with the published SBERT, of its block.
 
 The first-last average is that of the static word embeddings and the last layer. Flow has the average of layer 1 and the
 last, as its authors' code (`avg-last-2`). For whitening the pooler is disputed: the paper says "first-last average … as
 Su et al.", and their code averages layer 1 and the last. Both are rows, the second with "(layer 1)". Flow and whitening
 are fit on NLI without labels, `data/nli_sentences.txt`, one sentence a line.
+
+The files, with `python -m simcse_jax.build_data NAME --source FOLDER …`: `nli`, `nli_pairs` and `nli_sentences` (from
+MNLI SNLI), and `wiki_sentences` (from a dump).
 """
 
 from ml_collections import config_dict
@@ -23,13 +26,23 @@ BERT, ROBERTA = "BERT-base (first-last avg.)", "RoBERTa-base (first-last avg.)"
 SBERT, SROBERTA = "SBERT-base (published)", "SRoBERTa-base (published)"
 
 AS_IT_IS = {"model.mlp": "none", "train.epochs": 0, "train.max_steps": 0}
+
+
+def average(name: str) -> dict:
+    """The fields of a checkpoint whose embeddings are the average of the last layer."""
+    return AS_IT_IS | {"model.init_from": name, "model.pooler": "avg"}
+
+
+def published(name: str) -> dict:
+    """The fields of a checkpoint of SimCSE's authors; a supervised one keeps its head."""
+    head = "always" if name.startswith("sup-") else "none"
+    return AS_IT_IS | {"model.init_from": f"princeton-nlp/{name}", "model.mlp": head}
+
+
 BERT_AS_IT_IS = AS_IT_IS | {"model.pooler": "avg_static_last"}
 ROBERTA_AS_IT_IS = BERT_AS_IT_IS | {"model.init_from": "roberta-base"}
-SBERT_AS_IT_IS = AS_IT_IS | {
-    "model.init_from": "sentence-transformers/bert-base-nli-mean-tokens",
-    "model.pooler": "avg",
-}
-SROBERTA_AS_IT_IS = SBERT_AS_IT_IS | {"model.init_from": "sentence-transformers/roberta-base-nli-mean-tokens"}
+SBERT_AS_IT_IS = average("sentence-transformers/bert-base-nli-mean-tokens")
+SROBERTA_AS_IT_IS = average("sentence-transformers/roberta-base-nli-mean-tokens")
 FLOW = {
     "model.pooler": "avg_first_last",
     "eval.postprocess": "flow",
@@ -62,12 +75,6 @@ SBERT_NLI = {
 SROBERTA_NLI = SBERT_NLI | {"model.init_from": "roberta-base"}
 
 
-def published(name: str) -> dict:
-    """The fields of a checkpoint of SimCSE's authors; a supervised one keeps its head."""
-    head = "always" if name.startswith("sup-") else "none"
-    return AS_IT_IS | {"model.init_from": f"princeton-nlp/{name}", "model.mlp": head}
-
-
 def get_config() -> config_dict.ConfigDict:
     """Unsupervised SimCSE of BERT-base, as `configs/unsup_bert.py`."""
     config = default_config()
@@ -84,9 +91,11 @@ def get_variants() -> tuple[Variant, ...]:
     def quoted(name: str, *scores: float) -> Variant:
         return row(name, {}, "", *scores)._replace(quoted=True)
 
-    flow, whitening = (58.40, 67.10, 60.85, 75.16, 71.22, 68.66, 64.47, 66.55), (
-        57.83, 66.90, 60.90, 75.08, 71.31, 68.24, 63.73, 66.28
-    )  # fmt: skip
+    flow = (58.40, 67.10, 60.85, 75.16, 71.22, 68.66, 64.47, 66.55)
+    whitening = (57.83, 66.90, 60.90, 75.08, 71.31, 68.24, 63.73, 66.28)
+    ct_bert = (61.63, 76.80, 68.47, 77.50, 76.48, 74.31, 69.19, 72.05)
+    ct_sbert = (74.84, 83.20, 78.07, 83.84, 77.93, 81.46, 76.42, 79.39)
+    declutr = (52.41, 75.19, 65.52, 77.12, 78.63, 72.41, 68.62, 69.99)
     unsup_bert = (68.40, 82.41, 74.38, 80.91, 78.56, 76.85, 72.23, 76.25)
     roberta_whitening = (46.99, 63.24, 57.23, 71.36, 68.99, 61.36, 62.91, 61.73)
     unsup_roberta = (70.16, 81.77, 73.24, 81.36, 80.65, 80.22, 68.56, 76.57)
@@ -105,13 +114,15 @@ def get_variants() -> tuple[Variant, ...]:
         row("BERT-base-whitening", BERT_AS_IT_IS | WHITENING, BERT, *whitening),
         row("BERT-base-whitening (layer 1)", BERT_AS_IT_IS | LAYER_1, BERT, *whitening),
         quoted("IS-BERT-base", 56.77, 69.24, 61.21, 75.23, 70.16, 69.21, 64.25, 66.58),
-        quoted("CT-BERT-base", 61.63, 76.80, 68.47, 77.50, 76.48, 74.31, 69.19, 72.05),
+        quoted("CT-BERT-base", *ct_bert),
+        row("CT-BERT-base (published)", average("Contrastive-Tension/BERT-Base-CT"), BERT, *ct_bert),
         row("unsup. SimCSE-BERT-base", {}, BERT, *unsup_bert),
         row("unsup. SimCSE-BERT-base (published)", published("unsup-simcse-bert-base-uncased"), BERT, *unsup_bert),
         row(ROBERTA, ROBERTA_AS_IT_IS, ROBERTA, 40.88, 58.74, 49.07, 65.63, 61.48, 58.55, 61.63, 56.57),
         row("RoBERTa-base-whitening", ROBERTA_AS_IT_IS | WHITENING, ROBERTA, *roberta_whitening),
         row("RoBERTa-base-whitening (layer 1)", ROBERTA_AS_IT_IS | LAYER_1, ROBERTA, *roberta_whitening),
-        quoted("DeCLUTR-RoBERTa-base", 52.41, 75.19, 65.52, 77.12, 78.63, 72.41, 68.62, 69.99),
+        quoted("DeCLUTR-RoBERTa-base", *declutr),
+        row("DeCLUTR-RoBERTa-base (published)", average("johngiorgi/declutr-base"), ROBERTA, *declutr),
         row("unsup. SimCSE-RoBERTa-base", UNSUP_ROBERTA, ROBERTA, *unsup_roberta),
         row("unsup. SimCSE-RoBERTa-base (published)", published("unsup-simcse-roberta-base"), ROBERTA, *unsup_roberta),
         row("unsup. SimCSE-RoBERTa-large", UNSUP_ROBERTA_LARGE, ROBERTA, *unsup_roberta_large),
@@ -140,7 +151,8 @@ def get_variants() -> tuple[Variant, ...]:
         ),
         row("SBERT-base-whitening (published)", SBERT_AS_IT_IS | WHITENING, SBERT, *sbert_whitening),
         row("SBERT-base-whitening (published; layer 1)", SBERT_AS_IT_IS | LAYER_1, SBERT, *sbert_whitening),
-        quoted("CT-SBERT-base", 74.84, 83.20, 78.07, 83.84, 77.93, 81.46, 76.42, 79.39),
+        quoted("CT-SBERT-base", *ct_sbert),
+        row("CT-SBERT-base (published)", average("Contrastive-Tension/BERT-Base-NLI-CT"), SBERT, *ct_sbert),
         row("sup. SimCSE-BERT-base", SUP_BERT, SBERT, *sup_bert),
         row("sup. SimCSE-BERT-base (published)", published("sup-simcse-bert-base-uncased"), SBERT, *sup_bert),
         row("SRoBERTa-base", SROBERTA_NLI, SROBERTA, *sroberta),

@@ -5,6 +5,8 @@ Gurevych 2019, "all") and of whitening (Su et al. 2021, "wmean"). SBERT is its a
 trained. Whitening is fit on NLI without labels, `data/nli_sentences.txt`, one sentence a line, or on the target: as in
 the code of Su et al., on each task's train, dev and test sets together. Its pooler is disputed, see `simcse_table5.py`:
 the static word embeddings and the last layer, or, with "(layer 1)", layer 1 and the last.
+
+The file: `python -m simcse_jax.build_data nli_sentences --source MNLI SNLI`.
 """
 
 from ml_collections import config_dict

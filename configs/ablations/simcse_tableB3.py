@@ -5,6 +5,9 @@ and whitening too. They are fit on NLI without labels, `data/nli_sentences.txt`,
 as in their code, on each task's train, dev and test sets together. SBERT is its authors' checkpoint of NLI. SimCSE is
 trained, as `configs/unsup_bert.py` and `configs/sup_bert.py`; rows named "(published)" load its authors' checkpoints,
 `princeton-nlp/…`.
+
+The files, with `python -m simcse_jax.build_data NAME --source FOLDER …`: `nli` and `nli_sentences` (from MNLI SNLI),
+and `wiki_sentences` (from a dump).
 """
 
 from ml_collections import config_dict

@@ -5,11 +5,15 @@ as `configs/sbert_nli.py`. Rows named "(published)" load their authors' checkpoi
 `princeton-nlp/…` and `sentence-transformers/…` (those with the language-model loss were not published). Other systems
 are quoted.
 
+The protocol is SentEval's PyTorch classifier, as SimCSE's code sets it. The numbers of "average of BERT", "CLS of BERT"
+and SBERT are those of Reimers and Gurevych, who do not state the settings of theirs.
+
 Two rows are also scored after flow and whitening, of which Appendix E only says that "they both hurt performance".
 These are fit on NLI without labels, `data/nli_sentences.txt`, one sentence a line. `--config.sweep.only` chooses rows:
 each is compared with the model without training, or with the published SBERT, of its block.
 
-The file: `python -m simcse_jax.build_data nli_sentences --source MNLI SNLI`.
+The files, with `python -m simcse_jax.build_data NAME --source FOLDER …`: `nli`, `nli_pairs` and `nli_sentences` (from
+MNLI SNLI), and `wiki_sentences` (from a dump).
 """
 
 from ml_collections import config_dict
@@ -58,6 +62,7 @@ def get_config() -> config_dict.ConfigDict:
     """Unsupervised SimCSE of BERT-base, as `configs/unsup_bert.py`, also scored on transfer tasks."""
     config = default_config()
     config.eval.transfer = True
+    config.eval.transfer_protocol = "pytorch"
     config.sweep = sweep_defaults("Transfer tasks", "SimCSE, Table E.1", COLUMNS, baseline=BERT)
     return config
 

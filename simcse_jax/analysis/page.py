@@ -41,7 +41,7 @@ td { white-space: nowrap; }
 @media print { :root { --ink: #000; --soft: #333; --paper: #fff; --line: #bbb; --band: #eee; --link: #000; }
   main { max-width: none; padding: 0; } nav { display: none; } .scroll, figure { overflow: visible; }
   .wide img { min-width: 0; } table { font-size: .7rem; } th, td { padding: .2rem .35rem; }
-  tbody th, .text td { overflow-wrap: anywhere; }
+  th, .text td { overflow-wrap: anywhere; }
   figure, table, tr { break-inside: avoid; } h2, caption { break-after: avoid; } }
 """
 # Pictures and style are in the page; the browser refuses everything else.

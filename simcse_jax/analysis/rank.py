@@ -129,15 +129,15 @@ def measure(
     if not np.all(np.isfinite(embeddings)):
         raise UserError("the model's embeddings are not finite; they have no correlation")
     size = embeddings.shape[1]
-    rows = np.random.default_rng(seed).normal(size=(batches, max(artificial), size))
     found = []
     for reading in READINGS:
         for batch in sizes:
             drawn = draw(len(embeddings), batch, batches, seed)
             for count in artificial:
                 spectra = []
-                for chosen, normal in zip(drawn, rows, strict=True):
-                    matrix = correlation(embeddings[chosen], embeddings[chosen], normal[:count], reading)
+                for place, chosen in enumerate(drawn):
+                    rows = np.random.default_rng((seed, batch, place)).normal(size=(max(artificial), size))[:count]
+                    matrix = correlation(embeddings[chosen], embeddings[chosen], rows, reading)
                     spectra.append(np.abs(np.linalg.eigvalsh(matrix)))  # of a symmetric matrix the singular values
                 ranks, tolerances = zip(*map(numerical_rank, spectra), strict=True)
                 limit = bound(batch, count, size, reading)

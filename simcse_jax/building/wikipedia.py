@@ -104,7 +104,7 @@ def read_pages(sources: Sequence[str], tally: Tally) -> Iterator[Page]:
     for source in sources:
         for file in [source] if is_dataset(source) else files_of(source, PATTERNS):
             if isinstance(file, Path) and (file.suffix in DUMPS or ".xml-" in file.name):
-                require_parser()
+                require_parser(file)
                 yield from _read_dump(file, tally)
                 continue
             for row in columns(open_table(file), [("text",)], str(file)):

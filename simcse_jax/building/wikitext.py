@@ -36,8 +36,11 @@ SPACES = re.compile(r"[^\S\n]+")
 LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z-]+)?|simple")
 
 
-def require_parser() -> None:
+def require_parser(file: object) -> None:
     """Checks that the parser is installed.
+
+    Args:
+      file: what it is needed for.
 
     Raises:
       UserError: naming the command that installs it.
@@ -46,7 +49,7 @@ def require_parser() -> None:
         import mwparserfromhell  # noqa: F401
     except ImportError:
         raise UserError(
-            "a Wikipedia dump needs the package mwparserfromhell: pip install 'simcse_jax[wikipedia]'"
+            f"{file}: a Wikipedia dump needs the package mwparserfromhell: pip install 'simcse_jax[wikipedia]'"
         ) from None
 
 
@@ -58,21 +61,23 @@ def plain_text(markup: str, hidden: Iterable[str] = ()) -> str:
       hidden: the names, in lower case, of namespaces whose links do not show: files, categories.
     """
     import mwparserfromhell
+    from mwparserfromhell import nodes
 
     code = mwparserfromhell.parse(markup)
     namespaces = {"file", "image", "category", *hidden}
-    for link in code.ifilter_wikilinks():
-        prefix, colon, _ = str(link.title).partition(":")
-        name = prefix.strip().lower()
-        if colon and (name in namespaces or (LANGUAGE.fullmatch(prefix) and link.text is None)):
-            link.text = ""
-    for heading in code.ifilter_headings():
-        heading.title = ""
-    for tag in code.ifilter_tags():
-        if tag.wiki_markup in MARKS:
-            tag.contents = ITEM
-        elif tag.tag.strip().lower() in UNSEEN:
-            tag.contents = ""
+    for node in code.ifilter():
+        if isinstance(node, nodes.Wikilink):
+            prefix, colon, _ = str(node.title).partition(":")
+            name = prefix.strip().lower()
+            if colon and (name in namespaces or (LANGUAGE.fullmatch(prefix) and node.text is None)):
+                node.text = ""
+        elif isinstance(node, nodes.Heading):
+            node.title = ""
+        elif isinstance(node, nodes.Tag):
+            if node.wiki_markup in MARKS:
+                node.contents = ITEM
+            elif node.tag.strip().lower() in UNSEEN:
+                node.contents = ""
     text = SWITCH.sub("", code.strip_code(normalize=True, collapse=False))
     lines = map(partial(_tidy), text.split("\n"))
     return "\n".join(line for line in lines if line)

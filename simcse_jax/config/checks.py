@@ -171,6 +171,8 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         "data.augment.mlm_model": augment.name == "mlm",
         "analysis.data": config.analysis.every > 0,
         "analysis.sentences": config.analysis.every > 0,
+        "analysis.split": config.analysis.every > 0,
+        "analysis.repeated_sentences": config.analysis.every > 0,
     }
     off |= {name for name, holds in conditions.items() if not holds}
     if not trains(config):

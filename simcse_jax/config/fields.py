@@ -21,7 +21,7 @@ from simcse_jax.config.rules import (
 )
 from simcse_jax.data.augment import AUGMENTATIONS
 from simcse_jax.data.examples import POSITIVES
-from simcse_jax.evaluation.tasks import EXTRA, POSTPROCESSING, TASKS
+from simcse_jax.evaluation.tasks import EXTRA, POSTPROCESSING, PROTOCOLS, TASKS
 from simcse_jax.models.config import DTYPES, POOLERS
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.choices import READINGS, SIMILARITIES
@@ -202,6 +202,9 @@ FIELDS = {
     "eval.every": field(250, "Steps between evaluations; each one also saves a checkpoint.", at_least(1)),
     "eval.tasks": field(TASKS, "The tasks that score the best checkpoint at the end.", each_once("task", TASKS)),
     "eval.transfer": field(False, "Also score the transfer tasks at the end."),
+    "eval.transfer_protocol": field(
+        "sklearn", f"SentEval's protocol of transfer. {_explain(PROTOCOLS)}.", one_of(PROTOCOLS)
+    ),
     "eval.extra": field(
         (),
         "Also scored at the end: sickr_dev, SICK-R's development set; geometry, alignment and uniformity of STS-B "
@@ -222,7 +225,19 @@ FIELDS = {
     "analysis.every": field(
         0, "Steps between measurements; the start and the end are measured too. 0: none.", at_least(0)
     ),
-    "analysis.data": field("", "A file of sentences; empty: the first sentences of eval.data's development pairs."),
+    "analysis.data": field(
+        "",
+        "A file of sentences, or of graded pairs (their first sentences), or SentEval's data/downstream; "
+        "empty: that of eval.data.",
+    ),
+    "analysis.split": field(
+        "dev", "The split of STS-B that is measured, where the data are SentEval's folder.", one_of(("dev", "test"))
+    ),
+    "analysis.repeated_sentences": field(
+        "drop",
+        "Whether a sentence that the data repeat is measured as often (keep), or once.",
+        one_of(("drop", "keep")),
+    ),
     "analysis.sentences": field(
         256,
         "The number of sentences that are measured, evenly spread over the data.",

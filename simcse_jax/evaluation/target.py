@@ -24,8 +24,10 @@ def read_all_splits(data: str) -> dict[str, list[str]]:
       UserError: when there is no such folder, or a split is missing or damaged.
     """
     folder = local_path(data)
-    if not folder.is_dir():
-        raise UserError(f"target_all: {data} is no folder of SentEval, whose tasks have several sets; take target")
+    if not data or not folder.is_dir():
+        raise UserError(
+            f"target_all: {data or 'nothing'} is no folder of SentEval, whose tasks have several sets; take target"
+        )
     found = {}
     for task in SUBSETS:
         if (year := folder / "STS" / f"{task}-en-test").is_dir():

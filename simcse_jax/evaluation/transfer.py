@@ -1,4 +1,4 @@
-"""Transfer: logistic regression on frozen embeddings, with SentEval's seven tasks and its protocol.
+"""Transfer: linear classifiers on frozen embeddings, with SentEval's seven tasks and its protocols.
 
 | task | protocol |
 | --- | --- |
@@ -8,26 +8,35 @@
 
 As in SentEval, sentences are split at white space and joined by single spaces, sorted by their number of words before
 they are dealt to folds (stratified, shuffled with seed 1111), and accuracies are rounded to two digits before the best
-regularization, the first of equals, is taken. The regularization is SentEval's for scikit-learn, C = 2⁻² … 2³, or that
-of its PyTorch classifier, a penalty λ/2 ‖w‖² added to the mean loss with λ = 10⁻⁵ … 10⁻².
+regularization, the first of equals, is taken.
 
-It differs from SentEval in three things. SentEval tries C = 2⁻¹ … 2⁵ for TREC and MRPC; here all tasks have one grid.
-Its PyTorch classifier is trained with Adam until accuracy on held-out rows stops rising and penalizes the bias; here
-each fit goes to the minimum, with a free bias. And a fit is more exact than scikit-learn's default tolerance.
+`pytorch` is the protocol of SimCSE's own rows in Table E.1: SentEval's PyTorch classifier as its evaluation.py sets it
+(`early_stopping.py`), with penalties λ = 10⁻⁵ … 10⁻². The rows that score λ also choose the epoch, so its development
+accuracy is flattering. The classifier that is tested holds out a twentieth of the training rows for that, or uses the
+development set. `pytorch_fast` is the same with the settings of that script's fast mode, which scores development sets
+(`--mode dev`), and with 5 folds in place of 10.
+
+`sklearn` is logistic regression to the minimum (`logistic.py`) with C = 2⁻² … 2³. It differs from SentEval in two
+things: SentEval tries C = 2⁻¹ … 2⁵ for TREC and MRPC, here all tasks have one grid; and a fit is more exact than
+scikit-learn's default tolerance.
 """
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, Int64, Shaped
 
-from simcse_jax.evaluation import logistic, sts
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation import early_stopping, logistic, sts
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once, titled
-from simcse_jax.evaluation.tasks import GRIDS, TRANSFER
+from simcse_jax.evaluation.tasks import GRIDS, PROTOCOLS, TRANSFER
 from simcse_jax.evaluation.transfer_files import FOLDS, Task
+from simcse_jax.progress import Progress
 
 SEED = 1111
 TITLES = {"SST2": "SST", "MRPC": "MRPC acc/F1"}  # names in the paper's table
@@ -42,6 +51,19 @@ class Fold(NamedTuple):
     train: Mask
     test: Mask
     inner: list[tuple[Mask, Mask]]
+
+    @property
+    def has_development_set(self) -> bool:
+        """Whether the inner fold is the whole training set, and the development set scores it."""
+        return len(self.inner) == 1
+
+
+class Chosen(NamedTuple):
+    """The development accuracy of each of a fold's C regularizations, and the class of each row by the best one."""
+
+    development: Float[np.ndarray, " C"]
+    best: int
+    predicted: Int[np.ndarray, " N"]
 
 
 def stratified_folds(labels: Shaped[np.ndarray, " N"], count: int = FOLDS, seed: int = SEED) -> Int64[np.ndarray, " N"]:
@@ -62,22 +84,27 @@ def stratified_folds(labels: Shaped[np.ndarray, " N"], count: int = FOLDS, seed:
     return folds
 
 
-def _cross_validation(labels: Int[np.ndarray, " N"], rows: Mask) -> list[tuple[Mask, Mask]]:
+def _cross_validation(labels: Int[np.ndarray, " N"], rows: Mask, count: int) -> list[tuple[Mask, Mask]]:
     """Masks (N,) to train on and to score, for folds of the given rows."""
     folds = np.full(len(labels), -1)
-    folds[rows] = stratified_folds(labels[rows])
-    return [((folds >= 0) & (folds != fold), folds == fold) for fold in range(FOLDS)]
+    folds[rows] = stratified_folds(labels[rows], count)
+    return [((folds >= 0) & (folds != fold), folds == fold) for fold in range(count)]
 
 
-def make_folds(task: Task) -> list[Fold]:
-    """Without splits ten folds with ten inner ones, without a development set one with ten, otherwise one with one."""
+def make_folds(task: Task, count: int = FOLDS) -> list[Fold]:
+    """Without splits ten folds with ten inner ones, without a development set one with ten, otherwise one with one.
+
+    Ten is `count`.
+    """
     masks = {split: np.zeros(len(task.labels), bool) for split in task.splits}
     for split, rows in task.splits.items():
         masks[split][rows] = True
     if "test" not in masks:
-        outer = _cross_validation(task.labels, masks["train"])
-        return [Fold(train, test, _cross_validation(task.labels, train)) for train, test in outer]
-    inner = [(masks["train"], masks["dev"])] if "dev" in masks else _cross_validation(task.labels, masks["train"])
+        outer = _cross_validation(task.labels, masks["train"], count)
+        return [Fold(train, test, _cross_validation(task.labels, train, count)) for train, test in outer]
+    inner = (
+        [(masks["train"], masks["dev"])] if "dev" in masks else _cross_validation(task.labels, masks["train"], count)
+    )
     return [Fold(masks["train"], masks["test"], inner)]
 
 
@@ -94,71 +121,139 @@ def features(encode: Encode, task: Task) -> Float[np.ndarray, "N width"]:
 
 
 def score(
-    inputs: Float[np.ndarray, "N D"], labels: Int[np.ndarray, " N"], folds: Sequence[Fold], grid: str = "sklearn"
+    inputs: Float[np.ndarray, "N D"],
+    labels: Int[np.ndarray, " N"],
+    folds: Sequence[Fold],
+    protocol: str = "sklearn",
+    classes: int = 2,
 ) -> list[dict[str, Any]]:
-    """Chooses the regularization of each fold and scores it; all fits of all folds are solved together.
+    """Chooses the regularization of each fold and scores it.
 
     Args:
       inputs: (N, D).
       labels: (N,).
       folds: of the rows.
-      grid: one of `GRIDS`.
+      protocol: one of `PROTOCOLS`.
+      classes: of the task; labels are below it.
 
     Returns:
       By fold {"accuracy": …, "dev_accuracy": …, "regularization": …, "f1": …}, × 100; F1 of label 1, only for
-      two classes. The regularization is C or λ, depending on the grid.
+      two classes. The regularization is C or λ, depending on the protocol.
+
+    Raises:
+      UserError: when a classifier diverges.
     """
-    classes = np.unique(labels[folds[0].train])
-    numbers = np.where(np.isin(labels, classes), np.searchsorted(classes, labels), -1)  # -1: never predicted
-    masks = np.array([mask for fold in folds for mask in (fold.train, *(train for train, _ in fold.inner))])
-    masks, place = np.unique(masks, axis=0, return_inverse=True)  # SST-2's inner fold is its outer one
-    sizes = masks.sum(axis=1, keepdims=True)
-    choices = np.array(GRIDS[grid])
-    # SentEval's PyTorch classifier has a weight vector for each of two classes: their difference pays half.
-    decay = choices / 2 if len(classes) == 2 else choices
-    penalties = 1 / (choices * sizes) if grid == "sklearn" else np.repeat(decay[None], len(masks), axis=0)
-    predictions = iter(logistic.predict(inputs, numbers, masks, penalties)[place.ravel()])
+    if protocol == "sklearn":
+        choices = _converged(inputs, labels, folds)
+    else:
+        choices = _early_stopped(inputs, labels, folds, classes, protocol)
     results = []
-    for fold in folds:
-        outer = next(predictions)  # (C, N)
-        inner = [
-            (next(predictions)[:, held_out] == numbers[held_out]).mean(axis=1, dtype=np.float64)
-            for _, held_out in fold.inner
-        ]
-        development = np.round(100 * np.mean(inner, axis=0), 2)
-        best = int(np.argmax(development))
-        predicted, wanted = outer[best, fold.test], numbers[fold.test]
+    for fold, chosen in zip(folds, choices, strict=True):
+        predicted, wanted = chosen.predicted[fold.test], labels[fold.test]
         result = {
             "accuracy": round(100 * float(np.mean(predicted == wanted)), 2),
-            "dev_accuracy": float(development[best]),
-            "regularization": float(choices[best]),
+            "dev_accuracy": float(chosen.development[chosen.best]),
+            "regularization": float(GRIDS[protocol][chosen.best]),
         }
-        if len(classes) == 2:
+        if classes == 2:
             hits, named = np.sum((predicted == 1) & (wanted == 1)), np.sum(predicted == 1) + np.sum(wanted == 1)
             result["f1"] = round(200 * float(hits / max(named, 1)), 2)
         results.append(result)
     return results
 
 
-def evaluate(encode: Encode, tasks: dict[str, Task], *, grid: str = "sklearn") -> dict[str, dict[str, Any]]:
+def _choose(accuracies: Sequence[Float[np.ndarray, " C"]]) -> tuple[Float[np.ndarray, " C"], int]:
+    """The mean development accuracy × 100 of each regularization, and the best one, from those of the inner folds."""
+    development = np.round(100 * np.mean(accuracies, axis=0), 2)
+    return development, int(np.argmax(development))
+
+
+def _converged(
+    inputs: Float[np.ndarray, "N D"], labels: Int[np.ndarray, " N"], folds: Sequence[Fold]
+) -> Iterator[Chosen]:
+    """By scikit-learn's protocol; all fits of all folds are solved together."""
+    present = np.unique(labels[folds[0].train])
+    numbers = np.where(np.isin(labels, present), np.searchsorted(present, labels), -1)  # -1: never predicted
+    masks = np.array([mask for fold in folds for mask in (fold.train, *(train for train, _ in fold.inner))])
+    masks, place = np.unique(masks, axis=0, return_inverse=True)  # SST-2's inner fold is its outer one
+    penalties = 1 / (np.array(GRIDS["sklearn"]) * masks.sum(axis=1, keepdims=True))
+    predictions = iter(logistic.predict(inputs, numbers, masks, penalties)[place.ravel()])
+    for fold in folds:
+        outer = next(predictions)  # (C, N)
+        development, best = _choose(
+            [_accuracy(next(predictions)[:, held_out], numbers[held_out]) for _, held_out in fold.inner]
+        )
+        yield Chosen(development, best, present[outer[best]])
+
+
+def _accuracy(predicted: Int[np.ndarray, "C M"], wanted: Int[np.ndarray, " M"]) -> Float[np.ndarray, " C"]:
+    return (predicted == wanted).mean(axis=1, dtype=np.float64)
+
+
+def _early_stopped(
+    inputs: Float[np.ndarray, "N D"], labels: Int[np.ndarray, " N"], folds: Sequence[Fold], classes: int, protocol: str
+) -> Iterator[Chosen]:
+    """By a protocol of SentEval's PyTorch classifier."""
+    grid, settings = GRIDS[protocol], early_stopping.SETTINGS[protocol]
+    inner = [[early_stopping.given(*masks) for masks in fold.inner] for fold in folds]
+    outer = [early_stopping.drawn(fold.train) for fold in folds if not fold.has_development_set]
+    classifier = early_stopping.Classifier(inputs, labels, classes, [*itertools.chain(*inner), *outer], settings)
+    with Progress(sum(map(len, inner)) + len(outer), "fits", shown=jax.process_index() == 0) as bar:
+
+        def fit(split: early_stopping.Split, penalties: Sequence[float]) -> early_stopping.Fitted:
+            fitted = classifier.fit(split, penalties)
+            bar.advance()
+            return fitted
+
+        for number, fold in enumerate(folds):
+            fitted = [fit(split, grid) for split in inner[number]]
+            development, best = _choose([each.accuracy for each in fitted])
+            if fold.has_development_set:
+                yield Chosen(development, best, fitted[0].predicted[best])  # a second training would be the same
+            else:
+                yield Chosen(development, best, fit(outer[number], [grid[best]]).predicted[0])
+
+
+def fold_count(protocol: str) -> int:
+    """How many folds a protocol has."""
+    return early_stopping.SETTINGS[protocol].folds if protocol in early_stopping.SETTINGS else FOLDS
+
+
+def check_sizes(tasks: dict[str, Task], protocol: str) -> None:
+    """Refuses tasks with too few sentences for a protocol of the PyTorch classifier.
+
+    Raises:
+      UserError: naming the task.
+    """
+    for name, task in tasks.items():
+        folds = [fold for fold in make_folds(task, fold_count(protocol)) if not fold.has_development_set]
+        fewest = min((int(fold.train.sum()) for fold in folds), default=early_stopping.FEWEST)
+        if fewest < early_stopping.FEWEST:
+            raise UserError(
+                f"{name} has {fewest} sentences to train a classifier on; the transfer protocol {protocol} holds out a "
+                f"twentieth of them, so it needs {early_stopping.FEWEST} or more"
+            )
+
+
+def evaluate(encode: Encode, tasks: dict[str, Task], *, protocol: str = "sklearn") -> dict[str, dict[str, Any]]:
     """Trains and scores the classifiers of each task.
 
     Args:
       encode: sentences to embeddings, (N, D); called once for each task, with distinct sentences.
       tasks: the result of `read`.
-      grid: `sklearn` or `pytorch`, see the module's docstring.
+      protocol: one of `PROTOCOLS`, see the module's docstring.
 
     Returns:
       By task {"accuracy": …, "dev_accuracy": …, "examples": …, "folds": […]}, and "f1" for MRPC; × 100, means over the
       folds. `examples` are those that were scored; the folds are the results of `score`.
 
     Raises:
-      UserError: when an embedding is not finite.
+      UserError: when an embedding is not finite, or a classifier diverges.
     """
     results = {}
     for name, task in titled(tasks):
-        folds = make_folds(task)
-        scored = score(features(encode, task), task.labels, folds, grid)
+        folds = make_folds(task, fold_count(protocol))
+        scored = score(features(encode, task), task.labels, folds, protocol, task.classes)
         shown = [{key: value for key, value in fold.items() if key != "f1" or name == "MRPC"} for fold in scored]
         means = {
             key: round(float(np.mean([fold[key] for fold in shown])), 2) for key in shown[0] if key != "regularization"
@@ -169,16 +264,21 @@ def evaluate(encode: Encode, tasks: dict[str, Task], *, grid: str = "sklearn") -
 
 @dataclasses.dataclass(frozen=True)
 class Transfer:
-    """Scores transfer tasks: {"transfer": the result of `evaluate`}, and their average."""
+    """Scores transfer tasks: {"transfer": the result of `evaluate`}, the protocol, and their average."""
 
     tasks: dict[str, Task]
     missing: Sequence[str] = ()  # requested tasks without data
-    grid: str = "sklearn"
+    transfer_protocol: str = "sklearn"
+
+    def __post_init__(self) -> None:
+        """Checks that there are enough sentences."""
+        if self.transfer_protocol in early_stopping.SETTINGS:
+            check_sizes(self.tasks, self.transfer_protocol)
 
     def __call__(self, embed: Embed) -> dict[str, Any]:
         """The numbers of one model."""
-        results = by_task(functools.partial(evaluate, grid=self.grid), embed, self.tasks)
-        return {"transfer": results, **average(results, self.missing)}
+        results = by_task(functools.partial(evaluate, protocol=self.transfer_protocol), embed, self.tasks)
+        return {"transfer": results, "transfer_protocol": self.transfer_protocol, **average(results, self.missing)}
 
     def table(self, numbers: dict[str, Any]) -> str:
         """The paper's table."""
@@ -191,7 +291,7 @@ class Transfer:
     @property
     def protocol(self) -> str:
         """A description of the figures."""
-        return f"accuracy × 100 of logistic regression, grid {self.grid}"
+        return f"accuracy × 100, protocol {self.transfer_protocol} ({PROTOCOLS[self.transfer_protocol]})"
 
 
 def average(results: dict[str, dict[str, Any]], missing: Sequence[str]) -> dict[str, float]:

@@ -42,6 +42,7 @@ class Task(NamedTuple):
     second: list[str]  # empty for a task of single sentences
     labels: Int[np.ndarray, " N"]
     splits: dict[str, slice]
+    classes: int  # labels are below it
 
 
 class _Row(NamedTuple):
@@ -128,7 +129,7 @@ def _make_task(name: str, where: str, parts: dict[str, list[_Row]]) -> Task:
         count = f"{counts.min()} sentences of a class"
         raise UserError(f"{where}: {name} has {count}; {FOLDS}-fold cross-validation needs {FOLDS} or more")
     second = [row.second for row in rows] if name == "MRPC" else []
-    return Task([row.first for row in rows], second, labels, splits)
+    return Task([row.first for row in rows], second, labels, splits, len(QUESTIONS) if name == "TREC" else 2)
 
 
 def read_task(folder: Path, task: str) -> Task | None:

@@ -16,6 +16,7 @@ from simcse_jax.runs.kept import checkpoint_encoders, steps_of
 from simcse_jax.runs.workdir import FREE, Workdir, resolved
 from simcse_jax.storage import Folder
 
+MEASURED = ("data", "sentences", "split", "repeated_sentences")  # the fields of `analysis` that choose the sentences
 Point = dict[str, float]  # `step`, and the measures
 
 
@@ -33,7 +34,7 @@ def read_run(folder: Folder) -> dict[str, Any]:
     run = workdir.read_run()
     fields = flatten(config_dict.ConfigDict(resolved(default_config())))  # for fields that its version did not have
     fields |= flatten(config_dict.ConfigDict(run["config"]))
-    analysis = {name: fields[f"analysis.{name}"] for name in ("data", "sentences")}
+    analysis = {name: fields[f"analysis.{name}"] for name in MEASURED}
     analysis |= {"eval.data": fields["eval.data"], "sha256": run["sha256"].get("analysis.data")}
     config = {name: value for name, value in fields.items() if not name.startswith((*FREE, "eval."))}
     return {"config": config, "analysis": analysis}
@@ -117,7 +118,7 @@ def recorded(
             )
     (first, one), *others = ((name, run["analysis"]) for name, run in runs.items())
     for name, other in others:
-        keys = ["sha256"] if one["sha256"] and other["sha256"] else ["data", "sentences", "eval.data"]
+        keys = ["sha256"] if one["sha256"] and other["sha256"] else [*MEASURED, "eval.data"]
         if any(one[key] != other[key] for key in keys):
             raise UserError(
                 f"--runs {first} and {name} were not measured on the same sentences while they trained; "
@@ -125,4 +126,4 @@ def recorded(
             )
     where = Path(one["data"] or one["eval.data"])
     about = {"source": "measured while it trained (analysis.every)", "sentences": f"at most {one['sentences']}"}
-    return points, about, where.name if where.suffix else "STS-B dev"
+    return points, about, where.name if where.suffix else f"STS-B {one['split']}"

@@ -59,6 +59,8 @@ def check_result(result: dict[str, Any], where: str) -> dict[str, Any]:
                 scores = _part(value, task, where)
                 used = {part: scores[part] for part in ("accuracy", "dev_accuracy") if part in scores}
                 _check_values(used, f"transfer.{task}", NUMBER, where)
+        elif name == "transfer_protocol" and isinstance(value, str):
+            continue
         elif isinstance(value, dict):
             _check_values({part: value.get(part) for part in ("spearman", "pairs")}, name, NUMBER, where)
             _check_values({"pearson": value.get("pearson", 0.0)}, name, NUMBER, where)

@@ -56,6 +56,8 @@ FREE = ("train.log_every", "eval.extra", "analysis.", "checkpoint.", "parallel."
 MEASURED_ON = (
     "analysis.data",
     "analysis.sentences",
+    "analysis.split",
+    "analysis.repeated_sentences",
 )  # but all lines of a run's metrics must measure the same sentences
 SEEN_SECONDS = 60  # within which all processes must see a new workdir
 

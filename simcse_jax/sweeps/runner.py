@@ -208,6 +208,8 @@ def what_was_run(runs: Sequence[Run]) -> str:
     names += ["train.learning_rate", "eval.tasks"]
     if not any(trains(run.config) for run in runs):
         names = [name for name in names if not name.startswith(("data.train", "train."))]
+    if any(run.config.eval.transfer for run in runs):
+        names.append("eval.transfer_protocol")
     common = [f"{name}={_text(fields[0][name])}" for name in names if all(f[name] == fields[0][name] for f in fields)]
     return ", ".join(common)
 

@@ -16,6 +16,9 @@ from simcse_jax.sweeps.metrics import METRICS
 from simcse_jax.sweeps.runner import Run, scores_tests
 from simcse_jax.sweeps.variants import Variant
 
+# The papers' protocols of transfer tasks; which one scored development sets (SimCSE, Table D.2) is open.
+TEST_PROTOCOLS, DEVELOPMENT_PROTOCOLS = ("pytorch",), ("pytorch", "pytorch_fast")
+
 
 class Scores(NamedTuple):
     """Those of the finished runs."""
@@ -90,7 +93,9 @@ def _of_tasks(config: config_dict.ConfigDict, result: Mapping[str, Any]) -> dict
 
 
 def comparable(variant: Variant, config: config_dict.ConfigDict, absent: Iterable[str] = ()) -> Variant:
-    """The variant without the paper's values of other data: other pairs than STS-B's, or averages of fewer tasks.
+    """The variant without the paper's values that are measured otherwise.
+
+    These are values of other pairs than STS-B's, averages of fewer tasks, and transfer tasks in another protocol.
 
     Args:
       variant, config: of a row.
@@ -101,6 +106,10 @@ def comparable(variant: Variant, config: config_dict.ConfigDict, absent: Iterabl
         others |= {"stsb_dev", *metrics.GEOMETRY}
     if set(config.eval.tasks) != set(TASKS):
         others |= {name for name, metric in METRICS.items() if metric.parts and not metric.is_transfer}
+    for name in (name for name, metric in METRICS.items() if metric.is_transfer):
+        allowed = DEVELOPMENT_PROTOCOLS if "_dev" in name else TEST_PROTOCOLS
+        if config.eval.transfer_protocol not in allowed:
+            others.add(name)
     return variant._replace(paper={name: value for name, value in variant.paper.items() if name not in others})
 
 

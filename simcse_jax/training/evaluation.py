@@ -7,8 +7,8 @@ import numpy as np
 from ml_collections import config_dict
 
 from simcse_jax.analysis import last_layer
+from simcse_jax.analysis.data import evenly, read_data
 from simcse_jax.config.fields import FEWEST_ANALYSED
-from simcse_jax.data.sentences import read_sentences
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import geometry, postprocess, sts, transfer, transfer_files
@@ -52,8 +52,8 @@ class Evaluation(NamedTuple):
         """The contents of `result.json`. `seed` is the flow's.
 
         They are the results of `sts.evaluate` by task, and `average`; `development`, the development pairs' score after
-        the post-processing, which did not choose the checkpoint; `transfer` by task, and `transfer_average`; the
-        numbers of `eval.extra`: `sickr_dev`; `alignment` and `uniformity`.
+        the post-processing, which did not choose the checkpoint; `transfer` by task, `transfer_average`, and
+        `transfer_protocol`; the numbers of `eval.extra`: `sickr_dev`; `alignment` and `uniformity`.
         """
         return evaluate_all(postprocess.applied(embed, self.postprocess, seed), self.final)
 
@@ -65,7 +65,7 @@ class Evaluation(NamedTuple):
                 kind = "test" if self.has_tests else "development"
                 yield f"{kind} scores{after} (Spearman × 100, all):\n{evaluator.table(numbers)}"
             elif isinstance(evaluator, transfer.Transfer):
-                yield f"transfer{after} (accuracy):\n{evaluator.table(numbers)}"
+                yield f"transfer{after} (accuracy, protocol {evaluator.transfer_protocol}):\n{evaluator.table(numbers)}"
         extra = [f"{name} {numbers[name]:.4g}" for name in (SICKR_DEV, "alignment", "uniformity") if name in numbers]
         if extra:
             yield f"also{after}: {', '.join(extra)}"
@@ -105,7 +105,7 @@ def _read_folder_or_file(config: config_dict.ConfigDict, fit_on: postprocess.Pos
         final.append(sts.Correlation("development", development))
     absent = list(missing)
     if config.eval.transfer:
-        classifiers = transfer.Transfer(*transfer_files.read(data, TRANSFER))
+        classifiers = transfer.Transfer(*transfer_files.read(data, TRANSFER), config.eval.transfer_protocol)
         final.append(classifiers)
         absent += classifiers.missing
     if absent:
@@ -156,25 +156,30 @@ def read_analysis(config: config_dict.ConfigDict, evaluation: Evaluation | None)
     Raises:
       UserError: naming the file, or that there are too few sentences.
     """
-    if not config.analysis.every:
+    settings = config.analysis
+    if not settings.every:
         return None
     development = next(iter(evaluation.development.tasks.values())) if evaluation else None
+    name = settings.data or config.eval.data
     try:
-        if config.analysis.data:
-            found = read_sentences(config.analysis.data)
+        if settings.data or (settings.split != "dev" and local_path(name).is_dir()):
+            found, _, pairs = read_data(name, split=settings.split)
         else:
             assert development is not None  # the fields are checked together
-            found = development.first
+            found, pairs = development.first, development
     except UserError as error:
         raise UserError(f"config.analysis.data: {error}") from None
-    distinct = [sentence for sentence in dict.fromkeys(found) if sentence.strip()]
+    found = [sentence for sentence in found if sentence.strip()]
+    distinct = list(dict.fromkeys(found))
     if len(distinct) < FEWEST_ANALYSED:
-        where = f"analysis.data={config.analysis.data}" if config.analysis.data else f"eval.data={config.eval.data}"
+        where = f"analysis.data={settings.data}" if settings.data else f"eval.data={config.eval.data}"
         raise UserError(
             f"config.{where}: has {len(distinct)} distinct sentences to analyse, {FEWEST_ANALYSED} are needed"
         )
-    count = config.analysis.sentences
-    rated = last_layer.positives(development, count // 2) if development else []
-    if evaluation and not rated:
-        processes.say(f"{config.eval.data}: no pair is rated above 4 of 5, so no alignment is measured")
-    return last_layer.Sample(last_layer.evenly(distinct, count), rated)
+    if not pairs:
+        pairs, name = development, config.eval.data
+    count = settings.sentences
+    rated = last_layer.positives(pairs, count // 2) if pairs else []
+    if pairs and not rated:
+        processes.say(f"{name}: no pair is rated above 4 of 5, so no alignment is measured")
+    return last_layer.Sample(evenly(distinct if settings.repeated_sentences == "drop" else found, count), rated)

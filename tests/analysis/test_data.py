@@ -1,6 +1,6 @@
 import pytest
 
-from simcse_jax.analysis.data import read_data
+from simcse_jax.analysis.data import evenly, read_data
 from simcse_jax.errors import UserError
 
 
@@ -10,6 +10,7 @@ def sts_b(tmp_path):
     folder.mkdir(parents=True)
     rows = [["g", "f", "2012", str(n), f"{n}.5", f'a "cat {n}', f"the dog {n}"] for n in range(3)]
     (folder / "sts-test.csv").write_text("".join("\t".join(row) + "\n" for row in rows))
+    (folder / "sts-dev.csv").write_text("".join("\t".join(row) + "\n" for row in rows[1:]))
     return tmp_path
 
 
@@ -27,3 +28,17 @@ def test_a_file_of_sentences_has_no_pairs(tmp_path):
     (tmp_path / "some.csv").write_text("text,note\nthe cat,x\na dog,y\n")
     assert read_data(str(tmp_path / "some.csv"), None) == (["the cat", "a dog"], "some.csv", None)
     assert read_data(str(tmp_path / "some.csv"), "note").sentences == ["x", "y"]
+
+
+def test_a_part_of_the_data_is_spread_evenly_over_them(sts_b):
+    assert read_data(str(sts_b), split="dev")[:2] == (['a "cat 1', 'a "cat 2'], "STS-B dev")
+    found = read_data(str(sts_b), count=2)
+    assert found.sentences == ['a "cat 0', 'a "cat 2'] and len(found.pairs.first) == 3
+    with pytest.raises(UserError, match="has 3 sentences, 4 were asked for"):
+        read_data(str(sts_b), count=4)
+
+
+def test_sentences_are_spread_evenly():
+    assert evenly("abcdefg", 3) == ["a", "d", "g"]
+    assert evenly("abc", 9) == ["a", "b", "c"]
+    assert evenly([], 9) == []

@@ -3,7 +3,7 @@ import pytest
 from support.fake_encoder import FakeEncoder
 
 from simcse_jax import progress
-from simcse_jax.analysis.last_layer import Sample, evenly, measure_last_layer, positives
+from simcse_jax.analysis.last_layer import Sample, measure_last_layer, positives
 from simcse_jax.analysis.measure import measure
 from simcse_jax.analysis.protocol import Protocol
 from simcse_jax.analysis.tokens import survey
@@ -41,12 +41,6 @@ def test_the_measurement_shows_its_progress_if_asked(monkeypatch, capsys):
     for shown in (False, True):
         measure_last_layer(encode, FakeEncoder(), found, Sample(SENTENCES, []), show_progress_bar=shown)
         assert ("20 of 20 sentences" in capsys.readouterr().err) == shown
-
-
-def test_sentences_are_spread_evenly():
-    assert evenly("abcdefg", 3) == ["a", "d", "g"]
-    assert evenly("abc", 9) == ["a", "b", "c"]
-    assert evenly([], 9) == []
 
 
 def test_positives_are_rated_above_four():

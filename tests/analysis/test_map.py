@@ -3,7 +3,7 @@ import importlib.util
 import numpy as np
 import pytest
 
-from simcse_jax.analysis.map import mean_cosine, project
+from simcse_jax.analysis.map import mean_cosine, project, project_by_size
 from simcse_jax.evaluation.geometry import normalize
 
 
@@ -59,6 +59,13 @@ def test_sentences_that_are_all_the_same_have_a_map():
 def test_models_of_different_sizes_have_no_common_map():
     with pytest.raises(ValueError, match="different sizes"):
         project({"a": np.ones((3, 4)), "b": np.ones((3, 5))}, umap=False)
+
+
+def test_a_size_has_a_map_of_its_own():
+    small, large = cone(0.4, size=5), cone(0.4, size=7)
+    found = project_by_size({"a": small, "b": large, "c": small[:9]})
+    assert {name: list(each.points) for name, each in found.items()} == {"map_5": ["a", "c"], "map_7": ["b"]}
+    assert list(project_by_size({"a": small, "c": small})) == ["map"] and project_by_size({}) == {}
 
 
 def test_without_umap_it_is_pca(monkeypatch):

@@ -1,4 +1,5 @@
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -20,32 +21,42 @@ def measured():
     return surveys, {name: measure(encoder, surveys[name]) for name, encoder in encoders.items()}
 
 
-def test_a_model_alone_has_its_own_numbers(measured):
+def collected(measured, *pairs: tuple[str, str]) -> dict:
     surveys, found = measured
-    metrics = collect([["tuned"]], surveys, found, data="letters.txt", max_length=9)
-    assert (metrics["model"], metrics["compare"], metrics["data"]) == ("tuned", None, "letters.txt")
-    assert {**metrics, **found["tuned"].to_json()} == metrics and len(metrics["layers"]) == LAYERS + 1
-    asked = dataclasses.asdict(Protocol(min_count=2, samples=len(surveys["tuned"].sample)))
-    assert metrics["protocol"] == asked | {"max_length": 9}
-    assert metrics["tokens"] == surveys["tuned"].units.sum() and metrics["types"] == len(surveys["tuned"].names)
-    assert not {"base", "self_similarity_change", "correlation"} & set(metrics)
+    models = {label: f"models/{label}" for label in found}
+    return collect(models, pairs, surveys, found, data="letters.txt", max_length=9)
+
+
+def test_every_model_has_its_own_numbers(measured):
+    surveys, found = measured
+    metrics = collected(measured)
+    assert (metrics["data"], metrics["sentences"]) == ("letters.txt", 40)
+    assert metrics["protocol"] == dataclasses.asdict(Protocol(min_count=2)) | {"max_length": 9}
+    assert [model["label"] for model in metrics["models"]] == ["tuned", "base", "other"]
+    for model in metrics["models"]:
+        survey, numbers = surveys[model["label"]], found[model["label"]].to_json()
+        assert {**model, **numbers} == model and len(model["layers"]) == LAYERS + 1
+        assert model["model"] == f"models/{model['label']}"
+        assert (model["tokens"], model["types"], model["samples"]) == (survey.units.sum(), len(survey.names), 40)
+    assert metrics["pairs"] == metrics["correlations"] == []
 
 
 def test_a_pair_has_the_changes_of_its_tokens(measured):
-    metrics = collect([["tuned", "base"]], *measured, data="letters.txt", max_length=9)
-    assert (metrics["compare"], metrics["base"]) == ("base", measured[1]["base"].to_json())
     surveys, found = measured
-    rows = metrics["self_similarity_change"]["tokens"]
+    metrics = collected(measured, ("tuned", "base"))
+    (pair,) = metrics["pairs"]
     expected = token_changes(surveys["tuned"], found["tuned"], found["base"])
-    assert [row["token"] for row in rows] == [token.token for token in expected]
-    assert [row["change"] for row in rows] == pytest.approx([token.change for token in expected], abs=1e-6)
-    assert "correlation" not in metrics
+    assert (pair["model"], pair["base"]) == ("tuned", "base")
+    assert [row["token"] for row in pair["tokens"]] == [token.token for token in expected]
+    assert [row["change"] for row in pair["tokens"]] == pytest.approx([token.change for token in expected], abs=1e-6)
+    assert metrics["correlations"] == []
 
 
-def test_two_pairs_have_a_correlation(measured):
-    pairs = [["tuned", "base"], ["tuned", "base"]]
-    same = collect(pairs, *measured, data="letters.txt", max_length=9)["correlation"]
-    assert (same["models"], same["best"]) == (pairs, 1.0)
-    pairs = [["tuned", "base"], ["other", "base"]]
-    other = collect(pairs, *measured, data="letters.txt", max_length=9)["correlation"]
-    assert other["best"] < 1 and other["by_n"][other["best_n"] - 1] == other["best"]
+def test_every_two_pairs_have_a_correlation(measured):
+    pairs = [("tuned", "base"), ("other", "base"), ("tuned", "other")]
+    found = collected(measured, *pairs)["correlations"]
+    assert [both["pairs"] for both in found] == [
+        [list(one), list(other)] for one, other in itertools.combinations(pairs, 2)
+    ]
+    for both in found:
+        assert both["best"] < 1 and both["by_n"][both["best_n"] - 1] == both["best"]

@@ -44,12 +44,18 @@ def pages(tmp_path_factory) -> dict:
     folder = tmp_path_factory.mktemp("pages")
     tokens = [{"token": f"<i>{n}", "count": 99 - n, "change": (n - 30) / 100} for n in range(60)]
     named = [token["token"] for token in tokens]
+    models = (MODEL, BASE, "the other model, tuned", "the other model")
     change = {"tokens": tokens, "more_contextualized": named[:10], "less_contextualized": named[:-11:-1]}
-    metrics = {"model": MODEL, "compare": BASE, "data": "STS-B test", "sentences": 1359, "tokens": 18345}
-    metrics |= {"protocol": {"a_choice": "of some length " * 9}, **of_a_model(0)}
-    metrics |= {"base": of_a_model(1), "self_similarity_change": change}
-    points = {name: np.random.default_rng(0).normal(size=(40, 6)) for name in report.models_of(metrics)}
-    report.write(metrics, folder / "report", versions={"jax": "1"}, embedding_map=project(points, umap=False))
+    size = {"tokens": 18345, "types": 400, "samples": 1000}
+    metrics = {"data": "STS-B test", "sentences": 1359, "protocol": {"a_choice": "of some length " * 9}}
+    metrics["models"] = [
+        {"model": label, "label": label, **size, **of_a_model(seed)} for seed, label in enumerate(models)
+    ]
+    pairs = [list(models[:2]), list(models[2:])]
+    metrics["pairs"] = [{"model": model, "base": base, **change} for model, base in pairs]
+    metrics["correlations"] = [{"pairs": pairs, "by_n": [None, 0.5, 0.7], "best_n": 3, "best": 0.7}]
+    points = {name: np.random.default_rng(0).normal(size=(40, 6)) for name in models}
+    report.write(metrics, folder / "report", versions={"jax": "1"}, maps={"map": project(points, umap=False)})
     steps = {
         value: [{"step": step} | dict.fromkeys(dynamics.FIELDS, step * value) for step in range(9)]
         for value in (0.025, 0.05, 0.1)

@@ -1,4 +1,5 @@
 import io
+import itertools
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -48,21 +49,49 @@ def test_the_dimensions_that_are_needed_are_marked():
 
 def test_a_token_is_a_point_and_their_mean_a_line():
     tokens = [{"token": str(n), "change": n / 100} for n in range(40)]
-    there = texts(pictures.self_similarity_change(tokens, "after", "before"))
-    assert {"Self-similarity change of the 40 most frequent tokens", "before", "→ after", "mean of 25 tokens"} <= set(
-        there
-    )
-    assert "mean of 3 tokens" in texts(pictures.self_similarity_change(tokens[:3], "after", "before"))
+    pairs = [{"model": f"after {n}", "base": f"before {n}", "tokens": tokens} for n in range(3)]
+    there = texts(pictures.self_similarity_change(pairs))
+    assert {"Self-similarity change of the 40 most frequent tokens", "mean of 25 tokens"} <= set(there)
+    assert {f"{name} {n}" for name in ("before", "→ after") for n in range(3)} <= set(there)
+    few = pictures.self_similarity_change([pairs[0] | {"tokens": tokens[:3]}])
+    assert "mean of 3 tokens" in texts(few)
+
+
+def test_every_two_pairs_of_models_have_a_curve():
+    names = [["A", "a"], ["B", "b"], ["C", "c"]]
+    found = [
+        {"pairs": [one, other], "by_n": [None, 1.0, 0.5], "best_n": n, "best": n / 4}
+        for n, (one, other) in enumerate(itertools.combinations(names, 2), 1)
+    ]
+    expected = {"A and B, best: 0.250 at n = 1", "A and C, best: 0.500 at n = 2", "B and C, best: 0.750 at n = 3"}
+    assert expected <= set(texts(pictures.correlation(found)))
+    assert "best: 0.250 at n = 1" in texts(pictures.correlation(found[:1]))
+
+
+def test_a_model_and_its_base_share_a_colour_and_the_base_is_dashed():
+    styles = pictures.line_styles(["a", "A", "b", "B", "C", "alone"], [("A", "a"), ("B", "b"), ("C", "a")])
+    look = {name: (style["color"], style["marker"]) for name, style in styles.items()}
+    assert look["a"] == look["A"] and look["b"] == look["B"]
+    assert len({look[name] for name in ("A", "B", "C", "alone")}) == 4
+    assert {name for name, style in styles.items() if style["linestyle"] == "--"} == {"a", "b"}
+    assert styles["C"]["linestyle"] == styles["alone"]["linestyle"] == "-"
+    chain = pictures.line_styles(["a", "b", "c"], [("b", "a"), ("c", "b")])  # a base that is a model, too
+    assert [chain[name]["linestyle"] for name in "abc"] == ["--", "-", "-"]
+    eight = pictures.line_styles(list("abcdefgh"))
+    assert len({tuple(style.items()) for style in eight.values()}) == 8
 
 
 def test_a_map_has_a_panel_a_model_on_the_same_axes():
     generator = np.random.default_rng(0)
     wide, narrow = generator.normal(size=(60, 5)), generator.normal(size=(60, 5)) / 10 + 1
     there = texts(pictures.embedding_map(project({"narrow": narrow, "wide": wide}, umap=False), "STS-B"))
-    assert {"Sentence embeddings of STS-B, PCA", "narrow", "wide", "pale: the other model's"} <= set(there)
+    assert {"Sentence embeddings of STS-B, PCA", "narrow", "wide", "pale: the other model"} <= set(there)
     assert sum("mean cosine of two sentences" in text for text in there) == 2
+    three = {"narrow": narrow, "wide": wide, "more": -wide, "most": wide / 2, "last": -narrow}
+    there = texts(pictures.embedding_map(project(three, umap=False), "STS-B"))
+    assert {*three, "pale: the other models"} <= set(there)
     alone = texts(pictures.embedding_map(project({"wide": wide}, umap=False), "STS-B"))
-    assert "pale: the other model's" not in alone and not any("-0.00" in text for text in alone)
+    assert "pale: the other model" not in alone and not any("-0.00" in text for text in alone)
 
 
 def test_runs_are_drawn_over_their_steps():

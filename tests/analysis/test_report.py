@@ -1,4 +1,5 @@
 import html
+import itertools
 import json
 import re
 import xml.etree.ElementTree as ElementTree
@@ -38,22 +39,42 @@ def measured(seed: int, layers: int = 6, size: int = 384) -> dict:
     }
 
 
-def metrics(compare: str | None = "a/base", model: str = NAME) -> dict:
+def changes(model: str, base: str, seed: int = 2) -> dict:
+    """Made-up changes of 400 tokens."""
+    values = np.random.default_rng(seed).normal(size=400) / 10
+    words = ["[SEP]", "<b>", *(f"word{n}" for n in range(398))]
+    tokens = [{"token": word, "count": 900 - n, "change": float(values[n])} for n, word in enumerate(words)]
+    by_change = sorted(tokens, key=lambda token: token["change"])
+    return {
+        "model": model,
+        "base": base,
+        "tokens": tokens,
+        "more_contextualized": [token["token"] for token in by_change[:10]],
+        "less_contextualized": [token["token"] for token in by_change[:-11:-1]],
+    }
+
+
+def metrics(models: tuple[str, ...] = ("base", NAME), pairs: tuple[tuple[str, str], ...] = ((NAME, "base"),)) -> dict:
     """Made-up numbers of a report."""
-    found = {"model": model, "compare": compare, "data": "STS-B test", "sentences": 1359, "tokens": 19_000}
-    found |= {"protocol": {"special_tokens": "out", "max_length": 256}, **measured(0)}
-    if compare:
-        changes = np.random.default_rng(2).normal(size=400) / 10
-        words = ["[SEP]", "<b>", *(f"word{n}" for n in range(398))]
-        tokens = [{"token": word, "count": 900 - n, "change": float(changes[n])} for n, word in enumerate(words)]
-        by_change = sorted(tokens, key=lambda token: token["change"])
-        found["base"] = measured(1)
-        found["self_similarity_change"] = {
-            "tokens": tokens,
-            "more_contextualized": [token["token"] for token in by_change[:10]],
-            "less_contextualized": [token["token"] for token in by_change[:-11:-1]],
-        }
-    return found
+    return {
+        "data": "STS-B test",
+        "sentences": 1359,
+        "protocol": {"special_tokens": "out", "max_length": 256},
+        "models": [
+            {"model": f"path/of/{label}", "label": label, "tokens": 19_000, "types": 400, "samples": 1000}
+            | measured(seed, layers=6 + 6 * (seed % 2), size=384 + 384 * (seed % 2))
+            for seed, label in enumerate(models)
+        ],
+        "pairs": [changes(*pair, seed) for seed, pair in enumerate(pairs)],
+        "correlations": [
+            {"pairs": [list(one), list(other)], "by_n": [None, 1.0, 0.5, 0.875], "best_n": 4, "best": 0.875}
+            for one, other in itertools.combinations(pairs, 2)
+        ],
+    }
+
+
+FOUR = ("minilm", NAME, "mpnet", "mpnet tuned")
+PAIRS = ((NAME, "minilm"), ("mpnet tuned", "mpnet"))
 
 
 def a_map(names: list[str]) -> object:
@@ -63,10 +84,11 @@ def a_map(names: list[str]) -> object:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
+    """The report on two pairs of models."""
     folder = tmp_path_factory.mktemp("report") / "new" / "folder"
-    found = metrics() | {"correlation": {"by_n": [None, 1.0, 0.5, 0.875], "best_n": 4, "best": 0.875}}
-    names = report.write(found, folder, versions={"jax": "1.2.3"}, embedding_map=a_map(list(report.models_of(found))))
-    return folder, names, found
+    found = metrics(FOUR, PAIRS)
+    maps = {"map_384": a_map(list(FOUR[:2])), "map_768": a_map(list(FOUR[2:]))}
+    return folder, report.write(found, folder, versions={"jax": "1.2.3"}, maps=maps), found
 
 
 def test_every_file_of_the_report_is_there(written):
@@ -84,18 +106,21 @@ def test_every_file_of_the_report_is_there(written):
         "informativity",
         "self_similarity_change",
         "correlation",
-        "map",
+        "map_384",
+        "map_768",
     }
     for name in pictures:
         assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         ElementTree.fromstring((folder / f"{name}.svg").read_text())
-    label, base = report.models_of(found)
-    assert json.loads((folder / "anisotropy.json").read_text())[base][2] == {
-        "layer": 2,
-        "anisotropy": found["base"]["layers"][2]["anisotropy"],
-    }
-    assert json.loads((folder / "dimensions.json").read_text())[label] == found["dimensions"]["cumulated"]
-    assert len(json.loads((folder / "map.json").read_text())["points"][label]) == 50
+    models = report.models_of(found)
+    assert tuple(models) == FOUR
+    for label, numbers in models.items():
+        (row,) = json.loads((folder / "anisotropy.json").read_text())[label][2:3]
+        assert row == {"layer": 2, "anisotropy": numbers["layers"][2]["anisotropy"]}
+        assert json.loads((folder / "dimensions.json").read_text())[label] == numbers["dimensions"]["cumulated"]
+    assert len(json.loads((folder / "map_768.json").read_text())["points"]["mpnet"]) == 50
+    drawn = json.loads((folder / "self_similarity_change.json").read_text())["pairs"]
+    assert [(pair["model"], pair["base"], len(pair["tokens"])) for pair in drawn] == [(*pair, 400) for pair in PAIRS]
 
 
 def cells(page: str, caption: str) -> list[list[str]]:
@@ -107,33 +132,44 @@ def cells(page: str, caption: str) -> list[list[str]]:
     return [[html.unescape(cell) for cell in re.findall("<t[hd][^>]*>(.*?)</t[hd]>", row)] for row in rows]
 
 
-def test_the_page_has_the_numbers(written):
+def test_the_page_has_the_numbers_of_all_models(written):
     folder, _, found = written
-    page = (folder / "report.html").read_text()
-    label, base = report.models_of(found)
-    last, before = found["layers"][-1], found["base"]["layers"][-1]
+    page, models = (folder / "report.html").read_text(), report.models_of(found)
     summary = cells(page, "The last layer in numbers")
-    assert summary[0] == ["", label, base]
-    assert ["Anisotropy", f"{last['anisotropy']:.3f}", f"{before['anisotropy']:.3f}"] in summary
+    assert summary[0] == ["", *FOUR]
+    assert ["Anisotropy", *(f"{found['layers'][-1]['anisotropy']:.3f}" for found in models.values())] in summary
     assert len(summary) == 1 + 6 + 1
-    own = found["dimensions_random_pairs"]
-    assert cells(page, "Share of the top dimensions, and how many are needed: random pairs")[1] == [
-        label,
-        *(f"{100 * share:.1f}%" for share in own["top_share"]),
-        *(str(own["needed"][share]) for share in ("10", "20", "50")),
-    ]
+    table = cells(page, "Share of the top dimensions, and how many are needed: random pairs")
     r2 = cells(page, "r² without the top k dimensions")
-    assert r2[0][-1] == "k\u00a0=\u00a0300" and r2[1][-1] == f"{found['informativity'][-1]['r2']:.3f}"
-    changed = cells(page, "The tokens that changed most")
-    change = found["self_similarity_change"]
-    by_token = {token["token"]: token["change"] for token in change["tokens"]}
-    first, other = change["more_contextualized"][0], change["less_contextualized"][0]
-    assert changed[1] == ["1", first, f"{by_token[first]:+.3f}", other, f"{by_token[other]:+.3f}"]
-    assert len(changed) == 11
-    layers = cells(page, html.escape(label))
-    assert [row[0] for row in layers[1:]] == [str(n) for n in range(7)]
+    assert r2[0][-1] == "k\u00a0=\u00a0700" and r2[1][-1] == "–"  # of 384 dimensions
+    for row, other, (label, numbers) in zip(table[1:], r2[1:], models.items(), strict=True):
+        own = numbers["dimensions_random_pairs"]
+        assert row == [
+            label,
+            *(f"{100 * share:.1f}%" for share in own["top_share"]),
+            *(str(own["needed"][share]) for share in ("10", "20", "50")),
+        ]
+        assert (other[0], other[1]) == (label, f"{numbers['informativity'][0]['r2']:.3f}")
+        layers = cells(page, html.escape(label))
+        assert [row[0] for row in layers[1:]] == [str(n) for n in range(len(numbers["layers"]))]
     assert ["jax", "1.2.3"] in cells(page, "Versions") and ["max length", "256"] in cells(page, "Protocol")
     assert ["special tokens", f"out: {CHOICES['special_tokens']['out']}"] in cells(page, "Protocol")
+    listed = cells(page, "The models")
+    assert [row[:3] for row in listed[1:3]] == [["minilm", "path/of/minilm", "–"], [NAME, f"path/of/{NAME}", "minilm"]]
+
+
+def test_table_2_has_two_columns_a_pair(written):
+    folder, _, found = written
+    table = cells((folder / "report.html").read_text(), "The tokens that changed most")
+    kinds = ("more contextualized", "less contextualized")
+    assert table[0] == ["", *(f"{model}: {kind}" for model, _ in PAIRS for kind in kinds)]
+    assert len(table) == 11
+    expected = []
+    for pair in found["pairs"]:
+        by_token = {token["token"]: token["change"] for token in pair["tokens"]}
+        for kind in ("more_contextualized", "less_contextualized"):
+            expected.append(f"{pair[kind][0]} ({by_token[pair[kind][0]]:+.3f})")
+    assert table[1] == ["1", *expected]
 
 
 def lead(page: str) -> list[str]:
@@ -141,15 +177,21 @@ def lead(page: str) -> list[str]:
     return [html.unescape(part) for part in re.findall("<p>(.*?)</p>", page.split("<nav")[0])]
 
 
-def test_the_page_begins_with_the_change(written):
+def test_the_page_begins_with_the_changes(written):
     folder, _, found = written
     first, second = lead((folder / "report.html").read_text())
-    label, base = report.models_of(found)
-    before, after = (rows[-1]["anisotropy"] for rows in (found["base"]["layers"], found["layers"]))
-    word = "rose" if after > before else "fell"
-    start = f"In the last layer, from {base} to {label}, anisotropy {word} from {before:.3f} to {after:.3f},"
-    assert first.startswith(start)
-    assert "19,000 tokens of 1,359 sentences of STS-B test" in second
+    last = {label: numbers["layers"][-1]["anisotropy"] for label, numbers in report.models_of(found).items()}
+    for model, base in PAIRS:
+        word = "rose" if last[model] > last[base] else "fell"
+        start = f"In the last layer, from {base} to {model}, anisotropy {word} from {last[base]:.3f} to "
+        assert f"{start}{last[model]:.3f}," in first
+    assert "19,000 tokens of 1,359 sentences of STS-B test" in second and f"{NAME}, mpnet and mpnet tuned" in second
+
+
+def test_few_sentences_are_enough_for_many_models():
+    found = metrics(tuple("abcdef"), (("b", "a"),))
+    assert report.in_short(found).count("In the last layer") == 4
+    assert report.in_short(found).endswith("The tables below have the others.")
 
 
 def test_names_and_tokens_are_text_not_html(written):
@@ -173,37 +215,33 @@ def test_the_page_needs_nothing_but_itself(written):
 
 def test_the_same_numbers_give_the_same_bytes(written):
     folder, _, found = written
-    models = report.models_of(found)
-    change = pictures.self_similarity_change(found["self_similarity_change"]["tokens"], *models)
-    drawn = {"self_similarity_change": change, "map": pictures.embedding_map(a_map(list(models)), found["data"])}
+    change = pictures.self_similarity_change(found["pairs"])
+    drawn = {"self_similarity_change": change}
+    drawn["map_384"] = pictures.embedding_map(a_map(list(FOUR[:2])), found["data"])
     for name, kinds in drawn.items():
         assert {kind: (folder / f"{name}.{kind}").read_bytes() for kind in kinds} == kinds
 
 
 def test_a_report_of_one_model_says_nothing_of_another(tmp_path):
-    found = metrics(compare=None)
-    names = report.write(found, tmp_path, versions={})
+    names = report.write(metrics((NAME,), ()), tmp_path, versions={}, maps={})
     page = (tmp_path / "report.html").read_text()
     assert not {"self_similarity_change.png", "map.png", "correlation.png"} & set(names)
-    assert "a/base" not in page and "contextualized" not in page
-    assert lead(page)[0].startswith(f"In the last layer of {report.short_names([NAME])[0]}, anisotropy is ")
+    assert "contextualized" not in page and "→" not in page
+    assert lead(page)[0].startswith(f"In the last layer of {NAME}, anisotropy is ")
     assert len(cells(page, "The last layer in numbers")[0]) == 2
 
 
 def test_the_correlation_of_two_pairs_of_models_is_drawn(written):
     folder, *_ = written
     assert "best: 0.875 at n = 4" in (folder / "correlation.svg").read_text()
-    assert "0.875, where n = 4" in (folder / "report.html").read_text()
-
-
-def test_two_models_of_one_name_are_distinguished():
-    names = list(report.models_of(metrics(compare="runs/b/model", model="runs/a/model")))
-    assert names == ["a/model", "b/model"]
+    page = (folder / "report.html").read_text()
+    row = [f"minilm → {NAME} and mpnet → mpnet tuned", "0.875", "4", "4", "0.875"]
+    assert "0.875, where n = 4" in page and cells(page, "Correlation of the changes")[1] == row
 
 
 def test_nothing_is_written_of_a_number_that_is_none(tmp_path):
-    found = metrics(compare=None)
-    found["layers"][2]["anisotropy"] = float("nan")
+    found = metrics((NAME,), ())
+    found["models"][0]["layers"][2]["anisotropy"] = float("nan")
     with pytest.raises(ValueError, match="JSON compliant"):
-        report.write(found, tmp_path / "out", versions={})
+        report.write(found, tmp_path / "out", versions={}, maps={})
     assert not (tmp_path / "out").exists()

@@ -11,7 +11,7 @@ SENTENCES = ["ab ac", "ab", "bc ab a", "a" * 41]
 
 def test_the_data_are_named_with_what_is_less_than_expected(tmp_path):
     found = survey(FakeEncoder(), SENTENCES, Protocol(min_count=2))
-    first, *others = terminal.data_lines("some.txt", found, 41).splitlines()
+    first, *others = terminal.data_lines("some.txt", {"a": found, "b": found}, 41).splitlines()
     types = f"{len(found.names)} token types that occur 2 times or more"
     assert first == f"some.txt: 4 sentences, {found.units.sum()} tokens, {types}"
     assert others == [
@@ -19,7 +19,10 @@ def test_the_data_are_named_with_what_is_less_than_expected(tmp_path):
         "some.txt: 1 of the sentences are longer than 41 tokens and are cut",
     ]
     found = survey(FakeEncoder(), SENTENCES[:3], Protocol(min_count=2, samples=3))
-    assert "\n" not in terminal.data_lines("some.txt", found, 41)
+    others = {"a": found, "b": found._replace(digest="another tokenizer's")}
+    lines = terminal.data_lines("some.txt", others, 41).splitlines()
+    assert [line.split(":")[0] for line in lines] == ["some.txt (a)", "some.txt (b)"]
+    assert "\n" not in terminal.data_lines("some.txt", {"a": found, "b": found}, 41)
 
 
 def test_a_table_has_a_line_a_layer():
@@ -34,14 +37,13 @@ def test_a_table_has_a_line_a_layer():
 
 
 def test_changes_are_said_where_there_are_any():
-    assert terminal.change_lines({"compare": None}) == ""
-    changes = {"more_contextualized": ["a", "b"], "less_contextualized": ["c"]}
-    metrics = {"compare": "base", "self_similarity_change": changes}
-    said = "\nmore contextualized than in base: a b\nless contextualized: c"
-    assert terminal.change_lines(metrics) == said
-    both = {"best": 0.98765, "best_n": 12, "by_n": [None] * 30}
-    line = "correlation of the changes in both pairs of models: at best 0.988, over the 12 most frequent of 30 tokens"
-    assert terminal.change_lines(metrics | {"correlation": both}) == f"{said}\n{line}"
+    assert terminal.change_lines({"pairs": [], "correlations": []}) == ""
+    pair = {"model": "tuned", "base": "base", "more_contextualized": ["a", "b"], "less_contextualized": ["c"]}
+    said = "\nbase → tuned\nmore contextualized: a b\nless contextualized: c"
+    assert terminal.change_lines({"pairs": [pair], "correlations": []}) == said
+    both = {"pairs": [["tuned", "base"], ["x", "y"]], "best": 0.98765, "best_n": 12, "by_n": [None] * 30}
+    line = "base → tuned and y → x: correlation of the changes: at best 0.988, over the 12 most frequent of 30 tokens"
+    assert terminal.change_lines({"pairs": [pair], "correlations": [both]}) == f"{said}\n\n{line}"
 
 
 def test_pictures_are_counted_once(tmp_path):

@@ -35,7 +35,7 @@ DUMP = HEAD + "".join(PAGES) + "</mediawiki>\n"
 @pytest.fixture
 def dump(tmp_path, monkeypatch):
     """Its markup is plain text, so that the parser is not needed."""
-    monkeypatch.setattr(wikipedia, "require_parser", lambda: None)
+    monkeypatch.setattr(wikipedia, "require_parser", lambda file: None)
     monkeypatch.setattr(wikipedia, "plain_text", lambda text, hidden: f"{text}" if hidden == {"datei"} else "")
     (tmp_path / "xwiki-1-pages-articles.xml.bz2").write_bytes(bz2.compress(DUMP.encode()))
     return str(tmp_path)

@@ -25,7 +25,7 @@ def test_the_help_of_a_run_has_every_field_recipe_and_flag(monkeypatch):
         assert all(rule.words in text for rule in one.rules)
     for file in (ROOT / "configs").glob("*.py"):
         assert f" {file.stem}" in text
-    assert " sup_bert:{base,large,neutral,mlm} Supervised SimCSE from BERT (SimCSE, Table A.1)" in text
+    assert " sup_bert:{base,large,neutral,mlm,large_mlm,joint} Supervised SimCSE from BERT (SimCSE, Table A.1)" in text
     assert f"copy a file from {ROOT / 'configs'}." in text
     assert all(flag in text for flag in ("--workdir DIR", "--profile DIR", "--config FILE[:VARIANT]"))
     assert max(map(len, done.stdout.splitlines())) <= 120

@@ -22,7 +22,14 @@ def test_variants_are_found_with_the_default_one_first(tmp_path):
     assert variants(f"def get_config(size='large'):\n{choosing}") == ("large", "base")
     assert variants("def get_config():\n    return 1") == ()
     assert variants("def get_config(rate='0.1'):\n    return rate") == ()  # any text is one
-    assert variants_of(load_file(ROOT / "configs" / "sup_bert.py")) == ("base", "large", "neutral", "mlm")
+    assert variants_of(load_file(ROOT / "configs" / "sup_bert.py")) == (
+        "base",
+        "large",
+        "neutral",
+        "mlm",
+        "large_mlm",
+        "joint",
+    )
 
 
 def test_recipes_are_listed_and_a_broken_one_says_why(tmp_path):

@@ -20,7 +20,7 @@ ARGUMENTS = {
     "simcse_pp_table3": ("base", "large", "sbert_base", "sbert_large"),
     "simcse_pp_table2": ("both", "paper", "released"),
     "simcse_pp_table5": ("all", "m_paper_dcl_released", "m_released_dcl_paper"),
-    "simcse_plus_plus": ("base", "large", "sbert_base", "sbert_large"),
+    "simcse_plus_plus": ("base", "large", "sbert_base", "sbert_base_released", "sbert_large"),
     "sup_bert": ("base", "large", "neutral", "mlm", "large_mlm"),
     "sup_roberta": ("base", "large", "mlm", "large_mlm"),
     "unsup_bert": ("base", "large", "mlm", "large_mlm"),
@@ -33,20 +33,20 @@ ROWS = {
     "simcse_table2": 8,
     "simcse_table3": 8,
     "simcse_table4": 17,
-    "simcse_table5": 35,
-    "simcse_table6": 4,
+    "simcse_table5": 38,
+    "simcse_table6": 5,
     "simcse_table7": 5,
     "simcse_tableB2": 8,
     "simcse_tableB3": 14,
     "simcse_tableD1": 6,
-    "simcse_tableC1": 5,
+    "simcse_tableC1": 7,
     "simcse_tableD2": 4,
     "simcse_tableE1": 34,
     "simcse_grid": 12,
     "simcse_pp_table1": 7,
     "simcse_pp_table2": 9,
-    "simcse_pp_table3": 4,
-    "simcse_pp_table4": 9,
+    "simcse_pp_table3": 14,
+    "simcse_pp_table4": 13,
     "simcse_pp_table5": 64,
     "simcse_pp_table6": 2,
     "isotropy_temperature": 3,
@@ -164,12 +164,18 @@ def test_the_papers_values():
     assert list(paper("simcse_table4.py").values()) == [
         82.5, 81.8, 81.5, 81.4, 79.7, 78.7, 84.1, 84.9, 82.6, 82.9, 77.5, 77.6, 81.7, 81.9, 86.2, 85.0, 84.2
     ]  # fmt: skip
-    assert list(paper("simcse_table6.py:unsup").values()) == [81.7, 82.5, 80.9, 81.2]
-    assert list(paper("simcse_table6.py:sup").values()) == [86.2, 85.8, 86.2, 86.1]
+    assert list(paper("simcse_table6.py:unsup").values()) == [81.7, 82.5, 80.9, 81.2, 81.2]
+    assert list(paper("simcse_table6.py:sup").values()) == [86.2, 85.8, 86.2, 86.1, 86.1]
     assert list(paper("simcse_table7.py").values()) == [84.9, 86.1, 86.2, 86.2, 85.3]
     assert list(paper("simcse_tableD1.py").values()) == [85.9, 84.9, 85.4, 86.2, 82.0, 64.0]
-    assert list(paper("simcse_tableC1.py", "sts_avg").values()) == [56.70, 66.55, 66.31, 66.28, 64.26]
-    assert list(paper("simcse_tableC1.py:sbert", "sts_avg").values()) == [74.89, 76.60, 75.48, 77.00, 72.64]
+    whitening = [66.28, 64.26]
+    assert list(paper("simcse_tableC1.py", "sts_avg").values()) == [56.70, 66.55, 66.31, *whitening, *whitening]
+    assert list(paper("simcse_tableC1.py", "STS12").values()) == [39.70, 58.40, 53.15, *2 * [57.83, 42.88]]
+    whitening = [77.00, 72.64]
+    assert list(paper("simcse_tableC1.py:sbert", "sts_avg").values()) == [74.89, 76.60, 75.48, *whitening, *whitening]
+    assert list(paper("simcse_tableC1.py:sbert", "SICKRelatedness").values()) == [
+        72.91, 76.21, 73.82, *2 * [76.91, 72.54]
+    ]  # fmt: skip
     assert list(paper("simcse_tableD2.py").values()) == [86.2, 85.7, 85.7, 85.1]
     assert list(paper("simcse_tableD2.py", "transfer_dev_avg").values()) == [85.8, 86.1, 86.2, 85.8]
     unsup, sup = paper("simcse_tableE1.py", "transfer_avg"), paper("simcse_tableE1.py", "MRPC")
@@ -188,12 +194,14 @@ def test_the_papers_values():
         76.25, 75.25, 75.25, 65.55, 74.53, 74.53, 77.06
     ]  # fmt: skip
     assert list(paper("simcse_pp_table2.py", "sts_avg").values()) == [76.25, *2 * [64.05, 71.37, 73.56, 76.08]]
-    assert list(paper("simcse_pp_table3.py", "sts_avg").values()) == [76.25, 77.13, 77.40, 78.05]
-    assert list(paper("simcse_pp_table3.py:large", "sts_avg").values()) == [78.41, 79.30]
-    assert list(paper("simcse_pp_table3.py:sbert_base", "sts_avg").values()) == [77.33, 79.25]
-    assert list(paper("simcse_pp_table3.py:sbert_large", "sts_avg").values()) == [80.03, 80.63]
+    assert list(paper("simcse_pp_table3.py", "sts_avg").values()) == [
+        61.32, 56.70, 66.55, 66.28, 66.28, 66.58, 72.05, 72.74, 74.19, 76.25, 76.25, 78.05, 77.13, 77.40
+    ]  # fmt: skip
+    assert list(paper("simcse_pp_table3.py:large", "sts_avg").values()) == [76.45, 78.41, 78.41, 79.30]
+    assert list(paper("simcse_pp_table3.py:sbert_base", "sts_avg").values()) == [74.89, 77.33, 79.25, 77.33, 79.25]
+    assert list(paper("simcse_pp_table3.py:sbert_large", "sts_avg").values()) == [76.55, 80.03, 80.63]
     assert list(paper("simcse_pp_table4.py", "sts_avg").values()) == [
-        56.70, 61.33, 67.07, 66.55, 66.28, 69.03, 76.25, 69.93, 72.24
+        56.70, 61.33, 67.07, 66.55, 66.28, 66.28, 69.03, 76.25, 69.93, 72.24, 78.49, 77.25, 78.69
     ]  # fmt: skip
     grid = [83.77, 68.55, 81.61, 79.11, 79.99, 71.49, 82.60, 83.25, 82.36, 80.79, 77.79, 82.16, 82.43, 83.56, 83.37]
     assert list(paper("simcse_pp_table5.py").values()) == 4 * [*grid, 81.76]
@@ -203,6 +211,8 @@ def test_the_papers_values():
 # Averages that are printed in a paper and are not those of its columns, with the columns' own.
 SLIPS = {
     ("SBERT-base", "sts_avg", 74.89): 74.86,  # SimCSE Tables 5 and B.2, from Reimers and Gurevych
+    ("none", "sts_avg", 74.89): 74.86,  # the same in C.1's sweep, with Table 5's numbers
+    ("SBERT", "sts_avg", 74.89): 74.86,  # and in SimCSE++, Table 3
     ("SBERT-base + flow", "sts_wmean", 77.42): 77.43,  # Table B.3, from Li et al., on the target
     ("average of BERT-base", "transfer_avg", 84.94): 84.95,  # Table E.1, from Reimers and Gurevych
     ("unsup. SimCSE-RoBERTa-base", "transfer_avg", 86.90): 86.88,  # Table E.1, with MLM
@@ -318,6 +328,7 @@ def test_the_rows_differ_from_the_baseline_in_their_subject_alone():
         f"objective.barlow_twins.{field}": value for field, value in as_released.items()
     }
     assert resolved("simcse_pp_table2.py")["paper 0 artificial"].objective.barlow_twins.off_diagonal_weight == 0.005
+    assert changes("simcse_pp_table3.py:sbert_base")["SimCSE at 1e-5"] == {"train.learning_rate": 1e-5}
     assert changes("simcse_pp_table3.py")["dimension-wise"] == {"objective.dimension_wise.weight": 0.1}
     assert changes("simcse_pp_table5.py")["m-released dcl-paper m 0.5"] == {
         "objective.off_dropout.reading": "released",
@@ -392,7 +403,8 @@ PLUS_PLUS = [
     ("simcse_pp_table6.py", "SimCSE++", "base"),
     ("simcse_pp_table5.py", "m-paper dcl-released centre", "base"),
 ]
-PLUS_PLUS += [(f"simcse_pp_table3.py:{argument}", "SimCSE++", argument) for argument in ARGUMENTS["simcse_plus_plus"]]
+PLUS_PLUS += [(f"simcse_pp_table3.py:{argument}", "SimCSE++", argument) for argument in ARGUMENTS["simcse_pp_table3"]]
+PLUS_PLUS += [("simcse_pp_table3.py:sbert_base", "SimCSE++ at 1e-5", "sbert_base_released")]
 
 
 @pytest.mark.parametrize("name, row, argument", PLUS_PLUS)
@@ -430,9 +442,10 @@ def test_the_dimension_wise_loss_stands_alone_in_table_4():
         terms = {term: fields.weight for term, fields in runs[name].objective.items() if fields.weight}
         assert terms == {"dimension_wise": 1.0}
         assert runs[name].objective.dimension_wise.temperature == 0.05
-        assert (runs[name].model.pooler, runs[name].model.mlp) == ("avg_first_last", "none")
+        assert (runs[name].model.pooler, runs[name].model.mlp) == ("avg_static_last", "none")
     assert {name for name, one in runs.items() if not trains(one)} == {
-        "none", "whitening on wiki", "flow on NLI", "whitening on NLI"
+        "none", "whitening on wiki", "flow on NLI", "whitening on NLI", "whitening on NLI (layer 1)",
+        "DiffCSE (published)",
     }  # fmt: skip
     simcse = without(flatten(runs["SimCSE"]), "objective.dimension_wise", "eval.every")
     assert simcse == without(recipe("unsup_bert.py"), "objective.dimension_wise", "eval.every")
@@ -444,15 +457,17 @@ def test_post_processing_rows_change_nothing_else():
 
     nli = "data/nli_sentences.txt"
     flow, whitening = ({"eval.postprocess": method, "eval.postprocess_data": nli} for method in ("flow", "whitening"))
-    flow["model.pooler"] = "avg_top2"  # as in its authors' code
-    for name, own in (("simcse_tableC1.py", {}), ("simcse_tableC1.py:sbert", {"model.pooler": "avg_first_last"})):
-        target = {"eval.postprocess_data": "target"}
+    layer_1 = {"model.pooler": "avg_first_last"}  # as in the code of both
+    for name, own in (("simcse_tableC1.py", {}), ("simcse_tableC1.py:sbert", {"model.pooler": "avg_static_last"})):
+        target = {"eval.postprocess_data": "target_all"}
         assert changes(name) == {
             "none": {},
-            "flow (NLI)": flow,
-            "flow (target)": flow | target,
+            "flow (NLI)": flow | layer_1,
+            "flow (target)": flow | layer_1 | target,
             "whitening (NLI)": whitening | own,
             "whitening (target)": whitening | own | target,
+            "whitening (NLI) (layer 1)": whitening | layer_1,
+            "whitening (target) (layer 1)": whitening | layer_1 | target,
         }
         assert not any(trains(config) for config in resolved(name).values())
     runs = resolved("simcse_pp_table4.py")

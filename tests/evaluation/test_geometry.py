@@ -173,3 +173,29 @@ def test_a_file_with_any_name_is_read_once(tmp_path):
     for name in ("mine.tsv", "STSBenchmark.tsv"):
         (tmp_path / name).write_text("\n".join(lines) + "\n")
         assert len(geometry.read(str(tmp_path / name), "all").gold) == 12
+
+
+def test_the_plane_alone_is_that_of_the_whole_measurement():
+    rng = np.random.default_rng(3)
+    sentences = [f"s{number}" for number in range(40)]
+    encode = dict(zip(sentences, rng.normal(size=(40, 6)) + 1, strict=True))
+    pairs = Pairs(sentences[:20], sentences[20:], rng.uniform(0, 5, 20), {})
+
+    def embed(sentences):
+        return np.array([encode[sentence] for sentence in sentences])
+
+    whole = geometry.measure(embed, pairs).numbers()
+    found = geometry.Plane({"pairs": pairs})(embed)
+    assert found == {name: whole[name] for name in ("alignment", "uniformity")}
+
+
+def test_the_plane_is_measured_after_a_post_processing_of_the_task():
+    class Embed:
+        def __call__(self, sentences):
+            raise AssertionError("without the post-processing")
+
+        def for_task(self, name, task):
+            return lambda sentences: np.eye(len(sentences))
+
+    pairs = Pairs(["a", "b"], ["c", "d"], np.array([5.0, 0.0]), {})
+    assert geometry.Plane({"pairs": pairs})(Embed())["alignment"] == 2.0

@@ -53,6 +53,8 @@ def test_what_is_missing_or_damaged_is_named(folder, change, message):
         read_all_splits(str(folder))
 
 
-def test_a_file_of_pairs_has_one_set(corpus):
+def test_a_file_of_pairs_has_one_set_and_nothing_has_none(corpus):
     with pytest.raises(UserError, match="is no folder of SentEval"):
         read_all_splits(str(corpus["dev"]))
+    with pytest.raises(UserError, match="is no folder of SentEval"):
+        postprocess.read("whitening", "target_all")

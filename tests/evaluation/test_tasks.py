@@ -1,11 +1,12 @@
 from simcse_jax.evaluation import postprocess, sts, transfer, transfer_files
-from simcse_jax.evaluation.tasks import AGGREGATIONS, GRIDS, METRICS, POSTPROCESSING, TASKS, TRANSFER
+from simcse_jax.evaluation.tasks import AGGREGATIONS, GRIDS, METRICS, POSTPROCESSING, PROTOCOLS, TASKS, TRANSFER
 
 
 def test_names_are_those_of_the_code():
     assert tuple(sts.SUBSETS | sts.SINGLE_FILES) == TASKS
     assert set(transfer_files.CLASS_FILES | transfer_files.SPLIT_FILES) == set(TRANSFER)
     assert set(postprocess.METHODS) == set(POSTPROCESSING)
+    assert GRIDS.keys() == PROTOCOLS.keys()
     assert (sts.METRICS, sts.AGGREGATIONS, transfer.GRIDS, TRANSFER) == (METRICS, AGGREGATIONS, GRIDS, TRANSFER)
 
 

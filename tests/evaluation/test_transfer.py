@@ -3,7 +3,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
-from support.senteval import WORDS, write_all
+from support import senteval_classifier
+from support.senteval import WORDS, write, write_all
 
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import logistic, transfer, transfer_files
@@ -50,20 +51,26 @@ def expected(inputs, labels, train, test, dev=None):
     return fit(2.0 ** (int(np.argmax(scores)) - 2), train).predict(inputs[test]), max(scores)
 
 
-@pytest.mark.parametrize("task", ["MPQA", "SST2", "TREC", "MRPC"])
-def test_each_protocol_is_sent_evals(tmp_path, task):
-    found = transfer_files.read_task(write_all(tmp_path), task)
-    result = transfer.evaluate(encode, {task: found})[task]
+def prepared(found, folds=10):
+    """The inputs of a task, the rows of its outer folds, and those of its development set."""
     rows = {split: np.arange(len(found.labels))[part] for split, part in found.splits.items()}
     side = [np.concatenate([encode([s]) for s in sentences]) for sentences in (found.first, found.second) if sentences]
     inputs = side[0] if len(side) == 1 else np.c_[np.abs(side[0] - side[1]), side[0] * side[1]]
     if "test" in rows:
         splits = [(rows["train"], rows["test"])]
     else:
-        splits = StratifiedKFold(n_splits=10, shuffle=True, random_state=1111).split(inputs, found.labels)
+        splits = StratifiedKFold(n_splits=folds, shuffle=True, random_state=1111).split(inputs, found.labels)
+    return inputs, list(splits), rows.get("dev")
+
+
+@pytest.mark.parametrize("task", ["MPQA", "SST2", "TREC", "MRPC"])
+def test_each_protocol_is_sent_evals(tmp_path, task):
+    found = transfer_files.read_task(write_all(tmp_path), task)
+    result = transfer.evaluate(encode, {task: found})[task]
+    inputs, splits, dev = prepared(found)
     accuracies, development = [], []
     for train, test in splits:
-        predicted, score = expected(inputs, found.labels, train, test, rows.get("dev"))
+        predicted, score = expected(inputs, found.labels, train, test, dev)
         accuracies.append(round(100 * np.mean(predicted == found.labels[test]), 2))
         development.append(score)
         if task == "MRPC":
@@ -71,19 +78,45 @@ def test_each_protocol_is_sent_evals(tmp_path, task):
     assert [fold["accuracy"] for fold in result["folds"]] == pytest.approx(accuracies)
     assert result["accuracy"] == pytest.approx(np.mean(accuracies), abs=0.01)
     assert result["dev_accuracy"] == pytest.approx(np.mean(development), abs=0.01)
-    assert result["examples"] == (40 if "test" in rows else 55)
+    assert result["examples"] == (55 if task == "MPQA" else 40)
     assert ("f1" in result) == (task == "MRPC")
 
 
-def test_the_other_grid_is_a_penalty_beside_the_mean_loss(tmp_path):
-    task = transfer_files.read_task(write_all(tmp_path), "SST2")
-    result = transfer.evaluate(encode, {"SST2": task}, grid="pytorch")["SST2"]
-    inputs, chosen = np.concatenate([encode([s]) for s in task.first]), result["folds"][0]["regularization"]
-    assert chosen in (1e-5, 1e-4, 1e-3, 1e-2)
-    model = LogisticRegression(C=2 / (60 * chosen), solver="newton-cholesky", tol=1e-10).fit(
-        inputs[:60], task.labels[:60]
-    )
-    assert result["accuracy"] == pytest.approx(100 * model.score(inputs[90:], task.labels[90:]), abs=0.01)
+PYTORCH = [("SST2", "pytorch"), ("TREC", "pytorch_fast")]
+MORE = [
+    ("TREC", "pytorch"),
+    ("MRPC", "pytorch"),
+    ("MPQA", "pytorch"),
+    ("SST2", "pytorch_fast"),
+    ("MPQA", "pytorch_fast"),
+]
+
+
+@pytest.mark.parametrize(
+    ("task", "protocol"), [*PYTORCH, *(pytest.param(*each, marks=pytest.mark.slow) for each in MORE)]
+)
+def test_the_papers_protocol_is_that_of_sent_evals_pytorch_classifier(tmp_path, task, protocol):
+    found = transfer_files.read_task(write_all(tmp_path), task)
+    result = transfer.evaluate(encode, {task: found}, protocol=protocol)[task]
+    fast = protocol == "pytorch_fast"
+    inputs, splits, dev = prepared(found, folds=5 if fast else 10)
+    classes = 6 if task == "TREC" else 2
+    for fold, (train, test) in zip(result["folds"], splits, strict=True):
+        predicted, score, penalty = senteval_classifier.protocol(inputs, found.labels, classes, train, test, dev, fast)
+        accuracy = round(100 * np.mean(predicted == found.labels[test]), 2)
+        assert (fold["accuracy"], fold["dev_accuracy"]) == pytest.approx((accuracy, score))
+        assert fold["regularization"] == pytest.approx(penalty)
+        if task == "MRPC":
+            assert result["f1"] == pytest.approx(100 * f1_score(found.labels[test], predicted), abs=0.01)
+
+
+def test_tasks_that_are_too_small_for_the_papers_protocol_are_refused(tmp_path):
+    for label, file in (("pos", "good"), ("neg", "bad")):
+        write(tmp_path / "CR" / f"custrev.{label}", [file] * 11)
+    tasks, _ = transfer_files.read(str(tmp_path), ["CR"])
+    transfer.Transfer(tasks)
+    with pytest.raises(UserError, match=r"CR has 19 sentences to train a classifier on.*needs 20 or more"):
+        transfer.Transfer(tasks, transfer_protocol="pytorch")
 
 
 def test_missing_tasks_are_named_and_leave_no_average(tmp_path):

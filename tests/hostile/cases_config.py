@@ -140,6 +140,9 @@ def files() -> Iterator[Case]:
         "have a value of another type": "[Variant('a', {'seed': 'x'})]",
         "have an empty name": "[Variant('', {})]",
     }
+    variants |= {"have a metric that is none": "[Variant('a', {}, {'sts_avgg': 1.0})]"}
+    variants |= {"are quoted and have fields": "[Variant('a', {'seed': 1}, {'sts_avg': 1.0}, quoted=True)]"}
+    variants |= {"have a quoted baseline": "[Variant('a', {}, {'sts_avg': 1.0}, quoted=True), Variant('b', {})]"}
     variants |= {"raise": "1 / 0"}
     for name, value in variants.items():
         text = "from simcse_jax.config import default_config\n"

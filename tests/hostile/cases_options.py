@@ -65,7 +65,7 @@ OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
             "--tasks": CHOICES,
             "--metric": CHOICES,
             "--aggregation": CHOICES,
-            "--grid": CHOICES,
+            "--transfer-protocol": CHOICES,
             "--split": CHOICES,
             "--postprocess": CHOICES,
             "--postprocess-data": NAMES,
@@ -99,9 +99,13 @@ OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
             "--max-types": NUMBERS,
             "--samples": NUMBERS,
             "--seed": NUMBERS,
-            "--model": NAMES,
+            "--sentences": NUMBERS,
+            "--rank": NUMBERS,
+            "--artificial": NUMBERS,
+            "--models": NAMES,
             "--compare": NAMES,
             "--runs": NAMES,
+            "--split": CHOICES,
             "--data": NAMES,
             "--column": NAMES,
         },
@@ -159,6 +163,7 @@ COMMANDS = (
     "geometry",
     "aot",
     "demo",
+    "build_data",
     "data.overlap",
 )
 
@@ -206,7 +211,7 @@ def program() -> Iterator[Case]:
     for name, value in names.items():
         yield Case("options", "__main__", name, [value])
     for command in ("train", *COMMANDS[1:-1]):
-        yield Case("options", "__main__", f"{command} without arguments", [command])
+        yield Case("options", "__main__", f"{command} without arguments", [command.replace("_", "-")])
 
 
 def flags() -> Iterator[Case]:
@@ -233,12 +238,15 @@ def flags() -> Iterator[Case]:
         "a misspelt field": [*whole, "--config.train.batchsize=8"],
         "a bucket of another store": train_arguments("s3://bucket/run"),
         "a bucket without a name": train_arguments("gs://"),
+        "a reading that there is not": [*whole, "--config.objective.off_dropout.reading=mine"],
         "a field with a NUL's escape": [*whole, "--config.data.train=\\0"],
     }
     for command, (name, arguments) in itertools.product(("main", "sweep"), wrong.items()):
         if command == "sweep":
             arguments = [argument.replace("unsup_bert", "ablations/simcse_table3") for argument in arguments]
         yield Case("options", command, name, arguments, ("model", TEXT, PAIRS))
+    one_set = train_arguments("run", eval__postprocess="whitening", eval__postprocess_data="target_all")
+    yield Case("options", "main", "all splits of a file", one_set, ("model", TEXT, PAIRS), names=PAIRS)
 
 
 def checkpoints() -> Iterator[Case]:

@@ -4,6 +4,7 @@ import hashlib
 from collections import Counter
 
 from hostile import (
+    cases_building,
     cases_config,
     cases_data,
     cases_folders,
@@ -24,6 +25,7 @@ FILES = (
     cases_config,
     cases_options,
     cases_outputs,
+    cases_building,
 )
 PER_KIND = 5  # of the sample
 

@@ -72,7 +72,8 @@ def test_a_damaged_run_is_refused_with_the_place(path, values, message):
         {
             "average": 1.5,
             "STS12": {"spearman": 1, "pairs": 3, "mean": {"spearman": 1.5}},
-            "transfer": {"MR": {"dev_accuracy": 1.5}},
+            "transfer": {"MR": {"dev_accuracy": 1.5}, "CR": {"accuracy": 80, "folds": [{"accuracy": 80}]}},
+            "transfer_protocol": "pytorch",
         },
         {"average": None, "development": float("nan")},
     ],
@@ -88,9 +89,14 @@ def test_a_result_is_as_it_was(result):
         {"STS12": {}},
         {"STS12": {"spearman": "1"}},
         {"STS12": [1]},
+        {"STS12": {"spearman": 1, "pairs": 3, "pearson": "1"}},
+        {"STS12": {"spearman": 1, "pairs": 3, "wmean": {"spearman": None}}},
+        {"STS12": {"spearman": 1, "pairs": 3, "mean": [1]}},
         {"transfer": {"MR": 3}},
+        {"transfer": {"MR": {"accuracy": "80"}}},
         {"transfer": {"MR": {"dev_accuracy": None}}},
         {"transfer": 3.0, "average": [1]},
+        {"transfer_protocol": ["pytorch"]},
     ],
 )
 def test_a_damaged_result_is_refused(result):

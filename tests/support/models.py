@@ -14,6 +14,18 @@ def edit_json(path: Path, **changes: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
+def add_mask_token(folder: Path, token: str = "[MASK]") -> Path:
+    """Gives a tiny model's tokenizer a mask token, which the loss of a language model needs."""
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    number = len(tokenizer["model"]["vocab"])
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    added = [*tokenizer["added_tokens"], {"id": number, "content": token, "special": True, **flags}]
+    vocabulary = tokenizer["model"]["vocab"] | {token: number}
+    edit_json(folder / "tokenizer.json", added_tokens=added, model=tokenizer["model"] | {"vocab": vocabulary})
+    edit_json(folder / "tokenizer_config.json", mask_token=token)
+    return folder
+
+
 def edit_tensors(folder: Path, change: Callable[[dict], dict]) -> None:
     tensors = load_file(folder / "model.safetensors")
     save_file({k: np.ascontiguousarray(v) for k, v in change(tensors).items()}, folder / "model.safetensors")

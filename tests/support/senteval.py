@@ -1,8 +1,10 @@
-"""Small SentEval folders for transfer tasks."""
+"""Small SentEval folders."""
+
+from pathlib import Path
 
 import numpy as np
 
-from simcse_jax.evaluation import transfer_files
+from simcse_jax.evaluation import sts, transfer_files
 
 WORDS = ["good", "bad", "fine", "dull", "film", "plot", "the", "a"]
 
@@ -35,4 +37,21 @@ def write_all(folder):
         write(
             folder / transfer_files.SPLIT_FILES["MRPC"][split], ["Quality\t#1 ID\t#2 ID\t#1\t#2", *lines], "utf-8-sig"
         )
+    return folder
+
+
+def write_similarity(folder: Path, pairs: Path) -> Path:
+    """STS-B (all splits), SICK-R (development and test) and STS12 of a file of graded pairs; no other tasks."""
+    rows = [line.split("\t") for line in pairs.read_text().splitlines()[1:]]
+    for split in ("train", "dev", "test"):
+        rows = rows[3:] + rows[:3]
+        lines = [f"main\tfile\t2012\t{number}\t{gold}\t{a}\t{b}" for number, (a, b, gold) in enumerate(rows)]
+        write(folder / sts.SINGLE_FILES["STSBenchmark"][split], lines)
+        lines = [f"{number}\t{a}\t{b}\t{gold}\tNEUTRAL" for number, (a, b, gold) in enumerate(rows[2:])]
+        if split != "train":
+            write(folder / sts.SINGLE_FILES["SICKRelatedness"][split], ["a header", *lines])
+    for number, subset in enumerate(sts.SUBSETS["STS12"]):
+        part = rows[number : number + 6 + number]
+        write(folder / f"STS/STS12-en-test/STS.input.{subset}.txt", [f"{a}\t{b}" for a, b, _ in part])
+        write(folder / f"STS/STS12-en-test/STS.gs.{subset}.txt", [gold for *_, gold in part])
     return folder

@@ -2,7 +2,7 @@ import re
 
 from support.sweeps import RESULTS, VARIANTS, sweep
 
-from simcse_jax.sweeps.picture import plot, what_rows_are
+from simcse_jax.sweeps.picture import arrange, plot, what_rows_are
 from simcse_jax.sweeps.summary import summarize
 from simcse_jax.sweeps.variants import Variant
 
@@ -57,3 +57,19 @@ def test_the_plot_takes_one_seed_and_none_and_many_rows():
     assert "$\\tau$ 19_x^2" in there  # not read as a formula
     assert "our baseline" not in there  # there are two
     assert "paper" not in there
+
+
+def test_many_metrics_stand_in_lines_of_panels():
+    """Ours above, the paper's below; quoted rows stand among the paper's alone."""
+    metrics = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SICKRelatedness", "sts_avg", "alignment")
+    variants = (Variant("base", {}, {"STS12": 39.7}), Variant("GloVe", {}, {"sts_avg": 61.3}, quoted=True))
+    results = {"base": {42: {metric: 50.0 for metric in metrics if metric != "STS15"}}}
+    rows, many = summarize(sweep(metrics), variants, results), sweep(metrics)
+    lines = [[(kind, metric) for kind, metric, _ in line] for line in arrange(rows, many)]
+    ours = [("ours", metric) for metric in metrics]
+    assert lines == [ours[:8], [("paper", "STS12"), ("paper", "sts_avg")], ours[8:]]
+    shown = [[row.variant for row in line[0][2]] for line in arrange(rows, many)]
+    assert shown == [["base"], ["base", "GloVe"], ["base"]]
+    there = texts(plot(rows, many))
+    assert {"GloVe (quoted)", "STS avg., ours", "STS avg., the paper's", "alignment, ours", "no value"} <= set(there)
+    assert there.count("no value") == 1

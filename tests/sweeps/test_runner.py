@@ -1,16 +1,22 @@
 """Whole sweeps of a tiny model, through the command's own `main`."""
 
 import contextlib
+import csv
+import itertools
 import json
 import logging
 import os
 import re
+import shutil
 import signal
 
 import jax
 import numpy as np
 import pytest
+from support import write_model
 from support.jobs import another_job
+from support.models import add_mask_token
+from support.senteval import write, write_all, write_similarity
 from support.sweeps import sweep_text
 
 from simcse_jax import sweep
@@ -146,6 +152,9 @@ REFUSED = {
     "--config.sweep.baseline=c": "'c' is not a variant",
     "--config.sweep.metrics=transfer_avg": "variant 'a': config.eval.transfer: must be set for the metric transfer_avg",
     "--config.eval.transfer=True": "config.eval.transfer: ",
+    "--config.sweep.metrics=MR_dev": "variant 'a': config.eval.transfer: must be set for the metric MR_dev",
+    "--config.sweep.metrics=STS12_wmean": "has no test tasks for STS12_wmean",
+    "--config.sweep.metrics=sickr_dev": "config.sweep.metrics: ",
     "--config.sweep.only=b": "leaves out 'a', the baseline",
 }
 
@@ -256,3 +265,88 @@ def get_variants():
     capsys.readouterr()
     run(monkeypatch, path, tmp_path / "sweep", *together, "--config.train.max_steps=2")
     assert "3 runs, 3 of them done" in capsys.readouterr().out
+
+
+MANY = ("STS12", "STS12_wmean_pearson", "STS15", "STSBenchmark", "sts_avg", "stsb_dev", "sickr_dev", "alignment")
+
+
+def test_a_table_of_every_kind_of_column(tiny_bert, corpus, tmp_path, monkeypatch):
+    """Tasks that are there and one that is missing, averages, extra scores, and a row that is quoted."""
+    senteval = write_similarity(tmp_path / "senteval", corpus["dev"])
+    rows = 'Variant("a", {"train.epochs": 0, "train.max_steps": 0}, {"STS12": 39.7, "sts_avg": 56.7}),'
+    rows += 'Variant("GloVe", {}, {"STS12": 55.14, "sts_avg": 61.32}, quoted=True),'
+    path = tmp_path / "many.py"
+    path.write_text(sweep_text(tiny_bert, corpus | {"dev": senteval}, rows, steps=2, seeds=(1,)))
+    columns = f"--config.sweep.metrics={','.join(MANY)}"
+    run(monkeypatch, path, tmp_path / "sweep", "--config.sweep.metrics=STS12")
+    assert "alignment" not in json.loads((tmp_path / "sweep/a/seed1/result.json").read_text())  # it costs nothing
+    run(monkeypatch, path, tmp_path / "sweep", columns)  # the finished run is scored again
+    result = json.loads((tmp_path / "sweep/a/seed1/result.json").read_text())
+    found = {row["metric"]: row for row in csv_rows(tmp_path / "sweep/many.csv") if row["variant"] == "a"}
+    tasks = [result[task]["spearman"] for task in ("STS12", "STSBenchmark", "SICKRelatedness")]
+    values = {"STS12": tasks[0], "STS12_wmean_pearson": result["STS12"]["wmean"]["pearson"], "STSBenchmark": tasks[1]}
+    values |= {"STS avg., 3 of 7": np.mean(tasks), "sickr_dev": result["sickr_dev"], "alignment": result["alignment"]}
+    assert {name: float(found[name]["mean"]) for name in values} == pytest.approx(values)
+    assert (
+        found["STS15"]["mean"] == "" and found["STS avg., 3 of 7"]["paper"] == "" and found["STS12"]["paper"] == "39.7"
+    )
+    text = (tmp_path / "sweep/many.md").read_text()
+    assert "| GloVe (quoted) | 55.14 | – |" in text and "without STS13, STS14, STS15, STS16." in text
+    assert "56.7" not in text and "61.32" not in text and not (tmp_path / "sweep/GloVe").exists()
+    run(monkeypatch, path, tmp_path / "quoted", columns, "--config.sweep.only=GloVe")
+    assert "nothing is run" in (tmp_path / "quoted/many.md").read_text()
+
+
+def csv_rows(path):
+    return list(csv.DictReader(path.open()))
+
+
+TABLE_5 = ["BERT-base (first-last avg.)", "BERT-base-flow", "BERT-base-whitening", "IS-BERT-base", "SBERT-base"]
+TABLE_5 += ["unsup. SimCSE-BERT-base", "unsup. SimCSE-BERT-base (published)", "SBERT-base (published)"]
+TABLE_5 += ["sup. SimCSE-BERT-base (published)"]
+TABLE_E1 = ["average of RoBERTa-base", "unsup. SimCSE-RoBERTa-base with MLM", "unsup. SimCSE-RoBERTa-base (published)"]
+TABLE_E1 += ["SBERT-base (published)", "sup. SimCSE-BERT-base with MLM"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("table, rows", [("simcse_table5", TABLE_5), ("simcse_tableE1", TABLE_E1)])
+def test_a_row_of_each_kind_runs(table, rows, tiny_bert, corpus, tmp_path, monkeypatch):
+    """With tiny models of the names that the rows have, in the current folder."""
+    roberta = add_mask_token(write_model(tmp_path / "roberta-base", "roberta"))
+    for config in parse_rows(table):
+        if not (folder := tmp_path / config.model.init_from).exists():
+            if "roberta" in folder.name:
+                shutil.copytree(roberta, folder)
+            else:
+                add_mask_token(shutil.copytree(tiny_bert, folder))
+    senteval = write_all(write_similarity(tmp_path / "senteval", corpus["dev"]))
+    words = [line.replace(",", "") for line in corpus["txt"].read_text().splitlines()]
+    some = [f"{first} {second}" for first, second in itertools.product(words, words[:20])][:600]  # a batch has 512
+    triplets = ["sent0,sent1,hard_neg", *(f"{a},{b},{a} {b}" for a, b in itertools.pairwise(some))]
+    labelled = ["sent0,sent1,label", *(f"{a},{b},{n % 3}" for n, (a, b) in enumerate(itertools.pairwise(some)))]
+    files = {"wiki1m_for_simcse.txt": some, "nli_sentences.txt": some}
+    for name, lines in (files | {"nli_for_simcse.csv": triplets, "nli_pairs.csv": labelled}).items():
+        write(tmp_path / "data" / name, lines)
+    monkeypatch.chdir(tmp_path)
+    few = [f"--config.{field}" for field in ("train.max_steps=2", "sweep.seeds=1", "parallel.devices=1")]
+    few += [f"--config.eval.data={senteval}", f"--config.sweep.only={','.join(rows)}"]
+    few += [f"--config.sweep.baseline={rows[0]}"]
+    run(monkeypatch, f"ablations/{table}", tmp_path / "sweep", *few)
+    ours = (tmp_path / "sweep" / f"{table}.md").read_text().partition("**The paper's**")[0]
+    assert all(re.search(rf"^\| {re.escape(row)} \| 1 \| -?\d", ours, re.MULTILINE) for row in rows if "IS-" not in row)
+    if table == "simcse_table5":
+        assert len({line.split("|", 2)[2] for line in ours.splitlines() if "| 1 |" in line}) > 5  # they differ
+
+
+def test_the_line_below_the_table_names_the_protocol_of_transfer_tasks(file, tmp_path):
+    config = parse(["--config", str(file), "--workdir=w"])[0]
+    runs = runner.all_runs(read_sweep(config, load_variants(str(file))), config.sweep, tmp_path)
+    assert "transfer" not in runner.what_was_run(runs) and runner.what_was_run([]) == ""
+    for each in runs:
+        each.config.eval.transfer = True
+    assert runner.what_was_run(runs).endswith("eval.transfer_protocol=sklearn")
+
+
+def parse_rows(table):
+    path = f"ablations/{table}"
+    return [config for _, config in read_sweep(parse(["--config", path, "--workdir=w"])[0], load_variants(path))]

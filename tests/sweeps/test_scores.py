@@ -90,6 +90,7 @@ def test_averages_are_over_the_tasks_that_all_runs_have(finished):
     assert (names["sts_avg"], names["transfer_avg"]) == ("STS avg., 6 of 7", "transfer avg., 1 of 7")
     assert note(shown) == "Averages are over the tasks that are there, without STS15, CR, SUBJ, MPQA, SST, TREC, MRPC."
     assert note({}) == ""
+    runs[0].config.eval.transfer_protocol = "pytorch"
     paper = Variant("a", {}, {"sts_avg": 76.25, "STS12": 70.0, "transfer_avg": 85.0, "stsb_dev": 82.5})
     assert comparable(paper, runs[0].config, shown).paper == {"STS12": 70.0, "stsb_dev": 82.5}
 
@@ -125,10 +126,22 @@ def test_a_run_that_trains_nothing_has_no_best_step(finished):
 
 def test_the_paper_s_averages_are_compared_only_with_those_of_the_same_tasks():
     config = default_config()
+    config.eval.transfer_protocol = "pytorch"
     variant = Variant("a", {}, {"sts_avg": 76.25, "sts_wmean": 76.0, "stsb_dev": 82.5, "transfer_avg": 85.0})
     assert comparable(variant, config) == variant
     config.eval.tasks = ("STS12",)
     assert comparable(variant, config).paper == {"stsb_dev": 82.5, "transfer_avg": 85.0}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "kept"),
+    [("pytorch", {"MR", "transfer_avg", "MR_dev"}), ("pytorch_fast", {"MR_dev"}), ("sklearn", set())],
+)
+def test_the_paper_s_transfer_values_stand_next_to_those_of_its_protocol(protocol, kept):
+    """SentEval's PyTorch classifier; which of its settings scored development sets is open."""
+    config, variant = default_config(), Variant("a", {}, {"MR": 81.0, "transfer_avg": 85.0, "MR_dev": 82.0})
+    config.eval.transfer_protocol = protocol
+    assert set(comparable(variant, config).paper) == kept
 
 
 def test_the_paper_s_values_of_stsb_are_not_set_next_to_other_pairs(tmp_path):

@@ -99,3 +99,40 @@ def test_other_pairs_have_their_own_heading_everywhere(tmp_path):
     for kind in ("md", "csv", "svg"):
         text = (tmp_path / f"name.{kind}").read_text()
         assert "pairs.tsv" in text and "STS-B" not in text and "stsb" not in text and "paper's" not in text
+
+
+QUOTED = Variant("GloVe", {}, {"stsb_dev": 58.0, "sts_avg": 61.3}, quoted=True)
+MANY = ("stsb_dev", "STS12", "sts_avg", "uniformity", "best_step")
+
+
+def test_a_quoted_row_has_the_paper_s_values_alone():
+    rows = summarize(sweep(), [*VARIANTS, QUOTED], RESULTS)
+    text = table.markdown(rows, sweep())
+    assert "| GloVe | quoted | 58.0 |  |  |" in text and "Quoted: another system" in text
+    assert "3 of 9 are missing" in text  # those of a|b
+    only = table.markdown(summarize(sweep(), [QUOTED], {}), sweep())
+    assert "All rows are quoted from the paper; nothing is run." in only and "seeds" not in only
+    line = next(row for row in csv.DictReader(io.StringIO(table.csv(rows, sweep()))) if row["variant"] == "GloVe")
+    assert (line["n"], line["mean"], line["paper"], line["difference"]) == ("0", "", "58", "")
+
+
+def test_many_metrics_stand_in_three_tables():
+    many = sweep(MANY)
+    results = {
+        "base": {42: {"stsb_dev": 70.0, "sts_avg": 60.0, "uniformity": -2.0, "best_step": 10}},
+        "better": {
+            42: {"stsb_dev": 71.0, "STS12": 50.0, "sts_avg": 61.0, "uniformity": -2.1234, "best_step": 20},
+            43: {"stsb_dev": 73.0, "STS12": 51.0, "sts_avg": 62.0, "best_step": 20},
+        },
+    }
+    parts = table.markdown(summarize(many, [*VARIANTS, QUOTED], results), many).split("**")
+    assert parts[1::2] == ["Ours", "The paper's", "Δ (p)"]
+    top, ours, paper, difference = parts[0::2]
+    assert "| base | 1 | 70.00 | – | 60.00 | -2.000 | 10 |" in ours and "GloVe" not in ours
+    assert "| better | 2 | 72.00 ± 1.41 | 50.50 ± 0.71 | 61.50 ± 0.71 | -2.123 (1) | 20 ± 0 |" in ours
+    assert "| GloVe (quoted) | 58.0 | – | 61.30 | – | – |" in paper and "a\\|b" not in paper
+    assert "| better | base | +1.00 | – | +1.00 | -0.123 | +10 |" in difference and "| base | base" not in difference
+    assert "n: how many of them are finished" in difference
+    # The lower the better; a task has no sentence of its own where its average has one.
+    assert "uniformity: better has the lowest mean, -2.123" in top and "best step: base has the lowest mean, 10" in top
+    assert "STS12" not in top and "STS avg.: better has the highest mean, 61.50" in top

@@ -107,6 +107,19 @@ MISTAKES = [
     ({}, [], "the sweep has no variants"),
     (
         {},
+        [*VARIANTS, Variant("x", {}, {"sts_av": 1.0})],
+        "'x': the paper's values: no metric 'sts_av'; the nearest one is",
+    ),
+    ({}, [*VARIANTS, Variant("x", {"seed": 1}, {"sts_avg": 1.0}, quoted=True)], "'x': is quoted: it has the paper's"),
+    ({}, [*VARIANTS, Variant("x", {}, {"sts_avg": 1.0}, "hot", quoted=True)], "'x': is quoted: it has the paper's"),
+    ({}, [*VARIANTS, Variant("x", {}, quoted=True)], "'x': is quoted: it has the paper's values alone"),
+    (
+        {"baseline": "x"},
+        [*VARIANTS, Variant("x", {}, {"sts_avg": 1.0}, quoted=True)],
+        "config.sweep.baseline: 'x' is quoted from the paper, so no run can be compared with it",
+    ),
+    (
+        {},
         [*VARIANTS, Variant("x", {"model.poler": "avg"})],
         "'x': no field config.model.poler; the nearest one is config.m",
     ),
@@ -165,6 +178,7 @@ def test_a_config_without_a_sweep_is_reported():
         "return [Variant(3, None)]",
         "return [Variant('a', {3: 4})]",
         "return [Variant('a', {}, {'stsb_dev': 'x'})]",
+        "return [Variant('a', {}, {'stsb_dev': 1.0}, '', 'yes')]",
     ],
 )
 def test_what_is_no_list_of_variants_is_refused(code, tmp_path):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from support import call, run, sentences, train_args
 
+from simcse_jax.analysis.data import read_data
 from simcse_jax.analysis.last_layer import Sample, measure_last_layer, positives
 from simcse_jax.analysis.protocol import Protocol
 from simcse_jax.analysis.tokens import survey
@@ -121,6 +122,19 @@ def test_the_sentences_that_are_measured(tmp_path, capsys):
     sample = read_analysis(config(analysis__data=str(file), eval__data="dev.tsv"), evaluation(top=3.0))
     assert sample.positives == []
     assert capsys.readouterr().out == "dev.tsv: no pair is rated above 4 of 5, so no alignment is measured\n"
+
+
+def test_the_papers_data_are_the_first_sentences_of_the_test_pairs(senteval):
+    """As `configs/ablations/isotropy_*.py` have them: repeated ones are kept, and 1,359 of 1,379 are taken."""
+    paper = {"eval__data": str(senteval), "analysis__split": "test"}
+    sample = read_analysis(config(**paper, analysis__sentences=1359, analysis__repeated_sentences="keep"), evaluation())
+    whole = read_analysis(config(**paper, analysis__sentences=1379, analysis__repeated_sentences="keep"), evaluation())
+    once = read_analysis(config(**paper, analysis__sentences=1379), evaluation())
+    assert [len(each.sentences) for each in (sample, whole, once)] == [1359, 1379, 1256]
+    assert whole.sentences == read_data(str(senteval)).sentences and set(once.sentences) == set(whole.sentences)
+    assert len(whole.positives) == 231  # of the test pairs, too
+    named = read_analysis(config(analysis__data=str(senteval), analysis__split="test", analysis__sentences=1379), None)
+    assert named == once
 
 
 def test_data_that_cannot_be_measured_on(tmp_path):

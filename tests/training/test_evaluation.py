@@ -1,3 +1,4 @@
+import functools
 import json
 
 import pytest
@@ -48,16 +49,19 @@ def test_transfer_tasks_are_scored_at_the_end_where_asked_for(tiny_bert, corpus,
     fields = ("eval.transfer=True", "eval.tasks=STSBenchmark", "eval.postprocess=whitening", "eval.postprocess_data")
     args = train_args(tiny_bert, "no/such.txt", senteval, tmp_path / "run", *NOTHING)
     args += [f"--config.{field}" for field in fields[:3]] + [f"--config.{fields[3]}={corpus['csv']}"]
+    args.append("--config.eval.transfer_protocol=pytorch")
     done = call("main", *args)
     assert done.returncode == 0, done.stderr
     assert "MR, SUBJ, MPQA, SST2, TREC, MRPC not found, and left out" in done.stdout
-    assert "transfer after whitening (accuracy):" in done.stdout
+    assert "transfer after whitening (accuracy, protocol pytorch):" in done.stdout
     result = json.loads((tmp_path / "run" / "result.json").read_text())
-    assert set(result) == {"STSBenchmark", "average", "development", "transfer"}  # no average: six tasks are missing
+    assert set(result) == {"STSBenchmark", "average", "development", "transfer", "transfer_protocol"}
+    assert result["transfer_protocol"] == "pytorch"  # and no average, as six tasks are missing
     encode = SimCSE(str(tiny_bert), pooler="cls").encode
     embed = postprocess.applied(encode, postprocess.read("whitening", str(corpus["csv"])))
     tasks, _ = transfer_files.read(str(senteval), ["CR"])
-    accuracy = by_task(transfer.evaluate, embed, tasks)["CR"]["accuracy"]
+    evaluate = functools.partial(transfer.evaluate, protocol="pytorch")
+    accuracy = by_task(evaluate, embed, tasks)["CR"]["accuracy"]
     assert result["transfer"]["CR"]["accuracy"] == pytest.approx(accuracy, abs=5.1)  # two of forty sentences
     development = sts.read(str(senteval), ["STSBenchmark"], "dev")[0]
     expected = by_task(sts.evaluate, embed, development)["STSBenchmark"]["spearman"]
@@ -81,6 +85,13 @@ def test_mistakes_of_scoring_are_reported_before_anything_is_compiled(tiny_bert,
             "--config.eval.transfer=True",
             f"--config.eval.data={write_senteval(tmp_path / 'senteval', corpus)}",
         ): "no MR, CR, SUBJ, MPQA, SST2, TREC, MRPC there",
+        ("--config.eval.extra=sickr_dev",): "dev.tsv is a file, but eval.extra=sickr_dev needs SentEval's",
+        ("--config.eval.extra=sickr,geometry",): "config.eval.extra: no score 'sickr'; the nearest one is sickr_dev",
+        ("--config.eval.extra=geometry", "--config.eval.data="): "config.eval.extra=('geometry',): eval.data is empty",
+        (
+            "--config.eval.extra=sickr_dev",
+            f"--config.eval.data={write_senteval(tmp_path / 'without', corpus)}",
+        ): "config.eval.data: ",
         ("--config.eval.transfer=True", "--config.eval.data="): "config.eval.transfer=True: eval.data is empty",
     }
     for fields, message in cases.items():

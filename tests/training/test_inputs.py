@@ -1,5 +1,12 @@
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 from support import call, refused, train_args
+
+from simcse_jax.config import default_config
+from simcse_jax.data.batches import Corpus
+from simcse_jax.training.inputs import Inputs, sources
 
 BAD_DATA = {
     "missing": (None, "no such file"),
@@ -54,3 +61,32 @@ def test_a_run_says_what_it_leaves_out_of_a_model_s_files(prompted, corpus, tmp_
     assert done.returncode == 0, done.stderr
     what = "the prompts query, document, q, the truncation to 8 elements, the similarity euclidean"
     assert f"neither uses nor keeps {what}\n" in done.stdout
+
+
+def test_each_source_of_a_list_is_an_input_that_no_output_may_replace(tiny_bert, corpus, tmp_path):
+    config = default_config()
+    config.data.train = "a.txt,b.csv"
+    found = sources(config)
+    assert {name: found[name] for name in found if "data.train" in name} == {
+        "config.data.train": "a.txt,b.csv",
+        "config.data.train[0]": "a.txt",
+        "config.data.train[1]": "b.csv",
+    }
+    config.data.train = "a.txt"
+    assert [name for name in sources(config) if "data.train" in name] == ["config.data.train"]
+    args = train_args(tiny_bert, f"{corpus['txt']},{tmp_path}/none.txt", corpus["dev"], tmp_path / "run")
+    refused(call("main", *args), "none.txt: no such file")
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_is_missing_is_a_part_of_the_data_s_fingerprint():
+    ids = np.ones((2, 3, 4), np.int32)
+
+    def fingerprint(present):
+        corpus = Corpus(ids, ids, present=present)
+        model = SimpleNamespace(params={})
+        return Inputs([], None, model, None, corpus, None, None, 1).fingerprints["data.train"]
+
+    there = np.ones((2, 3), bool)
+    some = there & [[True, True, True], [True, True, False]]
+    assert len({fingerprint(None), fingerprint(there), fingerprint(some)}) == 3

@@ -15,7 +15,7 @@ from simcse_jax.models import parameters
 from simcse_jax.objectives.info_nce import info_nce
 from simcse_jax.objectives.registry import Term
 from simcse_jax.runs.state import trained_shapes
-from simcse_jax.training.loss import LanguageModel, Rows, make_loss
+from simcse_jax.training.loss import LanguageModel, Rows, make_loss, masked_token_losses
 from simcse_jax.training.views import dropout_keys
 
 pytestmark = pytest.mark.exact
@@ -312,6 +312,27 @@ def test_a_mixed_batch_s_loss_is_that_of_its_sentences_without_the_missing_colum
     function, arguments = loss_function(1, 3)
     loss, _ = function(*arguments[:2], data, arguments[3])
     assert float(loss) == pytest.approx(expected, rel=1e-4)
+
+
+def test_masked_tokens_are_those_of_the_columns_that_are_there():
+    graph, params, config = random_model(num_layers=1)
+    fields = {"model": {"mlp": "none", "dual_encoder": False}, "objective": {"mlm": {"weight": 1.0}}}
+    fields["objective"]["softmax_nli"] = {"weight": 0.0}
+    shapes = trained_shapes(config, fields)
+    params = {name: np.ones(shape.shape, np.float32) for name, shape in shapes.items()} | params
+    chosen = recipe(3, language_model=LanguageModel(mask_id=3, special_ids=(0, 1, 2, 3)))
+    data = mixed_batch()
+    blank = {name: x for name, x in data.items() if name != "present"}  # nothing to mask where nothing is
+    blank["attention_mask"] = data["attention_mask"] * data["present"][:, :, None]
+
+    @jax.jit
+    def losses(data):
+        return masked_token_losses(graph, chosen, params, Rows(data, jnp.int32(0), settings(), ()))
+
+    (sums, counts), (expected_sums, expected_counts) = losses(data), losses(blank)
+    np.testing.assert_array_equal(counts, expected_counts)
+    np.testing.assert_allclose(sums, expected_sums, rtol=1e-5)
+    assert 0 < np.sum(counts) < np.sum(losses({name: x for name, x in data.items() if name != "present"})[1])
 
 
 BARE = """

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 from support import sentences
+from support.models import add_mask_token
 
 from simcse_jax import export
 from simcse_jax.config.checks import validate
@@ -16,7 +17,6 @@ from simcse_jax.models import parameters
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import initial_params, trained_shapes
-from simcse_jax.storage import read_json
 from simcse_jax.training import inputs
 from simcse_jax.training.run import train_and_evaluate
 
@@ -24,15 +24,7 @@ from simcse_jax.training.run import train_and_evaluate
 @pytest.fixture(scope="module")
 def masked_bert(tiny_bert, tmp_path_factory):
     """The tiny BERT with a mask token."""
-    folder = shutil.copytree(tiny_bert, tmp_path_factory.mktemp("masked") / "bert")
-    tokenizer, config = read_json(folder / "tokenizer.json"), read_json(folder / "tokenizer_config.json")
-    number = len(tokenizer["model"]["vocab"])
-    tokenizer["model"]["vocab"]["[MASK]"] = number
-    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    tokenizer["added_tokens"].append({"id": number, "content": "[MASK]", "special": True, **flags})
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-    (folder / "tokenizer_config.json").write_text(json.dumps(config | {"mask_token": "[MASK]"}))
-    return folder
+    return add_mask_token(shutil.copytree(tiny_bert, tmp_path_factory.mktemp("masked") / "bert"))
 
 
 def make_config(model, data, dev="", **fields):

@@ -1,0 +1,229 @@
+"""SentEval's PyTorch classifier: a softmax on frozen inputs, trained until held-out accuracy stops rising.
+
+For a row x (D,) of K classes, with the weights W (K, D) and the biases b (K,):
+
+    p = softmax(W x + b),    loss = mean over a batch of -log p_y,    gradients + λ W and + λ b
+
+This is senteval/tools/classifier.py without a hidden layer, as PyTorch runs it since version 0.4.1: `size_average =
+False`, which SentEval sets on the loss afterwards, has no effect there, so the loss is a mean. `SETTINGS` are those of
+SimCSE's evaluation.py:
+
+| | optimizer, with PyTorch's defaults | batch_size | epoch_size | tenacity | kfold |
+| --- | --- | --- | --- | --- | --- |
+| `pytorch`, its test mode | Adam: learning rate 0.001, β 0.9 and 0.999, ε 1e-8 | 64 | 4 | 5 | 10 |
+| `pytorch_fast`, its fast mode | RMSprop: learning rate 0.01, α 0.99, ε 1e-8 | 128 | 2 | 3 | 5 |
+
+- A round is `epoch_size` epochs, the last batch of an epoch smaller. After each round the held-out rows are scored. The
+  first parameters with the best accuracy are kept. Training ends at round `tenacity` + 1, in all, that does not beat
+  the best one, or when more than 200 epochs are done.
+- Every classifier starts again from seed 1111, so it has the same first weights (those of `torch.nn.Linear`) and, for
+  the same number of rows, the same order of rows in each epoch (those of `numpy.random.permutation`). Both are drawn
+  here bit for bit (`torch_draws.py`). What remains is the rounding of float32 sums.
+
+The classifiers of all penalties λ share their batches and are trained together, in one compiled program for a task.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Float, Int, Int32
+
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation import torch_draws
+
+SEED = 1111
+MOST_EPOCHS = 200  # another round begins while no more are done
+HELD_OUT = 0.05  # of the training rows, where no others choose the epoch
+FEWEST = 20  # rows of which a twentieth is a row
+
+
+class Settings(NamedTuple):
+    """How classifiers are trained; see the module's docstring."""
+
+    optimizer: optax.GradientTransformation
+    batch: int
+    epochs: int  # of a round
+    tenacity: int
+    folds: int
+
+    @property
+    def rounds(self) -> int:
+        """How many there are at most."""
+        return MOST_EPOCHS // self.epochs + 1
+
+
+SETTINGS = {
+    "pytorch": Settings(optax.adam(1e-3), batch=64, epochs=4, tenacity=5, folds=10),
+    "pytorch_fast": Settings(
+        optax.rmsprop(1e-2, decay=0.99, eps=1e-8, eps_in_sqrt=False), batch=128, epochs=2, tenacity=3, folds=5
+    ),
+}
+
+
+class Split(NamedTuple):
+    """The rows that a classifier is trained on, in the order that its permutations permute, and those held out."""
+
+    train: Int[np.ndarray, " n"]
+    held_out: Int[np.ndarray, " m"]
+    drawn: int = 0  # the length of a permutation that was drawn before the training's
+
+
+class Fitted(NamedTuple):
+    """Classifiers, one for each of C penalties."""
+
+    predicted: Int[np.ndarray, "C N"]  # classes of all rows
+    accuracy: Float[np.ndarray, " C"]  # of the held-out rows, from 0 to 1
+
+
+def given(train: Bool[np.ndarray, " N"], held_out: Bool[np.ndarray, " N"]) -> Split:
+    """A split with held-out rows of its own: masks (N,)."""
+    return Split(np.flatnonzero(train), np.flatnonzero(held_out))
+
+
+def drawn(train: Bool[np.ndarray, " N"]) -> Split:
+    """A split that holds out a twentieth of the training rows, at random: a mask (N,) with `FEWEST` rows or more."""
+    rows = np.flatnonzero(train)
+    rows = rows[np.random.RandomState(SEED).permutation(len(rows))]
+    cut = int(HELD_OUT * len(rows))
+    return Split(rows[cut:], rows[:cut], drawn=len(rows))
+
+
+class Classifier:
+    """The classifier of one task: its rows, first weights and orders."""
+
+    def __init__(
+        self,
+        inputs: Float[np.ndarray, "N D"],
+        labels: Int[np.ndarray, " N"],
+        classes: int,
+        splits: Sequence[Split],
+        settings: Settings = SETTINGS["pytorch"],
+    ):
+        """Takes the rows of a task.
+
+        Args:
+          inputs: (N, D).
+          labels: (N,) from 0 to classes - 1.
+          classes: K, of the task, whether or not all of them occur.
+          splits: all that will be fit; they share one compiled program.
+          settings: of the training.
+        """
+        self._settings, batch = settings, settings.batch
+        weights, biases = torch_draws.linear(inputs.shape[1], classes, SEED)
+        self._first = {"weights": jnp.asarray(weights), "biases": jnp.asarray(biases)}
+        self._inputs = jnp.asarray(inputs, jnp.float32)
+        self._labels = jnp.asarray(labels, jnp.int32)
+        self._rooms = [-(-max(map(len, rows)) // batch) * batch for rows in list(zip(*splits, strict=True))[:2]]
+        self._orders: dict[tuple[int, int], jax.Array] = {}
+
+    def fit(self, split: Split, penalties: Sequence[float]) -> Fitted:
+        """Trains a classifier for each penalty λ.
+
+        Raises:
+          UserError: when it diverges.
+        """
+        train, held_out = (
+            jnp.asarray(np.pad(rows, (0, room - len(rows))), jnp.int32)
+            for rows, room in zip(split[:2], self._rooms, strict=True)
+        )
+        sizes = jnp.array([len(split.train), len(split.held_out)], jnp.int32)
+        decays = jnp.asarray(penalties, jnp.float32)
+        data = (self._inputs, self._labels, train, held_out, sizes, self._order(split))
+        logits, hits = _fit(self._settings, self._first, data, decays)
+        if not bool(jnp.all(jnp.isfinite(logits))):
+            raise UserError("the classifier of the embeddings diverges; they are too large in size")
+        return Fitted(np.asarray(logits.argmax(-1)).T, np.asarray(hits, np.float64) / len(split.held_out))
+
+    def _order(self, split: Split) -> Int32[Array, "epochs room"]:
+        key = (split.drawn, len(split.train))
+        if key not in self._orders:
+            generator = np.random.RandomState(SEED)
+            if split.drawn:
+                generator.permutation(split.drawn)
+            epochs = self._settings.rounds * self._settings.epochs
+            order = torch_draws.orders(len(split.train), epochs, generator)
+            self._orders[key] = jnp.asarray(np.pad(order, ((0, 0), (0, self._rooms[0] - len(split.train)))))
+        return self._orders[key]
+
+
+class _Carry(NamedTuple):
+    rounds: jax.Array
+    params: dict[str, jax.Array]  # weights (C·K, D), biases (C·K,)
+    optimizer: Any
+    best: jax.Array  # (C,) the most held-out rows that were right
+    kept: dict[str, jax.Array]  # the parameters then
+    failures: jax.Array  # (C,)
+    stopped: jax.Array  # (C,) bool
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _fit(
+    settings: Settings, first: dict[str, jax.Array], data: tuple[jax.Array, ...], penalties: Float[Array, " C"]
+) -> tuple[Float[Array, "N C K"], Int[Array, " C"]]:
+    """The logits of all rows, and the number of held-out rows that are right.
+
+    `data` are rows (N, D), labels (N,), the padded rows to train on and held out, the numbers of both, and the order of
+    each epoch. The numbers are arguments of the program, so folds of different sizes share it.
+    """
+    rows, labels, train, held_out, (count, held_out_count), orders = data
+    batch, epochs = settings.batch, settings.epochs
+    choices, classes = len(penalties), len(first["biases"])
+    targets = jax.nn.one_hot(labels, classes)
+    decay = jnp.repeat(penalties, classes)
+
+    def logits(params: dict[str, jax.Array], inputs: jax.Array) -> jax.Array:
+        products = jnp.matmul(inputs, params["weights"].T, precision="highest") + params["biases"]
+        return products.reshape(len(inputs), choices, classes)
+
+    def step(number: jax.Array, carry: Any, order: jax.Array) -> Any:
+        params, state = carry
+        places = number * batch + jnp.arange(batch)
+        own = train[jax.lax.dynamic_slice_in_dim(order, number * batch, batch)]
+        share = jnp.where(places < count, 1 / jnp.minimum(batch, count - number * batch), 0.0)
+        inputs = rows[own]
+        errors = share[:, None, None] * (jax.nn.softmax(logits(params, inputs)) - targets[own][:, None])
+        errors = errors.reshape(batch, -1)
+        gradients = {
+            "weights": jnp.matmul(errors.T, inputs, precision="highest") + decay[:, None] * params["weights"],
+            "biases": errors.sum(0) + decay * params["biases"],
+        }
+        updates, state = settings.optimizer.update(gradients, state)
+        return optax.apply_updates(params, updates), state
+
+    def epoch(number: jax.Array, carry: Any) -> Any:
+        return jax.lax.fori_loop(0, -(-count // batch), functools.partial(step, order=orders[number]), carry)
+
+    def one_round(carry: _Carry) -> _Carry:
+        start = carry.rounds * epochs
+        params, optimizer = jax.lax.fori_loop(start, start + epochs, epoch, (carry.params, carry.optimizer))
+        right = logits(params, rows[held_out]).argmax(-1) == labels[held_out][:, None]
+        hits = jnp.sum(right & (jnp.arange(len(held_out)) < held_out_count)[:, None], axis=0)
+        better = (hits > carry.best) & ~carry.stopped
+        failed = ~better & ~carry.stopped
+        chosen = jnp.repeat(better, classes)
+        return _Carry(
+            carry.rounds + 1,
+            params,
+            optimizer,
+            jnp.where(better, hits, carry.best),
+            {
+                "weights": jnp.where(chosen[:, None], params["weights"], carry.kept["weights"]),
+                "biases": jnp.where(chosen, params["biases"], carry.kept["biases"]),
+            },
+            carry.failures + failed,
+            carry.stopped | (failed & (carry.failures >= settings.tenacity)),
+        )
+
+    def unfinished(carry: _Carry) -> jax.Array:
+        return (carry.rounds < settings.rounds) & ~jnp.all(carry.stopped)
+
+    params = {"weights": jnp.tile(first["weights"], (choices, 1)), "biases": jnp.tile(first["biases"], choices)}
+    nothing = jnp.zeros(choices, jnp.int32)
+    start = _Carry(jnp.int32(0), params, settings.optimizer.init(params), nothing - 1, params, nothing, nothing > 0)
+    end = jax.lax.while_loop(unfinished, one_round, start)
+    return logits(end.kept, rows), end.best
