@@ -19,6 +19,8 @@ READINGS = {
     "released": "as the released code: columns batch-normalized over all rows, hence centred, which takes one rank",
 }
 
+EPSILON = 1e-5  # that PyTorch's batch norm adds to a variance
+
 
 class Rank(NamedTuple):
     """Of the correlation matrices of some batches."""
@@ -47,8 +49,8 @@ def correlation(
         C_cd = Σ_i z¹_ic z²_id / ( √Σ_i (z¹_ic)² √Σ_i (z²_id)² )
 
     SimCSE++, equation 4; i runs over the N sentences and the M artificial rows, the same below both views. With the
-    reading `released` z is centred first, by its mean over these rows. A dimension without any variation correlates
-    with none.
+    reading `released` z is centred first, by its mean over these rows, and (N + M) · 1e-5 is added under the roots, as
+    PyTorch's batch norm does. A dimension without any variation correlates with none.
 
     Args:
       first, second: z¹ and z², the embeddings of a batch.
@@ -58,8 +60,10 @@ def correlation(
 
     def columns(view: Float[np.ndarray, "N D"]) -> Float64[np.ndarray, "N+M D"]:
         z = np.concatenate([view, artificial]).astype(np.float64)
-        z = z - z.mean(axis=0) if reading == "released" else z
-        norms = np.linalg.norm(z, axis=0)
+        added = 0.0
+        if reading == "released":
+            z, added = z - z.mean(axis=0), EPSILON * len(z)
+        norms = np.sqrt(np.sum(z * z, axis=0) + added)
         return np.divide(z, norms, out=np.zeros_like(z), where=norms > 0)
 
     return columns(first).T @ columns(second)

@@ -79,7 +79,7 @@ def _of_parallel_files(path: Path, tally: Tally) -> Iterator[Pair]:
 
 
 def _checked(fields: Sequence[object], where: str, tally: Tally) -> Iterator[Pair]:
-    tally.read += 1
+    tally.see()
     premise, hypothesis = (sentence(field, where) for field in fields[:2])
     if not premise or not hypothesis:
         tally.drop(BLANK)

@@ -30,7 +30,7 @@ def qqp(sources: Sequence[str], tally: Tally) -> Iterator[tuple[str, ...]]:
     for source in sources:
         for file in [source] if is_dataset(source) else files_of(source, ["train.tsv", QUORA]):
             for row in columns(_questions(file, tally), QUESTIONS, str(file)):
-                tally.read += 1
+                tally.see()
                 if str(row.fields[2]).strip() not in ("0", "1"):
                     raise UserError(f"{row.where}: the label is {row.fields[2]!r:.60}; it must be 0 or 1")
                 if str(row.fields[2]).strip() == "0":
@@ -57,7 +57,7 @@ def _with_tabs(path: Path, tally: Tally) -> Table:
             if len(fields) == len(names):
                 yield Row(f"{path}: line {number}", fields)
             else:
-                tally.read += 1
+                tally.see()
                 tally.drop(BROKEN)
 
     return names, rows()
@@ -92,7 +92,7 @@ def paranmt(sources: Sequence[str], tally: Tally) -> Iterator[tuple[str, ...]]:
     for source in sources:
         for path in files_of(source, ["para-nmt-5m*.txt", "para-nmt-50m*.txt"]):
             for number, line in enumerate(open_text(path), 1):
-                tally.read += 1
+                tally.see()
                 fields = line.split("\t")
                 if len(fields) not in (2, 3):
                     tally.drop(BROKEN)
@@ -124,7 +124,7 @@ def read_captions(sources: Sequence[str], tally: Tally) -> dict[str, list[str]]:
             for number, line in enumerate(open_text(path), 1):
                 if not line.strip() or (bars and number == 1):
                     continue
-                tally.read += 1
+                tally.see()
                 image, place, text = _caption(line, bars)
                 if not (image and place.isdigit()):
                     tally.drop("in a line of another form")

@@ -1,12 +1,15 @@
 """What was read, used and left out, and why; and the text of a sentence."""
 
 import re
+import sys
 from collections import Counter
 
 from simcse_jax.data.files import MISSING, is_text
 from simcse_jax.errors import UserError
+from simcse_jax.progress import Clock, write
 
 LINE_BREAKS = re.compile(r"\s*[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
+LOOK = 100  # units between two looks at the clock
 BLANK = "with a blank sentence"
 
 
@@ -25,6 +28,13 @@ class Tally:
         self.read = 0
         self.dropped: Counter[str] = Counter()
         self.notes: list[str] = []
+        self._clock = Clock()
+
+    def see(self) -> None:
+        """Counts a unit as read; long work says every half minute, on standard error, how many there were."""
+        self.read += 1
+        if self.read % LOOK == 0 and self._clock.is_due():
+            write(f"{self.read:,} {self.unit} read", sys.stderr)
 
     def drop(self, reason: str, count: int = 1) -> None:
         """Counts units that are left out."""

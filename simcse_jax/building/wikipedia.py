@@ -108,7 +108,7 @@ def read_pages(sources: Sequence[str], tally: Tally) -> Iterator[Page]:
                 yield from _read_dump(file, tally)
                 continue
             for row in columns(open_table(file), [("text",)], str(file)):
-                tally.read += 1
+                tally.see()
                 text = row.fields[0]
                 if not isinstance(text, str) or not is_text(text):
                     raise UserError(f"{row.where}: the field 'text' holds {text!r:.60}, not text")
@@ -144,7 +144,7 @@ def _pages_of(file: IO[bytes], path: Path, tally: Tally) -> Iterator[Page]:
             hidden.add((element.text or "").strip().lower())
         if name != "page":
             continue
-        tally.read += 1
+        tally.see()
         parts = {part.tag.rpartition("}")[2]: part for part in element.iter()}
         text = parts["text"].text if "text" in parts else None
         kind = parts["ns"].text if "ns" in parts else "0"

@@ -72,6 +72,16 @@ def split_sources(specification: str) -> list[str]:
     return names
 
 
+def by_field(field: str, specification: str) -> dict[str, str]:
+    """The sources of a field by its name; of several, FIELD[0], FIELD[1] and so on.
+
+    Raises:
+      UserError: as for `split_sources`.
+    """
+    names = split_sources(specification)
+    return {f"{field}[{place}]" if names[1:] else field: name for place, name in enumerate(names)}
+
+
 def join(parts: Mapping[str, Examples], mixed: bool) -> Examples:
     """The examples of several sources, in the order of the sources.
 

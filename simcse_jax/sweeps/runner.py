@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ml_collections import config_dict
 
 from simcse_jax.config.fields import flatten, trains
-from simcse_jax.data.sources import split_sources
+from simcse_jax.data.sources import by_field
 from simcse_jax.errors import Preempted, UserError
 from simcse_jax.evaluation import transfer_files
 from simcse_jax.evaluation.postprocess import TARGET, TARGET_ALL
@@ -118,10 +118,9 @@ def check_measured(config: config_dict.ConfigDict, metric: str, where: str) -> N
 
 def sources(config: config_dict.ConfigDict) -> dict[str, str]:
     """What a run reads, by field."""
-    train = split_sources(config.data.train) if trains(config) else []
-    found = {f"data.train[{place}]" if train[1:] else "data.train": name for place, name in enumerate(train)}
+    found = by_field("data.train", config.data.train) if trains(config) else {}
     if config.eval.postprocess and config.eval.postprocess_data not in (TARGET, TARGET_ALL):
-        found["eval.postprocess_data"] = config.eval.postprocess_data
+        found |= by_field("eval.postprocess_data", config.eval.postprocess_data)
     if config.analysis.every and config.analysis.data:
         found["analysis.data"] = config.analysis.data
     return found | {"eval.data": config.eval.data}

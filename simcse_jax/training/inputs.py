@@ -12,7 +12,7 @@ from simcse_jax.config.fields import LARGEST, flatten, trains
 from simcse_jax.data.augment import augment
 from simcse_jax.data.batches import Corpus, steps_per_epoch, tokenize
 from simcse_jax.data.examples import Examples, read_examples
-from simcse_jax.data.sources import split_sources
+from simcse_jax.data.sources import by_field
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import postprocess
@@ -33,14 +33,17 @@ READ = (
     "eval.postprocess_data",
     "analysis.data",
 )
+LISTS = ("data.train", "eval.postprocess_data")  # those of them that may name several sources
 
 
 def sources(config: config_dict.ConfigDict) -> dict[str, str]:
     """The names of what a run reads, by the fields that have them; not all are files or folders."""
     fields = flatten(config)
     named = {f"config.{field}": fields[field] for field in READ}
-    train = split_sources(config.data.train)
-    return named | {f"config.data.train[{place}]": name for place, name in enumerate(train) if train[1:]}
+    for field in LISTS:
+        del named[f"config.{field}"]
+        named |= by_field(f"config.{field}", fields[field])
+    return named
 
 
 class Inputs(NamedTuple):

@@ -27,3 +27,11 @@ def test_a_sentence_is_one_line_without_white_space_around_it():
     ):
         with pytest.raises(UserError, match=part):
             sentence(wrong, "x")
+
+
+def test_long_work_says_how_much_was_read(monkeypatch, capsys):
+    monkeypatch.setattr("simcse_jax.progress.LINE_SECONDS", 0)
+    tally = Tally("pages")
+    for _ in range(250):
+        tally.see()
+    assert capsys.readouterr().err == "100 pages read\n200 pages read\n" and tally.read == 250
