@@ -56,7 +56,8 @@ def _sources(field: str, value: Any) -> list[Any]:
 def is_from_hub(field: str, value: Any, hub: Collection[str] | None) -> bool:
     """Whether a field's value is the hub's; the arguments are those of `public_value`."""
     name = _hub_name(field, value)
-    return bool(name) and (is_hub_id(name) if hub is None else field in hub)
+    # A list may have folders next to the hub's names.
+    return bool(name) and (is_hub_id(name) if hub is None else field in hub and split_name(name) is not None)
 
 
 def _hub_name(field: str, value: Any) -> str:

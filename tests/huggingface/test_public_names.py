@@ -50,4 +50,6 @@ def test_names_from_the_hub_are_known_when_they_were_just_read(tmp_path, monkeyp
     shown = {field: public_value(field, value, hub) for field, value in config.items()}
     assert list(shown.values()) == ["owner/model", "hf:owner/data:train", "model", "file", "hf:data", "1"]
     assert from_hub({"data.train": "a.txt,hf:owner/data"}) == ["data.train"]
+    some = "hf:owner/data,hf:/home/ann/saved:train"
+    assert public_value("data.train", some, ["data.train"]) == "hf:owner/data,hf:saved:train"
     assert from_hub({"model.init_from": "package:m", "data.augment.mlm_model": ""}) == []
