@@ -163,7 +163,7 @@ def check_rank(args: Namespace, protocol: Protocol) -> None:
     Raises:
       UserError: naming the option.
     """
-    args.rank, args.artificial = args.rank or [BATCH], args.artificial or list(ARTIFICIAL)
+    args.rank, args.artificial = sorted({*(args.rank or [BATCH])}), sorted({*(args.artificial or ARTIFICIAL)})
     for name, least in (("rank", 2), ("artificial", 0)):
         for value in getattr(args, name):
             if not least <= value <= MOST_ROWS:
@@ -178,7 +178,7 @@ def check_runs(args: Namespace, protocol: Protocol) -> None:
     Raises:
       UserError: naming the option.
     """
-    for name, empty in (("models", []), ("compare", None), ("pair", []), ("rank", None)):
+    for name, empty in (("models", []), ("compare", None), ("pair", []), ("rank", None), ("artificial", None)):
         if getattr(args, name) != empty:
             raise UserError(f"{option(name)}: has no use with --runs; leave one of them out")
     if repeated := next((name for name in args.runs if args.runs.count(name) > 1), None):
