@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The papers' tables at a size that fits a laptop: 150 steps from a small language model; see docs/results/.
+# The papers' tables and figures at a size that fits a laptop: 150 steps from a small language model; see docs/results/.
 # Needs the MiniLM package, SentEval's folder (with STS and SNLI) and sentences, one a line. Run again after a stop, it resumes.
 set -euo pipefail
 if [ $# -lt 3 ]; then
@@ -8,36 +8,61 @@ if [ $# -lt 3 ]; then
 fi
 senteval=$1 wiki=$2 output=$3
 shift 3
-tables=${*:-language_model simcse_table3 simcse_tableD1}
+tables=${*:-language_model learning_rates simcse_table3 simcse_tableD1 simcse_pp_table1 simcse_pp_table2 simcse_pp_table3
+  simcse_pp_table5 simcse_tableC1 simcse_figure2 simcse_table6 simcse_tableD2 simcse_pp_table4}
 mkdir -p "$output"
 
-scored=(--config.train.dtype=bfloat16 --config.eval.data="$senteval" --config.eval.tasks=STSBenchmark)
-short=(--config.model.init_from="$output/language_model" --config.train.max_steps=150 --config.train.batch_size=64
-  --config.train.log_every=50 --config.eval.every=50)
+start=(--config.model.init_from="$output/language_model" --config.train.dtype=bfloat16 --config.eval.data="$senteval")
+short=(--config.train.max_steps=150 --config.train.batch_size=64 --config.train.log_every=50 --config.eval.every=50)
 unsupervised=(--config.data.train="$wiki")
-supervised=(--config.data.train="$output/snli_neutral.csv")
+supervised=(--config.data.train="$output/snli_neutral.csv" --config.train.learning_rate=5e-5)
+one_task=(--config.eval.tasks=STSBenchmark)
+six_tasks=(--config.eval.tasks=STS12,STS13,STS14,STS16,STSBenchmark,SICKRelatedness)
 
 sweep() { # file (with argument), fields
   local file=$1
   shift
   python -m simcse_jax.sweep --config "configs/ablations/$file" --workdir "$output/${file//:/_}" \
-    "${short[@]}" "${scored[@]}" "$@"
+    "${start[@]}" "${short[@]}" "$@"
 }
 
 for table in $tables; do
   case $table in
     language_model)
       python -m simcse_jax.main --config configs/language_model.py --workdir "$output/language_model" \
-        "${unsupervised[@]}" "${scored[@]}" --config.analysis.every=280
+        "${unsupervised[@]}" --config.eval.data="$senteval" "${one_task[@]}" --config.analysis.every=280
       python -m simcse_jax.build_data nli_neutral --source "$senteval/SNLI" --split dev test \
-        --output "$output/snli_neutral.csv" ;;
-    learning_rates) for setting in unsup sup; do
-      [ $setting = unsup ] && data=("${unsupervised[@]}") || data=("${supervised[@]}")
-      sweep simcse_grid:$setting "${data[@]}" --config.sweep.seeds=42 --config.sweep.baseline="batch 64 at 3e-05" \
-        --config.sweep.only="batch 64 at 1e-05,batch 64 at 3e-05,batch 64 at 5e-05"
-    done ;;
-    simcse_table3) sweep simcse_table3 "${unsupervised[@]}" ;;
-    simcse_tableD1) sweep simcse_tableD1 "${supervised[@]}" ;;
+        --output "$output/snli_neutral.csv"
+      # The names that rows of C.1 and SimCSE++ 4 have for the sentences that flow and whitening are fit on.
+      mkdir -p data
+      [ -e data/wiki1m_for_simcse.txt ] || ln -s "$(realpath "$wiki")" data/wiki1m_for_simcse.txt
+      [ -e data/nli_sentences.txt ] || python -m simcse_jax.build_data nli_sentences --source "$senteval/SNLI" \
+        --split dev test --output data/nli_sentences.txt ;;
+    learning_rates) # three rates an objective, one seed
+      rates="batch 64 at 1e-05,batch 64 at 3e-05,batch 64 at 5e-05"
+      plus_plus=(--config.objective.info_nce.weight=0.0 --config.objective.off_dropout.weight=1.0
+        --config.objective.dimension_wise.weight=0.1 --config.objective.dimension_wise.reading=released)
+      for objective in simcse plus_plus supervised; do
+        fields=("${unsupervised[@]}") grid=simcse_grid:unsup
+        [ $objective != plus_plus ] || fields+=("${plus_plus[@]}")
+        [ $objective != supervised ] || { fields=("${supervised[@]}") grid=simcse_grid:sup; }
+        python -m simcse_jax.sweep --config configs/ablations/$grid --workdir "$output/learning_rates_$objective" \
+          "${start[@]}" "${short[@]}" "${one_task[@]}" "${fields[@]}" --config.sweep.seeds=42 \
+          --config.sweep.only="$rates" --config.sweep.baseline="batch 64 at 3e-05"
+      done ;;
+    simcse_table3 | simcse_table6 | simcse_figure2) sweep $table "${one_task[@]}" "${unsupervised[@]}" ;;
+    simcse_tableD1 | simcse_tableD2) sweep $table "${one_task[@]}" "${supervised[@]}" ;;
+    simcse_pp_table1 | simcse_pp_table2) sweep $table "${six_tasks[@]}" "${unsupervised[@]}" ;;
+    simcse_pp_table3) sweep $table "${six_tasks[@]}" "${unsupervised[@]}" \
+      --config.sweep.only="SimCSE,off-dropout,dimension-wise,SimCSE++" ;;
+    simcse_pp_table5) # one seed a point
+      sweep $table "${one_task[@]}" "${unsupervised[@]}" --config.sweep.seeds=42 ;;
+    simcse_pp_table4) sweep $table "${six_tasks[@]}" "${unsupervised[@]}" --config.sweep.only="none,whitening on wiki,\
+dimension-wise on wiki,flow on NLI,whitening on NLI,whitening on NLI (layer 1),dimension-wise on NLI,SimCSE,\
+SimCSE + whitening,SimCSE + flow" ;;
+    simcse_tableC1) # trains nothing; the flow has a seed
+      python -m simcse_jax.sweep --config configs/ablations/$table --workdir "$output/$table" "${start[@]}" \
+        "${six_tasks[@]}" ;;
     *) echo "no table $table" >&2; exit 2 ;;
   esac
 done

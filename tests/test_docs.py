@@ -6,25 +6,20 @@ import functools
 import importlib
 import inspect
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from support import ROOT
+from support.pages import COMMAND, PAGES, Parsed, commands, report, source_of, stop_in_parser, text_of
 
 from simcse_jax.config.fields import FIELDS, SECTIONS
 from simcse_jax.config.flags import FOLDERS
 from simcse_jax.simcse import SimCSE
 from simcse_jax.sweeps.variants import sweep_defaults
 
-CHANGES = ROOT / "CHANGELOG.md"  # names what is gone, too
-PAGES = [page for page in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))) if page != CHANGES]
-COMMAND = re.compile(r"(?:python -m (?:simcse_jax[. ]|(?=benchmarks\.))|\bsimcse-jax )([a-z][a-z_.]*)([^`|#]*)")
 OPTION = re.compile(r"(?<![\w-])--([a-z][\w-]*)")  # "config" of --config.seed
 FIELD = re.compile(r"--config\.([a-z][\w.]*[a-z_])")
-NAMES = {"train": "main"}  # commands of the console script whose modules have other names
 SWEEP = {f"sweep.{name}" for name in sweep_defaults("", "", ("stsb_dev",), baseline="")}
 KNOWN_FIELDS = {*FIELDS, *SWEEP}
 FLAGS = {"main": {"config", *FOLDERS}, "sweep": {"config", "workdir"}, "aot": {"config"}}  # besides a parser's options
@@ -33,6 +28,7 @@ OTHERS = {  # options of other programs that the pages name
     "wheel-dir",
     "logdir",  # xprof
     "dry-run",  # launch/*.sh
+    "mode",  # SimCSE's evaluation.py
     "version",  # simcse-jax
 }
 # The objective that architecture.md adds as an example, and files of other projects.
@@ -45,62 +41,23 @@ EXAMPLES = {
 }
 
 
-class Command(NamedTuple):
-    """A command that a page names."""
-
-    page: Path
-    module: str
-    rest: str  # its arguments
-
-
-def text_of(page: Path) -> str:
-    """A page without the breaks inside commands."""
-    return page.read_text(encoding="utf-8").replace("\\\n", " ")
-
-
-def commands() -> Iterator[Command]:
-    for page in PAGES:
-        for line in text_of(page).splitlines():
-            for name, rest in COMMAND.findall(line):
-                if name.startswith("benchmarks."):
-                    yield Command(page, name, rest)
-                else:
-                    yield Command(page, f"simcse_jax.{NAMES.get(name, name)}", rest)
-
-
-@functools.cache
-def source_of(module: str) -> str:
-    """The text of a command's file, empty if it is no command."""
-    path = ROOT.joinpath(*module.split(".")).with_suffix(".py")
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    return text if "def main(" in text else ""
-
-
 @functools.cache
 def options_of(module: str) -> frozenset[str]:
     """The options of a command's parser, by the parser that its `main` makes."""
     name = module.removeprefix("simcse_jax.")
     if name in ("main", "sweep"):
         return frozenset({*FLAGS[name], "help"})
-    if "Parser(" not in source_of(module):
+    if not source_of(module) or (module.startswith("benchmarks.") and "Parser(" not in source_of(module)):
         return frozenset()
     made = []
 
     def catch(self: argparse.ArgumentParser, *args: object, **kwargs: object) -> None:
         made.append(self)
-        raise SystemExit
+        raise Parsed
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", [module])
-        patch.setattr(argparse.ArgumentParser, "parse_known_args", catch)
-        with pytest.raises(SystemExit):
-            importlib.import_module(module).main()
+    stop_in_parser(module, [], "parse_known_args", catch)
     strings = {string for action in made[0]._actions for string in action.option_strings}
     return frozenset({string.lstrip("-") for string in strings} | FLAGS.get(name, set()))
-
-
-def report(faults: list[str]) -> str:
-    return "\n".join(["", *faults])
 
 
 def heading_anchors(page: Path) -> set[str]:

@@ -42,6 +42,7 @@ def test_a_step_is_a_number_or_last(step):
         ("a=b=c", "a=b", "c"),
         ("run@step=3", "run@step=3", ""),
         ("run@step=last= x ", "run@step=last", "x"),
+        ("run@step=200@3", "run@step=200@3", ""),
         ("runs/tau=0.05@avg", "runs/tau=0.05@avg", ""),
         ("runs/tau=0.05@avg=mine", "runs/tau=0.05@avg", "mine"),
         ("=x", "=x", ""),
@@ -54,5 +55,6 @@ def test_a_name_may_have_a_label(text, name, label):
 def test_an_existing_folder_is_a_name_as_a_whole_and_a_label_is_not_empty(tmp_path):
     (tmp_path / "tau=1").mkdir()
     assert split_label(f"{tmp_path}/tau=1") == (f"{tmp_path}/tau=1", "")
+    assert split_label(f"{tmp_path}/tau=1=c") == (f"{tmp_path}/tau=1", "c")
     with pytest.raises(UserError, match="x=: the label is empty"):
         split_label("x=")

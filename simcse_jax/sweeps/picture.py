@@ -18,7 +18,8 @@ INK, PALE = COLOURS[:2]  # ours and the paper's; the shapes of their points diff
 MOST_FIELDS = 4  # that a picture names
 MOST_PANELS = 8  # in a line, where there are many
 
-Line = list[tuple[str, str, Sequence[Row]]]  # panels next to each other: "ours" or "paper", the metric, the rows
+# Panels next to each other: "ours", "paper" or "" for an empty one, the metric, the rows.
+Line = list[tuple[str, str, Sequence[Row]]]
 
 
 def plot(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> Pictures:
@@ -49,7 +50,7 @@ def plot(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> Pictures:
             panels[0].set_yticks(range(len(shown)), names)
             panels[0].set_ylim(len(shown) - 0.5, -0.5)  # the first row on top
             for panel, (kind, metric, _) in zip(panels, line, strict=False):
-                (_draw_ours if kind == "ours" else _draw_paper)(panel, shown, metric)
+                {"ours": _draw_ours, "paper": _draw_paper, "": _leave_empty}[kind](panel, shown, metric)
                 panel.locator_params(axis="x", nbins=5 if panel_width > 2 else 3)
             for panel in panels[len(line) :]:
                 panel.remove()
@@ -80,7 +81,8 @@ def arrange(rows: Sequence[Row], sweep: config_dict.ConfigDict) -> list[Line]:
         block = metrics[start : start + MOST_PANELS]
         lines.append([("ours", metric, own) for metric in block if own])
         printed = [row for row in rows if any(row.cells[metric].paper is not None for metric in block)]
-        lines.append([("paper", metric, printed) for metric in block if metric in with_paper])
+        if printed:  # each below ours
+            lines.append([("paper" if metric in with_paper else "", metric, printed) for metric in block])
     return [line for line in lines if line]
 
 
@@ -136,6 +138,13 @@ def _draw_paper(panel: "Axes", rows: Sequence[Row], metric: str) -> None:
     theirs = [(row.cells[metric].paper, place) for place, row in enumerate(rows) if row.cells[metric].paper is not None]
     style: dict[str, Any] = {"color": PALE, "markerfacecolor": "white", "markersize": 4.5, "label": PAPER}
     panel.plot(*zip(*theirs, strict=True), "D", **style)
+
+
+def _leave_empty(panel: "Axes", rows: Sequence[Row], metric: str) -> None:
+    """Shows nothing but the names of rows, if it is the first panel of its line."""
+    panel.set_xticks([])
+    panel.tick_params(axis="y", length=0)
+    panel.spines[["left", "bottom"]].set_visible(False)
 
 
 def _prepare(panel: "Axes", label: str) -> None:
