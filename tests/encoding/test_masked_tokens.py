@@ -1,4 +1,4 @@
-import jax.numpy as jnp
+import jax
 import numpy as np
 import pytest
 from support import sentences
@@ -29,16 +29,13 @@ def guesser(tiny_bert):
 
 
 def masked(guesser, some):
-    """Of the sentences one by one and without padding: the tokens that are masked."""
+    """The tokens of sentences that are masked, computed with other padding than in batches."""
     embedder, _, mask_id, special_ids = guesser
-    found = []
-    for ids in embedder.tokenizer.tokenize(some, 16)[0]:
-        rows, mask = jnp.asarray(ids)[None], jnp.ones((1, len(ids)), jnp.int8)
-        vocabulary = len(embedder.params["encoder.embeddings.word.embedding"])
-        keys = content_keys(rows, mask)
-        _, selected = mask_tokens(keys, rows, mask, special_ids=special_ids, mask_id=mask_id, vocab_size=vocabulary)
-        found += np.asarray(ids)[np.asarray(selected)[0]].tolist()
-    return found
+    vocabulary = len(embedder.params["encoder.embeddings.word.embedding"])
+    ids, mask = embedder.tokenizer.pad(embedder.tokenizer.tokenize(some, 16)[0], 21)
+    options = {"special_ids": special_ids, "mask_id": mask_id, "vocab_size": vocabulary}
+    _, selected = jax.jit(lambda ids, mask: mask_tokens(content_keys(ids, mask), ids, mask, **options))(ids, mask)
+    return ids[np.asarray(selected)].tolist()
 
 
 def test_the_share_of_masked_tokens_that_are_guessed(guesser):
