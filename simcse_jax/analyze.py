@@ -150,11 +150,14 @@ def read_models(args: Namespace) -> Models:
         raise UserError("nothing to measure; give --models, --pair or --runs")
     if not args.data:
         raise UserError("--data: is missing; give a file of sentences")
-    if args.compare is None:
-        return choose(args.models, args.pair)
-    if len(args.models) != 1:
+    if args.compare is not None and len(args.models) != 1:
         raise UserError(f"--compare {args.compare}: goes with one model; give --pair MODEL BASE for each")
-    return choose(args.models, [[args.models[0], args.compare], *args.pair])
+    models = choose(args.models, args.pair if args.compare is None else [[args.models[0], args.compare], *args.pair])
+    for pair in models.pairs:
+        model, base = (parse_model(models.names[label]) for label in pair)
+        if (model.name, model.num_layers) == (base.name, base.num_layers):
+            raise UserError(f"--pair {' '.join(pair)}: differ in the pooler alone; what is compared are their tokens")
+    return models
 
 
 def check_rank(args: Namespace, protocol: Protocol) -> None:

@@ -244,6 +244,7 @@ def test_the_papers_figures_are_reached(tmp_path, minilm, senteval, written, mon
         (["--runs", "a", "--column", "text"], "--column: has no use without --data"),
         (["--data", "some.csv"], "nothing to measure; give --models, --pair or --runs"),
         (["--model", "m"], "--data: is missing"),
+        (["--pair", "m@cls", "m@avg", "--data", "d"], "--pair m@cls m@avg: differ in the pooler alone"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
