@@ -12,12 +12,13 @@ from typing import IO, Any
 
 from simcse_jax.building.builders import BUILDERS, Builder, Options
 from simcse_jax.building.nli import HYPOTHESES
+from simcse_jax.building.tables import is_dataset, resolve
 from simcse_jax.building.tally import Tally
 from simcse_jax.building.wikipedia import DRAWS
 from simcse_jax.command_line import Parser, run_command
 from simcse_jax.errors import UserError, reason
 from simcse_jax.outputs import output_file
-from simcse_jax.storage import replacing_file
+from simcse_jax.storage import local_path, replacing_file
 
 FLAGS = {"splits": "--split", "hypothesis": "--hypothesis", "draws": "--draw", "count": "--count", "seed": "--seed"}
 
@@ -33,15 +34,18 @@ def main() -> None:
     if given.get("count", 0) < 0:
         raise UserError(f"--count {args.count}: must be 0, for all, or more")
     for source in args.source:
-        if not source or args.source.count(source) > 1:
-            raise UserError(f"--source {source!r}: {'given twice' if source else 'has no name'}")
+        if not source:
+            raise UserError("--source '': has no name")
+        if "splits" in given and (is_dataset(source) or local_path(source).is_file()):
+            raise UserError(f"--split: has no effect on --source {source}, which is not a folder; name files alone")
     options = Options(**({"count": builder.count} | given))
+    files = resolve(args.source, builder.files, options.splits)
     output = args.output or builder.output
     kind = Path(builder.output).suffix
-    inputs = {f"--source {source}": source for source in args.source}
+    inputs = {f"--source {source}": source for source in [*args.source, *files]}
     path = output_file(output, inputs, kinds=(kind,), streamed=False)
     tally = Tally(builder.unit)
-    written = write(path, builder, builder.rows(args.source, options, tally), args.source)
+    written = write(path, builder, builder.rows(files, options, tally), args.source)
     for line in tally.lines():
         print(line)
     print(f"{written:,} {builder.makes} written to {output} (the papers' number: {builder.paper})")

@@ -65,6 +65,10 @@ def test_captions_are_drawn(tmp_path):
         (["nli"], ["--source"]),
         (["nli", "--source", "none"], ["none: no such file or folder"]),
         (["nli", "--source", "snli", "snli"], ["given twice"]),
+        (["nli", "--source", "snli", "snli/snli_1.0_train.jsonl"], ["snli_1.0_train.jsonl is given twice"]),
+        (["nli", "--source", "snli", "none"], ["none: no such file or folder"]),
+        (["nli", "--source", "pairs.csv", "--split", "train"], ["--split: has no effect on", "pairs.csv"]),
+        (["nli", "--source", "hf:x", "--split", "dev"], ["--split: has no effect on --source hf:x"]),
         (["nli", "--source", ""], ["has no name"]),
         (["nli", "--source", "snli", "--split", "test"], ["has no file *_test.jsonl"]),
         (["nli", "--source", "snli", "--output", "out.txt"], ["must end in .csv"]),
@@ -81,7 +85,7 @@ def test_mistakes_leave_what_was_there(arguments, parts, snli, tmp_path):
     (tmp_path / "out.csv").write_text("before\n")
     if "--output" not in arguments:
         arguments = [*arguments, "--output", "out.txt" if arguments[0] == "flickr_captions" else "out.csv"]
-    files = {"snli", "pairs.csv", "out.csv", "out.txt", "none"}
+    files = {"snli", "snli/snli_1.0_train.jsonl", "pairs.csv", "out.csv", "out.txt", "none"}
     done = call("build_data", *(str(tmp_path / each) if each in files else each for each in arguments))
     refused(done, *parts)
     assert (tmp_path / "out.csv").read_text() == "before\n"
@@ -94,3 +98,11 @@ def test_a_line_that_is_broken_at_the_end_leaves_nothing_half_written(snli, tmp_
     done = call("build_data", "nli_pairs", "--source", str(snli), "--output", str(tmp_path / "out.csv"))
     refused(done, "snli_1.0_train.jsonl: line 4: not JSON")
     assert [path.name for path in tmp_path.iterdir()] == ["snli"]
+
+
+def test_a_file_of_a_folder_that_is_read_is_not_replaced(tmp_path):
+    (tmp_path / "results.csv").write_text("image_name| comment_number| comment\n1.jpg| 0| a\n1.jpg| 1| b\n")
+    before = (tmp_path / "results.csv").read_text()
+    done = call("build_data", "flickr_pairs", "--source", str(tmp_path), "--output", str(tmp_path / "results.csv"))
+    refused(done, "is the file of --source", "would be lost")
+    assert (tmp_path / "results.csv").read_text() == before

@@ -70,7 +70,9 @@ def use(site: Path, folder: Path) -> str:
         [sys.executable, "-c", RECIPE, str(site)], cwd=folder, capture_output=True, text=True, env=environment
     )
     assert done.returncode == 0, done.stderr
-    assert "usage: simcse-jax train" in done.stdout and " sup_bert:{base,large,neutral,mlm,large_mlm,joint}" in done.stdout
+    assert (
+        "usage: simcse-jax train" in done.stdout and " sup_bert:{base,large,neutral,mlm,large_mlm,joint}" in done.stdout
+    )
     return done.stdout.splitlines()[0]
 
 

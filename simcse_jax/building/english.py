@@ -7,7 +7,7 @@ abbreviation of the list, an initial ("J. Smith") or letters with a point each (
 
 import re
 
-END = re.compile(r"""[.!?]+["'”’)\]]*\s+(?=["'“‘(\[]*[^\W_])""")
+END = re.compile(r"""(?<![.!?])[.!?]+["'”’)\]]*\s+(?=["'“‘(\[]*[^\W_])""")
 OPENING = "\"'“‘(["
 # fmt: off
 ABBREVIATIONS = {

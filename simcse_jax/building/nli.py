@@ -14,11 +14,11 @@ row by row keeps, `first` the other reading. Pairs without a label ("-", -1) are
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from simcse_jax.building.tables import columns, files_of, is_dataset, open_table
+from simcse_jax.building.tables import columns, open_table
 from simcse_jax.building.tally import BLANK, Tally, sentence
 from simcse_jax.data.files import open_text
 from simcse_jax.data.labels import LABELS, parse_label
@@ -31,6 +31,8 @@ FIELDS = (  # of SNLI's and MNLI's files, of the hubs' data sets, of ANLI's file
     ("context", "hypothesis", "label"),
     ("sent0", "sent1", "label"),  # our own nli_pairs
 )
+# The names of a split's files, as SNLI, MNLI, ANLI (its three rounds) and SentEval have them.
+FILES = ("*_{split}.jsonl", "*_{split}_*.jsonl", "R[123]/{split}.jsonl", "{split}.jsonl", "s1.{split}")
 SHORT = {label[0]: label for label in LABELS}  # as ANLI writes them
 UNLABELLED = "without a label"
 
@@ -43,24 +45,17 @@ class Pair(NamedTuple):
     label: int | None  # its place in `LABELS`; None: the annotators disagreed
 
 
-def patterns(split: str) -> list[str]:
-    """The names of a split's files, as SNLI, MNLI, ANLI (its three rounds) and SentEval have them."""
-    return [f"*_{split}.jsonl", f"*_{split}_*.jsonl", f"R[123]/{split}.jsonl", f"{split}.jsonl", f"s1.{split}"]
-
-
-def read_pairs(sources: Sequence[str], splits: Sequence[str], tally: Tally) -> Iterator[Pair]:
-    """All pairs of sources, in order; blank ones are dropped.
+def read_pairs(files: Iterable[str | Path], tally: Tally) -> Iterator[Pair]:
+    """All pairs of files and data sets, in order; blank ones are dropped.
 
     Raises:
-      UserError: naming the source, or the file and the row.
+      UserError: naming the file or data set and the row.
     """
-    for source in sources:
-        if is_dataset(source):
-            yield from _of_table(source, tally)
-            continue
-        chosen = dict.fromkeys(file for split in splits for file in files_of(source, patterns(split)))
-        for path in chosen:
-            yield from _of_parallel_files(path, tally) if path.stem == "s1" else _of_table(path, tally)
+    for file in files:
+        if isinstance(file, Path) and file.stem == "s1":
+            yield from _of_parallel_files(file, tally)
+        else:
+            yield from _of_table(file, tally)
 
 
 def _of_table(source: str | Path, tally: Tally) -> Iterator[Pair]:

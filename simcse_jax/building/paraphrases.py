@@ -5,38 +5,40 @@ The authors did no "special processing" and downloaded the original files (princ
 
 import csv
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from simcse_jax.building.tables import columns, files_of, is_dataset, open_table
+from simcse_jax.building.tables import columns, open_table
 from simcse_jax.building.tally import BLANK, Tally, sentence
 from simcse_jax.data.files import Row, Table, open_text
 from simcse_jax.errors import UserError
 
 QUORA = "quora_duplicate_questions.tsv"
+QUESTION_FILES = ("train.tsv", QUORA)
+PARAPHRASE_FILES = ("para-nmt-5m*.txt", "para-nmt-50m*.txt")
+CAPTION_FILES = ("results*.token", "results.csv")
 QUESTIONS = (("question1", "question2", "is_duplicate"), ("question1", "question2", "label"))
 BROKEN = "with a wrong number of columns"
 
 
-def qqp(sources: Sequence[str], tally: Tally) -> Iterator[tuple[str, ...]]:
+def qqp(files: Iterable[str | Path], tally: Tally) -> Iterator[tuple[str, ...]]:
     """The duplicates among Quora's pairs of questions.
 
     The paper's 134k are those of GLUE's training set; Quora's whole release has about 149k. A few rows of GLUE's file
     lack columns.
 
     Raises:
-      UserError: naming the source, or the file and the row.
+      UserError: naming the file or data set and the row.
     """
-    for source in sources:
-        for file in [source] if is_dataset(source) else files_of(source, ["train.tsv", QUORA]):
-            for row in columns(_questions(file, tally), QUESTIONS, str(file)):
-                tally.see()
-                if str(row.fields[2]).strip() not in ("0", "1"):
-                    raise UserError(f"{row.where}: the label is {row.fields[2]!r:.60}; it must be 0 or 1")
-                if str(row.fields[2]).strip() == "0":
-                    tally.drop("no duplicates")
-                    continue
-                yield from _pair(row, tally)
+    for file in files:
+        for row in columns(_questions(file, tally), QUESTIONS, str(file)):
+            tally.see()
+            if str(row.fields[2]).strip() not in ("0", "1"):
+                raise UserError(f"{row.where}: the label is {row.fields[2]!r:.60}; it must be 0 or 1")
+            if str(row.fields[2]).strip() == "0":
+                tally.drop("no duplicates")
+                continue
+            yield from _pair(row, tally)
 
 
 def _questions(file: str | Path, tally: Tally) -> Table:
@@ -81,23 +83,28 @@ def _quoted(path: Path) -> Table:
     return names, rows()
 
 
-def paranmt(sources: Sequence[str], tally: Tally) -> Iterator[tuple[str, ...]]:
+def paranmt(files: Iterable[str | Path], tally: Tally) -> Iterator[tuple[str, ...]]:
     """The pairs of ParaNMT: a sentence, a tab, its paraphrase, and perhaps a score, a line.
 
     The paper's 5m are those of the release of about five million filtered pairs, `para-nmt-5m-processed.txt`.
 
     Raises:
-      UserError: naming the source or the line.
+      UserError: naming the line, or a data set, of which there is none.
     """
-    for source in sources:
-        for path in files_of(source, ["para-nmt-5m*.txt", "para-nmt-50m*.txt"]):
-            for number, line in enumerate(open_text(path), 1):
-                tally.see()
-                fields = line.split("\t")
-                if len(fields) not in (2, 3):
-                    tally.drop(BROKEN)
-                    continue
-                yield from _pair(Row(f"{path}: line {number}", fields), tally)
+    for path in map(_text_file, files):
+        for number, line in enumerate(open_text(path), 1):
+            tally.see()
+            fields = line.split("\t")
+            if len(fields) not in (2, 3):
+                tally.drop(BROKEN)
+                continue
+            yield from _pair(Row(f"{path}: line {number}", fields), tally)
+
+
+def _text_file(file: str | Path) -> Path:
+    if isinstance(file, str):
+        raise UserError(f"--source {file}: must be a file or a folder")
+    return file
 
 
 def _pair(row: Row, tally: Tally) -> Iterator[tuple[str, ...]]:
@@ -108,32 +115,33 @@ def _pair(row: Row, tally: Tally) -> Iterator[tuple[str, ...]]:
         tally.drop(BLANK)
 
 
-def read_captions(sources: Sequence[str], tally: Tally) -> dict[str, list[str]]:
+def read_captions(files: Iterable[str | Path], tally: Tally) -> dict[str, list[str]]:
     """The captions of each image of Flickr30k, in the order of the file.
 
     Files: `results_20130124.token` (IMAGE#NUMBER, a tab, the caption) or `results.csv`, whose columns image_name,
-    comment_number and comment have bars in between.
+    comment_number and comment have bars in between. A folder may have both; a caption counts once.
 
     Raises:
-      UserError: naming the source or the line.
+      UserError: naming the line, or a data set, of which there is none.
     """
-    captions: dict[str, list[str]] = {}
-    for source in sources:
-        for path in files_of(source, ["results*.token", "results.csv"]):
-            bars = path.suffix.lower() == ".csv"
-            for number, line in enumerate(open_text(path), 1):
-                if not line.strip() or (bars and number == 1):
-                    continue
-                tally.see()
-                image, place, text = _caption(line, bars)
-                if not (image and place.isdigit()):
-                    tally.drop("in a line of another form")
-                elif caption := sentence(text, f"{path}: line {number}"):
-                    captions.setdefault(image, []).append(caption)
-                else:
-                    tally.drop(BLANK)
+    captions: dict[str, dict[str, str]] = {}
+    for path in map(_text_file, files):
+        bars = path.suffix.lower() == ".csv"
+        for number, line in enumerate(open_text(path), 1):
+            if not line.strip() or (bars and number == 1):
+                continue
+            tally.see()
+            image, place, text = _caption(line, bars)
+            if not (image and place.isdigit()):
+                tally.drop("in a line of another form")
+            elif not (caption := sentence(text, f"{path}: line {number}")):
+                tally.drop(BLANK)
+            elif place in captions.get(image, {}):
+                tally.drop("with the image and number of another")
+            else:
+                captions.setdefault(image, {})[place] = caption
     tally.notes.append(f"{len(captions):,} images")
-    return captions
+    return {image: list(own.values()) for image, own in captions.items()}
 
 
 def _caption(line: str, bars: bool) -> tuple[str, str, str]:
@@ -145,13 +153,13 @@ def _caption(line: str, bars: bool) -> tuple[str, str, str]:
     return image, place.strip(), text
 
 
-def flickr_pairs(sources: Sequence[str], tally: Tally) -> Iterator[tuple[str, ...]]:
+def flickr_pairs(files: Iterable[str | Path], tally: Tally) -> Iterator[tuple[str, ...]]:
     """Any two captions of the same image: ten pairs for five captions, 317,830 for 31,783 images (the paper's 318k).
 
     Raises:
-      UserError: naming the source or the line.
+      UserError: as for `read_captions`.
     """
-    for captions in read_captions(sources, tally).values():
+    for captions in read_captions(files, tally).values():
         if len(captions) < 2:
             tally.drop("the only one of an image")
         yield from itertools.combinations(captions, 2)

@@ -1,5 +1,6 @@
 """Sources of rows: the files in a folder, a file, a data set of a hub; and the columns that are wanted of them."""
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -30,6 +31,33 @@ def files_of(source: str, patterns: Iterable[str]) -> list[Path]:
     if not found:
         raise UserError(f"--source {source}: has no file {' or '.join(patterns)}; name a file, or unpack the download")
     return list(found)
+
+
+def resolve(sources: Iterable[str], patterns: Iterable[str], splits: Iterable[str] = ("",)) -> list[str | Path]:
+    """The files and data sets that sources name, in order, each once.
+
+    Args:
+      sources: folders, files and data sets.
+      patterns: of the files in a folder; {split} in them is a split.
+      splits: those to read; a folder must have each.
+
+    Raises:
+      UserError: when a file is missing, or two sources name the same one.
+    """
+    patterns, splits = list(patterns), list(splits)
+    found: dict[str, str | Path] = {}
+    for source in sources:
+        own: list[str | Path] = [source]
+        if not is_dataset(source):
+            own = [
+                file for split in splits for file in files_of(source, [each.format(split=split) for each in patterns])
+            ]
+        named = {str(file) if is_dataset(str(file)) else os.path.realpath(file): file for file in own}
+        for name in named:
+            if name in found:
+                raise UserError(f"--source {source}: {named[name]} is given twice; name it once")
+        found |= named
+    return list(found.values())
 
 
 def open_table(source: str | Path) -> Table:

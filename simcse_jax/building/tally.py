@@ -1,6 +1,5 @@
 """What was read, used and left out, and why; and the text of a sentence."""
 
-import re
 import sys
 from collections import Counter
 
@@ -8,7 +7,6 @@ from simcse_jax.data.files import MISSING, is_text
 from simcse_jax.errors import UserError
 from simcse_jax.progress import Clock, write
 
-LINE_BREAKS = re.compile(r"\s*[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 LOOK = 100  # units between two looks at the clock
 BLANK = "with a blank sentence"
 
@@ -66,7 +64,7 @@ def sentence(value: object, where: str) -> str:
         raise UserError(f"{where} is missing")
     if value is not None and not isinstance(value, str):
         raise UserError(f"{where} holds {value!r:.60}, not text")
-    text = LINE_BREAKS.sub(" ", value or "").strip()
+    text = " ".join(filter(None, map(str.strip, (value or "").splitlines())))
     if not is_text(text) or "\0" in text:
         raise UserError(f"{where} holds a zero byte or half a surrogate pair, which is not a character")
     return text

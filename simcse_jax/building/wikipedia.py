@@ -8,7 +8,8 @@ whole articles were drawn, not single sentences: `articles` is that reading, `se
 
 import bz2
 import gzip
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -16,7 +17,7 @@ from xml.etree import ElementTree
 
 from simcse_jax.building.draw import draw
 from simcse_jax.building.english import split_sentences
-from simcse_jax.building.tables import columns, files_of, is_dataset, open_table
+from simcse_jax.building.tables import columns, open_table
 from simcse_jax.building.tally import Tally
 from simcse_jax.building.wikitext import plain_text, require_parser
 from simcse_jax.data.files import is_text
@@ -24,8 +25,8 @@ from simcse_jax.errors import UserError, reason
 
 DRAWS = ("sentences", "articles")
 DUMPS: dict[str, Callable[..., Any]] = {".xml": open, ".bz2": bz2.open, ".gz": gzip.open}
-PATTERNS = ("*pages-articles*.xml", "*pages-articles*.xml-*", "*.xml.bz2", "*.bz2", "*.parquet", "*.jsonl")
-FILES, CATEGORIES = "6", "14"  # the numbers of these namespaces
+FILES = ("*pages-articles*.xml", "*pages-articles*.xml-*", "*.xml.bz2", "*.xml.gz", "*.parquet", "*.jsonl")
+MEDIA, CATEGORIES = "6", "14"  # the numbers of these namespaces
 NO_SENTENCE = "without a sentence"
 
 
@@ -37,27 +38,27 @@ class Page(NamedTuple):
 
 
 def sentences(
-    sources: Sequence[str], tally: Tally, count: int, seed: int, draws: str = DRAWS[0]
+    files: Sequence[str | Path], tally: Tally, count: int, seed: int, draws: str = DRAWS[0]
 ) -> Iterator[tuple[str, ...]]:
     """`count` sentences (0: all), a line each.
 
     Args:
-      sources: dumps, or tables with a column `text`.
+      files: dumps, or tables with a column `text`.
       tally: of the pages.
       count, seed: see `draw`.
       draws: see the module's docstring.
 
     Raises:
-      UserError: naming the source.
+      UserError: as for `read_pages`.
     """
     if draws == "articles":
-        for document in _documents(sources, tally, count, seed):
+        for document in _documents(files, tally, count, seed):
             yield from ((line,) for line in document)
         return
     drawn = Tally("sentences")
 
     def units() -> Iterator[list[str]]:
-        for page in read_pages(sources, tally):
+        for page in read_pages(files, tally):
             found = _sentences_of(page, tally)
             drawn.read += len(found)
             yield from ([sentence] for sentence in found)
@@ -70,21 +71,21 @@ def sentences(
         yield from ((unit[0],) for unit in units())
 
 
-def documents(sources: Sequence[str], tally: Tally, count: int, seed: int) -> Iterator[tuple[str, ...]]:
+def documents(files: Sequence[str | Path], tally: Tally, count: int, seed: int) -> Iterator[tuple[str, ...]]:
     """Whole articles, a sentence a line, with a blank line after each.
 
     The arguments are those of `sentences`.
 
     Raises:
-      UserError: naming the source.
+      UserError: as for `read_pages`.
     """
-    for document in _documents(sources, tally, count, seed):
+    for document in _documents(files, tally, count, seed):
         yield from ((line,) for line in document)
         yield ("",)
 
 
-def _documents(sources: Sequence[str], tally: Tally, count: int, seed: int) -> Iterator[list[str]]:
-    units = (partial(_sentences_of, page, tally) for page in read_pages(sources, tally))
+def _documents(files: Sequence[str | Path], tally: Tally, count: int, seed: int) -> Iterator[list[str]]:
+    units = (partial(_sentences_of, page, tally) for page in read_pages(files, tally))
     return iter(draw(units, count, seed, tally)) if count else (found for unit in units if (found := unit()))
 
 
@@ -95,24 +96,23 @@ def _sentences_of(page: Page, tally: Tally) -> list[str]:
     return found
 
 
-def read_pages(sources: Sequence[str], tally: Tally) -> Iterator[Page]:
+def read_pages(files: Iterable[str | Path], tally: Tally) -> Iterator[Page]:
     """The articles of dumps (.xml, .bz2, .gz) and of tables with a column `text`, such as hf:wikimedia/wikipedia.
 
     Raises:
-      UserError: naming the source, or the file and what is wrong in it.
+      UserError: naming the file or data set and what is wrong in it.
     """
-    for source in sources:
-        for file in [source] if is_dataset(source) else files_of(source, PATTERNS):
-            if isinstance(file, Path) and (file.suffix in DUMPS or ".xml-" in file.name):
-                require_parser(file)
-                yield from _read_dump(file, tally)
-                continue
-            for row in columns(open_table(file), [("text",)], str(file)):
-                tally.see()
-                text = row.fields[0]
-                if not isinstance(text, str) or not is_text(text):
-                    raise UserError(f"{row.where}: the field 'text' holds {text!r:.60}, not text")
-                yield Page(text, _without_headings)
+    for file in files:
+        if isinstance(file, Path) and (file.suffix in DUMPS or ".xml-" in file.name):
+            require_parser(file)
+            yield from _read_dump(file, tally)
+            continue
+        for row in columns(open_table(file), [("text",)], str(file)):
+            tally.see()
+            text = row.fields[0]
+            if not isinstance(text, str) or not is_text(text) or "\0" in text:
+                raise UserError(f"{row.where}: the field 'text' holds {text!r:.60}, not text")
+            yield Page(text, _without_headings)
 
 
 def _without_headings(text: str) -> str:
@@ -125,7 +125,7 @@ def _read_dump(path: Path, tally: Tally) -> Iterator[Page]:
     try:
         with DUMPS.get(path.suffix, open)(path, "rb") as file:
             yield from _pages_of(file, path, tally)
-    except (OSError, EOFError, ElementTree.ParseError) as error:
+    except (OSError, EOFError, zlib.error, LookupError, ElementTree.ParseError) as error:  # LookupError: its encoding
         raise UserError(f"{path}: not a whole Wikipedia dump: {reason(error)}; download it again") from None
 
 
@@ -140,7 +140,7 @@ def _pages_of(file: IO[bytes], path: Path, tally: Tally) -> Iterator[Page]:
                 raise UserError(f"{path}: begins with <{name}>; a Wikipedia dump begins with <mediawiki>")
         if event == "start":
             continue
-        if name == "namespace" and element.get("key") in (FILES, CATEGORIES):
+        if name == "namespace" and element.get("key") in (MEDIA, CATEGORIES):
             hidden.add((element.text or "").strip().lower())
         if name != "page":
             continue

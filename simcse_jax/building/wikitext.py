@@ -29,7 +29,7 @@ UNSEEN = {
 UNSEEN |= {"syntaxhighlight", "source", "graph", "mapframe", "style"}
 MARKS = ("*", "#", ":", ";")
 SWITCH = re.compile(r"__[A-Z]+__")  # __NOTOC__
-MARKUP = re.compile(r"\{\{|\}\}|\[\[|\]\]|\{\||\|\}|<[a-z/!]|^[!|]")
+MARKUP = re.compile(r"''|\{\{|\}\}|\[\[|\]\]|\{\||\|\}|<[a-z/!]|^[!|]")
 EMPTY = re.compile(r"\s*\((?:[\s,;:–-]|\b(?:or|and)\b)*\)")  # what is left of brackets around a template
 BEGINNING = re.compile(r"\(\s*[,;:]\s*")
 SPACES = re.compile(r"[^\S\n]+")
@@ -87,5 +87,5 @@ def _tidy(line: str) -> str:
     """A line of prose; empty for other lines."""
     if ITEM in line or MARKUP.search(line):
         return ""
-    line = SPACES.sub(" ", BEGINNING.sub("(", EMPTY.sub("", line))).strip()
+    line = BEGINNING.sub("(", EMPTY.sub("", SPACES.sub(" ", line))).strip()
     return line if any(map(str.isalpha, line)) else ""

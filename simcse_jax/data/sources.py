@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -66,8 +67,9 @@ def split_sources(specification: str) -> list[str]:
             f"{specification}: source {names.index('') + 1} of {len(names)} has no name; "
             "a comma separates sources: remove one, or put a name with a comma in double quotes"
         )
-    for name in names:
-        if names.count(name) > 1:
+    places = [os.path.realpath(local_path(name)) for name in names]
+    for name, place in zip(names, places, strict=True):
+        if places.count(place) > 1:
             raise UserError(f"{specification}: {name} is named twice; remove one")
     return names
 

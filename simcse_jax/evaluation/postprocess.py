@@ -7,6 +7,7 @@ methods' own code does.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -15,6 +16,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Float64
 
 from simcse_jax.data.examples import read_examples
+from simcse_jax.data.sources import split_sources
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import target
 from simcse_jax.evaluation.evaluator import Encode
@@ -49,7 +51,7 @@ def read(method: str, data: str, dimensions: int = 0, scored: str = "") -> Postp
 
     Args:
       method: a key of `METHODS`.
-      data: a source, `target` or `target_all`.
+      data: a source, several with commas in between, `target` or `target_all`.
       dimensions: that whitening keeps; 0: all.
       scored: SentEval's folder of the tasks, of which `target_all` reads all splits.
 
@@ -60,10 +62,13 @@ def read(method: str, data: str, dimensions: int = 0, scored: str = "") -> Postp
         return Postprocess(method, None, dimensions)
     if data == TARGET_ALL:
         return Postprocess(method, None, dimensions, target.read_all_splits(scored))
-    if not data.startswith(("hf:", "tfds:")) and not local_path(data).is_file():
-        raise UserError(f"{data}: no such file, nor is it {TARGET!r} or {TARGET_ALL!r}")
-    examples = read_examples(data)
-    return Postprocess(method, [sentence for column in examples.columns for sentence in column], dimensions)
+    sentences: list[str] = []
+    for source in split_sources(data):
+        if not source.startswith(("hf:", "tfds:")) and not local_path(source).is_file():
+            known = f", nor is it {TARGET!r} or {TARGET_ALL!r}" if source == data else ""
+            raise UserError(f"{source}: no such file{known}")
+        sentences += itertools.chain(*read_examples(source).columns)
+    return Postprocess(method, sentences, dimensions)
 
 
 def check(postprocess: Postprocess, size: int, tasks: Iterable[tuple[str, Scored]]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from simcse_jax.huggingface.hub import split_name
 from simcse_jax.storage import local_path
 
+LISTS = ("data.train", "eval.postprocess_data")  # these may name several sources
 MODELS = ("model.init_from", "data.augment.mlm_model")  # these fields may name a model on the hub
 
 
@@ -46,8 +47,8 @@ def _is_fetched(name: str) -> bool:
 
 
 def _sources(field: str, value: Any) -> list[Any]:
-    """The names in a value; only the training data may have several, with commas in between."""
-    if field != "data.train" or not isinstance(value, str) or "," not in value or local_path(value).exists():
+    """The names in a value; data may have several, with commas in between."""
+    if field not in LISTS or not isinstance(value, str) or "," not in value or local_path(value).exists():
         return [value]
     return next(csv.reader([value], skipinitialspace=True))
 
@@ -55,7 +56,8 @@ def _sources(field: str, value: Any) -> list[Any]:
 def is_from_hub(field: str, value: Any, hub: Collection[str] | None) -> bool:
     """Whether a field's value is the hub's; the arguments are those of `public_value`."""
     name = _hub_name(field, value)
-    return bool(name) and (is_hub_id(name) if hub is None else field in hub)
+    # A list may have folders next to the hub's names.
+    return bool(name) and (is_hub_id(name) if hub is None else field in hub and split_name(name) is not None)
 
 
 def _hub_name(field: str, value: Any) -> str:

@@ -20,3 +20,7 @@ from simcse_jax.building.english import split_sentences
 )
 def test_sentences_end_where_the_rule_says(text, sentences):
     assert split_sentences(text) == sentences
+
+
+def test_a_long_run_of_points_takes_no_longer():
+    assert len(split_sentences("A " + "." * 500_000 + "x.")) == 1  # hours, if each point began a search

@@ -1,6 +1,6 @@
 import pytest
 
-from simcse_jax.building.tables import columns, files_of, is_dataset, open_table
+from simcse_jax.building.tables import columns, files_of, is_dataset, open_table, resolve
 from simcse_jax.errors import UserError
 
 
@@ -12,6 +12,20 @@ def test_a_folder_s_files_are_those_that_match_in_order(tmp_path):
     for name, part in (("none", "no such file or folder"), ("", r"has no file \*.w or \*.v")):
         with pytest.raises(UserError, match=part):
             files_of(str(tmp_path / name), ["*.w", "*.v"])
+
+
+def test_sources_are_files_of_every_split_in_order_each_once(tmp_path):
+    for name in ("x/1_b.y", "x/1_a.y", "x/2_a.y"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    folder, (two, other, one) = str(tmp_path / "x"), [tmp_path / "x" / name for name in ("2_a.y", "1_b.y", "1_a.y")]
+    assert resolve(["hf:a", folder], ["{split}_*.y"], ["2", "1", "2"]) == ["hf:a", two, one, other]
+    assert resolve([str(one), str(two)], ["*"]) == [one, two]
+    for again in ([folder, f"{folder}/."], [folder, str(one)], ["hf:a", "hf:a"]):
+        with pytest.raises(UserError, match=r"is given twice; name it once"):
+            resolve(again, ["*.y"])
+    with pytest.raises(UserError, match=r"has no file 3_\*\.y"):
+        resolve([folder], ["{split}_*.y"], ["1", "3"])
 
 
 def test_the_first_set_of_columns_that_is_there_is_read(tmp_path):

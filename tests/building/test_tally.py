@@ -19,6 +19,7 @@ def test_what_is_not_dropped_is_used():
 def test_a_sentence_is_one_line_without_white_space_around_it():
     assert sentence("  a  b \r\n c\u2028d ", "x") == "a  b c d"
     assert sentence(None, "x") == ""
+    assert len(sentence("a" + " " * 500_000 + "b", "x")) == 500_002  # many minutes, if each space began a search
     for wrong, part in (
         (MISSING, "x is missing"),
         (3, "x holds 3, not text"),

@@ -37,8 +37,9 @@ def dump(tmp_path, monkeypatch):
     """Its markup is plain text, so that the parser is not needed."""
     monkeypatch.setattr(wikipedia, "require_parser", lambda file: None)
     monkeypatch.setattr(wikipedia, "plain_text", lambda text, hidden: f"{text}" if hidden == {"datei"} else "")
-    (tmp_path / "xwiki-1-pages-articles.xml.bz2").write_bytes(bz2.compress(DUMP.encode()))
-    return str(tmp_path)
+    path = tmp_path / "xwiki-1-pages-articles.xml.bz2"
+    path.write_bytes(bz2.compress(DUMP.encode()))
+    return path
 
 
 def test_articles_are_read_one_after_the_other(dump):
@@ -55,7 +56,7 @@ def test_articles_are_read_one_after_the_other(dump):
 def test_packed_and_unpacked_dumps_are_the_same(dump, tmp_path):
     for name, data in (("a.xml", DUMP.encode()), ("b.gz", gzip.compress(DUMP.encode())), ("c.xml-p1p9", DUMP.encode())):
         (tmp_path / name).write_bytes(data)
-        assert len(list(read_pages([str(tmp_path / name)], Tally("pages")))) == 2
+        assert len(list(read_pages([tmp_path / name], Tally("pages")))) == 2
 
 
 ALL = [("One & more.",), ("Two.",), ("Three.",), ("Four.",)]
@@ -97,14 +98,17 @@ def test_data_sets_have_text_whose_headings_are_left_out(tmp_path):
         ("x.bz2", b"BZh9 no", "not a whole Wikipedia dump"),
         ("x.xml", DUMP.encode()[:-20], "not a whole Wikipedia dump"),
         ("x.xml", b"", "not a whole Wikipedia dump"),
+        ("x.gz", gzip.compress(DUMP.encode())[:40] + b"\xff" * 40, "not a whole Wikipedia dump"),
+        ("x.xml", b'<?xml version="1.0" encoding="none"?>' + DUMP.encode(), "not a whole Wikipedia dump"),
         ("x.xml", b"<html></html>", "begins with <html>"),
         ("x.jsonl", b'{"title": "a"}\n', "its columns are title; it must have text"),
         ("x.jsonl", b'{"text": 3}\n', "line 1: the field 'text' holds 3, not text"),
+        ("x.jsonl", b'{"text": "a\\u0000"}\n', "not text"),
         ("x.zip", b"PK", "unknown file type"),
     ],
 )
 def test_broken_dumps_are_refused(dump, name, content, part, tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError) as error:
-        list(documents([str(tmp_path / name)], Tally("pages"), 0, 1))
+        list(documents([tmp_path / name], Tally("pages"), 0, 1))
     assert part in str(error.value) and name in str(error.value)

