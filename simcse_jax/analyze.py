@@ -150,11 +150,14 @@ def read_models(args: Namespace) -> Models:
         raise UserError("nothing to measure; give --models, --pair or --runs")
     if not args.data:
         raise UserError("--data: is missing; give a file of sentences")
-    if args.compare is None:
-        return choose(args.models, args.pair)
-    if len(args.models) != 1:
+    if args.compare is not None and len(args.models) != 1:
         raise UserError(f"--compare {args.compare}: goes with one model; give --pair MODEL BASE for each")
-    return choose(args.models, [[args.models[0], args.compare], *args.pair])
+    models = choose(args.models, args.pair if args.compare is None else [[args.models[0], args.compare], *args.pair])
+    for pair in models.pairs:
+        model, base = (parse_model(models.names[label]) for label in pair)
+        if (model.name, model.num_layers) == (base.name, base.num_layers):
+            raise UserError(f"--pair {' '.join(pair)}: differ in the pooler alone; what is compared are their tokens")
+    return models
 
 
 def check_rank(args: Namespace, protocol: Protocol) -> None:
@@ -163,7 +166,7 @@ def check_rank(args: Namespace, protocol: Protocol) -> None:
     Raises:
       UserError: naming the option.
     """
-    args.rank, args.artificial = args.rank or [BATCH], args.artificial or list(ARTIFICIAL)
+    args.rank, args.artificial = sorted({*(args.rank or [BATCH])}), sorted({*(args.artificial or ARTIFICIAL)})
     for name, least in (("rank", 2), ("artificial", 0)):
         for value in getattr(args, name):
             if not least <= value <= MOST_ROWS:
@@ -178,7 +181,7 @@ def check_runs(args: Namespace, protocol: Protocol) -> None:
     Raises:
       UserError: naming the option.
     """
-    for name, empty in (("models", []), ("compare", None), ("pair", []), ("rank", None)):
+    for name, empty in (("models", []), ("compare", None), ("pair", []), ("rank", None), ("artificial", None)):
         if getattr(args, name) != empty:
             raise UserError(f"{option(name)}: has no use with --runs; leave one of them out")
     if repeated := next((name for name in args.runs if args.runs.count(name) > 1), None):

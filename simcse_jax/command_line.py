@@ -54,9 +54,9 @@ def parse_model(spec: str, methods: Collection[str] = ()) -> Model:
       spec: as given.
       methods: the post-processings that may be named; none for commands that have none.
     """
-    parts = [spec] if local_path(spec).exists() else spec.split("@")
+    parts = spec.split("@")
     num_layers, pooler, postprocess = 0, None, ""
-    while len(parts) > 1:  # from the end, since NAME may have a revision
+    while len(parts) > 1 and not local_path("@".join(parts)).exists():  # from the end: NAME may have a revision
         if re.fullmatch("[1-9][0-9]*", parts[-1]) and not num_layers:
             num_layers = int(parts.pop())
         elif parts[-1] in POOLERS and pooler is None:

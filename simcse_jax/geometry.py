@@ -78,9 +78,11 @@ def draw_records(runs: Mapping[str, str], say: Callable[[str], None]) -> tuple[d
     firsts = list(records.groups)
     shown = unique(short_names([folder_name(name) for name in firsts]), firsts)
     labels = {name: runs[name] or label for name, label in zip(firsts, shown, strict=True)}
-    if len(set(labels.values())) < len(labels):  # one label for runs that differ in more than the seed
+    if len(set(labels.values())) < len(labels):  # one label for runs that are no group
         repeated = next(label for label in labels.values() if list(labels.values()).count(label) > 1)
-        raise UserError(f"--runs: the label {repeated} is given to runs that differ in more than their seed")
+        raise UserError(
+            f"--runs: the label {repeated} is given to runs that differ in more than their seed, or not in it"
+        )
     curves: dict[str, Curve] = {}
     places: dict[str, list[Place]] = {}
     facts: dict[str, Any] = {}

@@ -159,9 +159,21 @@ def takes_place_of(output: Path, source: Path) -> bool:
         return output.samefile(source)
     if _is_read(real, real_source):
         return True
-    # A folder of the hub's cache has links to other folders.
-    inside = (path for depth in ("*", "*/*", "*/*/*") for path in source.glob(depth))
-    return any(_is_read(path, source) and path.is_file() and path.samefile(output) for path in inside)
+    written = output.stat()
+    return any(
+        (found := _status(path)) is not None and os.path.samestat(found, written)
+        for path in _files(source)
+        if _is_read(path, source)
+    )
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The files in a folder, down to its grandchildren's; a run under way may have removed them in the meantime."""
+    for place, folders, names in os.walk(folder, followlinks=True):  # the hub's cache has links to other folders
+        path = Path(place)
+        if len(path.relative_to(folder).parts) == 2:
+            folders.clear()
+        yield from (path / name for name in names)
 
 
 def check_inputs(outputs: Iterable[Path], inputs: Inputs | None, where: str) -> None:

@@ -238,11 +238,13 @@ def test_the_papers_figures_are_reached(tmp_path, minilm, senteval, written, mon
         (["--runs", "a", "a"], "--runs: a is given twice"),
         (["--runs", "a", "--model", "m"], "--models: has no use with --runs"),
         (["--runs", "a", "--rank"], "--rank: has no use with --runs"),
+        (["--runs", "a", "--artificial", "3"], "--artificial: has no use with --runs"),
         (["--runs", "a", "--compare", "m"], "--compare: has no use with --runs"),
         (["--runs", "a", "--units", "words"], "--units: has no use without --data"),
         (["--runs", "a", "--column", "text"], "--column: has no use without --data"),
         (["--data", "some.csv"], "nothing to measure; give --models, --pair or --runs"),
         (["--model", "m"], "--data: is missing"),
+        (["--pair", "m@cls", "m@avg", "--data", "d"], "--pair m@cls m@avg: differ in the pooler alone"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -254,7 +256,7 @@ def test_options_that_do_not_go_together_are_refused(given, message, tmp_path):
 
 def test_the_rank_of_a_models_dimensions_is_measured(tmp_path, tiny_bert, data):
     given = ("--models", f"{tiny_bert}=tiny", "--data", data / "some.csv", "--output", tmp_path / "out")
-    done = call("analyze", *given, "--rank", 8, 16, "--artificial", 0, 4, 64, "--seed", 3)
+    done = call("analyze", *given, "--rank", 16, 8, 8, "--artificial", 64, 0, 4, "--seed", 3)
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads((tmp_path / "out" / "rank.json").read_text())
     (model,) = found["models"]
@@ -262,5 +264,6 @@ def test_the_rank_of_a_models_dimensions_is_measured(tmp_path, tiny_bert, data):
     ranks = {(row["batch"], row["artificial"]): row["ranks"] for row in model["ranks"] if row["reading"] == "paper"}
     expected = {(8, 0): 8, (8, 4): 12, (8, 64): 32, (16, 0): 16, (16, 4): 20, (16, 64): 32}
     assert ranks == {sizes: [rank] * 10 for sizes, rank in expected.items()}
+    assert len(model["ranks"]) == 2 * len(expected)  # each size once, in both readings
     assert "tiny: with 8 sentences the correlation of 32 dimensions has rank 8 (at most 8)" in done.stdout
     assert {"rank.png", "report.html"} <= {path.name for path in (tmp_path / "out").iterdir()}

@@ -302,6 +302,8 @@ def test_a_model_may_name_its_layers_and_its_pooler(spec, expected):
 def test_a_folder_with_an_at_in_its_name_is_no_option(tmp_path):
     (tmp_path / "runs@3").mkdir()
     assert parse_model(str(tmp_path / "runs@3")) == Model(str(tmp_path / "runs@3"))
+    (tmp_path / "runs@avg").mkdir()
+    assert parse_model(f"{tmp_path}/runs@avg@2") == Model(f"{tmp_path}/runs@avg", 2)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from support import call
 from support import refused as in_one_line
 
+from simcse_jax import outputs
 from simcse_jax.errors import UserError
 from simcse_jax.outputs import check_inputs, check_replaced_folder, output_file, output_folder, printing, takes_place_of
 
@@ -20,6 +21,20 @@ def refused(function, name, *args, match: str, **more) -> None:
     option = more.get("option", "--output")
     with pytest.raises(UserError, match=f"^{option} {re.escape(str(name))}: .*{match}"):
         function(str(name), *args, **more)
+
+
+def test_files_of_a_run_under_way_may_vanish(tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    for path in (tmp_path / "run" / "weights", tmp_path / "out.json"):
+        path.touch()
+
+    def is_one_that_vanishes(path, *_):
+        return path.name == "weights" and not path.unlink(missing_ok=True)
+
+    monkeypatch.setattr(Path, "is_file", is_one_that_vanishes)
+    monkeypatch.setattr(outputs, "_is_read", is_one_that_vanishes)
+    assert not takes_place_of(tmp_path / "out.json", tmp_path / "run")
+    assert not (tmp_path / "run" / "weights").exists()
 
 
 def test_a_file_may_be_new_or_replaced_and_a_link_is_followed(tmp_path):

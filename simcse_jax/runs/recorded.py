@@ -1,9 +1,10 @@
 """What runs wrote while they trained: their development scores, and where they moved on SimCSE's plane.
 
-Runs that differ in their seed alone are a group; a figure shows its mean.
+Runs that differ in their seed, and in nothing else that changes training, are a group; a figure shows its mean.
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -87,11 +88,18 @@ def _has_measures(folder: Folder) -> bool:
 
 
 def _groups(runs: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) -> dict[str, list[str]]:
-    """Groups by label and config without the seed, in the order of their first runs."""
+    """Groups by label and config without the seed, in the order of their first runs.
+
+    A seed that a group has already is in another one: rows of a sweep that differ in their post-processing alone are
+    the same runs, not more seeds.
+    """
     groups: dict[str, list[str]] = {}
-    keys: dict[str, str] = {}
+    firsts: dict[tuple[str, int], str] = {}
+    times: Counter[str] = Counter()
     for name, run in runs.items():
-        fields = {field: value for field, value in run["config"].items() if field != "seed"}
-        first = keys.setdefault(repr((labels[name], sorted(fields.items()))), name)
+        own = repr((labels[name], sorted(run["config"].items())))
+        others = repr((labels[name], sorted((run["config"] | {"seed": None}).items())))
+        first = firsts.setdefault((others, times[own]), name)
+        times[own] += 1
         groups.setdefault(first, []).append(name)
     return groups

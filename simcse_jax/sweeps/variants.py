@@ -15,7 +15,7 @@ from ml_collections import config_dict
 from simcse_jax.config.checks import check_range, check_type, validate
 from simcse_jax.config.fields import Field, defaults_of, field, flatten
 from simcse_jax.config.recipes import find
-from simcse_jax.config.rules import Rule
+from simcse_jax.config.rules import Rule, each_once
 from simcse_jax.config.variants import load_file
 from simcse_jax.errors import UserError, nearest, no_such, reason
 from simcse_jax.sweeps.metrics import METRICS, WORDS
@@ -37,9 +37,7 @@ class Variant(NamedTuple):
 def _check_metrics(where: str, metrics: Sequence[str]) -> None:
     if not metrics:
         raise UserError(f"{where}: there are none; known are {WORDS}")
-    for metric in metrics:
-        if metric not in METRICS:
-            raise no_such(where, "metric", metric, METRICS)
+    each_once("metric", METRICS).check(where, metrics)
 
 
 def _parse_seeds(where: str, texts: Sequence[object]) -> tuple[int, ...]:

@@ -47,6 +47,14 @@ def test_runs_that_differ_in_the_seed_alone_are_a_group(run):
     assert read(one, two, a="mine").groups == {"a": ["a"], "b": ["b"]}  # labels separate
 
 
+def test_the_same_run_again_is_no_other_seed(run):
+    """Rows of a sweep may differ in their post-processing alone, with which nothing is trained."""
+    folders = [
+        run(f"{row} {seed}", scores(50.0), seed=seed, eval__postprocess=row) for row in ("", "flow") for seed in (1, 2)
+    ]
+    assert list(read(*folders).groups.values()) == [[" 1", " 2"], ["flow 1", "flow 2"]]
+
+
 def test_records_without_alignment_have_no_place(run):
     found = read(run("a", [*scores(5.0), {"step": 0, "analysis": {"uniformity": -1.0}}]))
     assert found.plane == {} and found.scores == {"a": {0: 5.0}}

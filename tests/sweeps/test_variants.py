@@ -90,6 +90,7 @@ MISTAKES = [
     ({"seeds": (2**32,)}, VARIANTS, "must be from 0 to"),
     ({"metrics": ("stsb_dv",)}, VARIANTS, "no metric 'stsb_dv'; the nearest one is stsb_dev"),
     ({"metrics": ()}, VARIANTS, "config.sweep.metrics: there are none"),
+    ({"metrics": ("stsb_dev", "sts_avg", "stsb_dev")}, VARIANTS, "config.sweep.metrics: stsb_dev is given twice"),
     ({"only": "default,col"}, VARIANTS, "config.sweep.only: no variant 'col'; the nearest one is 'cold 0.01'"),
     ({"only": "cold 0.01"}, VARIANTS, "leaves out 'default', the baseline of 'cold 0.01'"),
     ({"only": "default,hot"}, VARIANTS, "leaves out 'cold 0.01', the baseline of 'hot'"),
