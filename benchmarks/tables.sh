@@ -22,7 +22,7 @@ six_tasks=(--config.eval.tasks=STS12,STS13,STS14,STS16,STSBenchmark,SICKRelatedn
 sweep() { # file (with argument), fields
   local file=$1
   shift
-  python -m simcse_jax.sweep --config "configs/ablations/$file" --workdir "$output/${file//:/_}" \
+  python -m simcse_jax.sweep --config "ablations/$file" --workdir "$output/${file//:/_}" \
     "${start[@]}" "${short[@]}" "$@"
 }
 
@@ -46,7 +46,7 @@ for table in $tables; do
         fields=("${unsupervised[@]}") grid=simcse_grid:unsup
         [ $objective != plus_plus ] || fields+=("${plus_plus[@]}")
         [ $objective != supervised ] || { fields=("${supervised[@]}") grid=simcse_grid:sup; }
-        python -m simcse_jax.sweep --config configs/ablations/$grid --workdir "$output/learning_rates_$objective" \
+        python -m simcse_jax.sweep --config ablations/$grid --workdir "$output/learning_rates_$objective" \
           "${start[@]}" "${short[@]}" "${one_task[@]}" "${fields[@]}" --config.sweep.seeds=42 \
           --config.sweep.only="$rates" --config.sweep.baseline="batch 64 at 3e-05"
       done ;;
@@ -61,7 +61,7 @@ for table in $tables; do
 dimension-wise on wiki,flow on NLI,whitening on NLI,whitening on NLI (layer 1),dimension-wise on NLI,SimCSE,\
 SimCSE + whitening,SimCSE + flow" ;;
     simcse_tableC1) # trains nothing; the flow has a seed
-      python -m simcse_jax.sweep --config configs/ablations/$table --workdir "$output/$table" "${start[@]}" \
+      python -m simcse_jax.sweep --config ablations/$table --workdir "$output/$table" "${start[@]}" \
         "${six_tasks[@]}" ;;
     *) echo "no table $table" >&2; exit 2 ;;
   esac
