@@ -253,6 +253,26 @@ def add_truncation(parser: Parser) -> None:
     )
 
 
+def add_postprocess(parser: Parser, methods: Collection[str], what: str) -> None:
+    """Adds `--postprocess`, `--postprocess-data` and `--postprocess-dimensions`.
+
+    Args:
+      parser: of a command.
+      methods: the names that `--postprocess` takes.
+      what: for the help: what the option does.
+    """
+    parser.add_argument("--postprocess", default="", help=f"{what}: {' or '.join(methods)} (default: none)")
+    parser.add_argument(
+        "--postprocess-data",
+        default="",
+        help="sentences to fit it on: a file; target, for each task those that are scored; or target_all, for each "
+        "task those of its train, dev and test sets",
+    )
+    parser.add_argument(
+        "--postprocess-dimensions", type=int, default=0, help="dimensions that whitening keeps (default: all)"
+    )
+
+
 def with_new_spellings(arguments: Sequence[str], renamed: Mapping[str, str]) -> list[str]:
     """The arguments of a command, with new names of options in place of earlier ones, and a warning for each.
 

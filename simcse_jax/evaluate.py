@@ -12,6 +12,7 @@ from simcse_jax.command_line import (
     MODEL,
     Parser,
     add_dtype,
+    add_postprocess,
     add_prompts,
     run_command,
     warnings_in_a_line,
@@ -87,18 +88,7 @@ def parse() -> Options:
     parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
     add_dtype(parser)
     add_prompts(parser)
-    parser.add_argument(
-        "--postprocess", default="", help=f"change the embeddings: {' or '.join(POSTPROCESSING)} (default: none)"
-    )
-    parser.add_argument(
-        "--postprocess-data",
-        default="",
-        help="sentences to fit --postprocess on: a file, target for each task's own, or target_all for those of its "
-        "train, dev and test sets",
-    )
-    parser.add_argument(
-        "--postprocess-dimensions", type=int, default=0, help="dimensions that whitening keeps (default: all)"
-    )
+    add_postprocess(parser, POSTPROCESSING, "change the embeddings")
     parser.add_argument(
         "--output", help="a JSON file for the scores, with all metrics, aggregations, subsets and folds"
     )

@@ -3,7 +3,7 @@
 from argparse import Namespace
 from typing import NamedTuple
 
-from simcse_jax.command_line import Model, Parser, add_prompts, parse_model
+from simcse_jax.command_line import Model, Parser, add_postprocess, add_prompts, parse_model
 from simcse_jax.config.checks import check_postprocess
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.tasks import POSTPROCESSING
@@ -27,6 +27,41 @@ def read_arguments(parser: Parser) -> Options:
     Raises:
       UserError: naming the option that is wrong, or has no effect with the others.
     """
+    _add_options(parser)
+    args = parser.parse_args()
+    given = [spec for panel in args.models for spec in panel]
+    if not given and not args.runs:
+        raise UserError("nothing to measure; give --models, --runs or both")
+    for option, names in (("--models", given), ("--runs", args.runs), ("--panels", args.panels)):
+        repeated = next((name for name in names if names.count(name) > 1), None)
+        if repeated:
+            raise UserError(f"{option}: {repeated} is given twice")
+    if len(args.panels) not in (0, len(args.models)):
+        raise UserError(f"--panels: must have a title for each --models, {len(args.models)}; it has {len(args.panels)}")
+    if not given:
+        alone = ("prompt", "prompt_name", "truncate_dim", "score", "postprocess", "postprocess_data")
+        for option in (*alone, "postprocess_dimensions"):
+            if getattr(args, option) not in (None, "", 0):
+                raise UserError(f"--{option.replace('_', '-')}: is for --models, which is not given")
+    elif args.data is None:
+        raise UserError("--data: is missing; --models are measured on graded pairs, --runs alone draw their records")
+    if args.batch_size < 1:
+        raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
+    runs: dict[str, str] = {}
+    for spec in args.runs:
+        name, label = split_label(spec)
+        if name in runs:
+            raise UserError(f"--runs: {name} is given twice")
+        runs[name] = label
+    titles = args.panels or [
+        f"panel {number}" if len(args.models) > 1 else "" for number in range(1, 1 + len(args.models))
+    ]
+    models = read_models(given, args)
+    return Options(args, models, dict(zip(titles, args.models, strict=True)), runs)
+
+
+def _add_options(parser: Parser) -> None:
+    """Adds the options of the command."""
     parser.add_argument(
         "--models",
         nargs="+",
@@ -60,49 +95,8 @@ def read_arguments(parser: Parser) -> Options:
     )
     parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
     add_prompts(parser)
-    parser.add_argument(
-        "--postprocess", default="", help=f"for models that name none: {' or '.join(POSTPROCESSING)} (default: none)"
-    )
-    parser.add_argument(
-        "--postprocess-data",
-        default="",
-        help="sentences to fit post-processing on: a file, target for the pairs' and each task's own, or target_all "
-        "for those of their train, dev and test sets",
-    )
-    parser.add_argument(
-        "--postprocess-dimensions", type=int, default=0, help="dimensions that whitening keeps (default: all)"
-    )
+    add_postprocess(parser, POSTPROCESSING, "for models that name none")
     parser.add_argument("--output", required=True, help="the folder for geometry.json and the pictures")
-    args = parser.parse_args()
-    given = [spec for panel in args.models for spec in panel]
-    if not given and not args.runs:
-        raise UserError("nothing to measure; give --models, --runs or both")
-    for option, names in (("--models", given), ("--runs", args.runs), ("--panels", args.panels)):
-        repeated = next((name for name in names if names.count(name) > 1), None)
-        if repeated:
-            raise UserError(f"{option}: {repeated} is given twice")
-    if len(args.panels) not in (0, len(args.models)):
-        raise UserError(f"--panels: must have a title for each --models, {len(args.models)}; it has {len(args.panels)}")
-    if not given:
-        alone = ("prompt", "prompt_name", "truncate_dim", "score", "postprocess", "postprocess_data")
-        for option in (*alone, "postprocess_dimensions"):
-            if getattr(args, option) not in (None, "", 0):
-                raise UserError(f"--{option.replace('_', '-')}: is for --models, which is not given")
-    elif args.data is None:
-        raise UserError("--data: is missing; --models are measured on graded pairs, --runs alone draw their records")
-    if args.batch_size < 1:
-        raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
-    runs: dict[str, str] = {}
-    for spec in args.runs:
-        name, label = split_label(spec)
-        if name in runs:
-            raise UserError(f"--runs: {name} is given twice")
-        runs[name] = label
-    titles = args.panels or [
-        f"panel {number}" if len(args.models) > 1 else "" for number in range(1, 1 + len(args.models))
-    ]
-    models = read_models(given, args)
-    return Options(args, models, dict(zip(titles, args.models, strict=True)), runs)
 
 
 def read_models(given: list[str], args: Namespace) -> dict[str, Model]:
