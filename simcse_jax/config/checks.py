@@ -164,6 +164,8 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         "views.negative": objective.off_dropout.weight > 0,
         "views.noise": "noisy" in policies,
         "views.samples": "mean" in policies,
+        "views.cutoff": "cutoff" in (config.views.anchor_change, config.views.positive_change),
+        "views.positive_dropout": config.views.positive != "off",
         "data.mixed": "," in config.data.train,
         "data.augment.percent": augment.name in ("crop", "delete", "mlm"),
         "data.augment.both": bool(augment.name),

@@ -22,9 +22,9 @@ from simcse_jax.config.rules import (
 from simcse_jax.data.augment import AUGMENTATIONS
 from simcse_jax.data.examples import POSITIVES
 from simcse_jax.evaluation.tasks import EXTRA, POSTPROCESSING, PROTOCOLS, TASKS
-from simcse_jax.models.config import DTYPES, POOLERS
+from simcse_jax.models.config import CHANGES, DTYPES, POOLERS
 from simcse_jax.models.head import HEADS
-from simcse_jax.objectives.choices import READINGS, SIMILARITIES
+from simcse_jax.objectives.choices import NEGATIVES, READINGS, SIMILARITIES
 
 POLICIES = {  # which dropout masks the sentences of a pair get; see training/views.py
     "independent": "a mask each",
@@ -36,6 +36,7 @@ POLICIES = {  # which dropout masks the sentences of a pair get; see training/vi
 PRECISIONS = ("highest", "high", "default")  # JAX's names
 LARGEST = 2**31 - 1  # whole number: steps and rows are counted in int32 on devices
 FEWEST_ANALYSED = 10  # sentences of analysis.sentences
+BELOW_ONE = rule("at least 0 and below 1", lambda rate: 0 <= rate < 1)  # a rate
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ SECTIONS = {
     "data": "The training data.",
     "data.columns": "Names of columns, if they are not the usual ones. Once one is set, only those set are read.",
     "data.augment": "A changed copy of a sentence as its positive (SimCSE, Table 1).",
-    "views": f"The dropout masks of sentences. {_explain(POLICIES)}.",
+    "views": f"The dropout masks of sentences ({_explain(POLICIES)}), and changes of them ({_explain(CHANGES)}).",
     "objective": "The loss is the weighted sum of these terms.",
     "objective.info_nce": "Pairs against the other sentences of the batch (SimCSE, equations 1, 4, 5 and 8).",
     "objective.off_dropout": "InfoNCE whose negative pairs have masks of their own (SimCSE++, equation 3).",
@@ -104,9 +105,7 @@ FIELDS = {
         "The head after the pooler. train: in training only; always: at test time too; none: never.",
         one_of(HEADS),
     ),
-    "model.dropout": number(
-        0.1, "The dropout rate in training.", rule("at least 0 and below 1", lambda rate: 0 <= rate < 1)
-    ),
+    "model.dropout": number(0.1, "The dropout rate in training.", BELOW_ONE),
     "model.dual_encoder": field(False, "A second encoder for positives and negatives; that of the anchors is kept."),
     "data.train": field(
         "data/wiki1m_for_simcse.txt",
@@ -147,6 +146,14 @@ FIELDS = {
     "views.negative": field("off", "The masks of the negative pairs of objective.off_dropout.", one_of(POLICIES)),
     "views.noise": number(0.1, "The variance of the Gaussian noise, for noisy.", at_least(0.0)),
     "views.samples": field(10, "The number of masks, for mean.", at_least(1), at_most(1000)),
+    "views.positive_dropout": number(
+        -1.0,
+        "The dropout rate of the positives; -1: that of model.dropout.",
+        rule("at least 0 and below 1, or -1", lambda x: x == -1 or 0 <= x < 1),
+    ),
+    "views.anchor_change": field("none", "The change of the anchors.", one_of(CHANGES)),
+    "views.positive_change": field("none", "The change of the positives.", one_of(CHANGES)),
+    "views.cutoff": number(0.2, "The share of the columns that are zero, for cutoff.", BELOW_ONE),
     "objective.info_nce.weight": _weight(1.0),
     "objective.info_nce.temperature": number(0.05, "Divides similarities.", above(0)),
     "objective.info_nce.hard_negative_weight": number(
@@ -154,6 +161,9 @@ FIELDS = {
     ),
     "objective.info_nce.similarity": field("cosine", "The similarity of two embeddings.", either(SIMILARITIES)),
     "objective.info_nce.symmetric": field(False, "Also find the anchor of each positive."),
+    "objective.info_nce.negatives": field(
+        "other", f"Which sentences of the other examples are negatives. {_explain(NEGATIVES)}.", either(NEGATIVES)
+    ),
     "objective.off_dropout.weight": _weight(0.0),
     "objective.off_dropout.temperature": number(0.05, "Divides similarities.", above(0)),
     "objective.off_dropout.m": number(

@@ -15,6 +15,10 @@ READINGS = {  # of SimCSE++'s objectives: what the paper prints, and what its au
     },
 }
 SIMILARITIES = ("cosine", "dot")  # of InfoNCE
+NEGATIVES = {  # of InfoNCE: which views of the batch's other examples
+    "other": "their positives",
+    "both": "their positives and their anchors, as in NT-Xent",
+}
 UNPAIRED = ("mlm", "softmax_nli")  # all other objectives treat every pair as positive
 
 

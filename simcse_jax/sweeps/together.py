@@ -52,6 +52,8 @@ def group_key(config: config_dict.ConfigDict) -> str | None:
     for name in numbers_of_step():
         if name.endswith(".weight"):
             fields[name] = fields[name] > 0  # which terms there are is part of the program
+        elif name == "views.positive_dropout":
+            fields[name] = fields[name] >= 0  # whether positives are encoded apart, too
         else:
             del fields[name]
     return json.dumps(sorted(fields.items()), default=str)

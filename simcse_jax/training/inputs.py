@@ -185,6 +185,11 @@ def check_columns(config: config_dict.ConfigDict, num_columns: int) -> None:
             f"config.objective.info_nce.hard_negative_weight={info_nce.hard_negative_weight}: "
             f"{data} has no column of hard negatives"
         )
+    if num_columns > 2 and info_nce.weight and info_nce.negatives == "both":
+        raise UserError(
+            f"config.objective.info_nce.negatives=both: {data} has hard negatives, with which it is not defined; "
+            "choose two columns with data.columns.anchor and data.columns.positive, or set it to other"
+        )
     for name, objective in trained(config.objective).items():
         if objective.needs.labels and num_columns != 2:
             raise UserError(

@@ -48,6 +48,11 @@ MISTAKES = {
     "--config.objective.barlow_twins.reading=mine": "must be paper or released",
     "--config.views.positive=offf": "views.positive='offf': must be one of independent, shared, off, noisy, mean",
     "--config.views.negative=none": "config.views.negative='none': must be one of independent",
+    "--config.views.anchor_change=cut": "views.anchor_change='cut': must be one of none, shuffled, cutoff",
+    "--config.views.positive_change=order": "must be one of none, shuffled, cutoff",
+    "--config.views.cutoff=1": "config.views.cutoff=1.0: must be at least 0 and below 1",
+    "--config.views.positive_dropout=-0.5": "config.views.positive_dropout=-0.5: must be at least 0 and below 1, or -1",
+    "--config.objective.info_nce.negatives=all": "must be other or both",
     "--config.views.samples=0": "1 or more",
     "--config.views.noise=-1": "0.0 or more",
     "--config.data.positives=entailed": "config.data.positives='entailed': must be empty or one of entailment,",
@@ -115,6 +120,10 @@ def test_fields_without_effect_are_named():
         "views.negative=noisy",
         "views.noise=5.0",
     ]
+    config, _ = parse("--config.views.positive=off", "--config.views.positive_dropout=0.3", "--config.views.cutoff=0.5")
+    assert ineffective(config) == ["views.cutoff=0.5", "views.positive_dropout=0.3"]
+    config, _ = parse("--config.views.positive_change=cutoff", "--config.views.cutoff=0.5")
+    assert ineffective(config) == []
     config, _ = parse(
         "--config.objective.off_dropout.weight=1", "--config.views.negative=noisy", "--config.views.noise=5",
         "--config.data.augment.name=crop", "--config.data.augment.percent=20",

@@ -77,6 +77,7 @@ def test_what_can_be_trained_together():
     assert same == changed() is not None
     assert changed(objective__off_dropout__weight=1.0) != changed()
     assert changed(objective__off_dropout__weight=1.0) == changed(objective__off_dropout__weight=0.3)
+    assert changed(views__positive_dropout=0.0) == changed(views__positive_dropout=0.3) != changed()
     for fields in ({"model__pooler": "avg"}, {"objective__info_nce__symmetric": True}, {"train__batch_size": 8}):
         assert changed(**fields) != changed()
     for fields in (
