@@ -105,6 +105,11 @@ def _check_model(config: config_dict.ConfigDict) -> None:
             f"config.model.mlp={model.mlp!r}: the pooler cls_before_pooler never has a head; "
             "set model.mlp=none, or model.pooler=cls"
         )
+    if config.eval.encoder == "better" and model.dual_encoder and config.objective.mlm.weight:
+        raise UserError(
+            "config.eval.encoder=better: objective.mlm trains the language model of the anchors' encoder; "
+            "set eval.encoder=anchor"
+        )
 
 
 def _check_data(config: config_dict.ConfigDict) -> None:
@@ -128,18 +133,39 @@ def _check_objectives(config: config_dict.ConfigDict) -> None:
     objective, positives = config.objective, config.data.positives
     if not any(term.weight for term in objective.values()):
         raise UserError("config.objective: every term has weight 0.0, so there is nothing to train")
+    names = dict.fromkeys(name.split(".")[1] for name in FIELDS if name.startswith("objective."))
+    _check_contrastive_tension(config, [name for name in names if objective[name].weight])
     if not objective.softmax_nli.weight:
         return
     if config.data.augment.name:
         raise UserError("config.objective.softmax_nli.weight: needs labelled pairs, so data.augment.name must be empty")
     if positives not in ("", "all"):
         raise UserError(f"config.data.positives={positives!r}: must be all, for objective.softmax_nli")
-    names = dict.fromkeys(name.split(".")[1] for name in FIELDS if name.startswith("objective."))
     paired = [name for name in names if name not in UNPAIRED and objective[name].weight]
     if paired and positives != "all":
         raise UserError(
             f"config.objective.{paired[0]}.weight: next to softmax_nli it would take all labelled pairs for positives, "
             f"contradictions too; set it to 0.0, or data.positives=all if you want that"
+        )
+
+
+def _check_contrastive_tension(config: config_dict.ConfigDict, used: list[str]) -> None:
+    if "contrastive_tension" not in used:
+        return
+    field = "config.objective.contrastive_tension"
+    if others := [name for name in used if name not in ("contrastive_tension", "mlm")]:
+        raise UserError(
+            f"config.objective.{others[0]}.weight: next to contrastive_tension, most of whose pairs are of different "
+            "sentences, it must be 0.0"
+        )
+    for name, value in (("positives", config.data.positives), ("augment.name", config.data.augment.name)):
+        if value:
+            raise UserError(f"config.data.{name}={value!r}: {field[7:]} makes its own pairs; it must be empty")
+    group, size = config.objective.contrastive_tension.negatives + 1, config.train.batch_size
+    if size % group:
+        raise UserError(
+            f"config.train.batch_size={size}: must be divisible by {group}, a positive pair and its negatives "
+            f"({field[7:]}.negatives)"
         )
 
 
@@ -171,6 +197,7 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         "data.augment.both": bool(augment.name),
         "data.augment.lexicon": augment.name == "synonym",
         "data.augment.mlm_model": augment.name == "mlm",
+        "eval.encoder": config.model.dual_encoder and bool(config.eval.data),
         "analysis.data": config.analysis.every > 0,
         "analysis.sentences": config.analysis.every > 0,
         "analysis.split": config.analysis.every > 0,

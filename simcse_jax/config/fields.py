@@ -82,6 +82,7 @@ SECTIONS = {
     "objective.off_dropout": "InfoNCE whose negative pairs have masks of their own (SimCSE++, equation 3).",
     "objective.dimension_wise": "Each dimension against the other dimensions (SimCSE++, equation 5).",
     "objective.barlow_twins": "Decorrelated dimensions (SimCSE++, equation 4).",
+    "objective.contrastive_tension": "Dot products of equal and of different sentences, classified (CT).",
     "objective.mlm": "A masked language model, of 15% of the tokens (SimCSE, Appendix A).",
     "objective.softmax_nli": "SBERT's classifier of labelled pairs.",
     "train": "The optimization: AdamW, whose learning rate falls linearly to zero.",
@@ -181,6 +182,11 @@ FIELDS = {
     "objective.barlow_twins.artificial": field(
         0, "Rows of N(0, 1) in addition to the batch.", at_least(0), at_most(100_000)
     ),
+    "objective.contrastive_tension.weight": _weight(0.0),
+    "objective.contrastive_tension.negatives": field(
+        7, "The negative pairs after each positive one: K.", at_least(1), at_most(1000)
+    ),
+    "objective.contrastive_tension.reading": _reading("contrastive_tension"),
     "objective.mlm.weight": _weight(0.0),
     "objective.softmax_nli.weight": _weight(0.0),
     "train.batch_size": field(
@@ -210,6 +216,12 @@ FIELDS = {
         "SentEval's folder, or a file of graded pairs; empty: nothing is scored.",
     ),
     "eval.every": field(250, "Steps between evaluations; each one also saves a checkpoint.", at_least(1)),
+    "eval.encoder": field(
+        "anchor",
+        "Of two encoders (model.dual_encoder), the one that is scored and kept. anchor: that of the anchors; better: "
+        "both are scored, and the better one is the model at each step.",
+        either(("anchor", "better")),
+    ),
     "eval.tasks": field(TASKS, "The tasks that score the best checkpoint at the end.", each_once("task", TASKS)),
     "eval.transfer": field(False, "Also score the transfer tasks at the end."),
     "eval.transfer_protocol": field(

@@ -1,6 +1,6 @@
 """The names that objectives' fields may have as values. Imports nothing."""
 
-READINGS = {  # of SimCSE++'s objectives: what the paper prints, and what its authors' code computes
+READINGS = {  # of objectives: what the paper prints, and what its authors' code computes
     "off_dropout": {
         "paper": "m multiplies the sum of the negatives, as in SimCSE++'s equation 3",
         "released": "m multiplies the positive pair's similarity, as in its authors' code",
@@ -8,6 +8,10 @@ READINGS = {  # of SimCSE++'s objectives: what the paper prints, and what its au
     "dimension_wise": {
         "paper": "SimCSE++'s equation 5 as printed",
         "released": "the equation in its authors' code",
+    },
+    "contrastive_tension": {
+        "paper": "negative pairs are the anchor of the group with other sentences, as the paper says",
+        "released": "negative pairs are two fresh sentences each, as in the authors' code",
     },
     "barlow_twins": {
         "paper": "a correlation that is not centred, as in SimCSE++'s equation 4",

@@ -41,10 +41,10 @@ BEST = "best."  # in a checkpoint, before the names of the parameters that score
 def group_key(config: config_dict.ConfigDict) -> str | None:
     """Runs of the same key can be trained together; None: only alone, since its data depends on its seed.
 
-    A run that trains nothing, keeps checkpoints or is analyzed during training is alone too.
+    A run that trains nothing, keeps checkpoints, is analyzed during training or scores two encoders is alone too.
     """
     data = config.data
-    if config.checkpoint.keep_every or config.analysis.every:
+    if config.checkpoint.keep_every or config.analysis.every or config.eval.encoder == "better":
         return None
     if not trains(config) or data.augment.name or data.subsample or data.positives == "next_3_sentences":
         return None

@@ -99,6 +99,27 @@ def test_changes_and_rates_of_every_encoder_are_the_same_on_any_number_of_device
     assert_same(gradient(2, model_type=model_type, chunk_size=1, **changes), expected)
 
 
+@pytest.mark.slow
+def test_two_equal_encoders_have_the_same_gradient_on_positives_on_any_number_of_devices():
+    """Contrastive tension, one column without masks: all pairs are of equal sentences."""
+    graph, params, _ = random_model(num_layers=1)
+    params |= {parameters.SECOND + name: jnp.array(value) for name, value in params.items()}
+    tension = (Term("contrastive_tension", (("negatives", 3), ("reading", "paper"))),)
+    results = []
+    for devices, chunk_size in ((1, 0), (2, 3), (4, 0), (8, 0)):
+        chosen = recipe(1, "off", objectives=tension, two_towers=True, chunk_size=chunk_size)
+        function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:devices])))
+        loss, values = function(
+            params, jnp.int32(0), batch(1), settings(objective={"contrastive_tension": {"weight": 1.0}})
+        )
+        results.append((float(loss), {name: np.asarray(value) for name, value in values.items()}))
+        assert_same(results[-1], results[0])
+    _, values = results[0]
+    for name in parameters.sentence_encoder(params):
+        assert np.abs(values[parameters.SECOND + name] - values[name]).max() <= 1e-5 * np.abs(values[name]).max(), name
+    assert np.abs(values["head.kernel"]).max() > 1e-3
+
+
 @pytest.mark.parametrize("anchor, positive", [("cutoff", "shuffled"), ("none", "cutoff")])
 def test_a_change_is_drawn_for_its_row_and_member_and_the_rate_is_the_positive_s(anchor, positive):
     """Written down with the encoder alone."""
