@@ -16,6 +16,7 @@ from ml_collections import config_dict
 
 from simcse_jax import progress
 from simcse_jax.config.fields import flatten, numbers_of_step, trains
+from simcse_jax.config.rules import read_milestones
 from simcse_jax.data.batches import Batches
 from simcse_jax.devices.mesh import AXIS
 from simcse_jax.devices.preemption import Preemption
@@ -52,6 +53,8 @@ def group_key(config: config_dict.ConfigDict) -> str | None:
     for name in numbers_of_step():
         if name.endswith(".weight"):
             fields[name] = fields[name] > 0  # which terms there are is part of the program
+        elif name == "train.milestones":
+            fields[name] = len(read_milestones(fields[name]))  # and so is the number of numbers
         else:
             del fields[name]
     return json.dumps(sorted(fields.items()), default=str)

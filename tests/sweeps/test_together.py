@@ -77,7 +77,17 @@ def test_what_can_be_trained_together():
     assert same == changed() is not None
     assert changed(objective__off_dropout__weight=1.0) != changed()
     assert changed(objective__off_dropout__weight=1.0) == changed(objective__off_dropout__weight=0.3)
-    for fields in ({"model__pooler": "avg"}, {"objective__info_nce__symmetric": True}, {"train__batch_size": 8}):
+    assert changed(train__epsilon=1e-6, train__warmup=0.1) == changed()
+    steps = {"train__schedule": "steps", "train__milestones": "5:0.5,9:0.1"}
+    assert changed(**steps) == changed(**steps | {"train__milestones": "1:0.8,2:0.7"}) != changed()
+    assert changed(**steps) != changed(**steps | {"train__milestones": "1:0.8"})
+    for fields in (
+        {"model__pooler": "avg"},
+        {"train__optimizer": "rmsprop"},
+        {"train__bias_correction": False},
+        {"objective__info_nce__symmetric": True},
+        {"train__batch_size": 8},
+    ):
         assert changed(**fields) != changed()
     for fields in (
         {"train__epochs": 0},
