@@ -146,6 +146,8 @@ def _check_objectives(config: config_dict.ConfigDict) -> None:
 
 def _check_optimization(config: config_dict.ConfigDict) -> None:
     train = config.train
+    if train.patience and not config.eval.data and trains(config):
+        raise UserError(f"config.train.patience={train.patience}: eval.data is empty, so there are no scores")
     if train.schedule == "steps" and not train.milestones:
         raise UserError("config.train.milestones: must be set for train.schedule=steps, e.g. 500:0.8,1000:0.6")
 

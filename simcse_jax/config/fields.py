@@ -215,6 +215,11 @@ FIELDS = {
     "train.max_steps": field(
         0, "Above 0 it replaces the epochs; the learning rate falls to zero over these steps.", at_least(0)
     ),
+    "train.patience": field(
+        0,
+        "End the run when the development score has not become better for this number of evaluations; 0: never.",
+        at_least(0),
+    ),
     "train.log_every": field(25, "Steps between lines of metrics.jsonl.", at_least(1)),
     "train.dtype": field(
         "float32",
