@@ -121,9 +121,9 @@ FIELDS = {
     "model.dual_encoder": field(False, "A second encoder for positives and negatives; that of the anchors is kept."),
     "data.train": field(
         "data/wiki1m_for_simcse.txt",
-        "A .txt, .csv, .tsv, .jsonl or .parquet file, hf:NAME[:CONFIG[:SPLIT]] or tfds:NAME[:SPLIT]; or several of "
-        "them, with commas in between.",
-        given("a file, hf:NAME or tfds:NAME"),
+        "A .txt, .csv, .tsv, .jsonl or .parquet file, hf:NAME[:CONFIG[:SPLIT]], tfds:NAME[:SPLIT] or sts:FOLDER (the "
+        "sentences of SentEval's similarity sets); or several of them, with commas in between.",
+        given("a file, hf:NAME, tfds:NAME or sts:FOLDER"),
     ),
     "data.mixed": field(
         False,
