@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from simcse_jax.data.files import Row, Table, open_text
-from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
 from simcse_jax.storage import local_path
 
@@ -44,6 +43,8 @@ def read_sts_texts(data: str) -> Table:
     Raises:
       UserError: when there is no such folder, or no set in it; while rows are read, for a damaged file.
     """
+    from simcse_jax.devices import processes  # imports JAX
+
     folder = local_path(data)
     if not data or not folder.is_dir():
         raise UserError(f"{PREFIX}{data}: no such folder; it must be SentEval's data/downstream, with STS and SICK")
