@@ -33,6 +33,7 @@ def validate(config: config_dict.ConfigDict) -> None:
     _check_model(config)
     _check_data(config)
     _check_objectives(config)
+    _check_optimization(config)
     evaluation, analysis = config.eval, config.analysis
     check_postprocess(
         evaluation.postprocess,
@@ -143,6 +144,14 @@ def _check_objectives(config: config_dict.ConfigDict) -> None:
         )
 
 
+def _check_optimization(config: config_dict.ConfigDict) -> None:
+    train = config.train
+    if train.patience and not config.eval.data and trains(config):
+        raise UserError(f"config.train.patience={train.patience}: eval.data is empty, so there are no scores")
+    if train.schedule == "steps" and not train.milestones:
+        raise UserError("config.train.milestones: must be set for train.schedule=steps, e.g. 500:0.8,1000:0.6")
+
+
 def _check_processes(config: config_dict.ConfigDict) -> None:
     parallel = config.parallel
     if parallel.processes <= 1:
@@ -169,6 +178,8 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         "data.augment.both": bool(augment.name),
         "data.augment.lexicon": augment.name == "synonym",
         "data.augment.mlm_model": augment.name == "mlm",
+        "train.bias_correction": config.train.optimizer == "adamw",
+        "train.milestones": config.train.schedule == "steps",
         "analysis.data": config.analysis.every > 0,
         "analysis.sentences": config.analysis.every > 0,
         "analysis.split": config.analysis.every > 0,

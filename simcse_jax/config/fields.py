@@ -16,6 +16,7 @@ from simcse_jax.config.rules import (
     empty_or_named,
     empty_or_one_of,
     given,
+    milestones,
     one_of,
     rule,
 )
@@ -32,6 +33,16 @@ POLICIES = {  # which dropout masks the sentences of a pair get; see training/vi
     "off": "no mask",
     "noisy": "a mask each, and Gaussian noise on the embedding",
     "mean": "the mean of several embeddings, each with its own mask",
+}
+OPTIMIZERS = {  # see training/optimizer.py
+    "adamw": "decay rates 0.9 and 0.999",
+    "rmsprop": "decay rate 0.9, no momentum",
+}
+SCHEDULES = {  # see training/learning_rate.py
+    "linear": "falls to zero over the steps",
+    "constant": "stays",
+    "steps": "changes at train.milestones",
+    "slanted_triangular": "rises from 1/32, and falls back to it",
 }
 PRECISIONS = ("highest", "high", "default")  # JAX's names
 LARGEST = 2**31 - 1  # whole number: steps and rows are counted in int32 on devices
@@ -53,8 +64,8 @@ def field(default: Any, meaning: str, *rules: Rule) -> Field:
     return Field(default, meaning, rules)
 
 
-def number(default: float, meaning: str, *rules: Rule) -> Field:
-    """A field that the compiled step takes as an argument, a number."""
+def number(default: float | str, meaning: str, *rules: Rule) -> Field:
+    """A field that the compiled step takes as an argument, a number or several."""
     return Field(default, meaning, rules, of_step=True)
 
 
@@ -83,7 +94,7 @@ SECTIONS = {
     "objective.barlow_twins": "Decorrelated dimensions (SimCSE++, equation 4).",
     "objective.mlm": "A masked language model, of 15% of the tokens (SimCSE, Appendix A).",
     "objective.softmax_nli": "SBERT's classifier of labelled pairs.",
-    "train": "The optimization: AdamW, whose learning rate falls linearly to zero.",
+    "train": "The optimization.",
     "eval": "Scores during training, and at the end.",
     "analysis": "How the space changes during training: eight numbers of the last layer (docs/dynamics.md).",
     "checkpoint": "The checkpoints that a run keeps, besides the two latest and the best one.",
@@ -176,7 +187,26 @@ FIELDS = {
     "train.batch_size": field(
         64, "Examples per step, on all devices together.", at_least(2, "the others of a batch are the negatives")
     ),
-    "train.learning_rate": number(3e-5, "The learning rate of the first step.", above(0)),
+    "train.optimizer": field("adamw", f"How gradients become updates. {_explain(OPTIMIZERS)}.", either(OPTIMIZERS)),
+    "train.learning_rate": number(3e-5, "The learning rate, the largest of the schedule.", above(0)),
+    "train.schedule": field("linear", f"How the learning rate changes. {_explain(SCHEDULES)}.", one_of(SCHEDULES)),
+    "train.warmup": number(
+        0.0,
+        "The share of the steps over which the learning rate rises from zero, rounded up to whole steps; for "
+        "slanted_triangular it is rounded down.",
+        at_least(0.0),
+        at_most(1.0),
+    ),
+    "train.milestones": number(
+        "",
+        "For the schedule steps, STEP:FACTOR,…: from that step on (the first step is 0) the learning rate is this "
+        "multiple of train.learning_rate.",
+        milestones(LARGEST),
+    ),
+    "train.epsilon": number(1e-8, "Added to the root of the mean square of gradients: ε.", above(0)),
+    "train.bias_correction": field(
+        True, "Correct AdamW's means for their start at zero. BERT's own optimizer does not: False."
+    ),
     "train.weight_decay": number(0.0, "The decay of matrices; biases and norms have none.", at_least(0.0)),
     "train.max_grad_norm": number(1.0, "Clips the gradient's global norm; 0.0: off.", at_least(0.0)),
     "train.epochs": field(
@@ -184,6 +214,11 @@ FIELDS = {
     ),
     "train.max_steps": field(
         0, "Above 0 it replaces the epochs; the learning rate falls to zero over these steps.", at_least(0)
+    ),
+    "train.patience": field(
+        0,
+        "End the run when the development score has not become better for this number of evaluations; 0: never.",
+        at_least(0),
     ),
     "train.log_every": field(25, "Steps between lines of metrics.jsonl.", at_least(1)),
     "train.dtype": field(

@@ -21,6 +21,7 @@ from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.objectives.masked_lm import masked_lm
 from simcse_jax.objectives.objective import Embedded, Group
 from simcse_jax.objectives.registry import Term, total
+from simcse_jax.training.optimizer import ADAMW, Optimization
 from simcse_jax.training.views import LANGUAGE_MODEL, MASKING, NOISE, View, dropout_keys, embed
 
 
@@ -46,6 +47,7 @@ class Recipe(NamedTuple):
     # Of each column, the most tokens that the examples have that are encoded at a time (`Batches.sizes`): nothing is
     # computed of padding then; (): it is computed too.
     most_tokens: tuple[int, ...] = ()
+    optimization: Optimization = ADAMW
 
 
 # input_ids, attention_mask: (B, C, T); index: (B,) in the global batch; label: (B,); present: (B, C), see `Corpus`

@@ -56,7 +56,8 @@ class Setup:
 
     def state(self, config: config_dict.ConfigDict) -> TrainState:
         """The initial state of one run, on no particular device."""
-        return init_state(initial_params(config, self.inputs.model), self.settings(config))
+        params = initial_params(config, self.inputs.model)
+        return init_state(params, self.settings(config), self.recipe.optimization)
 
     def batches(self, seed: int) -> Batches:
         """The batches of one run."""

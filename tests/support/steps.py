@@ -15,7 +15,7 @@ BATCH = 8
 def settings(**changes):
     terms = {"weight": 1.0, "temperature": 0.05, "hard_negative_weight": 1.0}
     scalars = {"learning_rate": 5e-5, "weight_decay": 0.0, "max_grad_norm": 1.0, "total_steps": 20, "dropout": 0.1}
-    scalars |= {"noise": 0.1}
+    scalars |= {"noise": 0.1, "epsilon": 1e-8, "warmup": 0.0}
     scalars |= {"objective": {"info_nce": terms}} | changes
     return jax.tree.map(jnp.float32, scalars) | {"seed": jnp.uint32(3)}
 
