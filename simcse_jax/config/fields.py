@@ -23,9 +23,9 @@ from simcse_jax.config.rules import (
 from simcse_jax.data.augment import AUGMENTATIONS
 from simcse_jax.data.examples import POSITIVES
 from simcse_jax.evaluation.tasks import EXTRA, POSTPROCESSING, PROTOCOLS, TASKS
-from simcse_jax.models.config import DTYPES, POOLERS
+from simcse_jax.models.config import CHANGES, DTYPES, POOLERS
 from simcse_jax.models.head import HEADS
-from simcse_jax.objectives.choices import READINGS, SIMILARITIES
+from simcse_jax.objectives.choices import NEGATIVES, READINGS, SIMILARITIES
 
 POLICIES = {  # which dropout masks the sentences of a pair get; see training/views.py
     "independent": "a mask each",
@@ -47,6 +47,7 @@ SCHEDULES = {  # see training/learning_rate.py
 PRECISIONS = ("highest", "high", "default")  # JAX's names
 LARGEST = 2**31 - 1  # whole number: steps and rows are counted in int32 on devices
 FEWEST_ANALYSED = 10  # sentences of analysis.sentences
+BELOW_ONE = rule("at least 0 and below 1", lambda rate: 0 <= rate < 1)  # a rate
 
 
 @dataclass(frozen=True)
@@ -86,12 +87,13 @@ SECTIONS = {
     "data": "The training data.",
     "data.columns": "Names of columns, if they are not the usual ones. Once one is set, only those set are read.",
     "data.augment": "A changed copy of a sentence as its positive (SimCSE, Table 1).",
-    "views": f"The dropout masks of sentences. {_explain(POLICIES)}.",
+    "views": f"The dropout masks of sentences ({_explain(POLICIES)}), and changes of them ({_explain(CHANGES)}).",
     "objective": "The loss is the weighted sum of these terms.",
     "objective.info_nce": "Pairs against the other sentences of the batch (SimCSE, equations 1, 4, 5 and 8).",
     "objective.off_dropout": "InfoNCE whose negative pairs have masks of their own (SimCSE++, equation 3).",
     "objective.dimension_wise": "Each dimension against the other dimensions (SimCSE++, equation 5).",
     "objective.barlow_twins": "Decorrelated dimensions (SimCSE++, equation 4).",
+    "objective.contrastive_tension": "Dot products of equal and of different sentences, classified (CT).",
     "objective.mlm": "A masked language model, of 15% of the tokens (SimCSE, Appendix A).",
     "objective.softmax_nli": "SBERT's classifier of labelled pairs.",
     "train": "The optimization.",
@@ -115,9 +117,7 @@ FIELDS = {
         "The head after the pooler. train: in training only; always: at test time too; none: never.",
         one_of(HEADS),
     ),
-    "model.dropout": number(
-        0.1, "The dropout rate in training.", rule("at least 0 and below 1", lambda rate: 0 <= rate < 1)
-    ),
+    "model.dropout": number(0.1, "The dropout rate in training.", BELOW_ONE),
     "model.dual_encoder": field(False, "A second encoder for positives and negatives; that of the anchors is kept."),
     "data.train": field(
         "data/wiki1m_for_simcse.txt",
@@ -158,6 +158,14 @@ FIELDS = {
     "views.negative": field("off", "The masks of the negative pairs of objective.off_dropout.", one_of(POLICIES)),
     "views.noise": number(0.1, "The variance of the Gaussian noise, for noisy.", at_least(0.0)),
     "views.samples": field(10, "The number of masks, for mean.", at_least(1), at_most(1000)),
+    "views.positive_dropout": number(
+        -1.0,
+        "The dropout rate of the positives; -1: that of model.dropout.",
+        rule("at least 0 and below 1, or -1", lambda x: x == -1 or 0 <= x < 1),
+    ),
+    "views.anchor_change": field("none", "The change of the anchors.", one_of(CHANGES)),
+    "views.positive_change": field("none", "The change of the positives.", one_of(CHANGES)),
+    "views.cutoff": number(0.2, "The share of the columns that are zero, for cutoff.", BELOW_ONE),
     "objective.info_nce.weight": _weight(1.0),
     "objective.info_nce.temperature": number(0.05, "Divides similarities.", above(0)),
     "objective.info_nce.hard_negative_weight": number(
@@ -165,6 +173,9 @@ FIELDS = {
     ),
     "objective.info_nce.similarity": field("cosine", "The similarity of two embeddings.", either(SIMILARITIES)),
     "objective.info_nce.symmetric": field(False, "Also find the anchor of each positive."),
+    "objective.info_nce.negatives": field(
+        "other", f"Which sentences of the other examples are negatives. {_explain(NEGATIVES)}.", either(NEGATIVES)
+    ),
     "objective.off_dropout.weight": _weight(0.0),
     "objective.off_dropout.temperature": number(0.05, "Divides similarities.", above(0)),
     "objective.off_dropout.m": number(
@@ -182,6 +193,11 @@ FIELDS = {
     "objective.barlow_twins.artificial": field(
         0, "Rows of N(0, 1) in addition to the batch.", at_least(0), at_most(100_000)
     ),
+    "objective.contrastive_tension.weight": _weight(0.0),
+    "objective.contrastive_tension.negatives": field(
+        7, "The negative pairs after each positive one: K.", at_least(1), at_most(1000)
+    ),
+    "objective.contrastive_tension.reading": _reading("contrastive_tension"),
     "objective.mlm.weight": _weight(0.0),
     "objective.softmax_nli.weight": _weight(0.0),
     "train.batch_size": field(
@@ -235,6 +251,12 @@ FIELDS = {
         "SentEval's folder, or a file of graded pairs; empty: nothing is scored.",
     ),
     "eval.every": field(250, "Steps between evaluations; each one also saves a checkpoint.", at_least(1)),
+    "eval.encoder": field(
+        "anchor",
+        "Of two encoders (model.dual_encoder), the one that is scored and kept. anchor: that of the anchors; better: "
+        "both are scored, and the better one is the model at each step.",
+        either(("anchor", "better")),
+    ),
     "eval.tasks": field(TASKS, "The tasks that score the best checkpoint at the end.", each_once("task", TASKS)),
     "eval.transfer": field(False, "Also score the transfer tasks at the end."),
     "eval.transfer_protocol": field(

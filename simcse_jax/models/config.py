@@ -22,6 +22,11 @@ POOLERS = {  # see pooling.py
     "avg_weighted": "the mean of the last layer over the tokens, the n-th of them with weight n",
     "last": "the last layer's last token",
 }
+CHANGES = {  # of a sentence in the embedding layer (models/changes.py)
+    "none": "the sentence as it is",
+    "shuffled": "positions permuted among its tokens",
+    "cutoff": "some columns zero in all of its tokens",
+}
 
 # The least and the most of each number: hundreds of times the largest published encoder's.
 BOUNDS = {

@@ -84,6 +84,7 @@ class Needs(NamedTuple):
     labels: bool = False  # a label for each pair
     masked_tokens: bool = False  # a pass over masked sentences
     negative_views: bool = False  # separate views for negative pairs, by `config.views.negative`
+    negative_pairs: bool = False  # rows that are pairs of different sentences (`data.pairing`)
 
 
 class Objective(NamedTuple):

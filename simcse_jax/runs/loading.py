@@ -56,7 +56,8 @@ def load_model(name: str, num_layers: int = 0) -> Pretrained:
 def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = None) -> Pretrained:
     """Loads a run's checkpoint: the encoder with its head, and the language model if there is one.
 
-    Of two encoders it loads the first one, that of the anchors.
+    Of two encoders it loads the first one, that of the anchors, unless the run scored both (`eval.encoder`) and the
+    second one was better at this step.
 
     Args:
       folder: of the run.
@@ -75,8 +76,9 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
     with contextlib.closing(Checkpoints(folder, read_only=True)) as checkpoints:
         chosen = choose_step(checkpoints, workdir, step)
         trained = checkpoints.restore_params(chosen, trained_shapes(config, {"model": model, "objective": objective}))
+        tower = checkpoints.tower(chosen)
     language_model = {name: np.asarray(value) for name, value in subset(trained, LANGUAGE_MODEL).items()} or None
-    own = sentence_encoder(trained)
+    own = sentence_encoder(trained, tower)
     params = {name: np.asarray(value) for name, value in own.items() if has_head or not name.startswith(PREFIX)}
     kept = config.keep_layers(num_layers)
     if kept != config:

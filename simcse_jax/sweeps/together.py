@@ -43,10 +43,10 @@ BEST = "best."  # in a checkpoint, before the names of the parameters that score
 def group_key(config: config_dict.ConfigDict) -> str | None:
     """Runs of the same key can be trained together; None: only alone, since its data depends on its seed.
 
-    A run that trains nothing, keeps checkpoints or is analyzed during training is alone too.
+    A run that trains nothing, keeps checkpoints, is analyzed during training or scores two encoders is alone too.
     """
     data = config.data
-    if config.checkpoint.keep_every or config.analysis.every:
+    if config.checkpoint.keep_every or config.analysis.every or config.eval.encoder == "better":
         return None
     if not trains(config) or data.augment.name or data.subsample or data.positives == "next_3_sentences":
         return None
@@ -56,6 +56,8 @@ def group_key(config: config_dict.ConfigDict) -> str | None:
             fields[name] = fields[name] > 0  # which terms there are is part of the program
         elif name == "train.milestones":
             fields[name] = len(read_milestones(fields[name]))  # and so is the number of numbers
+        elif name == "views.positive_dropout":
+            fields[name] = fields[name] >= 0  # whether positives are encoded apart, too
         else:
             del fields[name]
     return json.dumps(sorted(fields.items()), default=str)

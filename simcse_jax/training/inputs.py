@@ -12,6 +12,7 @@ from simcse_jax.config.fields import LARGEST, flatten, trains
 from simcse_jax.data.augment import augment
 from simcse_jax.data.batches import Corpus, steps_per_epoch, tokenize
 from simcse_jax.data.examples import Examples, read_examples
+from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.sources import by_field
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
@@ -61,7 +62,7 @@ class Inputs(NamedTuple):
     @property
     def num_columns(self) -> int:
         """The number of sentence columns in the data."""
-        return 1 if self.corpus is None else self.corpus.input_ids.shape[1]
+        return 1 if self.corpus is None else self.corpus.num_columns
 
     @property
     def num_examples(self) -> int:
@@ -108,8 +109,8 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
             )
         return Inputs(devices, evaluation, model, tokenizer, None, language_model, analysis, 0)
     corpus = read_corpus(config, model, tokenizer)
-    check_columns(config, corpus.input_ids.shape[1])
-    epoch = steps_per_epoch(len(corpus.input_ids), config.train.batch_size)
+    check_columns(config, corpus.num_columns)
+    epoch = steps_per_epoch(corpus.num_examples, config.train.batch_size)
     total_steps = config.train.max_steps or config.train.epochs * epoch
     if total_steps > LARGEST:
         raise UserError(f"config.train.epochs={config.train.epochs}: gives {total_steps:,} steps; at most {LARGEST:,}")
@@ -165,12 +166,35 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
     processes.say(", ".join([f"{data.train}: {examples.kinds}", *notes]))
     if len(examples) < 2:
         raise UserError(f"{data.train}: one example; training needs two or more, the others of a batch are negatives")
-    if len(examples) < config.train.batch_size:
+    pairing = choose_pairing(config, len(examples.columns))
+    if not pairing and len(examples) < config.train.batch_size:
         raise UserError(
             f"{data.train}: {len(examples)} examples are fewer than one batch; "
             f"set train.batch_size to {len(examples)} or less"
         )
-    return tokenize(examples, tokenizer, data.max_length)
+    if pairing and (count := pairing.count(len(examples))) < config.train.batch_size:
+        raise UserError(
+            f"{data.train}: {len(examples)} sentences make {count} pairs, fewer than one batch "
+            f"(train.batch_size={config.train.batch_size})"
+        )
+    return tokenize(examples, tokenizer, data.max_length)._replace(pairing=pairing)
+
+
+def choose_pairing(config: config_dict.ConfigDict, num_columns: int) -> Pairing | None:
+    """How `objective.contrastive_tension` pairs sentences; None without it.
+
+    Raises:
+      UserError: when the data have more than one column.
+    """
+    if not needs(config.objective).negative_pairs:
+        return None
+    fields = config.objective.contrastive_tension
+    if num_columns > 1:
+        raise UserError(
+            f"config.objective.contrastive_tension.weight: pairs sentences by itself, but {config.data.train} has "
+            f"{num_columns} columns of them; choose one with data.columns.anchor"
+        )
+    return Pairing(fields.negatives, fresh=fields.reading == "released")
 
 
 def check_columns(config: config_dict.ConfigDict, num_columns: int) -> None:
@@ -184,6 +208,11 @@ def check_columns(config: config_dict.ConfigDict, num_columns: int) -> None:
         raise UserError(
             f"config.objective.info_nce.hard_negative_weight={info_nce.hard_negative_weight}: "
             f"{data} has no column of hard negatives"
+        )
+    if num_columns > 2 and info_nce.weight and info_nce.negatives == "both":
+        raise UserError(
+            f"config.objective.info_nce.negatives=both: {data} has hard negatives, with which it is not defined; "
+            "choose two columns with data.columns.anchor and data.columns.positive, or set it to other"
         )
     for name, objective in trained(config.objective).items():
         if objective.needs.labels and num_columns != 2:

@@ -14,6 +14,7 @@ from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.devices.mesh import AXIS
 from simcse_jax.models import parameters
 from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.changes import DRAWN, UNCHANGED
 from simcse_jax.models.language_model import activation
 from simcse_jax.models.masking import mask_tokens, select_positions
 from simcse_jax.models.parameters import Params
@@ -22,7 +23,7 @@ from simcse_jax.objectives.masked_lm import masked_lm
 from simcse_jax.objectives.objective import Embedded, Group
 from simcse_jax.objectives.registry import Term, total
 from simcse_jax.training.optimizer import ADAMW, Optimization
-from simcse_jax.training.views import LANGUAGE_MODEL, MASKING, NOISE, View, dropout_keys, embed
+from simcse_jax.training.views import CHANGE, LANGUAGE_MODEL, MASKING, NOISE, Pass, View, dropout_keys, embed
 
 
 class LanguageModel(NamedTuple):
@@ -134,15 +135,22 @@ class Rows:
 def encode_views(graph: Graph, recipe: Recipe, params: Params, rows: Rows) -> Float[Array, "B V D"]:
     """The embeddings of the recipe's views."""
 
-    def encode(tower: int, columns: list[int], masks: list[int] | None) -> Float[Array, "P B D"]:
-        model = parameters.merge(graph, parameters.sentence_encoder(params, tower))
+    def encode(each: Pass, columns: list[int], masks: list[int], changes: list[int]) -> Float[Array, "P B D"]:
+        model = parameters.merge(graph, parameters.sentence_encoder(params, each.tower))
+        ids, mask = rows.tokens(columns)
+        change = UNCHANGED
+        if each.change != "none":
+            keys = rows.keys([CHANGE + number for number in changes]).reshape(-1)
+            change = DRAWN[each.change](keys, mask, model.encoder.config.hidden_size, rows.settings["cutoff"])
         embeddings = model(
-            *rows.tokens(columns),
+            ids,
+            mask,
             pooler=recipe.pooler,
             use_head=recipe.use_head,
-            dropout_keys=None if masks is None else rows.keys(masks).reshape(-1),
-            dropout_rate=rows.settings["dropout"],
+            dropout_keys=rows.keys(masks).reshape(-1) if each.masked else None,
+            dropout_rate=rows.settings[each.rate],
             most_tokens=rows.most_tokens(columns),
+            change=change,
         )
         return embeddings.reshape(len(columns), -1, embeddings.shape[-1])
 

@@ -13,7 +13,7 @@ from simcse_jax.objectives.registry import Term, needs
 from simcse_jax.training.learning_rate import warmup_steps
 from simcse_jax.training.loss import LanguageModel, Recipe, Settings
 from simcse_jax.training.optimizer import Optimization
-from simcse_jax.training.views import plan
+from simcse_jax.training.views import Input, plan
 
 
 def make_settings(config: config_dict.ConfigDict, total_steps: int) -> Settings:
@@ -57,6 +57,9 @@ def make_recipe(
         config.views.negative if needs(config.objective).negative_views else None,
         samples=config.views.samples,
         two_towers=config.model.dual_encoder,
+        inputs=Input(
+            config.views.anchor_change, config.views.positive_change, positive_rate=config.views.positive_dropout >= 0
+        ),
     )
     return Recipe(
         pooler=config.model.pooler,

@@ -13,6 +13,7 @@ from simcse_jax.devices.preemption import Preemption
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.encoding.masked_tokens import masked_token_accuracy
 from simcse_jax.locks.lock import Check, held, never_lost
+from simcse_jax.models.parameters import with_encoder
 from simcse_jax.outputs import output_folder
 from simcse_jax.progress import doing
 from simcse_jax.runs.checkpoints import Checkpoints
@@ -83,7 +84,8 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
             best, params = checkpoints.restore_best(state.params)
             with processes.together():
                 check()
-            report(folder, setup.embed.with_params(params), best, inputs, config.seed, run.patience)
+            model = with_encoder(params, checkpoints.tower(best))
+            report(folder, setup.embed.with_params(model), best, inputs, config.seed, run.patience)
 
 
 def enter(job: contextlib.ExitStack, folder: Workdir, config: config_dict.ConfigDict, inputs: Inputs) -> Check:

@@ -50,6 +50,11 @@ class Setup:
         """The first axis split over the devices."""
         return split_over_examples(self.mesh)
 
+    @property
+    def towers(self) -> range:
+        """The encoders that are scored during training."""
+        return range(2 if self.config.model.dual_encoder and self.config.eval.encoder == "better" else 1)
+
     def settings(self, config: config_dict.ConfigDict) -> Settings:
         """The numbers of one run's step. The total by which the learning rate is divided is above 0."""
         return make_settings(config, max(self.schedule.total, 1))

@@ -19,6 +19,7 @@ from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import evaluate_all
 from simcse_jax.locks.lock import Check, never_lost
+from simcse_jax.models.parameters import with_encoder
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.metrics import Metrics
 from simcse_jax.runs.state import TrainState
@@ -105,15 +106,20 @@ class SingleRun:
         """Measures, scores and saves as is due. The last step is logged and measured in any case."""
         line = self.fetch()  # counts as the steps' time
         started = time.perf_counter()
-        embed = CheckedEmbed(self.setup.embed.with_params(state.params), lambda reason: self.stop(number, reason))
-        score = None
+        embed, *others = (
+            CheckedEmbed(self.setup.embed.with_params(params), lambda reason: self.stop(number, reason))
+            for params in (with_encoder(state.params, tower) for tower in self.setup.towers)
+        )
+        score, tower = None, 0
         for evaluator in self.setup.measuring if due.measure else []:
             self.write(number, evaluator(embed))
         if due.score and self.setup.scoring:
-            numbers = evaluate_all(embed, self.setup.scoring)
+            each = [evaluate_all(model, self.setup.scoring) for model in (embed, *others)]
+            tower = max(range(len(each)), key=lambda tower: next(iter(each[tower].values())))  # a tie is the anchors'
+            numbers = each[tower]
             name, score = next(iter(numbers.items()))
             self.patience.add(number, score)
-            self.write(number, numbers | self.patience.line)
+            self.write(number, numbers | self.patience.line | ({"second_encoder": tower} if others else {}))
             if processes.is_first():
                 progress.write(f"step {number}: {name} {score:.2f}")
             self.decide()
@@ -127,7 +133,7 @@ class SingleRun:
         if due.save and number and score is None and not preempted:  # then there is no time to compile
             embed(["Are these parameters fit to be saved?"])
         if due.save or preempted:
-            self.save(state, score)
+            self.save(state, score, tower)
         if preempted:
             self.checkpoints.close()
         self.stopwatch.skip(time.perf_counter() - started)
@@ -177,13 +183,13 @@ class SingleRun:
         if self.metrics is not None:
             self.metrics.write(number, values)
 
-    def save(self, state: TrainState, score: float | None) -> None:
-        """Saves the metrics, then the checkpoint that they belong to."""
+    def save(self, state: TrainState, score: float | None, tower: int = 0) -> None:
+        """Saves the metrics, then the checkpoint that they belong to; the encoder `tower` has the score."""
         with processes.together():
             self.check()
             if self.metrics is not None:
                 self.metrics.flush()
-        self.checkpoints.save(state, score)
+        self.checkpoints.save(state, score, tower)
 
 
 @dataclasses.dataclass(frozen=True)
