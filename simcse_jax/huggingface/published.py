@@ -1,5 +1,7 @@
 """The shapes of published encoders, so that their programs can be built without their files."""
 
+import dataclasses
+
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.models.config import EncoderConfig
@@ -18,6 +20,7 @@ def _roberta(hidden_size: int, num_layers: int) -> EncoderConfig:
 
 
 _MPNET = EncoderConfig("mpnet", 30527, 768, 12, 12, 3072, 514, 0, 1e-5, "gelu", 1)
+_DISTILBERT = dataclasses.replace(_bert(30522, 768, 6), model_type="distilbert", type_vocab_size=0)
 PUBLISHED = {
     "bert-base-uncased": _bert(30522, 768, 12),
     "bert-large-uncased": _bert(30522, 1024, 24),
@@ -25,10 +28,13 @@ PUBLISHED = {
     "bert-large-cased": _bert(28996, 1024, 24),
     "roberta-base": _roberta(768, 12),
     "roberta-large": _roberta(1024, 24),
+    "distilbert-base-uncased": _DISTILBERT,
+    "distilbert-base-cased": dataclasses.replace(_DISTILBERT, vocab_size=28996),
+    "distilroberta-base": _roberta(768, 6),
     "microsoft/mpnet-base": _MPNET,
     "sentence-transformers/all-mpnet-base-v2": _MPNET,
 }
-OWNERS = ("google-bert/", "FacebookAI/")  # the hub accepts their models' names with and without them
+OWNERS = ("google-bert/", "FacebookAI/", "distilbert/")  # the hub accepts their models' names with and without them
 # The place of config.json: in a model's folder; in a run's workdir; in a sentence-transformers folder.
 PLACES = ("config.json", "model/config.json", "0_Transformer/config.json")
 

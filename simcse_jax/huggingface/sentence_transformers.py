@@ -141,7 +141,7 @@ def read_modules(folder: Path) -> Modules:
     normalize = bool(rest) and rest[-1].kind == Kind.NORMALIZE
     if normalize:
         del rest[-1]
-    hidden = int(config.get("hidden_size", 0))
+    hidden = int(config.get("hidden_size", config.get("dim", 0)))  # DistilBERT's name
     size = hidden * len(pooler.split(JOIN))
     dense: Weights = {}
     if rest and rest[0].kind == Kind.DENSE:

@@ -8,16 +8,16 @@ import numpy as np
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import Pretrained
-from simcse_jax.huggingface.names import to_tensors
+from simcse_jax.huggingface.names import head_tensors, to_tensors
 from simcse_jax.huggingface.sentence_transformers import LISTING, POOLING_SWITCHES, Kind, layer_weights
 from simcse_jax.huggingface.settings import FILE
 from simcse_jax.huggingface.tokenizer import FILES, MARKER, Tokenizer
-from simcse_jax.models.config import POOLERS
+from simcse_jax.models.config import DISTILBERT_NAMES, POOLERS
 from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.storage import read_json, write_json
 from simcse_jax.version import __version__
 
-ARCHITECTURES = {"bert": "BertModel", "roberta": "RobertaModel", "mpnet": "MPNetModel"}
+ARCHITECTURES = {"bert": "BertModel", "roberta": "RobertaModel", "mpnet": "MPNetModel", "distilbert": "DistilBertModel"}
 TYPES = "sentence_transformers.models"  # all versions of sentence-transformers find their modules here
 PLACES = ("_name_or_path", "name_or_path", "tokenizer_file", "vocab_file", "merges_file", "special_tokens_map_file")
 
@@ -33,7 +33,8 @@ class Module(NamedTuple):
 def write_model(model: Pretrained, folder: Path) -> None:
     """Writes a model's files into an empty folder, for transformers, sentence-transformers and `load`.
 
-    The head becomes the pooler's dense layer (as in the reference's conversion) and a dense module.
+    The head becomes the pooler's dense layer (as in the reference's conversion) and a dense module. A language-model
+    head is kept for `AutoModelForMaskedLM`, and for a run that starts from the folder.
 
     Raises:
       UserError: for a model with other modules of sentence-transformers, which a run never has.
@@ -54,7 +55,8 @@ def write_model(model: Pretrained, folder: Path) -> None:
     tokenizer = Tokenizer(model.folder, model.config)
     write_encoder_files(model, tokenizer, folder, pooler, model.has_head, **fields)
     _forget_places(folder)
-    write_safetensors(folder / "model.safetensors", tensors)
+    head = head_tensors(model.language_model or {}, model.config.model_type)
+    write_safetensors(folder / "model.safetensors", tensors | head)
 
 
 def write_encoder_files(
@@ -65,7 +67,8 @@ def write_encoder_files(
     `fields` are set in `config.json`, in addition to its own.
     """
     config = read_json(model.folder / "config.json")
-    config["num_hidden_layers"] = model.config.num_layers
+    names = DISTILBERT_NAMES if model.config.model_type == "distilbert" else {}
+    config[names.get("num_hidden_layers", "num_hidden_layers")] = model.config.num_layers
     config.pop("torch_dtype", None)
     config["dtype"] = "float32"  # whatever the source's was: transformers obeys this field
     write_json(target / "config.json", config | fields)

@@ -1,4 +1,4 @@
-"""BERT, RoBERTa and MPNet in Flax NNX. Shapes: B sentences, T tokens, D hidden size, L layers, H heads.
+"""BERT, RoBERTa, MPNet and DistilBERT in Flax NNX. Shapes: B sentences, T tokens, D hidden size, L layers, H heads.
 
 Hidden states lie in a layout (`models.padding`): (*tokens, D) is (B, T, D) or, without padding, (N, D). Attention has
 Q queries, K keys and d = D / H numbers in a head.
@@ -16,7 +16,7 @@ from flax import nnx
 from jaxtyping import Array, Float, Int, Key
 
 from simcse_jax.models.arrays import AnyArray
-from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.config import FROM_PADDING, EncoderConfig
 from simcse_jax.models.dropout import Mask, attention_masks, drop, token_masks
 from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS, layer_norm, softmax
 from simcse_jax.models.padding import Layout, Padded, unpadded
@@ -99,7 +99,7 @@ class Embeddings(nnx.Module):
         mask: Mask | None,
     ) -> Float[Array, "*tokens D"]:
         """The hidden states before the first layer, in `layout`."""
-        if self.config.model_type == "bert":
+        if self.config.model_type not in FROM_PADDING:
             positions = layout.positions
         else:  # tokens count from the index after padding's
             rows = jnp.cumsum(attention_mask, axis=1) * attention_mask + self.config.pad_token_id
@@ -203,7 +203,7 @@ class Layer(nnx.Module):
 
 
 class Encoder(nnx.Module):
-    """BERT, RoBERTa or MPNet without any head."""
+    """BERT, RoBERTa, MPNet or DistilBERT without any head."""
 
     def __init__(self, config: EncoderConfig, *, rngs: nnx.Rngs, dtype: DType = jnp.float32):
         self.embeddings = Embeddings(config, rngs, dtype)
@@ -274,8 +274,12 @@ class Encoder(nnx.Module):
         if dropout_keys is None:
             return None, [Masks()] * count
         sites = [1 + SITES_PER_LAYER * index for index in range(count)]  # attention's; the layer's other two follow
-        of_tokens = [EMBEDDING_SITE, *(site + number for site in sites for number in (1, 2))]
+        # DistilBERT drops nothing of attention's output, so this site is not drawn.
+        numbers = (2,) if self.config.model_type == "distilbert" else (1, 2)
+        of_tokens = [EMBEDDING_SITE, *(site + number for site in sites for number in numbers)]
         attention = attention_masks(dropout_keys, sites, (self.config.num_heads, length, length), dropout_rate)
         keys = layout.of_examples(dropout_keys)
         embedding, *others = token_masks(keys, layout.positions, of_tokens, self.config.hidden_size, dropout_rate)
-        return embedding, [Masks(*masks) for masks in zip(attention, others[::2], others[1::2], strict=True)]
+        attention_outputs = others[::2] if len(numbers) == 2 else [None] * count
+        outputs = others[len(numbers) - 1 :: len(numbers)]
+        return embedding, [Masks(*masks) for masks in zip(attention, attention_outputs, outputs, strict=True)]
