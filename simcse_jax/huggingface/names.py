@@ -67,7 +67,7 @@ def _layer(model_type: str, index: int | str) -> str:
 
 
 def normalize_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Removes the prefix (`bert.`, `roberta.`, `mpnet.`, `distilbert.`) and renames gamma and beta to weight and bias."""
+    """Removes the prefix (`bert.`, `roberta.`, and so on) and renames gamma and beta to weight and bias."""
     names = {}
     for name, value in tensors.items():
         for prefix in PREFIXES:

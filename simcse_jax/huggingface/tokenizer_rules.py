@@ -1,4 +1,4 @@
-"""Makes the tokenizer of a usual BERT, RoBERTa, MPNet or DistilBERT folder as transformers does, without importing transformers.
+"""Makes the tokenizer of a usual BERT, RoBERTa, MPNet or DistilBERT folder as transformers does, without importing it.
 
 transformers 5 takes only vocabulary, merges and added tokens from `tokenizer.json` (all but RoBERTa's vocabulary also
 from `vocab.txt`): normalizer, pre-tokenizer and post-processor come from the model's class, with the settings of

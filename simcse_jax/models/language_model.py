@@ -1,4 +1,4 @@
-"""The masked-language-model head of BERT, RoBERTa, MPNet and DistilBERT: dense, activation, norm, and the word embeddings again."""
+"""The masked-language-model head of all encoders: dense, activation, norm, and the word embeddings again."""
 
 from collections.abc import Mapping
 
