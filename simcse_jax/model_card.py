@@ -84,7 +84,7 @@ def model_card(
         "## Scores",
         scores(run, result) if step is None else "The run scored its best checkpoint, and this is another one.",
         "## Training",
-        training(run),
+        training(run) if model.config.num_layers else "Nothing was trained: the vectors are those of the file.",
         "The recipe: simcse_jax's defaults (unsupervised SimCSE of BERT-base), and where it differs from them:",
         table(("field", "value"), [(f"`{key}`", f"`{value}`") for key, value in changed_fields(run).items()]),
         "Versions: " + ", ".join(f"{package} {version}" for package, version in _versions(run).items()) + ".",
@@ -97,11 +97,13 @@ def description(model: Pretrained, run: Mapping[str, Any]) -> str:
     base = public_value("model.init_from", run["config"]["model"]["init_from"], run.get("hub"))
     head = ", then a dense layer with tanh" if model.has_head else ", no head"
     text = (
-        f"A sentence encoder: {model.config.hidden_size} numbers a sentence, to be compared by cosine. "
         f"{model.config.num_layers} layers, pooler `{model.pooler}`{head}, at most {model.max_length} tokens. "
-        f"Trained from `{base}` with simcse_jax {_versions(run).get('simcse_jax', '')}"
+        f"Trained from `{base}`"
     )
-    return text.rstrip() + "."
+    if not model.config.num_layers:  # word vectors
+        text = f"The average of the vectors of its words, at most {model.max_length}. Made from `{base}`"
+    start = f"A sentence encoder: {model.config.hidden_size} numbers a sentence, to be compared by cosine."
+    return f"{start} {text} with simcse_jax {_versions(run).get('simcse_jax', '')}".rstrip() + "."
 
 
 def _versions(run: Mapping[str, Any]) -> Mapping[str, str]:
@@ -199,7 +201,7 @@ def front_matter(
 
 
 def snippets(name: str, revision: str | None, model: Pretrained) -> list[str]:
-    """Three ways to load it, in Markdown; each sets `embeddings`, (3, D), to the same numbers."""
+    """Ways to load it, in Markdown; each sets `embeddings`, (3, D), to the same numbers."""
     arguments = json.dumps(name) + (f", revision={json.dumps(revision)}" if revision else "")
     found = {
         "sentence-transformers": [
@@ -209,7 +211,7 @@ def snippets(name: str, revision: str | None, model: Pretrained) -> list[str]:
             f"model = SentenceTransformer({arguments})",
             "embeddings = model.encode(sentences)",
         ],
-        "transformers": _with_transformers(arguments, model),
+        **({"transformers": _with_transformers(arguments, model)} if model.config.num_layers else {}),
         "simcse_jax": [
             "from simcse_jax import SimCSE",
             "",

@@ -4,8 +4,8 @@ import dataclasses
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.resolve import resolve
-from simcse_jax.models.config import EncoderConfig
-from simcse_jax.names import split_step
+from simcse_jax.models.config import WORD_VECTORS, EncoderConfig
+from simcse_jax.names import split_glove, split_step
 from simcse_jax.storage import local_path, read_json
 
 
@@ -49,6 +49,8 @@ def encoder_config(name: str, num_layers: int = 0) -> EncoderConfig:
     Raises:
       UserError: for a name of unknown shape, or a damaged config.json.
     """
+    if split_glove(name) is not None:
+        raise UserError(f"{name}: averages word vectors and has no layers; a step of training needs a transformer")
     name = known = split_step(name).name
     for owner in OWNERS:
         known = known.removeprefix(owner)
@@ -61,4 +63,7 @@ def encoder_config(name: str, num_layers: int = 0) -> EncoderConfig:
     path = next((folder / place for place in PLACES if (folder / place).is_file()), None)
     if path is None:
         raise UserError(f"{folder}: no config.json; give a folder in Hugging Face format or package:NAME")
-    return EncoderConfig.from_hugging_face(read_json(path), str(path)).keep_layers(num_layers)
+    config = EncoderConfig.from_hugging_face(read_json(path), str(path))
+    if config.model_type == WORD_VECTORS:
+        raise UserError(f"{name}: averages word vectors and has no layers; a step of training needs a transformer")
+    return config.keep_layers(num_layers)

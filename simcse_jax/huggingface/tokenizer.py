@@ -49,6 +49,7 @@ FILES = (
     "vocab.json",
     "merges.txt",
 )
+WORDS_FILE = "whitespacetokenizer_config.json"  # of word vectors: `word_tokenizer.Vocabulary`
 
 
 class Tokenizer:

@@ -36,6 +36,8 @@ BOUNDS = {
     "type_vocab_size": (1, 1 << 16),
     "pad_token_id": (0, 1 << 26),
 }
+WORD_VECTORS = "glove"  # the model type of an average of word vectors, which has no layers
+MOST_WORDS = 4096  # of a sentence whose word vectors are averaged; it is padded to so many in memory
 # DistilBERT's names of these fields.
 DISTILBERT_NAMES = {
     "hidden_size": "dim",
@@ -71,6 +73,11 @@ class EncoderConfig:
         return self.max_positions - (self.pad_token_id + 1 if self.model_type in FROM_PADDING else 0)
 
     @classmethod
+    def of_words(cls, vocab_size: int, hidden_size: int) -> "EncoderConfig":
+        """Word vectors alone: a table of (vocab_size, hidden_size), no positions, no layers."""
+        return cls(WORD_VECTORS, vocab_size, hidden_size, 0, 1, 0, MOST_WORDS, 0, 0.0, GELU[0], 0)
+
+    @classmethod
     def from_hugging_face(cls, config: dict[str, Any], where: str) -> "EncoderConfig":
         """Reads the fields of a `config.json`.
 
@@ -82,6 +89,8 @@ class EncoderConfig:
           UserError: for a model type or an option that this encoder does not support.
         """
         model_type = config.get("model_type")
+        if model_type == WORD_VECTORS:
+            return cls.of_words(*(_whole(config, field, where) for field in ("vocab_size", "hidden_size")))
         if model_type not in MODEL_TYPES:
             raise UserError(f"{where}: model_type is {model_type!r:.60}; supported are {', '.join(MODEL_TYPES)}")
         if (positions := config.get("position_embedding_type", "absolute")) != "absolute":

@@ -16,12 +16,13 @@ from flax import nnx
 from jaxtyping import Array, Float, Int, Key
 
 from simcse_jax.models.arrays import AnyArray
-from simcse_jax.models.config import FROM_PADDING, EncoderConfig
+from simcse_jax.models.config import FROM_PADDING, WORD_VECTORS, EncoderConfig
 from simcse_jax.models.dropout import Mask, attention_masks, drop, token_masks
 from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS, layer_norm, softmax
 from simcse_jax.models.padding import Layout, Padded, unpadded
 from simcse_jax.models.products import DType, einsum
 from simcse_jax.models.relative_positions import BUCKETS, buckets
+from simcse_jax.models.word_vectors import WordVectors
 
 Keys = Key[Array, " B"] | None
 Rate = Float[Array, ""] | float
@@ -203,10 +204,11 @@ class Layer(nnx.Module):
 
 
 class Encoder(nnx.Module):
-    """BERT, RoBERTa, MPNet or DistilBERT without any head."""
+    """BERT, RoBERTa, MPNet or DistilBERT without any head; or word vectors, with no layers at all."""
 
     def __init__(self, config: EncoderConfig, *, rngs: nnx.Rngs, dtype: DType = jnp.float32):
-        self.embeddings = Embeddings(config, rngs, dtype)
+        is_words = config.model_type == WORD_VECTORS
+        self.embeddings = WordVectors(config, rngs, dtype) if is_words else Embeddings(config, rngs, dtype)
         self.layers = nnx.List([Layer(config, rngs, dtype) for _ in range(config.num_layers)])
         # Only MPNet has it, shared by all layers: a number for each bucket of distances and each head.
         shape = (BUCKETS, config.num_heads)

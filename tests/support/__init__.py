@@ -97,6 +97,14 @@ def write_model(folder: Path, model_type: str, **changes) -> Path:
     return folder
 
 
+def write_vectors(path: Path, words: list[str] = WORDS, size: int = 6) -> Path:
+    """Random word vectors in GloVe's format."""
+    generator = np.random.default_rng(0)
+    lines = (" ".join([word, *(f"{x:.4f}" for x in generator.normal(size=size))]) for word in words)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
 PROMPTS = {"query": "the man ", "document": "on ", "q": "a cat "}
 
 
