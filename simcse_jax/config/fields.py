@@ -107,7 +107,8 @@ FIELDS = {
     "seed": number(42, "The seed of all random draws.", rule("from 0 to 2³² - 1", lambda seed: 0 <= seed < 2**32)),
     "model.init_from": field(
         "bert-base-uncased",
-        "The model to start from: a folder, a hub id, package:NAME, or a workdir (WORKDIR@step=200: that checkpoint).",
+        "The model to start from: a folder, a hub id, package:NAME, a workdir (WORKDIR@step=200: that checkpoint), or "
+        "glove:FILE, the average of word vectors, which cannot be trained.",
         given("a folder, a hub id or package:NAME"),
     ),
     "model.num_layers": field(0, "Keep the first n layers; 0: all.", at_least(0)),

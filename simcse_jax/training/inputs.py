@@ -90,10 +90,11 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
     devices = choose_devices(config)
     evaluation = read_evaluation(config)
     model = load_model(config.model.init_from, config.model.num_layers)
-    tokenizer = Tokenizer(model.folder, model.config)
+    masked = needs(config.objective).masked_tokens
+    check_transformer(config, model, masked)
+    tokenizer = model.tokenizer
     if left_out := model.besides:
         processes.say(f"{model.name}: a run takes the encoder; it neither uses nor keeps {', '.join(left_out)}")
-    masked = needs(config.objective).masked_tokens
     language_model = LanguageModel(*special_tokens(model.folder)) if masked else None
     analysis = read_analysis(config, evaluation)
     if evaluation and evaluation.postprocess:
@@ -115,6 +116,20 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
     if total_steps > LARGEST:
         raise UserError(f"config.train.epochs={config.train.epochs}: gives {total_steps:,} steps; at most {LARGEST:,}")
     return Inputs(devices, evaluation, model, tokenizer, corpus, language_model, analysis, total_steps)
+
+
+def check_transformer(config: config_dict.ConfigDict, model: Pretrained, masked: bool) -> None:
+    """Refuses what word vectors cannot do: they are scored as they are, by their average.
+
+    Raises:
+      UserError: naming the model and the field.
+    """
+    if trains(config):
+        model.check_layers("training (train.epochs and train.max_steps other than 0)")
+    for field, needed in (("objective.mlm.weight", masked), ("analysis.every", config.analysis.every)):
+        if needed:
+            model.check_layers(field)
+    choose_pooler(model, config.model.pooler)
 
 
 def choose_devices(config: config_dict.ConfigDict) -> list[jax.Device]:
