@@ -11,6 +11,7 @@ from simcse_jax.config.rules import (
     above,
     at_least,
     at_most,
+    each,
     each_once,
     either,
     empty_or_named,
@@ -24,6 +25,7 @@ from simcse_jax.data.examples import POSITIVES
 from simcse_jax.evaluation.tasks import EXTRA, POSTPROCESSING, PROTOCOLS, TASKS
 from simcse_jax.models.config import DTYPES, POOLERS
 from simcse_jax.models.head import HEADS
+from simcse_jax.models.projector import NORMS, STATISTICS, is_width
 from simcse_jax.objectives.choices import READINGS, SIMILARITIES
 
 POLICIES = {  # which dropout masks the sentences of a pair get; see training/views.py
@@ -76,12 +78,15 @@ SECTIONS = {
     "data.columns": "Names of columns, if they are not the usual ones. Once one is set, only those set are read.",
     "data.augment": "A changed copy of a sentence as its positive (SimCSE, Table 1).",
     "views": f"The dropout masks of sentences. {_explain(POLICIES)}.",
+    "projector": "A network with batch norm between the embeddings and some objectives, in training only.",
     "objective": "The loss is the weighted sum of these terms.",
     "objective.info_nce": "Pairs against the other sentences of the batch (SimCSE, equations 1, 4, 5 and 8).",
     "objective.off_dropout": "InfoNCE whose negative pairs have masks of their own (SimCSE++, equation 3).",
     "objective.dimension_wise": "Each dimension against the other dimensions (SimCSE++, equation 5).",
     "objective.barlow_twins": "Decorrelated dimensions (SimCSE++, equation 4).",
     "objective.mlm": "A masked language model, of 15% of the tokens (SimCSE, Appendix A).",
+    "objective.replaced_token_detection": "Which tokens did a generator replace? (DiffCSE, section 3).",
+    "objective.self_contrastive": "The views of a sentence repel each other (SCD).",
     "objective.softmax_nli": "SBERT's classifier of labelled pairs.",
     "train": "The optimization: AdamW, whose learning rate falls linearly to zero.",
     "eval": "Scores during training, and at the end.",
@@ -108,6 +113,9 @@ FIELDS = {
         0.1, "The dropout rate in training.", rule("at least 0 and below 1", lambda rate: 0 <= rate < 1)
     ),
     "model.dual_encoder": field(False, "A second encoder for positives and negatives; that of the anchors is kept."),
+    "model.generator": field(
+        "", "For objective.replaced_token_detection: a model with its language-model head, which is not trained."
+    ),
     "data.train": field(
         "data/wiki1m_for_simcse.txt",
         "A .txt, .csv, .tsv, .jsonl or .parquet file, hf:NAME[:CONFIG[:SPLIT]] or tfds:NAME[:SPLIT]; or several of "
@@ -147,6 +155,17 @@ FIELDS = {
     "views.negative": field("off", "The masks of the negative pairs of objective.off_dropout.", one_of(POLICIES)),
     "views.noise": number(0.1, "The variance of the Gaussian noise, for noisy.", at_least(0.0)),
     "views.samples": field(10, "The number of masks, for mean.", at_least(1), at_most(1000)),
+    "projector.widths": field(
+        (),
+        "The widths of its layers: numbers, or multiples of the hidden size, such as 2D,D; empty: no projector.",
+        each("a number, D or a multiple of it such as 2D", is_width),
+    ),
+    "projector.bias": field(False, "A bias in the last layer; in the others batch norm would take it away."),
+    "projector.last_norm": field("plain", f"The batch norm after the last layer. {_explain(NORMS)}.", one_of(NORMS)),
+    "projector.statistics": field(
+        "together", f"Batch norm's mean and variance. {_explain(STATISTICS)}.", either(STATISTICS)
+    ),
+    "projector.objectives": field((), "The objectives that see projected embeddings."),
     "objective.info_nce.weight": _weight(1.0),
     "objective.info_nce.temperature": number(0.05, "Divides similarities.", above(0)),
     "objective.info_nce.hard_negative_weight": number(
@@ -171,7 +190,15 @@ FIELDS = {
     "objective.barlow_twins.artificial": field(
         0, "Rows of N(0, 1) in addition to the batch.", at_least(0), at_most(100_000)
     ),
+    "objective.self_contrastive.weight": _weight(0.0),
+    "objective.self_contrastive.temperature": number(0.05, "Divides similarities.", above(0)),
     "objective.mlm.weight": _weight(0.0),
+    "objective.replaced_token_detection.weight": _weight(0.0),
+    "objective.replaced_token_detection.masking_rate": number(
+        0.3,
+        "The share of tokens that are masked before the generator reads a sentence.",
+        rule("above 0 and at most 1", lambda rate: 0 < rate <= 1),
+    ),
     "objective.softmax_nli.weight": _weight(0.0),
     "train.batch_size": field(
         64, "Examples per step, on all devices together.", at_least(2, "the others of a batch are the negatives")

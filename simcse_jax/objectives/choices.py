@@ -15,7 +15,8 @@ READINGS = {  # of SimCSE++'s objectives: what the paper prints, and what its au
     },
 }
 SIMILARITIES = ("cosine", "dot")  # of InfoNCE
-UNPAIRED = ("mlm", "softmax_nli")  # all other objectives treat every pair as positive
+UNPAIRED = ("mlm", "replaced_token_detection", "softmax_nli")  # all other objectives treat every pair as positive
+UNPROJECTED = ("mlm", "softmax_nli")  # objectives that see no projected embeddings
 
 
 def check_reading(objective: str, reading: str) -> None:

@@ -17,6 +17,8 @@ MEMBERS = 4  # anchor, positive, hard negative, neutral: at most
 NOISE = 1 << 16  # the first number of the keys for noise on embeddings
 LANGUAGE_MODEL = 1 << 17  # for dropout in the masked-language-model pass, a key for each column
 MASKING = LANGUAGE_MODEL + MEMBERS  # which of its tokens are masked
+# For replaced tokens, a key for each member: which tokens are masked, and dropout in the two networks that read them.
+REPLACING, GENERATOR, FINDING = 1 << 18, (1 << 18) + MEMBERS, (1 << 18) + 2 * MEMBERS
 
 
 # From the number of a member of a group, and K, to the numbers of its masks; several masks' embeddings are averaged.
