@@ -4,33 +4,20 @@ import dataclasses
 import json
 import shutil
 
-import jax
 import numpy as np
 import pytest
-from support.models import add_mask_token, edit_json, edit_tensors
+from support.models import add_language_model, add_mask_token, edit_json
 
 from simcse_jax.config.fields import default_config
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
-from simcse_jax.huggingface.names import SOURCES
-from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.language_model import fresh_head
 from simcse_jax.training.generator import read_generator
-
-
-def with_head(folder):
-    """Gives a tiny model's folder the head of a language model."""
-    config = EncoderConfig.from_hugging_face(json.loads((folder / "config.json").read_text()), "test")
-    head = {name: np.asarray(value) for name, value in fresh_head(config, jax.random.key(1)).items()}
-    tensors = {SOURCES[name][0]: value.T if name.endswith("kernel") else value for name, value in head.items()}
-    edit_tensors(folder, lambda own: own | tensors)
-    return folder
 
 
 @pytest.fixture(scope="module")
 def folder(tiny_bert, tmp_path_factory):
     """The tiny BERT with a mask token and a language-model head."""
-    return with_head(add_mask_token(shutil.copytree(tiny_bert, tmp_path_factory.mktemp("generator") / "bert")))
+    return add_language_model(add_mask_token(shutil.copytree(tiny_bert, tmp_path_factory.mktemp("generator") / "bert")))
 
 
 def read(folder, model=None, **fields):
