@@ -10,7 +10,7 @@ from simcse_jax.names import split_glove
 from simcse_jax.storage import local_path
 
 LISTS = ("data.train", "eval.postprocess_data")  # these may name several sources
-MODELS = ("model.init_from", "data.augment.mlm_model")  # these fields may name a model on the hub
+MODELS = ("model.init_from", "model.generator", "data.augment.mlm_model")  # these fields may name a model on the hub
 
 
 def public_value(field: str, value: Any, hub: Collection[str] | None = None) -> str:

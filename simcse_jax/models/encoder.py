@@ -233,6 +233,7 @@ class Encoder(nnx.Module):
         most_tokens: int | None = None,
         first_only: bool = False,
         change: Change = UNCHANGED,
+        first: Float[AnyArray, "B D"] | None = None,
     ) -> tuple[Float[Array, "B _ D"], ...]:
         """Encodes B sentences of T tokens, padded on the right.
 
@@ -245,6 +246,7 @@ class Encoder(nnx.Module):
             padding, which changes results only by the rounding of sums. With more tokens, all results are NaN.
           first_only: compute the last layer for each sentence's first token alone.
           change: of the sentences, in the embedding layer.
+          first: (B, D) vectors that replace each sentence's first token after the embedding layer's norm and dropout.
 
         Returns:
           L + 1 hidden states of shape (B, T, D) and the encoder's dtype: the embedding layer's, then each
@@ -263,6 +265,8 @@ class Encoder(nnx.Module):
 
         embedding_mask, masks = self.draw_masks(layout, input_ids.shape[1], dropout_keys, dropout_rate)
         hidden = self.embeddings(input_ids, attention_mask, layout, embedding_mask, change)
+        if first is not None:
+            hidden = layout.with_first(hidden, jnp.asarray(first).astype(hidden.dtype))
         relative_bias = self.relative_bias_of(input_ids.shape[1], change.positions)
         hidden_states = [rows(hidden, layout)]
         for number, (layer, layer_masks) in enumerate(zip(self.layers, masks, strict=True), 1):

@@ -72,12 +72,12 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
     workdir = Workdir(folder)
     run = workdir.read_run()
     model, max_length = run["config"]["model"], run["model"]["max_length"]
-    pooler, has_head, objective = model["pooler"], HEADS[model["mlp"]].scored, run["config"]["objective"]
+    pooler, has_head = model["pooler"], HEADS[model["mlp"]].scored
     where = folder / "model" / "config.json"
     config = EncoderConfig.from_hugging_face(read_json(where), str(where))
     with contextlib.closing(Checkpoints(folder, read_only=True)) as checkpoints:
         chosen = choose_step(checkpoints, workdir, step)
-        trained = checkpoints.restore_params(chosen, trained_shapes(config, {"model": model, "objective": objective}))
+        trained = checkpoints.restore_params(chosen, trained_shapes(config, run["config"]))
         tower = checkpoints.tower(chosen)
     language_model = {name: np.asarray(value) for name, value in subset(trained, LANGUAGE_MODEL).items()} or None
     own = sentence_encoder(trained, tower)

@@ -191,7 +191,7 @@ class Group:
 
     def update(self, step: int, state: TrainState, batch: Batch) -> TrainState:
         """Dispatches an update of all runs."""
-        state, self.values = self.step(state, batch, self.settings)
+        state, self.values = self.step(state, batch, self.settings, self.setup.frozen)
         return state
 
     @property

@@ -196,3 +196,25 @@ def test_distilbert_drops_nothing_of_attention_s_output():
         assert mine.attention_output is not None and other.attention_output is None
         for part in ("attention", "output"):
             np.testing.assert_array_equal(getattr(mine, part).keep, getattr(other, part).keep)
+
+
+@pytest.mark.parametrize("most_tokens", [None, ROWS * 14])
+def test_other_first_tokens_take_the_places_of_those_in_the_first_layer_s_input(most_tokens):
+    """After norm and dropout: the masks of the other tokens are the same, and the id that stood there is forgotten."""
+    graph, params, _ = random_model()
+    ids, mask = (array[:, 0] for array in random_batch(ROWS, 16))
+    first = np.random.default_rng(0).normal(size=(ROWS, 32)).astype(np.float32)
+
+    @jax.jit
+    def encode(ids, first):
+        encoder = parameters.merge(graph, params).encoder
+        return encoder(ids, mask, dropout_keys=row_keys(ROWS), most_tokens=most_tokens, first=first)
+
+    plain, found = encode(ids, None), encode(ids, first)
+    np.testing.assert_array_equal(found[0][:, 0], first)
+    np.testing.assert_array_equal(found[0][:, 1:], plain[0][:, 1:])
+    assert np.abs(found[-1][:, 1] - plain[-1][:, 1]).max() > 0.01
+    other = ids.copy()
+    other[:, 0] = (ids[:, 0] + 5) % 40
+    np.testing.assert_array_equal(encode(other, first)[-1], found[-1])
+    np.testing.assert_allclose(encode(ids, plain[0][:, 0])[-1], plain[-1], atol=1e-6)
