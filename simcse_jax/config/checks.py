@@ -9,7 +9,7 @@ from simcse_jax.data.files import is_text
 from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.evaluation.tasks import POSTPROCESSING
 from simcse_jax.models.head import HEADS
-from simcse_jax.objectives.choices import UNPAIRED
+from simcse_jax.objectives.choices import UNPAIRED, UNPROJECTED
 from simcse_jax.storage import local_path
 
 LARGEST_FLOAT, SMALLEST_FLOAT = 3.4e38, 1.2e-38  # of float32
@@ -35,6 +35,8 @@ def validate(config: config_dict.ConfigDict) -> None:
     _check_data(config)
     _check_objectives(config)
     _check_optimization(config)
+    _check_projector(config)
+    _check_replaced_tokens(config)
     evaluation, analysis = config.eval, config.analysis
     check_postprocess(
         evaluation.postprocess,
@@ -156,6 +158,14 @@ def _check_objectives(config: config_dict.ConfigDict) -> None:
         )
 
 
+def _check_optimization(config: config_dict.ConfigDict) -> None:
+    train = config.train
+    if train.patience and not config.eval.data and trains(config):
+        raise UserError(f"config.train.patience={train.patience}: eval.data is empty, so there are no scores")
+    if train.schedule == "steps" and not train.milestones:
+        raise UserError("config.train.milestones: must be set for train.schedule=steps, e.g. 500:0.8,1000:0.6")
+
+
 def _check_contrastive_tension(config: config_dict.ConfigDict, used: list[str]) -> None:
     if "contrastive_tension" not in used:
         return
@@ -176,12 +186,37 @@ def _check_contrastive_tension(config: config_dict.ConfigDict, used: list[str]) 
         )
 
 
-def _check_optimization(config: config_dict.ConfigDict) -> None:
-    train = config.train
-    if train.patience and not config.eval.data and trains(config):
-        raise UserError(f"config.train.patience={train.patience}: eval.data is empty, so there are no scores")
-    if train.schedule == "steps" and not train.milestones:
-        raise UserError("config.train.milestones: must be set for train.schedule=steps, e.g. 500:0.8,1000:0.6")
+def _check_projector(config: config_dict.ConfigDict) -> None:
+    projector = config.projector
+    if not projector.widths:
+        return
+    if not projector.objectives:
+        raise UserError("config.projector.objectives: must name the objectives that see projected embeddings")
+    for name in projector.objectives:
+        if name not in config.objective:
+            raise no_such("config.projector.objectives", "objective", name, tuple(config.objective))
+        if name in UNPROJECTED:
+            raise UserError(f"config.projector.objectives: {name} sees no projected embeddings; leave it out")
+    if config.data.mixed:
+        raise UserError(
+            "config.data.mixed: batch norm of the projector would count what stands in for missing sentences; "
+            "set it to False, or projector.widths to ()"
+        )
+
+
+def _check_replaced_tokens(config: config_dict.ConfigDict) -> None:
+    if not config.objective.replaced_token_detection.weight:
+        return
+    if not config.model.generator:
+        raise UserError(
+            "config.model.generator: must be set for objective.replaced_token_detection: a model with its "
+            "language-model head, e.g. distilbert-base-uncased"
+        )
+    if config.data.mixed:
+        raise UserError(
+            "config.data.mixed: objective.replaced_token_detection reads both sentences of every example; set one of "
+            "them to False or 0.0"
+        )
 
 
 def _check_processes(config: config_dict.ConfigDict) -> None:
@@ -207,22 +242,26 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         "views.samples": "mean" in policies,
         "views.cutoff": "cutoff" in (config.views.anchor_change, config.views.positive_change),
         "views.positive_dropout": config.views.positive != "off",
+        "model.generator": objective.replaced_token_detection.weight > 0,
         "data.mixed": "," in config.data.train,
         "data.augment.percent": augment.name in ("crop", "delete", "mlm"),
         "data.augment.both": bool(augment.name),
         "data.augment.lexicon": augment.name == "synonym",
         "data.augment.mlm_model": augment.name == "mlm",
-        "eval.encoder": config.model.dual_encoder and bool(config.eval.data),
         "train.bias_correction": config.train.optimizer == "adamw",
         "train.milestones": config.train.schedule == "steps",
         "eval.development": bool(config.eval.data) and not local_path(config.eval.data).is_file(),
+        "eval.encoder": config.model.dual_encoder and bool(config.eval.data),
         "analysis.data": config.analysis.every > 0,
         "analysis.sentences": config.analysis.every > 0,
         "analysis.split": config.analysis.every > 0,
         "analysis.repeated_sentences": config.analysis.every > 0,
     }
+    projected = any(objective[name].weight for name in config.projector.objectives)
+    conditions |= {name: projected and bool(config.projector.widths) for name in given if name.startswith("projector.")}
+    conditions["projector.bias"] &= config.projector.last_norm == "none"
     off |= {name for name, holds in conditions.items() if not holds}
     if not trains(config):
-        off |= {name for name in given if name.startswith(("data.", "objective.", "views.", "train."))}
+        off |= {name for name in given if name.startswith(("data.", "objective.", "projector.", "views.", "train."))}
         off -= {"train.epochs", "train.dtype", "train.matmul_precision", "data.max_length"}
     return [f"{name}={given[name]}" for name in sorted(off) if given[name] != FIELDS[name].default]

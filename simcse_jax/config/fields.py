@@ -11,6 +11,7 @@ from simcse_jax.config.rules import (
     above,
     at_least,
     at_most,
+    each,
     each_once,
     either,
     empty_or_named,
@@ -25,6 +26,7 @@ from simcse_jax.data.examples import POSITIVES
 from simcse_jax.evaluation.tasks import DEVELOPMENT, EXTRA, POSTPROCESSING, PROTOCOLS, TASKS
 from simcse_jax.models.config import CHANGES, DTYPES, POOLERS
 from simcse_jax.models.head import HEADS
+from simcse_jax.models.projector import NORMS, STATISTICS, is_width
 from simcse_jax.objectives.choices import NEGATIVES, READINGS, SIMILARITIES
 
 POLICIES = {  # which dropout masks the sentences of a pair get; see training/views.py
@@ -85,6 +87,7 @@ SECTIONS = {
     "data.columns": "Names of columns, if they are not the usual ones. Once one is set, only those set are read.",
     "data.augment": "A changed copy of a sentence as its positive (SimCSE, Table 1).",
     "views": f"The dropout masks of sentences ({_explain(POLICIES)}), and changes of them ({_explain(CHANGES)}).",
+    "projector": "A network with batch norm between the embeddings and some objectives, in training only.",
     "objective": "The loss is the weighted sum of these terms.",
     "objective.info_nce": "Pairs against the other sentences of the batch (SimCSE, equations 1, 4, 5 and 8).",
     "objective.off_dropout": "InfoNCE whose negative pairs have masks of their own (SimCSE++, equation 3).",
@@ -92,6 +95,8 @@ SECTIONS = {
     "objective.barlow_twins": "Decorrelated dimensions (SimCSE++, equation 4).",
     "objective.contrastive_tension": "Dot products of equal and of different sentences, classified (CT).",
     "objective.mlm": "A masked language model, of 15% of the tokens (SimCSE, Appendix A).",
+    "objective.replaced_token_detection": "Which tokens did a generator replace? (DiffCSE, section 3).",
+    "objective.self_contrastive": "The views of a sentence repel each other (SCD).",
     "objective.softmax_nli": "SBERT's classifier of labelled pairs.",
     "train": "The optimization.",
     "eval": "Scores during training, and at the end.",
@@ -104,7 +109,8 @@ FIELDS = {
     "seed": number(42, "The seed of all random draws.", rule("from 0 to 2³² - 1", lambda seed: 0 <= seed < 2**32)),
     "model.init_from": field(
         "bert-base-uncased",
-        "The model to start from: a folder, a hub id, package:NAME, or a workdir (WORKDIR@step=200: that checkpoint).",
+        "The model to start from: a folder, a hub id, package:NAME, a workdir (WORKDIR@step=200: that checkpoint), or "
+        "glove:FILE, the average of word vectors, which cannot be trained.",
         given("a folder, a hub id or package:NAME"),
     ),
     "model.num_layers": field(0, "Keep the first n layers; 0: all.", at_least(0)),
@@ -116,6 +122,9 @@ FIELDS = {
     ),
     "model.dropout": number(0.1, "The dropout rate in training.", BELOW_ONE),
     "model.dual_encoder": field(False, "A second encoder for positives and negatives; that of the anchors is kept."),
+    "model.generator": field(
+        "", "For objective.replaced_token_detection: a model with its language-model head, which is not trained."
+    ),
     "data.train": field(
         "data/wiki1m_for_simcse.txt",
         "A .txt, .csv, .tsv, .jsonl or .parquet file, hf:NAME[:CONFIG[:SPLIT]], tfds:NAME[:SPLIT] or sts:FOLDER (the "
@@ -163,6 +172,17 @@ FIELDS = {
     "views.anchor_change": field("none", "The change of the anchors.", one_of(CHANGES)),
     "views.positive_change": field("none", "The change of the positives.", one_of(CHANGES)),
     "views.cutoff": number(0.2, "The share of the columns that are zero, for cutoff.", BELOW_ONE),
+    "projector.widths": field(
+        (),
+        "The widths of its layers: numbers, or multiples of the hidden size, such as 2D,D; empty: no projector.",
+        each("a number, D or a multiple of it such as 2D", is_width),
+    ),
+    "projector.bias": field(False, "A bias in the last layer; in the others batch norm would take it away."),
+    "projector.last_norm": field("plain", f"The batch norm after the last layer. {_explain(NORMS)}.", one_of(NORMS)),
+    "projector.statistics": field(
+        "together", f"Batch norm's mean and variance. {_explain(STATISTICS)}.", either(STATISTICS)
+    ),
+    "projector.objectives": field((), "The objectives that see projected embeddings."),
     "objective.info_nce.weight": _weight(1.0),
     "objective.info_nce.temperature": number(0.05, "Divides similarities.", above(0)),
     "objective.info_nce.hard_negative_weight": number(
@@ -195,7 +215,15 @@ FIELDS = {
         7, "The negative pairs after each positive one: K.", at_least(1), at_most(1000)
     ),
     "objective.contrastive_tension.reading": _reading("contrastive_tension"),
+    "objective.self_contrastive.weight": _weight(0.0),
+    "objective.self_contrastive.temperature": number(0.05, "Divides similarities.", above(0)),
     "objective.mlm.weight": _weight(0.0),
+    "objective.replaced_token_detection.weight": _weight(0.0),
+    "objective.replaced_token_detection.masking_rate": number(
+        0.3,
+        "The share of tokens that are masked before the generator reads a sentence.",
+        rule("above 0 and at most 1", lambda rate: 0 < rate <= 1),
+    ),
     "objective.softmax_nli.weight": _weight(0.0),
     "train.batch_size": field(
         64, "Examples per step, on all devices together.", at_least(2, "the others of a batch are the negatives")

@@ -1,4 +1,4 @@
-"""BERT, RoBERTa and MPNet in Flax NNX. Shapes: B sentences, T tokens, D hidden size, L layers, H heads.
+"""BERT, RoBERTa, MPNet and DistilBERT in Flax NNX. Shapes: B sentences, T tokens, D hidden size, L layers, H heads.
 
 Hidden states lie in a layout (`models.padding`): (*tokens, D) is (B, T, D) or, without padding, (N, D). Attention has
 Q queries, K keys and d = D / H numbers in a head.
@@ -17,12 +17,13 @@ from jaxtyping import Array, Float, Int, Key
 
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.changes import UNCHANGED, Change
-from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.config import FROM_PADDING, WORD_VECTORS, EncoderConfig
 from simcse_jax.models.dropout import Mask, attention_masks, drop, token_masks
 from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS, layer_norm, softmax
 from simcse_jax.models.padding import Layout, Padded, unpadded
 from simcse_jax.models.products import DType, einsum
 from simcse_jax.models.relative_positions import BUCKETS, buckets
+from simcse_jax.models.word_vectors import WordVectors
 
 Keys = Key[Array, " B"] | None
 Rate = Float[Array, ""] | float
@@ -101,7 +102,7 @@ class Embeddings(nnx.Module):
         change: Change = UNCHANGED,
     ) -> Float[Array, "*tokens D"]:
         """The hidden states before the first layer, in `layout`, after the change."""
-        if self.config.model_type == "bert":
+        if self.config.model_type not in FROM_PADDING:
             positions = layout.positions if change.positions is None else layout.to_tokens(change.positions)
         elif change.positions is not None:
             positions = layout.to_tokens((change.positions + 1) * attention_mask + self.config.pad_token_id)
@@ -210,10 +211,11 @@ class Layer(nnx.Module):
 
 
 class Encoder(nnx.Module):
-    """BERT, RoBERTa or MPNet without any head."""
+    """BERT, RoBERTa, MPNet or DistilBERT without any head; or word vectors, with no layers at all."""
 
     def __init__(self, config: EncoderConfig, *, rngs: nnx.Rngs, dtype: DType = jnp.float32):
-        self.embeddings = Embeddings(config, rngs, dtype)
+        is_words = config.model_type == WORD_VECTORS
+        self.embeddings = WordVectors(config, rngs, dtype) if is_words else Embeddings(config, rngs, dtype)
         self.layers = nnx.List([Layer(config, rngs, dtype) for _ in range(config.num_layers)])
         # Only MPNet has it, shared by all layers: a number for each bucket of distances and each head.
         shape = (BUCKETS, config.num_heads)
@@ -231,6 +233,7 @@ class Encoder(nnx.Module):
         most_tokens: int | None = None,
         first_only: bool = False,
         change: Change = UNCHANGED,
+        first: Float[AnyArray, "B D"] | None = None,
     ) -> tuple[Float[Array, "B _ D"], ...]:
         """Encodes B sentences of T tokens, padded on the right.
 
@@ -243,6 +246,7 @@ class Encoder(nnx.Module):
             padding, which changes results only by the rounding of sums. With more tokens, all results are NaN.
           first_only: compute the last layer for each sentence's first token alone.
           change: of the sentences, in the embedding layer.
+          first: (B, D) vectors that replace each sentence's first token after the embedding layer's norm and dropout.
 
         Returns:
           L + 1 hidden states of shape (B, T, D) and the encoder's dtype: the embedding layer's, then each
@@ -261,6 +265,8 @@ class Encoder(nnx.Module):
 
         embedding_mask, masks = self.draw_masks(layout, input_ids.shape[1], dropout_keys, dropout_rate)
         hidden = self.embeddings(input_ids, attention_mask, layout, embedding_mask, change)
+        if first is not None:
+            hidden = layout.with_first(hidden, jnp.asarray(first).astype(hidden.dtype))
         relative_bias = self.relative_bias_of(input_ids.shape[1], change.positions)
         hidden_states = [rows(hidden, layout)]
         for number, (layer, layer_masks) in enumerate(zip(self.layers, masks, strict=True), 1):
@@ -288,8 +294,12 @@ class Encoder(nnx.Module):
         if dropout_keys is None:
             return None, [Masks()] * count
         sites = [1 + SITES_PER_LAYER * index for index in range(count)]  # attention's; the layer's other two follow
-        of_tokens = [EMBEDDING_SITE, *(site + number for site in sites for number in (1, 2))]
+        # DistilBERT drops nothing of attention's output, so this site is not drawn.
+        numbers = (2,) if self.config.model_type == "distilbert" else (1, 2)
+        of_tokens = [EMBEDDING_SITE, *(site + number for site in sites for number in numbers)]
         attention = attention_masks(dropout_keys, sites, (self.config.num_heads, length, length), dropout_rate)
         keys = layout.of_examples(dropout_keys)
         embedding, *others = token_masks(keys, layout.positions, of_tokens, self.config.hidden_size, dropout_rate)
-        return embedding, [Masks(*masks) for masks in zip(attention, others[::2], others[1::2], strict=True)]
+        attention_outputs = others[::2] if len(numbers) == 2 else [None] * count
+        outputs = others[len(numbers) - 1 :: len(numbers)]
+        return embedding, [Masks(*masks) for masks in zip(attention, attention_outputs, outputs, strict=True)]

@@ -39,6 +39,10 @@ class Padded(NamedTuple):
         """(B, 1, ...): each sentence's first token."""
         return tokens[:, :1]
 
+    def with_first(self, tokens: Shaped[Array, "B T *F"], first: Shaped[Array, " B *F"]) -> Shaped[Array, "B T *F"]:
+        """The tokens with other first ones."""
+        return tokens.at[:, 0].set(first)
+
 
 class Unpadded(NamedTuple):
     """(N, F): the tokens of all sentences, one after another. Places after the last token are unused.
@@ -70,6 +74,10 @@ class Unpadded(NamedTuple):
     def first(self, tokens: Shaped[Array, " N *F"]) -> Shaped[Array, "B 1 *F"]:
         """(B, 1, ...): each sentence's first token."""
         return tokens[self.place[:, 0], None]
+
+    def with_first(self, tokens: Shaped[Array, " N *F"], first: Shaped[Array, " B *F"]) -> Shaped[Array, " N *F"]:
+        """The tokens with other first ones."""
+        return tokens.at[self.place[:, 0]].set(first, mode="drop")
 
 
 Layout = Padded | Unpadded

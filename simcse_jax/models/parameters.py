@@ -14,9 +14,9 @@ Arrays = Mapping[str, AnyArray]  # parameters on a device or on the host
 Model = TypeVar("Model", bound=nnx.Module)
 Value = TypeVar("Value")  # an array, its shape or its sharding
 
-# Prefixes of what a run may train in addition to the sentence encoder's `encoder.…` and `head.…`: a second encoder, and
-# a language model's head. Objectives name their other parameters.
-SECOND, LANGUAGE_MODEL = "second.", "language_model."
+# Prefixes of what a run may train in addition to the sentence encoder's `encoder.…` and `head.…`: a second encoder, a
+# language model's head, and a projector. Objectives name their other parameters.
+SECOND, LANGUAGE_MODEL, PROJECTOR = "second.", "language_model.", "projector."
 WORD_EMBEDDING = "encoder.embeddings.word.embedding"
 
 

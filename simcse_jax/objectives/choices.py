@@ -23,7 +23,8 @@ NEGATIVES = {  # of InfoNCE: which views of the batch's other examples
     "other": "their positives",
     "both": "their positives and their anchors, as in NT-Xent",
 }
-UNPAIRED = ("mlm", "softmax_nli")  # all other objectives treat every pair as positive
+UNPAIRED = ("mlm", "replaced_token_detection", "softmax_nli")  # all other objectives treat every pair as positive
+UNPROJECTED = ("mlm", "softmax_nli")  # objectives that see no projected embeddings
 
 
 def check_reading(objective: str, reading: str) -> None:

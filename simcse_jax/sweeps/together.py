@@ -54,10 +54,10 @@ def group_key(config: config_dict.ConfigDict) -> str | None:
     for name in numbers_of_step():
         if name.endswith(".weight"):
             fields[name] = fields[name] > 0  # which terms there are is part of the program
-        elif name == "views.positive_dropout":
-            fields[name] = fields[name] >= 0  # whether positives are encoded apart, too
         elif name == "train.milestones":
             fields[name] = len(read_milestones(fields[name]))  # and so is the number of numbers
+        elif name == "views.positive_dropout":
+            fields[name] = fields[name] >= 0  # whether positives are encoded apart, too
         else:
             del fields[name]
     return json.dumps(sorted(fields.items()), default=str)
@@ -191,7 +191,7 @@ class Group:
 
     def update(self, step: int, state: TrainState, batch: Batch) -> TrainState:
         """Dispatches an update of all runs."""
-        state, self.values = self.step(state, batch, self.settings)
+        state, self.values = self.step(state, batch, self.settings, self.setup.frozen)
         return state
 
     @property

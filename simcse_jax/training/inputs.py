@@ -20,14 +20,18 @@ from simcse_jax.evaluation import postprocess
 from simcse_jax.huggingface.load import Pretrained, choose_pooler
 from simcse_jax.huggingface.tokenizer import Tokenizer, special_tokens
 from simcse_jax.models.head import HEADS
+from simcse_jax.models.projector import width
 from simcse_jax.objectives.registry import needs, trained
+from simcse_jax.objectives.replaced_token_detection import NAME
 from simcse_jax.runs.loading import load_model
 from simcse_jax.storage import sha256
 from simcse_jax.training.evaluation import Evaluation, read_analysis, read_evaluation
-from simcse_jax.training.loss import LanguageModel
+from simcse_jax.training.generator import Generator, read_generator
+from simcse_jax.training.token_losses import LanguageModel
 
 READ = (
     "model.init_from",
+    "model.generator",
     "data.train",
     "data.augment.lexicon",
     "eval.data",
@@ -58,6 +62,7 @@ class Inputs(NamedTuple):
     language_model: LanguageModel | None  # what masking must know of the tokenizer; None: nothing is masked
     analysis: last_layer.Sample | None  # sentences that the last layer is measured on during training
     total_steps: int
+    generator: Generator | None = None  # replaces tokens
 
     @property
     def num_columns(self) -> int:
@@ -78,6 +83,7 @@ class Inputs(NamedTuple):
             "model.init_from": sha256(*(np.asarray(self.model.params[name]) for name in sorted(self.model.params))),
             "eval.data": self.evaluation.fingerprint if self.evaluation else "",
             **({"analysis.data": self.analysis.fingerprint} if self.analysis else {}),
+            **({"model.generator": self.generator.fingerprint} if self.generator else {}),
         }
 
 
@@ -90,11 +96,14 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
     devices = choose_devices(config)
     evaluation = read_evaluation(config)
     model = load_model(config.model.init_from, config.model.num_layers)
-    tokenizer = Tokenizer(model.folder, model.config)
+    masked = needs(config.objective).masked_tokens
+    check_transformer(config, model, masked)
+    tokenizer = model.tokenizer
     if left_out := model.besides:
         processes.say(f"{model.name}: a run takes the encoder; it neither uses nor keeps {', '.join(left_out)}")
-    masked = needs(config.objective).masked_tokens
     language_model = LanguageModel(*special_tokens(model.folder)) if masked else None
+    generator = read_generator(config, model)
+    check_projector(config, model)
     analysis = read_analysis(config, evaluation)
     if evaluation and evaluation.postprocess:
         try:
@@ -114,7 +123,21 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
     total_steps = config.train.max_steps or config.train.epochs * epoch
     if total_steps > LARGEST:
         raise UserError(f"config.train.epochs={config.train.epochs}: gives {total_steps:,} steps; at most {LARGEST:,}")
-    return Inputs(devices, evaluation, model, tokenizer, corpus, language_model, analysis, total_steps)
+    return Inputs(devices, evaluation, model, tokenizer, corpus, language_model, analysis, total_steps, generator)
+
+
+def check_transformer(config: config_dict.ConfigDict, model: Pretrained, masked: bool) -> None:
+    """Refuses what word vectors cannot do: they are scored as they are, by their average.
+
+    Raises:
+      UserError: naming the model and the field.
+    """
+    if trains(config):
+        model.check_layers("training (train.epochs and train.max_steps other than 0)")
+    for field, needed in (("objective.mlm.weight", masked), ("analysis.every", config.analysis.every)):
+        if needed:
+            model.check_layers(field)
+    choose_pooler(model, config.model.pooler)
 
 
 def choose_devices(config: config_dict.ConfigDict) -> list[jax.Device]:
@@ -220,6 +243,22 @@ def check_columns(config: config_dict.ConfigDict, num_columns: int) -> None:
                 f"config.objective.{name}.weight: needs labelled pairs, but {data} has {num_columns} column(s) of "
                 "sentences; choose two with data.columns.anchor and data.columns.positive"
             )
+
+
+def check_projector(config: config_dict.ConfigDict, model: Pretrained) -> None:
+    """Refuses a projected embedding that is to take the place of a token and has another size.
+
+    Raises:
+      UserError: naming the projector's field.
+    """
+    projector, size = config.projector, model.config.hidden_size
+    if not projector.widths or NAME not in projector.objectives or not needs(config.objective).replaced_tokens:
+        return
+    if width(projector.widths[-1], size) != size:
+        raise UserError(
+            f"config.projector.widths={','.join(projector.widths)}: the last one must be D, which is {size}: "
+            f"objective.{NAME} puts a projected embedding in the place of a token"
+        )
 
 
 def augmented(config: config_dict.ConfigDict, examples: Examples) -> Examples:

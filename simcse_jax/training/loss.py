@@ -1,36 +1,36 @@
 """The loss of a batch and its gradient. `shard_map` is here and nowhere else."""
 
-import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int
 
 from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.devices.mesh import AXIS
 from simcse_jax.models import parameters
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.changes import DRAWN, UNCHANGED
-from simcse_jax.models.language_model import activation
-from simcse_jax.models.masking import mask_tokens, select_positions
 from simcse_jax.models.parameters import Params
+from simcse_jax.models.projector import Projector, project
 from simcse_jax.models.sentence_encoder import Graph
-from simcse_jax.objectives.masked_lm import masked_lm
-from simcse_jax.objectives.objective import Embedded, Group
-from simcse_jax.objectives.registry import Term, total
+from simcse_jax.objectives import masked_lm, replaced_token_detection
+from simcse_jax.objectives.objective import Embedded, Group, Psum
+from simcse_jax.objectives.registry import Term, sees_views, total
 from simcse_jax.training.optimizer import ADAMW, Optimization
-from simcse_jax.training.views import CHANGE, LANGUAGE_MODEL, MASKING, NOISE, Pass, View, dropout_keys, embed
-
-
-class LanguageModel(NamedTuple):
-    """What masking needs to know of the tokenizer."""
-
-    mask_id: int
-    special_ids: tuple[int, ...]
+from simcse_jax.training.rows import Batch, Rows, Settings
+from simcse_jax.training.token_losses import (
+    LanguageModel,
+    Losses,
+    Replacement,
+    masked_token_losses,
+    replace_tokens,
+    replaced_token_losses,
+)
+from simcse_jax.training.views import CHANGE, NOISE, Pass, View, dropout_keys, embed
 
 
 class Recipe(NamedTuple):
@@ -45,91 +45,97 @@ class Recipe(NamedTuple):
     chunk_size: int = 0  # examples encoded at a time on each device; 0: all of its part of the batch
     matmul_precision: str = "highest"  # of float32 products: highest, high or default (`jax.default_matmul_precision`)
     language_model: LanguageModel | None = None  # where an objective needs masked tokens
+    projector: Projector | None = None  # between the embeddings and some objectives
+    replacement: Replacement | None = None  # where an objective needs replaced tokens
     # Of each column, the most tokens that the examples have that are encoded at a time (`Batches.sizes`): nothing is
     # computed of padding then; (): it is computed too.
     most_tokens: tuple[int, ...] = ()
     optimization: Optimization = ADAMW
 
 
-# input_ids, attention_mask: (B, C, T); index: (B,) in the global batch; label: (B,); present: (B, C), see `Corpus`
-Batch = dict[str, AnyArray]
-Settings = dict[str, Any]  # a pytree of scalars: changing one recompiles nothing
-Gradient = Callable[[Params, Int[AnyArray, ""], Batch, Settings], tuple[Float[Array, ""], Params]]
+# Frozen parameters, those of a generator, come last: no gradient, and None where no objective needs them.
+Gradient = Callable[..., tuple[Float[Array, ""], Params]]  # (params, step, batch, settings, frozen=None)
 
 
 def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
-    """Builds loss_and_gradient(params, step, batch, settings), the gradient being that of the global loss.
+    """Builds loss_and_gradient(params, step, batch, settings, frozen=None), the gradient being that of the global loss.
 
     Every device encodes its rows of the batch; embeddings are all-gathered *with* their gradients, so N devices
-    compute what one device computes with the whole batch. One device alone has nothing to gather and to sum.
+    compute what one device computes with the whole batch. One device alone has nothing to gather and to sum. `frozen`
+    are the parameters of the network that replaces tokens.
     """
     alone = mesh.size == 1
+    # A number added to all embeddings changes nothing after batch norm.
+    shift_is_free = not recipe.use_head and all(term.projected for term in recipe.objectives if sees_views(term.name))
 
-    def loss(params: Params, step: Int[AnyArray, ""], batch: Batch, settings: Settings) -> Float[Array, ""]:
+    def psum(x: Any) -> Any:
+        return x if alone else jax.lax.psum(x, AXIS)
+
+    def loss(
+        params: Params, step: Int[AnyArray, ""], batch: Batch, settings: Settings, frozen: Params | None
+    ) -> Float[Array, ""]:
         # Cast to device-varying once, here. Otherwise JAX casts at every use, and sums the gradient over the devices
         # each time (with chunks, in every iteration of the scan).
         if not alone:
             params = jax.lax.pcast(params, AXIS, to="varying")
 
-        def encode(batch: Batch) -> tuple[MaskedLosses | None, Float[Array, "B V D"]]:
-            rows = Rows(batch, step, settings, recipe.most_tokens)
-            views = encode_views(graph, recipe, params, rows)
-            return masked_token_losses(graph, recipe, params, rows) if recipe.language_model else None, views
+        def rows_of(batch: Batch) -> Rows:
+            return Rows(batch, step, settings, recipe.most_tokens)
+
+        def encode(batch: Batch) -> tuple[Losses | None, Float[Array, "B V D"]]:
+            rows = rows_of(batch)
+            views = encode_views(graph, recipe, without_shift(params) if shift_is_free else params, rows)
+            if recipe.language_model is None:
+                return None, views
+            columns = sorted({view.column for view in recipe.views if not view.tower})  # those of this encoder
+            return masked_token_losses(graph, recipe.language_model, columns, params, rows), views
 
         mixed = "present" in batch  # rows of sources with different columns
         masked, views = in_chunks(encode, recipe.chunk_size, batch)
 
-        def artificial(count: int) -> Float[Array, "M D"]:
+        def artificial(count: int, size: int) -> Float[Array, "M D"]:
             key = dropout_keys(settings["seed"], step, jnp.full(1, -1, jnp.int32), [NOISE])[0, 0]
-            return jax.random.normal(key, (count, views.shape[-1]))
+            return jax.random.normal(key, (count, size))
 
+        views = jnp.moveaxis(views, 1, 0)
         embedded = Embedded(
-            views=jnp.moveaxis(views, 1, 0),
+            views=views,
             positive=recipe.positive,
             negative=recipe.negative,
             own=batch["index"],
             gather=lambda x: x if alone else jax.lax.all_gather(x, AXIS, axis=1, tiled=True),
-            psum=lambda x: x if alone else jax.lax.psum(x, AXIS),
+            psum=psum,
             artificial=artificial,
             params=params,
             label=batch.get("label"),
-            masked=masked,
+            token_losses={} if masked is None else {masked_lm.NAME: masked},
             present=batch["present"].T[jnp.array([view.column for view in recipe.views])] if mixed else None,
+            projected=project_views(recipe, params, views, psum) if recipe.projector else None,
         )
+        if recipe.replacement is not None:
+            assert frozen is not None
+            found = find_replaced(recipe, params, frozen, embedded, batch, rows_of)
+            embedded = embedded._replace(token_losses={**embedded.token_losses, replaced_token_detection.NAME: found})
         return total(embedded, recipe.objectives, settings["objective"])
 
     def loss_and_gradient(*args: Any) -> tuple[Float[Array, ""], Params]:
         with jax.default_matmul_precision(recipe.matmul_precision):
             return jax.value_and_grad(loss)(*args)
 
-    if alone:
-        return loss_and_gradient
     # `shard_map` sums the gradients of replicated parameters by itself, so there is no psum of them here.
-    return jax.shard_map(loss_and_gradient, mesh=mesh, in_specs=(P(), P(), P(AXIS), P()), out_specs=(P(), P()))
+    specs = (P(), P(), P(AXIS), P(), P())
+    function = (
+        loss_and_gradient
+        if alone
+        else jax.shard_map(loss_and_gradient, mesh=mesh, in_specs=specs, out_specs=(P(), P()))
+    )
 
+    def with_frozen(
+        params: Params, step: Int[AnyArray, ""], batch: Batch, settings: Settings, frozen: Params | None = None
+    ) -> tuple[Float[Array, ""], Params]:
+        return function(params, step, batch, settings, frozen)
 
-@dataclasses.dataclass(frozen=True)
-class Rows:
-    """The rows of a batch that are encoded at a time, and the keys of everything that is drawn for each of them."""
-
-    batch: Batch
-    step: Int[AnyArray, ""]
-    settings: Settings
-    column_tokens: tuple[int, ...]  # see `Recipe.most_tokens`
-
-    def keys(self, numbers: Sequence[int]) -> Key[Array, "V B"]:
-        """A key for each number and each row."""
-        return dropout_keys(self.settings["seed"], self.step, self.batch["index"], numbers)
-
-    def tokens(self, columns: Sequence[int]) -> tuple[Int[Array, "PB T"], Int[Array, "PB T"]]:
-        """The ids and the mask of P columns, stacked into P · B rows."""
-        parts = self.batch["input_ids"], self.batch["attention_mask"]
-        ids, mask = (jnp.concatenate([part[:, column] for column in columns]) for part in parts)
-        return ids, mask
-
-    def most_tokens(self, columns: Sequence[int]) -> int | None:
-        """The maximum number of tokens of these columns; None if padding is computed too."""
-        return sum(self.column_tokens[column] for column in columns) if self.column_tokens else None
+    return with_frozen
 
 
 def encode_views(graph: Graph, recipe: Recipe, params: Params, rows: Rows) -> Float[Array, "B V D"]:
@@ -161,40 +167,55 @@ def encode_views(graph: Graph, recipe: Recipe, params: Params, rows: Rows) -> Fl
     return jnp.moveaxis(embed(recipe.views, encode, noise), 0, 1)
 
 
-MaskedLosses = tuple[Float[Array, " B"], Int[Array, " B"]]
+def without_shift(params: Params) -> Params:
+    """The parameters, without the gradient of the bias that the last layer adds to all embeddings.
+
+    Where batch norm takes that away again, the gradient is zero. Left to rounding it would be noise, which Adam blows
+    up to full steps that differ from machine to machine.
+    """
+    biases = [name for name in parameters.sentence_encoder(params) if name.endswith("output_norm.bias")]
+    last = max(biases, key=lambda name: int(name.split(".")[2]))  # encoder.layers.11.output_norm.bias
+    names = {last, parameters.SECOND + last} & params.keys()
+    return params | {name: jax.lax.stop_gradient(params[name]) for name in names}
 
 
-def masked_token_losses(graph: Graph, recipe: Recipe, params: Params, rows: Rows) -> MaskedLosses:
-    """For each row, the sum of the losses at its masked tokens and their number, by the first encoder."""
-    assert recipe.language_model is not None
-    columns = sorted({view.column for view in recipe.views if not view.tower})  # those that this encoder encodes
-    ids, mask = rows.tokens(columns)
-    table = params[parameters.WORD_EMBEDDING]
-    masking = rows.keys([MASKING + column for column in columns]).reshape(-1)
-    shown, selected = mask_tokens(masking, ids, mask, vocab_size=len(table), **recipe.language_model._asdict())
-    encoder = parameters.merge(graph, parameters.sentence_encoder(params)).encoder
-    hidden = encoder(
-        shown,
-        mask,
-        dropout_keys=rows.keys([LANGUAGE_MODEL + column for column in columns]).reshape(-1),
-        dropout_rate=rows.settings["dropout"],
-        most_tokens=rows.most_tokens(columns),
-    )[-1]
-    # Logits only where they are needed: at half of the positions, three times as many as are masked on average.
-    positions, valid = select_positions(selected, -(-ids.shape[1] // 2))
-    hidden = jnp.take_along_axis(hidden, positions[:, :, None], axis=1).astype(jnp.float32)
-    labels = jnp.take_along_axis(ids, positions, axis=1)
-    losses = masked_lm(
-        hidden.reshape(-1, hidden.shape[-1]),
-        labels.reshape(-1),
-        parameters.subset(params, parameters.LANGUAGE_MODEL),
-        table,
-        activation=activation(encoder.config),
-        eps=encoder.config.layer_norm_eps,
-    ).reshape(valid.shape)
-    parts = jnp.where(valid, losses, 0.0), valid
-    sums, counts = (jnp.sum(part, axis=1).reshape(len(columns), -1) for part in parts)  # (P, B)
-    if "present" in rows.batch:  # a sentence that stands in for a missing one was counted in its own column
-        there = rows.batch["present"].T[jnp.array(columns)]
-        sums, counts = jnp.where(there, sums, 0.0), jnp.where(there, counts, 0)
-    return jnp.sum(sums, axis=0), jnp.sum(counts, axis=0)
+def project_views(recipe: Recipe, params: Params, views: Float[Array, "V B D"], psum: Psum) -> Float[Array, "V B P"]:
+    """The views after the projector. Those of other masks, for negative pairs, share no statistics with the pairs'."""
+    assert recipe.projector is not None
+    numbers = range(len(views))
+    groups = [[number] for number in numbers]
+    if recipe.projector.statistics == "together":
+        anchor, positive, hard_negatives = recipe.positive
+        pairs = [number for number in numbers if number in (anchor, positive, *hard_negatives)]
+        groups = [pairs, [number for number in numbers if number not in pairs]]
+    own = parameters.subset(params, parameters.PROJECTOR)
+    projected: dict[int, jax.Array] = {}
+    for group in filter(None, groups):
+        rows = project(views[jnp.array(group)], recipe.projector, own, psum)
+        projected |= dict(zip(group, rows, strict=True))
+    return jnp.stack([projected[number] for number in numbers])
+
+
+def find_replaced(
+    recipe: Recipe,
+    params: Params,
+    frozen: Params,
+    embedded: Embedded,
+    batch: Batch,
+    rows_of: Callable[[Batch], Rows],
+) -> Losses:
+    """The losses of replaced tokens, for the pairs' two sentences, in a second pass over the batch."""
+    replacement = recipe.replacement
+    assert replacement is not None
+    columns = [recipe.views[member].column for member in (recipe.positive.anchor, recipe.positive.positive)]
+    projected = any(term.projected for term in recipe.objectives if term.name == replaced_token_detection.NAME)
+    sentences = jnp.stack(embedded.seen(projected).pair, axis=1)
+
+    def replace(batch: Batch) -> Int[Array, "B P T"]:  # apart, so that the backward pass does not do it again
+        return replace_tokens(replacement, columns, frozen, rows_of(batch))
+
+    def find(batch: Batch, replaced: Int[Array, "B P T"], sentences: Float[Array, "B P D"]) -> Losses:
+        return replaced_token_losses(replacement, columns, params, rows_of(batch), replaced, sentences)
+
+    replaced = in_chunks(replace, recipe.chunk_size, batch)
+    return in_chunks(find, recipe.chunk_size, batch, replaced, sentences)

@@ -8,11 +8,16 @@ from ml_collections import config_dict
 
 from simcse_jax.config.fields import flatten, is_number_of_step, numbers_of_step
 from simcse_jax.config.rules import read_milestones
+from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
+from simcse_jax.models.projector import read_projector
+from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import Term, needs
 from simcse_jax.training.learning_rate import warmup_steps
-from simcse_jax.training.loss import LanguageModel, Recipe, Settings
+from simcse_jax.training.loss import Recipe
 from simcse_jax.training.optimizer import Optimization
+from simcse_jax.training.rows import Settings
+from simcse_jax.training.token_losses import LanguageModel, Replacement
 from simcse_jax.training.views import Input, plan
 
 
@@ -47,10 +52,13 @@ def terms_of(config: config_dict.ConfigDict) -> dict[str, config_dict.ConfigDict
 
 
 def make_recipe(
-    config: config_dict.ConfigDict, num_columns: int, language_model: LanguageModel | None = None
+    config: config_dict.ConfigDict,
+    num_columns: int,
+    language_model: LanguageModel | None = None,
+    replacement: Replacement | None = None,
 ) -> Recipe:
     """The recipe that the step is compiled for. A single column of data is encoded twice, several columns once each."""
-    terms = terms_of(config)
+    terms, projector = terms_of(config), read_projector(config.projector)
     views, positive, negative = plan(
         num_columns,
         config.views.positive,
@@ -71,6 +79,7 @@ def make_recipe(
             Term(
                 name,
                 tuple((field, term[field]) for field in term if not is_number_of_step(f"objective.{name}.{field}")),
+                projector is not None and name in config.projector.objectives,
             )
             for name, term in terms.items()
         ),
@@ -78,4 +87,14 @@ def make_recipe(
         matmul_precision=config.train.matmul_precision,
         language_model=language_model if needs(config.objective).masked_tokens else None,
         optimization=Optimization(config.train.optimizer, config.train.bias_correction, config.train.schedule),
+        projector=projector,
+        replacement=replacement,
     )
+
+
+def make_replacement(
+    config: config_dict.ConfigDict, encoder: EncoderConfig, generator: EncoderConfig, masking: LanguageModel
+) -> Replacement:
+    """The networks of objective.replaced_token_detection: a generator, and a discriminator that is like the encoder."""
+    dtype = jnp.dtype(config.train.dtype)
+    return Replacement(build(generator, False, dtype)[0], build(encoder, False, dtype)[0], masking)

@@ -67,7 +67,13 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
         with closing_all([checkpoints] if metrics is None else [metrics, checkpoints]):
             batches = setup.batches(config.seed)
             updates = Updates(
-                setup.graph, setup.recipe, setup.mesh, batches, inputs.total_steps, unpad=config.train.unpad
+                setup.graph,
+                setup.recipe,
+                setup.mesh,
+                batches,
+                inputs.total_steps,
+                unpad=config.train.unpad,
+                frozen=setup.frozen,
             )
             run = SingleRun(setup, batches, updates, setup.settings(config), checkpoints, metrics, check=check)
             run.patience = Patience(config.train.patience).replay(lines)

@@ -12,17 +12,18 @@ from simcse_jax.analysis.protocol import Protocol
 from simcse_jax.analysis.tokens import survey
 from simcse_jax.config.fields import scoring_pooler
 from simcse_jax.data.batches import Batches, Corpus
-from simcse_jax.devices.mesh import data_mesh, replicated, split_over_examples
+from simcse_jax.devices.mesh import data_mesh, replicate, replicated, split_over_examples
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.evaluation.evaluator import Encode, Evaluator
 from simcse_jax.models.head import HEADS
+from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph, build
 from simcse_jax.runs.state import TrainState, initial_params
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.loss import Recipe, Settings
-from simcse_jax.training.optimizer import init_state
-from simcse_jax.training.recipe import make_recipe, make_settings
+from simcse_jax.training.recipe import make_recipe, make_replacement, make_settings
 from simcse_jax.training.schedule import Schedule, make_schedule
+from simcse_jax.training.step import init_state
 
 NOTHING = Corpus(np.zeros((0, 1, 1), np.int32), np.zeros((0, 1, 1), np.int8))  # of a run without steps
 
@@ -40,6 +41,7 @@ class Setup:
     schedule: Schedule
     measuring: list[Evaluator[Embed]]  # look at the model every `analysis.every` steps
     scoring: list[Evaluator[Encode]]  # every `eval.every`; the first number chooses the best checkpoint
+    frozen: Params | None = None  # parameters of the step that are not trained, on the devices
 
     @property
     def replicated(self) -> NamedSharding:
@@ -82,16 +84,18 @@ def make_setup(config: config_dict.ConfigDict, inputs: Inputs) -> Setup:
         max_length=model.max_length,
         sharding=split_over_examples(mesh),
     )
-    sample, evaluation = inputs.analysis, inputs.evaluation
+    sample, evaluation, generator = inputs.analysis, inputs.evaluation, inputs.generator
+    replacement = generator and make_replacement(config, model.config, generator.model.config, generator.masking)
     where = "config.analysis.data"
     return Setup(
         config,
         inputs,
         mesh,
         graph=build(model.config, head.trained, jnp.dtype(config.train.dtype))[0],
-        recipe=make_recipe(config, inputs.num_columns, inputs.language_model),
+        recipe=make_recipe(config, inputs.num_columns, inputs.language_model, replacement),
         embed=embed,
         schedule=make_schedule(config, inputs.total_steps),
         measuring=[LastLayer(survey(embed.tokens, sample.sentences, Protocol(), where), sample)] if sample else [],
         scoring=[evaluation.development] if evaluation else [],
+        frozen=generator and replicate(generator.params, replicated(mesh)),
     )

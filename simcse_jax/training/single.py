@@ -119,7 +119,7 @@ class SingleRun:
             numbers = each[tower]
             name, score = next(iter(numbers.items()))
             self.patience.add(number, score)
-            self.write(number, numbers | ({"second_encoder": tower} if others else {}) | self.patience.line)
+            self.write(number, numbers | self.patience.line | ({"second_encoder": tower} if others else {}))
             if processes.is_first():
                 progress.write(f"step {number}: {name} {score:.2f}")
             self.decide()

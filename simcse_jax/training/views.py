@@ -19,6 +19,8 @@ LANGUAGE_MODEL = 1 << 17  # for dropout in the masked-language-model pass, a key
 MASKING = LANGUAGE_MODEL + MEMBERS  # which of its tokens are masked
 CHANGE = 1 << 19  # the first number of the keys for changes of the input
 RATE, POSITIVE_RATE = "dropout", "positive_dropout"  # numbers of the step: the last parts of two fields' names
+# For replaced tokens, a key for each member: which tokens are masked, and dropout in the two networks that read them.
+REPLACING, GENERATOR, FINDING = 1 << 18, (1 << 18) + MEMBERS, (1 << 18) + 2 * MEMBERS
 
 
 # From the number of a member of a group, and K, to the numbers of its masks; several masks' embeddings are averaged.

@@ -1,4 +1,3 @@
-import dataclasses
 import functools
 import subprocess
 import sys
@@ -8,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import random_model
-from support.steps import BATCH, batch, recipe, settings
+from support.steps import BATCH, batch, mixed_batch, recipe, settings
 
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.models import parameters
@@ -16,22 +15,12 @@ from simcse_jax.models.changes import DRAWN, Change
 from simcse_jax.objectives.info_nce import info_nce
 from simcse_jax.objectives.registry import Term
 from simcse_jax.runs.state import trained_shapes
-from simcse_jax.training.loss import LanguageModel, Rows, encode_views, make_loss, masked_token_losses
+from simcse_jax.training.loss import encode_views, make_loss
+from simcse_jax.training.rows import Rows
+from simcse_jax.training.token_losses import LanguageModel
 from simcse_jax.training.views import CHANGE, Input, dropout_keys
 
 pytestmark = pytest.mark.exact
-
-
-def test_rows_give_their_columns_one_below_the_other_and_a_key_to_each_number():
-    data = batch(3)
-    rows = Rows({name: x[2:4] for name, x in data.items()}, jnp.int32(5), settings(), (7, 8, 9))
-    ids, mask = rows.tokens([2, 0])
-    np.testing.assert_array_equal(ids, [*data["input_ids"][2:4, 2], *data["input_ids"][2:4, 0]])
-    np.testing.assert_array_equal(mask, [*data["attention_mask"][2:4, 2], *data["attention_mask"][2:4, 0]])
-    whole = dropout_keys(3, 5, np.arange(BATCH), [1, 4])
-    assert (rows.keys([1, 4]) == whole[:, 2:4]).all()
-    assert rows.most_tokens([2, 0]) == 16
-    assert dataclasses.replace(rows, column_tokens=()).most_tokens([2, 0]) is None
 
 
 def loss_function(devices=1, columns=1, dtype=jnp.float32, model_type="bert", **changes):
@@ -298,20 +287,6 @@ def test_loss_and_gradient_are_the_objective_s_of_the_views(columns):
 MIXED = {"off_dropout": PLUS_PLUS["off_dropout"], "info_nce": PLUS_PLUS["info_nce"], "mlm": PLUS_PLUS["mlm"]}
 
 
-def mixed_batch():
-    """Four triplets among three sentences, each its own positive, and a pair."""
-    data = batch(3)
-    present = np.ones((BATCH, 3), bool)
-    for row in (1, 4, 6):
-        present[row, 1:] = False
-        for array in (data["input_ids"], data["attention_mask"]):
-            array[row, 1] = array[row, 0]
-    present[2, 2] = False
-    for row in (1, 2, 4, 6):  # the empty sentence: two tokens, whatever they are
-        data["attention_mask"][row, 2] = np.arange(16) < 2
-    return data | {"present": present}
-
-
 @functools.cache
 def mixed_function(numbers, devices=1, chunk_size=0):
     masking = LanguageModel(mask_id=3, special_ids=(0, 1, 2, 3))
@@ -378,27 +353,6 @@ def test_a_mixed_batch_s_loss_is_that_of_its_sentences_without_the_missing_colum
     function, arguments = loss_function(1, 3)
     loss, _ = function(*arguments[:2], data, arguments[3])
     assert float(loss) == pytest.approx(expected, rel=1e-4)
-
-
-def test_masked_tokens_are_those_of_the_columns_that_are_there():
-    graph, params, config = random_model(num_layers=1)
-    fields = {"model": {"mlp": "none", "dual_encoder": False}, "objective": {"mlm": {"weight": 1.0}}}
-    fields["objective"]["softmax_nli"] = {"weight": 0.0}
-    shapes = trained_shapes(config, fields)
-    params = {name: np.ones(shape.shape, np.float32) for name, shape in shapes.items()} | params
-    chosen = recipe(3, language_model=LanguageModel(mask_id=3, special_ids=(0, 1, 2, 3)))
-    data = mixed_batch()
-    blank = {name: x for name, x in data.items() if name != "present"}  # nothing to mask where nothing is
-    blank["attention_mask"] = data["attention_mask"] * data["present"][:, :, None]
-
-    @jax.jit
-    def losses(data):
-        return masked_token_losses(graph, chosen, params, Rows(data, jnp.int32(0), settings(), ()))
-
-    (sums, counts), (expected_sums, expected_counts) = losses(data), losses(blank)
-    np.testing.assert_array_equal(counts, expected_counts)
-    np.testing.assert_allclose(sums, expected_sums, rtol=1e-5)
-    assert 0 < np.sum(counts) < np.sum(losses({name: x for name, x in data.items() if name != "present"})[1])
 
 
 BARE = """
