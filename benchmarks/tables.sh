@@ -55,8 +55,16 @@ for table in $tables; do
     simcse_pp_table1 | simcse_pp_table2) sweep $table "${six_tasks[@]}" "${unsupervised[@]}" ;;
     simcse_pp_table3) sweep $table "${six_tasks[@]}" "${unsupervised[@]}" \
       --config.sweep.only="SimCSE,off-dropout,dimension-wise,SimCSE++" ;;
-    simcse_pp_table5) # one seed a point
-      sweep $table "${one_task[@]}" "${unsupervised[@]}" --config.sweep.seeds=42 ;;
+    simcse_pp_table5) # one seed a point: the line of m in both readings of m, those of λ and τ in both of the loss
+      rows="m-paper dcl-paper centre,m-paper dcl-released centre,m-released dcl-released centre"
+      for m in paper released; do
+        for value in 0.5 0.8 1 1.1 1.2; do rows+=",m-$m dcl-released m $value"; done
+      done
+      for dcl in paper released; do
+        for value in 0.02 0.05 0.2 0.5 1; do rows+=",m-paper dcl-$dcl lambda $value"; done
+        for value in 1 2 10 20 50; do rows+=",m-paper dcl-$dcl tau $value"; done
+      done
+      sweep $table "${one_task[@]}" "${unsupervised[@]}" --config.sweep.seeds=42 --config.sweep.only="$rows" ;;
     simcse_pp_table4) sweep $table "${six_tasks[@]}" "${unsupervised[@]}" --config.sweep.only="none,whitening on wiki,\
 dimension-wise on wiki,flow on NLI,whitening on NLI,whitening on NLI (layer 1),dimension-wise on NLI,SimCSE,\
 SimCSE + whitening,SimCSE + flow" ;;

@@ -67,7 +67,10 @@ def main() -> None:
         files = [f"{name}.{kind}" for kind in ("md", "csv", "png", "svg")]
         output_folder(workdir, sources(each), files=files, option="--workdir", utf8=True)
     with held(folder):
-        problems = runner.run_all(runs, config.sweep.vectorize, folder)
+        if config.sweep.run:
+            problems = runner.run_all(runs, config.sweep.vectorize, folder)
+        else:
+            problems = runner.report_finished(runs, folder)
         command = shlex.join(["python", "-m", "simcse_jax.sweep", *sys.argv[1:]])
         command = command.encode(errors="backslashreplace").decode()  # a folder's name need not be UTF-8
         by_run, every_absent = scores.read_scores(runs)

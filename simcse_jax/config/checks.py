@@ -35,6 +35,7 @@ def validate(config: config_dict.ConfigDict) -> None:
     _check_objectives(config)
     _check_projector(config)
     _check_replaced_tokens(config)
+    _check_optimization(config)
     evaluation, analysis = config.eval, config.analysis
     check_postprocess(
         evaluation.postprocess,
@@ -107,6 +108,11 @@ def _check_model(config: config_dict.ConfigDict) -> None:
             f"config.model.mlp={model.mlp!r}: the pooler cls_before_pooler never has a head; "
             "set model.mlp=none, or model.pooler=cls"
         )
+    if config.eval.encoder == "better" and model.dual_encoder and config.objective.mlm.weight:
+        raise UserError(
+            "config.eval.encoder=better: objective.mlm trains the language model of the anchors' encoder; "
+            "set eval.encoder=anchor"
+        )
 
 
 def _check_data(config: config_dict.ConfigDict) -> None:
@@ -130,13 +136,14 @@ def _check_objectives(config: config_dict.ConfigDict) -> None:
     objective, positives = config.objective, config.data.positives
     if not any(term.weight for term in objective.values()):
         raise UserError("config.objective: every term has weight 0.0, so there is nothing to train")
+    names = dict.fromkeys(name.split(".")[1] for name in FIELDS if name.startswith("objective."))
+    _check_contrastive_tension(config, [name for name in names if objective[name].weight])
     if not objective.softmax_nli.weight:
         return
     if config.data.augment.name:
         raise UserError("config.objective.softmax_nli.weight: needs labelled pairs, so data.augment.name must be empty")
     if positives not in ("", "all"):
         raise UserError(f"config.data.positives={positives!r}: must be all, for objective.softmax_nli")
-    names = dict.fromkeys(name.split(".")[1] for name in FIELDS if name.startswith("objective."))
     paired = [name for name in names if name not in UNPAIRED and objective[name].weight]
     if paired and positives != "all":
         raise UserError(
@@ -178,6 +185,34 @@ def _check_replaced_tokens(config: config_dict.ConfigDict) -> None:
         )
 
 
+def _check_optimization(config: config_dict.ConfigDict) -> None:
+    train = config.train
+    if train.patience and not config.eval.data and trains(config):
+        raise UserError(f"config.train.patience={train.patience}: eval.data is empty, so there are no scores")
+    if train.schedule == "steps" and not train.milestones:
+        raise UserError("config.train.milestones: must be set for train.schedule=steps, e.g. 500:0.8,1000:0.6")
+
+
+def _check_contrastive_tension(config: config_dict.ConfigDict, used: list[str]) -> None:
+    if "contrastive_tension" not in used:
+        return
+    field = "config.objective.contrastive_tension"
+    if others := [name for name in used if name not in ("contrastive_tension", "mlm")]:
+        raise UserError(
+            f"config.objective.{others[0]}.weight: next to contrastive_tension, most of whose pairs are of different "
+            "sentences, it must be 0.0"
+        )
+    for name, value in (("positives", config.data.positives), ("augment.name", config.data.augment.name)):
+        if value:
+            raise UserError(f"config.data.{name}={value!r}: {field[7:]} makes its own pairs; it must be empty")
+    group, size = config.objective.contrastive_tension.negatives + 1, config.train.batch_size
+    if size % group:
+        raise UserError(
+            f"config.train.batch_size={size}: must be divisible by {group}, a positive pair and its negatives "
+            f"({field[7:]}.negatives)"
+        )
+
+
 def _check_processes(config: config_dict.ConfigDict) -> None:
     parallel = config.parallel
     if parallel.processes <= 1:
@@ -200,11 +235,16 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         "views.noise": "noisy" in policies,
         "views.samples": "mean" in policies,
         "model.generator": objective.replaced_token_detection.weight > 0,
+        "views.cutoff": "cutoff" in (config.views.anchor_change, config.views.positive_change),
+        "views.positive_dropout": config.views.positive != "off",
         "data.mixed": "," in config.data.train,
         "data.augment.percent": augment.name in ("crop", "delete", "mlm"),
         "data.augment.both": bool(augment.name),
         "data.augment.lexicon": augment.name == "synonym",
         "data.augment.mlm_model": augment.name == "mlm",
+        "train.bias_correction": config.train.optimizer == "adamw",
+        "train.milestones": config.train.schedule == "steps",
+        "eval.encoder": config.model.dual_encoder and bool(config.eval.data),
         "analysis.data": config.analysis.every > 0,
         "analysis.sentences": config.analysis.every > 0,
         "analysis.split": config.analysis.every > 0,

@@ -1,5 +1,6 @@
 """Compiles the training step of a config for a TPU topology that is only described, and reads its costs."""
 
+import functools
 import os
 import re
 import time
@@ -86,14 +87,16 @@ def trace_step(
     mesh = data_mesh(devices)
     graph, _ = build(encoder, HEADS[config.model.mlp].trained, jnp.dtype(config.train.dtype))
     settings = make_settings(config, total_steps=1)
-    state = jax.eval_shape(init_state, trained_shapes(encoder, config), settings)
     batch = _batch_shapes(config, columns)
     masking = LanguageModel(mask_id=103, special_ids=(0, 100, 101, 102, 103))  # BERT's
     replacement, frozen = None, None
     if generator is not None:
         replacement = make_replacement(config, encoder, generator, masking)
         frozen = pretrained_shapes(generator)
-    step = make_step(graph, make_recipe(config, columns, masking, replacement), mesh)
+    recipe = make_recipe(config, columns, masking, replacement)
+    initialize = functools.partial(init_state, chosen=recipe.optimization)
+    state = jax.eval_shape(initialize, trained_shapes(encoder, config), settings)
+    step = make_step(graph, recipe, mesh)
     everywhere = replicated(mesh)
     return step.trace(
         _placed(state, everywhere),

@@ -21,6 +21,7 @@ class Kind(enum.StrEnum):
     """The supported modules, by the names of their classes."""
 
     TRANSFORMER = "Transformer"
+    WORDS = "WordEmbeddings"
     LAYERS = "WeightedLayerPooling"
     POOLING = "Pooling"
     DENSE = "Dense"
@@ -113,17 +114,28 @@ def transformer_fields(folder: Path) -> dict[str, Any]:
     return read_json(path) if path else {}
 
 
-def read_modules(folder: Path) -> Modules:
-    """Reads what a folder's `modules.json` lists after the encoder.
+def words_folder(folder: Path) -> Path | None:
+    """The folder of the word vectors, if they are the first module; None for any other model.
+
+    Raises:
+      UserError: when the list is damaged.
+    """
+    first = _listing(folder)[0] if (folder / LISTING).is_file() else None
+    return first.path if first and first.kind == Kind.WORDS else None
+
+
+def read_modules(folder: Path, size_of_words: int = 0) -> Modules:
+    """Reads what a folder's `modules.json` lists after the encoder, or after word vectors of that size.
 
     Raises:
       Unsupported: naming a module, or a field of one, that this package lacks.
       UserError: when one of the files is missing or damaged.
     """
     first, *entries = _listing(folder)
-    _check_transformer(first.path)
+    if not size_of_words:
+        _check_transformer(first.path)
     for entry in entries:
-        if entry.kind in (None, Kind.TRANSFORMER):
+        if entry.kind in (None, Kind.TRANSFORMER, Kind.WORDS):
             raise Unsupported(f"{folder / LISTING}: the module {entry.type} is not supported")
     kinds = [entry.kind for entry in entries]
     layers = kinds[:1] == [Kind.LAYERS]
@@ -132,7 +144,9 @@ def read_modules(folder: Path) -> Modules:
             f"{folder / LISTING}: only one Pooling directly after Transformer or WeightedLayerPooling is supported"
         )
     pooler, include_prompt = _read_pooling(entries[layers].path)
-    config = read_json(first.path / "config.json")
+    if size_of_words and (layers or pooler != "avg"):
+        raise Unsupported(f"{folder / LISTING}: of the poolings of word vectors only the mean is supported")
+    config = {} if size_of_words else read_json(first.path / "config.json")
     if layers and config.get("output_hidden_states") is True:  # otherwise the module does nothing
         pooler = _read_layers(entries[0].path, pooler)
     rest = [entry for entry in entries[layers + 1 :] if entry.kind != Kind.DROPOUT]
@@ -141,10 +155,10 @@ def read_modules(folder: Path) -> Modules:
     normalize = bool(rest) and rest[-1].kind == Kind.NORMALIZE
     if normalize:
         del rest[-1]
-    hidden = int(config.get("hidden_size", 0))
+    hidden = size_of_words or int(config.get("hidden_size", config.get("dim", 0)))  # DistilBERT's name
     size = hidden * len(pooler.split(JOIN))
     dense: Weights = {}
-    if rest and rest[0].kind == Kind.DENSE:
+    if rest and rest[0].kind == Kind.DENSE and not size_of_words:
         module, weights = _read_dense(rest[0].path, size)
         if module == Dense("Tanh", hidden) and size == hidden:
             dense = {"pooler.dense.weight": weights["kernel"].T, "pooler.dense.bias": weights["bias"]}

@@ -23,8 +23,8 @@ class Padded(NamedTuple):
         """(1, T) positions in a sentence."""
         return jnp.arange(self.length)[None]
 
-    def of_examples(self, values: Shaped[Array, " B"]) -> Shaped[Array, "B 1"]:
-        """(B,) values of the sentences, as one per token."""
+    def of_examples(self, values: Shaped[Array, " B *F"]) -> Shaped[Array, "B 1 *F"]:
+        """(B, ...) values of the sentences, as one per token."""
         return values[:, None]
 
     def to_tokens(self, rows: Shaped[Kind, "B T *F"]) -> Shaped[Kind, "B T *F"]:
@@ -59,8 +59,8 @@ class Unpadded(NamedTuple):
         """(N,) positions in a sentence."""
         return self.source % self.place.shape[1]
 
-    def of_examples(self, values: Shaped[Array, " B"]) -> Shaped[Array, " N"]:
-        """(B,) values of the sentences, as one per token."""
+    def of_examples(self, values: Shaped[Array, " B *F"]) -> Shaped[Array, " N *F"]:
+        """(B, ...) values of the sentences, as one per token."""
         return values[jnp.minimum(self.source // self.place.shape[1], self.place.shape[0] - 1)]
 
     def to_tokens(self, rows: Shaped[AnyArray, "B T *F"]) -> Shaped[Array, " N *F"]:

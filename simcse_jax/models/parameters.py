@@ -32,6 +32,14 @@ def sentence_encoder(params: Mapping[str, Value], tower: int = 0) -> dict[str, V
     return {name: value for name, value in params.items() if name.startswith(("encoder.", PREFIX))}
 
 
+def with_encoder(params: Mapping[str, Value], tower: int) -> dict[str, Value]:
+    """All parameters, those of the first or the second sentence encoder in the place of the first one's."""
+    if not tower:
+        return dict(params)
+    others = {name: value for name, value in params.items() if not name.startswith(("encoder.", PREFIX, SECOND))}
+    return others | subset(params, SECOND)
+
+
 def split(model: Model) -> tuple[nnx.GraphDef[Model], Params]:
     """The model's graph and its parameters, by dotted name."""
     graph, state = nnx.split(model, nnx.Param)

@@ -100,6 +100,7 @@ class Needs(NamedTuple):
     masked_tokens: bool = False  # a pass over masked sentences
     replaced_tokens: bool = False  # a pass over sentences with words of a generator
     negative_views: bool = False  # separate views for negative pairs, by `config.views.negative`
+    negative_pairs: bool = False  # rows that are pairs of different sentences (`data.pairing`)
 
 
 class Objective(NamedTuple):

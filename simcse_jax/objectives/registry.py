@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from simcse_jax.objectives import (
     barlow_twins,
+    contrastive_tension,
     dimension_wise,
     info_nce,
     masked_lm,
@@ -23,6 +24,7 @@ OBJECTIVES: dict[str, Objective] = {  # by their names in `config.objective`
     "off_dropout": off_dropout.OBJECTIVE,
     "dimension_wise": dimension_wise.OBJECTIVE,
     "barlow_twins": barlow_twins.OBJECTIVE,
+    "contrastive_tension": contrastive_tension.OBJECTIVE,
     "self_contrastive": self_contrastive.OBJECTIVE,
     masked_lm.NAME: masked_lm.OBJECTIVE,
     replaced_token_detection.NAME: replaced_token_detection.OBJECTIVE,

@@ -163,6 +163,22 @@ def run_all(runs: Sequence[Run], vectorize: bool, folder: Path) -> list[str]:
     return problems
 
 
+def report_finished(runs: Sequence[Run], folder: Path) -> list[str]:
+    """In place of `run_all` where nothing is to be run: prints how many runs are finished.
+
+    Returns:
+      No failed runs.
+
+    Raises:
+      UserError: if none is finished, so that there is no table.
+    """
+    done = sum(run.is_done() for run in runs)
+    if not done:
+        raise UserError(f"config.sweep.run=False: none of the {len(runs)} runs in {folder} is finished; run some first")
+    print(f"{len(runs)} runs, {done} of them done", flush=True)
+    return []
+
+
 def make_groups(runs: Sequence[Run], pending: Sequence[Run], folder: Path) -> list[list[Run]]:
     """The pending runs, in groups that can be trained together.
 

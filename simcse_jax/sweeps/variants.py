@@ -68,6 +68,9 @@ FIELDS: dict[str, Field] = {
         Rule("integers from 0 to 2³² - 1, each once", _parse_seeds),
     ),
     "sweep.only": field("", "The variants to run, separated by commas; empty: all."),
+    "sweep.run": field(
+        True, "False: runs nothing, and the table has what is finished, for example on several machines."
+    ),
     "sweep.vectorize": field(
         False, "Train the variants that differ in numbers of the step alone together, in one compiled step."
     ),

@@ -13,12 +13,14 @@ from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.devices.mesh import AXIS
 from simcse_jax.models import parameters
 from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.changes import DRAWN, UNCHANGED
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.projector import Projector, project
 from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.objectives import masked_lm, replaced_token_detection
 from simcse_jax.objectives.objective import Embedded, Group, Psum
 from simcse_jax.objectives.registry import Term, sees_views, total
+from simcse_jax.training.optimizer import ADAMW, Optimization
 from simcse_jax.training.rows import Batch, Rows, Settings
 from simcse_jax.training.token_losses import (
     LanguageModel,
@@ -28,7 +30,7 @@ from simcse_jax.training.token_losses import (
     replace_tokens,
     replaced_token_losses,
 )
-from simcse_jax.training.views import NOISE, View, dropout_keys, embed
+from simcse_jax.training.views import CHANGE, NOISE, Pass, View, dropout_keys, embed
 
 
 class Recipe(NamedTuple):
@@ -48,6 +50,7 @@ class Recipe(NamedTuple):
     # Of each column, the most tokens that the examples have that are encoded at a time (`Batches.sizes`): nothing is
     # computed of padding then; (): it is computed too.
     most_tokens: tuple[int, ...] = ()
+    optimization: Optimization = ADAMW
 
 
 # Frozen parameters, those of a generator, come last: no gradient, and None where no objective needs them.
@@ -138,15 +141,22 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
 def encode_views(graph: Graph, recipe: Recipe, params: Params, rows: Rows) -> Float[Array, "B V D"]:
     """The embeddings of the recipe's views."""
 
-    def encode(tower: int, columns: list[int], masks: list[int] | None) -> Float[Array, "P B D"]:
-        model = parameters.merge(graph, parameters.sentence_encoder(params, tower))
+    def encode(each: Pass, columns: list[int], masks: list[int], changes: list[int]) -> Float[Array, "P B D"]:
+        model = parameters.merge(graph, parameters.sentence_encoder(params, each.tower))
+        ids, mask = rows.tokens(columns)
+        change = UNCHANGED
+        if each.change != "none":
+            keys = rows.keys([CHANGE + number for number in changes]).reshape(-1)
+            change = DRAWN[each.change](keys, mask, model.encoder.config.hidden_size, rows.settings["cutoff"])
         embeddings = model(
-            *rows.tokens(columns),
+            ids,
+            mask,
             pooler=recipe.pooler,
             use_head=recipe.use_head,
-            dropout_keys=None if masks is None else rows.keys(masks).reshape(-1),
-            dropout_rate=rows.settings["dropout"],
+            dropout_keys=rows.keys(masks).reshape(-1) if each.masked else None,
+            dropout_rate=rows.settings[each.rate],
             most_tokens=rows.most_tokens(columns),
+            change=change,
         )
         return embeddings.reshape(len(columns), -1, embeddings.shape[-1])
 
@@ -164,6 +174,8 @@ def without_shift(params: Params) -> Params:
     up to full steps that differ from machine to machine.
     """
     biases = [name for name in parameters.sentence_encoder(params) if name.endswith("output_norm.bias")]
+    if not biases:  # an encoder without layers
+        return params
     last = max(biases, key=lambda name: int(name.split(".")[2]))  # encoder.layers.11.output_norm.bias
     names = {last, parameters.SECOND + last} & params.keys()
     return params | {name: jax.lax.stop_gradient(params[name]) for name in names}

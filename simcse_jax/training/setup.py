@@ -52,13 +52,19 @@ class Setup:
         """The first axis split over the devices."""
         return split_over_examples(self.mesh)
 
+    @property
+    def towers(self) -> range:
+        """The encoders that are scored during training."""
+        return range(2 if self.config.model.dual_encoder and self.config.eval.encoder == "better" else 1)
+
     def settings(self, config: config_dict.ConfigDict) -> Settings:
         """The numbers of one run's step. The total by which the learning rate is divided is above 0."""
         return make_settings(config, max(self.schedule.total, 1))
 
     def state(self, config: config_dict.ConfigDict) -> TrainState:
         """The initial state of one run, on no particular device."""
-        return init_state(initial_params(config, self.inputs.model), self.settings(config))
+        params = initial_params(config, self.inputs.model)
+        return init_state(params, self.settings(config), self.recipe.optimization)
 
     def batches(self, seed: int) -> Batches:
         """The batches of one run."""

@@ -12,8 +12,9 @@ from simcse_jax.devices.mesh import replicated
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.runs.state import TrainState
+from simcse_jax.training.learning_rate import learning_rate
 from simcse_jax.training.loss import Recipe, make_loss
-from simcse_jax.training.optimizer import learning_rate, optimizer
+from simcse_jax.training.optimizer import optimizer
 from simcse_jax.training.rows import Batch, Settings
 
 METRICS = ("loss", "learning_rate", "gradient_norm")
@@ -30,10 +31,11 @@ def make_update(graph: Graph, recipe: Recipe, mesh: Mesh) -> Update:
         state: TrainState, batch: Batch, settings: Settings, frozen: Params | None = None
     ) -> tuple[TrainState, Metrics]:
         loss, gradient = loss_and_gradient(state.params, state.step, batch, settings, frozen)
-        updates, opt_state = optimizer(state.step, settings).update(gradient, state.optimizer, state.params)
+        chosen = optimizer(state.step, settings, recipe.optimization)
+        updates, opt_state = chosen.update(gradient, state.optimizer, state.params)
         metrics = {
             "loss": loss,
-            "learning_rate": learning_rate(state.step, settings),
+            "learning_rate": learning_rate(recipe.optimization.schedule, state.step, settings),
             "gradient_norm": optax.tree.norm(gradient),
         }
         return TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state), metrics

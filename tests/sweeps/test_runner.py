@@ -110,6 +110,11 @@ def test_what_is_done_is_skipped_and_a_changed_config_is_refused(finished, file,
     assert "4 runs, 4 of them done" in capsys.readouterr().out
     run(monkeypatch, file, workdir, "--config.sweep.only=a")
     assert "2 runs, 2 of them done" in capsys.readouterr().out
+    run(monkeypatch, file, workdir, "--config.sweep.only=a", "--config.sweep.seeds=1,3", "--config.sweep.run=False")
+    assert "2 runs, 1 of them done" in capsys.readouterr().out
+    assert "(1)" in (workdir / "tiny.md").read_text() and not (workdir / "a/seed3").exists()
+    with pytest.raises(UserError, match=r"sweep\.run=False: none of the 1 runs in .* is finished; run some first"):
+        run(monkeypatch, file, workdir, "--config.sweep.only=a", "--config.sweep.seeds=3", "--config.sweep.run=False")
     with pytest.raises(UserError, match=r"train\.batch_size was 8, is 16"):
         run(monkeypatch, file, workdir, TAME, "--config.train.batch_size=16")
     with another_job(held(workdir)), pytest.raises(UserError, match=f"{workdir}: process {os.getpid()} on "):
