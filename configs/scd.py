@@ -39,4 +39,5 @@ def get_config() -> config_dict.ConfigDict:
     config.train.learning_rate = 3e-5
     config.train.epochs = 1
     config.eval.every = 250
+    config.eval.development = "sickr"
     return config

@@ -12,10 +12,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from simcse_jax.config.fields import default_config, flatten
+from simcse_jax.config.fields import default_config, flatten, scoring_pooler
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.sts import TITLES
-from simcse_jax.evaluation.tasks import TASKS
+from simcse_jax.evaluation.tasks import DEVELOPMENT, TASKS
 from simcse_jax.huggingface.hub import split_name
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.public_names import base_name, is_from_hub, public_value
@@ -274,6 +274,12 @@ def is_test(config: Mapping[str, Any], task: str) -> bool:
     return task in TASKS and task in evaluation.get("tasks", ()) and not Path(evaluation.get("data", "")).suffix
 
 
+def chosen_by(config: Mapping[str, Any]) -> str:
+    """The data set whose development set chose the checkpoint, where SentEval's folder is given."""
+    task = DEVELOPMENT[config.get("eval", {}).get("development", "stsb")]
+    return TITLES.get(task, task)
+
+
 def scores(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     """The table and its protocol."""
     found = task_scores(result)
@@ -289,7 +295,7 @@ def scores(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
         'together ("all" of SimCSE, Appendix B), nothing trained on top. '
     )
     if test:
-        protocol += "SentEval's test sets; the checkpoint was chosen on the development set of STS-B."
+        protocol += f"SentEval's test sets; the checkpoint was chosen on the development set of {chosen_by(config)}."
     else:
         protocol += "These are the pairs that the checkpoint was chosen by, not a test set."
     if method := postprocessing(config):
@@ -307,6 +313,8 @@ def training(run: Mapping[str, Any]) -> str:
     fingerprint = run.get("sha256", {}).get("data.train")
     lines = [f"- Data: `{data}`" + (f" (SHA-256 of its token ids: `{fingerprint}`)" if fingerprint else "")]
     lines += ["- Loss: " + " + ".join(f"{weight:g} · `{name}`" for name, weight in terms.items())]
+    trained, scored = config["model"]["pooler"], scoring_pooler(config)
+    lines += [f"- Pooler in training: `{trained}`; of this model and its scores: `{scored}`"] * (trained != scored)
     lines += [f"- Seed: {config['seed']}"]
     if device:
         lines += [f"- Device: {device.get('count')} × {device.get('kind')}"]

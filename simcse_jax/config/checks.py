@@ -10,6 +10,7 @@ from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.evaluation.tasks import POSTPROCESSING
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.choices import UNPAIRED, UNPROJECTED
+from simcse_jax.storage import local_path
 
 LARGEST_FLOAT, SMALLEST_FLOAT = 3.4e38, 1.2e-38  # of float32
 
@@ -112,6 +113,11 @@ def _check_model(config: config_dict.ConfigDict) -> None:
         raise UserError(
             "config.eval.encoder=better: objective.mlm trains the language model of the anchors' encoder; "
             "set eval.encoder=anchor"
+        )
+    if config.eval.pooler not in ("", model.pooler) and HEADS[model.mlp].scored:
+        raise UserError(
+            f"config.eval.pooler={config.eval.pooler!r}: the head of model.mlp={model.mlp!r} is trained on the pooler "
+            f"{model.pooler!r} and belongs to it; set model.mlp=train or none, or leave eval.pooler empty"
         )
 
 
@@ -245,6 +251,7 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         "train.bias_correction": config.train.optimizer == "adamw",
         "train.milestones": config.train.schedule == "steps",
         "eval.encoder": config.model.dual_encoder and bool(config.eval.data),
+        "eval.development": bool(config.eval.data) and not local_path(config.eval.data).is_file(),
         "analysis.data": config.analysis.every > 0,
         "analysis.sentences": config.analysis.every > 0,
         "analysis.split": config.analysis.every > 0,

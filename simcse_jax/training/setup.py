@@ -10,6 +10,7 @@ from ml_collections import config_dict
 from simcse_jax.analysis.last_layer import Embed, LastLayer
 from simcse_jax.analysis.protocol import Protocol
 from simcse_jax.analysis.tokens import survey
+from simcse_jax.config.fields import scoring_pooler
 from simcse_jax.data.batches import Batches, Corpus
 from simcse_jax.devices.mesh import data_mesh, replicate, replicated, split_over_examples
 from simcse_jax.encoding.embedder import Embedder
@@ -77,7 +78,7 @@ def make_setup(config: config_dict.ConfigDict, inputs: Inputs) -> Setup:
     embed = Embedder(
         graph=build(model.config, head.trained)[0],
         params={},
-        pooler=config.model.pooler,
+        pooler=scoring_pooler(config),
         use_head=head.scored,
         tokenizer=inputs.tokenizer,
         max_length=model.max_length,
