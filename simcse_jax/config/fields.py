@@ -24,9 +24,8 @@ from simcse_jax.config.rules import (
 from simcse_jax.data.augment import AUGMENTATIONS
 from simcse_jax.data.examples import POSITIVES
 from simcse_jax.evaluation.tasks import DEVELOPMENT, EXTRA, POSTPROCESSING, PROTOCOLS, TASKS
-from simcse_jax.models.config import CHANGES, DTYPES, POOLERS
+from simcse_jax.models.config import CHANGES, DTYPES, NORMS, POOLERS, STATISTICS, is_width
 from simcse_jax.models.head import HEADS
-from simcse_jax.models.projector import NORMS, STATISTICS, is_width
 from simcse_jax.objectives.choices import NEGATIVES, READINGS, SIMILARITIES
 
 POLICIES = {  # which dropout masks the sentences of a pair get; see training/views.py

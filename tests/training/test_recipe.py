@@ -27,7 +27,8 @@ def test_the_step_is_compiled_for_everything_but_numbers():
     first = make_recipe(config(), 1)
     assert make_recipe(config(train__learning_rate=1.0, objective__info_nce__temperature=1.0, seed=3), 1) == first
     assert make_recipe(config(eval__pooler="avg", train__warmup=0.1, train__epsilon=1e-6), 1) == first
-    ((name, options),) = first.objectives
+    ((name, options, projected),) = first.objectives
+    assert not projected
     assert (name, dict(options)) == ("info_nce", {"similarity": "cosine", "symmetric": False, "negatives": "other"})
     for fields in (
         {"objective__info_nce__symmetric": True},
