@@ -1,5 +1,6 @@
 """Word vectors in the place of an encoder's embeddings: an average of them, such as GloVe's, has no layers."""
 
+import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, Int
 
@@ -25,4 +26,4 @@ class WordVectors(nnx.Module):
         mask: Mask | None,
     ) -> Float[Array, "*tokens D"]:
         """The words' vectors, in `layout`."""
-        return drop(self.word(layout.to_tokens(input_ids)), mask).astype(self.dtype)
+        return drop(self.word(layout.to_tokens(jnp.asarray(input_ids))), mask).astype(self.dtype)
