@@ -15,6 +15,7 @@ import numpy as np
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.glove import read_glove
 from simcse_jax.huggingface.names import head_module, normalize_names, read_head, to_params
+from simcse_jax.huggingface.published import own_pooler
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.sentence_transformers import (
     LISTING,
@@ -138,7 +139,8 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
 
     The folder's own pooler and head are read from our export's marker, or else from sentence-transformers'
     `modules.json`, or else from signs of the reference code: a `mlp.dense` layer, a `…ForCL` architecture, or the
-    name of a released model (`sup-simcse-…` uses its pooler as a head, `unsup-simcse-…` had one only in training).
+    name of a released model (`sup-simcse-…` uses its pooler as a head, `unsup-simcse-…` had one only in training; those
+    of DiffCSE, SCD, CT and DeCLUTR are in `published`).
     The pooler in any other checkpoint is not a head.
 
     Args:
@@ -178,6 +180,8 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
         pooler, with_head = _read_marker(marker, folder / MARKER)
     elif modules:
         pooler, with_head = modules.pooler, bool(modules.dense)
+    elif not refusal and (known := own_pooler(name)) is not None:
+        pooler, with_head = known, False
     else:
         pooler, with_head = "cls", not refusal and _reference_head(name, hf_config, tensors)
     tensors |= modules.dense if modules else {}

@@ -1,4 +1,5 @@
 import gzip
+import pickle
 
 import numpy as np
 import pytest
@@ -132,6 +133,7 @@ def test_the_average_of_the_words_that_are_known(glove, tmp_path):
     )
     assert "glove, 0 layers, dimension 6, at most 4096 tokens, pooler avg" in repr(model)
     assert model.identity() != SimCSE(glove).identity()
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).encode(SENTENCES), model.encode(SENTENCES))
     with pytest.warns(UserWarning, match="1 sentence was longer than 3 tokens"):
         np.testing.assert_allclose(model.encode("cat " * 4, max_length=3), row["cat"], atol=1e-6)
 
