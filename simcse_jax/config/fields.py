@@ -252,9 +252,7 @@ FIELDS = {
     "train.epochs": field(
         1, "Passes over the data; if this and max_steps are 0, the model is only scored.", at_least(0)
     ),
-    "train.max_steps": field(
-        0, "Above 0 it replaces the epochs; the learning rate falls to zero over these steps.", at_least(0)
-    ),
+    "train.max_steps": field(0, "Above 0 it replaces the epochs; train.schedule is over these steps.", at_least(0)),
     "train.patience": field(
         0,
         "End the run when the development score has not become better for this number of evaluations; 0: never.",
