@@ -33,7 +33,7 @@ from simcse_jax.huggingface.tokenizer import MARKER, Tokenizer
 from simcse_jax.huggingface.weight_files import read_weights
 from simcse_jax.huggingface.word_embeddings import read_word_embeddings
 from simcse_jax.huggingface.word_tokenizer import Vocabulary, WordTokenizer
-from simcse_jax.models.config import POOLERS, EncoderConfig
+from simcse_jax.models.config import POOLERS, WORD_VECTORS, EncoderConfig
 from simcse_jax.models.head import has_head
 from simcse_jax.models.modules import Module
 from simcse_jax.models.parameters import WORD_EMBEDDING, Arrays
@@ -166,6 +166,8 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
 
     hf_config = _read_config(transformer, folder)
     config = EncoderConfig.from_hugging_face(hf_config, str(transformer / "config.json")).keep_layers(num_layers)
+    if config.model_type == WORD_VECTORS:
+        raise UserError(f"{transformer / 'config.json'}: of a run that scored word vectors; give the run's own folder")
     tensors, path = read_weights(transformer)
     tensors = normalize_names(tensors)
     refusal, modules = "", None

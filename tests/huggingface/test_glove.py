@@ -150,8 +150,14 @@ def test_a_run_without_steps_is_scored_exported_and_read_again(glove, corpus, tm
     expected = SimCSE(glove).encode(SENTENCES)
     for name in ("run", "export"):
         np.testing.assert_array_equal(SimCSE(tmp_path / name).encode(SENTENCES), expected)
+    with pytest.raises(UserError, match="of a run that scored word vectors; give the run's own folder"):
+        load_model(str(tmp_path / "run" / "model"))
     again = call("export", "--workdir", tmp_path / "run", "--output", tmp_path / "export")
     assert again.returncode == 0, again.stderr
+    words = tmp_path / "run" / "model" / "whitespacetokenizer_config.json"
+    words.write_text(words.read_text().replace('"cat", ', ""))
+    with pytest.raises(UserError, match=f"{words}: damaged: it has 21 words, the checkpoint 22"):
+        load_model(str(tmp_path / "run"))
 
 
 def test_commands_take_it(glove, corpus, tmp_path):
