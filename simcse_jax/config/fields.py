@@ -126,9 +126,9 @@ FIELDS = {
     ),
     "data.train": field(
         "data/wiki1m_for_simcse.txt",
-        "A .txt, .csv, .tsv, .jsonl or .parquet file, hf:NAME[:CONFIG[:SPLIT]] or tfds:NAME[:SPLIT]; or several of "
-        "them, with commas in between.",
-        given("a file, hf:NAME or tfds:NAME"),
+        "A .txt, .csv, .tsv, .jsonl or .parquet file, hf:NAME[:CONFIG[:SPLIT]], tfds:NAME[:SPLIT] or sts:FOLDER (the "
+        "sentences of SentEval's similarity sets); or several of them, with commas in between.",
+        given("a file, hf:NAME, tfds:NAME or sts:FOLDER"),
     ),
     "data.mixed": field(
         False,

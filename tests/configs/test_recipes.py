@@ -26,6 +26,8 @@ ARGUMENTS = {
     "sup_roberta": ("base", "large", "mlm", "large_mlm"),
     "unsup_bert": ("base", "large", "mlm", "large_mlm"),
     "unsup_roberta": ("base", "large", "mlm", "large_mlm"),
+    "consert": ("base", "large"),
+    "ct": ("base", "released", "sbert"),
     "sbert_nli": ("bert", "bert_large", "roberta", "roberta_large"),
 }
 ROWS = {
