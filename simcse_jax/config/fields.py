@@ -11,7 +11,6 @@ from simcse_jax.config.rules import (
     above,
     at_least,
     at_most,
-    each,
     each_once,
     either,
     empty_or_named,
@@ -24,7 +23,7 @@ from simcse_jax.config.rules import (
 from simcse_jax.data.augment import AUGMENTATIONS
 from simcse_jax.data.examples import POSITIVES
 from simcse_jax.evaluation.tasks import DEVELOPMENT, EXTRA, POSTPROCESSING, PROTOCOLS, TASKS
-from simcse_jax.models.config import CHANGES, DTYPES, NORMS, POOLERS, STATISTICS, is_width
+from simcse_jax.models.config import CHANGES, DTYPES, NORMS, POOLERS, STATISTICS, is_widths
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.choices import NEGATIVES, READINGS, SIMILARITIES
 
@@ -172,9 +171,9 @@ FIELDS = {
     "views.positive_change": field("none", "The change of the positives.", one_of(CHANGES)),
     "views.cutoff": number(0.2, "The share of the columns that are zero, for cutoff.", BELOW_ONE),
     "projector.widths": field(
-        (),
-        "The widths of its layers: numbers, or multiples of the hidden size, such as 2D,D; empty: no projector.",
-        each("a number, D or a multiple of it such as 2D", is_width),
+        "",
+        "The widths of its layers, WIDTH,WIDTH: numbers, or multiples of the hidden size D; empty: no projector.",
+        rule("empty, or widths such as 2D,D or 4096,4096", lambda text: not text or is_widths(text)),
     ),
     "projector.bias": field(False, "A bias in the last layer; in the others batch norm would take it away."),
     "projector.last_norm": field("plain", f"The batch norm after the last layer. {_explain(NORMS)}.", one_of(NORMS)),

@@ -154,9 +154,9 @@ class EncoderConfig:
         return dataclasses.replace(self, num_layers=num_layers or self.num_layers)
 
 
-def is_width(text: str) -> bool:
-    """Whether a text is a projector's width: a number, D for the hidden size, or a multiple of it such as 2D."""
-    return WIDTH.fullmatch(text) is not None
+def is_widths(text: str) -> bool:
+    """Whether a text has a projector's widths: each a number, D for the hidden size, or a multiple of it such as 2D."""
+    return all(WIDTH.fullmatch(width) for width in text.split(","))
 
 
 def _with_usual_names(config: dict[str, Any], where: str) -> dict[str, Any]:
