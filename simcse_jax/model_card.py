@@ -79,7 +79,7 @@ def model_card(
         f"# {name.rpartition('/')[2]}",
         description(model, run) + (f" This is its checkpoint of step {step}." if step is not None else ""),
         "## Use it",
-        *snippets(name, revision, model.pooler, model.has_head, model.max_length),
+        *snippets(name, revision, model.pooler, model.has_head, model.max_length, bool(model.config.convolutions)),
         "## Scores",
         scores(run, result) if step is None else "The run scored its best checkpoint, and this is another one.",
         "## Training",
@@ -95,8 +95,10 @@ def description(model: Pretrained, run: Mapping[str, Any]) -> str:
     """The model in a line."""
     base = public_value("model.init_from", run["config"]["model"]["init_from"], run.get("hub"))
     head = ", then a dense layer with tanh" if model.has_head else ", no head"
+    if model.config.convolutions:
+        head = f" of convolutions of {', '.join(map(str, model.config.convolutions.widths))} tokens" + head
     text = (
-        f"A sentence encoder: {model.config.hidden_size} numbers a sentence, to be compared by cosine. "
+        f"A sentence encoder: {model.config.token_size} numbers a sentence, to be compared by cosine. "
         f"{model.config.num_layers} layers, pooler `{model.pooler}`{head}, at most {model.max_length} tokens. "
         f"Trained from `{base}` with simcse_jax {_versions(run).get('simcse_jax', '')}"
     )
@@ -197,8 +199,13 @@ def front_matter(
     return f"---\n{fields.to_yaml().strip()}\n---"
 
 
-def snippets(name: str, revision: str | None, pooler: str, has_head: bool, max_length: int) -> list[str]:
-    """Three ways to load it, in Markdown; each sets `embeddings`, (3, D), to the same numbers."""
+def snippets(
+    name: str, revision: str | None, pooler: str, has_head: bool, max_length: int, convolved: bool = False
+) -> list[str]:
+    """Three ways to load it, in Markdown; each sets `embeddings`, (3, D), to the same numbers.
+
+    transformers has no convolutions. sentence-transformers convolves padding too, so it gets one sentence at a time.
+    """
     arguments = json.dumps(name) + (f", revision={json.dumps(revision)}" if revision else "")
     found = {
         "sentence-transformers": [
@@ -206,7 +213,9 @@ def snippets(name: str, revision: str | None, pooler: str, has_head: bool, max_l
             "",
             SENTENCES,
             f"model = SentenceTransformer({arguments})",
-            "embeddings = model.encode(sentences)",
+            "embeddings = model.encode(sentences, batch_size=1)  # its convolutions must not read padding"
+            if convolved
+            else "embeddings = model.encode(sentences)",
         ],
         "transformers": _with_transformers(arguments, pooler, has_head, max_length),
         "simcse_jax": [
@@ -217,6 +226,8 @@ def snippets(name: str, revision: str | None, pooler: str, has_head: bool, max_l
             "embeddings = model.encode(sentences)",
         ],
     }
+    if convolved:
+        del found["transformers"]
     return ["\n".join([f"With {title}:", "", "```python", *lines, "```"]) for title, lines in found.items()]
 
 

@@ -22,7 +22,10 @@ from simcse_jax.runs.workdir import resolved
 from simcse_jax.simcse import SimCSE
 
 HEADLESS = SimpleNamespace(
-    pooler="avg", has_head=False, max_length=128, config=SimpleNamespace(hidden_size=384, num_layers=6)
+    pooler="avg",
+    has_head=False,
+    max_length=128,
+    config=SimpleNamespace(token_size=384, num_layers=6, convolutions=None),
 )
 
 

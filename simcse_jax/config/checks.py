@@ -8,6 +8,7 @@ from simcse_jax.config.fields import FIELDS, LARGEST, flatten, trains
 from simcse_jax.data.files import is_text
 from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.evaluation.tasks import POSTPROCESSING
+from simcse_jax.models.config import SEVERAL_LAYERS
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.choices import UNPAIRED
 
@@ -105,6 +106,14 @@ def _check_model(config: config_dict.ConfigDict) -> None:
             f"config.model.mlp={model.mlp!r}: the pooler cls_before_pooler never has a head; "
             "set model.mlp=none, or model.pooler=cls"
         )
+    widths = model.convolutions.widths
+    if widths and HEADS[model.mlp].trained:
+        raise UserError(f"config.model.mlp={model.mlp!r}: no head follows convolutions; set model.mlp=none")
+    if widths and model.pooler in SEVERAL_LAYERS:
+        raise UserError(
+            f"config.model.pooler={model.pooler!r}: reads several layers, but model.convolutions.widths={widths!r} "
+            "leaves one; set model.pooler=avg"
+        )
 
 
 def _check_data(config: config_dict.ConfigDict) -> None:
@@ -161,6 +170,8 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
     off = {f"objective.{name}.{field}" for name, term in objective.items() if not term.weight for field in term}
     policies = {config.views.positive} | ({config.views.negative} if objective.off_dropout.weight else set())
     conditions = {
+        "model.convolutions.channels": bool(config.model.convolutions.widths),
+        "model.convolutions.activation": bool(config.model.convolutions.widths),
         "views.negative": objective.off_dropout.weight > 0,
         "views.noise": "noisy" in policies,
         "views.samples": "mean" in policies,

@@ -22,7 +22,7 @@ from simcse_jax.config.rules import (
 from simcse_jax.data.augment import AUGMENTATIONS
 from simcse_jax.data.examples import POSITIVES
 from simcse_jax.evaluation.tasks import EXTRA, POSTPROCESSING, PROTOCOLS, TASKS
-from simcse_jax.models.config import DTYPES, POOLERS
+from simcse_jax.models.config import CONVOLUTION_ACTIVATIONS, DTYPES, MOST_CHANNELS, POOLERS, WIDEST_CONVOLUTION
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.choices import READINGS, SIMILARITIES
 
@@ -35,6 +35,7 @@ POLICIES = {  # which dropout masks the sentences of a pair get; see training/vi
 }
 PRECISIONS = ("highest", "high", "default")  # JAX's names
 LARGEST = 2**31 - 1  # whole number: steps and rows are counted in int32 on devices
+ODD = tuple(map(str, range(1, WIDEST_CONVOLUTION + 1, 2)))
 FEWEST_ANALYSED = 10  # sentences of analysis.sentences
 
 
@@ -72,6 +73,7 @@ def _reading(objective: str) -> Field:
 
 SECTIONS = {
     "model": "The encoder.",
+    "model.convolutions": "Convolutions between the encoder and the pooler (IS-BERT).",
     "data": "The training data.",
     "data.columns": "Names of columns, if they are not the usual ones. Once one is set, only those set are read.",
     "data.augment": "A changed copy of a sentence as its positive (SimCSE, Table 1).",
@@ -81,6 +83,7 @@ SECTIONS = {
     "objective.off_dropout": "InfoNCE whose negative pairs have masks of their own (SimCSE++, equation 3).",
     "objective.dimension_wise": "Each dimension against the other dimensions (SimCSE++, equation 5).",
     "objective.barlow_twins": "Decorrelated dimensions (SimCSE++, equation 4).",
+    "objective.jensen_shannon": "Each token's features find their own sentence (IS-BERT).",
     "objective.mlm": "A masked language model, of 15% of the tokens (SimCSE, Appendix A).",
     "objective.softmax_nli": "SBERT's classifier of labelled pairs.",
     "train": "The optimization: AdamW, whose learning rate falls linearly to zero.",
@@ -103,6 +106,19 @@ FIELDS = {
         "train",
         "The head after the pooler. train: in training only; always: at test time too; none: never.",
         one_of(HEADS),
+    ),
+    "model.convolutions.widths": field(
+        (),
+        "Convolutions over the last layer, of which the pooler then takes tokens: their widths in tokens (IS-BERT: "
+        "1,3,5); empty: none.",
+        rule(
+            f"odd whole numbers up to {WIDEST_CONVOLUTION}",
+            lambda widths: all(width in ODD for width in widths),
+        ),
+    ),
+    "model.convolutions.channels": field(256, "The features of each.", at_least(1), at_most(MOST_CHANNELS)),
+    "model.convolutions.activation": field(
+        "none", f"What follows them. {_explain(CONVOLUTION_ACTIVATIONS)}.", either(CONVOLUTION_ACTIVATIONS)
     ),
     "model.dropout": number(
         0.1, "The dropout rate in training.", rule("at least 0 and below 1", lambda rate: 0 <= rate < 1)
@@ -171,6 +187,7 @@ FIELDS = {
     "objective.barlow_twins.artificial": field(
         0, "Rows of N(0, 1) in addition to the batch.", at_least(0), at_most(100_000)
     ),
+    "objective.jensen_shannon.weight": _weight(0.0),
     "objective.mlm.weight": _weight(0.0),
     "objective.softmax_nli.weight": _weight(0.0),
     "train.batch_size": field(

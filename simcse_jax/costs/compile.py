@@ -1,5 +1,6 @@
 """Compiles the training step of a config for a TPU topology that is only described, and reads its costs."""
 
+import dataclasses
 import os
 import re
 import time
@@ -19,7 +20,7 @@ from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import needs
-from simcse_jax.runs.state import trained_shapes
+from simcse_jax.runs.state import convolutions_of, trained_shapes
 from simcse_jax.training.loss import LanguageModel
 from simcse_jax.training.optimizer import init_state
 from simcse_jax.training.recipe import make_recipe, make_settings
@@ -77,6 +78,7 @@ def trace_step(
 ) -> jax.stages.Traced:
     """Traces the training step as a run of `config` compiles it, from shapes alone."""
     mesh = data_mesh(devices)
+    encoder = dataclasses.replace(encoder, convolutions=convolutions_of(config.model))
     graph, _ = build(encoder, HEADS[config.model.mlp].trained, jnp.dtype(config.train.dtype))
     settings = make_settings(config, total_steps=1)
     state = jax.eval_shape(init_state, trained_shapes(encoder, config), settings)

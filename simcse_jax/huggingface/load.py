@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simcse_jax.errors import UserError
+from simcse_jax.huggingface.module_files import Unsupported
 from simcse_jax.huggingface.names import head_module, normalize_names, read_head, to_params
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.sentence_transformers import (
     LISTING,
     Modules,
-    Unsupported,
     describe,
     read_modules,
     transformer_fields,
@@ -27,7 +27,7 @@ from simcse_jax.huggingface.sentence_transformers import (
 from simcse_jax.huggingface.settings import DEFAULTS, FILE, OURS, Settings, read_settings
 from simcse_jax.huggingface.tokenizer import MARKER
 from simcse_jax.huggingface.weight_files import read_weights
-from simcse_jax.models.config import POOLERS, EncoderConfig
+from simcse_jax.models.config import POOLERS, SEVERAL_LAYERS, EncoderConfig
 from simcse_jax.models.head import has_head
 from simcse_jax.models.modules import Module
 from simcse_jax.models.parameters import Arrays
@@ -41,7 +41,8 @@ REFERENCE_NAME = re.compile(r"(unsup|sup)-simcse-(bert|roberta)-(base|large)")
 class Pretrained:
     """A model read from a folder.
 
-    `params` has a head's parameters if and only if the model has a head at test time. `pooler` is the model's own,
+    `params` has a head's parameters if and only if the model has a head at test time, and those of convolutions if and
+    only if `config` names some. `pooler` is the model's own,
     None if its folder asks for something that this package lacks (`refusal` then says what). `language_model` is the
     checkpoint's masked-language-model head (see `models.language_model`), None if it has none.
 
@@ -97,9 +98,13 @@ def choose_pooler(model: Pretrained, pooler: str | None) -> ChosenPooler:
     `cls_before_pooler` never. Modules of sentence-transformers belong to the model's own pooler alone.
 
     Raises:
-      UserError: when none was given and this encoder lacks the model's own.
+      UserError: when none was given and this encoder lacks the model's own, or the model has not what it reads.
     """
     chosen = pooler or model.pooler
+    if chosen in SEVERAL_LAYERS and model.config.convolutions:
+        raise UserError(
+            f"the pooler {chosen} reads several layers, but {model.name} has convolutions over the last one"
+        )
     if chosen is None:
         raise UserError(f"{model.refusal}; name a pooler, such as avg, to use the encoder without it")
     return ChosenPooler(chosen, model.has_head and chosen in ("cls", model.pooler) and chosen != "cls_before_pooler")
@@ -159,12 +164,16 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
         settings=settings,
         refusal=refusal,
     )
+    if modules is None and marker is not None and marker.get("convolutions"):
+        modules = read_modules(folder)
     return model if modules is None else _with_modules(model, modules)
 
 
 def _with_modules(model: Pretrained, modules: Modules) -> Pretrained:
     return dataclasses.replace(
         model,
+        config=dataclasses.replace(model.config, convolutions=modules.convolutions),
+        params={**model.params, **modules.convolution_weights},
         normalize=modules.normalize,
         include_prompt=modules.include_prompt,
         modules=modules.after,

@@ -44,6 +44,8 @@ class Embedded(NamedTuple):
     label: Int[AnyArray, " B"] | None = None  # 0, 1, 2: entailment, neutral, contradiction
     # The sum of each example's masked-token losses, and their number.
     masked: tuple[Float[AnyArray, " B"], Int[AnyArray, " B"]] | None = None
+    # The features of the anchors' tokens, and which are tokens.
+    local: tuple[Float[AnyArray, "B T D"], Int[AnyArray, "B T"]] | None = None
     present: Bool[AnyArray, "V B"] | None = None  # False where the data lack a view's sentence; None: nowhere
 
     @property
@@ -83,6 +85,7 @@ class Needs(NamedTuple):
 
     labels: bool = False  # a label for each pair
     masked_tokens: bool = False  # a pass over masked sentences
+    local_features: bool = False  # those of the anchors' tokens that their embeddings are pooled from
     negative_views: bool = False  # separate views for negative pairs, by `config.views.negative`
 
 

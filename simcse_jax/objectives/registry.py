@@ -10,6 +10,7 @@ from simcse_jax.objectives import (
     barlow_twins,
     dimension_wise,
     info_nce,
+    jensen_shannon,
     masked_lm,
     off_dropout,
     softmax_nli,
@@ -21,6 +22,7 @@ OBJECTIVES: dict[str, Objective] = {  # by their names in `config.objective`
     "off_dropout": off_dropout.OBJECTIVE,
     "dimension_wise": dimension_wise.OBJECTIVE,
     "barlow_twins": barlow_twins.OBJECTIVE,
+    "jensen_shannon": jensen_shannon.OBJECTIVE,
     "mlm": masked_lm.OBJECTIVE,
     "softmax_nli": softmax_nli.OBJECTIVE,
 }

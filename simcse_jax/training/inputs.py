@@ -21,6 +21,7 @@ from simcse_jax.huggingface.tokenizer import Tokenizer, special_tokens
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.registry import needs, trained
 from simcse_jax.runs.loading import load_model
+from simcse_jax.runs.state import convolutions_of
 from simcse_jax.storage import sha256
 from simcse_jax.training.evaluation import Evaluation, read_analysis, read_evaluation
 from simcse_jax.training.loss import LanguageModel
@@ -90,14 +91,22 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
     evaluation = read_evaluation(config)
     model = load_model(config.model.init_from, config.model.num_layers)
     tokenizer = Tokenizer(model.folder, model.config)
-    if left_out := model.besides:
+    convolutions = convolutions_of(config.model)
+    unused = ["its convolutions"] if model.config.convolutions and not convolutions else []
+    if left_out := unused + model.besides:
         processes.say(f"{model.name}: a run takes the encoder; it neither uses nor keeps {', '.join(left_out)}")
+    if not trains(config) and convolutions not in (None, model.config.convolutions):
+        raise UserError(
+            f"config.model.convolutions.widths={config.model.convolutions.widths}: nothing is trained, and "
+            f"{model.name} has no such convolutions of its own; set it to ()"
+        )
+    model = dataclasses.replace(model, config=dataclasses.replace(model.config, convolutions=convolutions))
     masked = needs(config.objective).masked_tokens
     language_model = LanguageModel(*special_tokens(model.folder)) if masked else None
     analysis = read_analysis(config, evaluation)
     if evaluation and evaluation.postprocess:
         try:
-            postprocess.check(evaluation.postprocess, model.config.hidden_size, evaluation.tasks)
+            postprocess.check(evaluation.postprocess, model.config.token_size, evaluation.tasks)
         except UserError as error:
             raise UserError(f"config.eval.postprocess_data={config.eval.postprocess_data}: {error}") from None
     if not trains(config):

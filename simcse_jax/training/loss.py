@@ -17,6 +17,7 @@ from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.language_model import activation
 from simcse_jax.models.masking import mask_tokens, select_positions
 from simcse_jax.models.parameters import Params
+from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.objectives.masked_lm import masked_lm
 from simcse_jax.objectives.objective import Embedded, Group
@@ -42,10 +43,16 @@ class Recipe(NamedTuple):
     objectives: tuple[Term, ...]
     chunk_size: int = 0  # examples encoded at a time on each device; 0: all of its part of the batch
     matmul_precision: str = "highest"  # of float32 products: highest, high or default (`jax.default_matmul_precision`)
+    local_features: bool = False  # whether an objective needs those of the anchors' tokens
     language_model: LanguageModel | None = None  # where an objective needs masked tokens
     # Of each column, the most tokens that the examples have that are encoded at a time (`Batches.sizes`): nothing is
     # computed of padding then; (): it is computed too.
     most_tokens: tuple[int, ...] = ()
+
+    @property
+    def anchor(self) -> View:
+        """The view of the anchors of the positive pairs."""
+        return self.views[self.positive.anchor]
 
 
 # input_ids, attention_mask: (B, C, T); index: (B,) in the global batch; label: (B,); present: (B, C), see `Corpus`
@@ -68,13 +75,13 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
         if not alone:
             params = jax.lax.pcast(params, AXIS, to="varying")
 
-        def encode(batch: Batch) -> tuple[MaskedLosses | None, Float[Array, "B V D"]]:
+        def encode(batch: Batch) -> tuple[MaskedLosses | None, Float[Array, "B V D"], Float[Array, "B T _D"] | None]:
             rows = Rows(batch, step, settings, recipe.most_tokens)
-            views = encode_views(graph, recipe, params, rows)
-            return masked_token_losses(graph, recipe, params, rows) if recipe.language_model else None, views
+            views, local = encode_views(graph, recipe, params, rows)
+            return masked_token_losses(graph, recipe, params, rows) if recipe.language_model else None, views, local
 
         mixed = "present" in batch  # rows of sources with different columns
-        masked, views = in_chunks(encode, recipe.chunk_size, batch)
+        masked, views, local = in_chunks(encode, recipe.chunk_size, batch)
 
         def artificial(count: int) -> Float[Array, "M D"]:
             key = dropout_keys(settings["seed"], step, jnp.full(1, -1, jnp.int32), [NOISE])[0, 0]
@@ -91,6 +98,7 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
             params=params,
             label=batch.get("label"),
             masked=masked,
+            local=None if local is None else (local, batch["attention_mask"][:, recipe.anchor.column]),
             present=batch["present"].T[jnp.array([view.column for view in recipe.views])] if mixed else None,
         )
         return total(embedded, recipe.objectives, settings["objective"])
@@ -129,26 +137,38 @@ class Rows:
         return sum(self.column_tokens[column] for column in columns) if self.column_tokens else None
 
 
-def encode_views(graph: Graph, recipe: Recipe, params: Params, rows: Rows) -> Float[Array, "B V D"]:
-    """The embeddings of the recipe's views."""
+def encode_views(
+    graph: Graph, recipe: Recipe, params: Params, rows: Rows
+) -> tuple[Float[Array, "B V D"], Float[Array, "B T _D"] | None]:
+    """The embeddings of the recipe's views, and the features of the anchors' tokens if an objective needs them."""
+    local: list[Float[Array, "B T _D"]] = []  # under each mask of the anchors
 
     def encode(tower: int, columns: list[int], masks: list[int] | None) -> Float[Array, "P B D"]:
         model = parameters.merge(graph, parameters.sentence_encoder(params, tower))
-        embeddings = model(
-            *rows.tokens(columns),
-            pooler=recipe.pooler,
-            use_head=recipe.use_head,
+        ids, mask = rows.tokens(columns)
+        features = model.token_features(
+            ids,
+            mask,
             dropout_keys=None if masks is None else rows.keys(masks).reshape(-1),
             dropout_rate=rows.settings["dropout"],
             most_tokens=rows.most_tokens(columns),
+            first_only=recipe.pooler in FIRST_TOKEN and not recipe.local_features,
         )
+        if recipe.local_features:
+            tokens = jnp.split(features[-1].astype(jnp.float32), len(columns))
+            numbers: Sequence[int | None] = masks or [None] * len(columns)
+            for column, number, part in zip(columns, numbers, tokens, strict=True):
+                if (tower, column) == (recipe.anchor.tower, recipe.anchor.column):
+                    local.extend([part] if number in (recipe.anchor.masks or (None,)) else [])
+        embeddings = model.pooled(features, mask, recipe.pooler, recipe.use_head)
         return embeddings.reshape(len(columns), -1, embeddings.shape[-1])
 
     def noise(number: int, shape: tuple[int, ...]) -> Float[Array, "B D"]:
         draw = jax.vmap(lambda key: jax.random.normal(key, shape[1:]))
         return jnp.sqrt(rows.settings["noise"]) * draw(rows.keys([NOISE + number])[0])
 
-    return jnp.moveaxis(embed(recipe.views, encode, noise), 0, 1)
+    views = jnp.moveaxis(embed(recipe.views, encode, noise), 0, 1)
+    return views, jnp.mean(jnp.stack(local), axis=0) if local else None
 
 
 MaskedLosses = tuple[Float[Array, " B"], Int[Array, " B"]]

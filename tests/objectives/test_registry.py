@@ -9,7 +9,7 @@ from simcse_jax.config.fields import default_config
 from simcse_jax.objectives.info_nce import info_nce
 from simcse_jax.objectives.objective import Embedded, Group, Needs, Objective, Parameters
 from simcse_jax.objectives.registry import OBJECTIVES, Term, needs, total, trained
-from simcse_jax.runs.state import HEAD_STREAM, SECOND_HEAD_STREAM
+from simcse_jax.runs.state import CONVOLUTION_STREAM, HEAD_STREAM, SECOND_HEAD_STREAM
 
 FIRST, SECOND = random(2, 6, 4)
 
@@ -65,15 +65,17 @@ def test_objectives_with_weight_zero_or_missing_in_an_older_run_are_off():
 
 
 def test_needs_are_those_of_all_trained_objectives():
-    assert needs({}) == needs(default_config().objective) == Needs(False, False, False)
-    assert needs({"mlm": {"weight": 0.1}, "off_dropout": {"weight": 1.0}}) == Needs(False, True, True)
+    assert needs({}) == needs(default_config().objective) == Needs()
+    assert needs({"mlm": {"weight": 0.1}, "off_dropout": {"weight": 1.0}}) == Needs(
+        masked_tokens=True, negative_views=True
+    )
     assert needs({"softmax_nli": {"weight": 1.0}, "off_dropout": {"weight": 0.0}}) == Needs(labels=True)
 
 
 def test_no_two_parameters_share_a_stream_or_a_name():
     _, params, encoder = random_model()
     own = [objective.parameters for objective in OBJECTIVES.values() if objective.parameters]
-    streams = [HEAD_STREAM, SECOND_HEAD_STREAM, *(each.stream for each in own)]
+    streams = [HEAD_STREAM, SECOND_HEAD_STREAM, CONVOLUTION_STREAM, *(each.stream for each in own)]
     assert len(own) == 2 and len(set(streams)) == len(streams)
     names = [*params, *(name for each in own for name in each.fresh(encoder, jax.random.key(0)))]
     assert len(set(names)) == len(names)
