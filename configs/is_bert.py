@@ -33,5 +33,8 @@ def get_config(reading: str = "released") -> config_dict.ConfigDict:
     config.objective.jensen_shannon.weight = 1.0
     config.train.batch_size = 32
     config.train.weight_decay = 0.01
+    config.train.warmup = 0.1
+    config.train.epsilon = 1e-7
+    config.train.bias_correction = False
     config.eval.every = 1000
     return config

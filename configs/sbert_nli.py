@@ -1,9 +1,10 @@
 """SBERT (Reimers and Gurevych 2019, section 3.1), the supervised baseline of SimCSE and SimCSE++: a classifier of NLI.
 
 `sbert_nli` starts from BERT-base, `:bert_large` from BERT-large, `:roberta` and `:roberta_large` from RoBERTa
-(SRoBERTa). Softmax of (u, v, |u − v|) over entailment, neutral and contradiction, mean pooling, one epoch. SBERT warms
-its learning rate up over the first tenth of the steps; here it falls from the first step, as in all recipes. Columns of
-the data: sent0, sent1, label.
+(SRoBERTa). Softmax of (u, v, |u − v|) over entailment, neutral and contradiction, mean pooling, one epoch. The learning
+rate rises over the first tenth of the steps, and falls to zero over the others. The paper gives no more of its
+optimizer; the library of that time had ε 1e-6, no bias correction and decay 0.01 as defaults, here they are this
+package's. Columns of the data: sent0, sent1, label.
 
 The file: `python -m simcse_jax.build_data nli_pairs --source MNLI SNLI`.
 """
@@ -31,5 +32,6 @@ def get_config(encoder: str = "bert") -> config_dict.ConfigDict:
     config.objective.softmax_nli.weight = 1.0
     config.train.batch_size = 16
     config.train.learning_rate = 2e-5
+    config.train.warmup = 0.1
     config.eval.every = 1000
     return config

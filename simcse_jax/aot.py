@@ -36,18 +36,24 @@ def guess_columns(config: config_dict.ConfigDict) -> int:
     return 1 if all(source.endswith(".txt") for source in split_sources(data.train)) else 3
 
 
-def compile_or_explain(config: config_dict.ConfigDict, encoder: EncoderConfig, columns: int, topology: str) -> Report:
+def compile_or_explain(
+    config: config_dict.ConfigDict,
+    encoder: EncoderConfig,
+    columns: int,
+    topology: str,
+    generator: EncoderConfig | None = None,
+) -> Report:
     """Compiles the step.
 
     Raises:
       UserError: when it is too large for a chip's memory; the message has the largest chunk size that fits.
     """
     try:
-        return compile_step(config, encoder, columns, topology)
+        return compile_step(config, encoder, columns, topology, generator)
     except OutOfMemory as error:
         lacking = f"a chip needs {error.needed / 2**30:.1f} GiB and has {error.available / 2**30:.2f}"
         print(f"{topology}: out of memory: {lacking}", file=sys.stderr, flush=True)
-        chunk = find_chunk(config, encoder, columns, topology, error.available / error.needed)
+        chunk = find_chunk(config, encoder, columns, topology, error.available / error.needed, generator)
         advice = (
             f"it fits with --config.parallel.chunk_size={chunk}" if chunk else "no parallel.chunk_size makes it fit"
         )
@@ -56,12 +62,17 @@ def compile_or_explain(config: config_dict.ConfigDict, encoder: EncoderConfig, c
 
 
 def find_chunk(
-    config: config_dict.ConfigDict, encoder: EncoderConfig, columns: int, topology: str, share: float
+    config: config_dict.ConfigDict,
+    encoder: EncoderConfig,
+    columns: int,
+    topology: str,
+    share: float,
+    generator: EncoderConfig | None = None,
 ) -> int:
     """Finds the largest chunk size that fits, 0 if none does, and prints the step's costs with it.
 
     Args:
-      config, encoder, columns, topology: those of the step that did not fit.
+      config, encoder, columns, topology, generator: those of the step that did not fit.
       share: a chip's memory as a share of the memory that the step needs.
     """
 
@@ -70,7 +81,7 @@ def find_chunk(
         smaller.parallel.chunk_size = chunk
         print(f"{topology}: trying --config.parallel.chunk_size={chunk}", file=sys.stderr, flush=True)
         try:
-            print(describe(compile_step(smaller, encoder, columns, topology)), flush=True)
+            print(describe(compile_step(smaller, encoder, columns, topology, generator)), flush=True)
         except OutOfMemory:
             return False
         return True
@@ -120,6 +131,7 @@ def main() -> None:
     encoder = encoder_config(config.model.init_from, config.model.num_layers)
     if config.data.max_length > encoder.max_length:
         raise UserError(f"config.data.max_length={config.data.max_length}: the model takes {encoder.max_length} tokens")
+    generator = encoder_config(config.model.generator) if needs(config.objective).replaced_tokens else None
     columns = args.columns or guess_columns(config)
 
     prepare()
@@ -136,7 +148,7 @@ def main() -> None:
         for name in names:
             say(f"{name}: {chips[name]} chips, batch {batches[name]}; compiling")
             config.train.batch_size = batches[name]
-            reports.append(compile_or_explain(config, encoder, columns, name))
+            reports.append(compile_or_explain(config, encoder, columns, name, generator))
         if output:
             write_atomically(output, json.dumps([report.to_json() for report in reports], indent=2) + "\n")
         say(table(reports) if args.topologies else describe(reports[0]))

@@ -28,7 +28,10 @@ def started_as(command: str) -> str:
     return f"{program} {command}" if program in PROGRAMS else f"{PACKAGE}.{MODULES.get(command, command)}"
 
 
-MODEL = "a folder, a hub id, package:NAME, or a workdir (its best checkpoint; WORKDIR@step=200 is that of a step)"
+MODEL = (
+    "a folder, a hub id, package:NAME, a workdir (its best checkpoint; WORKDIR@step=200 is that of a step), or "
+    "glove:FILE, the average of word vectors"
+)
 
 
 class Model(NamedTuple):

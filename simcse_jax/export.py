@@ -57,7 +57,8 @@ def main() -> None:
     with printing(args.push_to_hub is not None) as say:
         say(f"exported to {args.output}; open it with")
         say(f"  sentence_transformers.SentenceTransformer({args.output!r})")
-        say(f"  transformers.AutoModel.from_pretrained({args.output!r})")
+        if (output / "config.json").is_file():  # word vectors are no model of transformers
+            say(f"  transformers.AutoModel.from_pretrained({args.output!r})")
         say(f"  {started_as('evaluate')} --model {args.output} --data SENTEVAL_FOLDER")
         if args.push_to_hub is not None:
             say(f"pushed: {hub.push(output, args.push_to_hub, args.private, args.revision)}")

@@ -20,6 +20,7 @@ from simcse_jax.huggingface.hub import split_name
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.public_names import base_name, is_from_hub, public_value
 from simcse_jax.huggingface.resolve import resolve
+from simcse_jax.huggingface.sentence_transformers import AVERAGED
 from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.runs.workdir import FREE
 from simcse_jax.storage import local_path
@@ -79,11 +80,11 @@ def model_card(
         f"# {name.rpartition('/')[2]}",
         description(model, run) + (f" This is its checkpoint of step {step}." if step is not None else ""),
         "## Use it",
-        *snippets(name, revision, model.pooler, model.has_head, model.max_length, bool(model.config.convolutions)),
+        *snippets(name, revision, model),
         "## Scores",
         scores(run, result) if step is None else "The run scored its best checkpoint, and this is another one.",
         "## Training",
-        training(run),
+        training(run) if model.config.num_layers else "Nothing was trained: the vectors are those of the file.",
         "The recipe: simcse_jax's defaults (unsupervised SimCSE of BERT-base), and where it differs from them:",
         table(("field", "value"), [(f"`{key}`", f"`{value}`") for key, value in changed_fields(run).items()]),
         "Versions: " + ", ".join(f"{package} {version}" for package, version in _versions(run).items()) + ".",
@@ -98,11 +99,13 @@ def description(model: Pretrained, run: Mapping[str, Any]) -> str:
     if model.config.convolutions:
         head = f" of convolutions of {', '.join(map(str, model.config.convolutions.widths))} tokens" + head
     text = (
-        f"A sentence encoder: {model.config.token_size} numbers a sentence, to be compared by cosine. "
         f"{model.config.num_layers} layers, pooler `{model.pooler}`{head}, at most {model.max_length} tokens. "
-        f"Trained from `{base}` with simcse_jax {_versions(run).get('simcse_jax', '')}"
+        f"Trained from `{base}`"
     )
-    return text.rstrip() + "."
+    if not model.config.num_layers:  # word vectors
+        text = f"The average of the vectors of its words, at most {model.max_length}. Made from `{base}`"
+    start = f"A sentence encoder: {model.config.token_size} numbers a sentence, to be compared by cosine."
+    return f"{start} {text} with simcse_jax {_versions(run).get('simcse_jax', '')}".rstrip() + "."
 
 
 def _versions(run: Mapping[str, Any]) -> Mapping[str, str]:
@@ -199,13 +202,12 @@ def front_matter(
     return f"---\n{fields.to_yaml().strip()}\n---"
 
 
-def snippets(
-    name: str, revision: str | None, pooler: str, has_head: bool, max_length: int, convolved: bool = False
-) -> list[str]:
-    """Three ways to load it, in Markdown; each sets `embeddings`, (3, D), to the same numbers.
+def snippets(name: str, revision: str | None, model: Pretrained) -> list[str]:
+    """Ways to load it, in Markdown; each sets `embeddings`, (3, D), to the same numbers.
 
     transformers has no convolutions. sentence-transformers convolves padding too, so it gets one sentence at a time.
     """
+    convolutions = model.config.convolutions
     arguments = json.dumps(name) + (f", revision={json.dumps(revision)}" if revision else "")
     found = {
         "sentence-transformers": [
@@ -214,10 +216,14 @@ def snippets(
             SENTENCES,
             f"model = SentenceTransformer({arguments})",
             "embeddings = model.encode(sentences, batch_size=1)  # its convolutions must not read padding"
-            if convolved
+            if convolutions
             else "embeddings = model.encode(sentences)",
         ],
-        "transformers": _with_transformers(arguments, pooler, has_head, max_length),
+        **(
+            {"transformers": _with_transformers(arguments, model)}
+            if model.config.num_layers and not convolutions
+            else {}
+        ),
         "simcse_jax": [
             "from simcse_jax import SimCSE",
             "",
@@ -226,18 +232,30 @@ def snippets(
             "embeddings = model.encode(sentences)",
         ],
     }
-    if convolved:
-        del found["transformers"]
     return ["\n".join([f"With {title}:", "", "```python", *lines, "```"]) for title, lines in found.items()]
 
 
-def _with_transformers(arguments: str, pooler: str, has_head: bool, max_length: int) -> list[str]:
+def _with_transformers(arguments: str, model: Pretrained) -> list[str]:
     """Lines of code; `arguments` are the name and perhaps the revision."""
+    assert model.pooler is not None
+    pooler, max_length = model.pooler, model.max_length
+    has_pooling_layer = model.config.model_type != "distilbert"
     # Without a head the pooler's weights are not there, and transformers would make some up.
-    pooling_layer = "" if has_head else ", add_pooling_layer=False"
+    pooling_layer = ", add_pooling_layer=False" if has_pooling_layer and not model.has_head else ""
+    imports, head = ["from transformers import AutoModel, AutoTokenizer"], []
+    if model.has_head and has_pooling_layer:
+        head = ["    embeddings = torch.tanh(model.pooler.dense(embeddings))  # the head"]
+    elif model.has_head:
+        repository, comma, revision = arguments.partition(", ")
+        folder = f"{3 if pooler in AVERAGED else 2}_Dense"  # after the pooling, and the layers' average if there is one
+        imports = ["from safetensors.torch import load_file", *imports, "from transformers.utils import cached_file"]
+        head = [
+            f'    head = load_file(cached_file({repository}, "{folder}/model.safetensors"{comma}{revision}))',
+            '    embeddings = torch.tanh(embeddings @ head["linear.weight"].T + head["linear.bias"])',
+        ]
     return [
         "import torch",
-        "from transformers import AutoModel, AutoTokenizer",
+        *imports,
         "",
         SENTENCES,
         f"tokenizer = AutoTokenizer.from_pretrained({arguments})",
@@ -247,7 +265,7 @@ def _with_transformers(arguments: str, pooler: str, has_head: bool, max_length: 
         "    states = model(**batch, output_hidden_states=True).hidden_states",
         *(['    mask = batch["attention_mask"].unsqueeze(-1)'] if pooler not in FIRST_TOKEN else []),
         f"    {POOLING[pooler]}",
-        *(["    embeddings = torch.tanh(model.pooler.dense(embeddings))  # the head"] if has_head else []),
+        *head,
     ]
 
 

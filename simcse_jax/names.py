@@ -1,12 +1,15 @@
-"""Names on the command line: of a run's checkpoints, RUN@step=200 or RUN@step=last, and with labels, NAME=LABEL."""
+"""Names on the command line: of a run's checkpoints, RUN@step=200, with labels, NAME=LABEL, and glove:FILE."""
 
 import re
+from pathlib import Path
 from typing import NamedTuple
 
 from simcse_jax.errors import UserError
-from simcse_jax.storage import local_path
+from simcse_jax.storage import is_remote, local_path
 
 LAST = "last"
+GLOVE = re.compile(r"glove(?P<options>(?:\+[^+:]*)*):(?P<file>.*)", re.DOTALL)
+GLOVE_OPTIONS = ("lower", "stopwords")
 AT_STEP = re.compile(r"(?P<name>.+)@step=(?P<step>[^@/]*)", re.DOTALL)
 
 
@@ -51,3 +54,28 @@ def split_label(text: str) -> tuple[str, str]:
     if not label.strip():
         raise UserError(f"{text}: the label is empty; give NAME=LABEL, or NAME alone")
     return name, label.strip()
+
+
+class Glove(NamedTuple):
+    """The name of a file of word vectors."""
+
+    file: Path
+    lower_case: bool  # sentences are put into lower case first
+    stop_words: bool  # English stop words count too
+
+
+def split_glove(name: str) -> Glove | None:
+    """Reads glove:FILE, glove+lower:FILE, glove+stopwords:FILE or both; None for any other name.
+
+    Raises:
+      UserError: for another option, or no file.
+    """
+    match = GLOVE.fullmatch(name)
+    if match is None:
+        return None
+    options = match["options"].split("+")[1:]
+    if wrong := [option for option in options if option not in GLOVE_OPTIONS or options.count(option) > 1]:
+        raise UserError(f"{name}: no option {wrong[0]!r}; glove:FILE may have {' and '.join(GLOVE_OPTIONS)}, each once")
+    if not match["file"].strip() or is_remote(match["file"]):
+        raise UserError(f"{name}: names no file on a disk; give glove:FILE, such as glove:glove.6B.300d.txt")
+    return Glove(local_path(match["file"]), "lower" in options, "stopwords" in options)

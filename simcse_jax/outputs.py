@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from simcse_jax.errors import UserError, reason
-from simcse_jax.names import split_step
+from simcse_jax.names import split_glove, split_step
 from simcse_jax.storage import is_remote, is_stream, local_path, own_descriptor
 
 Inputs: TypeAlias = Mapping[str, str | Path | None]  # what a command reads, by option; names may be no local path
@@ -285,6 +285,8 @@ def _local(inputs: Inputs | None) -> list[tuple[str, Path]]:
 
 
 def _place(name: str) -> Path:
+    if (glove := split_glove(name)) is not None:
+        return glove.file
     package = name.removeprefix("package:")
     if package == name or not package.isidentifier() or package == "__main__":  # which has no spec
         return local_path(name)

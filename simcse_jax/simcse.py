@@ -65,7 +65,7 @@ class SimCSE(Searchable):
 
         Args:
           name: a folder in Hugging Face format, a hub id, `package:NAME`, or a workdir of ours, which is its best
-            checkpoint; "WORKDIR@step=200" is that of step 200, "WORKDIR@step=last" the latest one.
+            checkpoint; "WORKDIR@step=200" is that of step 200, "WORKDIR@step=last" the latest one; or `glove:FILE`.
           pooler: None takes the model's own.
           num_layers: keep the first n layers; 0 keeps all.
           batch_size: sentences encoded together on each device; fewer of those longer than 64 tokens.
@@ -83,7 +83,7 @@ class SimCSE(Searchable):
         if not isinstance(dtype, str) or dtype not in DTYPES:
             raise UserError(f"dtype {dtype!r:.60} is not one of {', '.join(DTYPES)}")
         model = load_model(name, num_layers)
-        self._set_up(name, model, Tokenizer(model.folder, model.config), choose_pooler(model, pooler), dtype)
+        self._set_up(name, model, model.tokenizer, choose_pooler(model, pooler), dtype)
         self.batch_size = batch_size
         if truncate_dim is not None:
             self._configured(truncate_dim=truncate_dim)  # checks it
@@ -263,7 +263,11 @@ class SimCSE(Searchable):
 
         Args:
           max_length: see `encode`.
+
+        Raises:
+          UserError: for word vectors, which have no layers.
         """
+        self._model.check_layers("an analysis of tokens")
         return self._configured(max_length=max_length).tokens  # without prompts: an analysis measures the words given
 
     def identity(self) -> ModelIdentity:

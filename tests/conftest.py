@@ -33,7 +33,7 @@ from jaxtyping import install_import_hook
 CHECKED = [f"simcse_jax.{room}" for room in ("models", "objectives", "evaluation", "index")]
 install_import_hook(CHECKED, "typechecker.check")
 
-from support import CONFIGS, DATA, MINILM, run, sentences, train_args, write_model, write_prompted  # noqa: E402
+from support import CONFIGS, DATA, MINILM, run, sentences, train_args, write_model, write_prompted, write_vectors  # noqa: E402
 from support.object_store import ObjectStore  # noqa: E402
 
 
@@ -73,6 +73,12 @@ def shared(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Path]:
 @pytest.fixture(scope="session")
 def tiny_bert(shared) -> Path:
     return shared("tiny-bert", lambda folder: write_model(folder, "bert"))
+
+
+@pytest.fixture(scope="session")
+def glove(shared) -> str:
+    """The name of a model that averages word vectors of the corpus's words."""
+    return f"glove:{shared('vectors.txt', write_vectors)}"
 
 
 @pytest.fixture(scope="session")

@@ -78,7 +78,7 @@ def test_the_columns_that_a_config_lets_expect(fields, columns):
     [(2, "it fits with --config.parallel.chunk_size=2"), (0, "no parallel.chunk_size makes it fit")],
 )
 def test_a_step_that_does_not_fit_comes_with_the_chunk_size_that_does(limit, advice, monkeypatch, capsys):
-    def compile_step(config, encoder, columns, topology):
+    def compile_step(config, encoder, columns, topology, generator):
         if not 0 < config.parallel.chunk_size <= limit:
             raise compile.OutOfMemory(24 * 2**30, 16 * 2**30)
         return f"a report of chunks of {config.parallel.chunk_size}"

@@ -151,6 +151,8 @@ CASES = [
     ("mpnet", "cls", "always"),
     ("mpnet", "avg_first_last", "none"),
     ("bert", "avg_static_last", "none"),
+    ("distilbert", "cls", "train"),
+    ("distilbert", "avg_first_last", "none"),
 ]
 
 

@@ -25,7 +25,7 @@ HEADLESS = SimpleNamespace(
     pooler="avg",
     has_head=False,
     max_length=128,
-    config=SimpleNamespace(token_size=384, num_layers=6, convolutions=None),
+    config=SimpleNamespace(model_type="bert", token_size=384, num_layers=6, convolutions=None),
 )
 
 
@@ -265,6 +265,9 @@ CASES = [
     ("mpnet", "last", True),
     ("mpnet", "avg", False),
     ("mpnet", "cls", True),
+    ("distilbert", "avg", False),
+    ("distilbert", "cls", True),
+    ("distilbert", "avg_top2", True),
 ]
 
 
@@ -281,6 +284,6 @@ def test_the_snippets_of_all_three_libraries_run(model_type, pooler, has_head, t
     found = snippets(model_card.model_card(model, a_run(), None, "export"))
     assert list(found) == ["sentence-transformers", "transformers", "simcse_jax"]
     ours = run_snippet(found["simcse_jax"], tmp_path, monkeypatch)
-    assert ours.shape == (3, 32) and ("model.pooler.dense" in found["transformers"]) == has_head
+    assert ours.shape == (3, 32) and ("torch.tanh" in found["transformers"]) == has_head
     for library in ("sentence-transformers", "transformers"):
         np.testing.assert_allclose(run_snippet(found[library], tmp_path, monkeypatch), ours, atol=1e-5)

@@ -1,7 +1,10 @@
+import re
+from pathlib import Path
+
 import pytest
 
 from simcse_jax.errors import UserError
-from simcse_jax.names import AtStep, split_label, split_step
+from simcse_jax.names import AtStep, split_glove, split_label, split_step
 
 
 @pytest.mark.parametrize(
@@ -35,6 +38,33 @@ def test_a_step_is_a_number_or_last(step):
 
 
 @pytest.mark.parametrize(
+    ("name", "file", "lower_case", "stop_words"),
+    [
+        ("glove:a.txt", "a.txt", False, False),
+        ("glove:/data/b c:d+e.txt", "/data/b c:d+e.txt", False, False),
+        ("glove+lower:a.txt", "a.txt", True, False),
+        ("glove+stopwords+lower:a.txt", "a.txt", True, True),
+    ],
+)
+def test_word_vectors_have_a_name(name, file, lower_case, stop_words):
+    assert split_glove(name) == (Path(file), lower_case, stop_words)
+
+
+def test_other_names_are_no_word_vectors_and_wrong_options_are_refused():
+    assert [split_glove(name) for name in ("glove", "package:glove", "gloves:a.txt", "runs/glove:1", "")] == [None] * 5
+    for name, message in (
+        ("glove+upper:a.txt", "no option 'upper'; glove:FILE may have lower and stopwords"),
+        ("glove+lower+lower:a.txt", "no option 'lower'"),
+        ("glove+:a.txt", "no option ''"),
+        ("glove:", "names no file on a disk"),
+        ("glove: ", "names no file on a disk"),
+        ("glove:gs://bucket/a.txt", "names no file on a disk"),
+    ):
+        with pytest.raises(UserError, match=re.escape(f"{name}: {message}")):
+            split_glove(name)
+
+
+@pytest.mark.parametrize(
     ("text", "name", "label"),
     [
         ("model", "model", ""),
@@ -45,6 +75,7 @@ def test_a_step_is_a_number_or_last(step):
         ("run@step=200@3", "run@step=200@3", ""),
         ("runs/tau=0.05@avg", "runs/tau=0.05@avg", ""),
         ("runs/tau=0.05@avg=mine", "runs/tau=0.05@avg", "mine"),
+        ("glove:a.txt@avg=GloVe", "glove:a.txt@avg", "GloVe"),
         ("=x", "=x", ""),
     ],
 )

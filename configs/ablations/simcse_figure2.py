@@ -1,7 +1,7 @@
 """SimCSE, Figure 2: how alignment and uniformity move while four models train, measured every 10 steps.
 
 Draw it with `python -m simcse_jax.geometry --runs WORKDIR/*/seed* --output DIR`: the runs record where they are
-(`analysis.every`), so no checkpoints are kept. The paper measures STS-B; these records are of STS-B dev
+(`analysis.every`), so no checkpoints are kept. The paper measures STS-B; these records measure STS-B dev
 (`analysis.data`). It does not say for how many steps it goes on; here it is the whole epoch of the other tables, and
 `--config.train.max_steps=1000` ends earlier. The four values are those of Tables 1 and 3.
 """

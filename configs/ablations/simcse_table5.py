@@ -70,6 +70,7 @@ SBERT_NLI = {
     "objective.softmax_nli.weight": 1.0,
     "train.batch_size": 16,
     "train.learning_rate": 2e-5,
+    "train.warmup": 0.1,
     "eval.every": 1000,
 }
 SROBERTA_NLI = SBERT_NLI | {"model.init_from": "roberta-base"}

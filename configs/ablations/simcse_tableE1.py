@@ -36,6 +36,7 @@ SBERT_NLI = {
     "objective.softmax_nli.weight": 1.0,
     "train.batch_size": 16,
     "train.learning_rate": 2e-5,
+    "train.warmup": 0.1,
     "eval.every": 1000,
 }
 UNSUP_ROBERTA = {"model.init_from": "roberta-base", "train.batch_size": 512, "train.learning_rate": 1e-5}

@@ -10,7 +10,7 @@ from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.evaluation.tasks import POSTPROCESSING
 from simcse_jax.models.config import SEVERAL_LAYERS
 from simcse_jax.models.head import HEADS
-from simcse_jax.objectives.choices import UNPAIRED
+from simcse_jax.objectives.choices import UNPAIRED, UNPROJECTED
 
 LARGEST_FLOAT, SMALLEST_FLOAT = 3.4e38, 1.2e-38  # of float32
 
@@ -34,6 +34,9 @@ def validate(config: config_dict.ConfigDict) -> None:
     _check_model(config)
     _check_data(config)
     _check_objectives(config)
+    _check_optimization(config)
+    _check_projector(config)
+    _check_replaced_tokens(config)
     evaluation, analysis = config.eval, config.analysis
     check_postprocess(
         evaluation.postprocess,
@@ -106,14 +109,20 @@ def _check_model(config: config_dict.ConfigDict) -> None:
             f"config.model.mlp={model.mlp!r}: the pooler cls_before_pooler never has a head; "
             "set model.mlp=none, or model.pooler=cls"
         )
+    if config.eval.encoder == "better" and model.dual_encoder and config.objective.mlm.weight:
+        raise UserError(
+            "config.eval.encoder=better: objective.mlm trains the language model of the anchors' encoder; "
+            "set eval.encoder=anchor"
+        )
     widths = model.convolutions.widths
     if widths and HEADS[model.mlp].trained:
         raise UserError(f"config.model.mlp={model.mlp!r}: no head follows convolutions; set model.mlp=none")
-    if widths and model.pooler in SEVERAL_LAYERS:
-        raise UserError(
-            f"config.model.pooler={model.pooler!r}: reads several layers, but model.convolutions.widths={widths!r} "
-            "leaves one; set model.pooler=avg"
-        )
+    for name, pooler in (("model.pooler", model.pooler), ("eval.pooler", config.eval.pooler)):
+        if widths and pooler in SEVERAL_LAYERS:
+            raise UserError(
+                f"config.{name}={pooler!r}: reads several layers, but model.convolutions.widths={widths!r} "
+                f"leaves one; set {name}=avg"
+            )
 
 
 def _check_data(config: config_dict.ConfigDict) -> None:
@@ -137,18 +146,80 @@ def _check_objectives(config: config_dict.ConfigDict) -> None:
     objective, positives = config.objective, config.data.positives
     if not any(term.weight for term in objective.values()):
         raise UserError("config.objective: every term has weight 0.0, so there is nothing to train")
+    names = dict.fromkeys(name.split(".")[1] for name in FIELDS if name.startswith("objective."))
+    _check_contrastive_tension(config, [name for name in names if objective[name].weight])
     if not objective.softmax_nli.weight:
         return
     if config.data.augment.name:
         raise UserError("config.objective.softmax_nli.weight: needs labelled pairs, so data.augment.name must be empty")
     if positives not in ("", "all"):
         raise UserError(f"config.data.positives={positives!r}: must be all, for objective.softmax_nli")
-    names = dict.fromkeys(name.split(".")[1] for name in FIELDS if name.startswith("objective."))
     paired = [name for name in names if name not in UNPAIRED and objective[name].weight]
     if paired and positives != "all":
         raise UserError(
             f"config.objective.{paired[0]}.weight: next to softmax_nli it would take all labelled pairs for positives, "
             f"contradictions too; set it to 0.0, or data.positives=all if you want that"
+        )
+
+
+def _check_optimization(config: config_dict.ConfigDict) -> None:
+    train = config.train
+    if train.patience and not config.eval.data and trains(config):
+        raise UserError(f"config.train.patience={train.patience}: eval.data is empty, so there are no scores")
+    if train.schedule == "steps" and not train.milestones:
+        raise UserError("config.train.milestones: must be set for train.schedule=steps, e.g. 500:0.8,1000:0.6")
+
+
+def _check_contrastive_tension(config: config_dict.ConfigDict, used: list[str]) -> None:
+    if "contrastive_tension" not in used:
+        return
+    field = "config.objective.contrastive_tension"
+    if others := [name for name in used if name not in ("contrastive_tension", "mlm")]:
+        raise UserError(
+            f"config.objective.{others[0]}.weight: next to contrastive_tension, most of whose pairs are of different "
+            "sentences, it must be 0.0"
+        )
+    for name, value in (("positives", config.data.positives), ("augment.name", config.data.augment.name)):
+        if value:
+            raise UserError(f"config.data.{name}={value!r}: {field[7:]} makes its own pairs; it must be empty")
+    group, size = config.objective.contrastive_tension.negatives + 1, config.train.batch_size
+    if size % group:
+        raise UserError(
+            f"config.train.batch_size={size}: must be divisible by {group}, a positive pair and its negatives "
+            f"({field[7:]}.negatives)"
+        )
+
+
+def _check_projector(config: config_dict.ConfigDict) -> None:
+    projector = config.projector
+    if not projector.widths:
+        return
+    if not projector.objectives:
+        raise UserError("config.projector.objectives: must name the objectives that see projected embeddings")
+    for name in projector.objectives:
+        if name not in config.objective:
+            raise no_such("config.projector.objectives", "objective", name, tuple(config.objective))
+        if name in UNPROJECTED:
+            raise UserError(f"config.projector.objectives: {name} sees no projected embeddings; leave it out")
+    if config.data.mixed:
+        raise UserError(
+            "config.data.mixed: batch norm of the projector would count what stands in for missing sentences; "
+            "set it to False, or projector.widths to ()"
+        )
+
+
+def _check_replaced_tokens(config: config_dict.ConfigDict) -> None:
+    if not config.objective.replaced_token_detection.weight:
+        return
+    if not config.model.generator:
+        raise UserError(
+            "config.model.generator: must be set for objective.replaced_token_detection: a model with its "
+            "language-model head, e.g. distilbert-base-uncased"
+        )
+    if config.data.mixed:
+        raise UserError(
+            "config.data.mixed: objective.replaced_token_detection reads both sentences of every example; set one of "
+            "them to False or 0.0"
         )
 
 
@@ -175,18 +246,27 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         "views.negative": objective.off_dropout.weight > 0,
         "views.noise": "noisy" in policies,
         "views.samples": "mean" in policies,
+        "views.cutoff": "cutoff" in (config.views.anchor_change, config.views.positive_change),
+        "views.positive_dropout": config.views.positive != "off",
+        "model.generator": objective.replaced_token_detection.weight > 0,
         "data.mixed": "," in config.data.train,
         "data.augment.percent": augment.name in ("crop", "delete", "mlm"),
         "data.augment.both": bool(augment.name),
         "data.augment.lexicon": augment.name == "synonym",
         "data.augment.mlm_model": augment.name == "mlm",
+        "train.bias_correction": config.train.optimizer == "adamw",
+        "train.milestones": config.train.schedule == "steps",
+        "eval.encoder": config.model.dual_encoder and bool(config.eval.data),
         "analysis.data": config.analysis.every > 0,
         "analysis.sentences": config.analysis.every > 0,
         "analysis.split": config.analysis.every > 0,
         "analysis.repeated_sentences": config.analysis.every > 0,
     }
+    projected = any(objective[name].weight for name in config.projector.objectives)
+    conditions |= {name: projected and bool(config.projector.widths) for name in given if name.startswith("projector.")}
+    conditions["projector.bias"] &= config.projector.last_norm == "none"
     off |= {name for name, holds in conditions.items() if not holds}
     if not trains(config):
-        off |= {name for name in given if name.startswith(("data.", "objective.", "views.", "train."))}
+        off |= {name for name in given if name.startswith(("data.", "objective.", "projector.", "views.", "train."))}
         off -= {"train.epochs", "train.dtype", "train.matmul_precision", "data.max_length"}
     return [f"{name}={given[name]}" for name in sorted(off) if given[name] != FIELDS[name].default]

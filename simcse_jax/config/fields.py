@@ -11,20 +11,30 @@ from simcse_jax.config.rules import (
     above,
     at_least,
     at_most,
+    each,
     each_once,
     either,
     empty_or_named,
     empty_or_one_of,
     given,
+    milestones,
     one_of,
     rule,
 )
 from simcse_jax.data.augment import AUGMENTATIONS
 from simcse_jax.data.examples import POSITIVES
 from simcse_jax.evaluation.tasks import EXTRA, POSTPROCESSING, PROTOCOLS, TASKS
-from simcse_jax.models.config import CONVOLUTION_ACTIVATIONS, DTYPES, MOST_CHANNELS, POOLERS, WIDEST_CONVOLUTION
+from simcse_jax.models.config import (
+    CHANGES,
+    CONVOLUTION_ACTIVATIONS,
+    DTYPES,
+    MOST_CHANNELS,
+    POOLERS,
+    WIDEST_CONVOLUTION,
+)
 from simcse_jax.models.head import HEADS
-from simcse_jax.objectives.choices import READINGS, SIMILARITIES
+from simcse_jax.models.projector import NORMS, STATISTICS, is_width
+from simcse_jax.objectives.choices import NEGATIVES, READINGS, SIMILARITIES
 
 POLICIES = {  # which dropout masks the sentences of a pair get; see training/views.py
     "independent": "a mask each",
@@ -33,10 +43,21 @@ POLICIES = {  # which dropout masks the sentences of a pair get; see training/vi
     "noisy": "a mask each, and Gaussian noise on the embedding",
     "mean": "the mean of several embeddings, each with its own mask",
 }
+OPTIMIZERS = {  # see training/optimizer.py
+    "adamw": "decay rates 0.9 and 0.999",
+    "rmsprop": "decay rate 0.9, no momentum",
+}
+SCHEDULES = {  # see training/learning_rate.py
+    "linear": "falls to zero over the steps",
+    "constant": "stays",
+    "steps": "changes at train.milestones",
+    "slanted_triangular": "rises from 1/32, and falls back to it",
+}
 PRECISIONS = ("highest", "high", "default")  # JAX's names
 LARGEST = 2**31 - 1  # whole number: steps and rows are counted in int32 on devices
 ODD = tuple(map(str, range(1, WIDEST_CONVOLUTION + 1, 2)))
 FEWEST_ANALYSED = 10  # sentences of analysis.sentences
+BELOW_ONE = rule("at least 0 and below 1", lambda rate: 0 <= rate < 1)  # a rate
 
 
 @dataclass(frozen=True)
@@ -54,8 +75,8 @@ def field(default: Any, meaning: str, *rules: Rule) -> Field:
     return Field(default, meaning, rules)
 
 
-def number(default: float, meaning: str, *rules: Rule) -> Field:
-    """A field that the compiled step takes as an argument, a number."""
+def number(default: float | str, meaning: str, *rules: Rule) -> Field:
+    """A field that the compiled step takes as an argument, a number or several."""
     return Field(default, meaning, rules, of_step=True)
 
 
@@ -77,16 +98,20 @@ SECTIONS = {
     "data": "The training data.",
     "data.columns": "Names of columns, if they are not the usual ones. Once one is set, only those set are read.",
     "data.augment": "A changed copy of a sentence as its positive (SimCSE, Table 1).",
-    "views": f"The dropout masks of sentences. {_explain(POLICIES)}.",
+    "views": f"The dropout masks of sentences ({_explain(POLICIES)}), and changes of them ({_explain(CHANGES)}).",
+    "projector": "A network with batch norm between the embeddings and some objectives, in training only.",
     "objective": "The loss is the weighted sum of these terms.",
     "objective.info_nce": "Pairs against the other sentences of the batch (SimCSE, equations 1, 4, 5 and 8).",
     "objective.off_dropout": "InfoNCE whose negative pairs have masks of their own (SimCSE++, equation 3).",
     "objective.dimension_wise": "Each dimension against the other dimensions (SimCSE++, equation 5).",
     "objective.barlow_twins": "Decorrelated dimensions (SimCSE++, equation 4).",
+    "objective.contrastive_tension": "Dot products of equal and of different sentences, classified (CT).",
     "objective.jensen_shannon": "Each token's features find their own sentence (IS-BERT).",
     "objective.mlm": "A masked language model, of 15% of the tokens (SimCSE, Appendix A).",
+    "objective.replaced_token_detection": "Which tokens did a generator replace? (DiffCSE, section 3).",
+    "objective.self_contrastive": "The views of a sentence repel each other (SCD).",
     "objective.softmax_nli": "SBERT's classifier of labelled pairs.",
-    "train": "The optimization: AdamW, whose learning rate falls linearly to zero.",
+    "train": "The optimization.",
     "eval": "Scores during training, and at the end.",
     "analysis": "How the space changes during training: eight numbers of the last layer (docs/dynamics.md).",
     "checkpoint": "The checkpoints that a run keeps, besides the two latest and the best one.",
@@ -97,7 +122,8 @@ FIELDS = {
     "seed": number(42, "The seed of all random draws.", rule("from 0 to 2³² - 1", lambda seed: 0 <= seed < 2**32)),
     "model.init_from": field(
         "bert-base-uncased",
-        "The model to start from: a folder, a hub id, package:NAME, or a workdir (WORKDIR@step=200: that checkpoint).",
+        "The model to start from: a folder, a hub id, package:NAME, a workdir (WORKDIR@step=200: that checkpoint), or "
+        "glove:FILE, the average of word vectors, which cannot be trained.",
         given("a folder, a hub id or package:NAME"),
     ),
     "model.num_layers": field(0, "Keep the first n layers; 0: all.", at_least(0)),
@@ -111,19 +137,17 @@ FIELDS = {
         (),
         "Convolutions over the last layer, of which the pooler then takes tokens: their widths in tokens (IS-BERT: "
         "1,3,5); empty: none.",
-        rule(
-            f"odd whole numbers up to {WIDEST_CONVOLUTION}",
-            lambda widths: all(width in ODD for width in widths),
-        ),
+        rule(f"odd whole numbers up to {WIDEST_CONVOLUTION}", lambda widths: all(width in ODD for width in widths)),
     ),
     "model.convolutions.channels": field(256, "The features of each.", at_least(1), at_most(MOST_CHANNELS)),
     "model.convolutions.activation": field(
         "none", f"What follows them. {_explain(CONVOLUTION_ACTIVATIONS)}.", either(CONVOLUTION_ACTIVATIONS)
     ),
-    "model.dropout": number(
-        0.1, "The dropout rate in training.", rule("at least 0 and below 1", lambda rate: 0 <= rate < 1)
-    ),
+    "model.dropout": number(0.1, "The dropout rate in training.", BELOW_ONE),
     "model.dual_encoder": field(False, "A second encoder for positives and negatives; that of the anchors is kept."),
+    "model.generator": field(
+        "", "For objective.replaced_token_detection: a model with its language-model head, which is not trained."
+    ),
     "data.train": field(
         "data/wiki1m_for_simcse.txt",
         "A .txt, .csv, .tsv, .jsonl or .parquet file, hf:NAME[:CONFIG[:SPLIT]] or tfds:NAME[:SPLIT]; or several of "
@@ -163,6 +187,25 @@ FIELDS = {
     "views.negative": field("off", "The masks of the negative pairs of objective.off_dropout.", one_of(POLICIES)),
     "views.noise": number(0.1, "The variance of the Gaussian noise, for noisy.", at_least(0.0)),
     "views.samples": field(10, "The number of masks, for mean.", at_least(1), at_most(1000)),
+    "views.positive_dropout": number(
+        -1.0,
+        "The dropout rate of the positives; -1: that of model.dropout.",
+        rule("at least 0 and below 1, or -1", lambda x: x == -1 or 0 <= x < 1),
+    ),
+    "views.anchor_change": field("none", "The change of the anchors.", one_of(CHANGES)),
+    "views.positive_change": field("none", "The change of the positives.", one_of(CHANGES)),
+    "views.cutoff": number(0.2, "The share of the columns that are zero, for cutoff.", BELOW_ONE),
+    "projector.widths": field(
+        (),
+        "The widths of its layers: numbers, or multiples of the hidden size, such as 2D,D; empty: no projector.",
+        each("a number, D or a multiple of it such as 2D", is_width),
+    ),
+    "projector.bias": field(False, "A bias in the last layer; in the others batch norm would take it away."),
+    "projector.last_norm": field("plain", f"The batch norm after the last layer. {_explain(NORMS)}.", one_of(NORMS)),
+    "projector.statistics": field(
+        "together", f"Batch norm's mean and variance. {_explain(STATISTICS)}.", either(STATISTICS)
+    ),
+    "projector.objectives": field((), "The objectives that see projected embeddings."),
     "objective.info_nce.weight": _weight(1.0),
     "objective.info_nce.temperature": number(0.05, "Divides similarities.", above(0)),
     "objective.info_nce.hard_negative_weight": number(
@@ -170,6 +213,9 @@ FIELDS = {
     ),
     "objective.info_nce.similarity": field("cosine", "The similarity of two embeddings.", either(SIMILARITIES)),
     "objective.info_nce.symmetric": field(False, "Also find the anchor of each positive."),
+    "objective.info_nce.negatives": field(
+        "other", f"Which sentences of the other examples are negatives. {_explain(NEGATIVES)}.", either(NEGATIVES)
+    ),
     "objective.off_dropout.weight": _weight(0.0),
     "objective.off_dropout.temperature": number(0.05, "Divides similarities.", above(0)),
     "objective.off_dropout.m": number(
@@ -187,13 +233,45 @@ FIELDS = {
     "objective.barlow_twins.artificial": field(
         0, "Rows of N(0, 1) in addition to the batch.", at_least(0), at_most(100_000)
     ),
+    "objective.contrastive_tension.weight": _weight(0.0),
+    "objective.contrastive_tension.negatives": field(
+        7, "The negative pairs after each positive one: K.", at_least(1), at_most(1000)
+    ),
+    "objective.contrastive_tension.reading": _reading("contrastive_tension"),
+    "objective.self_contrastive.weight": _weight(0.0),
+    "objective.self_contrastive.temperature": number(0.05, "Divides similarities.", above(0)),
     "objective.jensen_shannon.weight": _weight(0.0),
     "objective.mlm.weight": _weight(0.0),
+    "objective.replaced_token_detection.weight": _weight(0.0),
+    "objective.replaced_token_detection.masking_rate": number(
+        0.3,
+        "The share of tokens that are masked before the generator reads a sentence.",
+        rule("above 0 and at most 1", lambda rate: 0 < rate <= 1),
+    ),
     "objective.softmax_nli.weight": _weight(0.0),
     "train.batch_size": field(
         64, "Examples per step, on all devices together.", at_least(2, "the others of a batch are the negatives")
     ),
-    "train.learning_rate": number(3e-5, "The learning rate of the first step.", above(0)),
+    "train.optimizer": field("adamw", f"How gradients become updates. {_explain(OPTIMIZERS)}.", either(OPTIMIZERS)),
+    "train.learning_rate": number(3e-5, "The learning rate, the largest of the schedule.", above(0)),
+    "train.schedule": field("linear", f"How the learning rate changes. {_explain(SCHEDULES)}.", one_of(SCHEDULES)),
+    "train.warmup": number(
+        0.0,
+        "The share of the steps over which the learning rate rises from zero, rounded up to whole steps; for "
+        "slanted_triangular it is rounded down.",
+        at_least(0.0),
+        at_most(1.0),
+    ),
+    "train.milestones": number(
+        "",
+        "For the schedule steps, STEP:FACTOR,…: from that step on (the first step is 0) the learning rate is this "
+        "multiple of train.learning_rate.",
+        milestones(LARGEST),
+    ),
+    "train.epsilon": number(1e-8, "Added to the root of the mean square of gradients: ε.", above(0)),
+    "train.bias_correction": field(
+        True, "Correct AdamW's means for their start at zero. BERT's own optimizer does not: False."
+    ),
     "train.weight_decay": number(0.0, "The decay of matrices; biases and norms have none.", at_least(0.0)),
     "train.max_grad_norm": number(1.0, "Clips the gradient's global norm; 0.0: off.", at_least(0.0)),
     "train.epochs": field(
@@ -201,6 +279,11 @@ FIELDS = {
     ),
     "train.max_steps": field(
         0, "Above 0 it replaces the epochs; the learning rate falls to zero over these steps.", at_least(0)
+    ),
+    "train.patience": field(
+        0,
+        "End the run when the development score has not become better for this number of evaluations; 0: never.",
+        at_least(0),
     ),
     "train.log_every": field(25, "Steps between lines of metrics.jsonl.", at_least(1)),
     "train.dtype": field(
@@ -217,6 +300,12 @@ FIELDS = {
         "SentEval's folder, or a file of graded pairs; empty: nothing is scored.",
     ),
     "eval.every": field(250, "Steps between evaluations; each one also saves a checkpoint.", at_least(1)),
+    "eval.encoder": field(
+        "anchor",
+        "Of two encoders (model.dual_encoder), the one that is scored and kept. anchor: that of the anchors; better: "
+        "both are scored, and the better one is the model at each step.",
+        either(("anchor", "better")),
+    ),
     "eval.tasks": field(TASKS, "The tasks that score the best checkpoint at the end.", each_once("task", TASKS)),
     "eval.transfer": field(False, "Also score the transfer tasks at the end."),
     "eval.transfer_protocol": field(

@@ -1,6 +1,7 @@
 """The bounds of a field: rules for a single value, each with the words that errors and `--help` use."""
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from math import inf
 from typing import Any, NamedTuple
 
@@ -73,6 +74,35 @@ def empty_or_named(kind: str, names: Iterable[str]) -> Rule:
     return Rule(f"empty or one of {', '.join(known)}", check)
 
 
+def read_milestones(text: str) -> list[tuple[int, float]]:
+    """Steps and factors, from `STEP:FACTOR,STEP:FACTOR,…`; none of an empty text.
+
+    Raises:
+      ValueError: when it has another form.
+    """
+    found = []
+    for part in text.split(",") if text else ():
+        step, _, factor = part.partition(":")
+        found.append((int(step), float(factor)))
+    return found
+
+
+def milestones(largest: int) -> Rule:
+    """Milestones with rising steps from 1 to `largest`, or none."""
+    words = "empty, or STEP:FACTOR,STEP:FACTOR,… with rising steps from 1 and factors of 0 or more"
+
+    def holds(text: str) -> bool:
+        try:
+            found = read_milestones(text)
+        except ValueError:
+            return False
+        steps = [0, *(step for step, _ in found)]
+        rising = all(before < after for before, after in pairwise(steps))
+        return rising and steps[-1] <= largest and all(0 <= factor < inf for _, factor in found)
+
+    return rule(words, holds)
+
+
 def each_once(kind: str, names: Iterable[str]) -> Rule:
     """Any of several names, each at most once; the error has the nearest name."""
     known = tuple(names)
@@ -85,3 +115,14 @@ def each_once(kind: str, names: Iterable[str]) -> Rule:
                 raise UserError(f"{field}: {name} is given twice; list each {kind} once, separated by commas")
 
     return Rule(f"any of {', '.join(known)}", check)
+
+
+def each(words: str, holds: Callable[[str], bool]) -> Rule:
+    """Any number of texts that all hold."""
+
+    def check(field: str, value: Sequence[str]) -> None:
+        for item in value:
+            if not holds(item):
+                raise UserError(f"{field}: {item!r:.60} must be {words}")
+
+    return Rule(f"each {words}", check)

@@ -1,6 +1,7 @@
 """Compiles the training step of a config for a TPU topology that is only described, and reads its costs."""
 
 import dataclasses
+import functools
 import os
 import re
 import time
@@ -20,11 +21,11 @@ from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import needs
-from simcse_jax.runs.state import convolutions_of, trained_shapes
-from simcse_jax.training.loss import LanguageModel
+from simcse_jax.runs.state import convolutions_of, pretrained_shapes, trained_shapes
 from simcse_jax.training.optimizer import init_state
-from simcse_jax.training.recipe import make_recipe, make_settings
+from simcse_jax.training.recipe import make_recipe, make_replacement, make_settings
 from simcse_jax.training.step import make_step
+from simcse_jax.training.token_losses import LanguageModel
 
 EXAMPLES = "v5e:2x4, v6e:4x4, v5p:2x2x2"
 # No chip is used: several processes may compile at a time, and libtpu need not look for a TPU of this machine, nor
@@ -74,20 +75,36 @@ def described_devices(topology: str) -> list[jax.Device]:
 
 
 def trace_step(
-    config: config_dict.ConfigDict, encoder: EncoderConfig, columns: int, devices: list[jax.Device]
+    config: config_dict.ConfigDict,
+    encoder: EncoderConfig,
+    columns: int,
+    devices: list[jax.Device],
+    generator: EncoderConfig | None = None,
 ) -> jax.stages.Traced:
-    """Traces the training step as a run of `config` compiles it, from shapes alone."""
+    """Traces the training step as a run of `config` compiles it, from shapes alone.
+
+    `generator` is the shape of config.model.generator, where an objective needs it.
+    """
     mesh = data_mesh(devices)
     encoder = dataclasses.replace(encoder, convolutions=convolutions_of(config.model))
     graph, _ = build(encoder, HEADS[config.model.mlp].trained, jnp.dtype(config.train.dtype))
     settings = make_settings(config, total_steps=1)
-    state = jax.eval_shape(init_state, trained_shapes(encoder, config), settings)
     batch = _batch_shapes(config, columns)
     masking = LanguageModel(mask_id=103, special_ids=(0, 100, 101, 102, 103))  # BERT's
-    step = make_step(graph, make_recipe(config, columns, masking), mesh)
+    replacement, frozen = None, None
+    if generator is not None:
+        replacement = make_replacement(config, encoder, generator, masking)
+        frozen = pretrained_shapes(generator)
+    recipe = make_recipe(config, columns, masking, replacement)
+    initialize = functools.partial(init_state, chosen=recipe.optimization)
+    state = jax.eval_shape(initialize, trained_shapes(encoder, config), settings)
+    step = make_step(graph, recipe, mesh)
     everywhere = replicated(mesh)
     return step.trace(
-        _placed(state, everywhere), _placed(batch, split_over_examples(mesh)), _placed(settings, everywhere)
+        _placed(state, everywhere),
+        _placed(batch, split_over_examples(mesh)),
+        _placed(settings, everywhere),
+        _placed(frozen, everywhere),
     )
 
 
@@ -106,15 +123,21 @@ def _placed(tree: Any, sharding: jax.sharding.Sharding) -> Any:
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree)
 
 
-def compile_step(config: config_dict.ConfigDict, encoder: EncoderConfig, columns: int, topology: str) -> Report:
-    """Compiles the step for a topology and reads its costs.
+def compile_step(
+    config: config_dict.ConfigDict,
+    encoder: EncoderConfig,
+    columns: int,
+    topology: str,
+    generator: EncoderConfig | None = None,
+) -> Report:
+    """Compiles the step for a topology and reads its costs; see `trace_step`.
 
     Raises:
       OutOfMemory: when it does not fit.
     """
     devices = described_devices(topology)
     started = time.perf_counter()
-    traced = trace_step(config, encoder, columns, devices)
+    traced = trace_step(config, encoder, columns, devices, generator)
     try:
         compiled = traced.lower().compile()
     except jax.errors.JaxRuntimeError as error:

@@ -7,6 +7,7 @@ import numpy as np
 
 from simcse_jax.data.draws import epoch_generator
 from simcse_jax.data.examples import Examples
+from simcse_jax.data.pairing import Pairing
 from simcse_jax.huggingface.tokenizer import Tokenizer
 
 LENGTH_MULTIPLE = 8  # lengths are rounded up to a multiple of it
@@ -24,6 +25,21 @@ class Corpus(NamedTuple):
     attention_mask: np.ndarray  # (N, C, T) int8
     labels: np.ndarray | None = None  # (N,) int32
     present: np.ndarray | None = None  # (N, C) bool, False where a row's source has no such column; None: all have
+    pairing: Pairing | None = None  # makes the examples of an epoch from one column; None: the rows are the examples
+
+    @property
+    def num_columns(self) -> int:
+        """The number of an example's sentences."""
+        return self.input_ids.shape[1] if self.pairing is None else 2
+
+    @property
+    def num_examples(self) -> int:
+        """The number of an epoch's examples."""
+        return len(self.input_ids) if self.pairing is None else self.pairing.count(len(self.input_ids))
+
+    def take(self, array: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """The rows (B, …) of an array of the corpus (N, C, …); for pairs, from their rows (B, 2) in a single column."""
+        return array[rows] if self.pairing is None else array[rows, 0]
 
 
 class Sizes(NamedTuple):
@@ -69,13 +85,13 @@ class Batches:
 
     def rows(self, step: int, part: slice) -> dict[str, np.ndarray]:
         """Some rows of a batch; no others are read."""
-        epoch, position = divmod(step, steps_per_epoch(len(self._corpus.input_ids), self.batch_size))
+        epoch, position = divmod(step, steps_per_epoch(self._corpus.num_examples, self.batch_size))
         if epoch != self._epoch:
-            self._epoch, self._order = epoch, self._permutation(epoch)
+            self._epoch, self._order = epoch, self._examples(epoch)
         rows = self._order[position * self.batch_size : (position + 1) * self.batch_size][part]
         batch = {
-            "input_ids": self._corpus.input_ids[rows],
-            "attention_mask": self._corpus.attention_mask[rows].astype(np.int32),
+            "input_ids": self._corpus.take(self._corpus.input_ids, rows),
+            "attention_mask": self._corpus.take(self._corpus.attention_mask, rows).astype(np.int32),
             "index": np.arange(self.batch_size, dtype=np.int32)[part],
         }
         further = {"label": self._corpus.labels, "present": self._corpus.present}
@@ -101,6 +117,8 @@ class Batches:
         together = min(chunk_size or share, share)
         starts = [first + start for first in range(0, self.batch_size, share) for start in range(0, share, together)]
         most = self._most_tokens(lengths, min(steps, LOOKED_AT), starts)
+        if self._corpus.pairing:
+            lengths = np.repeat(lengths, 2, axis=1)  # either sentence of a pair may be any
         small, large = _small_and_large(lengths, together, len(starts))
         large = np.maximum(large, most.max(axis=0))
         places = together * self._corpus.input_ids.shape[2] * lengths.shape[1]
@@ -118,16 +136,18 @@ class Batches:
 
     def _most_tokens(self, lengths: np.ndarray, steps: int, starts: list[int]) -> np.ndarray:
         """(steps, C): the most tokens that are encoded together; `starts` are the parts' first rows."""
-        per_epoch = steps_per_epoch(len(lengths), self.batch_size)
+        per_epoch = steps_per_epoch(self._corpus.num_examples, self.batch_size)
         found = []
         for epoch, first in enumerate(range(0, steps, per_epoch)):
-            rows = self._permutation(epoch)[: min(steps - first, per_epoch) * self.batch_size]
-            by_batch = lengths[rows].reshape(-1, self.batch_size, lengths.shape[1])
+            rows = self._examples(epoch)[: min(steps - first, per_epoch) * self.batch_size]
+            by_batch = self._corpus.take(lengths, rows).reshape(-1, self.batch_size, self._corpus.num_columns)
             found.append(np.add.reduceat(by_batch, starts, axis=1).max(axis=1))
         return np.concatenate(found)
 
-    def _permutation(self, epoch: int) -> np.ndarray:
-        return epoch_generator(self._seed, epoch).permutation(len(self._corpus.input_ids))
+    def _examples(self, epoch: int) -> np.ndarray:
+        """The rows of the corpus in the order of an epoch, (N,), or those of its pairs, (M, 2)."""
+        order = epoch_generator(self._seed, epoch).permutation(len(self._corpus.input_ids))
+        return order if self._corpus.pairing is None else self._corpus.pairing.pairs(order)
 
 
 def _small_and_large(lengths: np.ndarray, together: int, parts: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,7 @@
 """From a model's name to its parameters, its own pooler and its head.
 
-A name is a folder in Hugging Face format, a hub id, or `package:NAME` for weights in an installed
-Python package.
+A name is a folder in Hugging Face format, a hub id, `package:NAME` for weights in an installed
+Python package, or `glove:FILE` for a file of word vectors.
 """
 
 import dataclasses
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simcse_jax.errors import UserError
+from simcse_jax.huggingface.glove import read_glove
 from simcse_jax.huggingface.module_files import Unsupported
 from simcse_jax.huggingface.names import head_module, normalize_names, read_head, to_params
 from simcse_jax.huggingface.resolve import resolve
@@ -23,14 +24,19 @@ from simcse_jax.huggingface.sentence_transformers import (
     read_modules,
     transformer_fields,
     transformer_folder,
+    words_folder,
 )
 from simcse_jax.huggingface.settings import DEFAULTS, FILE, OURS, Settings, read_settings
-from simcse_jax.huggingface.tokenizer import MARKER
+from simcse_jax.huggingface.stop_words import ENGLISH_STOP_WORDS
+from simcse_jax.huggingface.tokenizer import MARKER, Tokenizer
 from simcse_jax.huggingface.weight_files import read_weights
+from simcse_jax.huggingface.word_embeddings import read_word_embeddings
+from simcse_jax.huggingface.word_tokenizer import Vocabulary, WordTokenizer
 from simcse_jax.models.config import POOLERS, SEVERAL_LAYERS, EncoderConfig
 from simcse_jax.models.head import has_head
 from simcse_jax.models.modules import Module
-from simcse_jax.models.parameters import Arrays
+from simcse_jax.models.parameters import WORD_EMBEDDING, Arrays
+from simcse_jax.names import split_glove
 from simcse_jax.storage import read_json
 
 # The reference's released models state their pooler only in their names, not in their files.
@@ -64,11 +70,30 @@ class Pretrained:
     module_weights: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     settings: Settings = DEFAULTS
     refusal: str = ""
+    vocabulary: Vocabulary | None = None  # of word vectors; None for a transformer
 
     @property
     def has_head(self) -> bool:
         """Whether the model has a head at test time."""
         return has_head(self.params)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Its tokenizer, read anew.
+
+        Raises:
+          UserError: when it is damaged, or another model's.
+        """
+        return Tokenizer(self.folder, self.config) if self.vocabulary is None else WordTokenizer(self.vocabulary)
+
+    def check_layers(self, what: str) -> None:
+        """Refuses word vectors where a transformer is needed.
+
+        Raises:
+          UserError: naming the model, and `what` needs the transformer.
+        """
+        if self.vocabulary is not None:
+            raise UserError(f"{self.name}: averages word vectors and has no layers; {what} needs a transformer")
 
     @property
     def besides(self) -> list[str]:
@@ -98,9 +123,12 @@ def choose_pooler(model: Pretrained, pooler: str | None) -> ChosenPooler:
     `cls_before_pooler` never. Modules of sentence-transformers belong to the model's own pooler alone.
 
     Raises:
-      UserError: when none was given and this encoder lacks the model's own, or the model has not what it reads.
+      UserError: when none was given and this encoder lacks the model's own, word vectors are to be pooled otherwise
+        than by their average, or a pooler needs layers that convolutions leave out.
     """
     chosen = pooler or model.pooler
+    if model.vocabulary is not None and chosen not in ("avg", None):
+        model.check_layers(f"the pooler {chosen}")
     if chosen in SEVERAL_LAYERS and model.config.convolutions:
         raise UserError(
             f"the pooler {chosen} reads several layers, but {model.name} has convolutions over the last one"
@@ -119,13 +147,21 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
     The pooler in any other checkpoint is not a head.
 
     Args:
-      name: a folder, a hub id, or `package:NAME`.
+      name: a folder, a hub id, `package:NAME`, or `glove:FILE`.
       num_layers: keep the first n layers; 0 keeps all.
 
     Raises:
       UserError: in one line, for anything wrong with it.
     """
+    if (glove := split_glove(name)) is not None:
+        vectors = read_glove(glove.file)
+        vocabulary = Vocabulary(
+            vectors.words, glove.lower_case, frozenset() if glove.stop_words else ENGLISH_STOP_WORDS
+        )
+        return _of_words(name, glove.file, vocabulary, vectors.table, num_layers)
     folder = resolve(name)
+    if (words := words_folder(folder)) is not None:
+        return _word_embeddings(name, folder, words, num_layers)
     marker = read_json(folder / MARKER) if (folder / MARKER).is_file() else None
     settings = read_settings(folder)
     listed = marker is None and (folder / LISTING).is_file()
@@ -179,6 +215,22 @@ def _with_modules(model: Pretrained, modules: Modules) -> Pretrained:
         modules=modules.after,
         module_weights=modules.weights,
     )
+
+
+def _of_words(name: str, folder: Path, vocabulary: Vocabulary, table: np.ndarray, num_layers: int) -> Pretrained:
+    config = EncoderConfig.of_words(*table.shape).keep_layers(num_layers)
+    return Pretrained(name, folder, config, {WORD_EMBEDDING: table}, "avg", config.max_length, vocabulary=vocabulary)
+
+
+def _word_embeddings(name: str, folder: Path, words: Path, num_layers: int) -> Pretrained:
+    """A folder of sentence-transformers whose first module are word vectors."""
+    vocabulary, table, length = read_word_embeddings(words)
+    model = _of_words(name, folder, vocabulary, table, num_layers)
+    model = dataclasses.replace(model, settings=read_settings(folder), max_length=min(length, model.max_length))
+    try:
+        return _with_modules(model, read_modules(folder, table.shape[1]))
+    except Unsupported as error:
+        return dataclasses.replace(model, pooler=None, refusal=str(error))
 
 
 def _check_kind(folder: Path, hf_config: dict[str, Any], settings: Settings, listed: bool) -> None:

@@ -1,4 +1,4 @@
-"""Converts between the weights of Hugging Face's BERT, RoBERTa and MPNet and our parameters, by their names."""
+"""Converts between the weights of Hugging Face's BERT, RoBERTa, MPNet and DistilBERT and our parameters, by name."""
 
 from collections.abc import Container, Mapping
 
@@ -12,7 +12,7 @@ from simcse_jax.models.head import PREFIX
 from simcse_jax.models.language_model import shapes
 from simcse_jax.models.sentence_encoder import build
 
-PREFIXES = ("bert.", "roberta.", "mpnet.")
+PREFIXES = ("bert.", "roberta.", "mpnet.", "distilbert.")
 FLOATS = [np.dtype(kind) for kind in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)]  # of weights
 LEGACY = ((".gamma", ".weight"), (".beta", ".bias"))  # in conversions of BERT's TensorFlow release
 TABLES = {
@@ -34,7 +34,16 @@ MPNET_LAYER = BERT_LAYER | {
     "attention_output": ("attention.attn.o",),
     "attention_norm": ("attention.LayerNorm",),
 }
-LAYERS = {"bert": BERT_LAYER, "roberta": BERT_LAYER, "mpnet": MPNET_LAYER}
+DISTILBERT_LAYER = {
+    "qkv": ("attention.q_lin", "attention.k_lin", "attention.v_lin"),
+    "attention_output": ("attention.out_lin",),
+    "attention_norm": ("sa_layer_norm",),
+    "intermediate": ("ffn.lin1",),
+    "output": ("ffn.lin2",),
+    "output_norm": ("output_layer_norm",),
+}
+LAYERS = {"bert": BERT_LAYER, "roberta": BERT_LAYER, "mpnet": MPNET_LAYER, "distilbert": DISTILBERT_LAYER}
+STACKS = {"distilbert": "transformer"}  # the module that has the layers; "encoder" in the others
 HEAD_MODULES = ("mlp.dense", "pooler.dense")  # in the reference's training code, and in a converted model
 
 
@@ -49,11 +58,16 @@ def _sources(name: str, model_type: str, head: str | None) -> list[str]:
     if module == "embeddings.norm":
         return [f"embeddings.LayerNorm.{suffix}"]
     _, index, part = module.split(".")
-    return [f"encoder.layer.{index}.{source}.{suffix}" for source in LAYERS[model_type][part]]
+    return [f"{_layer(model_type, index)}.{source}.{suffix}" for source in LAYERS[model_type][part]]
+
+
+def _layer(model_type: str, index: int | str) -> str:
+    """The module of a layer."""
+    return f"{STACKS.get(model_type, 'encoder')}.layer.{index}"
 
 
 def normalize_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Removes the prefix (`bert.`, `roberta.`, `mpnet.`) and renames gamma and beta to weight and bias."""
+    """Removes the prefix (`bert.`, `roberta.`, and so on) and renames gamma and beta to weight and bias."""
     names = {}
     for name, value in tensors.items():
         for prefix in PREFIXES:
@@ -115,8 +129,9 @@ def _outline(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
     outline: dict[str, tuple[int, ...]] = {
         f"embeddings.{table}.weight": (count, config.hidden_size) for table, count in rows.items()
     }
-    outline[f"encoder.layer.0.{layer['intermediate'][0]}.bias"] = (config.intermediate_size,)
-    norms = (f"encoder.layer.{index}.{layer['output_norm'][0]}.weight" for index in range(config.num_layers))
+    modules = [_layer(config.model_type, index) for index in range(config.num_layers)]
+    outline[f"{modules[0]}.{layer['intermediate'][0]}.bias"] = (config.intermediate_size,)
+    norms = (f"{module}.{layer['output_norm'][0]}.weight" for module in modules)
     return outline | dict.fromkeys(norms, (config.hidden_size,))
 
 
@@ -138,7 +153,10 @@ def _float32(tensor: np.ndarray, name: str, where: str) -> np.ndarray:
 
 
 def to_tensors(params: Mapping[str, AnyArray], model_type: str) -> dict[str, np.ndarray]:
-    """The inverse of `to_params`, for `BertModel`, `RobertaModel`, `MPNetModel`; a head becomes the pooler's layer."""
+    """The inverse of `to_params`, for `BertModel` and the like; a head becomes the pooler's layer.
+
+    `DistilBertModel` has no pooler, and leaves that layer unread.
+    """
     tensors = {}
     for name, value in params.items():
         array = np.asarray(value, np.float32)
@@ -150,15 +168,31 @@ def to_tensors(params: Mapping[str, AnyArray], model_type: str) -> dict[str, np.
     return tensors
 
 
-# Our name: the tensors of BERT and of the other two that may hold it; the first one present counts.
-SOURCES = {
-    "dense.kernel": ("cls.predictions.transform.dense.weight", "lm_head.dense.weight"),
-    "dense.bias": ("cls.predictions.transform.dense.bias", "lm_head.dense.bias"),
-    "norm.scale": ("cls.predictions.transform.LayerNorm.weight", "lm_head.layer_norm.weight"),
-    "norm.bias": ("cls.predictions.transform.LayerNorm.bias", "lm_head.layer_norm.bias"),
-    "bias": ("cls.predictions.bias", "cls.predictions.decoder.bias", "lm_head.bias", "lm_head.decoder.bias"),
+# Where each kind of checkpoint has the arrays of its language-model head, by our names.
+BERT_HEAD = {
+    "dense.kernel": "cls.predictions.transform.dense.weight",
+    "dense.bias": "cls.predictions.transform.dense.bias",
+    "norm.scale": "cls.predictions.transform.LayerNorm.weight",
+    "norm.bias": "cls.predictions.transform.LayerNorm.bias",
+    "bias": "cls.predictions.bias",
 }
-DECODERS = ("cls.predictions.decoder.weight", "lm_head.decoder.weight")
+ROBERTA_HEAD = {
+    "dense.kernel": "lm_head.dense.weight",
+    "dense.bias": "lm_head.dense.bias",
+    "norm.scale": "lm_head.layer_norm.weight",
+    "norm.bias": "lm_head.layer_norm.bias",
+    "bias": "lm_head.bias",
+}
+DISTILBERT_HEAD = {
+    "dense.kernel": "vocab_transform.weight",
+    "dense.bias": "vocab_transform.bias",
+    "norm.scale": "vocab_layer_norm.weight",
+    "norm.bias": "vocab_layer_norm.bias",
+    "bias": "vocab_projector.bias",
+}
+LANGUAGE_MODELS = {"bert": BERT_HEAD, "roberta": ROBERTA_HEAD, "mpnet": ROBERTA_HEAD, "distilbert": DISTILBERT_HEAD}
+OTHER_BIASES = ("cls.predictions.decoder.bias", "lm_head.decoder.bias")
+DECODERS = ("cls.predictions.decoder.weight", "lm_head.decoder.weight", "vocab_projector.weight")
 WORDS = "embeddings.word_embeddings.weight"
 
 
@@ -179,10 +213,20 @@ def read_head(tensors: Mapping[str, np.ndarray], config: EncoderConfig) -> dict[
         return None
     head = {}
     for name, shape in shapes(config).items():
-        value = next((tensors[source] for source in SOURCES[name] if source in tensors), None)
+        sources = [own[name] for own in LANGUAGE_MODELS.values()] + [*(OTHER_BIASES if name == "bias" else ())]
+        value = next((tensors[source] for source in sources if source in tensors), None)
         if value is None or value.dtype not in FLOATS:
             return None
         if value.shape != shape:  # e.g. padded to more words
             return None
         head[name] = np.ascontiguousarray(value.T if name.endswith("kernel") else value, np.float32)
     return head
+
+
+def head_tensors(head: Mapping[str, AnyArray], model_type: str) -> dict[str, np.ndarray]:
+    """The inverse of `read_head`, without the decoder's weights, which are the word embeddings."""
+    arrays = {name: np.asarray(value, np.float32) for name, value in head.items()}
+    return {
+        LANGUAGE_MODELS[model_type][name]: np.ascontiguousarray(array.T if name.endswith("kernel") else array)
+        for name, array in arrays.items()
+    }

@@ -6,10 +6,11 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from simcse_jax.huggingface.hub import split_name
+from simcse_jax.names import split_glove
 from simcse_jax.storage import local_path
 
 LISTS = ("data.train", "eval.postprocess_data")  # these may name several sources
-MODELS = ("model.init_from", "data.augment.mlm_model")  # these fields may name a model on the hub
+MODELS = ("model.init_from", "model.generator", "data.augment.mlm_model")  # these fields may name a model on the hub
 
 
 def public_value(field: str, value: Any, hub: Collection[str] | None = None) -> str:
@@ -33,6 +34,8 @@ def public_value(field: str, value: Any, hub: Collection[str] | None = None) -> 
         return ":".join([kind, name if keep else base_name(name), *others])
     if field in MODELS and value.startswith("package:"):
         return value
+    if field in MODELS and split_glove(value) is not None:
+        return f"{kind}:{base_name(rest)}"
     return value if is_from_hub(field, value, hub) else base_name(value)
 
 

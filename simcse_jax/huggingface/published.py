@@ -1,9 +1,11 @@
 """The shapes of published encoders, so that their programs can be built without their files."""
 
+import dataclasses
+
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.resolve import resolve
-from simcse_jax.models.config import EncoderConfig
-from simcse_jax.names import split_step
+from simcse_jax.models.config import WORD_VECTORS, EncoderConfig
+from simcse_jax.names import split_glove, split_step
 from simcse_jax.storage import local_path, read_json
 
 
@@ -18,6 +20,7 @@ def _roberta(hidden_size: int, num_layers: int) -> EncoderConfig:
 
 
 _MPNET = EncoderConfig("mpnet", 30527, 768, 12, 12, 3072, 514, 0, 1e-5, "gelu", 1)
+_DISTILBERT = dataclasses.replace(_bert(30522, 768, 6), model_type="distilbert", type_vocab_size=0)
 PUBLISHED = {
     "bert-base-uncased": _bert(30522, 768, 12),
     "bert-large-uncased": _bert(30522, 1024, 24),
@@ -25,10 +28,13 @@ PUBLISHED = {
     "bert-large-cased": _bert(28996, 1024, 24),
     "roberta-base": _roberta(768, 12),
     "roberta-large": _roberta(1024, 24),
+    "distilbert-base-uncased": _DISTILBERT,
+    "distilbert-base-cased": dataclasses.replace(_DISTILBERT, vocab_size=28996),
+    "distilroberta-base": _roberta(768, 6),
     "microsoft/mpnet-base": _MPNET,
     "sentence-transformers/all-mpnet-base-v2": _MPNET,
 }
-OWNERS = ("google-bert/", "FacebookAI/")  # the hub accepts their models' names with and without them
+OWNERS = ("google-bert/", "FacebookAI/", "distilbert/")  # the hub accepts their models' names with and without them
 # The place of config.json: in a model's folder; in a run's workdir; in a sentence-transformers folder.
 PLACES = ("config.json", "model/config.json", "0_Transformer/config.json")
 
@@ -43,6 +49,8 @@ def encoder_config(name: str, num_layers: int = 0) -> EncoderConfig:
     Raises:
       UserError: for a name of unknown shape, or a damaged config.json.
     """
+    if split_glove(name) is not None:
+        raise UserError(f"{name}: averages word vectors and has no layers; a step of training needs a transformer")
     name = known = split_step(name).name
     for owner in OWNERS:
         known = known.removeprefix(owner)
@@ -55,4 +63,7 @@ def encoder_config(name: str, num_layers: int = 0) -> EncoderConfig:
     path = next((folder / place for place in PLACES if (folder / place).is_file()), None)
     if path is None:
         raise UserError(f"{folder}: no config.json; give a folder in Hugging Face format or package:NAME")
-    return EncoderConfig.from_hugging_face(read_json(path), str(path)).keep_layers(num_layers)
+    config = EncoderConfig.from_hugging_face(read_json(path), str(path))
+    if config.model_type == WORD_VECTORS:
+        raise UserError(f"{name}: averages word vectors and has no layers; a step of training needs a transformer")
+    return config.keep_layers(num_layers)

@@ -19,6 +19,7 @@ HUB_FILES = [
     "model*.safetensors",
     "*Transformer/model*.safetensors",
     "*Dense*/*",
+    "*WordEmbeddings/model*.safetensors",
 ]
 
 
@@ -43,7 +44,8 @@ def resolve(name: str) -> Path:
     try:
         folder = hub.download(*hub_name, HUB_FILES)
         if all("Dense" in path.parent.name for path in folder.rglob("model*.safetensors")):
-            folder = hub.download(*hub_name, [*HUB_FILES, "pytorch_model*", "*Transformer/pytorch_model*"])
+            older = [f"{place}pytorch_model*" for place in ("", "*Transformer/", "*WordEmbeddings/")]
+            folder = hub.download(*hub_name, [*HUB_FILES, *older])
         return folder
     except UserError as error:
         raise UserError(f"{name}: no such folder, and {error}") from None

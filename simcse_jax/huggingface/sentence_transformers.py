@@ -27,6 +27,7 @@ class Kind(enum.StrEnum):
 
     TRANSFORMER = "Transformer"
     CNN = "CNN"
+    WORDS = "WordEmbeddings"
     LAYERS = "WeightedLayerPooling"
     POOLING = "Pooling"
     DENSE = "Dense"
@@ -117,21 +118,32 @@ def transformer_fields(folder: Path) -> dict[str, Any]:
     return read_json(path) if path else {}
 
 
-def read_modules(folder: Path) -> Modules:
-    """Reads what a folder's `modules.json` lists after the encoder.
+def words_folder(folder: Path) -> Path | None:
+    """The folder of the word vectors, if they are the first module; None for any other model.
+
+    Raises:
+      UserError: when the list is damaged.
+    """
+    first = _listing(folder)[0] if (folder / LISTING).is_file() else None
+    return first.path if first and first.kind == Kind.WORDS else None
+
+
+def read_modules(folder: Path, size_of_words: int = 0) -> Modules:
+    """Reads what a folder's `modules.json` lists after the encoder, or after word vectors of that size.
 
     Raises:
       Unsupported: naming a module, or a field of one, that this package lacks.
       UserError: when one of the files is missing or damaged.
     """
     first, *entries = _listing(folder)
-    _check_transformer(first.path)
+    if not size_of_words:
+        _check_transformer(first.path)
     for entry in entries:
-        if entry.kind in (None, Kind.TRANSFORMER):
+        if entry.kind in (None, Kind.TRANSFORMER, Kind.WORDS):
             raise Unsupported(f"{folder / LISTING}: the module {entry.type} is not supported")
-    config = read_json(first.path / "config.json")
-    hidden = int(config.get("hidden_size", 0))
-    convolutions, convolution_weights, entries = _read_convolutions(entries, hidden)
+    config = {} if size_of_words else read_json(first.path / "config.json")
+    hidden = size_of_words or int(config.get("hidden_size", config.get("dim", 0)))  # DistilBERT's name
+    convolutions, convolution_weights, entries = _read_convolutions(entries, 0 if size_of_words else hidden)
     kinds = [entry.kind for entry in entries]
     layers = kinds[:1] == [Kind.LAYERS] and not convolutions
     if Kind.CNN in kinds:
@@ -141,6 +153,8 @@ def read_modules(folder: Path) -> Modules:
             f"{folder / LISTING}: only one Pooling directly after Transformer, CNN or WeightedLayerPooling is supported"
         )
     pooler, include_prompt = _read_pooling(entries[layers].path)
+    if size_of_words and (layers or pooler != "avg"):
+        raise Unsupported(f"{folder / LISTING}: of the poolings of word vectors only the mean is supported")
     if layers and config.get("output_hidden_states") is True:  # otherwise the module does nothing
         pooler = _read_layers(entries[0].path, pooler)
     rest = [entry for entry in entries[layers + 1 :] if entry.kind != Kind.DROPOUT]
@@ -151,7 +165,7 @@ def read_modules(folder: Path) -> Modules:
         del rest[-1]
     size = (convolutions.size if convolutions else hidden) * len(pooler.split(JOIN))
     dense: Weights = {}
-    if rest and rest[0].kind == Kind.DENSE and not convolutions:
+    if rest and rest[0].kind == Kind.DENSE and not size_of_words and not convolutions:
         module, weights = _read_dense(rest[0].path, size)
         if module == Dense("Tanh", hidden) and size == hidden:
             dense = {"pooler.dense.weight": weights["kernel"].T, "pooler.dense.bias": weights["bias"]}
@@ -162,7 +176,7 @@ def read_modules(folder: Path) -> Modules:
 
 def _read_convolutions(entries: list[_Entry], hidden: int) -> tuple[Convolutions | None, Weights, list[_Entry]]:
     """The convolutions that come first, if there are any, their weights, and the modules after them."""
-    if not entries or entries[0].kind != Kind.CNN:
+    if not hidden or not entries or entries[0].kind != Kind.CNN:  # those of word vectors are not read here
         return None, {}, entries
     convolutions, weights = read_cnn(entries[0].path, hidden)
     if entries[1:] and entries[1].kind == Kind.DENSE and is_relu(entries[1].path, convolutions.size):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 MARKER = "simcse_jax.json"  # in the folders that we write: the pooler, and whether there is a head
 
 CHUNK = 8192  # sentences tokenized at a time
-# The mask tokens of BERT, RoBERTa and MPNet, for folders whose files state none.
+# The mask tokens of the encoders, for folders whose files state none.
 MASK_TOKENS = tuple(special["mask"] for special in SPECIAL_TOKENS.values())
 
 # A tokenizer's possible files, copied along with a trained model.
@@ -49,6 +49,7 @@ FILES = (
     "vocab.json",
     "merges.txt",
 )
+WORDS_FILE = "whitespacetokenizer_config.json"  # of word vectors: `word_tokenizer.Vocabulary`
 
 
 class Tokenizer:

@@ -1,6 +1,6 @@
-"""Makes the tokenizer of a usual BERT, RoBERTa or MPNet folder as transformers does, without importing transformers.
+"""Makes the tokenizer of a usual BERT, RoBERTa, MPNet or DistilBERT folder as transformers does, without importing it.
 
-transformers 5 takes only vocabulary, merges and added tokens from `tokenizer.json` (BERT's and MPNet's vocabulary also
+transformers 5 takes only vocabulary, merges and added tokens from `tokenizer.json` (all but RoBERTa's vocabulary also
 from `vocab.txt`): normalizer, pre-tokenizer and post-processor come from the model's class, with the settings of
 `tokenizer_config.json`. A folder is usual if nothing else plays a part: the class is the model's, the special tokens
 are the class's own, and no others are added.
@@ -15,20 +15,28 @@ if TYPE_CHECKING:
     from tokenizers import AddedToken, Tokenizer
     from tokenizers.processors import PostProcessor
 
+BERT_TOKENS = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}
 SPECIAL_TOKENS = {
-    "bert": {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"},
+    "bert": BERT_TOKENS,
+    "distilbert": BERT_TOKENS,
     "roberta": {"unk": "<unk>", "sep": "</s>", "pad": "<pad>", "cls": "<s>", "mask": "<mask>"}
     | {"bos": "<s>", "eos": "</s>"},
     "mpnet": {"unk": "[UNK]", "sep": "</s>", "pad": "<pad>", "cls": "<s>", "mask": "<mask>"}
     | {"bos": "<s>", "eos": "</s>"},
 }
 OLD_UNK = "<unk>"  # in published MPNets, in addition to their [UNK]
-CLASSES = {"bert": "BertTokenizer", "roberta": "RobertaTokenizer", "mpnet": "MPNetTokenizer"}
-MODELS = {"bert": "WordPiece", "roberta": "BPE", "mpnet": "WordPiece"}
+# The tokenizers of a model's folder; the first one where the folder names none.
+CLASSES = {
+    "bert": ("BertTokenizer",),
+    "roberta": ("RobertaTokenizer",),
+    "mpnet": ("MPNetTokenizer",),
+    "distilbert": ("DistilBertTokenizer", "BertTokenizer"),  # the same
+}
+MODELS = {"bert": "WordPiece", "roberta": "BPE", "mpnet": "WordPiece", "distilbert": "WordPiece"}
 # Settings and their defaults; the types are those of possible values.
 WORD_PIECE: dict[str, bool | None] = {"do_lower_case": True, "tokenize_chinese_chars": True, "strip_accents": None}
 ROBERTA: dict[str, bool | None] = {"add_prefix_space": False, "trim_offsets": True}
-SETTINGS = {"bert": WORD_PIECE, "roberta": ROBERTA, "mpnet": WORD_PIECE}
+SETTINGS = {"bert": WORD_PIECE, "roberta": ROBERTA, "mpnet": WORD_PIECE, "distilbert": WORD_PIECE}
 # With these fields transformers does something else.
 UNUSUAL = (
     *("auto_map", "fast_tokenizer_files", "init_inputs", "add_bos_token", "add_eos_token", "split_special_tokens"),
@@ -82,8 +90,8 @@ def _read(folder: Path) -> "Tokenizer":
 def _check_class(model: dict[str, Any], config: dict[str, Any]) -> str:
     """The model's type; the tokenizer's class must be the one for this type."""
     kind = model.get("model_type", "")
-    stated = config.get("tokenizer_class") or model.get("tokenizer_class") or CLASSES.get(kind)
-    if kind not in CLASSES or stated not in (CLASSES[kind], CLASSES[kind] + "Fast"):
+    stated = config.get("tokenizer_class") or model.get("tokenizer_class")
+    if kind not in CLASSES or (stated and str(stated).removesuffix("Fast") not in CLASSES[kind]):
         raise Unusual
     return kind
 

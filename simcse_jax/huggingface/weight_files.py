@@ -1,4 +1,4 @@
-"""Reads the tensors of a folder in Hugging Face format, from any of the usual files."""
+"""Reads the tensors of a folder in Hugging Face format, from any of the usual files, and writes safetensors."""
 
 from pathlib import Path
 
@@ -59,3 +59,10 @@ def read_weights(folder: Path) -> tuple[dict[str, np.ndarray], Path]:
             raise UserError(f"{path}: its shard {shard} is missing; download it again")
         tensors |= read(folder / shard)
     return tensors, path
+
+
+def write_safetensors(path: Path, tensors: dict[str, np.ndarray]) -> None:
+    """Writes tensors by name, with the metadata that transformers requires."""
+    from safetensors.numpy import save
+
+    path.write_bytes(save(tensors, metadata={"format": "pt"}))  # `save_file` would make it readable by the owner alone

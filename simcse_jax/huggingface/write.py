@@ -9,17 +9,20 @@ import numpy as np
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.convolutions import CONFIG, cnn_module, relu_module
 from simcse_jax.huggingface.load import Pretrained
-from simcse_jax.huggingface.names import to_tensors
+from simcse_jax.huggingface.names import head_tensors, to_tensors
 from simcse_jax.huggingface.sentence_transformers import LISTING, POOLING_SWITCHES, Kind, layer_weights
 from simcse_jax.huggingface.settings import FILE
-from simcse_jax.huggingface.tokenizer import FILES, MARKER, Tokenizer
-from simcse_jax.models.config import POOLERS
+from simcse_jax.huggingface.tokenizer import FILES, MARKER, WORDS_FILE, Tokenizer
+from simcse_jax.huggingface.weight_files import write_safetensors
+from simcse_jax.huggingface.word_embeddings import write_word_embeddings
+from simcse_jax.models.config import DISTILBERT_NAMES, POOLERS
 from simcse_jax.models.convolutions import PREFIX
+from simcse_jax.models.parameters import WORD_EMBEDDING
 from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.storage import read_json, write_json
 from simcse_jax.version import __version__
 
-ARCHITECTURES = {"bert": "BertModel", "roberta": "RobertaModel", "mpnet": "MPNetModel"}
+ARCHITECTURES = {"bert": "BertModel", "roberta": "RobertaModel", "mpnet": "MPNetModel", "distilbert": "DistilBertModel"}
 TYPES = "sentence_transformers.models"  # all versions of sentence-transformers find their modules here
 CONFIG_FILES = {Kind.CNN: CONFIG}  # of a module's fields; config.json for the others
 PLACES = ("_name_or_path", "name_or_path", "tokenizer_file", "vocab_file", "merges_file", "special_tokens_map_file")
@@ -36,7 +39,8 @@ class Module(NamedTuple):
 def write_model(model: Pretrained, folder: Path) -> None:
     """Writes a model's files into an empty folder, for transformers, sentence-transformers and `load`.
 
-    The head becomes the pooler's dense layer (as in the reference's conversion) and a dense module.
+    The head becomes the pooler's dense layer (as in the reference's conversion) and a dense module. A language-model
+    head is kept for `AutoModelForMaskedLM`, and for a run that starts from the folder.
 
     Raises:
       UserError: for a model with other modules of sentence-transformers, which a run never has.
@@ -46,6 +50,8 @@ def write_model(model: Pretrained, folder: Path) -> None:
         raise UserError(model.refusal or f"{model.name}: the pooler {pooler} cannot be written")
     if model.modules or model.normalize or not model.include_prompt:
         raise UserError(f"{model.name}: {' and '.join(model.besides)} cannot be written")
+    if model.vocabulary is not None:
+        return _write_words(model, folder)
     encoder = {name: value for name, value in model.params.items() if not name.startswith(PREFIX)}
     tensors = to_tensors(encoder, model.config.model_type)
     modules = _modules(model, pooler, tensors)
@@ -55,10 +61,11 @@ def write_model(model: Pretrained, folder: Path) -> None:
     fields: dict[str, Any] = {"architectures": [ARCHITECTURES[model.config.model_type]]}
     if any(module.kind == Kind.LAYERS for module in modules):
         fields["output_hidden_states"] = True
-    tokenizer = Tokenizer(model.folder, model.config)
+    tokenizer = model.tokenizer
     write_encoder_files(model, tokenizer, folder, pooler, model.has_head, **fields)
     _forget_places(folder)
-    write_safetensors(folder / "model.safetensors", tensors)
+    head = head_tensors(model.language_model or {}, model.config.model_type)
+    write_safetensors(folder / "model.safetensors", tensors | head)
 
 
 def write_encoder_files(
@@ -68,8 +75,15 @@ def write_encoder_files(
 
     `fields` are set in `config.json`, in addition to its own.
     """
+    marker = {"pooler": pooler, "head": has_head, "version": __version__}
+    write_json(target / MARKER, marker | ({"convolutions": True} if model.config.convolutions else {}))
+    if model.vocabulary is not None:
+        sizes = {"vocab_size": model.config.vocab_size, "hidden_size": model.config.hidden_size}
+        write_json(target / "config.json", {"model_type": model.config.model_type} | sizes)
+        return tokenizer.save(target / WORDS_FILE)
     config = read_json(model.folder / "config.json")
-    config["num_hidden_layers"] = model.config.num_layers
+    names = DISTILBERT_NAMES if model.config.model_type == "distilbert" else {}
+    config[names.get("num_hidden_layers", "num_hidden_layers")] = model.config.num_layers
     config.pop("torch_dtype", None)
     config["dtype"] = "float32"  # whatever the source's was: transformers obeys this field
     write_json(target / "config.json", config | fields)
@@ -77,15 +91,18 @@ def write_encoder_files(
         if (model.folder / name).is_file():
             shutil.copyfile(model.folder / name, target / name)
     tokenizer.save(target / "tokenizer.json")
-    marker = {"pooler": pooler, "head": has_head, "version": __version__}
-    write_json(target / MARKER, marker | ({"convolutions": True} if model.config.convolutions else {}))
 
 
-def write_safetensors(path: Path, tensors: dict[str, np.ndarray]) -> None:
-    """Writes tensors by name, with the metadata that transformers requires."""
-    from safetensors.numpy import save
-
-    path.write_bytes(save(tensors, metadata={"format": "pt"}))  # `save_file` would make it readable by the owner alone
+def _write_words(model: Pretrained, folder: Path) -> None:
+    """Word vectors and their average, for sentence-transformers and `load`; transformers has no such model."""
+    assert model.vocabulary is not None
+    words = folder / f"0_{Kind.WORDS}"
+    words.mkdir()
+    write_word_embeddings(words, model.vocabulary, np.asarray(model.params[WORD_EMBEDDING]), model.max_length)
+    pooling = {"word_embedding_dimension": model.config.hidden_size, "pooling_mode_mean_tokens": True}
+    _write_modules([Module(Kind.POOLING, pooling, {})], folder, (words.name, Kind.WORDS))
+    write_json(folder / FILE, _settings(model))
+    write_json(folder / MARKER, {"pooler": model.pooler, "head": False, "version": __version__})
 
 
 def _modules(model: Pretrained, pooler: str, tensors: dict[str, np.ndarray]) -> list[Module]:
@@ -121,9 +138,9 @@ def _settings(model: Pretrained) -> dict[str, Any]:
     return fields | ({"truncate_dim": settings.truncate_dim} if settings.truncate_dim else {})
 
 
-def _write_modules(modules: list[Module], folder: Path) -> None:
-    """Writes a folder for each module, and `modules.json`; the transformer is the folder itself."""
-    listing = [("", Kind.TRANSFORMER)]
+def _write_modules(modules: list[Module], folder: Path, first: tuple[str, Kind] = ("", Kind.TRANSFORMER)) -> None:
+    """Writes a folder for each module, and `modules.json`; the transformer, its first one, is the folder itself."""
+    listing = [first]
     for number, module in enumerate(modules, 1):
         path = f"{number}_{module.kind}"
         (folder / path).mkdir()

@@ -2,12 +2,14 @@
 
 import dataclasses
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from simcse_jax.errors import UserError
 from simcse_jax.models.relative_positions import BUCKETS
 
-MODEL_TYPES = ("bert", "roberta", "mpnet")
+MODEL_TYPES = ("bert", "roberta", "mpnet", "distilbert")
+FROM_PADDING = ("roberta", "mpnet")  # their positions begin after the index of padding, the others' at 0
 DTYPES = ("float32", "bfloat16")  # for the encoder's matrix products
 WIDEST_CONVOLUTION, MOST_CHANNELS = 99, 1 << 16
 CONVOLUTION_ACTIVATIONS = {"none": "as released, and in sentence-transformers", "relu": "as in the paper"}
@@ -25,6 +27,11 @@ POOLERS = {  # see pooling.py
     "last": "the last layer's last token",
 }
 SEVERAL_LAYERS = ("avg_top2", "avg_first_last", "avg_static_last")  # those that read more than the last layer
+CHANGES = {  # of a sentence in the embedding layer (models/changes.py)
+    "none": "the sentence as it is",
+    "shuffled": "positions permuted among its tokens",
+    "cutoff": "some columns zero in all of its tokens",
+}
 
 # The least and the most of each number: hundreds of times the largest published encoder's.
 BOUNDS = {
@@ -37,6 +44,17 @@ BOUNDS = {
     "type_vocab_size": (1, 1 << 16),
     "pad_token_id": (0, 1 << 26),
 }
+WORD_VECTORS = "glove"  # the model type of an average of word vectors, which has no layers
+MOST_WORDS = 4096  # of a sentence whose word vectors are averaged; it is padded to so many in memory
+# DistilBERT's names of these fields.
+DISTILBERT_NAMES = {
+    "hidden_size": "dim",
+    "num_hidden_layers": "n_layers",
+    "num_attention_heads": "n_heads",
+    "intermediate_size": "hidden_dim",
+    "hidden_act": "activation",
+}
+WITH_TYPES = ("bert", "roberta")
 # With any of these the model computes something else.
 OTHER_MODELS = ("is_decoder", "add_cross_attention", "pruned_heads", "quantization_config")
 
@@ -79,8 +97,13 @@ class EncoderConfig:
 
     @property
     def max_length(self) -> int:
-        """The most tokens a sentence may have: RoBERTa's and MPNet's positions start after the padding index."""
-        return self.max_positions - (0 if self.model_type == "bert" else self.pad_token_id + 1)
+        """The most tokens a sentence may have."""
+        return self.max_positions - (self.pad_token_id + 1 if self.model_type in FROM_PADDING else 0)
+
+    @classmethod
+    def of_words(cls, vocab_size: int, hidden_size: int) -> "EncoderConfig":
+        """Word vectors alone: a table of (vocab_size, hidden_size), no positions, no layers."""
+        return cls(WORD_VECTORS, vocab_size, hidden_size, 0, 1, 0, MOST_WORDS, 0, 0.0, GELU[0], 0)
 
     @classmethod
     def from_hugging_face(cls, config: dict[str, Any], where: str) -> "EncoderConfig":
@@ -94,34 +117,37 @@ class EncoderConfig:
           UserError: for a model type or an option that this encoder does not support.
         """
         model_type = config.get("model_type")
+        if model_type == WORD_VECTORS:
+            return cls.of_words(*(_whole(config, field, where) for field in ("vocab_size", "hidden_size")))
         if model_type not in MODEL_TYPES:
             raise UserError(f"{where}: model_type is {model_type!r:.60}; supported are {', '.join(MODEL_TYPES)}")
         if (positions := config.get("position_embedding_type", "absolute")) != "absolute":
             raise UserError(f"{where}: position_embedding_type is {positions!r:.60}; only 'absolute' is supported")
         if model_type == "mpnet":  # transformers hard-codes these two numbers
-            config = {**config, "type_vocab_size": 0}
             for field, only in (("pad_token_id", 1), ("relative_attention_num_buckets", BUCKETS)):
                 if config.get(field) not in (None, only):
                     raise UserError(f"{where}: {field} is {config[field]!r:.60}; for MPNet it must be {only}")
         for field in OTHER_MODELS:
             if config.get(field):
                 raise UserError(f"{where}: {field} is {config[field]!r:.60}; such a model is not supported")
+        names = {}
+        if model_type == "distilbert":
+            names, config = DISTILBERT_NAMES, _with_usual_names(config, where)
         config = {"layer_norm_eps": 1e-12, "hidden_act": "gelu", **config}
         if config.get("pad_token_id") is None:
-            config["pad_token_id"] = 0 if model_type == "bert" else 1
+            config["pad_token_id"] = 1 if model_type in FROM_PADDING else 0
         if (activation := config["hidden_act"]) not in ACTIVATIONS:
-            raise UserError(f"{where}: hidden_act {activation!r:.60} is not one of {', '.join(ACTIVATIONS)}")
-        if model_type != "mpnet":
-            _whole(config, "type_vocab_size", where)
+            field = names.get("hidden_act", "hidden_act")
+            raise UserError(f"{where}: {field} {activation!r:.60} is not one of {', '.join(ACTIVATIONS)}")
         fields = cls(
             model_type=model_type,
             vocab_size=_whole(config, "vocab_size", where),
-            hidden_size=_whole(config, "hidden_size", where),
-            num_layers=_whole(config, "num_hidden_layers", where),
-            num_heads=_whole(config, "num_attention_heads", where),
-            intermediate_size=_whole(config, "intermediate_size", where),
+            hidden_size=_whole(config, "hidden_size", where, names),
+            num_layers=_whole(config, "num_hidden_layers", where, names),
+            num_heads=_whole(config, "num_attention_heads", where, names),
+            intermediate_size=_whole(config, "intermediate_size", where, names),
             max_positions=_whole(config, "max_position_embeddings", where),
-            type_vocab_size=config["type_vocab_size"],
+            type_vocab_size=_whole(config, "type_vocab_size", where) if model_type in WITH_TYPES else 0,
             layer_norm_eps=_epsilon(config["layer_norm_eps"], where),
             hidden_act=activation,
             pad_token_id=_whole(config, "pad_token_id", where),
@@ -131,7 +157,8 @@ class EncoderConfig:
         if fields.max_length < 3:  # two tokens are special
             raise UserError(f"{where}: max_position_embeddings is {fields.max_positions}, too few for a sentence")
         if fields.hidden_size % fields.num_heads:
-            raise UserError(f"{where}: hidden_size {fields.hidden_size} is not divisible by {fields.num_heads} heads")
+            field = names.get("hidden_size", "hidden_size")
+            raise UserError(f"{where}: {field} {fields.hidden_size} is not divisible by {fields.num_heads} heads")
         return fields
 
     def keep_layers(self, num_layers: int) -> "EncoderConfig":
@@ -142,16 +169,34 @@ class EncoderConfig:
         return dataclasses.replace(self, num_layers=num_layers or self.num_layers)
 
 
-def _whole(config: Mapping[str, Any], field: str, where: str) -> int:
-    """A field that is a whole number within its bounds."""
+def _with_usual_names(config: dict[str, Any], where: str) -> dict[str, Any]:
+    """DistilBERT's fields by BERT's names too, and its norms' epsilon, which transformers hard-codes.
+
+    `sinusoidal_pos_embds` is only how the table of positions was initialized: the weights have it in any case.
+    """
+    for usual, own in DISTILBERT_NAMES.items():
+        if usual in config and config.get(own, config[usual]) != config[usual]:
+            raise UserError(
+                f"{where}: {own} is {config[own]!r:.60}, but {usual} {config[usual]!r:.60}; they are the same"
+            )
+    return (
+        config
+        | {usual: config[own] for usual, own in DISTILBERT_NAMES.items() if own in config}
+        | {"layer_norm_eps": 1e-12}
+    )
+
+
+def _whole(config: Mapping[str, Any], field: str, where: str, names: Mapping[str, str] = MappingProxyType({})) -> int:
+    """A field that is a whole number within its bounds; `names` are those of the file, where they are others."""
+    name = names.get(field, field)
     if field not in config:
-        raise UserError(f"{where}: the field {field!r} is missing")
+        raise UserError(f"{where}: the field {name!r} is missing")
     value, (least, most) = config[field], BOUNDS[field]
     if type(value) is not int:  # True is one to Python
-        raise UserError(f"{where}: {field} is {value!r:.60}, not a whole number")
+        raise UserError(f"{where}: {name} is {value!r:.60}, not a whole number")
     if not least <= value <= most:
         bound = f"{least} or more" if value < least else f"at most {most}"
-        raise UserError(f"{where}: {field} is {value!r:.60}; it must be {bound}")
+        raise UserError(f"{where}: {name} is {value!r:.60}; it must be {bound}")
     return value
 
 

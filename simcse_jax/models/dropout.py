@@ -64,6 +64,19 @@ def threefry2x32(key: Words, x0: UInt32[Array, "..."], x1: UInt32[Array, "..."])
     return x0, x1
 
 
+def draws(row_keys: Key[Array, " B"], site: int, count: int) -> UInt32[Array, "B N"]:
+    """32 random bits for each of N = `count` places of a row; a place's depend on (row key, site, place) alone.
+
+    Raises:
+      ValueError: if the keys are not one threefry key per row.
+    """
+    words = jax.random.key_data(row_keys)
+    if words.ndim != 2 or words.shape[1] != 2:
+        raise ValueError(f"draws need one threefry key per row: keys {row_keys.dtype}{list(row_keys.shape)}")
+    site_key = threefry2x32((words[:, :1], words[:, 1:]), jnp.uint32(site), jnp.uint32(0))
+    return threefry2x32(site_key, jnp.arange(count, dtype=jnp.uint32)[None], jnp.uint32(0))[0]
+
+
 def token_masks(
     keys: Key[Array, "..."], positions: Int[Array, "..."], sites: Sequence[int], size: int, rate: Rate
 ) -> list[Mask]:

@@ -1,4 +1,4 @@
-"""BERT, RoBERTa and MPNet in Flax NNX. Shapes: B sentences, T tokens, D hidden size, L layers, H heads.
+"""BERT, RoBERTa, MPNet and DistilBERT in Flax NNX. Shapes: B sentences, T tokens, D hidden size, L layers, H heads.
 
 Hidden states lie in a layout (`models.padding`): (*tokens, D) is (B, T, D) or, without padding, (N, D). Attention has
 Q queries, K keys and d = D / H numbers in a head.
@@ -16,16 +16,18 @@ from flax import nnx
 from jaxtyping import Array, Float, Int, Key
 
 from simcse_jax.models.arrays import AnyArray
-from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.changes import UNCHANGED, Change
+from simcse_jax.models.config import FROM_PADDING, WORD_VECTORS, EncoderConfig
 from simcse_jax.models.dropout import Mask, attention_masks, drop, token_masks
 from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS, layer_norm, softmax
 from simcse_jax.models.padding import Layout, Padded, unpadded
 from simcse_jax.models.products import DType, einsum
 from simcse_jax.models.relative_positions import BUCKETS, buckets
+from simcse_jax.models.word_vectors import WordVectors
 
 Keys = Key[Array, " B"] | None
 Rate = Float[Array, ""] | float
-RelativeBias = Float[Array, "H Q K"] | None  # added to the scores of attention
+RelativeBias = Float[Array, "*B H Q K"] | None  # added to the scores of attention
 SITES_PER_LAYER = 3  # attention probabilities, attention output, feed-forward output
 EMBEDDING_SITE = 0
 QUERY, KEY_AND_VALUE, QUERY_KEY_AND_VALUE = slice(0, 1), slice(1, 3), slice(0, 3)  # thirds of one product
@@ -97,17 +99,23 @@ class Embeddings(nnx.Module):
         attention_mask: Int[AnyArray, "B T"],
         layout: Layout,
         mask: Mask | None,
+        change: Change = UNCHANGED,
     ) -> Float[Array, "*tokens D"]:
-        """The hidden states before the first layer, in `layout`."""
-        if self.config.model_type == "bert":
-            positions = layout.positions
+        """The hidden states before the first layer, in `layout`, after the change."""
+        if self.config.model_type not in FROM_PADDING:
+            positions = layout.positions if change.positions is None else layout.to_tokens(change.positions)
+        elif change.positions is not None:
+            positions = layout.to_tokens((change.positions + 1) * attention_mask + self.config.pad_token_id)
         else:  # tokens count from the index after padding's
             rows = jnp.cumsum(attention_mask, axis=1) * attention_mask + self.config.pad_token_id
             positions = layout.to_tokens(rows)
-        embedded = self.word(layout.to_tokens(jnp.asarray(input_ids))) + self.position(positions)
+        embedded = self.word(layout.to_tokens(jnp.asarray(input_ids))) + self.position(jnp.asarray(positions))
         if self.type is not None:
             embedded += self.type.embedding[0]
-        return drop(self.norm(embedded), mask).astype(self.dtype)
+        embedded = drop(self.norm(embedded), mask)
+        if change.kept is not None:
+            embedded = jnp.where(layout.of_examples(jnp.asarray(change.kept)), embedded, 0.0)
+        return embedded.astype(self.dtype)
 
 
 class Layer(nnx.Module):
@@ -146,7 +154,7 @@ class Layer(nnx.Module):
             masks = masks.first(layout)
             hidden, layout = layout.first(hidden), Padded(1)
             (query,) = self.project(hidden, layout, QUERY)
-            relative_bias = None if relative_bias is None else relative_bias[:, :1]
+            relative_bias = None if relative_bias is None else relative_bias[..., :1, :]
         else:
             query, key, value = self.project(hidden, layout, QUERY_KEY_AND_VALUE)
         scores = self.scores(query, key, attention_mask, relative_bias)
@@ -203,10 +211,11 @@ class Layer(nnx.Module):
 
 
 class Encoder(nnx.Module):
-    """BERT, RoBERTa or MPNet without any head."""
+    """BERT, RoBERTa, MPNet or DistilBERT without any head; or word vectors, with no layers at all."""
 
     def __init__(self, config: EncoderConfig, *, rngs: nnx.Rngs, dtype: DType = jnp.float32):
-        self.embeddings = Embeddings(config, rngs, dtype)
+        is_words = config.model_type == WORD_VECTORS
+        self.embeddings = WordVectors(config, rngs, dtype) if is_words else Embeddings(config, rngs, dtype)
         self.layers = nnx.List([Layer(config, rngs, dtype) for _ in range(config.num_layers)])
         # Only MPNet has it, shared by all layers: a number for each bucket of distances and each head.
         shape = (BUCKETS, config.num_heads)
@@ -223,6 +232,8 @@ class Encoder(nnx.Module):
         dropout_rate: Rate = 0.1,
         most_tokens: int | None = None,
         first_only: bool = False,
+        change: Change = UNCHANGED,
+        first: Float[AnyArray, "B D"] | None = None,
     ) -> tuple[Float[Array, "B _ D"], ...]:
         """Encodes B sentences of T tokens, padded on the right.
 
@@ -234,6 +245,8 @@ class Encoder(nnx.Module):
           most_tokens: the most tokens that the B sentences have together, without padding. Nothing is then computed for
             padding, which changes results only by the rounding of sums. With more tokens, all results are NaN.
           first_only: compute the last layer for each sentence's first token alone.
+          change: of the sentences, in the embedding layer.
+          first: (B, D) vectors that replace each sentence's first token after the embedding layer's norm and dropout.
 
         Returns:
           L + 1 hidden states of shape (B, T, D) and the encoder's dtype: the embedding layer's, then each
@@ -251,8 +264,10 @@ class Encoder(nnx.Module):
             return hidden + jnp.where(too_many, jnp.nan, 0.0).astype(hidden.dtype)
 
         embedding_mask, masks = self.draw_masks(layout, input_ids.shape[1], dropout_keys, dropout_rate)
-        hidden = self.embeddings(input_ids, attention_mask, layout, embedding_mask)
-        relative_bias = self.relative_bias_of(input_ids.shape[1])
+        hidden = self.embeddings(input_ids, attention_mask, layout, embedding_mask, change)
+        if first is not None:
+            hidden = layout.with_first(hidden, jnp.asarray(first).astype(hidden.dtype))
+        relative_bias = self.relative_bias_of(input_ids.shape[1], change.positions)
         hidden_states = [rows(hidden, layout)]
         for number, (layer, layer_masks) in enumerate(zip(self.layers, masks, strict=True), 1):
             only = first_only and number == len(self.layers)
@@ -260,11 +275,16 @@ class Encoder(nnx.Module):
             hidden_states.append(rows(hidden, layout))
         return tuple(hidden_states)
 
-    def relative_bias_of(self, length: int) -> RelativeBias:
-        """(H, T, T) numbers that MPNet adds to the scores of T tokens; None for other models."""
+    def relative_bias_of(self, length: int, positions: Int[AnyArray, "B T"] | None = None) -> RelativeBias:
+        """(H, T, T) numbers that MPNet adds to the scores of T tokens; None for other models.
+
+        With tokens at other `positions` (B, H, T, T): distances follow them, since MPNet knows the order of its tokens
+        by both. A permutation is then the same as the tokens in that order.
+        """
         if self.relative_bias is None:
             return None
-        return jnp.moveaxis(self.relative_bias[...][buckets(length)], 2, 0)
+        bias = jnp.moveaxis(self.relative_bias[...][buckets(length)], 2, 0)
+        return bias if positions is None else jnp.moveaxis(bias[:, positions[:, :, None], positions[:, None]], 0, 1)
 
     def draw_masks(
         self, layout: Layout, length: int, dropout_keys: Keys, dropout_rate: Rate
@@ -274,8 +294,12 @@ class Encoder(nnx.Module):
         if dropout_keys is None:
             return None, [Masks()] * count
         sites = [1 + SITES_PER_LAYER * index for index in range(count)]  # attention's; the layer's other two follow
-        of_tokens = [EMBEDDING_SITE, *(site + number for site in sites for number in (1, 2))]
+        # DistilBERT drops nothing of attention's output, so this site is not drawn.
+        numbers = (2,) if self.config.model_type == "distilbert" else (1, 2)
+        of_tokens = [EMBEDDING_SITE, *(site + number for site in sites for number in numbers)]
         attention = attention_masks(dropout_keys, sites, (self.config.num_heads, length, length), dropout_rate)
         keys = layout.of_examples(dropout_keys)
         embedding, *others = token_masks(keys, layout.positions, of_tokens, self.config.hidden_size, dropout_rate)
-        return embedding, [Masks(*masks) for masks in zip(attention, others[::2], others[1::2], strict=True)]
+        attention_outputs = others[::2] if len(numbers) == 2 else [None] * count
+        outputs = others[len(numbers) - 1 :: len(numbers)]
+        return embedding, [Masks(*masks) for masks in zip(attention, attention_outputs, outputs, strict=True)]

@@ -1,4 +1,4 @@
-"""The masked-language-model head of BERT, RoBERTa and MPNet: dense, activation, norm, and the word embeddings again."""
+"""The masked-language-model head of all encoders: dense, activation, norm, and the word embeddings again."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from simcse_jax.models.arrays import AnyArray
-from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.config import FROM_PADDING, EncoderConfig
 from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS, Activation, layer_norm
 
 
@@ -37,8 +37,8 @@ def logits(
 
 
 def activation(config: EncoderConfig) -> Activation:
-    """The head's activation: the encoder's for BERT, always the exact GELU for the others."""
-    return ACTIVATION_FUNCTIONS[config.hidden_act if config.model_type == "bert" else "gelu"]
+    """The head's activation: the encoder's for BERT and DistilBERT, always the exact GELU for the other two."""
+    return ACTIVATION_FUNCTIONS["gelu" if config.model_type in FROM_PADDING else config.hidden_act]
 
 
 def shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:

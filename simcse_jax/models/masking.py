@@ -19,7 +19,7 @@ def mask_tokens(
     special_ids: tuple[int, ...],
     mask_id: int,
     vocab_size: int,
-    probability: float = 0.15,
+    probability: Float32[AnyArray, ""] | float = 0.15,
 ) -> tuple[Int[Array, "B T"], Bool[Array, "B T"]]:
     """Hides tokens as BERT's pretraining does (Devlin et al. 2019, Section 3.1 and Appendix A.1).
 
@@ -35,7 +35,7 @@ def mask_tokens(
       special_ids: tokens that are never selected.
       mask_id: the mask token.
       vocab_size: V.
-      probability: in [0, 1], with a resolution of 2⁻²⁴.
+      probability: in [0, 1], with a resolution of 2⁻²⁴; may be traced.
 
     Returns:
       (B, T) ids to encode, and (B, T) booleans: the tokens to predict.

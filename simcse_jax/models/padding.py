@@ -23,8 +23,8 @@ class Padded(NamedTuple):
         """(1, T) positions in a sentence."""
         return jnp.arange(self.length)[None]
 
-    def of_examples(self, values: Shaped[Array, " B"]) -> Shaped[Array, "B 1"]:
-        """(B,) values of the sentences, as one per token."""
+    def of_examples(self, values: Shaped[Array, " B *F"]) -> Shaped[Array, "B 1 *F"]:
+        """(B, ...) values of the sentences, as one per token."""
         return values[:, None]
 
     def to_tokens(self, rows: Shaped[Kind, "B T *F"]) -> Shaped[Kind, "B T *F"]:
@@ -38,6 +38,10 @@ class Padded(NamedTuple):
     def first(self, tokens: Shaped[Array, "B T *F"]) -> Shaped[Array, "B 1 *F"]:
         """(B, 1, ...): each sentence's first token."""
         return tokens[:, :1]
+
+    def with_first(self, tokens: Shaped[Array, "B T *F"], first: Shaped[Array, " B *F"]) -> Shaped[Array, "B T *F"]:
+        """The tokens with other first ones."""
+        return tokens.at[:, 0].set(first)
 
 
 class Unpadded(NamedTuple):
@@ -55,8 +59,8 @@ class Unpadded(NamedTuple):
         """(N,) positions in a sentence."""
         return self.source % self.place.shape[1]
 
-    def of_examples(self, values: Shaped[Array, " B"]) -> Shaped[Array, " N"]:
-        """(B,) values of the sentences, as one per token."""
+    def of_examples(self, values: Shaped[Array, " B *F"]) -> Shaped[Array, " N *F"]:
+        """(B, ...) values of the sentences, as one per token."""
         return values[jnp.minimum(self.source // self.place.shape[1], self.place.shape[0] - 1)]
 
     def to_tokens(self, rows: Shaped[AnyArray, "B T *F"]) -> Shaped[Array, " N *F"]:
@@ -70,6 +74,10 @@ class Unpadded(NamedTuple):
     def first(self, tokens: Shaped[Array, " N *F"]) -> Shaped[Array, "B 1 *F"]:
         """(B, 1, ...): each sentence's first token."""
         return tokens[self.place[:, 0], None]
+
+    def with_first(self, tokens: Shaped[Array, " N *F"], first: Shaped[Array, " B *F"]) -> Shaped[Array, " N *F"]:
+        """The tokens with other first ones."""
+        return tokens.at[self.place[:, 0]].set(first, mode="drop")
 
 
 Layout = Padded | Unpadded

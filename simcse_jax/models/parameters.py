@@ -16,9 +16,9 @@ Model = TypeVar("Model", bound=nnx.Module)
 Value = TypeVar("Value")  # an array, its shape or its sharding
 
 PARTS = ("encoder.", convolutions.PREFIX, PREFIX)  # of a sentence encoder
-# Prefixes of what a run may train in addition to the sentence encoder's `PARTS`: a second encoder, and
-# a language model's head. Objectives name their other parameters.
-SECOND, LANGUAGE_MODEL = "second.", "language_model."
+# Prefixes of what a run may train in addition to the sentence encoder's `PARTS`: a second encoder, a language model's
+# head, and a projector. Objectives name their other parameters.
+SECOND, LANGUAGE_MODEL, PROJECTOR = "second.", "language_model.", "projector."
 WORD_EMBEDDING = "encoder.embeddings.word.embedding"
 
 
@@ -40,6 +40,14 @@ def token_size(params: Arrays) -> int:
         value.shape[0] for name, value in params.items() if name.startswith(convolutions.PREFIX) and value.ndim == 1
     ]
     return sum(biases) or params[WORD_EMBEDDING].shape[1]
+
+
+def with_encoder(params: Mapping[str, Value], tower: int) -> dict[str, Value]:
+    """All parameters, those of the first or the second sentence encoder in the place of the first one's."""
+    if not tower:
+        return dict(params)
+    others = {name: value for name, value in params.items() if not name.startswith(("encoder.", PREFIX, SECOND))}
+    return others | subset(params, SECOND)
 
 
 def split(model: Model) -> tuple[nnx.GraphDef[Model], Params]:

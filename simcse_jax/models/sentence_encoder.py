@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Int
 
 from simcse_jax.models import convolutions, parameters
 from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.changes import UNCHANGED, Change
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.encoder import Encoder, Keys, Rate, linear
 from simcse_jax.models.pooling import FIRST_TOKEN, pool
@@ -40,6 +41,7 @@ class SentenceEncoder(nnx.Module):
         dropout_keys: Keys = None,
         dropout_rate: Rate = 0.1,
         most_tokens: int | None = None,
+        change: Change = UNCHANGED,
     ) -> Float[Array, "B _D"]:
         """(B, T) token ids to (B, D) embeddings, not normalized.
 
@@ -52,6 +54,7 @@ class SentenceEncoder(nnx.Module):
             dropout_rate=dropout_rate,
             most_tokens=most_tokens,
             first_only=pooler in FIRST_TOKEN and not skipped,
+            change=change,
         )
         return self.pooled(features, attention_mask, pooler, use_head, skipped)
 

@@ -99,7 +99,8 @@ def cross_correlation(
 
 
 def _term(embedded: Embedded, *, artificial: int, **fields: Any) -> Float[Array, ""]:
-    return barlow_twins(*embedded.pair, embedded.artificial(artificial), embedded.psum, **fields)
+    first, second = embedded.pair
+    return barlow_twins(first, second, embedded.artificial(artificial, first.shape[1]), embedded.psum, **fields)
 
 
 OBJECTIVE = Objective(_term)

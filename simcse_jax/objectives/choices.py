@@ -1,6 +1,6 @@
 """The names that objectives' fields may have as values. Imports nothing."""
 
-READINGS = {  # of SimCSE++'s objectives: what the paper prints, and what its authors' code computes
+READINGS = {  # of objectives: what the paper prints, and what its authors' code computes
     "off_dropout": {
         "paper": "m multiplies the sum of the negatives, as in SimCSE++'s equation 3",
         "released": "m multiplies the positive pair's similarity, as in its authors' code",
@@ -9,13 +9,22 @@ READINGS = {  # of SimCSE++'s objectives: what the paper prints, and what its au
         "paper": "SimCSE++'s equation 5 as printed",
         "released": "the equation in its authors' code",
     },
+    "contrastive_tension": {
+        "paper": "negative pairs are the anchor of the group with other sentences, as the paper says",
+        "released": "negative pairs are two fresh sentences each, as in the authors' code",
+    },
     "barlow_twins": {
         "paper": "a correlation that is not centred, as in SimCSE++'s equation 4",
         "released": "batch-normalized and so centred, as in its authors' code",
     },
 }
 SIMILARITIES = ("cosine", "dot")  # of InfoNCE
-UNPAIRED = ("mlm", "softmax_nli")  # all other objectives treat every pair as positive
+NEGATIVES = {  # of InfoNCE: which views of the batch's other examples
+    "other": "their positives",
+    "both": "their positives and their anchors, as in NT-Xent",
+}
+UNPAIRED = ("mlm", "replaced_token_detection", "softmax_nli")  # all other objectives treat every pair as positive
+UNPROJECTED = ("mlm", "softmax_nli")  # objectives that see no projected embeddings
 
 
 def check_reading(objective: str, reading: str) -> None:

@@ -1,4 +1,4 @@
-"""The contrastive objective of SimCSE, in one direction or both."""
+"""The contrastive objective of SimCSE, in one direction or both, with the negatives of one view or of both."""
 
 from typing import Any
 
@@ -127,8 +127,55 @@ def symmetric_info_nce(
     return (forward + info_nce(positives, all_anchors, None, own, **common)) / 2
 
 
-def _term(embedded: Embedded, *, symmetric: bool, **fields: Any) -> Float[Array, ""]:
+def nt_xent(
+    anchors: Float[AnyArray, "B D"],
+    positives: Float[AnyArray, "B D"],
+    all_anchors: Float[AnyArray, "N D"],
+    all_positives: Float[AnyArray, "N D"],
+    own: Int[AnyArray, " B"],
+    *,
+    temperature: Float[AnyArray, ""] | float,
+    similarity: str = "cosine",
+    symmetric: bool = True,
+) -> Float[Array, " B"]:
+    """InfoNCE whose negatives are both views of the other examples, also the anchor's own view.
+
+        ℓ_i = −log  e^{s(a_i, b_i)} / ( Σ_j e^{s(a_i, b_j)} + Σ_{j≠i} e^{s(a_i, a_j)} )
+
+    Symmetric, it is ½ (ℓ_i + the same with a and b exchanged), whose mean over the N examples is the mean over 2N rows
+    of NT-Xent: SimCLR (Chen et al. 2020, equation 1), ConSERT (Yan et al. 2021, equation 1), DeCLUTR (Giorgi et al.
+    2021, equations 2 and 3). ConSERT's code has 0.15 (mean ℓ + mean ℓ′), which is this with weight 0.3.
+
+    It is `info_nce` with the view's own rows as hard negatives, of which an anchor's own has the weight 0.
+
+    Args:
+      anchors: (B, D) a, the local rows.
+      positives: (B, D) b of the same rows.
+      all_anchors: (N, D) of the global batch.
+      all_positives: (N, D) of the global batch.
+      own: (B,) the local rows' positions in the global batch.
+      temperature: τ.
+      similarity: cosine or dot.
+      symmetric: also from positives to anchors.
+
+    Returns:
+      (B,) losses.
+
+    Raises:
+      ValueError: for a similarity of another name.
+    """
+    fields: dict[str, Any] = {"temperature": temperature, "hard_negative_weight": 0.0, "similarity": similarity}
+    forward = info_nce(anchors, all_positives, all_anchors, own, **fields)
+    return (forward + info_nce(positives, all_anchors, all_positives, own, **fields)) / 2 if symmetric else forward
+
+
+def _term(embedded: Embedded, *, symmetric: bool, negatives: str = "other", **fields: Any) -> Float[Array, ""]:
     group = embedded.positive
+    if negatives == "both":
+        all_anchors, all_positives = embedded.gather(jnp.stack(embedded.pair))
+        del fields["hard_negative_weight"]  # there are none, see `training.inputs`
+        losses = nt_xent(*embedded.pair, all_anchors, all_positives, embedded.own, symmetric=symmetric, **fields)
+        return embedded.mean(losses)
     anchors, (positives, hard_negatives) = embedded.views[group.anchor], embedded.others(group)
     fields |= {"present": embedded.present_negatives(group)}
     if not symmetric:

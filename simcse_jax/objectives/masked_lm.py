@@ -14,6 +14,8 @@ from simcse_jax.models.parameters import LANGUAGE_MODEL
 from simcse_jax.objectives import info_nce
 from simcse_jax.objectives.objective import Embedded, Needs, Objective, Parameters
 
+NAME = "mlm"  # in `config.objective`
+
 
 def masked_lm(
     hidden: Float[AnyArray, "P D"],
@@ -51,9 +53,7 @@ def masked_lm(
 
 
 def _term(embedded: Embedded) -> Float[Array, ""]:
-    assert embedded.masked is not None  # `Needs` asks for it
-    losses, counts = (embedded.psum(jnp.sum(part)) for part in embedded.masked)
-    return losses / jnp.maximum(counts, 1)
+    return embedded.mean_of_tokens(NAME)
 
 
 def _fresh(encoder: EncoderConfig, key: Key[Array, ""]) -> dict[str, jax.Array]:

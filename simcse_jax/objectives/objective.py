@@ -1,6 +1,7 @@
 """The parts of an objective: a term of the loss, its view of a batch, its parameters and its needs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeVar
 
 import jax
@@ -39,19 +40,27 @@ class Embedded(NamedTuple):
     own: Int[AnyArray, " B"]  # positions in the global batch
     gather: Callable[[jax.Array], jax.Array]  # (K, B, D) -> (K, N, D)
     psum: Psum
-    artificial: Callable[[int], jax.Array]  # M -> (M, D) standard normal rows, the same on every device
+    artificial: Callable[[int, int], jax.Array]  # M, D -> (M, D) standard normal rows, the same on every device
     params: dict[str, jax.Array]  # everything trained, by name; an objective reads its own
     label: Int[AnyArray, " B"] | None = None  # 0, 1, 2: entailment, neutral, contradiction
-    # The sum of each example's masked-token losses, and their number.
-    masked: tuple[Float[AnyArray, " B"], Int[AnyArray, " B"]] | None = None
+    # By objective: the sum of the losses at each example's tokens, and their number.
+    token_losses: Mapping[str, tuple[Float[AnyArray, " B"], Int[AnyArray, " B"]]] = MappingProxyType({})
     # The features of the anchors' tokens, and which are tokens.
     local: tuple[Float[AnyArray, "B T D"], Int[AnyArray, "B T"]] | None = None
     present: Bool[AnyArray, "V B"] | None = None  # False where the data lack a view's sentence; None: nowhere
+    projected: Float[AnyArray, "V B P"] | None = None  # the views after a projector; None without one
 
     @property
     def pair(self) -> tuple[Float[Array, "B D"], Float[Array, "B D"]]:
         """The anchors and the positives of the positive pairs, for the local rows."""
         return self.views[self.positive.anchor], self.views[self.positive.positive]
+
+    def seen(self, projected: bool) -> "Embedded":
+        """What an objective sees: itself, or the projected views in the place of the views."""
+        if not projected:
+            return self
+        assert self.projected is not None  # there is a projector
+        return self._replace(views=self.projected)
 
     def others(self, group: Group) -> tuple[Float[Array, "N D"], Float[Array, "H N D"] | None]:
         """The positives and the hard negatives of a group, for the global batch."""
@@ -68,6 +77,11 @@ class Embedded(NamedTuple):
         """The mean of per-example losses over the global batch."""
         return self.psum(jnp.sum(losses)) / self.psum(losses.shape[0])
 
+    def mean_of_tokens(self, objective: str) -> Float[Array, ""]:
+        """The mean of an objective's losses of tokens over the global batch; 0 without any."""
+        losses, counts = (self.psum(jnp.sum(part)) for part in self.token_losses[objective])
+        return losses / jnp.maximum(counts, 1)
+
 
 class Parameters(NamedTuple):
     """An objective's own parameters, trained with the encoder's.
@@ -78,6 +92,7 @@ class Parameters(NamedTuple):
     fresh: Callable[[EncoderConfig, Key[Array, ""]], dict[str, jax.Array]]
     stream: int  # folded into the seed for the key; nothing else may use the same number (see `runs.state`)
     pretrained: str = ""  # the part of a pretrained model, in words, whose values they start from if it has them
+    copy_of_encoder: str = ""  # a prefix: under it, a copy of the encoder's weights is trained too
 
 
 class Needs(NamedTuple):
@@ -85,8 +100,10 @@ class Needs(NamedTuple):
 
     labels: bool = False  # a label for each pair
     masked_tokens: bool = False  # a pass over masked sentences
+    replaced_tokens: bool = False  # a pass over sentences with words of a generator
     local_features: bool = False  # those of the anchors' tokens that their embeddings are pooled from
     negative_views: bool = False  # separate views for negative pairs, by `config.views.negative`
+    negative_pairs: bool = False  # rows that are pairs of different sentences (`data.pairing`)
 
 
 class Objective(NamedTuple):

@@ -8,11 +8,14 @@ from jaxtyping import Array, Float
 
 from simcse_jax.objectives import (
     barlow_twins,
+    contrastive_tension,
     dimension_wise,
     info_nce,
     jensen_shannon,
     masked_lm,
     off_dropout,
+    replaced_token_detection,
+    self_contrastive,
     softmax_nli,
 )
 from simcse_jax.objectives.objective import Embedded, Needs, Objective
@@ -22,8 +25,11 @@ OBJECTIVES: dict[str, Objective] = {  # by their names in `config.objective`
     "off_dropout": off_dropout.OBJECTIVE,
     "dimension_wise": dimension_wise.OBJECTIVE,
     "barlow_twins": barlow_twins.OBJECTIVE,
+    "contrastive_tension": contrastive_tension.OBJECTIVE,
+    "self_contrastive": self_contrastive.OBJECTIVE,
     "jensen_shannon": jensen_shannon.OBJECTIVE,
-    "mlm": masked_lm.OBJECTIVE,
+    masked_lm.NAME: masked_lm.OBJECTIVE,
+    replaced_token_detection.NAME: replaced_token_detection.OBJECTIVE,
     "softmax_nli": softmax_nli.OBJECTIVE,
 }
 
@@ -33,6 +39,7 @@ class Term(NamedTuple):
 
     name: str
     options: tuple[tuple[str, Any], ...] = ()
+    projected: bool = False  # it sees the views after the projector
 
 
 def total(embedded: Embedded, terms: Sequence[Term], numbers: Mapping[str, Mapping[str, Any]]) -> Float[Array, ""]:
@@ -44,11 +51,16 @@ def total(embedded: Embedded, terms: Sequence[Term], numbers: Mapping[str, Mappi
       numbers: each objective's scalar fields by name, including its `weight`.
     """
     loss = jnp.zeros(())
-    for name, options in terms:
+    for name, options, projected in terms:
         fields = dict(numbers[name])
         weight = fields.pop("weight")
-        loss += weight * OBJECTIVES[name].term(embedded, **fields, **dict(options))
+        loss += weight * OBJECTIVES[name].term(embedded.seen(projected), **fields, **dict(options))
     return loss
+
+
+def sees_views(name: str) -> bool:
+    """Whether an objective is one of embeddings, and not of masked tokens alone."""
+    return name != masked_lm.NAME
 
 
 def trained(fields: Any) -> dict[str, Objective]:

@@ -22,7 +22,7 @@ from simcse_jax.models.parameters import Params
 from simcse_jax.runs.state import TrainState
 from simcse_jax.storage import Folder, is_remote, look_up_bucket, write_atomically
 
-SCORE = "score"
+SCORE, TOWER = "score", "tower"  # the metrics of a checkpoint
 SAVE_SECONDS = 600  # for all processes to write their parts
 DAMAGED = "damaged_checkpoints"  # the folder for checkpoints that cannot be read
 DELETED = "deleted"  # where a checkpoint is moved before its files are removed, so that no kill leaves half of one
@@ -90,8 +90,17 @@ class Checkpoints:
         best = self._manager.best_step()
         return self.latest if best is None else best
 
-    def save(self, state: TrainState, score: float | None) -> None:
+    def tower(self, step: int) -> int:
+        """Which of two encoders is the model of a checkpoint: 1 for the second one, if it scored better."""
+        return (self._manager.metrics(step) or {}).get(TOWER, 0)
+
+    def save(self, state: TrainState, score: float | None, tower: int = 0) -> None:
         """Saves in the background; the arrays may be donated as soon as this returns.
+
+        Args:
+          state: of the run.
+          score: of the development pairs; None: not scored.
+          tower: the encoder that has this score.
 
         Raises:
           UserError: when this save or the one before fails, e.g. because the disk is full.
@@ -106,7 +115,7 @@ class Checkpoints:
                     **{name: ocp.args.StandardSave(item) for name, item in items.items()},
                     checksum=ocp.args.JsonSave({name: int(checksum(item)) for name, item in items.items()}),
                 ),
-                metrics=None if score is None else {SCORE: score},
+                metrics=None if score is None else {SCORE: score} | ({TOWER: tower} if tower else {}),
             )
 
     def wait(self) -> None:

@@ -11,6 +11,7 @@ from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import choose_pooler
 from simcse_jax.huggingface.tokenizer import Tokenizer
+from simcse_jax.models import parameters
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.checkpoints import Checkpoints
@@ -68,7 +69,8 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
     shapes = trained_shapes(model.config, run["config"])
     with contextlib.closing(Checkpoints(folder, read_only=True)) as checkpoints:
         for step in steps_of(folder):
-            yield kept(step, checkpoints.restore_params(step, shapes))
+            params = checkpoints.restore_params(step, shapes)
+            yield kept(step, parameters.sentence_encoder(params, checkpoints.tower(step)))
 
 
 def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:

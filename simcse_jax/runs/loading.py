@@ -13,11 +13,13 @@ import numpy as np
 from simcse_jax.devices.compilation import keep_compilations
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import Pretrained, load
-from simcse_jax.models.config import EncoderConfig
+from simcse_jax.huggingface.tokenizer import WORDS_FILE
+from simcse_jax.huggingface.word_tokenizer import read_vocabulary
+from simcse_jax.models.config import WORD_VECTORS, EncoderConfig
 from simcse_jax.models.head import HEADS, PREFIX
 from simcse_jax.models.parameters import LANGUAGE_MODEL, sentence_encoder, subset
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.names import LAST, AtStep, split_step
+from simcse_jax.names import LAST, AtStep, split_glove, split_step
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.state import convolutions_of, trained_shapes
 from simcse_jax.runs.workdir import Workdir
@@ -25,7 +27,7 @@ from simcse_jax.storage import Folder, as_path, check_readable, is_remote, read_
 
 
 def load_model(name: str, num_layers: int = 0) -> Pretrained:
-    """Loads a folder, a hub id, `package:NAME` or a workdir (`gs://…` too).
+    """Loads a folder, a hub id, `package:NAME`, `glove:FILE` or a workdir (`gs://…` too).
 
     A workdir is its best checkpoint; WORKDIR@step=200 is that of step 200, WORKDIR@step=last the latest one.
 
@@ -40,7 +42,7 @@ def load_model(name: str, num_layers: int = 0) -> Pretrained:
         raise UserError("the name of the model is empty; give a folder, a hub id, package:NAME or a workdir")
     keep_compilations()  # a model is loaded to compile programs for it: training, scoring, encoding
     run, step = split_step(name)
-    if not re.match(r"\w+:[^/]", run):  # package:NAME
+    if split_glove(run) is None and not re.match(r"\w+:[^/]", run):  # package:NAME
         folder = as_path(run)
         workdir = Workdir(folder)
         if is_remote(folder):
@@ -57,7 +59,8 @@ def load_model(name: str, num_layers: int = 0) -> Pretrained:
 def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = None) -> Pretrained:
     """Loads a run's checkpoint: the encoder with its head, and the language model if there is one.
 
-    Of two encoders it loads the first one, that of the anchors.
+    Of two encoders it loads the first one, that of the anchors, unless the run scored both (`eval.encoder`) and the
+    second one was better at this step.
 
     Args:
       folder: of the run.
@@ -70,22 +73,25 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
     workdir = Workdir(folder)
     run = workdir.read_run()
     model, max_length = run["config"]["model"], run["model"]["max_length"]
-    pooler, has_head, objective = model["pooler"], HEADS[model["mlp"]].scored, run["config"]["objective"]
+    pooler, has_head = model["pooler"], HEADS[model["mlp"]].scored
     where = folder / "model" / "config.json"
     config = EncoderConfig.from_hugging_face(read_json(where), str(where))
     config = dataclasses.replace(config, convolutions=convolutions_of(model))
     with contextlib.closing(Checkpoints(folder, read_only=True)) as checkpoints:
         chosen = choose_step(checkpoints, workdir, step)
-        trained = checkpoints.restore_params(chosen, trained_shapes(config, {"model": model, "objective": objective}))
+        trained = checkpoints.restore_params(chosen, trained_shapes(config, run["config"]))
+        tower = checkpoints.tower(chosen)
     language_model = {name: np.asarray(value) for name, value in subset(trained, LANGUAGE_MODEL).items()} or None
-    own = sentence_encoder(trained)
+    own = sentence_encoder(trained, tower)
     params = {name: np.asarray(value) for name, value in own.items() if has_head or not name.startswith(PREFIX)}
     kept = config.keep_layers(num_layers)
     if kept != config:
         _, shapes = build(kept, with_head=has_head)
         params = {name: params[name] for name in shapes}
     copy = _local_copy(folder / "model")
-    return Pretrained(str(AtStep(str(folder), step)), copy, kept, params, pooler, max_length, language_model)
+    vocabulary = read_vocabulary(copy / WORDS_FILE) if kept.model_type == WORD_VECTORS else None
+    name = str(AtStep(str(folder), step))
+    return Pretrained(name, copy, kept, params, pooler, max_length, language_model, vocabulary=vocabulary)
 
 
 def other_than_best(folder: Folder, step: int | str | None) -> int | None:

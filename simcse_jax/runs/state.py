@@ -1,7 +1,7 @@
-"""The parameters that a run trains: a sentence encoder, and parameters that only its objectives use."""
+"""The parameters that a run trains: a sentence encoder, a projector, and parameters that only its objectives use."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -12,11 +12,12 @@ from ml_collections import config_dict
 
 from simcse_jax.devices import processes
 from simcse_jax.huggingface.load import Pretrained, choose_pooler
-from simcse_jax.models import convolutions, parameters
+from simcse_jax.models import convolutions, language_model, parameters
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import Convolutions, EncoderConfig
 from simcse_jax.models.head import HEADS, PREFIX
 from simcse_jax.models.parameters import Params
+from simcse_jax.models.projector import Projector, fresh_projector, read_projector
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.objective import Parameters
 from simcse_jax.objectives.registry import trained
@@ -32,9 +33,9 @@ class TrainState(NamedTuple):
 
 Shapes = dict[str, jax.ShapeDtypeStruct]
 
-# Folded into the seed for fresh heads and convolutions, so that they share no key with the masks. Objectives have
-# their own streams.
-HEAD_STREAM, SECOND_HEAD_STREAM, CONVOLUTION_STREAM = 0x68656164, 0x68656165, 0x636F6E76
+# Folded into the seed for fresh parameters, so that they share no key with the masks. Objectives have streams too.
+HEAD_STREAM, SECOND_HEAD_STREAM, PROJECTOR_STREAM = 0x68656164, 0x68656165, 0x68656169
+CONVOLUTION_STREAM = 0x636F6E76
 
 
 def convolutions_of(model: Mapping[str, Any] | config_dict.ConfigDict) -> Convolutions | None:
@@ -57,10 +58,19 @@ def trained_shapes(encoder: EncoderConfig, run: Mapping[str, Any] | config_dict.
     shapes = dict(first)
     if run["model"].get("dual_encoder", False):
         shapes |= {parameters.SECOND + name: value for name, value in first.items()}
+    if projector := read_projector(run.get("projector", {})):
+        shapes |= jax.eval_shape(lambda: _fresh_projector(projector, encoder, 0))
     for objective in trained(run["objective"]).values():
-        if objective.parameters:
-            shapes |= _shapes(objective.parameters, encoder)
+        if own := objective.parameters:
+            shapes |= _shapes(own, encoder) | {own.copy_of_encoder + name: first[name] for name in _copied(own, first)}
     return shapes
+
+
+def pretrained_shapes(encoder: EncoderConfig) -> Shapes:
+    """The abstract float32 parameters of a pretrained model with its language-model head, by the same names."""
+    _, shapes = build(encoder, with_head=False)
+    head = {parameters.LANGUAGE_MODEL + name: shape for name, shape in language_model.shapes(encoder).items()}
+    return shapes | {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in head.items()}
 
 
 def initial_params(config: config_dict.ConfigDict, model: Pretrained) -> Params:
@@ -68,8 +78,7 @@ def initial_params(config: config_dict.ConfigDict, model: Pretrained) -> Params:
 
     A second encoder starts from the same weights, with a fresh head of its own.
     """
-    own = ("encoder.",)
-    encoder = {name: jnp.asarray(value) for name, value in model.params.items() if name.startswith(own)}
+    encoder = {name: jnp.asarray(value) for name, value in model.params.items() if name.startswith("encoder.")}
     encoder |= _convolutions(config, model)
     params = encoder | _head(config, model, HEAD_STREAM)
     if config.model.dual_encoder:
@@ -78,9 +87,12 @@ def initial_params(config: config_dict.ConfigDict, model: Pretrained) -> Params:
         params |= {parameters.SECOND + name: jnp.array(value) for name, value in second.items()}
     if HEADS[config.model.mlp].trained and choose_pooler(model, config.model.pooler)[1]:
         processes.say(f"{model.name}: its own head is trained further")
+    if projector := read_projector(config.get("projector", {})):
+        params |= _fresh_projector(projector, model.config, config.seed)
     for name, objective in trained(config.objective).items():
-        if objective.parameters:
-            params |= _objective_params(name, objective.parameters, model, config.seed)
+        if own := objective.parameters:
+            params |= _objective_params(name, own, model, config.seed)
+            params |= {own.copy_of_encoder + part: jnp.array(encoder[part]) for part in _copied(own, encoder)}
     return params
 
 
@@ -120,6 +132,16 @@ def _objective_params(name: str, own: Parameters, model: Pretrained, seed: int) 
     if own.pretrained:
         processes.say(f"{model.name}: has no {own.pretrained}; objective.{name} starts with a fresh one")
     return own.fresh(model.config, _key(seed, own.stream))
+
+
+def _fresh_projector(projector: Projector, encoder: EncoderConfig, seed: int) -> Params:
+    params = fresh_projector(projector, encoder.token_size, _key(seed, PROJECTOR_STREAM))
+    return {parameters.PROJECTOR + name: value for name, value in params.items()}
+
+
+def _copied(own: Parameters, encoder: Iterable[str]) -> list[str]:
+    """The encoder's parameters that an objective has a copy of: all without convolutions and head, or none."""
+    return [name for name in encoder if own.copy_of_encoder and name.startswith("encoder.")]
 
 
 def _shapes(own: Parameters, encoder: EncoderConfig) -> Shapes:

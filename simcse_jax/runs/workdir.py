@@ -28,7 +28,7 @@ from simcse_jax.config.fields import default_config, flatten
 from simcse_jax.errors import UserError, reason
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.public_names import from_hub
-from simcse_jax.huggingface.tokenizer import FILES, MARKER, Tokenizer
+from simcse_jax.huggingface.tokenizer import FILES, MARKER, WORDS_FILE, Tokenizer
 from simcse_jax.huggingface.write import write_encoder_files
 from simcse_jax.models.head import HEADS
 from simcse_jax.runs.metrics import Metrics, read_metrics
@@ -230,7 +230,7 @@ class Workdir:
 
 def _is_unfinished(folder: Folder) -> bool:
     """Whether nothing is in a `model/` but files that a start writes there, whole or not."""
-    ours = {"config.json", "tokenizer.json", MARKER, *FILES}
+    ours = {"config.json", "tokenizer.json", MARKER, WORDS_FILE, *FILES}
     return folder.is_dir() and all(path.name.removesuffix(".tmp") in ours for path in folder.iterdir())
 
 

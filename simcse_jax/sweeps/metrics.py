@@ -34,7 +34,7 @@ class Metric(NamedTuple):
 
     @property
     def is_transfer(self) -> bool:
-        """Whether it is of transfer tasks."""
+        """Whether it scores transfer tasks."""
         return bool(self.tasks) and self.tasks[0] in tasks.TRANSFER
 
 

@@ -16,6 +16,7 @@ from ml_collections import config_dict
 
 from simcse_jax import progress
 from simcse_jax.config.fields import flatten, numbers_of_step, trains
+from simcse_jax.config.rules import read_milestones
 from simcse_jax.data.batches import Batches
 from simcse_jax.devices.mesh import AXIS
 from simcse_jax.devices.preemption import Preemption
@@ -30,6 +31,7 @@ from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.inputs import check_columns, read_inputs
 from simcse_jax.training.loop import closing_all, train
 from simcse_jax.training.loss import Batch, Recipe, Settings
+from simcse_jax.training.patience import Patience
 from simcse_jax.training.run import final_scores, resume
 from simcse_jax.training.schedule import Due
 from simcse_jax.training.setup import Setup, make_setup
@@ -41,10 +43,10 @@ BEST = "best."  # in a checkpoint, before the names of the parameters that score
 def group_key(config: config_dict.ConfigDict) -> str | None:
     """Runs of the same key can be trained together; None: only alone, since its data depends on its seed.
 
-    A run that trains nothing, keeps checkpoints or is analyzed during training is alone too.
+    A run that trains nothing, keeps checkpoints, is analyzed during training or scores two encoders is alone too.
     """
     data = config.data
-    if config.checkpoint.keep_every or config.analysis.every:
+    if config.checkpoint.keep_every or config.analysis.every or config.eval.encoder == "better":
         return None
     if not trains(config) or data.augment.name or data.subsample or data.positives == "next_3_sentences":
         return None
@@ -52,6 +54,10 @@ def group_key(config: config_dict.ConfigDict) -> str | None:
     for name in numbers_of_step():
         if name.endswith(".weight"):
             fields[name] = fields[name] > 0  # which terms there are is part of the program
+        elif name == "train.milestones":
+            fields[name] = len(read_milestones(fields[name]))  # and so is the number of numbers
+        elif name == "views.positive_dropout":
+            fields[name] = fields[name] >= 0  # whether positives are encoded apart, too
         else:
             del fields[name]
     return json.dumps(sorted(fields.items()), default=str)
@@ -62,7 +68,8 @@ def train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequence
 
     Writes each one's `run.json`, `metrics.jsonl` and `result.json`. There are no checkpoints of single runs: a run that
     is worth keeping is trained again alone. Those of the group hold all states, and the best parameters so far. A run
-    whose loss or embeddings are not finite any more is given up; the others continue.
+    whose loss or embeddings are not finite any more is given up; the others continue. One whose patience is over has
+    ended: its best parameters and its metrics stay as they are, while its row is computed as long as others continue.
 
     Args:
       configs: R configs.
@@ -104,7 +111,13 @@ def _train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequenc
         metrics = [workdir.metrics(resumed) for workdir in folders]
         with closing_all([*metrics, checkpoints]):
             members = [
-                Member(f"{workdir.path.parent.name} ({workdir.path.name})", config.seed, own, _best_score(workdir))
+                Member(
+                    f"{workdir.path.parent.name} ({workdir.path.name})",
+                    config.seed,
+                    own,
+                    _best_score(workdir),
+                    patience=Patience(config.train.patience).replay(workdir.read_metrics()),
+                )
                 for config, workdir, own in zip(configs, folders, metrics, strict=True)
             ]
             batches = [setup.batches(config.seed) for config in configs]
@@ -147,6 +160,12 @@ class Member:
     metrics: Metrics
     best: float  # score so far
     problem: str = ""  # why it was given up
+    patience: Patience = dataclasses.field(default_factory=lambda: Patience(0))
+
+    @property
+    def continues(self) -> bool:
+        """Whether its steps still count: it was not given up, and has not ended."""
+        return not self.problem and not self.patience.is_over
 
 
 @dataclasses.dataclass
@@ -172,8 +191,13 @@ class Group:
 
     def update(self, step: int, state: TrainState, batch: Batch) -> TrainState:
         """Dispatches an update of all runs."""
-        state, self.values = self.step(state, batch, self.settings)
+        state, self.values = self.step(state, batch, self.settings, self.setup.frozen)
         return state
+
+    @property
+    def ended(self) -> bool:
+        """Whether no run continues."""
+        return not any(member.continues for member in self.members)
 
     @property
     def loss(self) -> jax.Array:
@@ -190,9 +214,9 @@ class Group:
         values = {name: np.asarray(value) for name, value in self.values.items()}
         lines = [{name: float(value[row]) for name, value in values.items()} for row in range(len(self.members))]
         for member, line in zip(self.members, lines, strict=True):
-            if not all(map(np.isfinite, line.values())):
+            if member.continues and not all(map(np.isfinite, line.values())):
                 self.give_up(member, f"step {number}: the loss is {line['loss']}")
-        return [(member, line) for member, line in zip(self.members, lines, strict=True) if not member.problem]
+        return [(member, line) for member, line in zip(self.members, lines, strict=True) if member.continues]
 
     def look(self, number: int, state: TrainState, due: Due, preempted: bool) -> None:
         """Scores and saves what is due."""
@@ -215,7 +239,7 @@ class Group:
     def score(self, number: int, params: Params) -> None:
         """Scores the development pairs with each run's parameters, and keeps those that are the best."""
         for row, member in enumerate(self.members):
-            if member.problem:
+            if not member.continues:
                 continue
             own = jax.tree.map(lambda x: x[row], params)
             try:
@@ -224,8 +248,11 @@ class Group:
                 self.give_up(member, f"step {number}: {error}")
                 continue
             score = next(iter(numbers.values()))
-            member.metrics.write(number, numbers)
+            member.patience.add(number, score)
+            member.metrics.write(number, numbers | member.patience.line)
             progress.write(f"step {number}: {member.name} {score:.2f}")
+            if member.patience.is_over:
+                progress.write(f"{member.name}: {member.patience}; the others continue")
             if number and score >= member.best:  # of equals the last one, as a run alone has it
                 member.best = score
                 for name in self.best:
@@ -246,7 +273,8 @@ class Group:
             own = jax.tree.map(lambda x: x[row], self.best)
             try:
                 with progress.doing(member.name):
-                    results[row] = final_scores(self.setup.inputs, self.setup.embed.with_params(own), member.seed)
+                    scores = final_scores(self.setup.inputs, self.setup.embed.with_params(own), member.seed)
+                    results[row] = scores | member.patience.result
             except UserError as error:  # no post-processing can be fit on its embeddings
                 self.give_up(member, str(error))
         return results

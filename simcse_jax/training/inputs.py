@@ -12,6 +12,7 @@ from simcse_jax.config.fields import LARGEST, flatten, trains
 from simcse_jax.data.augment import augment
 from simcse_jax.data.batches import Corpus, steps_per_epoch, tokenize
 from simcse_jax.data.examples import Examples, read_examples
+from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.sources import by_field
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
@@ -19,15 +20,19 @@ from simcse_jax.evaluation import postprocess
 from simcse_jax.huggingface.load import Pretrained, choose_pooler
 from simcse_jax.huggingface.tokenizer import Tokenizer, special_tokens
 from simcse_jax.models.head import HEADS
+from simcse_jax.models.projector import width
 from simcse_jax.objectives.registry import needs, trained
+from simcse_jax.objectives.replaced_token_detection import NAME
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import convolutions_of
 from simcse_jax.storage import sha256
 from simcse_jax.training.evaluation import Evaluation, read_analysis, read_evaluation
-from simcse_jax.training.loss import LanguageModel
+from simcse_jax.training.generator import Generator, read_generator
+from simcse_jax.training.token_losses import LanguageModel
 
 READ = (
     "model.init_from",
+    "model.generator",
     "data.train",
     "data.augment.lexicon",
     "eval.data",
@@ -58,11 +63,12 @@ class Inputs(NamedTuple):
     language_model: LanguageModel | None  # what masking must know of the tokenizer; None: nothing is masked
     analysis: last_layer.Sample | None  # sentences that the last layer is measured on during training
     total_steps: int
+    generator: Generator | None = None  # replaces tokens
 
     @property
     def num_columns(self) -> int:
         """The number of sentence columns in the data."""
-        return 1 if self.corpus is None else self.corpus.input_ids.shape[1]
+        return 1 if self.corpus is None else self.corpus.num_columns
 
     @property
     def num_examples(self) -> int:
@@ -78,6 +84,7 @@ class Inputs(NamedTuple):
             "model.init_from": sha256(*(np.asarray(self.model.params[name]) for name in sorted(self.model.params))),
             "eval.data": self.evaluation.fingerprint if self.evaluation else "",
             **({"analysis.data": self.analysis.fingerprint} if self.analysis else {}),
+            **({"model.generator": self.generator.fingerprint} if self.generator else {}),
         }
 
 
@@ -90,7 +97,9 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
     devices = choose_devices(config)
     evaluation = read_evaluation(config)
     model = load_model(config.model.init_from, config.model.num_layers)
-    tokenizer = Tokenizer(model.folder, model.config)
+    masked = needs(config.objective).masked_tokens
+    check_transformer(config, model, masked)
+    tokenizer = model.tokenizer
     convolutions = convolutions_of(config.model)
     unused = ["its convolutions"] if model.config.convolutions and not convolutions else []
     if left_out := unused + model.besides:
@@ -101,8 +110,9 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
             f"{model.name} has no such convolutions of its own; set it to ()"
         )
     model = dataclasses.replace(model, config=dataclasses.replace(model.config, convolutions=convolutions))
-    masked = needs(config.objective).masked_tokens
     language_model = LanguageModel(*special_tokens(model.folder)) if masked else None
+    generator = read_generator(config, model)
+    check_projector(config, model)
     analysis = read_analysis(config, evaluation)
     if evaluation and evaluation.postprocess:
         try:
@@ -117,12 +127,26 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
             )
         return Inputs(devices, evaluation, model, tokenizer, None, language_model, analysis, 0)
     corpus = read_corpus(config, model, tokenizer)
-    check_columns(config, corpus.input_ids.shape[1])
-    epoch = steps_per_epoch(len(corpus.input_ids), config.train.batch_size)
+    check_columns(config, corpus.num_columns)
+    epoch = steps_per_epoch(corpus.num_examples, config.train.batch_size)
     total_steps = config.train.max_steps or config.train.epochs * epoch
     if total_steps > LARGEST:
         raise UserError(f"config.train.epochs={config.train.epochs}: gives {total_steps:,} steps; at most {LARGEST:,}")
-    return Inputs(devices, evaluation, model, tokenizer, corpus, language_model, analysis, total_steps)
+    return Inputs(devices, evaluation, model, tokenizer, corpus, language_model, analysis, total_steps, generator)
+
+
+def check_transformer(config: config_dict.ConfigDict, model: Pretrained, masked: bool) -> None:
+    """Refuses what word vectors cannot do: they are scored as they are, by their average.
+
+    Raises:
+      UserError: naming the model and the field.
+    """
+    if trains(config):
+        model.check_layers("training (train.epochs and train.max_steps other than 0)")
+    for field, needed in (("objective.mlm.weight", masked), ("analysis.every", config.analysis.every)):
+        if needed:
+            model.check_layers(field)
+    choose_pooler(model, config.model.pooler)
 
 
 def choose_devices(config: config_dict.ConfigDict) -> list[jax.Device]:
@@ -174,12 +198,35 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
     processes.say(", ".join([f"{data.train}: {examples.kinds}", *notes]))
     if len(examples) < 2:
         raise UserError(f"{data.train}: one example; training needs two or more, the others of a batch are negatives")
-    if len(examples) < config.train.batch_size:
+    pairing = choose_pairing(config, len(examples.columns))
+    if not pairing and len(examples) < config.train.batch_size:
         raise UserError(
             f"{data.train}: {len(examples)} examples are fewer than one batch; "
             f"set train.batch_size to {len(examples)} or less"
         )
-    return tokenize(examples, tokenizer, data.max_length)
+    if pairing and (count := pairing.count(len(examples))) < config.train.batch_size:
+        raise UserError(
+            f"{data.train}: {len(examples)} sentences make {count} pairs, fewer than one batch "
+            f"(train.batch_size={config.train.batch_size})"
+        )
+    return tokenize(examples, tokenizer, data.max_length)._replace(pairing=pairing)
+
+
+def choose_pairing(config: config_dict.ConfigDict, num_columns: int) -> Pairing | None:
+    """How `objective.contrastive_tension` pairs sentences; None without it.
+
+    Raises:
+      UserError: when the data have more than one column.
+    """
+    if not needs(config.objective).negative_pairs:
+        return None
+    fields = config.objective.contrastive_tension
+    if num_columns > 1:
+        raise UserError(
+            f"config.objective.contrastive_tension.weight: pairs sentences by itself, but {config.data.train} has "
+            f"{num_columns} columns of them; choose one with data.columns.anchor"
+        )
+    return Pairing(fields.negatives, fresh=fields.reading == "released")
 
 
 def check_columns(config: config_dict.ConfigDict, num_columns: int) -> None:
@@ -194,12 +241,33 @@ def check_columns(config: config_dict.ConfigDict, num_columns: int) -> None:
             f"config.objective.info_nce.hard_negative_weight={info_nce.hard_negative_weight}: "
             f"{data} has no column of hard negatives"
         )
+    if num_columns > 2 and info_nce.weight and info_nce.negatives == "both":
+        raise UserError(
+            f"config.objective.info_nce.negatives=both: {data} has hard negatives, with which it is not defined; "
+            "choose two columns with data.columns.anchor and data.columns.positive, or set it to other"
+        )
     for name, objective in trained(config.objective).items():
         if objective.needs.labels and num_columns != 2:
             raise UserError(
                 f"config.objective.{name}.weight: needs labelled pairs, but {data} has {num_columns} column(s) of "
                 "sentences; choose two with data.columns.anchor and data.columns.positive"
             )
+
+
+def check_projector(config: config_dict.ConfigDict, model: Pretrained) -> None:
+    """Refuses a projected embedding that is to take the place of a token and has another size.
+
+    Raises:
+      UserError: naming the projector's field.
+    """
+    projector, size = config.projector, model.config.token_size
+    if not projector.widths or NAME not in projector.objectives or not needs(config.objective).replaced_tokens:
+        return
+    if width(projector.widths[-1], size) != size:
+        raise UserError(
+            f"config.projector.widths={','.join(projector.widths)}: the last one must be D, which is {size}: "
+            f"objective.{NAME} puts a projected embedding in the place of a token"
+        )
 
 
 def augmented(config: config_dict.ConfigDict, examples: Examples) -> Examples:

@@ -26,6 +26,11 @@ class Trainee(Protocol):
         """That of the update dispatched last, of one run or (R,) of R runs; still being computed."""
         ...
 
+    @property
+    def ended(self) -> bool:
+        """Whether it does no further step, although some are left."""
+        ...
+
     def read(self, step: int) -> Batch:
         """The batch of update `step`, counted from 0, on its devices."""
         ...
@@ -52,13 +57,13 @@ class Trainee(Protocol):
 
 
 def train(trainee: Trainee, schedule: Schedule, state: TrainState, preemption: Preemption) -> TrainState:
-    """Does all remaining updates. Before the first one, the start is measured and scored.
+    """Does all remaining updates, unless the trainee ends earlier. Before the first one, the start is scored.
 
     Raises:
       UserError: naming the step that went wrong, or a checkpoint that cannot be saved.
       Preempted, KeyboardInterrupt: after saving, for SIGTERM and Ctrl-C.
     """
-    if int(state.step) < schedule.total:
+    if int(state.step) < schedule.total and not trainee.ended:
         state = _remaining(trainee, schedule, state, preemption)
     trainee.wait()
     preemption.finish()
@@ -91,6 +96,8 @@ def _remaining(trainee: Trainee, schedule: Schedule, state: TrainState, preempti
                 bar.skip(time.monotonic() - started)
             if preempted:
                 raise preemption.ended(number)
+            if trainee.ended:
+                break
     return state
 
 

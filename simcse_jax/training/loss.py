@@ -1,35 +1,38 @@
 """The loss of a batch and its gradient. `shard_map` is here and nowhere else."""
 
-import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int
 
 from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.devices.mesh import AXIS
 from simcse_jax.models import parameters
 from simcse_jax.models.arrays import AnyArray
-from simcse_jax.models.language_model import activation
-from simcse_jax.models.masking import mask_tokens, select_positions
+from simcse_jax.models.changes import DRAWN, UNCHANGED
+from simcse_jax.models.convolutions import PREFIX as CONVOLUTIONS
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.pooling import FIRST_TOKEN
+from simcse_jax.models.projector import Projector, project
 from simcse_jax.models.sentence_encoder import Graph
-from simcse_jax.objectives.masked_lm import masked_lm
-from simcse_jax.objectives.objective import Embedded, Group
-from simcse_jax.objectives.registry import Term, total
-from simcse_jax.training.views import LANGUAGE_MODEL, MASKING, NOISE, View, dropout_keys, embed
-
-
-class LanguageModel(NamedTuple):
-    """What masking needs to know of the tokenizer."""
-
-    mask_id: int
-    special_ids: tuple[int, ...]
+from simcse_jax.objectives import masked_lm, replaced_token_detection
+from simcse_jax.objectives.objective import Embedded, Group, Psum
+from simcse_jax.objectives.registry import Term, sees_views, total
+from simcse_jax.training.optimizer import ADAMW, Optimization
+from simcse_jax.training.rows import Batch, Rows, Settings
+from simcse_jax.training.token_losses import (
+    LanguageModel,
+    Losses,
+    Replacement,
+    masked_token_losses,
+    replace_tokens,
+    replaced_token_losses,
+)
+from simcse_jax.training.views import CHANGE, NOISE, Pass, View, dropout_keys, embed
 
 
 class Recipe(NamedTuple):
@@ -45,9 +48,12 @@ class Recipe(NamedTuple):
     matmul_precision: str = "highest"  # of float32 products: highest, high or default (`jax.default_matmul_precision`)
     local_features: bool = False  # whether an objective needs those of the anchors' tokens
     language_model: LanguageModel | None = None  # where an objective needs masked tokens
+    projector: Projector | None = None  # between the embeddings and some objectives
+    replacement: Replacement | None = None  # where an objective needs replaced tokens
     # Of each column, the most tokens that the examples have that are encoded at a time (`Batches.sizes`): nothing is
     # computed of padding then; (): it is computed too.
     most_tokens: tuple[int, ...] = ()
+    optimization: Optimization = ADAMW
 
     @property
     def anchor(self) -> View:
@@ -55,111 +61,119 @@ class Recipe(NamedTuple):
         return self.views[self.positive.anchor]
 
 
-# input_ids, attention_mask: (B, C, T); index: (B,) in the global batch; label: (B,); present: (B, C), see `Corpus`
-Batch = dict[str, AnyArray]
-Settings = dict[str, Any]  # a pytree of scalars: changing one recompiles nothing
-Gradient = Callable[[Params, Int[AnyArray, ""], Batch, Settings], tuple[Float[Array, ""], Params]]
+# Frozen parameters, those of a generator, come last: no gradient, and None where no objective needs them.
+Gradient = Callable[..., tuple[Float[Array, ""], Params]]  # (params, step, batch, settings, frozen=None)
 
 
 def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
-    """Builds loss_and_gradient(params, step, batch, settings), the gradient being that of the global loss.
+    """Builds loss_and_gradient(params, step, batch, settings, frozen=None), the gradient being that of the global loss.
 
     Every device encodes its rows of the batch; embeddings are all-gathered *with* their gradients, so N devices
-    compute what one device computes with the whole batch. One device alone has nothing to gather and to sum.
+    compute what one device computes with the whole batch. One device alone has nothing to gather and to sum. `frozen`
+    are the parameters of the network that replaces tokens.
     """
     alone = mesh.size == 1
+    # A number added to all embeddings changes nothing after batch norm.
+    shift_is_free = not recipe.use_head and all(term.projected for term in recipe.objectives if sees_views(term.name))
 
-    def loss(params: Params, step: Int[AnyArray, ""], batch: Batch, settings: Settings) -> Float[Array, ""]:
+    def psum(x: Any) -> Any:
+        return x if alone else jax.lax.psum(x, AXIS)
+
+    def loss(
+        params: Params, step: Int[AnyArray, ""], batch: Batch, settings: Settings, frozen: Params | None
+    ) -> Float[Array, ""]:
         # Cast to device-varying once, here. Otherwise JAX casts at every use, and sums the gradient over the devices
         # each time (with chunks, in every iteration of the scan).
         if not alone:
             params = jax.lax.pcast(params, AXIS, to="varying")
 
-        def encode(batch: Batch) -> tuple[MaskedLosses | None, Float[Array, "B V D"], Float[Array, "B T _D"] | None]:
-            rows = Rows(batch, step, settings, recipe.most_tokens)
-            views, local = encode_views(graph, recipe, params, rows)
-            return masked_token_losses(graph, recipe, params, rows) if recipe.language_model else None, views, local
+        def rows_of(batch: Batch) -> Rows:
+            return Rows(batch, step, settings, recipe.most_tokens)
+
+        def encode(batch: Batch) -> tuple[Losses | None, Float[Array, "B V D"], Float[Array, "B T _D"] | None]:
+            rows = rows_of(batch)
+            views, local = encode_views(graph, recipe, without_shift(params) if shift_is_free else params, rows)
+            if recipe.language_model is None:
+                return None, views, local
+            columns = sorted({view.column for view in recipe.views if not view.tower})  # those of this encoder
+            return masked_token_losses(graph, recipe.language_model, columns, params, rows), views, local
 
         mixed = "present" in batch  # rows of sources with different columns
         masked, views, local = in_chunks(encode, recipe.chunk_size, batch)
 
-        def artificial(count: int) -> Float[Array, "M D"]:
+        def artificial(count: int, size: int) -> Float[Array, "M D"]:
             key = dropout_keys(settings["seed"], step, jnp.full(1, -1, jnp.int32), [NOISE])[0, 0]
-            return jax.random.normal(key, (count, views.shape[-1]))
+            return jax.random.normal(key, (count, size))
 
+        views = jnp.moveaxis(views, 1, 0)
         embedded = Embedded(
-            views=jnp.moveaxis(views, 1, 0),
+            views=views,
             positive=recipe.positive,
             negative=recipe.negative,
             own=batch["index"],
             gather=lambda x: x if alone else jax.lax.all_gather(x, AXIS, axis=1, tiled=True),
-            psum=lambda x: x if alone else jax.lax.psum(x, AXIS),
+            psum=psum,
             artificial=artificial,
             params=params,
             label=batch.get("label"),
-            masked=masked,
+            token_losses={} if masked is None else {masked_lm.NAME: masked},
             local=None if local is None else (local, batch["attention_mask"][:, recipe.anchor.column]),
             present=batch["present"].T[jnp.array([view.column for view in recipe.views])] if mixed else None,
+            projected=project_views(recipe, params, views, psum) if recipe.projector else None,
         )
+        if recipe.replacement is not None:
+            assert frozen is not None
+            found = find_replaced(recipe, params, frozen, embedded, batch, rows_of)
+            embedded = embedded._replace(token_losses={**embedded.token_losses, replaced_token_detection.NAME: found})
         return total(embedded, recipe.objectives, settings["objective"])
 
     def loss_and_gradient(*args: Any) -> tuple[Float[Array, ""], Params]:
         with jax.default_matmul_precision(recipe.matmul_precision):
             return jax.value_and_grad(loss)(*args)
 
-    if alone:
-        return loss_and_gradient
     # `shard_map` sums the gradients of replicated parameters by itself, so there is no psum of them here.
-    return jax.shard_map(loss_and_gradient, mesh=mesh, in_specs=(P(), P(), P(AXIS), P()), out_specs=(P(), P()))
+    specs = (P(), P(), P(AXIS), P(), P())
+    function = (
+        loss_and_gradient
+        if alone
+        else jax.shard_map(loss_and_gradient, mesh=mesh, in_specs=specs, out_specs=(P(), P()))
+    )
 
+    def with_frozen(
+        params: Params, step: Int[AnyArray, ""], batch: Batch, settings: Settings, frozen: Params | None = None
+    ) -> tuple[Float[Array, ""], Params]:
+        return function(params, step, batch, settings, frozen)
 
-@dataclasses.dataclass(frozen=True)
-class Rows:
-    """The rows of a batch that are encoded at a time, and the keys of everything that is drawn for each of them."""
-
-    batch: Batch
-    step: Int[AnyArray, ""]
-    settings: Settings
-    column_tokens: tuple[int, ...]  # see `Recipe.most_tokens`
-
-    def keys(self, numbers: Sequence[int]) -> Key[Array, "V B"]:
-        """A key for each number and each row."""
-        return dropout_keys(self.settings["seed"], self.step, self.batch["index"], numbers)
-
-    def tokens(self, columns: Sequence[int]) -> tuple[Int[Array, "PB T"], Int[Array, "PB T"]]:
-        """The ids and the mask of P columns, stacked into P · B rows."""
-        parts = self.batch["input_ids"], self.batch["attention_mask"]
-        ids, mask = (jnp.concatenate([part[:, column] for column in columns]) for part in parts)
-        return ids, mask
-
-    def most_tokens(self, columns: Sequence[int]) -> int | None:
-        """The maximum number of tokens of these columns; None if padding is computed too."""
-        return sum(self.column_tokens[column] for column in columns) if self.column_tokens else None
+    return with_frozen
 
 
 def encode_views(
     graph: Graph, recipe: Recipe, params: Params, rows: Rows
 ) -> tuple[Float[Array, "B V D"], Float[Array, "B T _D"] | None]:
     """The embeddings of the recipe's views, and the features of the anchors' tokens if an objective needs them."""
-    local: list[Float[Array, "B T _D"]] = []  # under each mask of the anchors
+    anchor, local = recipe.anchor, []  # features under each mask of the anchors
+    anchors = [(anchor.encoded_in, (anchor.column, mask, anchor.changed)) for mask in anchor.masks or (0,)]
 
-    def encode(tower: int, columns: list[int], masks: list[int] | None) -> Float[Array, "P B D"]:
-        model = parameters.merge(graph, parameters.sentence_encoder(params, tower))
+    def encode(each: Pass, columns: list[int], masks: list[int], changes: list[int]) -> Float[Array, "P B D"]:
+        model = parameters.merge(graph, parameters.sentence_encoder(params, each.tower))
         ids, mask = rows.tokens(columns)
+        change = UNCHANGED
+        if each.change != "none":
+            keys = rows.keys([CHANGE + number for number in changes]).reshape(-1)
+            change = DRAWN[each.change](keys, mask, model.encoder.config.hidden_size, rows.settings["cutoff"])
         features = model.token_features(
             ids,
             mask,
-            dropout_keys=None if masks is None else rows.keys(masks).reshape(-1),
-            dropout_rate=rows.settings["dropout"],
+            dropout_keys=rows.keys(masks).reshape(-1) if each.masked else None,
+            dropout_rate=rows.settings[each.rate],
             most_tokens=rows.most_tokens(columns),
             first_only=recipe.pooler in FIRST_TOKEN and not recipe.local_features,
+            change=change,
         )
         if recipe.local_features:
             tokens = jnp.split(features[-1].astype(jnp.float32), len(columns))
-            numbers: Sequence[int | None] = masks or [None] * len(columns)
-            for column, number, part in zip(columns, numbers, tokens, strict=True):
-                if (tower, column) == (recipe.anchor.tower, recipe.anchor.column):
-                    local.extend([part] if number in (recipe.anchor.masks or (None,)) else [])
+            for number, part in zip(zip(columns, masks, changes, strict=True), tokens, strict=True):
+                local.extend([part] if (each, number) in anchors else [])
         embeddings = model.pooled(features, mask, recipe.pooler, recipe.use_head)
         return embeddings.reshape(len(columns), -1, embeddings.shape[-1])
 
@@ -171,40 +185,57 @@ def encode_views(
     return views, jnp.mean(jnp.stack(local), axis=0) if local else None
 
 
-MaskedLosses = tuple[Float[Array, " B"], Int[Array, " B"]]
+def without_shift(params: Params) -> Params:
+    """The parameters, without the gradient of the bias that the last layer adds to all embeddings, if it does.
+
+    Where batch norm takes that away again, the gradient is zero. Left to rounding it would be noise, which Adam blows
+    up to full steps that differ from machine to machine.
+    """
+    if any(name.startswith(CONVOLUTIONS) for name in params):  # what they read has an end
+        return params
+    biases = [name for name in parameters.sentence_encoder(params) if name.endswith("output_norm.bias")]
+    last = max(biases, key=lambda name: int(name.split(".")[2]))  # encoder.layers.11.output_norm.bias
+    names = {last, parameters.SECOND + last} & params.keys()
+    return params | {name: jax.lax.stop_gradient(params[name]) for name in names}
 
 
-def masked_token_losses(graph: Graph, recipe: Recipe, params: Params, rows: Rows) -> MaskedLosses:
-    """For each row, the sum of the losses at its masked tokens and their number, by the first encoder."""
-    assert recipe.language_model is not None
-    columns = sorted({view.column for view in recipe.views if not view.tower})  # those that this encoder encodes
-    ids, mask = rows.tokens(columns)
-    table = params[parameters.WORD_EMBEDDING]
-    masking = rows.keys([MASKING + column for column in columns]).reshape(-1)
-    shown, selected = mask_tokens(masking, ids, mask, vocab_size=len(table), **recipe.language_model._asdict())
-    encoder = parameters.merge(graph, parameters.sentence_encoder(params)).encoder
-    hidden = encoder(
-        shown,
-        mask,
-        dropout_keys=rows.keys([LANGUAGE_MODEL + column for column in columns]).reshape(-1),
-        dropout_rate=rows.settings["dropout"],
-        most_tokens=rows.most_tokens(columns),
-    )[-1]
-    # Logits only where they are needed: at half of the positions, three times as many as are masked on average.
-    positions, valid = select_positions(selected, -(-ids.shape[1] // 2))
-    hidden = jnp.take_along_axis(hidden, positions[:, :, None], axis=1).astype(jnp.float32)
-    labels = jnp.take_along_axis(ids, positions, axis=1)
-    losses = masked_lm(
-        hidden.reshape(-1, hidden.shape[-1]),
-        labels.reshape(-1),
-        parameters.subset(params, parameters.LANGUAGE_MODEL),
-        table,
-        activation=activation(encoder.config),
-        eps=encoder.config.layer_norm_eps,
-    ).reshape(valid.shape)
-    parts = jnp.where(valid, losses, 0.0), valid
-    sums, counts = (jnp.sum(part, axis=1).reshape(len(columns), -1) for part in parts)  # (P, B)
-    if "present" in rows.batch:  # a sentence that stands in for a missing one was counted in its own column
-        there = rows.batch["present"].T[jnp.array(columns)]
-        sums, counts = jnp.where(there, sums, 0.0), jnp.where(there, counts, 0)
-    return jnp.sum(sums, axis=0), jnp.sum(counts, axis=0)
+def project_views(recipe: Recipe, params: Params, views: Float[Array, "V B D"], psum: Psum) -> Float[Array, "V B P"]:
+    """The views after the projector. Those of other masks, for negative pairs, share no statistics with the pairs'."""
+    assert recipe.projector is not None
+    numbers = range(len(views))
+    groups = [[number] for number in numbers]
+    if recipe.projector.statistics == "together":
+        anchor, positive, hard_negatives = recipe.positive
+        pairs = [number for number in numbers if number in (anchor, positive, *hard_negatives)]
+        groups = [pairs, [number for number in numbers if number not in pairs]]
+    own = parameters.subset(params, parameters.PROJECTOR)
+    projected: dict[int, jax.Array] = {}
+    for group in filter(None, groups):
+        rows = project(views[jnp.array(group)], recipe.projector, own, psum)
+        projected |= dict(zip(group, rows, strict=True))
+    return jnp.stack([projected[number] for number in numbers])
+
+
+def find_replaced(
+    recipe: Recipe,
+    params: Params,
+    frozen: Params,
+    embedded: Embedded,
+    batch: Batch,
+    rows_of: Callable[[Batch], Rows],
+) -> Losses:
+    """The losses of replaced tokens, for the pairs' two sentences, in a second pass over the batch."""
+    replacement = recipe.replacement
+    assert replacement is not None
+    columns = [recipe.views[member].column for member in (recipe.positive.anchor, recipe.positive.positive)]
+    projected = any(term.projected for term in recipe.objectives if term.name == replaced_token_detection.NAME)
+    sentences = jnp.stack(embedded.seen(projected).pair, axis=1)
+
+    def replace(batch: Batch) -> Int[Array, "B P T"]:  # apart, so that the backward pass does not do it again
+        return replace_tokens(replacement, columns, frozen, rows_of(batch))
+
+    def find(batch: Batch, replaced: Int[Array, "B P T"], sentences: Float[Array, "B P D"]) -> Losses:
+        return replaced_token_losses(replacement, columns, params, rows_of(batch), replaced, sentences)
+
+    replaced = in_chunks(replace, recipe.chunk_size, batch)
+    return in_chunks(find, recipe.chunk_size, batch, replaced, sentences)

@@ -1,32 +1,78 @@
-"""AdamW, its learning rate, and clipping by the global norm."""
+"""From a gradient to an update: clipping by the global norm, AdamW or RMSprop, weight decay."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.parameters import Params
 from simcse_jax.runs.state import TrainState
-from simcse_jax.training.loss import Settings
+from simcse_jax.training.learning_rate import learning_rate
+
+MEAN, SQUARE = 0.9, 0.999  # AdamW's decay of the means of gradients and of their squares: β₁ and β₂
+RMSPROP_SQUARE = 0.9  # ρ
 
 
-def learning_rate(step: Int[AnyArray, ""], settings: Settings) -> Float[Array, ""]:
-    """Linear decay to zero without warm-up; the first update has the full rate."""
-    return settings["learning_rate"] * (1.0 - step / settings["total_steps"])
+class Optimization(NamedTuple):
+    """What a step is compiled for; the numbers are settings."""
+
+    optimizer: str = "adamw"
+    bias_correction: bool = True  # of AdamW's means
+    schedule: str = "linear"
 
 
-def optimizer(step: Int[AnyArray, ""], settings: Settings) -> optax.GradientTransformation:
-    """AdamW (0.9, 0.999, 1e-8) after clipping by the global norm; weight decay spares biases and norms."""
+ADAMW = Optimization()
+
+
+def optimizer(
+    step: Int[AnyArray, ""], settings: Mapping[str, Any], chosen: Optimization = ADAMW
+) -> optax.GradientTransformation:
+    """The chosen optimizer after clipping by the global norm.
+
+    g is the clipped gradient, η the learning rate, m and v the moving means of g and g², v of RMSprop with ρ 0.9.
+
+        adamw                          θ ← θ − η · (m̂ / (√v̂ + ε) + λ θ),  m̂ = m / (1 − β₁ᵗ), v̂ = v / (1 − β₂ᵗ)
+        adamw without bias correction  θ ← θ − η · (m / (√v + ε) + λ θ)
+        rmsprop                        θ ← θ − η · (g / (√v + ε) + λ θ)
+
+    The second is transformers' former AdamW with `correct_bias=False`, the third Keras' RMSprop without momentum, which
+    is PyTorch's with ρ = 0.9. All decays are decoupled from the gradient (Loshchilov and Hutter 2019), as Keras' is,
+    and spare biases and norms. Transformers' decayed the updated θ, a difference of η² λ.
+    """
     limit = settings["max_grad_norm"]
     return optax.chain(
         clip_by_global_norm(jnp.where(limit > 0, limit, jnp.inf)),
-        optax.adamw(
-            learning_rate(step, settings),
-            weight_decay=settings["weight_decay"],
-            mask=lambda params: {name: name.endswith(("kernel", "embedding")) for name in params},
+        optax.chain(
+            _scaling(chosen, settings["epsilon"]),
+            optax.add_decayed_weights(
+                settings["weight_decay"],
+                mask=lambda params: {name: name.endswith(("kernel", "embedding")) for name in params},
+            ),
+            optax.scale_by_learning_rate(learning_rate(chosen.schedule, step, settings)),
         ),
     )
+
+
+def _scaling(chosen: Optimization, epsilon: Float[AnyArray, ""]) -> optax.GradientTransformation:
+    if chosen.optimizer == "rmsprop":
+        return optax.scale_by_rms(RMSPROP_SQUARE, epsilon, eps_in_sqrt=False)
+    corrected = optax.scale_by_adam(MEAN, SQUARE, epsilon)
+    if chosen.bias_correction:
+        return corrected
+
+    def update(
+        gradient: Params, state: optax.ScaleByAdamState, _: Params | None = None
+    ) -> tuple[Params, optax.ScaleByAdamState]:
+        mean = optax.tree.update_moment(gradient, state.mu, MEAN, 1)
+        square = optax.tree.update_moment(gradient, state.nu, SQUARE, 2)
+        scaled = jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + epsilon), mean, square)
+        return scaled, optax.ScaleByAdamState(optax.safe_increment(state.count), mean, square)
+
+    return optax.GradientTransformation(corrected.init, update)
 
 
 def clip_by_global_norm(limit: Float[AnyArray, ""]) -> optax.GradientTransformation:
@@ -40,7 +86,7 @@ def clip_by_global_norm(limit: Float[AnyArray, ""]) -> optax.GradientTransformat
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
 
-def init_state(params: Params, settings: Settings) -> TrainState:
+def init_state(params: Params, settings: Mapping[str, Any], chosen: Optimization = ADAMW) -> TrainState:
     """The state before the first update."""
     step = jnp.zeros((), jnp.int32)
-    return TrainState(step, params, optimizer(step, settings).init(params))
+    return TrainState(step, params, optimizer(step, settings, chosen).init(params))

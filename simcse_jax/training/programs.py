@@ -8,9 +8,11 @@ from jax.sharding import Mesh
 
 from simcse_jax.data.batches import Batches
 from simcse_jax.devices import processes
+from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.runs.state import TrainState
-from simcse_jax.training.loss import Batch, Recipe, Settings
+from simcse_jax.training.loss import Recipe
+from simcse_jax.training.rows import Batch, Settings
 from simcse_jax.training.step import Metrics, make_step
 
 
@@ -22,7 +24,17 @@ class Updates:
     needed.
     """
 
-    def __init__(self, graph: Graph, recipe: Recipe, mesh: Mesh, batches: Batches, steps: int, *, unpad: bool):
+    def __init__(
+        self,
+        graph: Graph,
+        recipe: Recipe,
+        mesh: Mesh,
+        batches: Batches,
+        steps: int,
+        *,
+        unpad: bool,
+        frozen: Params | None = None,
+    ):
         """Chooses the programs' sizes.
 
         Args:
@@ -30,12 +42,14 @@ class Updates:
           batches: of the run.
           steps: of the run.
           unpad: do not compute padding, if there is enough of it.
+          frozen: parameters of the step that it does not train, on the devices.
         """
         sizes: tuple[tuple[int, ...], ...] = ((),)
         self._size_of_step = np.zeros(1, np.int8)  # of the last one, and all after it
         if unpad and steps:
             sizes, self._size_of_step = batches.sizes(steps, mesh.size, recipe.chunk_size)
         self._steps = [make_step(graph, recipe._replace(most_tokens=size), mesh) for size in sizes]
+        self._frozen = frozen
         self._compiled: dict[int, jax.stages.Compiled] = {}
 
     def compile(self, step: int, state: TrainState, batch: Batch, settings: Settings) -> float:
@@ -45,7 +59,7 @@ class Updates:
             return 0.0
         jax.block_until_ready(state)  # earlier work must not count as compiling
         started = time.perf_counter()
-        self._compiled[size] = self._steps[size].lower(state, batch, settings).compile()
+        self._compiled[size] = self._steps[size].lower(state, batch, settings, self._frozen).compile()
         seconds = time.perf_counter() - started
         which = (
             "the step" if len(self._steps) == 1 else f"the step for {('most', 'the longest', 'the last')[size]} batches"
@@ -55,7 +69,7 @@ class Updates:
 
     def __call__(self, step: int, state: TrainState, batch: Batch, settings: Settings) -> tuple[TrainState, Metrics]:
         """Does update `step`, counted from 0, whose program is compiled."""
-        return self._compiled[self._size(step)](state, batch, settings)
+        return self._compiled[self._size(step)](state, batch, settings, self._frozen)
 
     def _size(self, step: int) -> int:
         return int(self._size_of_step[min(step, len(self._size_of_step) - 1)])

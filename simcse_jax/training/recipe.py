@@ -1,30 +1,49 @@
 """From a config to the recipe that a step is compiled for, and to the numbers that it takes."""
 
+from typing import Any
+
 import jax.numpy as jnp
+import numpy as np
 from ml_collections import config_dict
 
 from simcse_jax.config.fields import flatten, is_number_of_step, numbers_of_step
+from simcse_jax.config.rules import read_milestones
+from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
+from simcse_jax.models.projector import read_projector
+from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import Term, needs
-from simcse_jax.training.loss import LanguageModel, Recipe, Settings
-from simcse_jax.training.views import plan
+from simcse_jax.training.learning_rate import warmup_steps
+from simcse_jax.training.loss import Recipe
+from simcse_jax.training.optimizer import Optimization
+from simcse_jax.training.rows import Settings
+from simcse_jax.training.token_losses import LanguageModel, Replacement
+from simcse_jax.training.views import Input, plan
 
 
 def make_settings(config: config_dict.ConfigDict, total_steps: int) -> Settings:
     """The scalars that a compiled step takes. Runs that differ only in these share one compilation.
 
     They are `fields.numbers_of_step()`, by the last part of their names, and `total_steps`. Those of objectives that
-    have a weight are grouped by objective.
+    have a weight are grouped by objective. `warmup` is a number of steps, and `milestones` (M, 2) steps and factors.
     """
     settings: Settings = {"total_steps": jnp.float32(total_steps), "objective": {name: {} for name in terms_of(config)}}
-    fields = flatten(config)
     for name in numbers_of_step():
         section, _, last = name.rpartition(".")
         objective = section.removeprefix("objective.") if section.startswith("objective.") else None
         numbers = settings if objective is None else settings["objective"].get(objective)
         if numbers is not None:
-            numbers[last] = (jnp.uint32 if name == "seed" else jnp.float32)(fields[name])
+            numbers[last] = (jnp.uint32 if name == "seed" else jnp.float32)(_in_step(name, config, total_steps))
     return settings
+
+
+def _in_step(name: str, config: config_dict.ConfigDict, total_steps: int) -> Any:
+    """A field's value as the step takes it."""
+    if name == "train.warmup":
+        return warmup_steps(config.train.schedule, config.train.warmup, total_steps)
+    if name == "train.milestones":
+        return np.reshape(read_milestones(config.train.milestones), (-1, 2))
+    return flatten(config)[name]
 
 
 def terms_of(config: config_dict.ConfigDict) -> dict[str, config_dict.ConfigDict]:
@@ -33,16 +52,22 @@ def terms_of(config: config_dict.ConfigDict) -> dict[str, config_dict.ConfigDict
 
 
 def make_recipe(
-    config: config_dict.ConfigDict, num_columns: int, language_model: LanguageModel | None = None
+    config: config_dict.ConfigDict,
+    num_columns: int,
+    language_model: LanguageModel | None = None,
+    replacement: Replacement | None = None,
 ) -> Recipe:
     """The recipe that the step is compiled for. A single column of data is encoded twice, several columns once each."""
-    terms = terms_of(config)
+    terms, projector = terms_of(config), read_projector(config.projector)
     views, positive, negative = plan(
         num_columns,
         config.views.positive,
         config.views.negative if needs(config.objective).negative_views else None,
         samples=config.views.samples,
         two_towers=config.model.dual_encoder,
+        inputs=Input(
+            config.views.anchor_change, config.views.positive_change, positive_rate=config.views.positive_dropout >= 0
+        ),
     )
     return Recipe(
         pooler=config.model.pooler,
@@ -54,6 +79,7 @@ def make_recipe(
             Term(
                 name,
                 tuple((field, term[field]) for field in term if not is_number_of_step(f"objective.{name}.{field}")),
+                projector is not None and name in config.projector.objectives,
             )
             for name, term in terms.items()
         ),
@@ -61,4 +87,15 @@ def make_recipe(
         matmul_precision=config.train.matmul_precision,
         local_features=needs(config.objective).local_features,
         language_model=language_model if needs(config.objective).masked_tokens else None,
+        optimization=Optimization(config.train.optimizer, config.train.bias_correction, config.train.schedule),
+        projector=projector,
+        replacement=replacement,
     )
+
+
+def make_replacement(
+    config: config_dict.ConfigDict, encoder: EncoderConfig, generator: EncoderConfig, masking: LanguageModel
+) -> Replacement:
+    """The networks of objective.replaced_token_detection: a generator, and a discriminator that is like the encoder."""
+    dtype = jnp.dtype(config.train.dtype)
+    return Replacement(build(generator, False, dtype)[0], build(encoder, False, dtype)[0], masking)

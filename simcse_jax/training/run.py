@@ -13,6 +13,7 @@ from simcse_jax.devices.preemption import Preemption
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.encoding.masked_tokens import masked_token_accuracy
 from simcse_jax.locks.lock import Check, held, never_lost
+from simcse_jax.models.parameters import with_encoder
 from simcse_jax.outputs import output_folder
 from simcse_jax.progress import doing
 from simcse_jax.runs.checkpoints import Checkpoints
@@ -21,6 +22,7 @@ from simcse_jax.runs.workdir import Workdir, identity
 from simcse_jax.storage import as_path
 from simcse_jax.training.inputs import Inputs, read_inputs
 from simcse_jax.training.loop import closing_all, train
+from simcse_jax.training.patience import Patience
 from simcse_jax.training.profiling import LAST_TRACED, traced
 from simcse_jax.training.programs import Updates
 from simcse_jax.training.setup import make_setup
@@ -61,13 +63,22 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
             preemption.resumed(resumed)
         with processes.together():
             metrics = folder.metrics(resumed) if processes.is_first() else None
+            lines = folder.read_metrics() if processes.is_first() else []
         with closing_all([checkpoints] if metrics is None else [metrics, checkpoints]):
             batches = setup.batches(config.seed)
             updates = Updates(
-                setup.graph, setup.recipe, setup.mesh, batches, inputs.total_steps, unpad=config.train.unpad
+                setup.graph,
+                setup.recipe,
+                setup.mesh,
+                batches,
+                inputs.total_steps,
+                unpad=config.train.unpad,
+                frozen=setup.frozen,
             )
             run = SingleRun(setup, batches, updates, setup.settings(config), checkpoints, metrics, check=check)
-            left = inputs.total_steps - int(state.step)
+            run.patience = Patience(config.train.patience).replay(lines)
+            run.decide()
+            left = 0 if run.ended else inputs.total_steps - int(state.step)
             if not inputs.total_steps and resumed is None:
                 run.look(0, state, setup.schedule.due(0))
             if trace_folder and left < 1:
@@ -79,7 +90,8 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
             best, params = checkpoints.restore_best(state.params)
             with processes.together():
                 check()
-            report(folder, setup.embed.with_params(params), best, inputs, config.seed)
+            model = with_encoder(params, checkpoints.tower(best))
+            report(folder, setup.embed.with_params(model), best, inputs, config.seed, run.patience)
 
 
 def enter(job: contextlib.ExitStack, folder: Workdir, config: config_dict.ConfigDict, inputs: Inputs) -> Check:
@@ -122,13 +134,13 @@ def resume(checkpoints: Checkpoints, state: TrainState, total: int) -> tuple[Tra
     return saved, int(saved.step)
 
 
-def report(folder: Workdir, embed: Embedder, best: int, inputs: Inputs, seed: int) -> None:
+def report(folder: Workdir, embed: Embedder, best: int, inputs: Inputs, seed: int, patience: Patience) -> None:
     """Scores the best checkpoint on the test sets, writes `result.json` and prints the paper's tables."""
     if inputs.evaluation is None:
         processes.say(f"done; the last checkpoint (step {best}) is in {folder}")
         return
     with doing():
-        result = final_scores(inputs, embed, seed)
+        result = final_scores(inputs, embed, seed) | patience.result
     if processes.is_first():
         folder.write_result(result)
     first, *others = inputs.evaluation.tables(result)

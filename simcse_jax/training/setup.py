@@ -11,16 +11,17 @@ from simcse_jax.analysis.last_layer import Embed, LastLayer
 from simcse_jax.analysis.protocol import Protocol
 from simcse_jax.analysis.tokens import survey
 from simcse_jax.data.batches import Batches, Corpus
-from simcse_jax.devices.mesh import data_mesh, replicated, split_over_examples
+from simcse_jax.devices.mesh import data_mesh, replicate, replicated, split_over_examples
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.evaluation.evaluator import Encode, Evaluator
 from simcse_jax.models.head import HEADS
+from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph, build
 from simcse_jax.runs.state import TrainState, initial_params
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.loss import Recipe, Settings
 from simcse_jax.training.optimizer import init_state
-from simcse_jax.training.recipe import make_recipe, make_settings
+from simcse_jax.training.recipe import make_recipe, make_replacement, make_settings
 from simcse_jax.training.schedule import Schedule, make_schedule
 
 NOTHING = Corpus(np.zeros((0, 1, 1), np.int32), np.zeros((0, 1, 1), np.int8))  # of a run without steps
@@ -39,6 +40,7 @@ class Setup:
     schedule: Schedule
     measuring: list[Evaluator[Embed]]  # look at the model every `analysis.every` steps
     scoring: list[Evaluator[Encode]]  # every `eval.every`; the first number chooses the best checkpoint
+    frozen: Params | None = None  # parameters of the step that are not trained, on the devices
 
     @property
     def replicated(self) -> NamedSharding:
@@ -50,13 +52,19 @@ class Setup:
         """The first axis split over the devices."""
         return split_over_examples(self.mesh)
 
+    @property
+    def towers(self) -> range:
+        """The encoders that are scored during training."""
+        return range(2 if self.config.model.dual_encoder and self.config.eval.encoder == "better" else 1)
+
     def settings(self, config: config_dict.ConfigDict) -> Settings:
         """The numbers of one run's step. The total by which the learning rate is divided is above 0."""
         return make_settings(config, max(self.schedule.total, 1))
 
     def state(self, config: config_dict.ConfigDict) -> TrainState:
         """The initial state of one run, on no particular device."""
-        return init_state(initial_params(config, self.inputs.model), self.settings(config))
+        params = initial_params(config, self.inputs.model)
+        return init_state(params, self.settings(config), self.recipe.optimization)
 
     def batches(self, seed: int) -> Batches:
         """The batches of one run."""
@@ -75,16 +83,18 @@ def make_setup(config: config_dict.ConfigDict, inputs: Inputs) -> Setup:
         max_length=model.max_length,
         sharding=split_over_examples(mesh),
     )
-    sample, evaluation = inputs.analysis, inputs.evaluation
+    sample, evaluation, generator = inputs.analysis, inputs.evaluation, inputs.generator
+    replacement = generator and make_replacement(config, model.config, generator.model.config, generator.masking)
     where = "config.analysis.data"
     return Setup(
         config,
         inputs,
         mesh,
         graph=build(model.config, head.trained, jnp.dtype(config.train.dtype))[0],
-        recipe=make_recipe(config, inputs.num_columns, inputs.language_model),
+        recipe=make_recipe(config, inputs.num_columns, inputs.language_model, replacement),
         embed=embed,
         schedule=make_schedule(config, inputs.total_steps),
         measuring=[LastLayer(survey(embed.tokens, sample.sentences, Protocol(), where), sample)] if sample else [],
         scoring=[evaluation.development] if evaluation else [],
+        frozen=generator and replicate(generator.params, replicated(mesh)),
     )

@@ -19,10 +19,12 @@ from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import evaluate_all
 from simcse_jax.locks.lock import Check, never_lost
+from simcse_jax.models.parameters import with_encoder
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.metrics import Metrics
 from simcse_jax.runs.state import TrainState
 from simcse_jax.training.loss import Batch, Settings
+from simcse_jax.training.patience import Patience
 from simcse_jax.training.programs import Updates
 from simcse_jax.training.schedule import Due
 from simcse_jax.training.setup import Setup
@@ -59,6 +61,8 @@ class SingleRun:
     traced_update: Update | None = None  # `updates` with a trace of some calls
     check: Check = never_lost  # raises if the workdir's lock was lost
     ahead: int = 1  # how many updates are compiled before the first one
+    patience: Patience = dataclasses.field(default_factory=lambda: Patience(0))  # its scores are the first process's
+    ended: bool = False  # by patience
     pending: list[tuple[int, dict[str, jax.Array]]] = dataclasses.field(default_factory=list)  # still on the device
     steps: int = 0  # since the last log line
     stopwatch: Stopwatch = dataclasses.field(default_factory=Stopwatch)
@@ -88,34 +92,61 @@ class SingleRun:
 
     def log(self, number: int) -> None:
         """Writes the last step's metrics, and the speed of the steps since the last line."""
+        self.log_line(number, self.fetch())
+
+    def log_line(self, number: int, line: dict[str, float]) -> None:
+        """Writes these metrics of the last step, and the speed of the steps since the last line."""
         sentences, self.steps = self.steps * self.batches.batch_size * self.setup.inputs.num_columns, 0
-        line = self.fetch()
         line["seconds"] = self.stopwatch.seconds()
         line["sentences_per_second"] = sentences / line["seconds"]
         self.write(number, line)
         self.stopwatch = Stopwatch()  # the time of writing is not the steps'
 
     def look(self, number: int, state: TrainState, due: Due, preempted: bool = False) -> None:
-        """Measures, scores and saves as is due."""
-        self.fetch()  # counts as the steps' time
+        """Measures, scores and saves as is due. The last step is logged and measured in any case."""
+        line = self.fetch()  # counts as the steps' time
         started = time.perf_counter()
-        embed = CheckedEmbed(self.setup.embed.with_params(state.params), lambda reason: self.stop(number, reason))
-        score = None
+        embed, *others = (
+            CheckedEmbed(self.setup.embed.with_params(params), lambda reason: self.stop(number, reason))
+            for params in (with_encoder(state.params, tower) for tower in self.setup.towers)
+        )
+        score, tower = None, 0
         for evaluator in self.setup.measuring if due.measure else []:
             self.write(number, evaluator(embed))
         if due.score and self.setup.scoring:
-            numbers = evaluate_all(embed, self.setup.scoring)
+            each = [evaluate_all(model, self.setup.scoring) for model in (embed, *others)]
+            tower = max(range(len(each)), key=lambda tower: next(iter(each[tower].values())))  # a tie is the anchors'
+            numbers = each[tower]
             name, score = next(iter(numbers.items()))
-            self.write(number, numbers)
+            self.patience.add(number, score)
+            self.write(number, numbers | self.patience.line | ({"second_encoder": tower} if others else {}))
             if processes.is_first():
                 progress.write(f"step {number}: {name} {score:.2f}")
+            self.decide()
+        if self.ended:
+            self.stopwatch.skip(time.perf_counter() - started)
+            started = time.perf_counter()
+            if self.steps:
+                self.log_line(number, line)
+            for evaluator in self.setup.measuring if not due.measure else []:
+                self.write(number, evaluator(embed))
         if due.save and number and score is None and not preempted:  # then there is no time to compile
             embed(["Are these parameters fit to be saved?"])
         if due.save or preempted:
-            self.save(state, score)
+            self.save(state, score, tower)
         if preempted:
             self.checkpoints.close()
         self.stopwatch.skip(time.perf_counter() - started)
+
+    def decide(self) -> None:
+        """Ends the run if its patience is over. All processes do what the first one does: its scores are written."""
+        if not self.patience.evaluations:
+            return
+        reason = str(self.patience) if self.patience.is_over else ""
+        reason, *_ = processes.gather(reason)
+        self.ended = bool(reason)
+        if reason and processes.is_first():
+            progress.write(reason)
 
     def wait(self) -> None:
         """Waits until everything is saved."""
@@ -152,13 +183,13 @@ class SingleRun:
         if self.metrics is not None:
             self.metrics.write(number, values)
 
-    def save(self, state: TrainState, score: float | None) -> None:
-        """Saves the metrics, then the checkpoint that they belong to."""
+    def save(self, state: TrainState, score: float | None, tower: int = 0) -> None:
+        """Saves the metrics, then the checkpoint that they belong to; the encoder `tower` has the score."""
         with processes.together():
             self.check()
             if self.metrics is not None:
                 self.metrics.flush()
-        self.checkpoints.save(state, score)
+        self.checkpoints.save(state, score, tower)
 
 
 @dataclasses.dataclass(frozen=True)

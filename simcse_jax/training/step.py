@@ -1,4 +1,4 @@
-"""One update, pure: step(state, batch, settings) -> (state, metrics)."""
+"""One update, pure: step(state, batch, settings, frozen) -> (state, metrics)."""
 
 import functools
 from collections.abc import Callable
@@ -9,27 +9,33 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
 from simcse_jax.devices.mesh import replicated
+from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.runs.state import TrainState
-from simcse_jax.training.loss import Batch, Recipe, Settings, make_loss
-from simcse_jax.training.optimizer import learning_rate, optimizer
+from simcse_jax.training.learning_rate import learning_rate
+from simcse_jax.training.loss import Recipe, make_loss
+from simcse_jax.training.optimizer import optimizer
+from simcse_jax.training.rows import Batch, Settings
 
 METRICS = ("loss", "learning_rate", "gradient_norm")
 
 Metrics = dict[str, Float[Array, ""]]  # by the names above
-Update = Callable[[TrainState, Batch, Settings], tuple[TrainState, Metrics]]
+Update = Callable[..., tuple[TrainState, Metrics]]  # (state, batch, settings, frozen=None)
 
 
 def make_update(graph: Graph, recipe: Recipe, mesh: Mesh) -> Update:
-    """Builds update(state, batch, settings) -> (state, metrics), not jitted."""
+    """Builds update(state, batch, settings, frozen=None) -> (state, metrics), not jitted; see `make_loss`."""
     loss_and_gradient = make_loss(graph, recipe, mesh)
 
-    def update(state: TrainState, batch: Batch, settings: Settings) -> tuple[TrainState, Metrics]:
-        loss, gradient = loss_and_gradient(state.params, state.step, batch, settings)
-        updates, opt_state = optimizer(state.step, settings).update(gradient, state.optimizer, state.params)
+    def update(
+        state: TrainState, batch: Batch, settings: Settings, frozen: Params | None = None
+    ) -> tuple[TrainState, Metrics]:
+        loss, gradient = loss_and_gradient(state.params, state.step, batch, settings, frozen)
+        chosen = optimizer(state.step, settings, recipe.optimization)
+        updates, opt_state = chosen.update(gradient, state.optimizer, state.params)
         metrics = {
             "loss": loss,
-            "learning_rate": learning_rate(state.step, settings),
+            "learning_rate": learning_rate(recipe.optimization.schedule, state.step, settings),
             "gradient_norm": optax.tree.norm(gradient),
         }
         return TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state), metrics
@@ -48,8 +54,14 @@ def make_steps(graph: Graph, recipe: Recipe, mesh: Mesh) -> jax.stages.Wrapped:
     """The jitted update of R runs at once, in one program.
 
     The arrays of states, batches and settings have a first axis of R, so the runs may differ in all numbers and in
-    their seeds. They share `state.step`.
+    their seeds. They share `state.step` and the frozen parameters.
     """
     axes = TrainState(step=None, params=0, optimizer=0)  # type: ignore[arg-type]  # numbers in the arrays' places
-    together = jax.vmap(make_update(graph, recipe, mesh), in_axes=(axes, 0, 0), out_axes=(axes, 0))
+    each = jax.vmap(make_update(graph, recipe, mesh), in_axes=(axes, 0, 0, None), out_axes=(axes, 0))
+
+    def together(
+        state: TrainState, batch: Batch, settings: Settings, frozen: Params | None = None
+    ) -> tuple[TrainState, Metrics]:
+        return each(state, batch, settings, frozen)
+
     return jax.jit(together, donate_argnums=0, out_shardings=replicated(mesh))

@@ -1,6 +1,6 @@
-"""The views of a sentence: which column of the data is encoded, under which dropout masks, by which encoder.
+"""The views of a sentence: which column of the data is encoded, changed or not, under which masks, by which encoder.
 
-A mask belongs to an example, so its key is folded from what identifies the example and from nothing else.
+A mask or a change belongs to an example, so its key is folded from what identifies the example and from nothing else.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +17,10 @@ MEMBERS = 4  # anchor, positive, hard negative, neutral: at most
 NOISE = 1 << 16  # the first number of the keys for noise on embeddings
 LANGUAGE_MODEL = 1 << 17  # for dropout in the masked-language-model pass, a key for each column
 MASKING = LANGUAGE_MODEL + MEMBERS  # which of its tokens are masked
+CHANGE = 1 << 19  # the first number of the keys for changes of the input
+RATE, POSITIVE_RATE = "dropout", "positive_dropout"  # numbers of the step: the last parts of two fields' names
+# For replaced tokens, a key for each member: which tokens are masked, and dropout in the two networks that read them.
+REPLACING, GENERATOR, FINDING = 1 << 18, (1 << 18) + MEMBERS, (1 << 18) + 2 * MEMBERS
 
 
 # From the number of a member of a group, and K, to the numbers of its masks; several masks' embeddings are averaged.
@@ -30,17 +34,55 @@ POLICY_MASKS: dict[str, Callable[[int, int], tuple[int, ...]]] = {
 }
 
 
+class Input(NamedTuple):
+    """How the members of a positive pair are encoded, apart from the masks. Further columns are as the defaults.
+
+    The separate negative pairs of an objective (`negative` of `plan`) have neither changes nor a rate of their own:
+    they are encoded separately to be without such noise.
+    """
+
+    anchor_change: str = "none"  # of `models.config.CHANGES`
+    positive_change: str = "none"
+    positive_rate: bool = False  # whether the positive has a dropout rate of its own
+
+
+PLAIN = Input()
+
+
+class Pass(NamedTuple):
+    """What sentences must share to be encoded together."""
+
+    tower: int = 0  # which of two encoders
+    masked: bool = True  # whether under dropout masks
+    rate: str = RATE  # the name of their dropout rate among the numbers of the step
+    change: str = "none"
+
+
 class View(NamedTuple):
     """One embedding of each example. Equal views are computed once."""
 
     column: int  # of the batch
     masks: tuple[int, ...]  # the numbers of its dropout masks; several embeddings are averaged; (): no dropout
     noise: int | None = None  # the number of its Gaussian noise
-    tower: int = 0  # which of two encoders
+    tower: int = 0
+    change: str = "none"
+    changed: int = 0  # the number of its change, the same under all of its masks
+    rate: str = RATE
+
+    @property
+    def encoded_in(self) -> Pass:
+        """The pass that encodes it."""
+        return Pass(self.tower, bool(self.masks), self.rate, self.change)
 
 
 def plan(
-    num_columns: int, positive: str, negative: str | None = None, *, samples: int = 10, two_towers: bool = False
+    num_columns: int,
+    positive: str,
+    negative: str | None = None,
+    *,
+    samples: int = 10,
+    two_towers: bool = False,
+    inputs: Input = PLAIN,
 ) -> tuple[tuple[View, ...], Group, Group]:
     """The views that a run needs.
 
@@ -52,24 +94,36 @@ def plan(
       negative: the policy of the negative pairs if they are encoded separately; None: they use the positive views.
       samples: K of the policy `mean`.
       two_towers: a second encoder for all but the anchors.
+      inputs: changes of the positive pairs' sentences, and whether positives have a rate of their own.
 
     Returns:
       The views, each once; those of the positive pairs; those of the negative pairs.
     """
     columns = (0, 0) if num_columns == 1 else tuple(range(num_columns))
 
-    def view(member: int, policy: str) -> View:
-        noise = member if policy == "noisy" else None
-        return View(columns[member], POLICY_MASKS[policy](member, samples), noise, int(two_towers and member > 0))
+    def view(member: int, policy: str, inputs: Input) -> View:
+        masks, noise = POLICY_MASKS[policy](member, samples), member if policy == "noisy" else None
+        change = (inputs.anchor_change, inputs.positive_change, "none", "none")[member]
+        return View(
+            columns[member],
+            masks,
+            noise,
+            tower=int(two_towers and member > 0),
+            change=change,
+            changed=0 if change == "none" else member,
+            rate=POSITIVE_RATE if member == 1 and masks and inputs.positive_rate else RATE,
+        )
 
-    groups = [[view(member, policy) for member in range(len(columns))] for policy in (positive, negative or positive)]
-    views = list(dict.fromkeys(groups[0] + groups[1]))
+    members = range(len(columns))
+    pairs = [view(member, positive, inputs) for member in members]
+    others = pairs if negative is None else [view(member, negative, PLAIN) for member in members]
+    views = list(dict.fromkeys(pairs + others))
 
     def group(members: Sequence[View]) -> Group:
         anchor, positive, *hard_negatives = map(views.index, members)
         return Group(anchor, positive, tuple(hard_negatives))
 
-    return tuple(views), group(groups[0]), group(groups[1])
+    return tuple(views), group(pairs), group(others)
 
 
 def dropout_keys(
@@ -92,28 +146,29 @@ def dropout_keys(
 
 def embed(
     views: Sequence[View],
-    encode: Callable[[int, list[int], list[int] | None], jax.Array],
+    encode: Callable[[Pass, list[int], list[int], list[int]], jax.Array],
     noise: Callable[[int, tuple[int, ...]], jax.Array],
 ) -> Float[Array, "V B D"]:
     """(V, B, D) embeddings of the views; an encoding that several views need is done once.
 
     Args:
       views: V of them.
-      encode: encode(tower, columns, masks) -> (P, B, D), P columns under as many masks (None: without dropout).
+      encode: encode(pass, columns, masks, changes) -> (P, B, D), P columns under as many masks and changes, by their
+        numbers, which do not count in a pass without masks or without a change.
       noise: noise(number, (B, D)), which is added to a noisy view.
     """
-    passes: dict[tuple[int, bool], dict[tuple[int, int | None], None]] = {}
+    passes: dict[Pass, dict[tuple[int, int, int], None]] = {}
     for view in views:
-        for mask in view.masks or (None,):
-            passes.setdefault((view.tower, mask is None), {})[view.column, mask] = None
-    encoded: dict[tuple[int, int, int | None], jax.Array] = {}
-    for (tower, off), wanted in passes.items():
-        columns, masks = (list(part) for part in zip(*wanted, strict=True))
-        embeddings = encode(tower, columns, None if off else masks)
-        encoded |= {(tower, *key): embedding for key, embedding in zip(wanted, embeddings, strict=True)}
+        for mask in view.masks or (0,):
+            passes.setdefault(view.encoded_in, {})[view.column, mask, view.changed] = None
+    encoded: dict[tuple[Pass, tuple[int, int, int]], jax.Array] = {}
+    for each, wanted in passes.items():
+        columns, masks, changes = (list(part) for part in zip(*wanted, strict=True))
+        embeddings = encode(each, columns, masks, changes)
+        encoded |= {(each, key): embedding for key, embedding in zip(wanted, embeddings, strict=True)}
 
     def finish(view: View) -> jax.Array:
-        parts = [encoded[view.tower, view.column, mask] for mask in view.masks or (None,)]
+        parts = [encoded[view.encoded_in, (view.column, mask, view.changed)] for mask in view.masks or (0,)]
         embedding = parts[0] if len(parts) == 1 else jnp.mean(jnp.stack(parts), axis=0)
         return embedding if view.noise is None else embedding + noise(view.noise, embedding.shape)
 

@@ -26,6 +26,16 @@ MISTAKES = {
     "--config.model.dropout=1.0": "below 1",
     "--config.model.num_layers=-1": "0 or more",
     "--config.train.batch_size=1": "2 or more",
+    "--config.train.optimizer=adam": "must be adamw or rmsprop",
+    "--config.train.schedule=cosine": "must be one of linear, constant, steps, slanted_triangular",
+    "--config.train.schedule=steps": "config.train.milestones: must be set for train.schedule=steps",
+    "--config.train.milestones=500": "config.train.milestones='500': must be empty, or STEP:FACTOR,STEP:FACTOR",
+    "--config.train.milestones=500:0.8,500:0.6": "rising steps",
+    "--config.train.milestones=0:0.8": "rising steps from 1",
+    "--config.train.milestones=5:-1": "factors of 0 or more",
+    "--config.train.milestones=5:nan": "factors of 0 or more",
+    "--config.train.warmup=1.5": "at most 1.0",
+    "--config.train.epsilon=0": "above 0",
     "--config.train.dtype=float16": "must be one of float32, bfloat16",
     "--config.train.matmul_precision=low": "must be one of highest, high, default",
     "--config.parallel.chunk_size=-1": "0 or more",
@@ -48,6 +58,11 @@ MISTAKES = {
     "--config.objective.barlow_twins.reading=mine": "must be paper or released",
     "--config.views.positive=offf": "views.positive='offf': must be one of independent, shared, off, noisy, mean",
     "--config.views.negative=none": "config.views.negative='none': must be one of independent",
+    "--config.views.anchor_change=cut": "views.anchor_change='cut': must be one of none, shuffled, cutoff",
+    "--config.views.positive_change=order": "must be one of none, shuffled, cutoff",
+    "--config.views.cutoff=1": "config.views.cutoff=1.0: must be at least 0 and below 1",
+    "--config.views.positive_dropout=-0.5": "config.views.positive_dropout=-0.5: must be at least 0 and below 1, or -1",
+    "--config.objective.info_nce.negatives=all": "must be other or both",
     "--config.views.samples=0": "1 or more",
     "--config.views.noise=-1": "0.0 or more",
     "--config.data.positives=entailed": "config.data.positives='entailed': must be empty or one of entailment,",
@@ -79,11 +94,27 @@ def test_mistakes_are_reported_in_one_line(argument):
 
 
 def test_fields_that_do_not_go_together():
+    tension = ("--config.objective.info_nce.weight=0", "--config.objective.contrastive_tension.weight=1")
+    for argument, message in (
+        ("train.batch_size=60", "batch_size=60: must be divisible by 8, a positive pair and its negatives"),
+        ("data.positives=all", "contrastive_tension makes its own pairs; it must be empty"),
+        ("data.augment.name=crop", "contrastive_tension makes its own pairs; it must be empty"),
+    ):
+        with pytest.raises(UserError, match=message):
+            parse(*tension, f"--config.{argument}")
+    twice = ("--config.model.dual_encoder=True", "--config.eval.encoder=better")
+    with pytest.raises(UserError, match=r"objective\.mlm trains the language model of the anchors' encoder"):
+        parse(*twice, "--config.objective.mlm.weight=0.1")
     for first, second, message in (
         ("data.augment.name=crop", "data.positives=all", "set one of them"),
         ("objective.softmax_nli.weight=1", "data.augment.name=crop", "needs labelled pairs"),
         ("objective.softmax_nli.weight=1", "data.positives=neutral", "must be all, for objective.softmax_nli"),
         ("objective.softmax_nli.weight=1", "seed=1", "config.objective.info_nce.weight: next to softmax_nli"),
+        (
+            "objective.contrastive_tension.weight=1",
+            "seed=1",
+            "info_nce.weight: next to contrastive_tension",
+        ),
         ("analysis.every=10", "eval.data=", "config.analysis.data: must be set, a file of sentences"),
     ):
         with pytest.raises(UserError, match=message):
@@ -115,6 +146,12 @@ def test_fields_without_effect_are_named():
         "views.negative=noisy",
         "views.noise=5.0",
     ]
+    config, _ = parse("--config.views.positive=off", "--config.views.positive_dropout=0.3", "--config.views.cutoff=0.5")
+    assert ineffective(config) == ["views.cutoff=0.5", "views.positive_dropout=0.3"]
+    config, _ = parse("--config.eval.encoder=better", "--config.objective.contrastive_tension.negatives=3")
+    assert ineffective(config) == ["eval.encoder=better", "objective.contrastive_tension.negatives=3"]
+    config, _ = parse("--config.views.positive_change=cutoff", "--config.views.cutoff=0.5")
+    assert ineffective(config) == []
     config, _ = parse(
         "--config.objective.off_dropout.weight=1", "--config.views.negative=noisy", "--config.views.noise=5",
         "--config.data.augment.name=crop", "--config.data.augment.percent=20",

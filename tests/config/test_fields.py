@@ -47,15 +47,17 @@ def test_numbers_are_bounded_texts_with_choices_are_checked():
         if isinstance(field.default, int | float) and not isinstance(field.default, bool):
             assert field.rules, name
             for rule in field.rules[:1]:
-                with pytest.raises(UserError, match=f"{name}=-1"):
-                    rule.check(name, -1)
+                least = -2 if field.default == -1 else -1  # -1: as another field
+                with pytest.raises(UserError, match=f"{name}={least}"):
+                    rule.check(name, least)
 
 
 def test_the_numbers_of_the_step():
     objectives = {name for name in FIELDS if name.startswith("objective.")}
     floats = {name for name in objectives if isinstance(FIELDS[name].default, float)}
-    others = {"seed", "model.dropout", "views.noise"}
+    others = {"seed", "model.dropout", "views.noise", "views.cutoff", "views.positive_dropout"}
     others |= {"train.learning_rate", "train.weight_decay", "train.max_grad_norm"}
+    others |= {"train.epsilon", "train.warmup", "train.milestones"}
     assert set(numbers_of_step()) == floats | others
     assert is_number_of_step("objective.off_dropout.m")
     assert not is_number_of_step("objective.barlow_twins.artificial")

@@ -21,6 +21,7 @@ ARGUMENTS = {
     "simcse_pp_table2": ("both", "paper", "released"),
     "simcse_pp_table5": ("all", "m_paper_dcl_released", "m_released_dcl_paper"),
     "simcse_plus_plus": ("base", "large", "sbert_base", "sbert_base_released", "sbert_large"),
+    "diffcse": ("sts", "transfer", "roberta", "roberta_transfer", "simcse_plus_plus"),
     "sup_bert": ("base", "large", "neutral", "mlm", "large_mlm"),
     "sup_roberta": ("base", "large", "mlm", "large_mlm"),
     "unsup_bert": ("base", "large", "mlm", "large_mlm"),

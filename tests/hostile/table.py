@@ -13,6 +13,7 @@ from hostile import (
     cases_outputs,
     cases_tokenizer,
     cases_weights,
+    cases_words,
 )
 from hostile.case import REFUSED, Case
 
@@ -26,6 +27,7 @@ FILES = (
     cases_options,
     cases_outputs,
     cases_building,
+    cases_words,
 )
 PER_KIND = 5  # of the sample
 

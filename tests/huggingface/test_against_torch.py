@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import random_batch
+from support import random_batch, row_keys
 
 from simcse_jax.huggingface.load import load
 from simcse_jax.huggingface.names import to_tensors
@@ -68,7 +68,7 @@ def assert_same_states_and_gradients(folder, ids, mask):
     ours = to_tensors(gradient, model.config.model_type)
     assert set(theirs) == {name for name in ours if not name.startswith("pooler.")}
     for name, other in theirs.items():
-        if name.endswith(("key.bias", "attn.k.bias")):  # softmax ignores it: zero except for rounding
+        if name.endswith(("key.bias", "attn.k.bias", "k_lin.bias")):  # softmax ignores it: zero except for rounding
             assert np.abs(ours[name]).max() < 1e-4 and np.abs(other).max() < 1e-4
         else:
             assert np.abs(ours[name] - other).max() / np.abs(other).max() < 1e-3, name
@@ -76,6 +76,28 @@ def assert_same_states_and_gradients(folder, ids, mask):
 
 def test_hidden_states_and_gradients_of_small_random_models(tiny_folder):
     assert_same_states_and_gradients(tiny_folder, *(array[:, 0] for array in random_batch(5, 16)))
+
+
+def test_dropout_is_where_theirs_is(tiny_folder, monkeypatch):
+    """Every dropout, ours and theirs, multiplies by 0.7 here; DistilBERT has none after attention's output."""
+    torch = pytest.importorskip("torch")
+    from transformers import AutoModel
+
+    def scaled(x, p=0.5, training=True, inplace=False):
+        return x * 0.7 if training else x
+
+    monkeypatch.setattr("simcse_jax.models.encoder.drop", lambda x, mask: x if mask is None else x * 0.7)
+    monkeypatch.setattr(torch.nn.functional, "dropout", scaled)
+    model = load(str(tiny_folder))
+    ids, mask = (array[:, 0] for array in random_batch(5, 16))
+    ids = np.where(mask > 0, ids, model.config.pad_token_id)
+    reference = AutoModel.from_pretrained(tiny_folder, attn_implementation="eager").train()
+    with torch.no_grad():
+        theirs = reference(torch.tensor(ids), torch.tensor(mask), output_hidden_states=True).hidden_states
+    graph, _ = build(model.config, with_head=False)
+    ours = parameters.merge(graph, model.params).encoder(ids, mask, dropout_keys=row_keys(5))
+    for mine, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(np.asarray(mine)[mask > 0], other.numpy()[mask > 0], atol=1e-4)
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from support.models import edit_json, edit_tensors
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import choose_pooler, load
+from simcse_jax.models.config import DISTILBERT_NAMES
 
 
 def test_num_layers_keeps_the_first(tiny_folder):
@@ -56,7 +57,9 @@ def test_the_length_is_read_from_sentence_transformers_files(folder):
 
 
 def break_config(folder, **changes):
-    edit_json(folder / "config.json", **changes)
+    own = json.loads((folder / "config.json").read_text())
+    names = DISTILBERT_NAMES if own["model_type"] == "distilbert" else {}
+    edit_json(folder / "config.json", **{names.get(name, name): value for name, value in changes.items()})
 
 
 BREAKAGES = {
@@ -69,11 +72,11 @@ BREAKAGES = {
     "config is not JSON": (lambda f: (f / "config.json").write_text("{"), "not valid JSON"),
     "shape": (
         lambda f: break_config(f, intermediate_size=64),
-        r"intermediate\.dense\.bias' has shape \(48,\), but config\.json asks for \(64,\)",
+        r"(intermediate\.dense|ffn\.lin1)\.bias' has shape \(48,\), but config\.json asks for \(64,\)",
     ),
-    "layers": (lambda f: break_config(f, num_hidden_layers=3), r"encoder\.layer\.2.* is missing"),
+    "layers": (lambda f: break_config(f, num_hidden_layers=3), r"(encoder|transformer)\.layer\.2.* is missing"),
     "kind": (lambda f: break_config(f, model_type="t5"), "model_type is 't5'"),
-    "activation": (lambda f: break_config(f, hidden_act="mish"), "hidden_act 'mish'"),
+    "activation": (lambda f: break_config(f, hidden_act="mish"), "(hidden_act|activation) 'mish'"),
     "relative positions": (lambda f: break_config(f, position_embedding_type="relative_key"), "absolute"),
     "another padding": (lambda f: break_config(f, model_type="mpnet", pad_token_id=0), "pad_token_id is 0; for MPNet"),
     "buckets": (

@@ -26,6 +26,7 @@ def test_tensors_survive_the_round_trip(tiny_folder):
         lambda tensors: {f"bert.{k}": v for k, v in tensors.items()},
         lambda tensors: {f"roberta.{k}": v for k, v in tensors.items()},
         lambda tensors: {f"mpnet.{k}": v for k, v in tensors.items()},
+        lambda tensors: {f"distilbert.{k}": v for k, v in tensors.items()},
         lambda tensors: {k: v for k, v in tensors.items() if not k.startswith("pooler")},
         lambda tensors: {
             k.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): v
@@ -33,7 +34,7 @@ def test_tensors_survive_the_round_trip(tiny_folder):
         },
         lambda tensors: tensors | {"cls.predictions.bias": np.zeros(40, np.float32)},
     ],
-    ids=["bert.", "roberta.", "mpnet.", "no pooler", "gamma and beta", "with a language-model head"],
+    ids=["bert.", "roberta.", "mpnet.", "distilbert.", "no pooler", "gamma and beta", "with a language-model head"],
 )
 def test_common_variants_of_checkpoints(tiny_folder, folder, change):
     edit_tensors(folder, change)

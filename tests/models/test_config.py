@@ -23,7 +23,7 @@ def test_a_sentence_may_fill_the_positions_after_the_padding_index():
 
 
 WRONG = [
-    ({"model_type": "gpt2"}, "model_type is 'gpt2'; supported are bert, roberta, mpnet"),
+    ({"model_type": "gpt2"}, "model_type is 'gpt2'; supported are bert, roberta, mpnet, distilbert"),
     ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'; only 'absolute' is"),
     ({"hidden_size": "wide"}, "hidden_size is 'wide', not a whole number"),
     ({"layer_norm_eps": None}, "layer_norm_eps is None, not a number"),
@@ -76,6 +76,35 @@ def test_a_missing_field_and_an_mpnet_with_other_numbers():
     for changes in ({"pad_token_id": 0}, {"relative_attention_num_buckets": 16}):
         with pytest.raises(UserError, match=f"{next(iter(changes))} is .*; for MPNet it must be"):
             read("mpnet", **changes)
+
+
+def test_distilbert_s_own_names():
+    assert read("distilbert") == EncoderConfig("distilbert", 40, 32, 2, 4, 48, 64, 0, 1e-12, "gelu", 0)
+    # How the positions were initialized, and what transformers ignores for DistilBERT.
+    assert read("distilbert", sinusoidal_pos_embds=True, layer_norm_eps=0.5, hidden_size=32) == read("distilbert")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"activation": "mish"}, "activation 'mish' is not one of gelu"),
+        ({"dim": "32"}, "dim is '32', not a whole number"),
+        ({"n_layers": 0}, "n_layers is 0; it must be 1 or more"),
+        ({"hidden_dim": 1 << 30}, "hidden_dim is 1073741824; it must be at most 1048576"),
+        ({"n_heads": 5}, "dim 32 is not divisible by 5 heads"),
+        ({"hidden_size": 64}, "dim is 32, but hidden_size 64; they are the same"),
+    ],
+)
+def test_a_wrong_distilbert_is_refused_by_its_own_names(changes, message):
+    with pytest.raises(UserError, match=rf"^m/config\.json: {message}"):
+        read("distilbert", **changes)
+
+
+def test_a_distilbert_without_a_field():
+    for name in ("dim", "n_layers", "n_heads", "hidden_dim", "vocab_size"):
+        fields = {field: value for field, value in CONFIGS["distilbert"].items() if field != name}
+        with pytest.raises(UserError, match=f"the field '{name}' is missing"):
+            EncoderConfig.from_hugging_face(fields, "m/config.json")
 
 
 def test_the_first_layers():

@@ -10,7 +10,7 @@ from support import CONFIGS, random_batch, write_model
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
-from simcse_jax.huggingface.names import normalize_names, read_head
+from simcse_jax.huggingface.names import head_tensors, normalize_names, read_head
 from simcse_jax.huggingface.tokenizer import MARKER, read_backend, special_tokens
 from simcse_jax.models import language_model, parameters
 from simcse_jax.models.config import EncoderConfig
@@ -33,6 +33,15 @@ NAMES = {  # as transformers writes them
     },
 }
 NAMES["mpnet"] = NAMES["roberta"]
+NAMES["distilbert"] = {
+    "dense.kernel": "vocab_transform.weight",
+    "dense.bias": "vocab_transform.bias",
+    "norm.scale": "vocab_layer_norm.weight",
+    "norm.bias": "vocab_layer_norm.bias",
+    "bias": "vocab_projector.bias",
+}
+DECODERS = {"bert": "cls.predictions.decoder", "roberta": "lm_head.decoder", "mpnet": "lm_head.decoder"}
+DECODERS["distilbert"] = "vocab_projector"
 
 
 def encoder_config(model_type, **changes):
@@ -99,30 +108,34 @@ def test_logits_are_float32_whatever_the_encoder_s_dtype():
     np.testing.assert_array_equal(found, exact)
 
 
-def test_the_activation_is_the_encoder_s_for_bert_and_gelu_for_the_others():
+def test_the_activation_is_the_encoder_s_for_bert_and_distilbert_and_gelu_for_the_others():
     x = jnp.linspace(-2, 2, 9)
-    bert = language_model.activation(encoder_config("bert", hidden_act="relu"))
-    np.testing.assert_array_equal(bert(x), jax.nn.relu(x))
+    for config in (encoder_config("bert", hidden_act="relu"), encoder_config("distilbert", activation="relu")):
+        np.testing.assert_array_equal(language_model.activation(config)(x), jax.nn.relu(x))
     for model_type in ("roberta", "mpnet"):
         other = language_model.activation(encoder_config(model_type, hidden_act="relu"))
         np.testing.assert_allclose(other(x), jax.nn.gelu(x, approximate=False), rtol=1e-6)
 
 
 def test_a_head_is_read(with_head):
-    folder, head, _ = with_head
+    folder, head, model_type = with_head
     model = load(str(folder))
     same(model.language_model, head)
-    assert not any(name.startswith(("cls", "lm_head")) for name in model.params)
+    assert not any(name.startswith(("cls", "lm_head", "vocab")) for name in model.params)
     same(load(str(folder), 1).language_model, head)
+    saved = load_file(folder / "model.safetensors")
+    for name, value in head_tensors(head, model_type).items():
+        np.testing.assert_array_equal(value, saved[name], err_msg=name)
 
 
 def test_other_names_in_use(with_head):
     folder, head, model_type = with_head
     names, words = NAMES[model_type], "embeddings.word_embeddings.weight"
-    decoder = names["bias"].replace("bias", "decoder")
+    decoder = DECODERS[model_type]
     saved = load_file(folder / "model.safetensors")
     # The bias under its other name, and the decoder stored although it is tied.
-    add_tensors(folder, {f"{decoder}.bias": head["bias"], f"{decoder}.weight": saved[words]}, names["bias"])
+    given = {f"{decoder}.bias": head["bias"], f"{decoder}.weight": saved[words]}
+    add_tensors(folder, given, *({names["bias"]} - given.keys()))
     same(load(str(folder)).language_model, head)
     half = {names["norm.scale"]: np.ones(32, np.float16)}
     add_tensors(folder, half)
@@ -152,7 +165,7 @@ def test_checkpoints_without_a_whole_head_have_none(with_head, tiny_folder):
 
 def test_a_head_with_an_untied_decoder_is_not_read(with_head):
     folder, _, model_type = with_head
-    name = NAMES[model_type]["bias"].replace("bias", "decoder.weight")
+    name = f"{DECODERS[model_type]}.weight"
     add_tensors(folder, {name: np.ones((40, 32), np.float32)})
     assert load(str(folder)).language_model is None
 

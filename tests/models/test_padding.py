@@ -20,6 +20,9 @@ def test_tokens_lie_one_after_the_other_and_go_back_to_their_rows(over):
     assert tokens.shape == (13 + over, 2) and not tokens[13:].any()
     np.testing.assert_array_equal(layout.to_rows(tokens), ROWS * MASK[..., None])
     np.testing.assert_array_equal(layout.first(tokens), ROWS[:, :1])
+    others = layout.with_first(tokens, ROWS[:, 1])
+    np.testing.assert_array_equal(layout.to_rows(others), Padded(5).with_first(ROWS, ROWS[:, 1]) * MASK[..., None])
+    np.testing.assert_array_equal(layout.first(others)[:, 0], ROWS[:, 1])
     np.testing.assert_array_equal(layout.positions[:13], np.concatenate([np.arange(n) for n in LENGTHS]))
     np.testing.assert_array_equal(layout.of_examples(jnp.arange(4))[:13], np.repeat(np.arange(4), LENGTHS))
 

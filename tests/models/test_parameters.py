@@ -37,4 +37,7 @@ def test_parts_of_a_run_s_parameters():
     trained = own | {"second.encoder.a": 3, "second.head.kernel": 4, "language_model.bias": 5, "softmax_nli.kernel": 6}
     assert parameters.sentence_encoder(trained) == own
     assert parameters.sentence_encoder(trained, tower=1) == {"encoder.a": 3, "head.kernel": 4}
+    assert parameters.with_encoder(trained, 0) == trained
+    swapped = {"encoder.a": 3, "head.kernel": 4, "language_model.bias": 5, "softmax_nli.kernel": 6}
+    assert parameters.with_encoder(trained, 1) == swapped
     assert parameters.subset(trained, parameters.LANGUAGE_MODEL) == {"bias": 5}

@@ -184,3 +184,54 @@ def test_a_zero_embedding_has_a_finite_gradient():
 def test_an_unknown_similarity_is_refused(embeddings):
     with pytest.raises(ValueError, match="euclidean"):
         info_nce(*embeddings, np.arange(6), temperature=1.0, similarity="euclidean")
+
+
+def consert(first, second, temperature):
+    """ConSERT's loss in PyTorch, as its `forward` in `sentence_transformers/losses/AdvCLSoftmaxLoss.py` builds it."""
+    import torch
+
+    first, second = (torch.nn.functional.normalize(x, dim=1) for x in (first, second))
+    large, labels = 1e9 * torch.eye(len(first), dtype=first.dtype), torch.arange(len(first))
+    one_two, one_one, two_two = first @ second.T, first @ first.T, second @ second.T
+    losses = []
+    for across, within in ((one_two, one_one), (one_two.T, two_two)):
+        logits = torch.cat([across / temperature, within / temperature - large], dim=1)
+        losses.append(torch.nn.functional.cross_entropy(logits, labels))
+    return 0.15 * (losses[0] + losses[1])
+
+
+def test_negatives_of_both_views_are_consert_s_loss_with_weight_03():
+    torch = pytest.importorskip("torch")
+    first, second = (torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in random(2, 6, 5))
+    expected = consert(first, second, 0.1)
+    expected.backward()
+
+    def ours(x):
+        losses = module.nt_xent(x[0], x[1], x[0], x[1], jnp.arange(6), temperature=0.1)
+        return 0.3 * jnp.mean(losses)
+
+    value, gradient = jax.jit(jax.value_and_grad(ours))(random(2, 6, 5))
+    assert float(value) == pytest.approx(float(expected.detach()), rel=1e-6)
+    np.testing.assert_allclose(gradient[0], first.grad, atol=1e-6)
+    np.testing.assert_allclose(gradient[1], second.grad, atol=1e-6)
+    assert np.abs(gradient).max() > 1e-2
+
+
+def test_negatives_of_both_views_are_all_anchors_as_hard_negatives_without_the_own_one(embeddings):
+    anchors, positives, _ = embeddings
+    fields = {"temperature": 0.1, "similarity": "dot"}
+    one = module.nt_xent(anchors, positives, anchors, positives, np.arange(6), symmetric=False, **fields)
+    expected = by_the_equation(anchors, positives, [anchors], 0.1, 0.0, np.dot)
+    np.testing.assert_allclose(one, expected, rtol=1e-4, atol=1e-5)
+    other = by_the_equation(positives, anchors, [positives], 0.1, 0.0, np.dot)
+    both = module.nt_xent(anchors, positives, anchors, positives, np.arange(6), **fields)
+    np.testing.assert_allclose(both, (expected + other) / 2, rtol=1e-4, atol=1e-5)
+
+
+def test_negatives_of_both_views_are_the_same_on_several_devices():
+    def loss(rows, shared, own, gather, psum):
+        anchors, positives = rows
+        losses = module.nt_xent(anchors, positives, gather(anchors), gather(positives), own, temperature=0.1)
+        return psum(jnp.sum(losses)) / 8
+
+    assert_sharded_is_whole(loss, tuple(random(2, 8, 5)), devices=(2, 4))

@@ -17,7 +17,7 @@ def embedded(positive=PAIR, negative=PAIR):
         own=jnp.arange(4),
         gather=lambda x: jnp.concatenate([x, x[:, ::-1]], axis=1),
         psum=lambda x: 2 * x,
-        artificial=lambda count: jnp.zeros((count, 3)),
+        artificial=lambda count, size: jnp.zeros((count, size)),
         params={},
     )
 

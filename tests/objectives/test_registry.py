@@ -25,7 +25,7 @@ def embedded():
         own=jnp.arange(6),
         gather=lambda x: x,
         psum=lambda x: x,
-        artificial=lambda count: jnp.zeros((count, 4)),
+        artificial=lambda count, size: jnp.zeros((count, size)),
         params={"scale": jnp.float32(3.0)},
     )
 
@@ -76,6 +76,6 @@ def test_no_two_parameters_share_a_stream_or_a_name():
     _, params, encoder = random_model()
     own = [objective.parameters for objective in OBJECTIVES.values() if objective.parameters]
     streams = [HEAD_STREAM, SECOND_HEAD_STREAM, CONVOLUTION_STREAM, *(each.stream for each in own)]
-    assert len(own) == 2 and len(set(streams)) == len(streams)
+    assert len(own) == 3 and len(set(streams)) == len(streams)
     names = [*params, *(name for each in own for name in each.fresh(encoder, jax.random.key(0)))]
     assert len(set(names)) == len(names)

@@ -23,7 +23,7 @@ from simcse_jax import progress
 from simcse_jax.command_line import run_command
 from simcse_jax.huggingface.names import to_tensors
 from simcse_jax.models import parameters
-from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.config import DISTILBERT_NAMES, EncoderConfig
 from simcse_jax.models.sentence_encoder import SentenceEncoder, build
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -47,11 +47,15 @@ CONFIGS = {
     "mpnet": {**SIZES, "model_type": "mpnet", "architectures": ["MPNetModel"], "max_position_embeddings": 66}
     | {"layer_norm_eps": 1e-5, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
     | {"relative_attention_num_buckets": 32},
+    "distilbert": {"vocab_size": 40, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, "activation": "gelu"}
+    | {"model_type": "distilbert", "architectures": ["DistilBertModel"], "max_position_embeddings": 64}
+    | {"pad_token_id": 0},
 }
 SPECIAL = {
     "bert": ["[PAD]", "[UNK]", "[CLS]", "[SEP]"],
     "roberta": ["<s>", "<pad>", "</s>", "<unk>"],
     "mpnet": ["<s>", "<pad>", "</s>", "[UNK]"],
+    "distilbert": ["[PAD]", "[UNK]", "[CLS]", "[SEP]"],
 }
 
 
@@ -60,7 +64,7 @@ def write_tokenizer(folder: Path, model_type: str) -> None:
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
     special = SPECIAL[model_type]
-    pad, unk, cls, sep = special if model_type == "bert" else (special[1], special[3], special[0], special[2])
+    pad, unk, cls, sep = special if special[0] == "[PAD]" else (special[1], special[3], special[0], special[2])
     vocabulary = {word: index for index, word in enumerate([*special, *WORDS, "."])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=unk))
     tokenizer.normalizer = normalizers.Lowercase()
@@ -77,7 +81,8 @@ def write_tokenizer(folder: Path, model_type: str) -> None:
 def write_model(folder: Path, model_type: str, **changes) -> Path:
     """A random model in Hugging Face format, with weights large enough to make the network nonlinear."""
     folder.mkdir(parents=True, exist_ok=True)
-    fields = CONFIGS[model_type] | changes
+    names = DISTILBERT_NAMES if model_type == "distilbert" else {}
+    fields = CONFIGS[model_type] | {names.get(name, name): value for name, value in changes.items()}
     (folder / "config.json").write_text(json.dumps(fields))
     config = EncoderConfig.from_hugging_face(fields, "test")
     _, shapes = build(config, with_head=True)
@@ -90,6 +95,14 @@ def write_model(folder: Path, model_type: str, **changes) -> Path:
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     write_tokenizer(folder, model_type)
     return folder
+
+
+def write_vectors(path: Path, words: list[str] = WORDS, size: int = 6) -> Path:
+    """Random word vectors in GloVe's format."""
+    generator = np.random.default_rng(0)
+    lines = (" ".join([word, *(f"{x:.4f}" for x in generator.normal(size=size))]) for word in words)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
 
 
 PROMPTS = {"query": "the man ", "document": "on ", "q": "a cat "}

@@ -4,10 +4,14 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import jax
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from simcse_jax.huggingface.load import Pretrained
+from simcse_jax.huggingface.names import head_tensors
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.language_model import fresh_head
 
 
 def edit_json(path: Path, **changes: object) -> None:
@@ -29,6 +33,14 @@ def add_mask_token(folder: Path, token: str = "[MASK]") -> Path:
 def edit_tensors(folder: Path, change: Callable[[dict], dict]) -> None:
     tensors = load_file(folder / "model.safetensors")
     save_file({k: np.ascontiguousarray(v) for k, v in change(tensors).items()}, folder / "model.safetensors")
+
+
+def add_language_model(folder: Path, seed: int = 1) -> Path:
+    """Gives a tiny BERT's folder the head of a language model."""
+    config = EncoderConfig.from_hugging_face(json.loads((folder / "config.json").read_text()), "test")
+    tensors = head_tensors(fresh_head(config, jax.random.key(seed)), "bert")
+    edit_tensors(folder, lambda own: own | tensors)
+    return folder
 
 
 def same(left: Pretrained, right: Pretrained) -> None:

@@ -4,10 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from simcse_jax.models.projector import Projector
 from simcse_jax.objectives.registry import Term
+from simcse_jax.runs.state import pretrained_shapes, trained_shapes
 from simcse_jax.training.loss import Recipe
-from simcse_jax.training.views import plan
-from support import random_batch
+from simcse_jax.training.token_losses import LanguageModel, Replacement
+from simcse_jax.training.views import PLAIN, plan
+from support import random_batch, random_model
 
 BATCH = 8
 
@@ -15,7 +18,7 @@ BATCH = 8
 def settings(**changes):
     terms = {"weight": 1.0, "temperature": 0.05, "hard_negative_weight": 1.0}
     scalars = {"learning_rate": 5e-5, "weight_decay": 0.0, "max_grad_norm": 1.0, "total_steps": 20, "dropout": 0.1}
-    scalars |= {"noise": 0.1}
+    scalars |= {"noise": 0.1, "cutoff": 0.2, "positive_dropout": 0.3, "epsilon": 1e-8, "warmup": 0.0}
     scalars |= {"objective": {"info_nce": terms}} | changes
     return jax.tree.map(jnp.float32, scalars) | {"seed": jnp.uint32(3)}
 
@@ -23,11 +26,63 @@ def settings(**changes):
 INFO_NCE = Term("info_nce", (("similarity", "cosine"), ("symmetric", False)))
 
 
-def recipe(columns, positive="independent", negative=None, objectives=(INFO_NCE,), two_towers=False, **changes):
-    views = plan(columns, positive, negative, samples=2, two_towers=two_towers)
+def recipe(
+    columns,
+    positive="independent",
+    negative=None,
+    objectives=(INFO_NCE,),
+    two_towers=False,
+    inputs=PLAIN,
+    **changes,
+):
+    views = plan(columns, positive, negative, samples=2, two_towers=two_towers, inputs=inputs)
     return Recipe("cls", True, *views, objectives)._replace(**changes)
 
 
 def batch(columns, seed=0):
     ids, mask = random_batch(BATCH, 16, columns, seed)
     return {"input_ids": ids, "attention_mask": mask, "index": np.arange(BATCH, dtype=np.int32)}
+
+
+def mixed_batch():
+    """Four triplets among three sentences, each its own positive, and a pair."""
+    data = batch(3)
+    present = np.ones((BATCH, 3), bool)
+    for row in (1, 4, 6):
+        present[row, 1:] = False
+        for array in (data["input_ids"], data["attention_mask"]):
+            array[row, 1] = array[row, 0]
+    present[2, 2] = False
+    for row in (1, 2, 4, 6):  # the empty sentence: two tokens, whatever they are
+        data["attention_mask"][row, 2] = np.arange(16) < 2
+    return data | {"present": present}
+
+
+def replaced_tokens_step(projector=True, dtype=jnp.float32, **changes):
+    """A tiny DiffCSE: (graph, params, frozen, recipe); the generator has other weights than the encoder."""
+    graph, params, config = random_model(num_layers=1, with_head=False, dtype=dtype)
+    masking = LanguageModel(mask_id=3, special_ids=(0, 1, 2, 3))
+    replacement = Replacement(graph, graph, masking)
+    own = Projector(("2D", "D")) if projector else None
+    objective = {"info_nce": {"weight": 1.0}, "replaced_token_detection": {"weight": 1.0}}
+    fields = {"model": {"mlp": "none"}, "objective": objective}
+    fields |= {"projector": own._asdict()} if own else {}
+    generator = np.random.default_rng(0)
+
+    def drawn(shapes):
+        return {
+            name: np.float32(name.endswith("scale")) + generator.normal(0, 0.2, shape.shape).astype(np.float32)
+            for name, shape in shapes.items()
+        }
+
+    params = drawn(trained_shapes(config, fields)) | params
+    frozen = drawn(pretrained_shapes(config))
+    terms = (INFO_NCE._replace(projected=projector), Term("replaced_token_detection", (), projector))
+    changes = {"projector": own, "replacement": replacement, "use_head": False} | changes
+    return graph, params, frozen, recipe(1, objectives=terms, **changes)
+
+
+def replaced_tokens_settings(weight=0.5, **changes):
+    numbers = {"info_nce": {"weight": 1.0, "temperature": 0.05, "hard_negative_weight": 1.0}}
+    numbers |= {"replaced_token_detection": {"weight": weight, "masking_rate": 0.3}}
+    return settings(objective=numbers, **changes)

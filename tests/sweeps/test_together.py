@@ -2,6 +2,7 @@ import signal
 import threading
 from types import SimpleNamespace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.jobs import another_job
@@ -12,6 +13,7 @@ from simcse_jax.locks.lock import held
 from simcse_jax.runs.state import TrainState
 from simcse_jax.sweeps import together
 from simcse_jax.sweeps.together import Group, Member, group_key
+from simcse_jax.training.patience import Patience
 from simcse_jax.training.schedule import Due
 
 
@@ -77,7 +79,18 @@ def test_what_can_be_trained_together():
     assert same == changed() is not None
     assert changed(objective__off_dropout__weight=1.0) != changed()
     assert changed(objective__off_dropout__weight=1.0) == changed(objective__off_dropout__weight=0.3)
-    for fields in ({"model__pooler": "avg"}, {"objective__info_nce__symmetric": True}, {"train__batch_size": 8}):
+    assert changed(train__epsilon=1e-6, train__warmup=0.1) == changed()
+    assert changed(views__positive_dropout=0.0) == changed(views__positive_dropout=0.3) != changed()
+    steps = {"train__schedule": "steps", "train__milestones": "5:0.5,9:0.1"}
+    assert changed(**steps) == changed(**steps | {"train__milestones": "1:0.8,2:0.7"}) != changed()
+    assert changed(**steps) != changed(**steps | {"train__milestones": "1:0.8"})
+    for fields in (
+        {"model__pooler": "avg"},
+        {"train__optimizer": "rmsprop"},
+        {"train__bias_correction": False},
+        {"objective__info_nce__symmetric": True},
+        {"train__batch_size": 8},
+    ):
         assert changed(**fields) != changed()
     for fields in (
         {"train__epochs": 0},
@@ -101,3 +114,29 @@ def test_a_score_stands_next_to_the_loss_of_its_step():
     group.log(4)
     group.look(4, state, Due(True, False, True, False), False)
     assert written == [3, 4]
+
+
+def test_a_run_whose_patience_is_over_ends_with_what_it_has_and_the_others_continue(capsys):
+    scores = {"a": [3.0, 1.0, 9.0, 9.0], "b": [1.0, 2.0, 3.0, 2.0]}
+    written = {name: [] for name in scores}
+    members = [
+        Member(name, 1, SimpleNamespace(write=lambda *line, name=name: written[name].append(line)), -np.inf, "", one)
+        for name, one in (("a", Patience(1)), ("b", Patience(1)))
+    ]
+    rows = {"x": np.arange(2.0)}
+    embed = SimpleNamespace(with_params=lambda own: SimpleNamespace(with_progress=lambda sentences: own["x"]))
+    number = 0
+    setup = SimpleNamespace(
+        embed=embed, scoring=[lambda embed: {"eval/x": scores["ab"[int(embed([])) % 2]][number - 1]}]
+    )
+    group = Group(setup, [], {}, None, None, members, {"x": jnp.array(rows["x"])})
+    ends = []
+    for number in range(1, 5):
+        group.values = {"loss": np.array([np.nan, 1.0]) if number > 2 else np.ones(2)}  # of a row that has ended
+        group.log(number)
+        group.score(number, {"x": rows["x"] + 10 * number})
+        ends.append((members[0].continues, members[1].continues, group.ended))
+    assert ends == [(True, True, False), (False, True, False), (False, True, False), (False, False, True)]
+    assert [number for number, _ in written["a"]] == [1, 1, 2, 2] and not members[0].problem
+    assert group.best["x"].tolist() == [10.0, 31.0]
+    assert members[0].patience.result == {"ended_at_step": 2} and "a: ended at step 2" in capsys.readouterr().out

@@ -34,6 +34,8 @@ class Loss:
 class Trainee:
     """Records the calls of the loop."""
 
+    ended = False
+
     def __init__(self):
         self.said = []
         self.loss = Loss(0)
@@ -94,6 +96,19 @@ def test_a_resumed_run_does_not_look_at_its_start_and_a_finished_one_does_no_ste
     finished = Trainee()
     train(finished, SCHEDULE, SimpleNamespace(step=3), NEVER)
     assert finished.said == ["wait"]
+
+
+def test_a_trainee_that_has_ended_does_no_further_step():
+    class Ending(Trainee):
+        @property
+        def ended(self):
+            return "look 2: score save" in self.said
+
+    trainee = Ending()
+    assert train(trainee, SCHEDULE, SimpleNamespace(step=0), NEVER).step == 2
+    assert trainee.said[-2:] == ["look 2: score save", "wait"]
+    assert train(trainee, SCHEDULE, SimpleNamespace(step=2), NEVER).step == 2
+    assert trainee.said[-2:] == ["wait", "wait"]
 
 
 @pytest.mark.parametrize("step", [2, 3])

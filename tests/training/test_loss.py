@@ -1,4 +1,3 @@
-import dataclasses
 import functools
 import subprocess
 import sys
@@ -8,29 +7,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import random_model
-from support.steps import BATCH, batch, recipe, settings
+from support.steps import BATCH, batch, mixed_batch, recipe, settings
 
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.models import parameters
+from simcse_jax.models.changes import DRAWN, Change
 from simcse_jax.objectives.info_nce import info_nce
 from simcse_jax.objectives.registry import Term
 from simcse_jax.runs.state import trained_shapes
-from simcse_jax.training.loss import LanguageModel, Rows, make_loss, masked_token_losses
-from simcse_jax.training.views import dropout_keys
+from simcse_jax.training.loss import encode_views, make_loss
+from simcse_jax.training.rows import Rows
+from simcse_jax.training.token_losses import LanguageModel
+from simcse_jax.training.views import CHANGE, Input, dropout_keys
 
 pytestmark = pytest.mark.exact
-
-
-def test_rows_give_their_columns_one_below_the_other_and_a_key_to_each_number():
-    data = batch(3)
-    rows = Rows({name: x[2:4] for name, x in data.items()}, jnp.int32(5), settings(), (7, 8, 9))
-    ids, mask = rows.tokens([2, 0])
-    np.testing.assert_array_equal(ids, [*data["input_ids"][2:4, 2], *data["input_ids"][2:4, 0]])
-    np.testing.assert_array_equal(mask, [*data["attention_mask"][2:4, 2], *data["attention_mask"][2:4, 0]])
-    whole = dropout_keys(3, 5, np.arange(BATCH), [1, 4])
-    assert (rows.keys([1, 4]) == whole[:, 2:4]).all()
-    assert rows.most_tokens([2, 0]) == 16
-    assert dataclasses.replace(rows, column_tokens=()).most_tokens([2, 0]) is None
 
 
 def loss_function(devices=1, columns=1, dtype=jnp.float32, model_type="bert", **changes):
@@ -74,6 +64,71 @@ def test_the_gradient_is_the_same_in_chunks_of_any_size(monkeypatch):
     assert_same(gradient(1, 3, chunk_size=3), expected)  # 3, 3 and 2 examples
     monkeypatch.setattr("simcse_jax.objectives.info_nce.SIMILARITIES", 48)  # of 8 × 16: the loss in blocks, too
     assert_same(gradient(2, 3, chunk_size=1), expected)
+
+
+BOTH = (Term("info_nce", (("similarity", "cosine"), ("symmetric", True), ("negatives", "both"))),)
+CONSERT = {"positive": "off", "objectives": BOTH, "inputs": Input("cutoff", "shuffled")}  # no masks, and yet keys
+SCD = {"inputs": Input(positive_rate=True)}
+
+
+def test_changes_without_masks_are_the_same_on_two_devices_in_chunks_and_without_padding():
+    lengths = batch(1)["attention_mask"][:, 0].sum(axis=1)
+    together = int(np.add.reduceat(lengths, [0, 3, 4, 7]).max())  # on 2 devices, 3 examples at a time
+    assert together < 0.95 * 3 * 16
+    assert_same(gradient(2, 1, chunk_size=3, most_tokens=(together,), **CONSERT), gradient(1, 1, **CONSERT))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [CONSERT, SCD], ids=["changes", "rates"])
+@pytest.mark.parametrize("model_type", ["bert", "roberta", "mpnet"])
+def test_changes_and_rates_of_every_encoder_are_the_same_on_any_number_of_devices(changes, model_type):
+    expected = gradient(1, model_type=model_type, **changes)
+    for devices in (2, 4, 8):
+        assert_same(gradient(devices, model_type=model_type, **changes), expected)
+    assert_same(gradient(2, model_type=model_type, chunk_size=1, **changes), expected)
+
+
+@pytest.mark.slow
+def test_two_equal_encoders_have_the_same_gradient_on_positives_on_any_number_of_devices():
+    """Contrastive tension, one column without masks: all pairs are of equal sentences."""
+    graph, params, _ = random_model(num_layers=1)
+    params |= {parameters.SECOND + name: jnp.array(value) for name, value in params.items()}
+    tension = (Term("contrastive_tension", (("negatives", 3), ("reading", "paper"))),)
+    results = []
+    for devices, chunk_size in ((1, 0), (2, 3), (4, 0), (8, 0)):
+        chosen = recipe(1, "off", objectives=tension, two_towers=True, chunk_size=chunk_size)
+        function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:devices])))
+        loss, values = function(
+            params, jnp.int32(0), batch(1), settings(objective={"contrastive_tension": {"weight": 1.0}})
+        )
+        results.append((float(loss), {name: np.asarray(value) for name, value in values.items()}))
+        assert_same(results[-1], results[0])
+    _, values = results[0]
+    for name in parameters.sentence_encoder(params):
+        assert np.abs(values[parameters.SECOND + name] - values[name]).max() <= 1e-5 * np.abs(values[name]).max(), name
+    assert np.abs(values["head.kernel"]).max() > 1e-3
+
+
+@pytest.mark.parametrize("anchor, positive", [("cutoff", "shuffled"), ("none", "cutoff")])
+def test_a_change_is_drawn_for_its_row_and_member_and_the_rate_is_the_positive_s(anchor, positive):
+    """Written down with the encoder alone."""
+    graph, params, config = random_model(num_layers=1)
+    data, numbers = batch(1), settings()
+    keys = dropout_keys(3, 0, jnp.arange(BATCH), [0, 1, CHANGE, CHANGE + 1])
+    ids, mask = data["input_ids"][:, 0], data["attention_mask"][:, 0]
+
+    def view(member, name, rate):
+        change = Change() if name == "none" else DRAWN[name](keys[2 + member], mask, config.hidden_size, 0.2)
+        model = parameters.merge(graph, params)
+        return model(
+            ids, mask, pooler="cls", use_head=True, dropout_keys=keys[member], dropout_rate=rate, change=change
+        )
+
+    inputs = Input(anchor, positive, positive_rate=True)
+    rows = Rows(data, jnp.int32(0), numbers, ())
+    found = jax.jit(lambda: encode_views(graph, recipe(1, inputs=inputs), params, rows))()
+    expected = jax.jit(lambda: (view(0, anchor, 0.1), view(1, positive, 0.3)))()
+    np.testing.assert_allclose(np.moveaxis(found, 1, 0), expected, atol=2e-6)
 
 
 @pytest.mark.slow
@@ -232,20 +287,6 @@ def test_loss_and_gradient_are_the_objective_s_of_the_views(columns):
 MIXED = {"off_dropout": PLUS_PLUS["off_dropout"], "info_nce": PLUS_PLUS["info_nce"], "mlm": PLUS_PLUS["mlm"]}
 
 
-def mixed_batch():
-    """Four triplets among three sentences, each its own positive, and a pair."""
-    data = batch(3)
-    present = np.ones((BATCH, 3), bool)
-    for row in (1, 4, 6):
-        present[row, 1:] = False
-        for array in (data["input_ids"], data["attention_mask"]):
-            array[row, 1] = array[row, 0]
-    present[2, 2] = False
-    for row in (1, 2, 4, 6):  # the empty sentence: two tokens, whatever they are
-        data["attention_mask"][row, 2] = np.arange(16) < 2
-    return data | {"present": present}
-
-
 @functools.cache
 def mixed_function(numbers, devices=1, chunk_size=0):
     masking = LanguageModel(mask_id=3, special_ids=(0, 1, 2, 3))
@@ -314,27 +355,6 @@ def test_a_mixed_batch_s_loss_is_that_of_its_sentences_without_the_missing_colum
     assert float(loss) == pytest.approx(expected, rel=1e-4)
 
 
-def test_masked_tokens_are_those_of_the_columns_that_are_there():
-    graph, params, config = random_model(num_layers=1)
-    fields = {"model": {"mlp": "none", "dual_encoder": False}, "objective": {"mlm": {"weight": 1.0}}}
-    fields["objective"]["softmax_nli"] = {"weight": 0.0}
-    shapes = trained_shapes(config, fields)
-    params = {name: np.ones(shape.shape, np.float32) for name, shape in shapes.items()} | params
-    chosen = recipe(3, language_model=LanguageModel(mask_id=3, special_ids=(0, 1, 2, 3)))
-    data = mixed_batch()
-    blank = {name: x for name, x in data.items() if name != "present"}  # nothing to mask where nothing is
-    blank["attention_mask"] = data["attention_mask"] * data["present"][:, :, None]
-
-    @jax.jit
-    def losses(data):
-        return masked_token_losses(graph, chosen, params, Rows(data, jnp.int32(0), settings(), ()))
-
-    (sums, counts), (expected_sums, expected_counts) = losses(data), losses(blank)
-    np.testing.assert_array_equal(counts, expected_counts)
-    np.testing.assert_allclose(sums, expected_sums, rtol=1e-5)
-    assert 0 < np.sum(counts) < np.sum(losses({name: x for name, x in data.items() if name != "present"})[1])
-
-
 BARE = """
 import sys
 
@@ -349,6 +369,7 @@ import simcse_jax.huggingface.load
 from flax import nnx
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.models import parameters
+from simcse_jax.models.changes import DRAWN, Change
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.sentence_encoder import SentenceEncoder
 from simcse_jax.objectives.registry import Term

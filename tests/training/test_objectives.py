@@ -15,9 +15,10 @@ from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
 from simcse_jax.models import parameters
 from simcse_jax.runs.checkpoints import Checkpoints
+from simcse_jax.runs.kept import checkpoint_encoders
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import initial_params, trained_shapes
-from simcse_jax.training import inputs
+from simcse_jax.training import inputs, single
 from simcse_jax.training.run import train_and_evaluate
 
 
@@ -89,6 +90,45 @@ def test_sbert_s_classifier_starts_undecided_and_learns(tiny_bert, tmp_path):
     found = losses(tmp_path / "run")
     assert found[0] == pytest.approx(np.log(3), abs=0.3) and np.mean(found[-6:]) < np.mean(found[:6]) - 0.02
     assert "softmax_nli.kernel" not in load_model(str(tmp_path / "run")).params
+
+
+def test_of_two_encoders_the_better_one_is_the_model(tiny_bert, corpus, tmp_path, monkeypatch):
+    """Contrastive tension; the second encoder scores better at step 2, and the first one at all other steps."""
+    scores = iter([5.0, 5.0, 1.0, 9.0, 3.0, 2.0])
+    monkeypatch.setattr(single, "evaluate_all", lambda embed, scoring: {"eval/dev": next(scores)})
+    fields = {"objective__info_nce__weight": 0.0, "objective__contrastive_tension__weight": 1.0}
+    fields |= {"objective__contrastive_tension__negatives": 3, "objective__contrastive_tension__reading": "released"}
+    fields |= {"model__dual_encoder": True, "model__mlp": "none", "views__positive": "off", "eval__encoder": "better"}
+    config = make_config(tiny_bert, corpus["txt"], corpus["dev"], model__pooler="avg", **fields)
+    train_and_evaluate(config, str(tmp_path / "run"))
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    scored = [(line["step"], line["eval/dev"], line["second_encoder"]) for line in lines if "eval/dev" in line]
+    assert scored == [(0, 5.0, 0), (2, 9.0, 1), (4, 3.0, 0)]
+    checkpoints = Checkpoints(tmp_path / "run", read_only=True)
+    best, last = load_model(str(tmp_path / "run")), load_model(str(tmp_path / "run@step=4"))
+    for step, model, tower in ((2, best, 1), (4, last, 0)):
+        saved = checkpoints.restore_params(step, trained_shapes(model.config, config))
+        expected = parameters.sentence_encoder(saved, tower)
+        for name, value in model.params.items():
+            np.testing.assert_array_equal(value, expected[name])
+        assert np.abs(saved["encoder.layers.0.qkv.kernel"] - saved["second.encoder.layers.0.qkv.kernel"]).max() > 1e-5
+    assert checkpoints.best == 2
+    kept = {each.step: each.embed.params for each in checkpoint_encoders(tmp_path / "run")}
+    for step, model in ((2, best), (4, last)):
+        np.testing.assert_array_equal(
+            kept[step]["encoder.layers.0.qkv.kernel"], model.params["encoder.layers.0.qkv.kernel"]
+        )
+
+
+def test_contrastive_tension_takes_one_column_and_enough_sentences(tiny_bert, corpus):
+    fields = {"objective__info_nce__weight": 0.0, "objective__contrastive_tension__weight": 1.0}
+    read = corpus_of(tiny_bert, corpus["txt"], **fields)
+    assert (read.num_columns, read.num_examples) == (2, 40)
+    for data, message in ((corpus["csv"], "has 3 columns of them; choose one with data.columns.anchor"),):
+        with pytest.raises(UserError, match=message):
+            corpus_of(tiny_bert, data, **fields)
+    with pytest.raises(UserError, match="40 sentences make 40 pairs, fewer than one batch"):
+        corpus_of(tiny_bert, corpus["txt"], train__batch_size=48, **fields)
 
 
 def corpus_of(model, data, **fields):

@@ -1,11 +1,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from support import random_model
 from support.steps import settings
 
-from simcse_jax.training.optimizer import learning_rate, optimizer
+from simcse_jax.training.optimizer import Optimization, init_state, optimizer
 
 
 @pytest.mark.parametrize("limit", [0.0, 0.5, 10.0])
@@ -32,6 +33,76 @@ def test_weight_decay_spares_biases_and_norms():
         np.testing.assert_allclose(value, -0.05 * params[name] if decayed else 0, rtol=1e-5, err_msg=name)
 
 
-def test_the_rate_falls_linearly_to_zero():
-    rates = [float(learning_rate(jnp.int32(step), settings(learning_rate=1.0, total_steps=4))) for step in range(5)]
-    assert rates == [1.0, 0.75, 0.5, 0.25, 0.0]
+def references(torch):
+    """Each optimizer as an update of torch's, of a parameter with a decay."""
+
+    def adamw(parameter, rate, decay, epsilon):
+        return torch.optim.AdamW([parameter], lr=rate, weight_decay=decay, eps=epsilon).step
+
+    def rmsprop(parameter, rate, decay, epsilon):
+        optimizer = torch.optim.RMSprop([parameter], lr=rate, alpha=0.9, eps=epsilon)
+
+        def step():
+            with torch.no_grad():
+                parameter.mul_(1 - rate * decay)
+            optimizer.step()
+
+        return step
+
+    def uncorrected(parameter, rate, decay, epsilon):  # transformers 4's AdamW with correct_bias=False
+        mean, square = torch.zeros_like(parameter), torch.zeros_like(parameter)
+
+        def step():
+            with torch.no_grad():
+                mean.mul_(0.9).add_(parameter.grad, alpha=1 - 0.9)
+                square.mul_(0.999).addcmul_(parameter.grad, parameter.grad, value=1 - 0.999)
+                parameter.addcdiv_(mean, square.sqrt().add_(epsilon), value=-rate)
+                parameter.add_(parameter, alpha=-rate * decay)
+
+        return step
+
+    return {
+        Optimization("adamw"): adamw,
+        Optimization("adamw", bias_correction=False): uncorrected,
+        Optimization("rmsprop"): rmsprop,
+    }
+
+
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize(("decay", "limit", "epsilon"), [(0.0, 0.0, 1e-7), (0.1, 1.0, 1e-3)])
+def test_several_updates_are_those_of_pytorch_and_transformers(number, decay, limit, epsilon):
+    torch = pytest.importorskip("torch")
+    chosen, make = list(references(torch).items())[number]
+    rate, random = 1e-4, np.random.default_rng(0)
+    start = 0.1 * random.normal(size=(5, 4)).astype(np.float32)
+    theirs = torch.nn.Parameter(torch.tensor(start))
+    update = make(theirs, rate, decay, epsilon)
+    ours = {"kernel": jnp.asarray(start)}
+    numbers = settings(learning_rate=rate, weight_decay=decay, max_grad_norm=limit, epsilon=epsilon)
+    constant = chosen._replace(schedule="constant")
+    state = init_state(ours, numbers, constant).optimizer
+    for step in range(6):
+        gradient = random.normal(size=(5, 4)).astype(np.float32) * 10.0 ** -random.integers(0, 6, (5, 4))
+        gradient[0] = 0  # a word that no sentence has
+        theirs.grad = torch.tensor(gradient, dtype=torch.float32)
+        if limit:
+            torch.nn.utils.clip_grad_norm_(theirs, limit)
+        update()
+        made = optimizer(jnp.int32(step), numbers, constant)
+        updates, state = made.update({"kernel": jnp.asarray(gradient, jnp.float32)}, state, ours)
+        ours = optax.apply_updates(ours, updates)
+        np.testing.assert_allclose(
+            ours["kernel"], theirs.detach().numpy(), rtol=1e-6, atol=5e-8, err_msg=f"step {step}"
+        )
+    assert np.abs(np.asarray(ours["kernel"]) - start).max() > 3 * rate
+    if not decay:
+        np.testing.assert_array_equal(ours["kernel"][0], start[0])
+
+
+def test_adamw_s_state_has_the_form_of_earlier_checkpoints():
+    params = {"head.kernel": jnp.ones((2, 2))}
+    for chosen in (Optimization(), Optimization(bias_correction=False)):
+        earlier = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3, mask={"head.kernel": True}))
+        assert jax.tree.structure(init_state(params, settings(), chosen).optimizer) == jax.tree.structure(
+            earlier.init(params)
+        )

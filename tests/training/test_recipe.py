@@ -27,7 +27,7 @@ def test_the_step_is_compiled_for_everything_but_numbers():
     first = make_recipe(config(), 1)
     assert make_recipe(config(train__learning_rate=1.0, objective__info_nce__temperature=1.0, seed=3), 1) == first
     ((name, options),) = first.objectives
-    assert (name, dict(options)) == ("info_nce", {"similarity": "cosine", "symmetric": False})
+    assert (name, dict(options)) == ("info_nce", {"similarity": "cosine", "symmetric": False, "negatives": "other"})
     for fields in (
         {"objective__info_nce__symmetric": True},
         {"model__pooler": "avg"},
@@ -35,6 +35,11 @@ def test_the_step_is_compiled_for_everything_but_numbers():
         {"parallel__chunk_size": 4},
         {"objective__barlow_twins__weight": 0.1},
         {"views__positive": "shared"},
+        {"views__positive_change": "shuffled"},
+        {"views__anchor_change": "cutoff"},
+        {"views__positive_dropout": 0.0},
     ):
         assert make_recipe(config(**fields), 1) != first, fields
+    rates = [make_recipe(config(views__positive_dropout=rate, views__cutoff=rate), 1) for rate in (0.0, 0.5)]
+    assert rates[0] == rates[1]
     assert make_recipe(config(), 3) != first  # another number of columns

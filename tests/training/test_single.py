@@ -10,6 +10,8 @@ import pytest
 from support import call, lines, refused, train_args
 
 from simcse_jax.errors import UserError
+from simcse_jax.training.patience import SINCE_BEST, Patience
+from simcse_jax.training.schedule import Due
 from simcse_jax.training.single import SingleRun
 from simcse_jax.training.step import METRICS
 
@@ -52,6 +54,34 @@ def test_the_first_step_that_went_wrong_is_named_with_the_last_good_checkpoint()
     run = SingleRun(None, None, None, {}, checkpoints, None, pending=steps)
     with pytest.raises(UserError, match=r"step 6: .*norm inf; the last good checkpoint is that of step 4"):
         run.fetch()
+
+
+def test_the_step_at_which_patience_ends_a_run_is_logged_and_measured():
+    written, saved, scores = [], [], iter([3.0, 2.0, 2.5])
+    embed = SimpleNamespace(with_params=lambda params: None)
+    setup = SimpleNamespace(
+        embed=embed,
+        inputs=SimpleNamespace(num_columns=2),
+        measuring=[lambda embed: {"analysis": {"x": 1.0}}],
+        scoring=[lambda embed: {"eval/x": next(scores)}],
+    )
+    metrics = SimpleNamespace(write=lambda number, line: written.append((number, sorted(line))), flush=list)
+    checkpoints = SimpleNamespace(save=lambda state, score: saved.append(score))
+    run = SingleRun(setup, SimpleNamespace(batch_size=8), None, {}, checkpoints, metrics, patience=Patience(2))
+    for number, due in ((4, Due(True, True, True, True)), (8, Due(False, False, True, True))) * 2:
+        if run.ended:
+            break
+        run.pending, run.steps = [(number, dict.fromkeys(METRICS, np.float32(1)))], 4
+        if due.log:
+            run.log(number)
+        run.look(number, SimpleNamespace(params={}), due)
+    logged, scored = sorted([*METRICS, "seconds", "sentences_per_second"]), ["eval/x", SINCE_BEST]
+    first = [(4, logged), (4, ["analysis"]), (4, scored)]
+    assert written == [*first, (8, scored), *first] and saved == [3.0, 2.0, 2.5] and run.ended
+    run.patience, run.pending, run.steps = Patience(1, best=9.0), [(9, dict.fromkeys(METRICS, np.float32(1)))], 1
+    scores = iter([1.0])
+    run.look(9, SimpleNamespace(params={}), Due(False, False, True, True))
+    assert written[len(first) * 2 + 1 :] == [(9, scored), (9, logged), (9, ["analysis"])]
 
 
 def test_writing_the_metrics_is_none_of_the_steps_time():

@@ -46,6 +46,8 @@ def train_ours(folder, batches):
         "total_steps": STEPS,
         "dropout": 0.0,
         "noise": 0.0,
+        "epsilon": 1e-8,
+        "warmup": 0.0,
     }
     terms = {"weight": 1.0, "temperature": TEMPERATURE, "hard_negative_weight": 1.0}
     settings = jax.tree.map(jnp.float32, {**scalars, "objective": {"info_nce": terms}}) | {"seed": jnp.uint32(0)}

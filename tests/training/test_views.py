@@ -5,7 +5,7 @@ import pytest
 
 from simcse_jax.config.fields import POLICIES
 from simcse_jax.objectives.objective import Group
-from simcse_jax.training.views import POLICY_MASKS, View, dropout_keys, embed, plan
+from simcse_jax.training.views import POLICY_MASKS, Input, Pass, View, dropout_keys, embed, plan
 
 pytestmark = pytest.mark.exact
 
@@ -81,16 +81,52 @@ def test_every_policy_of_the_config_has_a_plan(policy):
     assert plan(2, policy, policy)[1] == plan(2, policy)[1]
 
 
+def test_changes_and_a_rate_are_of_the_positive_pairs_alone():
+    inputs = Input("cutoff", "shuffled", positive_rate=True)
+    anchor = View(0, (0,), change="cutoff")
+    positive = View(0, (1,), change="shuffled", changed=1, rate="positive_dropout")
+    assert plan(1, "independent", inputs=inputs)[0] == (anchor, positive)
+    views, pairs, others = plan(3, "independent", "independent", inputs=inputs)
+    assert views[:3] == (anchor, positive._replace(column=1), View(2, (2,)))
+    assert views[3:] == (View(0, (0,)), View(1, (1,))) and others == Group(3, 4, (2,)) and pairs.hard_negatives == (2,)
+    # Without masks a rate means nothing, and a sentence that is not changed either is encoded once.
+    assert plan(1, "off", inputs=Input(positive_rate=True))[0] == (View(0, ()),)
+    assert plan(1, "shared", inputs=Input(positive_change="shuffled"))[0][1] == View(0, (0,), None, 0, "shuffled", 1)
+
+
 def test_embeddings_are_encoded_once_averaged_and_made_noisy():
     calls = []
 
-    def encode(tower, columns, masks):
-        calls.append((tower, columns, masks))
-        numbers = [0.5] * len(columns) if masks is None else masks
-        return jnp.array([[[100.0 * tower + 10 * c + m] * 3] * 2 for c, m in zip(columns, numbers, strict=True)])
+    def encode(each, columns, masks, changes):
+        calls.append((each, columns, masks, changes))
+        sums = [100.0 * each.tower + 10 * c + (m if each.masked else 0.5) for c, m in zip(columns, masks, strict=True)]
+        return jnp.array([[[number] * 3] * 2 for number in sums])
 
     views = [View(0, (1,)), View(1, (2, 4)), View(0, (1,), noise=7), View(0, ()), View(1, (1,), tower=1)]
     found = embed(views, encode, lambda number, shape: jnp.full(shape, 1000.0 * number))
     np.testing.assert_array_equal(found[:, 0, 0], [1.0, 13.0, 7001.0, 0.5, 111.0])
     assert found.shape == (5, 2, 3)
-    assert calls == [(0, [0, 1, 1], [1, 2, 4]), (0, [0], None), (1, [1], [1])]
+    assert calls == [
+        (Pass(), [0, 1, 1], [1, 2, 4], [0, 0, 0]),
+        (Pass(masked=False), [0], [0], [0]),
+        (Pass(1), [1], [1], [0]),
+    ]
+
+
+def test_other_changes_and_rates_are_encoded_apart():
+    calls = []
+
+    def encode(each, columns, masks, changes):
+        calls.append((each, columns, masks, changes))
+        return jnp.arange(len(columns) * 6.0).reshape(-1, 2, 3) + 100 * len(calls)
+
+    views = [View(0, ()), View(0, (), change="cutoff"), View(0, (), change="cutoff", changed=1)]
+    views += [View(0, (1,), change="cutoff"), View(0, (1,), change="cutoff", rate="positive_dropout"), views[1]]
+    found = embed(views, encode, None)
+    np.testing.assert_array_equal(found[:, 0, 0], [100, 200, 206, 300, 400, 200])
+    assert calls == [
+        (Pass(masked=False), [0], [0], [0]),
+        (Pass(masked=False, change="cutoff"), [0, 0], [0, 0], [0, 1]),
+        (Pass(change="cutoff"), [0], [1], [0]),
+        (Pass(change="cutoff", rate="positive_dropout"), [0], [1], [0]),
+    ]

@@ -1,0 +1,39 @@
+"""Views of a sentence that repel each other, one half of SCD's objective."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives.info_nce import normalize
+from simcse_jax.objectives.objective import Embedded, Objective
+
+
+def self_contrastive(
+    first: Float[AnyArray, "B D"], second: Float[AnyArray, "B D"], *, temperature: Float[AnyArray, ""] | float
+) -> Float[Array, " B"]:
+    """The similarity of the two views of a sentence, one loss per sentence.
+
+        ℓ_i = cos(h_i¹, h_i²) / τ
+
+    Klein & Nabi 2022 (SCD, arXiv:2203.07847), the self-contrastive term. The sign is plus, so the views of a sentence
+    repel each other: alone it would only make embeddings noisy, and the decorrelation next to it (`barlow_twins`, on
+    projected embeddings) pulls them together again.
+
+    Args:
+      first: (B, D) h¹.
+      second: (B, D) h² of the same sentences.
+      temperature: τ.
+
+    Returns:
+      (B,) losses.
+    """
+    return jnp.sum(normalize(first) * normalize(second), axis=1) / temperature
+
+
+def _term(embedded: Embedded, **fields: Any) -> Float[Array, ""]:
+    return embedded.mean(self_contrastive(*embedded.pair, **fields))
+
+
+OBJECTIVE = Objective(_term)

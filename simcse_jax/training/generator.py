@@ -1,0 +1,72 @@
+"""The generator of replaced-token detection: a pretrained language model that is read once and never trained."""
+
+from typing import NamedTuple
+
+import numpy as np
+from ml_collections import config_dict
+
+from simcse_jax.config.fields import trains
+from simcse_jax.errors import UserError
+from simcse_jax.huggingface.load import Pretrained
+from simcse_jax.huggingface.tokenizer import read_backend, special_tokens
+from simcse_jax.models import parameters
+from simcse_jax.models.head import PREFIX
+from simcse_jax.objectives.registry import needs
+from simcse_jax.runs.loading import load_model
+from simcse_jax.storage import sha256
+from simcse_jax.training.token_losses import LanguageModel
+
+
+class Generator(NamedTuple):
+    """A language model, and its special tokens."""
+
+    model: Pretrained
+    masking: LanguageModel
+
+    @property
+    def params(self) -> dict[str, np.ndarray]:
+        """The encoder's parameters, and those of the language-model head, by their names in a run's checkpoints."""
+        encoder = {name: value for name, value in self.model.params.items() if not name.startswith(PREFIX)}
+        head = {parameters.LANGUAGE_MODEL + name: value for name, value in (self.model.language_model or {}).items()}
+        return {name: np.asarray(value) for name, value in (encoder | head).items()}
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of its parameters."""
+        params = self.params
+        return sha256(*(params[name] for name in sorted(params)))
+
+
+def read_generator(config: config_dict.ConfigDict, model: Pretrained) -> Generator | None:
+    """Reads the model of config.model.generator; None where no objective needs it, or nothing is trained.
+
+    Args:
+      config: of the run.
+      model: the one that is trained. Both must number the same tokens in the same way.
+
+    Raises:
+      UserError: naming the field, when the generator has no language-model head, other tokens, or too short sentences.
+    """
+    if not needs(config.objective).replaced_tokens or not trains(config):
+        return None
+    generator = load_model(config.model.generator)
+    field = f"config.model.generator={config.model.generator}"
+    if generator.language_model is None:
+        raise UserError(f"{field}: has no language-model head; use a pretrained checkpoint that kept it")
+    if config.data.max_length > generator.config.max_length:
+        longest = generator.config.max_length
+        raise UserError(f"config.data.max_length={config.data.max_length}: model.generator takes at most {longest}")
+    ours, theirs = (read_backend(each.folder)[0].get_vocab(with_added_tokens=True) for each in (model, generator))
+    if differing := sorted(ours.items() ^ theirs.items()):
+        token, _ = differing[0]
+        raise UserError(
+            f"{field}: its tokenizer is not that of {model.name}: the token {token!r:.60} has the number "
+            f"{theirs.get(token, 'none')} there and {ours.get(token, 'none')} here"
+        )
+    if generator.config.vocab_size != model.config.vocab_size:
+        sizes = f"{generator.config.vocab_size:,} words, those of {model.name} {model.config.vocab_size:,}"
+        raise UserError(f"{field}: its weights have {sizes}; they must have the same vocabulary")
+    masking, own = (LanguageModel(*special_tokens(each.folder)) for each in (generator, model))
+    if masking != own:
+        raise UserError(f"{field}: its tokenizer has other special tokens than that of {model.name}")
+    return Generator(generator, masking)

@@ -1,0 +1,39 @@
+"""The rows of a batch that are encoded at a time, and the keys of all that is drawn for them."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Int, Key
+
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.training.views import dropout_keys
+
+# input_ids, attention_mask: (B, C, T); index: (B,) in the global batch; label: (B,); present: (B, C), see `Corpus`
+Batch = dict[str, AnyArray]
+Settings = dict[str, Any]  # a pytree of scalars: changing one recompiles nothing
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """The rows of a batch that are encoded at a time, and the keys of everything that is drawn for each of them."""
+
+    batch: Batch
+    step: Int[AnyArray, ""]
+    settings: Settings
+    column_tokens: tuple[int, ...]  # see `loss.Recipe.most_tokens`
+
+    def keys(self, numbers: Sequence[int]) -> Key[Array, "V B"]:
+        """A key for each number and each row."""
+        return dropout_keys(self.settings["seed"], self.step, self.batch["index"], numbers)
+
+    def tokens(self, columns: Sequence[int]) -> tuple[Int[Array, "PB T"], Int[Array, "PB T"]]:
+        """The ids and the mask of P columns, stacked into P · B rows."""
+        parts = self.batch["input_ids"], self.batch["attention_mask"]
+        ids, mask = (jnp.concatenate([part[:, column] for column in columns]) for part in parts)
+        return ids, mask
+
+    def most_tokens(self, columns: Sequence[int]) -> int | None:
+        """The maximum number of tokens of these columns; None if padding is computed too."""
+        return sum(self.column_tokens[column] for column in columns) if self.column_tokens else None

@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+
+from simcse_jax.data.batches import Batches, Corpus, steps_per_epoch
+from simcse_jax.data.pairing import Pairing
+
+RELEASED, PAPER = Pairing(7, fresh=True), Pairing(7, fresh=False)
+
+
+def corpus(sentences, pairing):
+    """Sentence n is the token n, in one to four places of 16."""
+    ids = np.repeat(np.arange(sentences, dtype=np.int32)[:, None, None], 16, axis=2)
+    return Corpus(ids, (np.arange(16) < 1 + ids[..., :1] % 4).astype(np.int8), pairing=pairing)
+
+
+def epoch(pairing, sentences=100, batch=16, seed=3):
+    """(steps, batch, 2) sentences of the first epoch."""
+    batches = Batches(corpus(sentences, pairing), batch, seed)
+    count = steps_per_epoch(pairing.count(sentences), batch)
+    return np.array([batches[step]["input_ids"][..., 0] for step in range(count)])
+
+
+def test_fresh_pairs_are_those_of_sentence_transformers():
+    dataset = pytest.importorskip("sentence_transformers.sentence_transformer.losses.contrastive_tension")
+    sentences = [str(number) for number in range(100)]
+    loader = dataset.ContrastiveTensionDataLoader(sentences, batch_size=16, pos_neg_ratio=8)
+    batches = list(loader)  # shuffles the list in place
+    expected = [[tuple(map(int, pair.texts)) for pair in batch] for batch in batches]
+    ours = RELEASED.pairs(np.array([int(sentence) for sentence in sentences]))
+    assert [[tuple(pair) for pair in batch] for batch in ours[: 16 * len(expected)].reshape(-1, 16, 2)] == expected
+    assert len(expected) == steps_per_epoch(RELEASED.count(100), 16) == 3
+
+
+@pytest.mark.parametrize("pairing", [RELEASED, PAPER], ids=["released", "paper"])
+def test_the_first_of_each_group_is_positive_and_an_epoch_reads_a_sentence_once(pairing):
+    found = epoch(pairing).reshape(-1, 8, 2)
+    assert len(found) == {RELEASED: 6, PAPER: 12}[pairing]
+    assert (found[:, 0, 0] == found[:, 0, 1]).all() and (found[:, 1:, 0] != found[:, 1:, 1]).all()
+    if pairing.fresh:
+        read = np.concatenate([found[:, 0, 0], found[:, 1:].ravel()])
+        assert len(read) == 6 * 15
+    else:
+        assert (found[..., 0] == found[:, :1, 0]).all()
+        read = found[..., 1].ravel()
+    assert len(set(read.tolist())) == len(read)
+
+
+def test_a_batch_depends_on_seed_and_step_alone_and_a_device_reads_its_part():
+    batches, later = Batches(corpus(100, RELEASED), 16, 3), epoch(RELEASED)
+    for step in (2, 0, 4, 1):
+        whole = batches[step]
+        part = batches.rows(step, slice(5, 9))
+        for name in whole:
+            np.testing.assert_array_equal(part[name], whole[name][5:9])
+        if step < 3:
+            np.testing.assert_array_equal(whole["input_ids"][..., 0], later[step])
+        lengths = 1 + whole["input_ids"][..., 0] % 4
+        np.testing.assert_array_equal(whole["attention_mask"].sum(axis=2), lengths)
+    assert (epoch(RELEASED, seed=4) != later).any()
+
+
+@pytest.mark.parametrize("pairing", [RELEASED, PAPER], ids=["released", "paper"])
+def test_the_programs_have_places_for_every_batch(pairing):
+    batches = Batches(corpus(1000, pairing), 16, seed=5)
+    ((size,), which) = batches.sizes(100, devices=2, chunk_size=3)
+    assert len(size) == 2 and not which.any()
+    for step in range(100):
+        lengths = batches[step]["attention_mask"].sum(axis=2)
+        assert (np.add.reduceat(lengths, [0, 3, 6, 8, 11, 14]) <= size).all()

@@ -1,0 +1,234 @@
+import gzip
+
+import numpy as np
+import pytest
+from support import WORDS, call, train_args, write_vectors
+
+from simcse_jax import SimCSE
+from simcse_jax.errors import UserError
+from simcse_jax.huggingface import glove as module
+from simcse_jax.huggingface.glove import read_glove
+from simcse_jax.runs.loading import load_model
+
+ROWS = "the 0.5 -1.25e-1\ncat 1 2\nCafé .5 7.\n"
+
+
+def write(path, text):
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "vectors.txt"
+
+
+def same(found):
+    assert found.words == ["PADDING_TOKEN", "the", "cat", "Café"]
+    assert found.table.dtype == np.float32
+    np.testing.assert_array_equal(found.table, np.float32([[0, 0], [0.5, -0.125], [1, 2], [0.5, 7]]))
+
+
+@pytest.mark.parametrize("block", [1, 3, 10, 1 << 24])
+@pytest.mark.parametrize(
+    "text",
+    [
+        ROWS,
+        ROWS.rstrip("\n"),
+        ROWS.replace("\n", " \r\n"),
+        f"3 2\n{ROWS}",
+        ROWS + "\n\n",
+        ROWS.replace("cat", ". . 1 2\nat name@domain.com 3 4\ncat"),
+        gzip.compress(ROWS.encode()),
+    ],
+    ids=[
+        "plain",
+        "no last line end",
+        "spaces and CR at the ends",
+        "word2vec",
+        "empty lines",
+        "words with spaces",
+        "gzip",
+    ],
+)
+def test_the_format(file, text, block, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK", block)
+    same(read_glove(write(file, text)))
+
+
+WRONG = {
+    "an empty file": ("", "has no word vectors"),
+    "blank lines": ("\n \n", "has no word vectors"),
+    "a header alone": ("3 2\n", "has no word vectors"),
+    "a word alone": ("the\n", "line 1: 0 numbers; a vector has 2 or more"),
+    "a number for each word": ("the 1\ncat 2\n", "line 1: 1 numbers; a vector has 2 or more"),
+    "a huge header": ("3 99999999999\n" + ROWS, "line 1: 99999999999 numbers"),
+    "fewer words than announced": (
+        "4 2\n" + ROWS,
+        "line 1 announces 4 words, but 3 follow; it may have been cut short",
+    ),
+    "a shorter line": (ROWS + "dog 1\n", "line 4: has 1 numbers, and others 2"),
+    "a longer line": (ROWS + "dog 1 2 3\n", "line 4: has 3 numbers, and others 2"),
+    "one number too few and one too many": ("the 1 2\na 1\ncat 1 2 3\n", "line 2: has 1 numbers, and others 2"),
+    "two spaces": (ROWS + "dog  1 2\n", "line 4: has 3 numbers, and others 2"),
+    "commas": ("the,0.5,1\n", "line 1: 0 numbers"),
+    "a decimal comma": (ROWS + "dog 1 2,5\n", "line 4: '2,5' is no finite number"),
+    "a word for a number": ("the 1 2\ncat 1 two\n", "line 2: 'two' is no finite number"),
+    "NaN": ("the 1 nan\n", "line 1: 'nan' is no finite number"),
+    "infinite": ("the 1 2\ncat inf 1\n", "line 2: 'inf' is no finite number"),
+    "too large for float32": ("the 1 2\ncat 1e39 1\n", "line 2: '1e39' is no finite number"),
+    "underscores": ("the 1 1_0\n", "line 1: '1_0' is no finite number"),
+    "a tab": ("the 1\t2 3\n", r"line 1: '1\\t2' is no finite number"),
+    "a word twice": (ROWS + "\ncat 3 4\n", "line 5: has the word 'cat', which line 2 has too"),
+    "no word": (ROWS + " 1 2\n", "line 4: begins with a space, so it has no word"),
+    "the padding": ("PADDING_TOKEN 1 2\n", "line 1: has the word PADDING_TOKEN, which stands for padding"),
+    "Latin-1": (ROWS.encode() + b"caf\xe9 1 2\n", r"line 4: is not UTF-8 \(byte 0xe9\)"),
+    "binary": (b"the 1 2\n\x00\x01\xff 1 2\n", r"line 2: is not UTF-8 \(byte 0xff\)"),
+    "gzip, cut short": (gzip.compress(ROWS.encode())[:-12], "cannot be read"),
+    "gzip, damaged": (gzip.compress(ROWS.encode())[:12] + b"xx", "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_refused_naming_the_line(file, name):
+    text, message = WRONG[name]
+    with pytest.raises(UserError, match=rf"^{file}: {message}"):
+        read_glove(write(file, text))
+
+
+def test_what_is_no_file(tmp_path, file):
+    for path, message in ((tmp_path, "is a folder; name a file of word vectors"), (file, "no such file; name a file")):
+        with pytest.raises(UserError, match=f"^{path}: {message}"):
+            read_glove(path)
+
+
+def test_a_large_file_in_many_blocks(file, monkeypatch):
+    words = [f"w{number}" for number in range(3000)]
+    write_vectors(file, words, 5)
+    monkeypatch.setattr(module, "BLOCK", 4096)
+    found = read_glove(file)
+    assert found.words[1:] == words and found.table.shape == (3001, 5)
+    last = file.read_text().splitlines()[-1].split()[1:]
+    np.testing.assert_array_equal(found.table[-1], np.float32(last))
+
+
+SENTENCES = ["The cat sat.", "a BIRD, in the tree!", "", "qqq zzz", "red red (old) home"]
+
+
+def test_the_average_of_the_words_that_are_known(glove, tmp_path):
+    vectors = read_glove(load_model(glove).folder)
+    row = dict(zip(vectors.words, vectors.table, strict=True))
+    model = SimCSE(f"glove+stopwords:{glove.removeprefix('glove:')}")
+    expected = [
+        np.mean([row["the"], row["cat"], row["sat"]], axis=0),
+        np.mean([row["a"], row["bird"], row["in"], row["the"], row["tree"]], axis=0),
+        np.zeros(6),
+        np.zeros(6),
+        np.mean([row["red"], row["red"], row["old"], row["home"]], axis=0),
+    ]
+    np.testing.assert_allclose(model.encode(SENTENCES), expected, atol=1e-6)
+    np.testing.assert_allclose(
+        SimCSE(glove).encode("The cat sat."), np.mean([row["cat"], row["sat"]], axis=0), atol=1e-6
+    )
+    assert "glove, 0 layers, dimension 6, at most 4096 tokens, pooler avg" in repr(model)
+    assert model.identity() != SimCSE(glove).identity()
+    with pytest.warns(UserWarning, match="1 sentence was longer than 3 tokens"):
+        np.testing.assert_allclose(model.encode("cat " * 4, max_length=3), row["cat"], atol=1e-6)
+
+
+def test_a_run_without_steps_is_scored_exported_and_read_again(glove, corpus, tmp_path):
+    as_it_is = ("train.epochs=0", "train.max_steps=0", "model.pooler=avg", "model.mlp=none")
+    args = train_args(glove, corpus["txt"], corpus["dev"], tmp_path / "run", *(f"--config.{f}" for f in as_it_is))
+    done = call("main", *args)
+    assert done.returncode == 0 and "best checkpoint: step 0" in done.stdout, done.stderr
+    done = call("export", "--workdir", tmp_path / "run", "--output", tmp_path / "export")
+    assert done.returncode == 0 and "AutoModel" not in done.stdout, done.stderr
+    card = (tmp_path / "export" / "README.md").read_text()
+    assert "Made from `glove:vectors.txt`" in card and "AutoModel" not in card and "Nothing was trained" in card
+    expected = SimCSE(glove).encode(SENTENCES)
+    for name in ("run", "export"):
+        np.testing.assert_array_equal(SimCSE(tmp_path / name).encode(SENTENCES), expected)
+    again = call("export", "--workdir", tmp_path / "run", "--output", tmp_path / "export")
+    assert again.returncode == 0, again.stderr
+
+
+def test_commands_take_it(glove, corpus, tmp_path):
+    for command, *more in (
+        ("evaluate", "--model", glove, "--data", corpus["dev"]),
+        ("encode", "--model", glove, "--input", corpus["txt"], "--output", tmp_path / "out.npy"),
+        ("search", "--model", glove, "--sentences", corpus["txt"], "--query", "red cat"),
+    ):
+        done = call(command, *more)
+        assert done.returncode == 0, done.stderr
+    assert np.load(tmp_path / "out.npy").shape == (40, 6)
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "message"),
+    [
+        ("main", (), "training (train.epochs and train.max_steps other than 0) needs a transformer"),
+        ("main", ("--config.train.max_steps=0", "--config.train.epochs=0"), "the pooler cls needs a transformer"),
+        (
+            "main",
+            ("--config.train.max_steps=0", "--config.train.epochs=0", "--config.objective.mlm.weight=0.1"),
+            "objective.mlm.weight needs a transformer",
+        ),
+        ("evaluate", ("--pooler", "avg_top2"), "the pooler avg_top2 needs a transformer"),
+        ("evaluate", ("--num-layers", "1"), "the model has 0 layers"),
+        ("analyze", (), "an analysis of tokens needs a transformer"),
+        ("aot", (), "a step of training needs a transformer"),
+    ],
+)
+def test_what_needs_a_transformer_is_refused(glove, corpus, tmp_path, command, more, message):
+    given = {
+        "main": train_args(glove, corpus["txt"], corpus["dev"], tmp_path / "run"),
+        "evaluate": ["--model", glove, "--data", corpus["dev"]],
+        "analyze": ["--models", glove, "--data", corpus["txt"], "--output", tmp_path / "out"],
+        "aot": ["--config", "unsup_bert", "--topology", "v5e:2x2", f"--config.model.init_from={glove}"],
+    }[command]
+    done = call(command, *given, *more)
+    assert done.returncode == 2 and message in done.stderr, done.stderr
+    assert not (tmp_path / "run").exists() and not (tmp_path / "out").exists()
+
+
+def test_the_file_is_not_overwritten(corpus, tmp_path):
+    path = write_vectors(tmp_path / "vectors.npy")
+    done = call("encode", "--model", f"glove:{path}", "--input", corpus["txt"], "--output", path)
+    assert done.returncode == 2 and "is the file of --model" in done.stderr
+    assert path.read_text().startswith(WORDS[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("stop_words", [False, True])
+def test_embeddings_are_those_of_sentence_transformers(tmp_path, lower, stop_words):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    from sentence_transformers import models
+    from sentence_transformers.models.tokenizer import WhitespaceTokenizer
+
+    words = ["the", "The", "cat", "Dog", "u.s.", "U.S", "don't", ",", "café", "i", "\u3000x", "#hash", "mat"]
+    path = write_vectors(tmp_path / "vectors.txt", words, 16)
+    sentences = [
+        "The THE the.",
+        "A Dog, the dog (DOG)",
+        "U.S. u.s. U.s.",
+        "Don't , ,, I i #hash #HASH!",
+        "",
+        "qq",
+        "CAFÉ",
+    ]
+    tokenizer = WhitespaceTokenizer(do_lower_case=lower, **({"stop_words": []} if stop_words else {}))
+    modules = [models.WordEmbeddings.from_text_file(str(path), tokenizer=tokenizer), models.Pooling(16)]
+    theirs = sentence_transformers.SentenceTransformer(modules=modules, device="cpu")
+    name = f"glove{'+lower' * lower}{'+stopwords' * stop_words}:{path}"
+    expected = theirs.encode(sentences)
+    np.testing.assert_allclose(SimCSE(name).encode(sentences), expected, atol=1e-6)
+    theirs.save(str(tmp_path / "theirs"))
+    np.testing.assert_allclose(SimCSE(tmp_path / "theirs").encode(sentences), expected, atol=1e-6)
+    as_it_is = ("train.epochs=0", "train.max_steps=0", "model.pooler=avg", "model.mlp=none")
+    write_vectors(tmp_path / "train.txt")
+    args = train_args(name, tmp_path / "train.txt", "", tmp_path / "run", *(f"--config.{f}" for f in as_it_is))
+    assert call("main", *args).returncode == 0
+    assert call("export", "--workdir", tmp_path / "run", "--output", tmp_path / "export").returncode == 0
+    ours = sentence_transformers.SentenceTransformer(str(tmp_path / "export"), device="cpu")
+    np.testing.assert_allclose(ours.encode(sentences), expected, atol=1e-6)

@@ -1,0 +1,118 @@
+"""Changes of sentences in the embedding layer, alone and in the encoder."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import random_batch, random_model, row_keys
+
+from simcse_jax.models import changes, parameters
+from simcse_jax.models.changes import DRAWN, Change, cutoff, shuffled
+from simcse_jax.models.config import CHANGES
+
+pytestmark = pytest.mark.exact
+
+ROWS = 6
+
+
+@functools.cache
+def compiled(model_type, most_tokens=None):
+    graph, params, _ = random_model(model_type)
+
+    @jax.jit
+    def run(ids, mask, change, keys=None):
+        encoder = parameters.merge(graph, params).encoder
+        return encoder(ids, mask, dropout_keys=keys, most_tokens=most_tokens, change=change)
+
+    return run
+
+
+def sentences(length=16, order=slice(None)):
+    ids, mask = (array[order, 0] for array in random_batch(ROWS, 16))
+    pad = [(0, 0), (0, length - 16)]
+    return np.pad(ids, pad), np.pad(mask, pad)
+
+
+def test_the_names_are_those_of_the_config():
+    assert {"none", *DRAWN} == set(CHANGES)
+
+
+def test_positions_are_permuted_among_the_real_tokens_alone():
+    _, mask = sentences()
+    (positions, kept) = shuffled(row_keys(ROWS), mask)
+    assert kept is None and len(np.unique(mask.sum(axis=1))) > 2
+    for row, count in zip(np.asarray(positions), mask.sum(axis=1), strict=True):
+        assert sorted(row[:count]) == list(range(count)) and list(row[count:]) == list(range(count, 16))
+    assert (np.asarray(positions) != np.arange(16)).any(axis=1).sum() >= ROWS - 1
+    # Every place is as likely to come first: 600 draws of 5 tokens, [CLS] and [SEP] too.
+    first = np.asarray(shuffled(row_keys(600, seed=1), np.ones((600, 5), np.int32)).positions)
+    for place in range(5):
+        counts = np.bincount(first[:, place], minlength=5)
+        assert np.abs(counts - 120).max() < 45, (place, counts)
+
+
+@pytest.mark.parametrize("share, count", [(0.2, 6), (0.5, 16), (0.0, 0), (0.99, 31)])
+def test_exactly_the_share_of_columns_is_zero_rounded_down(share, count):
+    kept = np.asarray(cutoff(row_keys(ROWS), 32, share).kept)
+    assert kept.shape == (ROWS, 32) and ((~kept).sum(axis=1) == count).all()
+    if count == 16:
+        assert len(np.unique(kept, axis=0)) == ROWS
+
+
+def test_exactly_so_many_columns_are_zero_even_if_draws_are_equal(monkeypatch):
+    monkeypatch.setattr(changes, "draws", lambda keys, site, count: jnp.zeros((len(keys), count), jnp.uint32))
+    assert ((~np.asarray(cutoff(row_keys(2), 768, 0.2).kept)).sum(axis=1) == 153).all()
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_change_depends_on_its_row_alone_and_not_on_padding(name):
+    def drawn(length=16, order=slice(None), seed=0):
+        found = DRAWN[name](row_keys(ROWS, seed)[order], sentences(length, order)[1], 32, 0.2)
+        return np.asarray(next(part for part in found if part is not None))
+
+    whole, width = drawn(), 16 if name == "shuffled" else 32
+    np.testing.assert_array_equal(drawn(24)[:, :width], whole)
+    np.testing.assert_array_equal(np.concatenate([drawn(order=slice(i, i + 2)) for i in range(0, ROWS, 2)]), whole)
+    assert (drawn(seed=1) != whole).any(axis=1).all()
+
+
+@pytest.mark.parametrize("model_type", ["bert", "roberta", "mpnet"])
+def test_shuffled_positions_are_the_plain_encoder_of_the_tokens_in_that_order(model_type):
+    """And the identity is the plain encoder, bit for bit in the embedding layer."""
+    (ids, mask), keys, run = sentences(), row_keys(ROWS), compiled(model_type)
+    plain = run(ids, mask, Change())
+    same = run(ids, mask, Change(positions=jnp.tile(jnp.arange(16), (ROWS, 1))))
+    np.testing.assert_array_equal(same[0], plain[0])
+    np.testing.assert_allclose(same[-1], plain[-1], atol=2e-6)
+    change = shuffled(keys, mask)
+    back = np.argsort(np.asarray(change.positions), axis=1)  # which token stands in each place
+    reordered = run(np.take_along_axis(ids, back, axis=1), mask, Change())
+    found = run(ids, mask, change)
+    for ours, theirs in zip(found, reordered, strict=True):
+        placed = np.take_along_axis(np.asarray(ours), back[..., None], axis=1)
+        np.testing.assert_allclose(placed * mask[..., None], theirs * mask[..., None], atol=1e-5)
+    assert np.abs(found[-1] - plain[-1]).max() > 0.05
+
+
+def test_cut_off_columns_are_zero_in_all_tokens_after_the_dropout_and_the_others_are_unchanged():
+    (ids, mask), keys, run = sentences(), row_keys(ROWS), compiled("bert")
+    change = cutoff(keys, 32, 0.2)
+    found, plain = (np.asarray(run(ids, mask, each, keys)[0]) for each in (change, Change()))
+    zero = ~np.asarray(change.kept)[:, None] & np.ones((1, 16, 1), bool)
+    assert not found[zero].any() and plain[zero].any()
+    np.testing.assert_array_equal(found[~zero], plain[~zero])
+
+
+@pytest.mark.parametrize("model_type", ["bert", "mpnet"])
+@pytest.mark.parametrize("name", DRAWN)
+def test_leaving_padding_out_changes_nothing(name, model_type):
+    ids, mask = sentences()
+    keys = row_keys(ROWS)
+    change = DRAWN[name](keys, mask, 32, 0.2)
+    assert mask.sum() <= 70 < mask.size
+    for ours, theirs in zip(
+        compiled(model_type, 70)(ids, mask, change, keys), compiled(model_type)(ids, mask, change, keys), strict=True
+    ):
+        np.testing.assert_allclose(ours * mask[..., None], theirs * mask[..., None], atol=2e-6)

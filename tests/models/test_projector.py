@@ -1,0 +1,145 @@
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.checks import assert_sharded_is_whole, random
+
+from simcse_jax.models.projector import (
+    Projector,
+    batch_norm,
+    fresh_projector,
+    is_width,
+    project,
+    read_projector,
+    width,
+)
+
+HIDDEN = 6
+DIFFCSE = Projector(("2D", "D"))  # 6 → 12 → 6
+SCD = Projector(("8", "8", "7"), last_norm="none", statistics="each")  # D → 4096 → 4096 → 4096
+AFFINE = Projector(("5",), bias=True, last_norm="affine")
+BIASED = Projector(("4", "5"), bias=True, last_norm="none")
+ALL = {"diffcse": DIFFCSE, "scd": SCD, "affine": AFFINE, "biased": BIASED}
+
+
+def parameters(projector, seed=1):
+    """Random ones, biases and scales too."""
+    shapes = fresh_projector(projector, HIDDEN, jax.random.key(0))
+    return {name: random(*value.shape, seed=seed + place) for place, (name, value) in enumerate(shapes.items())}
+
+
+def torch_s(projector, params):
+    """The same network of PyTorch's modules, with a bias in SCD's first layer as its authors have it."""
+    torch = pytest.importorskip("torch")
+    sizes = [HIDDEN, *(width(text, HIDDEN) for text in projector.widths)]
+    last, modules = len(projector.widths) - 1, []
+    for layer, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
+        bias = projector.bias if layer == last else projector is SCD
+        linear = torch.nn.Linear(inputs, outputs, bias=bias)
+        linear.weight.data = torch.tensor(np.array(params[f"layers.{layer}.kernel"].T))
+        if f"layers.{layer}.bias" in params:
+            linear.bias.data = torch.tensor(np.array(params[f"layers.{layer}.bias"]))
+        modules.append(linear)
+        if layer < last or projector.last_norm != "none":
+            affine = f"norms.{layer}.scale" in params
+            norm = torch.nn.BatchNorm1d(outputs, affine=affine)
+            if affine:
+                norm.weight.data = torch.tensor(np.array(params[f"norms.{layer}.scale"]))
+                norm.bias.data = torch.tensor(np.array(params[f"norms.{layer}.bias"]))
+            modules.append(norm)
+        if layer < last:
+            modules.append(torch.nn.ReLU())
+    return torch.nn.Sequential(*modules).train()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_values_and_gradients_are_torch_s_in_training_mode(name):
+    torch = pytest.importorskip("torch")
+    projector = ALL[name]
+    params, views = parameters(projector), random(2, 9, HIDDEN)
+    weights = random(2, 9, width(projector.widths[-1], HIDDEN), seed=7)
+
+    def ours(views, params):
+        return jnp.sum(weights * project(views, projector, params, lambda x: x))
+
+    value = project(views, projector, params, lambda x: x)
+    gradient, gradients = jax.grad(ours, argnums=(0, 1))(views, params)
+    network = torch_s(projector, params)
+    rows = torch.tensor(views.reshape(18, HIDDEN), requires_grad=True)
+    result = network(rows)
+    result.backward(torch.tensor(weights.reshape(result.shape)))
+    np.testing.assert_allclose(value.reshape(result.shape), result.detach().numpy(), rtol=1e-5, atol=1e-5)
+    scale = np.abs(rows.grad.numpy()).max()
+    np.testing.assert_allclose(gradient.reshape(18, HIDDEN), rows.grad.numpy(), atol=1e-5 * scale)
+    linears = [module for module in network if isinstance(module, torch.nn.Linear)]
+    norms = [module for module in network if isinstance(module, torch.nn.BatchNorm1d)]
+    for part, found in gradients.items():
+        kind, layer, field = part.split(".")
+        module = (linears if kind == "layers" else norms)[int(layer)]
+        expected = (module.bias if field == "bias" else module.weight).grad.numpy()
+        expected = expected.T if field == "kernel" else expected
+        np.testing.assert_allclose(found, expected, atol=1e-5 * max(1, np.abs(expected).max()), err_msg=part)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("name", ["diffcse", "scd"])
+def test_values_and_gradients_are_the_same_on_several_devices(name):
+    projector = ALL[name]
+    weights = random(8, 2, width(projector.widths[-1], HIDDEN), seed=7)
+
+    def loss(rows, params, own, gather, psum):
+        views, weights = rows
+        return psum(jnp.sum(jnp.moveaxis(weights, 1, 0) * project(jnp.moveaxis(views, 1, 0), projector, params, psum)))
+
+    assert_sharded_is_whole(loss, (random(8, 2, HIDDEN), weights), parameters(projector), devices=(2, 8))
+
+
+def test_several_runs_at_once_are_each_alone():
+    params = [parameters(DIFFCSE, seed) for seed in (1, 20)]
+    views = random(2, 2, 9, HIDDEN)
+
+    def one(views, params):
+        return project(views, DIFFCSE, params, lambda x: x)
+
+    together = jax.vmap(one)(views, jax.tree.map(lambda *x: np.stack(x), *params))
+    for row in range(2):
+        np.testing.assert_allclose(together[row], one(views[row], params[row]), rtol=1e-5, atol=1e-6)
+
+
+def test_statistics_are_over_all_views_that_are_given():
+    views = random(3, 8, HIDDEN)
+    found = project(views, DIFFCSE, parameters(DIFFCSE), lambda x: x).reshape(24, HIDDEN)
+    np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-5)
+    np.testing.assert_allclose((found**2).mean(axis=0), 1, atol=1e-3)
+    constant = batch_norm(np.ones((4, 2), np.float32), lambda x: x)
+    np.testing.assert_array_equal(constant, 0)
+
+
+def test_initial_values():
+    params = fresh_projector(Projector(("4096", "D"), bias=True, last_norm="affine"), 96, jax.random.key(3))
+    assert {name: value.shape for name, value in params.items()} == {
+        "layers.0.kernel": (96, 4096),
+        "norms.0.scale": (4096,),
+        "norms.0.bias": (4096,),
+        "layers.1.kernel": (4096, 96),
+        "layers.1.bias": (96,),
+        "norms.1.scale": (96,),
+        "norms.1.bias": (96,),
+    }
+    for name, value in params.items():
+        if name.endswith("kernel"):
+            assert np.std(value) == pytest.approx(0.02, rel=0.01)
+        else:
+            np.testing.assert_array_equal(value, float(name.endswith("scale")))
+    assert np.abs(params["layers.0.kernel"].T[:96] - params["layers.1.kernel"][:96]).max() > 0.01
+
+
+def test_widths_and_the_fields_of_a_run():
+    assert [width(text, 768) for text in ("4096", "D", "2D")] == [4096, 768, 1536]
+    assert all(map(is_width, ("4096", "D", "2D", "1")))
+    assert not any(map(is_width, ("", "0", "-1", "D2", "2d", "1.5D", "123456", "12D", "2 D")))
+    assert read_projector({}) is None and read_projector({"widths": []}) is None
+    fields = {"widths": ["2D", "D"], "bias": True, "last_norm": "none", "statistics": "each", "objectives": ["x"]}
+    assert read_projector(fields) == Projector(("2D", "D"), True, "none", "each")

@@ -1,0 +1,97 @@
+"""DiffCSE's recipe in whole runs: what is trained and kept, resuming, and several runs in one program."""
+
+import json
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import ROOT
+from support.models import add_language_model, add_mask_token
+from support.steps import batch, replaced_tokens_settings, replaced_tokens_step
+
+from simcse_jax import export
+from simcse_jax.config.checks import validate
+from simcse_jax.config.flags import parse
+from simcse_jax.devices.mesh import data_mesh
+from simcse_jax.errors import UserError
+from simcse_jax.huggingface.load import load
+from simcse_jax.runs.checkpoints import Checkpoints
+from simcse_jax.runs.loading import load_model
+from simcse_jax.runs.state import trained_shapes
+from simcse_jax.training.optimizer import init_state
+from simcse_jax.training.run import train_and_evaluate
+from simcse_jax.training.step import make_step, make_steps
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_bert, tmp_path_factory):
+    """The tiny BERT as a language model, both as the encoder's start and as the generator."""
+    return add_language_model(add_mask_token(shutil.copytree(tiny_bert, tmp_path_factory.mktemp("model") / "bert")))
+
+
+def config_of(folder, corpus, variant="simcse_plus_plus", **fields):
+    config, _ = parse([f"--config={ROOT / 'configs' / 'diffcse.py'}:{variant}", "--workdir=w"])
+    chosen = {"model.init_from": str(folder), "model.generator": str(folder), "data.train": str(corpus["txt"])}
+    chosen |= {"eval.data": str(corpus["dev"]), "eval.every": 2, "train.batch_size": 8, "train.max_steps": 4}
+    chosen |= {"data.max_length": 16, "train.learning_rate": 1e-3, "parallel.devices": 2, "parallel.chunk_size": 3}
+    config.update_from_flattened_dict(chosen | {name.replace("__", "."): value for name, value in fields.items()})
+    validate(config)
+    return config
+
+
+def final_params(workdir, config):
+    checkpoints = Checkpoints(workdir, read_only=True)
+    return checkpoints.restore_params(4, trained_shapes(load(config.model.init_from).config, config))
+
+
+def test_a_run_is_resumed_bit_for_bit_with_the_same_generator_alone_and_exported_without_it(folder, corpus, tmp_path):
+    generator = shutil.copytree(folder, tmp_path / "generator")
+    config = config_of(folder, corpus, model__generator=str(generator))
+    train_and_evaluate(config, str(tmp_path / "run"))
+    straight = final_params(tmp_path / "run", config)
+    assert {name.partition(".")[0] for name in straight} == {
+        "encoder",
+        "projector",
+        "discriminator",
+        "replaced_token_detection",
+    }
+    assert "model.generator" in json.loads((tmp_path / "run" / "run.json").read_text())["sha256"]
+
+    again = shutil.copytree(tmp_path / "run", tmp_path / "again")
+    shutil.rmtree(again / "checkpoints" / "4")
+    train_and_evaluate(config, str(again))
+    for name, value in final_params(again, config).items():
+        np.testing.assert_array_equal(value, straight[name], err_msg=name)
+
+    model = load_model(f"{tmp_path / 'run'}@step=4")
+    assert {name.partition(".")[0] for name in model.params} == {"encoder"} and model.language_model is None
+    for name, value in model.params.items():
+        np.testing.assert_array_equal(value, straight[name])
+    export.export(tmp_path / "run", tmp_path / "exported")
+    assert load(str(tmp_path / "exported")).params.keys() == model.params.keys()
+
+    shutil.rmtree(again / "checkpoints" / "4")
+    add_language_model(generator, seed=2)
+    with pytest.raises(UserError, match=r"the contents of model\.generator=.* have changed"):
+        train_and_evaluate(config, str(again))
+
+
+def test_several_runs_at_once_are_each_alone():
+    """They share the generator, and may differ in λ and the masking rate."""
+    graph, params, frozen, recipe = replaced_tokens_step()
+    mesh = data_mesh(jax.devices()[:2])
+    chosen = [replaced_tokens_settings(0.5), replaced_tokens_settings(0.1, learning_rate=1e-3)]
+    states = [init_state(jax.tree.map(jnp.array, params), each) for each in chosen]
+    state, data, numbers = (
+        jax.tree.map(lambda *x: jnp.stack(x), *each) for each in (states, [batch(1), batch(1, seed=1)], chosen)
+    )
+    state, values = make_steps(graph, recipe, mesh)(state._replace(step=jnp.int32(0)), data, numbers, frozen)
+    for row, one in enumerate(chosen):
+        alone = init_state(jax.tree.map(jnp.array, params), one)
+        alone, metrics = make_step(graph, recipe, mesh)(alone, batch(1, seed=row), one, frozen)
+        assert float(values["loss"][row]) == pytest.approx(float(metrics["loss"]), rel=1e-5)
+        assert float(values["gradient_norm"][row]) == pytest.approx(float(metrics["gradient_norm"]), rel=1e-4)

@@ -1,0 +1,74 @@
+"""The generator that a run reads: its parameters, and those that are refused."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+from support.models import add_language_model, add_mask_token, edit_json
+
+from simcse_jax.config.fields import default_config
+from simcse_jax.errors import UserError
+from simcse_jax.huggingface.load import load
+from simcse_jax.training.generator import read_generator
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_bert, tmp_path_factory):
+    """The tiny BERT with a mask token and a language-model head."""
+    return add_language_model(add_mask_token(shutil.copytree(tiny_bert, tmp_path_factory.mktemp("generator") / "bert")))
+
+
+def read(folder, model=None, **fields):
+    config = default_config()
+    chosen = {"objective.replaced_token_detection.weight": 0.1, "model.generator": str(folder), "data.max_length": 16}
+    config.update_from_flattened_dict(chosen | fields)
+    return read_generator(config, model or load(str(folder)))
+
+
+def test_the_generator_has_its_encoder_and_its_head_but_no_pooler(folder):
+    generator = read(folder)
+    assert generator.masking.mask_id in generator.masking.special_ids
+    found = generator.params
+    assert {name.split(".")[0] for name in found} == {"encoder", "language_model"}
+    np.testing.assert_array_equal(found["language_model.bias"], np.zeros(40))
+    changed = dataclasses.replace(generator.model, params=generator.model.params | {"encoder.x": np.ones(1)})
+    other = generator._replace(model=changed)
+    assert other.fingerprint != generator.fingerprint == read(folder).fingerprint
+
+
+def test_no_generator_is_read_where_none_is_needed(folder):
+    assert read("/no/such", load(str(folder)), **{"objective.replaced_token_detection.weight": 0.0}) is None
+    assert read("/no/such", load(str(folder)), **{"train.epochs": 0}) is None
+
+
+def copied(folder, tmp_path):
+    return shutil.copytree(folder, tmp_path / "other")
+
+
+def refusal(folder, model, **fields):
+    with pytest.raises(UserError) as error:
+        read(folder, model, **fields)
+    return str(error.value)
+
+
+def test_generators_that_do_not_fit_are_refused(folder, tiny_bert, tmp_path):
+    model = load(str(folder))
+    assert "has no language-model head" in refusal(tiny_bert, model)
+    assert "model.generator takes at most 64" in refusal(folder, model, **{"data.max_length": 65})
+    assert "no such folder" in refusal("/no/such", model)
+    other = copied(folder, tmp_path)
+    tokenizer = json.loads((other / "tokenizer.json").read_text())
+    vocabulary = tokenizer["model"]["vocab"]
+    vocabulary["cat"], vocabulary["dog"] = vocabulary["dog"], vocabulary["cat"]
+    edit_json(other / "tokenizer.json", model=tokenizer["model"])
+    message = refusal(other, model)
+    assert f"model.generator={other}: its tokenizer is not that of" in message
+    assert f"the token 'cat' has the number {vocabulary['cat']} there and {vocabulary['dog']} here" in message
+
+
+def test_a_generator_with_another_vocabulary_of_weights_is_refused(folder):
+    model = load(str(folder))
+    smaller = dataclasses.replace(model, config=dataclasses.replace(model.config, vocab_size=39))
+    assert "its weights have 40 words" in refusal(folder, smaller)
