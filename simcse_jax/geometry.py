@@ -103,7 +103,7 @@ def draw_records(runs: Mapping[str, str], say: Callable[[str], None]) -> tuple[d
     if places:
         drawn["runs"] = geometry_runs.runs(places, f"{records.measured_on} (recorded)")
     if curves:
-        where = "STS-B dev" if records.scored_on == "stsb_dev" else records.scored_on
+        where = {"stsb_dev": "STS-B dev", "sickr_dev": "SICK-R dev"}.get(records.scored_on, records.scored_on)
         drawn["convergence"] = convergence.convergence(curves, where)
     return {"measured_on": records.measured_on, "scored_on": records.scored_on, "runs": facts}, drawn
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from simcse_jax.config.fields import default_config, flatten
+from simcse_jax.config.fields import default_config, flatten, scoring_pooler
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.sts import TITLES
-from simcse_jax.evaluation.tasks import TASKS
+from simcse_jax.evaluation.tasks import DEVELOPMENT, TASKS
 from simcse_jax.huggingface.hub import split_name
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.public_names import base_name, is_from_hub, public_value
@@ -203,11 +203,9 @@ def front_matter(
 
 
 def snippets(name: str, revision: str | None, model: Pretrained) -> list[str]:
-    """Ways to load it, in Markdown; each sets `embeddings`, (3, D), to the same numbers.
-
-    transformers has no convolutions. sentence-transformers convolves padding too, so it gets one sentence at a time.
-    """
-    convolutions = model.config.convolutions
+    """Ways to load it, in Markdown; each sets `embeddings`, (3, D), to the same numbers."""
+    only = ", batch_size=1" if model.config.convolutions else ""  # the library convolves padding too
+    in_transformers = model.config.num_layers and not model.config.convolutions
     arguments = json.dumps(name) + (f", revision={json.dumps(revision)}" if revision else "")
     found = {
         "sentence-transformers": [
@@ -215,15 +213,9 @@ def snippets(name: str, revision: str | None, model: Pretrained) -> list[str]:
             "",
             SENTENCES,
             f"model = SentenceTransformer({arguments})",
-            "embeddings = model.encode(sentences, batch_size=1)  # its convolutions must not read padding"
-            if convolutions
-            else "embeddings = model.encode(sentences)",
+            f"embeddings = model.encode(sentences{only})",
         ],
-        **(
-            {"transformers": _with_transformers(arguments, model)}
-            if model.config.num_layers and not convolutions
-            else {}
-        ),
+        **({"transformers": _with_transformers(arguments, model)} if in_transformers else {}),
         "simcse_jax": [
             "from simcse_jax import SimCSE",
             "",
@@ -286,6 +278,12 @@ def is_test(config: Mapping[str, Any], task: str) -> bool:
     return task in TASKS and task in evaluation.get("tasks", ()) and not Path(evaluation.get("data", "")).suffix
 
 
+def chosen_by(config: Mapping[str, Any]) -> str:
+    """The data set whose development set chose the checkpoint, where SentEval's folder is given."""
+    task = DEVELOPMENT[config.get("eval", {}).get("development", "stsb")]
+    return TITLES.get(task, task)
+
+
 def scores(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     """The table and its protocol."""
     found = task_scores(result)
@@ -301,7 +299,7 @@ def scores(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
         'together ("all" of SimCSE, Appendix B), nothing trained on top. '
     )
     if test:
-        protocol += "SentEval's test sets; the checkpoint was chosen on the development set of STS-B."
+        protocol += f"SentEval's test sets; the checkpoint was chosen on the development set of {chosen_by(config)}."
     else:
         protocol += "These are the pairs that the checkpoint was chosen by, not a test set."
     if method := postprocessing(config):
@@ -319,6 +317,8 @@ def training(run: Mapping[str, Any]) -> str:
     fingerprint = run.get("sha256", {}).get("data.train")
     lines = [f"- Data: `{data}`" + (f" (SHA-256 of its token ids: `{fingerprint}`)" if fingerprint else "")]
     lines += ["- Loss: " + " + ".join(f"{weight:g} · `{name}`" for name, weight in terms.items())]
+    trained, scored = config["model"]["pooler"], scoring_pooler(config)
+    lines += [f"- Pooler in training: `{trained}`; of this model and its scores: `{scored}`"] * (trained != scored)
     lines += [f"- Seed: {config['seed']}"]
     if device:
         lines += [f"- Device: {device.get('count')} × {device.get('kind')}"]

@@ -11,6 +11,7 @@ from simcse_jax.evaluation.tasks import POSTPROCESSING
 from simcse_jax.models.config import SEVERAL_LAYERS
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.choices import UNPAIRED, UNPROJECTED
+from simcse_jax.storage import local_path
 
 LARGEST_FLOAT, SMALLEST_FLOAT = 3.4e38, 1.2e-38  # of float32
 
@@ -113,6 +114,11 @@ def _check_model(config: config_dict.ConfigDict) -> None:
         raise UserError(
             "config.eval.encoder=better: objective.mlm trains the language model of the anchors' encoder; "
             "set eval.encoder=anchor"
+        )
+    if config.eval.pooler not in ("", model.pooler) and HEADS[model.mlp].scored:
+        raise UserError(
+            f"config.eval.pooler={config.eval.pooler!r}: the head of model.mlp={model.mlp!r} is trained on the pooler "
+            f"{model.pooler!r} and belongs to it; set model.mlp=train or none, or leave eval.pooler empty"
         )
     widths = model.convolutions.widths
     if widths and HEADS[model.mlp].trained:
@@ -256,6 +262,7 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         "data.augment.mlm_model": augment.name == "mlm",
         "train.bias_correction": config.train.optimizer == "adamw",
         "train.milestones": config.train.schedule == "steps",
+        "eval.development": bool(config.eval.data) and not local_path(config.eval.data).is_file(),
         "eval.encoder": config.model.dual_encoder and bool(config.eval.data),
         "analysis.data": config.analysis.every > 0,
         "analysis.sentences": config.analysis.every > 0,

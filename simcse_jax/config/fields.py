@@ -23,7 +23,7 @@ from simcse_jax.config.rules import (
 )
 from simcse_jax.data.augment import AUGMENTATIONS
 from simcse_jax.data.examples import POSITIVES
-from simcse_jax.evaluation.tasks import EXTRA, POSTPROCESSING, PROTOCOLS, TASKS
+from simcse_jax.evaluation.tasks import DEVELOPMENT, EXTRA, POSTPROCESSING, PROTOCOLS, TASKS
 from simcse_jax.models.config import (
     CHANGES,
     CONVOLUTION_ACTIVATIONS,
@@ -43,10 +43,7 @@ POLICIES = {  # which dropout masks the sentences of a pair get; see training/vi
     "noisy": "a mask each, and Gaussian noise on the embedding",
     "mean": "the mean of several embeddings, each with its own mask",
 }
-OPTIMIZERS = {  # see training/optimizer.py
-    "adamw": "decay rates 0.9 and 0.999",
-    "rmsprop": "decay rate 0.9, no momentum",
-}
+OPTIMIZERS = {"adamw": "decay rates 0.9 and 0.999", "rmsprop": "decay rate 0.9, no momentum"}
 SCHEDULES = {  # see training/learning_rate.py
     "linear": "falls to zero over the steps",
     "constant": "stays",
@@ -299,6 +296,16 @@ FIELDS = {
         "data/SentEval/data/downstream",
         "SentEval's folder, or a file of graded pairs; empty: nothing is scored.",
     ),
+    "eval.development": field(
+        "stsb",
+        "The development set of SentEval's folder that chooses the best checkpoint: STS-B's or SICK-R's.",
+        either(DEVELOPMENT),
+    ),
+    "eval.pooler": field(
+        "",
+        "The pooler of scores, and of the trained model; empty: model.pooler, that of training.",
+        empty_or_one_of(POOLERS),
+    ),
     "eval.every": field(250, "Steps between evaluations; each one also saves a checkpoint.", at_least(1)),
     "eval.encoder": field(
         "anchor",
@@ -313,8 +320,8 @@ FIELDS = {
     ),
     "eval.extra": field(
         (),
-        "Also scored at the end: sickr_dev, SICK-R's development set; geometry, alignment and uniformity of STS-B "
-        "(train, dev and test). A sweep sets what its columns need.",
+        "Also scored at the end: stsb_dev and sickr_dev, the development sets of STS-B and SICK-R; geometry, alignment "
+        "and uniformity of STS-B (train, dev and test). A sweep sets what its columns need.",
         each_once("score", EXTRA),
     ),
     "eval.postprocess": field(
@@ -402,6 +409,11 @@ def flatten(config: config_dict.ConfigDict, prefix: str = "") -> dict[str, Any]:
         else:
             fields[prefix + name] = value
     return fields
+
+
+def scoring_pooler(config: Mapping[str, Any] | config_dict.ConfigDict) -> str:
+    """The pooler of a run's scores and of its model; `config` is the run's, or that of an earlier `run.json`."""
+    return config.get("eval", {}).get("pooler", "") or config["model"]["pooler"]
 
 
 def trains(config: config_dict.ConfigDict) -> bool:

@@ -22,9 +22,8 @@ from simcse_jax.models.head import HEADS
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import needs
 from simcse_jax.runs.state import convolutions_of, pretrained_shapes, trained_shapes
-from simcse_jax.training.optimizer import init_state
 from simcse_jax.training.recipe import make_recipe, make_replacement, make_settings
-from simcse_jax.training.step import make_step
+from simcse_jax.training.step import init_state, make_step
 from simcse_jax.training.token_losses import LanguageModel
 
 EXAMPLES = "v5e:2x4, v6e:4x4, v5p:2x2x2"

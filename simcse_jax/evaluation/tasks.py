@@ -16,4 +16,5 @@ GRIDS = {  # the regularizations that they try
     "pytorch_fast": tuple(10.0**power for power in range(-5, -1)),
 }
 POSTPROCESSING = ("whitening", "flow")  # see postprocess.py
-EXTRA = ("sickr_dev", "geometry")  # of a run, scored at the end where asked for; see training/evaluation.py
+DEVELOPMENT = {"stsb": "STSBenchmark", "sickr": "SICKRelatedness"}  # sets of these tasks that choose a checkpoint
+EXTRA = ("stsb_dev", "sickr_dev", "geometry")  # of a run, scored at the end where asked for; see training/evaluation.py

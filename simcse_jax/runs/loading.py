@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from simcse_jax.config.fields import scoring_pooler
 from simcse_jax.devices.compilation import keep_compilations
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import Pretrained, load
@@ -73,7 +74,7 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
     workdir = Workdir(folder)
     run = workdir.read_run()
     model, max_length = run["config"]["model"], run["model"]["max_length"]
-    pooler, has_head = model["pooler"], HEADS[model["mlp"]].scored
+    pooler, has_head = scoring_pooler(run["config"]), HEADS[model["mlp"]].scored
     where = folder / "model" / "config.json"
     config = EncoderConfig.from_hugging_face(read_json(where), str(where))
     config = dataclasses.replace(config, convolutions=convolutions_of(model))

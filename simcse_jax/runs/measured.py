@@ -24,7 +24,8 @@ def read_run(folder: Folder) -> dict[str, Any]:
     """The facts of a run's `run.json`.
 
     Returns:
-      `config`: the fields that change the trained model, by dotted names; `analysis`: the data that it measured.
+      `config`: the fields that change the trained model and its embeddings, by dotted names; `analysis`: the data that
+      it measured.
 
     Raises:
       UserError: when it is not a run's folder, or the file is damaged.
@@ -36,7 +37,9 @@ def read_run(folder: Folder) -> dict[str, Any]:
     fields |= flatten(config_dict.ConfigDict(run["config"]))
     analysis = {name: fields[f"analysis.{name}"] for name in MEASURED}
     analysis |= {"eval.data": fields["eval.data"], "sha256": run["sha256"].get("analysis.data")}
-    config = {name: value for name, value in fields.items() if not name.startswith((*FREE, "eval."))}
+    config = {
+        name: value for name, value in fields.items() if name == "eval.pooler" or not name.startswith((*FREE, "eval."))
+    }
     return {"config": config, "analysis": analysis}
 
 

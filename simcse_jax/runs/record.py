@@ -97,7 +97,7 @@ def _check_field(name: str, value: Any, where: str) -> None:
     fits = type(value) is expected or (expected is float and type(value) is int)
     if not fits or (expected is list and not all(isinstance(item, str) for item in value)):
         raise _damaged(where, f"config.{name} is {value!r:.60}")
-    if name.startswith("model."):  # they decide how a trained model is read
+    if name.startswith("model.") or name == "eval.pooler":  # they decide how a trained model is read
         for rule in field.rules:
             try:
                 rule.check(name, value)

@@ -24,7 +24,7 @@ from typing import Any
 import jax
 from ml_collections import config_dict
 
-from simcse_jax.config.fields import default_config, flatten
+from simcse_jax.config.fields import default_config, flatten, scoring_pooler
 from simcse_jax.errors import UserError, reason
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.public_names import from_hub
@@ -168,7 +168,7 @@ class Workdir:
         try:
             with tempfile.TemporaryDirectory() as temporary:
                 head = HEADS[config.model.mlp].scored
-                write_encoder_files(model, tokenizer, Path(temporary), config.model.pooler, head)
+                write_encoder_files(model, tokenizer, Path(temporary), scoring_pooler(config), head)
                 for file in sorted(Path(temporary).iterdir()):
                     write_atomically(ours / file.name, file.read_bytes())
         except OSError as error:

@@ -17,7 +17,11 @@ from typing import NamedTuple
 from simcse_jax.evaluation import sts, tasks
 
 GEOMETRY = ("alignment", "uniformity")
-MEASURES = {"sickr_dev": ("sickr_dev",), "geometry": GEOMETRY}  # of each value of `eval.extra`, in `result.json`
+MEASURES = {
+    "stsb_dev": ("stsb_dev",),
+    "sickr_dev": ("sickr_dev",),
+    "geometry": GEOMETRY,
+}  # of each value of `eval.extra`, in `result.json`
 MINUTES, BEST_STEP = "training_minutes", "best_step"
 TITLES = sts.TITLES | {"SST2": "SST"}  # of tasks, where the papers' tables have another name
 
@@ -76,7 +80,7 @@ def _transfers() -> dict[str, Metric]:
 
 
 METRICS = {
-    "stsb_dev": Metric("STS-B dev"),
+    "stsb_dev": Metric("STS-B dev", extra="stsb_dev"),
     "sickr_dev": Metric("SICK-R dev", extra="sickr_dev"),
     **_similarities(),
     **_transfers(),

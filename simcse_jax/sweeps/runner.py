@@ -74,8 +74,8 @@ def all_runs(
                 raise UserError(f"{where}.{field}={name}: no such file (config.sweep.only chooses other rows)")
         for metric in sweep.metrics:
             check_measured(config, metric, where)
-    extra = [extra for metric in sweep.metrics if (extra := METRICS[metric].extra)]
-    for data in dict.fromkeys(config.eval.data for _, config in runs_of):
+    measured = [(config.eval.data, tuple(extra_of(config, sweep.metrics))) for _, config in runs_of]
+    for data, extra in dict.fromkeys(measured):
         try:
             read_extra(data, extra)
         except UserError as error:
@@ -90,7 +90,7 @@ def all_runs(
         for variant, base in runs_of:
             config = base.copy_and_resolve_references().unlock()
             config.seed = seed
-            config.eval.extra = tuple(dict.fromkeys([*config.eval.extra, *extra]))
+            config.eval.extra = tuple(dict.fromkeys([*config.eval.extra, *extra_of(base, sweep.metrics)]))
             runs.append(Run(variant.name, seed, config, folder / variant.name / f"seed{seed}"))
     return runs
 
@@ -124,6 +124,16 @@ def sources(config: config_dict.ConfigDict) -> dict[str, str]:
     if config.analysis.every and config.analysis.data:
         found["analysis.data"] = config.analysis.data
     return found | {"eval.data": config.eval.data}
+
+
+def chosen_by(config: config_dict.ConfigDict) -> str:
+    """The column of the development scores that chose the checkpoint; the pairs of a file are in STS-B's."""
+    return "stsb_dev" if local_path(config.eval.data).is_file() else f"{config.eval.development}_dev"
+
+
+def extra_of(config: config_dict.ConfigDict, wanted: Sequence[str]) -> list[str]:
+    """What `eval.extra` needs for the columns that are wanted; the scores that chose the checkpoint are there."""
+    return [extra for metric in wanted if (extra := METRICS[metric].extra) and extra != chosen_by(config)]
 
 
 def scores_tests(config: config_dict.ConfigDict) -> bool:

@@ -13,7 +13,7 @@ from simcse_jax.runs.workdir import Workdir
 from simcse_jax.storage import local_path
 from simcse_jax.sweeps import metrics
 from simcse_jax.sweeps.metrics import METRICS
-from simcse_jax.sweeps.runner import Run, scores_tests
+from simcse_jax.sweeps.runner import Run, chosen_by, scores_tests
 from simcse_jax.sweeps.variants import Variant
 
 # The papers' protocols of transfer tasks; which one scored development sets (SimCSE, Table D.2) is open.
@@ -30,8 +30,9 @@ class Scores(NamedTuple):
 def read_scores(runs: Sequence[Run]) -> Scores:
     """The scores of the finished runs; a metric that a run does not have is left out.
 
-    `stsb_dev` is the best of the development scores (of `eval.data` if that is a file), by which the checkpoint was
-    chosen, or that checkpoint's score after the post-processing; `best_step` is the step of the best one. An average
+    `stsb_dev`, or `sickr_dev` where `eval.development` says so, is the best of the development scores (of `eval.data`
+    if that is a file), by which the checkpoint was chosen, or that checkpoint's score after the post-processing;
+    `best_step` is the step of the best one. An average
     is over the tasks that all finished runs have, so that rows can be compared.
     """
     by_run: dict[str, dict[int, dict[str, float]]] = {}
@@ -66,11 +67,11 @@ def _of_training(
         best = result["development"] if scores_tests(config) else first["spearman"]
     seconds = [line["seconds"] for line in lines if "seconds" in line]
     found = {
-        "stsb_dev": best,
+        chosen_by(config): best,
         metrics.BEST_STEP: step if trains(config) else None,
         metrics.MINUTES: sum(seconds) / 60 if seconds else None,
     }
-    found |= {name: result.get(name) for names in metrics.MEASURES.values() for name in names}
+    found |= {name: result[name] for names in metrics.MEASURES.values() for name in names if name in result}
     return {name: value for name, value in found.items() if value is not None}
 
 

@@ -13,10 +13,10 @@ from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import geometry, postprocess, sts, transfer, transfer_files
 from simcse_jax.evaluation.evaluator import Encode, evaluate_all
-from simcse_jax.evaluation.tasks import TRANSFER
+from simcse_jax.evaluation.tasks import DEVELOPMENT, TRANSFER
 from simcse_jax.storage import local_path, sha256
 
-SICKR_DEV = "sickr_dev"
+DEVELOPMENT_SETS = {f"{name}_dev": task for name, task in DEVELOPMENT.items()}  # by the names of their scores
 Final = sts.Similarity | sts.Correlation | transfer.Transfer | geometry.Plane
 
 
@@ -53,7 +53,8 @@ class Evaluation(NamedTuple):
 
         They are the results of `sts.evaluate` by task, and `average`; `development`, the development pairs' score after
         the post-processing, which did not choose the checkpoint; `transfer` by task, `transfer_average`, and
-        `transfer_protocol`; the numbers of `eval.extra`: `sickr_dev`; `alignment` and `uniformity`.
+        `transfer_protocol`; the numbers of `eval.extra`: `stsb_dev`; `sickr_dev`; `alignment`
+        and `uniformity`.
         """
         return evaluate_all(postprocess.applied(embed, self.postprocess, seed), self.final)
 
@@ -66,7 +67,9 @@ class Evaluation(NamedTuple):
                 yield f"{kind} scores{after} (Spearman × 100, all):\n{evaluator.table(numbers)}"
             elif isinstance(evaluator, transfer.Transfer):
                 yield f"transfer{after} (accuracy, protocol {evaluator.transfer_protocol}):\n{evaluator.table(numbers)}"
-        extra = [f"{name} {numbers[name]:.4g}" for name in (SICKR_DEV, "alignment", "uniformity") if name in numbers]
+        extra = [
+            f"{name} {numbers[name]:.4g}" for name in (*DEVELOPMENT_SETS, "alignment", "uniformity") if name in numbers
+        ]
         if extra:
             yield f"also{after}: {', '.join(extra)}"
 
@@ -96,9 +99,10 @@ def _read_folder_or_file(config: config_dict.ConfigDict, fit_on: postprocess.Pos
         if config.eval.transfer:
             raise UserError(f"{data} is a file, but eval.transfer needs SentEval's data/downstream")
         pairs, _ = sts.read(data, ())
-        chosen_by = sts.Correlation(f"eval/{next(iter(pairs))}", pairs)
-        return Evaluation(chosen_by, [sts.Similarity(pairs), *extra], False, fit_on)
-    development, _ = sts.read(data, [sts.DEVELOPMENT], "dev")
+        chooses = sts.Correlation(f"eval/{next(iter(pairs))}", pairs)
+        return Evaluation(chooses, [sts.Similarity(pairs), *extra], False, fit_on)
+    chosen_by = f"{config.eval.development}_dev"
+    development, _ = sts.read(data, [DEVELOPMENT_SETS[chosen_by]], "dev")
     tests, missing = sts.read(data, config.eval.tasks) if config.eval.tasks else ({}, [])
     final: list[Final] = [sts.Similarity(tests or development, missing)]
     if fit_on and tests:
@@ -111,7 +115,7 @@ def _read_folder_or_file(config: config_dict.ConfigDict, fit_on: postprocess.Pos
     if absent:
         processes.say(f"{data}: {', '.join(absent)} not found, and left out")
     final += extra
-    return Evaluation(sts.Correlation("eval/stsb_dev", development), final, bool(tests), fit_on)
+    return Evaluation(sts.Correlation(f"eval/{chosen_by}", development), final, bool(tests), fit_on)
 
 
 def read_extra(data: str, names: Sequence[str]) -> list[sts.Correlation | geometry.Plane]:
@@ -124,10 +128,10 @@ def read_extra(data: str, names: Sequence[str]) -> list[sts.Correlation | geomet
       UserError: when there are no such data, or they are damaged.
     """
     found: list[sts.Correlation | geometry.Plane] = []
-    if SICKR_DEV in names:
+    for name in (name for name in DEVELOPMENT_SETS if name in names):
         if local_path(data).is_file():
-            raise UserError(f"{data} is a file, but eval.extra={SICKR_DEV} needs SentEval's data/downstream")
-        found.append(sts.Correlation(SICKR_DEV, sts.read(data, ["SICKRelatedness"], "dev")[0]))
+            raise UserError(f"{data} is a file, but eval.extra={name} needs SentEval's data/downstream")
+        found.append(sts.Correlation(name, sts.read(data, [DEVELOPMENT_SETS[name]], "dev")[0]))
     if "geometry" in names:
         found.append(geometry.Plane({"alignment and uniformity": geometry.read(data, "all")}))
     return found
@@ -161,8 +165,9 @@ def read_analysis(config: config_dict.ConfigDict, evaluation: Evaluation | None)
         return None
     development = next(iter(evaluation.development.tasks.values())) if evaluation else None
     name = settings.data or config.eval.data
+    is_read = (settings.split, config.eval.development) == ("dev", "stsb")
     try:
-        if settings.data or (settings.split != "dev" and local_path(name).is_dir()):
+        if settings.data or (local_path(name).is_dir() and not is_read):
             found, _, pairs = read_data(name, split=settings.split)
         else:
             assert development is not None  # the fields are checked together

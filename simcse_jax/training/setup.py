@@ -10,6 +10,7 @@ from ml_collections import config_dict
 from simcse_jax.analysis.last_layer import Embed, LastLayer
 from simcse_jax.analysis.protocol import Protocol
 from simcse_jax.analysis.tokens import survey
+from simcse_jax.config.fields import scoring_pooler
 from simcse_jax.data.batches import Batches, Corpus
 from simcse_jax.devices.mesh import data_mesh, replicate, replicated, split_over_examples
 from simcse_jax.encoding.embedder import Embedder
@@ -20,9 +21,9 @@ from simcse_jax.models.sentence_encoder import Graph, build
 from simcse_jax.runs.state import TrainState, initial_params
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.loss import Recipe, Settings
-from simcse_jax.training.optimizer import init_state
 from simcse_jax.training.recipe import make_recipe, make_replacement, make_settings
 from simcse_jax.training.schedule import Schedule, make_schedule
+from simcse_jax.training.step import init_state
 
 NOTHING = Corpus(np.zeros((0, 1, 1), np.int32), np.zeros((0, 1, 1), np.int8))  # of a run without steps
 
@@ -77,7 +78,7 @@ def make_setup(config: config_dict.ConfigDict, inputs: Inputs) -> Setup:
     embed = Embedder(
         graph=build(model.config, head.trained)[0],
         params={},
-        pooler=config.model.pooler,
+        pooler=scoring_pooler(config),
         use_head=head.scored,
         tokenizer=inputs.tokenizer,
         max_length=model.max_length,

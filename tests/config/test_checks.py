@@ -36,6 +36,9 @@ MISTAKES = {
     "--config.train.milestones=5:nan": "factors of 0 or more",
     "--config.train.warmup=1.5": "at most 1.0",
     "--config.train.epsilon=0": "above 0",
+    "--config.train.patience=-1": "0 or more",
+    "--config.eval.pooler=min": "config.eval.pooler='min': must be empty or one of cls,",
+    "--config.eval.development=mrpc": "config.eval.development='mrpc': must be stsb or sickr",
     "--config.train.dtype=float16": "must be one of float32, bfloat16",
     "--config.train.matmul_precision=low": "must be one of highest, high, default",
     "--config.parallel.chunk_size=-1": "0 or more",
@@ -157,6 +160,30 @@ def test_fields_without_effect_are_named():
         "--config.data.augment.name=crop", "--config.data.augment.percent=20",
     )  # fmt: skip
     assert ineffective(config) == []
+
+
+def test_a_head_at_test_time_belongs_to_its_pooler():
+    for head in ("train", "none"):
+        parse("--config.eval.pooler=avg", f"--config.model.mlp={head}")
+    parse("--config.eval.pooler=cls", "--config.model.mlp=always")
+    with pytest.raises(
+        UserError, match=r"config.eval.pooler='avg': the head of model.mlp='always' is trained on .*cls"
+    ):
+        parse("--config.eval.pooler=avg", "--config.model.mlp=always")
+
+
+def test_the_development_set_of_a_file_is_the_file(tmp_path):
+    (tmp_path / "dev.tsv").touch()
+    for data, expected in ((tmp_path, []), (tmp_path / "dev.tsv", ["eval.development=sickr"])):
+        config, _ = parse(f"--config.eval.data={data}", "--config.eval.development=sickr")
+        assert ineffective(config) == expected
+
+
+def test_fields_of_optimizers_and_schedules_that_do_not_count():
+    given = ("--config.train.bias_correction=False", "--config.train.milestones=5:0.5")
+    config, _ = parse(*given, "--config.train.optimizer=rmsprop")
+    assert ineffective(config) == ["train.bias_correction=False", "train.milestones=5:0.5"]
+    assert ineffective(parse(*given, "--config.train.schedule=steps")[0]) == []
 
 
 def test_a_run_that_trains_nothing_names_fields_without_effect():

@@ -36,6 +36,7 @@ WITH = {  # what makes a field matter
     "data.augment.mlm_model": "--config.data.augment.name=mlm",
     "analysis.data": "--config.analysis.every=1",
     "views.samples": "--config.views.positive=mean",
+    "train.milestones": "--config.train.schedule=steps",
     "eval.postprocess_data": "--config.eval.postprocess=whitening",
 }
 

@@ -110,6 +110,7 @@ FIELDS: dict[str, list[str]] = {
     "exported/simcse_jax.json": ["pooler", "head", "version"],
     "workdir/run.json": [
         *("config", "config/model", "config/model/pooler", "config/model/mlp", "config/model/init_from"),
+        "config/eval/pooler",
         *("config/train/max_steps", "config/analysis/every", "versions", "device", "examples"),
     ],
     "workdir/result.json": ["step", "scores"],

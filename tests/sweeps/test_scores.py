@@ -5,7 +5,7 @@ import pytest
 from simcse_jax.config.fields import default_config
 from simcse_jax.evaluation.tasks import TASKS, TRANSFER
 from simcse_jax.sweeps.metrics import METRICS
-from simcse_jax.sweeps.runner import Run
+from simcse_jax.sweeps.runner import Run, extra_of
 from simcse_jax.sweeps.scores import comparable, headings, note, read_scores
 from simcse_jax.sweeps.variants import Variant
 
@@ -116,6 +116,18 @@ def test_a_post_processing_has_its_own_development_score(finished):
     after = {"eval.postprocess": "whitening", "eval.postprocess_data": "target"}
     run = finished({"STS12": figures(1.0), "development": 60.0}, **after)
     assert read_scores([run]).by_run["a"][42]["stsb_dev"] == 60.0
+
+
+def test_a_checkpoint_chosen_by_sickr_has_stsb_s_score_only_where_it_was_asked_for(finished):
+    lines = [{"step": line["step"], "eval/sickr_dev": line["eval/stsb_dev"]} for line in LINES if "loss" not in line]
+    chosen = {"eval.development": "sickr"}
+    scores = read_scores([finished({"STS12": figures(9.0)}, lines=lines, **chosen)]).by_run["a"][42]
+    assert (scores["sickr_dev"], scores["best_step"]) == (72.0, 15) and "stsb_dev" not in scores
+    both = finished({"STS12": figures(9.0), "stsb_dev": 60.0}, "b", lines=lines, **chosen)
+    assert read_scores([both]).by_run["b"][42]["stsb_dev"] == 60.0
+    columns = ("stsb_dev", "sickr_dev", "alignment")
+    assert extra_of(both.config, columns) == ["stsb_dev", "geometry"]
+    assert extra_of(default_config(), columns) == ["sickr_dev", "geometry"]
 
 
 def test_a_run_that_trains_nothing_has_no_best_step(finished):

@@ -1,12 +1,16 @@
 import functools
 import json
 
+import numpy as np
 import pytest
-from support import call, lines, refused, train_args
+from support import TEXT, call, lines, refused, train_args
+from support.senteval import write_similarity
 
+from simcse_jax.config.fields import default_config
 from simcse_jax.evaluation import postprocess, sts, transfer, transfer_files
 from simcse_jax.evaluation.evaluator import by_task
 from simcse_jax.simcse import SimCSE
+from simcse_jax.training.evaluation import read_analysis, read_evaluation
 
 NOTHING = ("--config.train.epochs=0", "--config.train.max_steps=0", "--config.model.mlp=none")
 
@@ -114,3 +118,49 @@ def test_a_sent_eval_folder_chooses_on_sts_b_dev_and_ends_with_the_paper_s_table
     assert [cell.strip() for cell in table[0].split("|")] == ["STS12", "STS-B", "Avg."]
     figures = ["-", f"{result['STSBenchmark']['spearman']:.2f}", "-"]
     assert [cell.strip() for cell in table[2].split("|")] == figures
+
+
+def test_a_run_may_be_chosen_by_sickr_and_scored_with_another_pooler_than_it_is_trained_with(
+    tiny_bert, corpus, tmp_path
+):
+    folder = write_similarity(tmp_path / "senteval", corpus["dev"])
+    args = train_args(tiny_bert, corpus["txt"], folder, tmp_path / "run")
+    fields = ("eval.development=sickr", "eval.pooler=avg_top2", "eval.tasks=STSBenchmark", "eval.extra=stsb_dev")
+    fields += ("model.pooler=avg", "train.max_steps=2", "eval.every=1")
+    done = call("main", *args, *(f"--config.{field}" for field in fields))
+    assert done.returncode == 0, done.stderr
+    scored = {line["step"]: line["eval/sickr_dev"] for line in lines(tmp_path / "run") if "eval/sickr_dev" in line}
+    best = max((1, 2), key=lambda step: (scored[step], step))
+    assert set(scored) == {0, 1, 2} and f"best checkpoint: step {best};" in done.stdout
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+
+    model = SimCSE(str(tmp_path / "run"))
+    assert (model.pooler, model.use_head) == ("avg_top2", False)
+    sick, _ = sts.read(str(folder), ["SICKRelatedness"], "dev")
+    benchmark, _ = sts.read(str(folder), ["STSBenchmark"], "dev")
+    tests, _ = sts.read(str(folder), ["STSBenchmark"])
+    for found, pairs in ((scored[best], sick), (result["stsb_dev"], benchmark), (result["STSBenchmark"], tests)):
+        expected = next(iter(sts.evaluate(model.encode, pairs).values()))["spearman"]
+        found = found["spearman"] if isinstance(found, dict) else found
+        assert found == pytest.approx(expected, abs=1e-2)
+    in_training = model.encode(TEXT, pooler="avg")
+    assert not np.allclose(model.encode(TEXT), in_training, atol=1e-3)
+
+    exported = call("export", "--workdir", tmp_path / "run", "--output", tmp_path / "export")
+    assert exported.returncode == 0, exported.stderr
+    again = SimCSE(str(tmp_path / "export"))
+    assert again.pooler == "avg_top2"
+    np.testing.assert_allclose(again.encode(TEXT), model.encode(TEXT), atol=1e-5)
+    card = (tmp_path / "export" / "README.md").read_text()
+    assert "Pooler in training: `avg`; of this model and its scores: `avg_top2`" in card
+    assert "chosen on the development set of SICK-R" in card
+
+
+def test_the_space_is_measured_on_stsb_also_where_sickr_chooses(corpus, tmp_path):
+    folder, samples = write_similarity(tmp_path / "senteval", corpus["dev"]), []
+    for name in ("stsb", "sickr"):
+        config = default_config()
+        config.eval.data, config.eval.development, config.analysis.every = str(folder), name, 1
+        config.eval.tasks = ()
+        samples.append(read_analysis(config, read_evaluation(config)))
+    assert samples[0] == samples[1]

@@ -26,6 +26,7 @@ def test_the_numbers_of_the_step_are_those_of_the_fields_table():
 def test_the_step_is_compiled_for_everything_but_numbers():
     first = make_recipe(config(), 1)
     assert make_recipe(config(train__learning_rate=1.0, objective__info_nce__temperature=1.0, seed=3), 1) == first
+    assert make_recipe(config(eval__pooler="avg", train__warmup=0.1, train__epsilon=1e-6), 1) == first
     ((name, options),) = first.objectives
     assert (name, dict(options)) == ("info_nce", {"similarity": "cosine", "symmetric": False, "negatives": "other"})
     for fields in (
@@ -38,6 +39,9 @@ def test_the_step_is_compiled_for_everything_but_numbers():
         {"views__positive_change": "shuffled"},
         {"views__anchor_change": "cutoff"},
         {"views__positive_dropout": 0.0},
+        {"train__optimizer": "rmsprop"},
+        {"train__bias_correction": False},
+        {"train__schedule": "constant"},
     ):
         assert make_recipe(config(**fields), 1) != first, fields
     rates = [make_recipe(config(views__positive_dropout=rate, views__cutoff=rate), 1) for rate in (0.0, 0.5)]
