@@ -34,6 +34,7 @@ def validate(config: config_dict.ConfigDict) -> None:
         check_range(f"config.{name}", given[name])
     _check_model(config)
     _check_data(config)
+    _check_spans(config)
     _check_objectives(config)
     _check_optimization(config)
     _check_projector(config)
@@ -148,6 +149,24 @@ def _check_data(config: config_dict.ConfigDict) -> None:
             raise UserError(f"config.data.augment.{field}: must be set for data.augment.name={name}")
 
 
+def _check_spans(config: config_dict.ConfigDict) -> None:
+    spans, size = config.data.spans, config.train.batch_size
+    if config.data.positives != "spans":
+        return
+    if spans.shortest > spans.longest:
+        raise UserError(f"config.data.spans.shortest={spans.shortest}: is above data.spans.longest={spans.longest}")
+    if spans.tokens < (needed := 2 * spans.anchors * spans.longest):
+        raise UserError(
+            f"config.data.spans.tokens={spans.tokens}: must be {needed} or more, twice data.spans.anchors times "
+            "data.spans.longest, so that anchors have room"
+        )
+    if size % spans.anchors:
+        raise UserError(
+            f"config.train.batch_size={size}: counts anchors, so it must be divisible by "
+            f"data.spans.anchors={spans.anchors}"
+        )
+
+
 def _check_objectives(config: config_dict.ConfigDict) -> None:
     objective, positives = config.objective, config.data.positives
     if not any(term.weight for term in objective.values()):
@@ -256,6 +275,7 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         "views.positive_dropout": config.views.positive != "off",
         "model.generator": objective.replaced_token_detection.weight > 0,
         "data.mixed": "," in config.data.train,
+        **{f"data.spans.{name}": config.data.positives == "spans" for name in config.data.spans},
         "data.augment.percent": augment.name in ("crop", "delete", "mlm"),
         "data.augment.both": bool(augment.name),
         "data.augment.lexicon": augment.name == "synonym",

@@ -50,6 +50,7 @@ SCHEDULES = {  # see training/learning_rate.py
     "steps": "changes at train.milestones",
     "slanted_triangular": "rises from 1/32, and falls back to it",
 }
+MOST_POSITIVES = 15  # of an anchor: each has masks of its own (training/views.py)
 PRECISIONS = ("highest", "high", "default")  # JAX's names
 LARGEST = 2**31 - 1  # whole number: steps and rows are counted in int32 on devices
 ODD = tuple(map(str, range(1, WIDEST_CONVOLUTION + 1, 2)))
@@ -94,6 +95,7 @@ SECTIONS = {
     "model.convolutions": "Convolutions between the encoder and the pooler (IS-BERT).",
     "data": "The training data.",
     "data.columns": "Names of columns, if they are not the usual ones. Once one is set, only those set are read.",
+    "data.spans": "Spans of documents as anchors and positives (DeCLUTR).",
     "data.augment": "A changed copy of a sentence as its positive (SimCSE, Table 1).",
     "views": f"The dropout masks of sentences ({_explain(POLICIES)}), and changes of them ({_explain(CHANGES)}).",
     "projector": "A network with batch norm between the embeddings and some objectives, in training only.",
@@ -162,9 +164,17 @@ FIELDS = {
     "data.positives": field(
         "",
         "The source of positives, if it is no column: the pairs with one label, or with any label (all); or the next "
-        "sentences of documents (next_sentence, next_3_sentences), one a line with a blank line between documents.",
+        "sentences of documents (next_sentence, next_3_sentences), or spans of them (spans), one sentence a line with "
+        "a blank line between documents.",
         empty_or_one_of(POSITIVES),
     ),
+    "data.spans.anchors": field(2, "The anchors of a document.", at_least(1), at_most(1000)),
+    "data.spans.positives": field(
+        2, "The positives of an anchor; the mean of their embeddings is one.", at_least(1), at_most(MOST_POSITIVES)
+    ),
+    "data.spans.shortest": field(32, "The least word pieces of a span.", at_least(1)),
+    "data.spans.longest": field(512, "The most word pieces of a span.", at_least(1)),
+    "data.spans.tokens": field(2048, "The word pieces that each document must have.", at_least(1)),
     "data.subsample": field(0, "Train on this number of examples, drawn with the seed; 0: on all.", at_least(0)),
     "data.columns.anchor": field("", "The column of the sentences."),
     "data.columns.positive": field("", "The column of their positives."),

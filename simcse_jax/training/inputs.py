@@ -14,6 +14,7 @@ from simcse_jax.data.batches import Corpus, steps_per_epoch, tokenize
 from simcse_jax.data.examples import Examples, read_examples
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.sources import by_field
+from simcse_jax.data.spans import SPANS, Spans, cut_spans
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import postprocess
@@ -193,6 +194,19 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
     )
     if data.augment.name:
         examples = augmented(config, examples)
+    group = 1
+    if data.positives == SPANS:
+        spans = Spans(**data.spans)
+        processes.say(f"{data.train}: {len(examples)} documents, {spans.anchors} anchors each")
+        examples = cut_spans(
+            examples.columns[0],
+            lambda document: tokenizer.pieces(f" {document}"),  # as released: a word's first piece, for RoBERTa too
+            tokenizer.text,
+            spans,
+            config.seed,
+            data.train,
+        )
+        group = spans.anchors
     notes = [f"{examples.blank} blank rows skipped"] if examples.blank else []
     notes += [f"{examples.unlabelled} without a label skipped"] if examples.unlabelled else []
     processes.say(", ".join([f"{data.train}: {examples.kinds}", *notes]))
@@ -209,7 +223,7 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
             f"{data.train}: {len(examples)} sentences make {count} pairs, fewer than one batch "
             f"(train.batch_size={config.train.batch_size})"
         )
-    return tokenize(examples, tokenizer, data.max_length)._replace(pairing=pairing)
+    return tokenize(examples, tokenizer, data.max_length)._replace(pairing=pairing, group=group)
 
 
 def choose_pairing(config: config_dict.ConfigDict, num_columns: int) -> Pairing | None:
@@ -229,6 +243,11 @@ def choose_pairing(config: config_dict.ConfigDict, num_columns: int) -> Pairing 
     return Pairing(fields.negatives, fresh=fields.reading == "released")
 
 
+def positives_of(config: config_dict.ConfigDict) -> int:
+    """The columns whose mean embedding is an anchor's positive."""
+    return int(config.data.spans.positives) if config.data.positives == SPANS else 1
+
+
 def check_columns(config: config_dict.ConfigDict, num_columns: int) -> None:
     """Refuses objectives that need columns that the data lacks.
 
@@ -236,6 +255,7 @@ def check_columns(config: config_dict.ConfigDict, num_columns: int) -> None:
       UserError: naming the objective's field.
     """
     info_nce, data = config.objective.info_nce, config.data.train
+    num_columns -= positives_of(config) - 1  # the mean of several is one
     if num_columns < 3 and info_nce.weight and info_nce.hard_negative_weight != 1.0:
         raise UserError(
             f"config.objective.info_nce.hard_negative_weight={info_nce.hard_negative_weight}: "

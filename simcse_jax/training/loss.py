@@ -152,7 +152,7 @@ def encode_views(
 ) -> tuple[Float[Array, "B V D"], Float[Array, "B T _D"] | None]:
     """The embeddings of the recipe's views, and the features of the anchors' tokens if an objective needs them."""
     anchor, local = recipe.anchor, []  # features under each mask of the anchors
-    anchors = [(anchor.encoded_in, (anchor.column, mask, anchor.changed)) for mask in anchor.masks or (0,)]
+    anchors = [(anchor.encoded_in, draw) for draw in anchor.draws]
 
     def encode(each: Pass, columns: list[int], masks: list[int], changes: list[int]) -> Float[Array, "P B D"]:
         model = parameters.merge(graph, parameters.sentence_encoder(params, each.tower))
