@@ -28,6 +28,7 @@ ARGUMENTS = {
     "unsup_roberta": ("base", "large", "mlm", "large_mlm"),
     "consert": ("base", "large"),
     "ct": ("base", "released", "sbert"),
+    "is_bert": ("released", "paper"),
     "sbert_nli": ("bert", "bert_large", "roberta", "roberta_large"),
 }
 ROWS = {
