@@ -25,7 +25,7 @@ def get_config() -> config_dict.ConfigDict:
     config.model.mlp = "none"
     config.model.dropout = 0.05
     config.views.positive_dropout = 0.155
-    config.projector.widths = ("4096", "4096", "4096")
+    config.projector.widths = "4096,4096,4096"
     config.projector.last_norm = "none"  # the objective has it
     config.projector.statistics = "each"
     config.projector.objectives = ("barlow_twins",)

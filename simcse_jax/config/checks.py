@@ -8,6 +8,7 @@ from simcse_jax.config.fields import FIELDS, LARGEST, flatten, trains
 from simcse_jax.data.files import is_text
 from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.evaluation.tasks import POSTPROCESSING
+from simcse_jax.models.config import SEVERAL_LAYERS
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.choices import UNPAIRED, UNPROJECTED
 from simcse_jax.storage import local_path
@@ -33,6 +34,7 @@ def validate(config: config_dict.ConfigDict) -> None:
         check_range(f"config.{name}", given[name])
     _check_model(config)
     _check_data(config)
+    _check_spans(config)
     _check_objectives(config)
     _check_optimization(config)
     _check_projector(config)
@@ -119,6 +121,15 @@ def _check_model(config: config_dict.ConfigDict) -> None:
             f"config.eval.pooler={config.eval.pooler!r}: the head of model.mlp={model.mlp!r} is trained on the pooler "
             f"{model.pooler!r} and belongs to it; set model.mlp=train or none, or leave eval.pooler empty"
         )
+    widths = model.convolutions.widths
+    if widths and HEADS[model.mlp].trained:
+        raise UserError(f"config.model.mlp={model.mlp!r}: no head follows convolutions; set model.mlp=none")
+    for name, pooler in (("model.pooler", model.pooler), ("eval.pooler", config.eval.pooler)):
+        if widths and pooler in SEVERAL_LAYERS:
+            raise UserError(
+                f"config.{name}={pooler!r}: reads several layers, but model.convolutions.widths={widths!r} "
+                f"leaves one; set {name}=avg"
+            )
 
 
 def _check_data(config: config_dict.ConfigDict) -> None:
@@ -136,6 +147,24 @@ def _check_data(config: config_dict.ConfigDict) -> None:
     for name, field in (("synonym", "lexicon"), ("mlm", "mlm_model")):
         if augment.name == name and not augment[field]:
             raise UserError(f"config.data.augment.{field}: must be set for data.augment.name={name}")
+
+
+def _check_spans(config: config_dict.ConfigDict) -> None:
+    spans, size = config.data.spans, config.train.batch_size
+    if config.data.positives != "spans":
+        return
+    if spans.shortest > spans.longest:
+        raise UserError(f"config.data.spans.shortest={spans.shortest}: is above data.spans.longest={spans.longest}")
+    if spans.tokens < (needed := 2 * spans.anchors * spans.longest):
+        raise UserError(
+            f"config.data.spans.tokens={spans.tokens}: must be {needed} or more, twice data.spans.anchors times "
+            "data.spans.longest, so that anchors have room"
+        )
+    if size % spans.anchors:
+        raise UserError(
+            f"config.train.batch_size={size}: counts anchors, so it must be divisible by "
+            f"data.spans.anchors={spans.anchors}"
+        )
 
 
 def _check_objectives(config: config_dict.ConfigDict) -> None:
@@ -188,19 +217,19 @@ def _check_contrastive_tension(config: config_dict.ConfigDict, used: list[str]) 
 
 def _check_projector(config: config_dict.ConfigDict) -> None:
     projector = config.projector
-    if not projector.widths:
-        return
-    if not projector.objectives:
-        raise UserError("config.projector.objectives: must name the objectives that see projected embeddings")
     for name in projector.objectives:
         if name not in config.objective:
             raise no_such("config.projector.objectives", "objective", name, tuple(config.objective))
         if name in UNPROJECTED:
             raise UserError(f"config.projector.objectives: {name} sees no projected embeddings; leave it out")
+    if not projector.widths:
+        return
+    if not projector.objectives:
+        raise UserError("config.projector.objectives: must name the objectives that see projected embeddings")
     if config.data.mixed:
         raise UserError(
             "config.data.mixed: batch norm of the projector would count what stands in for missing sentences; "
-            "set it to False, or projector.widths to ()"
+            "set it to False, or leave projector.widths empty"
         )
 
 
@@ -214,8 +243,8 @@ def _check_replaced_tokens(config: config_dict.ConfigDict) -> None:
         )
     if config.data.mixed:
         raise UserError(
-            "config.data.mixed: objective.replaced_token_detection reads both sentences of every example; set one of "
-            "them to False or 0.0"
+            "config.data.mixed: objective.replaced_token_detection reads both sentences of every example, and some "
+            "sources lack one; set it to False, or the objective's weight to 0.0"
         )
 
 
@@ -237,6 +266,8 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
     off = {f"objective.{name}.{field}" for name, term in objective.items() if not term.weight for field in term}
     policies = {config.views.positive} | ({config.views.negative} if objective.off_dropout.weight else set())
     conditions = {
+        "model.convolutions.channels": bool(config.model.convolutions.widths),
+        "model.convolutions.activation": bool(config.model.convolutions.widths),
         "views.negative": objective.off_dropout.weight > 0,
         "views.noise": "noisy" in policies,
         "views.samples": "mean" in policies,
@@ -244,6 +275,7 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         "views.positive_dropout": config.views.positive != "off",
         "model.generator": objective.replaced_token_detection.weight > 0,
         "data.mixed": "," in config.data.train,
+        **{f"data.spans.{name}": config.data.positives == "spans" for name in config.data.spans},
         "data.augment.percent": augment.name in ("crop", "delete", "mlm"),
         "data.augment.both": bool(augment.name),
         "data.augment.lexicon": augment.name == "synonym",

@@ -18,6 +18,7 @@ from simcse_jax.data.draws import NEXT_SENTENCES, SUBSAMPLE, corpus_generator
 from simcse_jax.data.files import MISSING, READERS, Row, is_text, read_parquet
 from simcse_jax.data.labels import LABELS, parse_label
 from simcse_jax.data.sources import Examples, join, split_sources
+from simcse_jax.data.spans import SPANS
 from simcse_jax.data.sts_texts import PREFIX, read_sts_texts
 from simcse_jax.errors import UserError
 from simcse_jax.storage import local_path
@@ -25,7 +26,7 @@ from simcse_jax.storage import local_path
 __all__ = ["POSITIVES", "Examples", "read_examples"]
 
 PREFIXED = {**LIBRARIES, PREFIX: Library(read_sts_texts, True)}  # the sources that are no files, by prefix
-POSITIVES = (*LABELS, "all", *REACH)  # the values of `data.positives`, which may also be empty
+POSITIVES = (*LABELS, "all", *REACH, SPANS)  # the values of `data.positives`, which may also be empty
 
 
 def read_examples(
@@ -46,7 +47,8 @@ def read_examples(
         do not count. If `label` is set, rows without a label are left out.
       positives: how positives are chosen. Empty: by the column. A label: only hypotheses with this label; `all`:
         hypotheses with any label (SimCSE, Table 4). `next_sentence`, `next_3_sentences`: a following sentence of
-        the same document (Table 2, see `data.documents`).
+        the same document (Table 2, see `data.documents`). `spans`: one column of whole documents, whose spans are
+        drawn once their tokenizer is known (see `data.spans`).
       labels: whether labels are needed, and kept.
       subsample: the number of examples to draw without replacement, kept in order; 0 takes all.
       seed: for everything drawn here.
@@ -83,7 +85,9 @@ def _read_source(
         chosen = [wanted.index(names[place]) for place in chosen]
         label = None if label is None else wanted.index(names[label])
         names, rows = wanted, read_parquet(Path(where), wanted)[1]
-    if positives in REACH:
+    if positives == SPANS:
+        examples = _whole_documents(rows, where)
+    elif positives in REACH:
         examples = _pair(rows, positives, generator, where)
     else:
         examples = _collect(rows, names, chosen, label, where)
@@ -94,11 +98,11 @@ def _check_positives(specification: str, positives: str, labels: bool) -> str:
     """Refuses positives that such data cannot have. Returns the setting that needs labels, or an empty string."""
     if positives and positives not in POSITIVES:
         raise UserError(f"data.positives={positives!r}: must be one of {', '.join(POSITIVES)}, or empty")
-    if positives in REACH and (_prefix(specification) or Path(specification).suffix.lower() != ".txt"):
+    if positives in (*REACH, SPANS) and (_prefix(specification) or Path(specification).suffix.lower() != ".txt"):
         raise UserError(
             f"{specification}: data.positives={positives} needs a .txt file with a blank line between documents"
         )
-    if positives and positives not in REACH:
+    if positives and positives not in (*REACH, SPANS):
         return f"data.positives={positives}"
     return "objective.softmax_nli" if labels else ""
 
@@ -157,6 +161,13 @@ def _pair(rows: Iterable[Row], positives: str, generator: np.random.Generator, w
             f"put blank lines only between documents"
         )
     return Examples(pairs, 0)
+
+
+def _whole_documents(rows: Iterable[Row], where: str) -> Examples:
+    documents = read_documents(str(row.fields[0]) for row in rows)
+    if not documents:
+        raise UserError(f"{where}: holds no sentences")
+    return Examples(([" ".join(document) for document in documents],), 0)
 
 
 def _collect(

@@ -27,7 +27,7 @@ def read_projector(fields: Any) -> Projector | None:
     """The projector of `config.projector`, or of that section in a `run.json`; None without widths, as of old."""
     if not fields.get("widths"):
         return None
-    return Projector(tuple(fields["widths"]), *(fields[name] for name in Projector._fields[1:]))
+    return Projector(tuple(fields["widths"].split(",")), *(fields[name] for name in Projector._fields[1:]))
 
 
 def width(text: str, hidden_size: int) -> int:

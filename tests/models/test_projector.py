@@ -137,6 +137,6 @@ def test_initial_values():
 
 def test_widths_and_the_fields_of_a_run():
     assert [width(text, 768) for text in ("4096", "D", "2D")] == [4096, 768, 1536]
-    assert read_projector({}) is None and read_projector({"widths": []}) is None
-    fields = {"widths": ["2D", "D"], "bias": True, "last_norm": "none", "statistics": "each", "objectives": ["x"]}
+    assert read_projector({}) is None and read_projector({"widths": ""}) is None
+    fields = {"widths": "2D,D", "bias": True, "last_norm": "none", "statistics": "each", "objectives": ["x"]}
     assert read_projector(fields) == Projector(("2D", "D"), True, "none", "each")
