@@ -20,7 +20,6 @@ from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.objectives import masked_lm, replaced_token_detection
 from simcse_jax.objectives.objective import Embedded, Group, Psum
 from simcse_jax.objectives.registry import Term, sees_views, total
-from simcse_jax.training.optimizer import ADAMW, Optimization
 from simcse_jax.training.rows import Batch, Rows, Settings
 from simcse_jax.training.token_losses import (
     LanguageModel,
@@ -31,6 +30,17 @@ from simcse_jax.training.token_losses import (
     replaced_token_losses,
 )
 from simcse_jax.training.views import CHANGE, NOISE, Pass, View, dropout_keys, embed
+
+
+class Optimization(NamedTuple):
+    """What an update is compiled for; its numbers are settings."""
+
+    optimizer: str = "adamw"
+    bias_correction: bool = True  # of AdamW's means
+    schedule: str = "linear"
+
+
+ADAMW = Optimization()
 
 
 class Recipe(NamedTuple):
