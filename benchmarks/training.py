@@ -58,9 +58,9 @@ def ours(**options: Any) -> Round:
     from simcse_jax.models.sentence_encoder import build
     from simcse_jax.runs.state import initial_params
     from simcse_jax.training.inputs import read_inputs
-    from simcse_jax.training.optimizer import init_state
     from simcse_jax.training.programs import Updates
     from simcse_jax.training.recipe import make_recipe, make_settings
+    from simcse_jax.training.step import init_state
 
     setting = Setting(**options)
     config = importlib.import_module(f"configs.{RECIPES[setting.recipe][0]}").get_config()

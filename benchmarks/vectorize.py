@@ -18,9 +18,8 @@ from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.state import TrainState, initial_params
 from simcse_jax.training.inputs import read_inputs
-from simcse_jax.training.optimizer import init_state
 from simcse_jax.training.recipe import make_recipe, make_settings
-from simcse_jax.training.step import make_step, make_steps
+from simcse_jax.training.step import init_state, make_step, make_steps
 
 
 def main() -> None:

@@ -96,13 +96,15 @@ def description(model: Pretrained, run: Mapping[str, Any]) -> str:
     """The model in a line."""
     base = public_value("model.init_from", run["config"]["model"]["init_from"], run.get("hub"))
     head = ", then a dense layer with tanh" if model.has_head else ", no head"
+    if model.config.convolutions:
+        head = f" of convolutions of {', '.join(map(str, model.config.convolutions.widths))} tokens" + head
     text = (
         f"{model.config.num_layers} layers, pooler `{model.pooler}`{head}, at most {model.max_length} tokens. "
         f"Trained from `{base}`"
     )
     if not model.config.num_layers:  # word vectors
         text = f"The average of the vectors of its words, at most {model.max_length}. Made from `{base}`"
-    start = f"A sentence encoder: {model.config.hidden_size} numbers a sentence, to be compared by cosine."
+    start = f"A sentence encoder: {model.config.token_size} numbers a sentence, to be compared by cosine."
     return f"{start} {text} with simcse_jax {_versions(run).get('simcse_jax', '')}".rstrip() + "."
 
 
@@ -202,6 +204,8 @@ def front_matter(
 
 def snippets(name: str, revision: str | None, model: Pretrained) -> list[str]:
     """Ways to load it, in Markdown; each sets `embeddings`, (3, D), to the same numbers."""
+    only = ", batch_size=1" if model.config.convolutions else ""  # the library convolves padding too
+    in_transformers = model.config.num_layers and not model.config.convolutions
     arguments = json.dumps(name) + (f", revision={json.dumps(revision)}" if revision else "")
     found = {
         "sentence-transformers": [
@@ -209,9 +213,9 @@ def snippets(name: str, revision: str | None, model: Pretrained) -> list[str]:
             "",
             SENTENCES,
             f"model = SentenceTransformer({arguments})",
-            "embeddings = model.encode(sentences)",
+            f"embeddings = model.encode(sentences{only})",
         ],
-        **({"transformers": _with_transformers(arguments, model)} if model.config.num_layers else {}),
+        **({"transformers": _with_transformers(arguments, model)} if in_transformers else {}),
         "simcse_jax": [
             "from simcse_jax import SimCSE",
             "",

@@ -277,6 +277,8 @@ class SimCSE(Searchable):
         embedder = self._configured(**with_prompt_of({}, self.prompts, *DOCUMENT_PROMPTS))
         about = repr((self.config, self.max_length)).encode() + embedder.tokenizer.content()
         arrays = [np.asarray(params[name]) for name in names]
+        if self.config.convolutions:
+            about += repr(self.config.convolutions).encode()
         if embedder.modules or not embedder.include_prompt:
             about += repr((embedder.modules, embedder.include_prompt)).encode()
             arrays += [np.asarray(value) for _, value in sorted(embedder.module_weights.items())]

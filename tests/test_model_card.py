@@ -25,7 +25,7 @@ HEADLESS = SimpleNamespace(
     pooler="avg",
     has_head=False,
     max_length=128,
-    config=SimpleNamespace(model_type="bert", hidden_size=384, num_layers=6),
+    config=SimpleNamespace(model_type="bert", token_size=384, num_layers=6, convolutions=None),
 )
 
 

@@ -8,6 +8,7 @@ from simcse_jax.config.fields import FIELDS, LARGEST, flatten, trains
 from simcse_jax.data.files import is_text
 from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.evaluation.tasks import POSTPROCESSING
+from simcse_jax.models.config import SEVERAL_LAYERS
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.choices import UNPAIRED, UNPROJECTED
 from simcse_jax.storage import local_path
@@ -33,10 +34,11 @@ def validate(config: config_dict.ConfigDict) -> None:
         check_range(f"config.{name}", given[name])
     _check_model(config)
     _check_data(config)
+    _check_spans(config)
     _check_objectives(config)
+    _check_optimization(config)
     _check_projector(config)
     _check_replaced_tokens(config)
-    _check_optimization(config)
     evaluation, analysis = config.eval, config.analysis
     check_postprocess(
         evaluation.postprocess,
@@ -119,6 +121,15 @@ def _check_model(config: config_dict.ConfigDict) -> None:
             f"config.eval.pooler={config.eval.pooler!r}: the head of model.mlp={model.mlp!r} is trained on the pooler "
             f"{model.pooler!r} and belongs to it; set model.mlp=train or none, or leave eval.pooler empty"
         )
+    widths = model.convolutions.widths
+    if widths and HEADS[model.mlp].trained:
+        raise UserError(f"config.model.mlp={model.mlp!r}: no head follows convolutions; set model.mlp=none")
+    for name, pooler in (("model.pooler", model.pooler), ("eval.pooler", config.eval.pooler)):
+        if widths and pooler in SEVERAL_LAYERS:
+            raise UserError(
+                f"config.{name}={pooler!r}: reads several layers, but model.convolutions.widths={widths!r} "
+                f"leaves one; set {name}=avg"
+            )
 
 
 def _check_data(config: config_dict.ConfigDict) -> None:
@@ -138,6 +149,24 @@ def _check_data(config: config_dict.ConfigDict) -> None:
             raise UserError(f"config.data.augment.{field}: must be set for data.augment.name={name}")
 
 
+def _check_spans(config: config_dict.ConfigDict) -> None:
+    spans, size = config.data.spans, config.train.batch_size
+    if config.data.positives != "spans":
+        return
+    if spans.shortest > spans.longest:
+        raise UserError(f"config.data.spans.shortest={spans.shortest}: is above data.spans.longest={spans.longest}")
+    if spans.tokens < (needed := 2 * spans.anchors * spans.longest):
+        raise UserError(
+            f"config.data.spans.tokens={spans.tokens}: must be {needed} or more, twice data.spans.anchors times "
+            "data.spans.longest, so that anchors have room"
+        )
+    if size % spans.anchors:
+        raise UserError(
+            f"config.train.batch_size={size}: counts anchors, so it must be divisible by "
+            f"data.spans.anchors={spans.anchors}"
+        )
+
+
 def _check_objectives(config: config_dict.ConfigDict) -> None:
     objective, positives = config.objective, config.data.positives
     if not any(term.weight for term in objective.values()):
@@ -155,6 +184,34 @@ def _check_objectives(config: config_dict.ConfigDict) -> None:
         raise UserError(
             f"config.objective.{paired[0]}.weight: next to softmax_nli it would take all labelled pairs for positives, "
             f"contradictions too; set it to 0.0, or data.positives=all if you want that"
+        )
+
+
+def _check_optimization(config: config_dict.ConfigDict) -> None:
+    train = config.train
+    if train.patience and not config.eval.data and trains(config):
+        raise UserError(f"config.train.patience={train.patience}: eval.data is empty, so there are no scores")
+    if train.schedule == "steps" and not train.milestones:
+        raise UserError("config.train.milestones: must be set for train.schedule=steps, e.g. 500:0.8,1000:0.6")
+
+
+def _check_contrastive_tension(config: config_dict.ConfigDict, used: list[str]) -> None:
+    if "contrastive_tension" not in used:
+        return
+    field = "config.objective.contrastive_tension"
+    if others := [name for name in used if name not in ("contrastive_tension", "mlm")]:
+        raise UserError(
+            f"config.objective.{others[0]}.weight: next to contrastive_tension, most of whose pairs are of different "
+            "sentences, it must be 0.0"
+        )
+    for name, value in (("positives", config.data.positives), ("augment.name", config.data.augment.name)):
+        if value:
+            raise UserError(f"config.data.{name}={value!r}: {field[7:]} makes its own pairs; it must be empty")
+    group, size = config.objective.contrastive_tension.negatives + 1, config.train.batch_size
+    if size % group:
+        raise UserError(
+            f"config.train.batch_size={size}: must be divisible by {group}, a positive pair and its negatives "
+            f"({field[7:]}.negatives)"
         )
 
 
@@ -191,34 +248,6 @@ def _check_replaced_tokens(config: config_dict.ConfigDict) -> None:
         )
 
 
-def _check_optimization(config: config_dict.ConfigDict) -> None:
-    train = config.train
-    if train.patience and not config.eval.data and trains(config):
-        raise UserError(f"config.train.patience={train.patience}: eval.data is empty, so there are no scores")
-    if train.schedule == "steps" and not train.milestones:
-        raise UserError("config.train.milestones: must be set for train.schedule=steps, e.g. 500:0.8,1000:0.6")
-
-
-def _check_contrastive_tension(config: config_dict.ConfigDict, used: list[str]) -> None:
-    if "contrastive_tension" not in used:
-        return
-    field = "config.objective.contrastive_tension"
-    if others := [name for name in used if name not in ("contrastive_tension", "mlm")]:
-        raise UserError(
-            f"config.objective.{others[0]}.weight: next to contrastive_tension, most of whose pairs are of different "
-            "sentences, it must be 0.0"
-        )
-    for name, value in (("positives", config.data.positives), ("augment.name", config.data.augment.name)):
-        if value:
-            raise UserError(f"config.data.{name}={value!r}: {field[7:]} makes its own pairs; it must be empty")
-    group, size = config.objective.contrastive_tension.negatives + 1, config.train.batch_size
-    if size % group:
-        raise UserError(
-            f"config.train.batch_size={size}: must be divisible by {group}, a positive pair and its negatives "
-            f"({field[7:]}.negatives)"
-        )
-
-
 def _check_processes(config: config_dict.ConfigDict) -> None:
     parallel = config.parallel
     if parallel.processes <= 1:
@@ -237,21 +266,24 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
     off = {f"objective.{name}.{field}" for name, term in objective.items() if not term.weight for field in term}
     policies = {config.views.positive} | ({config.views.negative} if objective.off_dropout.weight else set())
     conditions = {
+        "model.convolutions.channels": bool(config.model.convolutions.widths),
+        "model.convolutions.activation": bool(config.model.convolutions.widths),
         "views.negative": objective.off_dropout.weight > 0,
         "views.noise": "noisy" in policies,
         "views.samples": "mean" in policies,
-        "model.generator": objective.replaced_token_detection.weight > 0,
         "views.cutoff": "cutoff" in (config.views.anchor_change, config.views.positive_change),
         "views.positive_dropout": config.views.positive != "off",
+        "model.generator": objective.replaced_token_detection.weight > 0,
         "data.mixed": "," in config.data.train,
+        **{f"data.spans.{name}": config.data.positives == "spans" for name in config.data.spans},
         "data.augment.percent": augment.name in ("crop", "delete", "mlm"),
         "data.augment.both": bool(augment.name),
         "data.augment.lexicon": augment.name == "synonym",
         "data.augment.mlm_model": augment.name == "mlm",
         "train.bias_correction": config.train.optimizer == "adamw",
         "train.milestones": config.train.schedule == "steps",
-        "eval.encoder": config.model.dual_encoder and bool(config.eval.data),
         "eval.development": bool(config.eval.data) and not local_path(config.eval.data).is_file(),
+        "eval.encoder": config.model.dual_encoder and bool(config.eval.data),
         "analysis.data": config.analysis.every > 0,
         "analysis.sentences": config.analysis.every > 0,
         "analysis.split": config.analysis.every > 0,

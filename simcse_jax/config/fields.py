@@ -23,7 +23,17 @@ from simcse_jax.config.rules import (
 from simcse_jax.data.augment import AUGMENTATIONS
 from simcse_jax.data.examples import POSITIVES
 from simcse_jax.evaluation.tasks import DEVELOPMENT, EXTRA, POSTPROCESSING, PROTOCOLS, TASKS
-from simcse_jax.models.config import CHANGES, DTYPES, NORMS, POOLERS, STATISTICS, is_widths
+from simcse_jax.models.config import (
+    CHANGES,
+    CONVOLUTION_ACTIVATIONS,
+    DTYPES,
+    MOST_CHANNELS,
+    NORMS,
+    POOLERS,
+    STATISTICS,
+    WIDEST_CONVOLUTION,
+    is_widths,
+)
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.choices import NEGATIVES, READINGS, SIMILARITIES
 
@@ -41,8 +51,10 @@ SCHEDULES = {  # see training/learning_rate.py
     "steps": "changes at train.milestones",
     "slanted_triangular": "rises from 1/32, and falls back to it",
 }
+MOST_POSITIVES = 15  # of an anchor: each has masks of its own (training/views.py)
 PRECISIONS = ("highest", "high", "default")  # JAX's names
 LARGEST = 2**31 - 1  # whole number: steps and rows are counted in int32 on devices
+ODD = tuple(map(str, range(1, WIDEST_CONVOLUTION + 1, 2)))
 FEWEST_ANALYSED = 10  # sentences of analysis.sentences
 BELOW_ONE = rule("at least 0 and below 1", lambda rate: 0 <= rate < 1)  # a rate
 
@@ -81,8 +93,10 @@ def _reading(objective: str) -> Field:
 
 SECTIONS = {
     "model": "The encoder.",
+    "model.convolutions": "Convolutions between the encoder and the pooler (IS-BERT).",
     "data": "The training data.",
     "data.columns": "Names of columns, if they are not the usual ones. Once one is set, only those set are read.",
+    "data.spans": "Spans of documents as anchors and positives (DeCLUTR).",
     "data.augment": "A changed copy of a sentence as its positive (SimCSE, Table 1).",
     "views": f"The dropout masks of sentences ({_explain(POLICIES)}), and changes of them ({_explain(CHANGES)}).",
     "projector": "A network with batch norm between the embeddings and some objectives, in training only.",
@@ -92,6 +106,7 @@ SECTIONS = {
     "objective.dimension_wise": "Each dimension against the other dimensions (SimCSE++, equation 5).",
     "objective.barlow_twins": "Decorrelated dimensions (SimCSE++, equation 4).",
     "objective.contrastive_tension": "Dot products of equal and of different sentences, classified (CT).",
+    "objective.jensen_shannon": "Each token's features find their own sentence (IS-BERT).",
     "objective.mlm": "A masked language model, of 15% of the tokens (SimCSE, Appendix A).",
     "objective.replaced_token_detection": "Which tokens did a generator replace? (DiffCSE, section 3).",
     "objective.self_contrastive": "The views of a sentence repel each other (SCD).",
@@ -118,6 +133,16 @@ FIELDS = {
         "The head after the pooler. train: in training only; always: at test time too; none: never.",
         one_of(HEADS),
     ),
+    "model.convolutions.widths": field(
+        (),
+        "Convolutions over the last layer, of which the pooler then takes tokens: their widths in tokens (IS-BERT: "
+        "1,3,5); empty: none.",
+        rule(f"odd whole numbers up to {WIDEST_CONVOLUTION}", lambda widths: all(width in ODD for width in widths)),
+    ),
+    "model.convolutions.channels": field(256, "The features of each.", at_least(1), at_most(MOST_CHANNELS)),
+    "model.convolutions.activation": field(
+        "none", f"What follows them. {_explain(CONVOLUTION_ACTIVATIONS)}.", either(CONVOLUTION_ACTIVATIONS)
+    ),
     "model.dropout": number(0.1, "The dropout rate in training.", BELOW_ONE),
     "model.dual_encoder": field(False, "A second encoder for positives and negatives; that of the anchors is kept."),
     "model.generator": field(
@@ -125,9 +150,9 @@ FIELDS = {
     ),
     "data.train": field(
         "data/wiki1m_for_simcse.txt",
-        "A .txt, .csv, .tsv, .jsonl or .parquet file, hf:NAME[:CONFIG[:SPLIT]] or tfds:NAME[:SPLIT]; or several of "
-        "them, with commas in between.",
-        given("a file, hf:NAME or tfds:NAME"),
+        "A .txt, .csv, .tsv, .jsonl or .parquet file, hf:NAME[:CONFIG[:SPLIT]], tfds:NAME[:SPLIT] or sts:FOLDER (the "
+        "sentences of SentEval's similarity sets); or several of them, with commas in between.",
+        given("a file, hf:NAME, tfds:NAME or sts:FOLDER"),
     ),
     "data.mixed": field(
         False,
@@ -140,9 +165,17 @@ FIELDS = {
     "data.positives": field(
         "",
         "The source of positives, if it is no column: the pairs with one label, or with any label (all); or the next "
-        "sentences of documents (next_sentence, next_3_sentences), one a line with a blank line between documents.",
+        "sentences of documents (next_sentence, next_3_sentences), or spans of them (spans), one sentence a line with "
+        "a blank line between documents.",
         empty_or_one_of(POSITIVES),
     ),
+    "data.spans.anchors": field(2, "The anchors of a document.", at_least(1), at_most(1000)),
+    "data.spans.positives": field(
+        2, "The positives of an anchor; the mean of their embeddings is one.", at_least(1), at_most(MOST_POSITIVES)
+    ),
+    "data.spans.shortest": field(32, "The least word pieces of a span.", at_least(1)),
+    "data.spans.longest": field(512, "The most word pieces of a span.", at_least(1)),
+    "data.spans.tokens": field(2048, "The word pieces that each document must have.", at_least(1)),
     "data.subsample": field(0, "Train on this number of examples, drawn with the seed; 0: on all.", at_least(0)),
     "data.columns.anchor": field("", "The column of the sentences."),
     "data.columns.positive": field("", "The column of their positives."),
@@ -208,13 +241,14 @@ FIELDS = {
     "objective.barlow_twins.artificial": field(
         0, "Rows of N(0, 1) in addition to the batch.", at_least(0), at_most(100_000)
     ),
-    "objective.self_contrastive.weight": _weight(0.0),
-    "objective.self_contrastive.temperature": number(0.05, "Divides similarities.", above(0)),
     "objective.contrastive_tension.weight": _weight(0.0),
     "objective.contrastive_tension.negatives": field(
         7, "The negative pairs after each positive one: K.", at_least(1), at_most(1000)
     ),
     "objective.contrastive_tension.reading": _reading("contrastive_tension"),
+    "objective.self_contrastive.weight": _weight(0.0),
+    "objective.self_contrastive.temperature": number(0.05, "Divides similarities.", above(0)),
+    "objective.jensen_shannon.weight": _weight(0.0),
     "objective.mlm.weight": _weight(0.0),
     "objective.replaced_token_detection.weight": _weight(0.0),
     "objective.replaced_token_detection.masking_rate": number(
@@ -251,9 +285,7 @@ FIELDS = {
     "train.epochs": field(
         1, "Passes over the data; if this and max_steps are 0, the model is only scored.", at_least(0)
     ),
-    "train.max_steps": field(
-        0, "Above 0 it replaces the epochs; the learning rate falls to zero over these steps.", at_least(0)
-    ),
+    "train.max_steps": field(0, "Above 0 it replaces the epochs; train.schedule is over these steps.", at_least(0)),
     "train.patience": field(
         0,
         "End the run when the development score has not become better for this number of evaluations; 0: never.",

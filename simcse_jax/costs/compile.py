@@ -1,5 +1,6 @@
 """Compiles the training step of a config for a TPU topology that is only described, and reads its costs."""
 
+import dataclasses
 import functools
 import os
 import re
@@ -20,10 +21,9 @@ from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import needs
-from simcse_jax.runs.state import pretrained_shapes, trained_shapes
-from simcse_jax.training.optimizer import init_state
+from simcse_jax.runs.state import convolutions_of, pretrained_shapes, trained_shapes
 from simcse_jax.training.recipe import make_recipe, make_replacement, make_settings
-from simcse_jax.training.step import make_step
+from simcse_jax.training.step import init_state, make_step
 from simcse_jax.training.token_losses import LanguageModel
 
 EXAMPLES = "v5e:2x4, v6e:4x4, v5p:2x2x2"
@@ -85,6 +85,7 @@ def trace_step(
     `generator` is the shape of config.model.generator, where an objective needs it.
     """
     mesh = data_mesh(devices)
+    encoder = dataclasses.replace(encoder, convolutions=convolutions_of(config.model))
     graph, _ = build(encoder, HEADS[config.model.mlp].trained, jnp.dtype(config.train.dtype))
     settings = make_settings(config, total_steps=1)
     batch = _batch_shapes(config, columns)

@@ -25,6 +25,7 @@ class Corpus(NamedTuple):
     attention_mask: np.ndarray  # (N, C, T) int8
     labels: np.ndarray | None = None  # (N,) int32
     present: np.ndarray | None = None  # (N, C) bool, False where a row's source has no such column; None: all have
+    group: int = 1  # rows that stay together, one after the other, in every epoch's order
     pairing: Pairing | None = None  # makes the examples of an epoch from one column; None: the rows are the examples
 
     @property
@@ -146,7 +147,9 @@ class Batches:
 
     def _examples(self, epoch: int) -> np.ndarray:
         """The rows of the corpus in the order of an epoch, (N,), or those of its pairs, (M, 2)."""
-        order = epoch_generator(self._seed, epoch).permutation(len(self._corpus.input_ids))
+        group = self._corpus.group
+        order = epoch_generator(self._seed, epoch).permutation(len(self._corpus.input_ids) // group)
+        order = (order[:, None] * group + np.arange(group)).ravel()
         return order if self._corpus.pairing is None else self._corpus.pairing.pairs(order)
 
 

@@ -1,7 +1,8 @@
-"""Training sentences from files, hub datasets and TensorFlow datasets.
+"""Training sentences from files, hub datasets, TensorFlow datasets and SentEval's similarity sets.
 
-A specification is a path ending in .txt, .csv, .tsv, .jsonl or .parquet, `hf:NAME[:CONFIG[:SPLIT]]` or
-`tfds:NAME[:SPLIT]`, or several of them with commas in between. All of them give one column of sentences per role.
+A specification is a path ending in .txt, .csv, .tsv, .jsonl or .parquet, `hf:NAME[:CONFIG[:SPLIT]]`,
+`tfds:NAME[:SPLIT]` or `sts:FOLDER` (`data.sts_texts`), or several of them with commas in between. All of them give one
+column of sentences per role.
 """
 
 import dataclasses
@@ -11,18 +12,21 @@ from pathlib import Path
 import numpy as np
 
 from simcse_jax.data.columns import choose_columns, choose_labels
-from simcse_jax.data.datasets import LIBRARIES
+from simcse_jax.data.datasets import LIBRARIES, Library
 from simcse_jax.data.documents import REACH, next_sentences, read_documents
 from simcse_jax.data.draws import NEXT_SENTENCES, SUBSAMPLE, corpus_generator
 from simcse_jax.data.files import MISSING, READERS, Row, is_text, read_parquet
 from simcse_jax.data.labels import LABELS, parse_label
 from simcse_jax.data.sources import Examples, join, split_sources
+from simcse_jax.data.spans import SPANS
+from simcse_jax.data.sts_texts import PREFIX, read_sts_texts
 from simcse_jax.errors import UserError
 from simcse_jax.storage import local_path
 
 __all__ = ["POSITIVES", "Examples", "read_examples"]
 
-POSITIVES = (*LABELS, "all", *REACH)  # the values of `data.positives`, which may also be empty
+PREFIXED = {**LIBRARIES, PREFIX: Library(read_sts_texts, True)}  # the sources that are no files, by prefix
+POSITIVES = (*LABELS, "all", *REACH, SPANS)  # the values of `data.positives`, which may also be empty
 
 
 def read_examples(
@@ -43,7 +47,8 @@ def read_examples(
         do not count. If `label` is set, rows without a label are left out.
       positives: how positives are chosen. Empty: by the column. A label: only hypotheses with this label; `all`:
         hypotheses with any label (SimCSE, Table 4). `next_sentence`, `next_3_sentences`: a following sentence of
-        the same document (Table 2, see `data.documents`).
+        the same document (Table 2, see `data.documents`). `spans`: one column of whole documents, whose spans are
+        drawn once their tokenizer is known (see `data.spans`).
       labels: whether labels are needed, and kept.
       subsample: the number of examples to draw without replacement, kept in order; 0 takes all.
       seed: for everything drawn here.
@@ -80,7 +85,9 @@ def _read_source(
         chosen = [wanted.index(names[place]) for place in chosen]
         label = None if label is None else wanted.index(names[label])
         names, rows = wanted, read_parquet(Path(where), wanted)[1]
-    if positives in REACH:
+    if positives == SPANS:
+        examples = _whole_documents(rows, where)
+    elif positives in REACH:
         examples = _pair(rows, positives, generator, where)
     else:
         examples = _collect(rows, names, chosen, label, where)
@@ -91,32 +98,34 @@ def _check_positives(specification: str, positives: str, labels: bool) -> str:
     """Refuses positives that such data cannot have. Returns the setting that needs labels, or an empty string."""
     if positives and positives not in POSITIVES:
         raise UserError(f"data.positives={positives!r}: must be one of {', '.join(POSITIVES)}, or empty")
-    if positives in REACH and (_prefix(specification) or Path(specification).suffix.lower() != ".txt"):
+    if positives in (*REACH, SPANS) and (_prefix(specification) or Path(specification).suffix.lower() != ".txt"):
         raise UserError(
             f"{specification}: data.positives={positives} needs a .txt file with a blank line between documents"
         )
-    if positives and positives not in REACH:
+    if positives and positives not in (*REACH, SPANS):
         return f"data.positives={positives}"
     return "objective.softmax_nli" if labels else ""
 
 
 def _prefix(specification: str) -> str:
-    """`hf:` or `tfds:`; empty for a file."""
-    return next((prefix for prefix in LIBRARIES if specification.startswith(prefix)), "")
+    """`hf:`, `tfds:` or `sts:`; empty for a file."""
+    return next((prefix for prefix in PREFIXED if specification.startswith(prefix)), "")
 
 
 def _open(specification: str) -> tuple[list[str], Iterator[Row], str, bool]:
     """Column names, rows, the source's name for messages, and whether the order of columns means anything."""
     if prefix := _prefix(specification):
-        library = LIBRARIES[prefix]
+        library = PREFIXED[prefix]
         return *library.read(specification.removeprefix(prefix)), specification, library.ordered
     path = local_path(specification)
     reader = READERS.get(path.suffix.lower())
     if not path.is_file():
-        what = "a folder; name a file in it" if path.is_dir() else "no such file"
+        what = f"a folder; name a file in it, or SentEval's as {PREFIX}FOLDER" if path.is_dir() else "no such file"
         raise UserError(f"data.train={specification}: {what}")
     if reader is None:
-        raise UserError(f"{path}: unknown file type {path.suffix!r}; known are {', '.join(READERS)}, hf: and tfds:")
+        raise UserError(
+            f"{path}: unknown file type {path.suffix!r}; known are {', '.join(READERS)}, hf:, tfds: and sts:"
+        )
     return *reader(path), str(path), True
 
 
@@ -152,6 +161,13 @@ def _pair(rows: Iterable[Row], positives: str, generator: np.random.Generator, w
             f"put blank lines only between documents"
         )
     return Examples(pairs, 0)
+
+
+def _whole_documents(rows: Iterable[Row], where: str) -> Examples:
+    documents = read_documents(str(row.fields[0]) for row in rows)
+    if not documents:
+        raise UserError(f"{where}: holds no sentences")
+    return Examples(([" ".join(document) for document in documents],), 0)
 
 
 def _collect(

@@ -62,8 +62,8 @@ class Embedder:
     @property
     def dimension(self) -> int:
         """The number of elements of an embedding."""
-        hidden = self.params[parameters.WORD_EMBEDDING].shape[1]
-        return arithmetic.output_size(self.modules, hidden * len(self.pooler.split(JOIN)))
+        size = parameters.token_size(self.params)
+        return arithmetic.output_size(self.modules, size * len(self.pooler.split(JOIN)))
 
     def __call__(self, sentences: Iterable[str]) -> np.ndarray:
         """(N, D) float32 embeddings of N sentences, in their order."""

@@ -14,12 +14,13 @@ import numpy as np
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.glove import read_glove
+from simcse_jax.huggingface.module_files import Unsupported
 from simcse_jax.huggingface.names import head_module, normalize_names, read_head, to_params
+from simcse_jax.huggingface.published import own_pooler
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.sentence_transformers import (
     LISTING,
     Modules,
-    Unsupported,
     describe,
     read_modules,
     transformer_fields,
@@ -32,7 +33,7 @@ from simcse_jax.huggingface.tokenizer import MARKER, Tokenizer
 from simcse_jax.huggingface.weight_files import read_weights
 from simcse_jax.huggingface.word_embeddings import read_word_embeddings
 from simcse_jax.huggingface.word_tokenizer import Vocabulary, WordTokenizer
-from simcse_jax.models.config import POOLERS, EncoderConfig
+from simcse_jax.models.config import POOLERS, SEVERAL_LAYERS, WORD_VECTORS, EncoderConfig
 from simcse_jax.models.head import has_head
 from simcse_jax.models.modules import Module
 from simcse_jax.models.parameters import WORD_EMBEDDING, Arrays
@@ -47,7 +48,8 @@ REFERENCE_NAME = re.compile(r"(unsup|sup)-simcse-(bert|roberta)-(base|large)")
 class Pretrained:
     """A model read from a folder.
 
-    `params` has a head's parameters if and only if the model has a head at test time. `pooler` is the model's own,
+    `params` has a head's parameters if and only if the model has a head at test time, and those of convolutions if and
+    only if `config` names some. `pooler` is the model's own,
     None if its folder asks for something that this package lacks (`refusal` then says what). `language_model` is the
     checkpoint's masked-language-model head (see `models.language_model`), None if it has none.
 
@@ -122,12 +124,16 @@ def choose_pooler(model: Pretrained, pooler: str | None) -> ChosenPooler:
     `cls_before_pooler` never. Modules of sentence-transformers belong to the model's own pooler alone.
 
     Raises:
-      UserError: when none was given and this encoder lacks the model's own, or word vectors are to be pooled otherwise
-        than by their average.
+      UserError: when none was given and this encoder lacks the model's own, word vectors are to be pooled otherwise
+        than by their average, or a pooler needs layers that convolutions leave out.
     """
     chosen = pooler or model.pooler
     if model.vocabulary is not None and chosen not in ("avg", None):
         model.check_layers(f"the pooler {chosen}")
+    if chosen in SEVERAL_LAYERS and model.config.convolutions:
+        raise UserError(
+            f"the pooler {chosen} reads several layers, but {model.name} has convolutions over the last one"
+        )
     if chosen is None:
         raise UserError(f"{model.refusal}; name a pooler, such as avg, to use the encoder without it")
     return ChosenPooler(chosen, model.has_head and chosen in ("cls", model.pooler) and chosen != "cls_before_pooler")
@@ -138,7 +144,8 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
 
     The folder's own pooler and head are read from our export's marker, or else from sentence-transformers'
     `modules.json`, or else from signs of the reference code: a `mlp.dense` layer, a `…ForCL` architecture, or the
-    name of a released model (`sup-simcse-…` uses its pooler as a head, `unsup-simcse-…` had one only in training).
+    name of a released model (`sup-simcse-…` uses its pooler as a head, `unsup-simcse-…` had one only in training; those
+    of DiffCSE, SCD, CT and DeCLUTR are in `published`).
     The pooler in any other checkpoint is not a head.
 
     Args:
@@ -164,6 +171,8 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
 
     hf_config = _read_config(transformer, folder)
     config = EncoderConfig.from_hugging_face(hf_config, str(transformer / "config.json")).keep_layers(num_layers)
+    if config.model_type == WORD_VECTORS:
+        raise UserError(f"{transformer / 'config.json'}: of a run that scored word vectors; give the run's own folder")
     tensors, path = read_weights(transformer)
     tensors = normalize_names(tensors)
     refusal, modules = "", None
@@ -178,6 +187,8 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
         pooler, with_head = _read_marker(marker, folder / MARKER)
     elif modules:
         pooler, with_head = modules.pooler, bool(modules.dense)
+    elif not refusal and (known := own_pooler(name)) is not None:
+        pooler, with_head = known, False
     else:
         pooler, with_head = "cls", not refusal and _reference_head(name, hf_config, tensors)
     tensors |= modules.dense if modules else {}
@@ -195,12 +206,16 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
         settings=settings,
         refusal=refusal,
     )
+    if modules is None and marker is not None and marker.get("convolutions"):
+        modules = read_modules(folder)
     return model if modules is None else _with_modules(model, modules)
 
 
 def _with_modules(model: Pretrained, modules: Modules) -> Pretrained:
     return dataclasses.replace(
         model,
+        config=dataclasses.replace(model.config, convolutions=modules.convolutions),
+        params={**model.params, **modules.convolution_weights},
         normalize=modules.normalize,
         include_prompt=modules.include_prompt,
         modules=modules.after,

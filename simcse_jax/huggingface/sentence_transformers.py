@@ -1,6 +1,8 @@
 """Reads the modules of a sentence-transformers folder. `write.py` writes them."""
 
+import dataclasses
 import enum
+import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -8,8 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simcse_jax.errors import UserError
+from simcse_jax.huggingface.convolutions import is_relu, read_cnn
+from simcse_jax.huggingface.module_files import Unsupported, read_tensors
 from simcse_jax.huggingface.weight_files import read_weights
 from simcse_jax.models import modules as arithmetic
+from simcse_jax.models.config import Convolutions
 from simcse_jax.models.modules import ACTIVATIONS, Cut, Dense, LayerNorm, Normalize
 from simcse_jax.models.pooling import JOIN
 from simcse_jax.storage import read_json
@@ -21,6 +26,7 @@ class Kind(enum.StrEnum):
     """The supported modules, by the names of their classes."""
 
     TRANSFORMER = "Transformer"
+    CNN = "CNN"
     WORDS = "WordEmbeddings"
     LAYERS = "WeightedLayerPooling"
     POOLING = "Pooling"
@@ -36,7 +42,7 @@ CLASSES = {
     f"sentence_transformers.{package}.{file}{kind}": kind
     for package in PACKAGES
     for kind in Kind
-    for file in ("", f"{kind}.", "".join(f"_{c.lower()}" if c.isupper() else c for c in kind).strip("_") + ".")
+    for file in ("", f"{kind}.", re.sub("(?<=[a-z])(?=[A-Z])", "_", kind).lower() + ".")
 }
 
 # The switches `pooling_mode_…` of a pooling module, and their poolers, in the order of their concatenation.
@@ -73,13 +79,11 @@ ARGUMENTS = ("model_args", "model_kwargs", "tokenizer_args", "processor_kwargs",
 Weights = dict[str, np.ndarray]
 
 
-class Unsupported(UserError):
-    """Something that changes the embeddings and is not read here, in one line that names it and its file."""
-
-
 class Modules(NamedTuple):
     """What comes after the encoder."""
 
+    convolutions: Convolutions | None  # between the encoder and the pooler
+    convolution_weights: Weights  # by our names
     pooler: str  # one of ours, or several joined by +
     dense: Weights  # the head's tensors, by the names of BERT's pooler; empty without a head
     after: tuple[arithmetic.Module, ...]  # what comes after pooler and head
@@ -137,16 +141,20 @@ def read_modules(folder: Path, size_of_words: int = 0) -> Modules:
     for entry in entries:
         if entry.kind in (None, Kind.TRANSFORMER, Kind.WORDS):
             raise Unsupported(f"{folder / LISTING}: the module {entry.type} is not supported")
+    config = {} if size_of_words else read_json(first.path / "config.json")
+    hidden = size_of_words or int(config.get("hidden_size", config.get("dim", 0)))  # DistilBERT's name
+    convolutions, convolution_weights, entries = _read_convolutions(entries, 0 if size_of_words else hidden)
     kinds = [entry.kind for entry in entries]
-    layers = kinds[:1] == [Kind.LAYERS]
+    layers = kinds[:1] == [Kind.LAYERS] and not convolutions
+    if Kind.CNN in kinds:
+        raise Unsupported(f"{folder / LISTING}: CNN is supported only directly after Transformer")
     if kinds.count(Kind.POOLING) != 1 or kinds.index(Kind.POOLING) != layers or kinds.count(Kind.LAYERS) != layers:
         raise Unsupported(
-            f"{folder / LISTING}: only one Pooling directly after Transformer or WeightedLayerPooling is supported"
+            f"{folder / LISTING}: only one Pooling directly after Transformer, CNN or WeightedLayerPooling is supported"
         )
     pooler, include_prompt = _read_pooling(entries[layers].path)
     if size_of_words and (layers or pooler != "avg"):
         raise Unsupported(f"{folder / LISTING}: of the poolings of word vectors only the mean is supported")
-    config = {} if size_of_words else read_json(first.path / "config.json")
     if layers and config.get("output_hidden_states") is True:  # otherwise the module does nothing
         pooler = _read_layers(entries[0].path, pooler)
     rest = [entry for entry in entries[layers + 1 :] if entry.kind != Kind.DROPOUT]
@@ -155,16 +163,25 @@ def read_modules(folder: Path, size_of_words: int = 0) -> Modules:
     normalize = bool(rest) and rest[-1].kind == Kind.NORMALIZE
     if normalize:
         del rest[-1]
-    hidden = size_of_words or int(config.get("hidden_size", config.get("dim", 0)))  # DistilBERT's name
-    size = hidden * len(pooler.split(JOIN))
+    size = (convolutions.size if convolutions else hidden) * len(pooler.split(JOIN))
     dense: Weights = {}
-    if rest and rest[0].kind == Kind.DENSE and not size_of_words:
+    if rest and rest[0].kind == Kind.DENSE and not size_of_words and not convolutions:
         module, weights = _read_dense(rest[0].path, size)
         if module == Dense("Tanh", hidden) and size == hidden:
             dense = {"pooler.dense.weight": weights["kernel"].T, "pooler.dense.bias": weights["bias"]}
             del rest[0]
     after, weights = _read_rest(rest, size)
-    return Modules(pooler, dense, after, weights, include_prompt, normalize)
+    return Modules(convolutions, convolution_weights, pooler, dense, after, weights, include_prompt, normalize)
+
+
+def _read_convolutions(entries: list[_Entry], hidden: int) -> tuple[Convolutions | None, Weights, list[_Entry]]:
+    """The convolutions that come first, if there are any, their weights, and the modules after them."""
+    if not hidden or not entries or entries[0].kind != Kind.CNN:  # those of word vectors are not read here
+        return None, {}, entries
+    convolutions, weights = read_cnn(entries[0].path, hidden)
+    if entries[1:] and entries[1].kind == Kind.DENSE and is_relu(entries[1].path, convolutions.size):
+        return dataclasses.replace(convolutions, activation="relu"), weights, entries[2:]
+    return convolutions, weights, entries[1:]
 
 
 def _listing(folder: Path) -> list[_Entry]:
@@ -297,28 +314,15 @@ def _read_dense(folder: Path, size: int) -> tuple[Dense, Weights]:
     shapes: dict[str, tuple[int, ...]] = {"linear.weight": (after, size)}
     shapes |= {"linear.bias": (after,)} if bias else {}
     shapes |= {"residual.weight": (after, size)} if residual and after != size else {}
-    tensors = _tensors(folder, shapes)
+    tensors = read_tensors(folder, shapes)
     weights = {"kernel": tensors["linear.weight"].T, "bias": tensors.get("linear.bias", np.zeros(after, np.float32))}
     weights |= {"residual": tensors["residual.weight"].T} if "residual.weight" in tensors else {}
     return Dense(activation, after, residual), weights
 
 
 def _read_layer_norm(folder: Path, size: int) -> tuple[LayerNorm, Weights]:
-    tensors = _tensors(folder, {"norm.weight": (size,), "norm.bias": (size,)})
+    tensors = read_tensors(folder, {"norm.weight": (size,), "norm.bias": (size,)})
     return LayerNorm(), {"scale": tensors["norm.weight"], "bias": tensors["norm.bias"]}
-
-
-def _tensors(folder: Path, shapes: dict[str, tuple[int, ...]]) -> Weights:
-    """The tensors of a module, float32."""
-    tensors, path = read_weights(folder)
-    for name, shape in shapes.items():
-        if name not in tensors:
-            raise UserError(f"{path}: the tensor {name!r} is missing")
-        if tensors[name].shape != shape:
-            raise UserError(f"{path}: the tensor {name!r} has shape {tensors[name].shape}, not {shape}")
-    if other := tensors.keys() - shapes.keys():
-        raise Unsupported(f"{path}: the tensor {min(other)!r} is not supported")
-    return {name: np.asarray(tensors[name], np.float32) for name in shapes}
 
 
 def describe(modules: Sequence[arithmetic.Module]) -> str:

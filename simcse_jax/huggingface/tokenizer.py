@@ -6,6 +6,7 @@ transformers takes; any other folder is read by transformers. The result is save
 `tokenizer.json` is complete.
 """
 
+import functools
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -101,6 +102,16 @@ class Tokenizer:
         encodings = self._encodings(sentences, max_length, self._backend.encode_batch)
         return [np.array([-1 if word is None else word for word in e.word_ids], np.int32) for e in encodings]
 
+    def pieces(self, text: str) -> np.ndarray:
+        """The token ids of a text of any length, int32, without special tokens."""
+        encode = functools.partial(self._backend.encode_batch_fast, add_special_tokens=False)
+        (encoding,) = self._encodings([text], None, encode)
+        return np.array(encoding.ids, np.int32)
+
+    def text(self, ids: np.ndarray) -> str:
+        """The text of token ids."""
+        return str(self._backend.decode(ids.tolist()))
+
     def count_prompt(self, prompt: str, max_length: int) -> int:
         """The number of tokens that a prompt before a sentence has, with the special ones before it; 0 without one."""
         if not prompt:
@@ -115,10 +126,13 @@ class Tokenizer:
         return text
 
     def _encodings(
-        self, sentences: Sequence[str], max_length: int, encode: Callable[[list[str]], list["Encoding"]]
+        self, sentences: Sequence[str], max_length: int | None, encode: Callable[[list[str]], list["Encoding"]]
     ) -> Iterator["Encoding"]:
         with self._lock:
-            self._backend.enable_truncation(max_length)
+            if max_length is None:
+                self._backend.no_truncation()
+            else:
+                self._backend.enable_truncation(max_length)
             for start in range(0, len(sentences), CHUNK):  # an encoding is much larger than its ids
                 chunk = list(sentences[start : start + CHUNK])
                 try:

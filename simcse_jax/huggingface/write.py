@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simcse_jax.errors import UserError
+from simcse_jax.huggingface.convolutions import CONFIG, cnn_module, relu_module
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.names import head_tensors, to_tensors
 from simcse_jax.huggingface.sentence_transformers import LISTING, POOLING_SWITCHES, Kind, layer_weights
@@ -15,6 +16,7 @@ from simcse_jax.huggingface.tokenizer import FILES, MARKER, WORDS_FILE, Tokenize
 from simcse_jax.huggingface.weight_files import write_safetensors
 from simcse_jax.huggingface.word_embeddings import write_word_embeddings
 from simcse_jax.models.config import DISTILBERT_NAMES, POOLERS
+from simcse_jax.models.convolutions import PREFIX
 from simcse_jax.models.parameters import WORD_EMBEDDING
 from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.storage import read_json, write_json
@@ -22,6 +24,7 @@ from simcse_jax.version import __version__
 
 ARCHITECTURES = {"bert": "BertModel", "roberta": "RobertaModel", "mpnet": "MPNetModel", "distilbert": "DistilBertModel"}
 TYPES = "sentence_transformers.models"  # all versions of sentence-transformers find their modules here
+CONFIG_FILES = {Kind.CNN: CONFIG}  # of a module's fields; config.json for the others
 PLACES = ("_name_or_path", "name_or_path", "tokenizer_file", "vocab_file", "merges_file", "special_tokens_map_file")
 
 
@@ -49,7 +52,8 @@ def write_model(model: Pretrained, folder: Path) -> None:
         raise UserError(f"{model.name}: {' and '.join(model.besides)} cannot be written")
     if model.vocabulary is not None:
         return _write_words(model, folder)
-    tensors = to_tensors(model.params, model.config.model_type)
+    encoder = {name: value for name, value in model.params.items() if not name.startswith(PREFIX)}
+    tensors = to_tensors(encoder, model.config.model_type)
     modules = _modules(model, pooler, tensors)
     _write_modules(modules, folder)
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": model.max_length, "do_lower_case": False})
@@ -71,7 +75,8 @@ def write_encoder_files(
 
     `fields` are set in `config.json`, in addition to its own.
     """
-    write_json(target / MARKER, {"pooler": pooler, "head": has_head, "version": __version__})
+    marker = {"pooler": pooler, "head": has_head, "version": __version__}
+    write_json(target / MARKER, marker | ({"convolutions": True} if model.config.convolutions else {}))
     if model.vocabulary is not None:
         sizes = {"vocab_size": model.config.vocab_size, "hidden_size": model.config.hidden_size}
         write_json(target / "config.json", {"model_type": model.config.model_type} | sizes)
@@ -103,7 +108,11 @@ def _write_words(model: Pretrained, folder: Path) -> None:
 def _modules(model: Pretrained, pooler: str, tensors: dict[str, np.ndarray]) -> list[Module]:
     """The modules equivalent to the model's pooler and head."""
     modules = []
-    size: dict[str, Any] = {"word_embedding_dimension": model.config.hidden_size}
+    size: dict[str, Any] = {"word_embedding_dimension": model.config.token_size}
+    if model.config.convolutions:
+        modules.append(Module(Kind.CNN, *cnn_module(model.config.convolutions, model.config.hidden_size, model.params)))
+        if model.config.convolutions.activation == "relu":
+            modules.append(Module(Kind.DENSE, *relu_module(model.config.convolutions)))
     layers = model.config.num_layers
     weights = layer_weights(pooler, layers)
     if weights is not None:
@@ -135,7 +144,7 @@ def _write_modules(modules: list[Module], folder: Path, first: tuple[str, Kind] 
     for number, module in enumerate(modules, 1):
         path = f"{number}_{module.kind}"
         (folder / path).mkdir()
-        write_json(folder / path / "config.json", module.fields)
+        write_json(folder / path / CONFIG_FILES.get(module.kind, "config.json"), module.fields)
         if module.weights:
             write_safetensors(folder / path / "model.safetensors", module.weights)
         listing.append((path, module.kind))

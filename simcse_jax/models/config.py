@@ -12,6 +12,8 @@ from simcse_jax.models.relative_positions import BUCKETS
 MODEL_TYPES = ("bert", "roberta", "mpnet", "distilbert")
 FROM_PADDING = ("roberta", "mpnet")  # their positions begin after the index of padding, the others' at 0
 DTYPES = ("float32", "bfloat16")  # for the encoder's matrix products
+WIDEST_CONVOLUTION, MOST_CHANNELS = 99, 1 << 16
+CONVOLUTION_ACTIVATIONS = {"none": "as released, and in sentence-transformers", "relu": "as in the paper"}
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")  # of embeddings; distances are negative
 POOLERS = {  # see pooling.py
     "cls": "the last layer's first token, then the head if the model has one",
@@ -25,6 +27,7 @@ POOLERS = {  # see pooling.py
     "avg_weighted": "the mean of the last layer over the tokens, the n-th of them with weight n",
     "last": "the last layer's last token",
 }
+SEVERAL_LAYERS = ("avg_top2", "avg_first_last", "avg_static_last")  # those that read more than the last layer
 NORMS = {  # batch norms after a projector's last layer
     "plain": "without scale and shift",
     "affine": "with scale and shift",
@@ -65,6 +68,20 @@ OTHER_MODELS = ("is_decoder", "add_cross_attention", "pruned_heads", "quantizati
 
 
 @dataclasses.dataclass(frozen=True)
+class Convolutions:
+    """Convolutions over the token states, one after the other in a token's features (see `models.convolutions`)."""
+
+    widths: tuple[int, ...]  # in tokens, each odd
+    channels: int  # of each
+    activation: str  # of `CONVOLUTION_ACTIVATIONS`
+
+    @property
+    def size(self) -> int:
+        """The number of features of a token."""
+        return len(self.widths) * self.channels
+
+
+@dataclasses.dataclass(frozen=True)
 class EncoderConfig:
     """Everything that decides an encoder's shapes and its deterministic forward pass."""
 
@@ -79,6 +96,12 @@ class EncoderConfig:
     layer_norm_eps: float
     hidden_act: str
     pad_token_id: int
+    convolutions: Convolutions | None = dataclasses.field(default=None, repr=False)  # after the last layer
+
+    @property
+    def token_size(self) -> int:
+        """The number of features of a token that the pooler reads, and so of an embedding."""
+        return self.convolutions.size if self.convolutions else self.hidden_size
 
     @property
     def max_length(self) -> int:

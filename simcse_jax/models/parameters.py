@@ -6,6 +6,7 @@ from typing import TypeVar
 import jax
 from flax import nnx
 
+from simcse_jax.models import convolutions
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.head import PREFIX
 
@@ -14,8 +15,9 @@ Arrays = Mapping[str, AnyArray]  # parameters on a device or on the host
 Model = TypeVar("Model", bound=nnx.Module)
 Value = TypeVar("Value")  # an array, its shape or its sharding
 
-# Prefixes of what a run may train in addition to the sentence encoder's `encoder.…` and `head.…`: a second encoder, a
-# language model's head, and a projector. Objectives name their other parameters.
+PARTS = ("encoder.", convolutions.PREFIX, PREFIX)  # of a sentence encoder
+# Prefixes of what a run may train in addition to the sentence encoder's `PARTS`: a second encoder, a language model's
+# head, and a projector. Objectives name their other parameters.
 SECOND, LANGUAGE_MODEL, PROJECTOR = "second.", "language_model.", "projector."
 WORD_EMBEDDING = "encoder.embeddings.word.embedding"
 
@@ -29,7 +31,15 @@ def sentence_encoder(params: Mapping[str, Value], tower: int = 0) -> dict[str, V
     """The parameters of the first or the second sentence encoder, without anything else that is trained."""
     if tower:
         return subset(params, SECOND)
-    return {name: value for name, value in params.items() if name.startswith(("encoder.", PREFIX))}
+    return {name: value for name, value in params.items() if name.startswith(PARTS)}
+
+
+def token_size(params: Arrays) -> int:
+    """The number of features of a token that the first sentence encoder's pooler reads."""
+    biases = [
+        value.shape[0] for name, value in params.items() if name.startswith(convolutions.PREFIX) and value.ndim == 1
+    ]
+    return sum(biases) or params[WORD_EMBEDDING].shape[1]
 
 
 def with_encoder(params: Mapping[str, Value], tower: int) -> dict[str, Value]:

@@ -1,11 +1,13 @@
-"""An encoder with its pooler and its head: sentences in, one vector each out."""
+"""An encoder with its convolutions, its pooler and its head: sentences in, one vector each out."""
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, Int
 
-from simcse_jax.models import parameters
+from simcse_jax.models import convolutions, parameters
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.changes import UNCHANGED, Change
 from simcse_jax.models.config import EncoderConfig
@@ -17,12 +19,15 @@ from simcse_jax.models.products import DType
 class SentenceEncoder(nnx.Module):
     """Encoder, pooler and, if the model has one, the head: a dense D→D layer with tanh.
 
+    Some models have convolutions before the pooler (`EncoderConfig.convolutions`), which then reads nothing else.
+
     The embeddings and the head are float32, whatever the encoder's `dtype`. A new head has weights
     N(0, 0.02²) and bias zero (SimCSE, section 6.3 and its code).
     """
 
     def __init__(self, config: EncoderConfig, *, with_head: bool, rngs: nnx.Rngs, dtype: DType = jnp.float32):
         self.encoder = Encoder(config, rngs=rngs, dtype=dtype)
+        self.convolutions = nnx.List(convolutions.layers(config)) if config.convolutions else None
         self.head = linear(config.hidden_size, config.hidden_size, rngs) if with_head else None
 
     def __call__(
@@ -42,7 +47,7 @@ class SentenceEncoder(nnx.Module):
 
         See `pool` for `skipped`, and `Encoder.__call__` for the other arguments.
         """
-        hidden_states = self.encoder(
+        features = self.token_features(
             input_ids,
             attention_mask,
             dropout_keys=dropout_keys,
@@ -51,7 +56,39 @@ class SentenceEncoder(nnx.Module):
             first_only=pooler in FIRST_TOKEN and not skipped,
             change=change,
         )
-        embeddings = pool(hidden_states, attention_mask, pooler, skipped)
+        return self.pooled(features, attention_mask, pooler, use_head, skipped)
+
+    def token_features(
+        self,
+        input_ids: Int[AnyArray, "B T"],
+        attention_mask: Int[AnyArray, "B T"],
+        *,
+        first_only: bool = False,
+        **options: Any,
+    ) -> tuple[Float[Array, "B _ _E"], ...]:
+        """What the pooler reads: all hidden states, or what the convolutions make of the last ones.
+
+        The arguments are those of `Encoder.__call__`; with convolutions, `first_only` saves nothing.
+        """
+        config = self.encoder.config
+        only = first_only and not config.convolutions
+        states = self.encoder(input_ids, attention_mask, first_only=only, **options)
+        if self.convolutions is None or config.convolutions is None:  # both or neither
+            return states
+        dtype = self.encoder.embeddings.dtype
+        activation = config.convolutions.activation
+        return (convolutions.convolve(self.convolutions, states[-1], attention_mask, activation, dtype),)
+
+    def pooled(
+        self,
+        features: tuple[Float[Array, "B _ _E"], ...],
+        attention_mask: Int[AnyArray, "B T"],
+        pooler: str,
+        use_head: bool,
+        skipped: int = 0,
+    ) -> Float[Array, "B _D"]:
+        """The embeddings of sentences with these `token_features`; the other arguments are those of a call."""
+        embeddings = pool(features, attention_mask, pooler, skipped)
         if not use_head:
             return embeddings
         assert self.head is not None

@@ -1,9 +1,11 @@
 """Word vectors in the place of an encoder's embeddings: an average of them, such as GloVe's, has no layers."""
 
+import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, Int
 
 from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.changes import UNCHANGED, Change
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.dropout import Mask, drop
 from simcse_jax.models.padding import Layout
@@ -23,6 +25,8 @@ class WordVectors(nnx.Module):
         attention_mask: Int[AnyArray, "B T"],
         layout: Layout,
         mask: Mask | None,
+        change: Change = UNCHANGED,
     ) -> Float[Array, "*tokens D"]:
-        """The words' vectors, in `layout`."""
-        return drop(self.word(layout.to_tokens(input_ids)), mask).astype(self.dtype)
+        """The words' vectors, in `layout`; they are not trained, so nothing changes them."""
+        assert change is UNCHANGED
+        return drop(self.word(layout.to_tokens(jnp.asarray(input_ids))), mask).astype(self.dtype)

@@ -45,6 +45,8 @@ class Embedded(NamedTuple):
     label: Int[AnyArray, " B"] | None = None  # 0, 1, 2: entailment, neutral, contradiction
     # By objective: the sum of the losses at each example's tokens, and their number.
     token_losses: Mapping[str, tuple[Float[AnyArray, " B"], Int[AnyArray, " B"]]] = MappingProxyType({})
+    # The features of the anchors' tokens, and which are tokens.
+    local: tuple[Float[AnyArray, "B T D"], Int[AnyArray, "B T"]] | None = None
     present: Bool[AnyArray, "V B"] | None = None  # False where the data lack a view's sentence; None: nowhere
     projected: Float[AnyArray, "V B P"] | None = None  # the views after a projector; None without one
 
@@ -99,6 +101,7 @@ class Needs(NamedTuple):
     labels: bool = False  # a label for each pair
     masked_tokens: bool = False  # a pass over masked sentences
     replaced_tokens: bool = False  # a pass over sentences with words of a generator
+    local_features: bool = False  # those of the anchors' tokens that their embeddings are pooled from
     negative_views: bool = False  # separate views for negative pairs, by `config.views.negative`
     negative_pairs: bool = False  # rows that are pairs of different sentences (`data.pairing`)
 

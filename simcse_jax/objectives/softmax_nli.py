@@ -43,7 +43,7 @@ def _term(embedded: Embedded) -> Float[Array, ""]:
 
 
 def _fresh(encoder: EncoderConfig, key: Key[Array, ""]) -> dict[str, jax.Array]:
-    return {KERNEL: 0.02 * jax.random.normal(key, (3 * encoder.hidden_size, 3), jnp.float32)}
+    return {KERNEL: 0.02 * jax.random.normal(key, (3 * encoder.token_size, 3), jnp.float32)}
 
 
 OBJECTIVE = Objective(_term, Parameters(_fresh, stream=0x68656167), Needs(labels=True))

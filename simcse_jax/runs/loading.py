@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import dataclasses
 import re
 import shutil
 import tempfile
@@ -21,7 +22,7 @@ from simcse_jax.models.parameters import LANGUAGE_MODEL, sentence_encoder, subse
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.names import LAST, AtStep, split_glove, split_step
 from simcse_jax.runs.checkpoints import Checkpoints
-from simcse_jax.runs.state import trained_shapes
+from simcse_jax.runs.state import convolutions_of, trained_shapes
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.storage import Folder, as_path, check_readable, is_remote, read_json
 
@@ -76,6 +77,7 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
     pooler, has_head = scoring_pooler(run["config"]), HEADS[model["mlp"]].scored
     where = folder / "model" / "config.json"
     config = EncoderConfig.from_hugging_face(read_json(where), str(where))
+    config = dataclasses.replace(config, convolutions=convolutions_of(model))
     with contextlib.closing(Checkpoints(folder, read_only=True)) as checkpoints:
         chosen = choose_step(checkpoints, workdir, step)
         trained = checkpoints.restore_params(chosen, trained_shapes(config, run["config"]))
@@ -89,6 +91,9 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
         params = {name: params[name] for name in shapes}
     copy = _local_copy(folder / "model")
     vocabulary = read_vocabulary(copy / WORDS_FILE) if kept.model_type == WORD_VECTORS else None
+    if vocabulary and len(vocabulary.words) != kept.vocab_size:
+        words = len(vocabulary.words)
+        raise UserError(f"{copy / WORDS_FILE}: damaged: it has {words} words, the checkpoint {kept.vocab_size}")
     name = str(AtStep(str(folder), step))
     return Pretrained(name, copy, kept, params, pooler, max_length, language_model, vocabulary=vocabulary)
 

@@ -1,5 +1,6 @@
 """The parameters that a run trains: a sentence encoder, a projector, and parameters that only its objectives use."""
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -11,9 +12,9 @@ from ml_collections import config_dict
 
 from simcse_jax.devices import processes
 from simcse_jax.huggingface.load import Pretrained, choose_pooler
-from simcse_jax.models import language_model, parameters
+from simcse_jax.models import convolutions, language_model, parameters
 from simcse_jax.models.arrays import AnyArray
-from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.config import Convolutions, EncoderConfig
 from simcse_jax.models.head import HEADS, PREFIX
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.projector import Projector, fresh_projector, read_projector
@@ -34,6 +35,15 @@ Shapes = dict[str, jax.ShapeDtypeStruct]
 
 # Folded into the seed for fresh parameters, so that they share no key with the masks. Objectives have streams too.
 HEAD_STREAM, SECOND_HEAD_STREAM, PROJECTOR_STREAM = 0x68656164, 0x68656165, 0x68656169
+CONVOLUTION_STREAM = 0x636F6E76
+
+
+def convolutions_of(model: Mapping[str, Any] | config_dict.ConfigDict) -> Convolutions | None:
+    """Those that a run's `config.model` asks for; None if it has none, as in runs of earlier versions."""
+    fields = model.get("convolutions", {})
+    if not fields.get("widths"):
+        return None
+    return Convolutions(tuple(int(width) for width in fields["widths"]), fields["channels"], fields["activation"])
 
 
 def trained_shapes(encoder: EncoderConfig, run: Mapping[str, Any] | config_dict.ConfigDict) -> Shapes:
@@ -43,6 +53,7 @@ def trained_shapes(encoder: EncoderConfig, run: Mapping[str, Any] | config_dict.
       encoder: its config.
       run: the run's config, also that of `run.json`; a field that an older run lacks is off.
     """
+    encoder = dataclasses.replace(encoder, convolutions=convolutions_of(run["model"]))
     _, first = build(encoder, with_head=HEADS[run["model"]["mlp"]].trained)
     shapes = dict(first)
     if run["model"].get("dual_encoder", False):
@@ -67,7 +78,8 @@ def initial_params(config: config_dict.ConfigDict, model: Pretrained) -> Params:
 
     A second encoder starts from the same weights, with a fresh head of its own.
     """
-    encoder = {name: jnp.asarray(value) for name, value in model.params.items() if not name.startswith(PREFIX)}
+    encoder = {name: jnp.asarray(value) for name, value in model.params.items() if name.startswith("encoder.")}
+    encoder |= _convolutions(config, model)
     params = encoder | _head(config, model, HEAD_STREAM)
     if config.model.dual_encoder:
         second = encoder | _head(config, model, SECOND_HEAD_STREAM)
@@ -82,6 +94,22 @@ def initial_params(config: config_dict.ConfigDict, model: Pretrained) -> Params:
             params |= _objective_params(name, own, model, config.seed)
             params |= {own.copy_of_encoder + part: jnp.array(encoder[part]) for part in _copied(own, encoder)}
     return params
+
+
+def _convolutions(config: config_dict.ConfigDict, model: Pretrained) -> Params:
+    """The model's own convolutions if they are of the same kind, otherwise fresh ones; nothing if it trains none."""
+    wanted = convolutions_of(config.model)
+    if wanted is None:
+        return {}
+    own = {name: jnp.asarray(value) for name, value in model.params.items() if name.startswith(convolutions.PREFIX)}
+    encoder = dataclasses.replace(model.config, convolutions=wanted)
+    fresh = convolutions.fresh(encoder, _key(config.seed, CONVOLUTION_STREAM))
+    if {name: value.shape for name, value in own.items()} == {name: value.shape for name, value in fresh.items()}:
+        processes.say(f"{model.name}: its own convolutions are trained further")
+        return own
+    if own:
+        processes.say(f"{model.name}: its own convolutions are of other sizes; fresh ones are trained")
+    return fresh
 
 
 def _head(config: config_dict.ConfigDict, model: Pretrained, stream: int) -> Params:
@@ -107,13 +135,13 @@ def _objective_params(name: str, own: Parameters, model: Pretrained, seed: int) 
 
 
 def _fresh_projector(projector: Projector, encoder: EncoderConfig, seed: int) -> Params:
-    params = fresh_projector(projector, encoder.hidden_size, _key(seed, PROJECTOR_STREAM))
+    params = fresh_projector(projector, encoder.token_size, _key(seed, PROJECTOR_STREAM))
     return {parameters.PROJECTOR + name: value for name, value in params.items()}
 
 
 def _copied(own: Parameters, encoder: Iterable[str]) -> list[str]:
-    """The encoder's parameters that an objective has a copy of: all without a head, or none."""
-    return [name for name in encoder if own.copy_of_encoder and not name.startswith(PREFIX)]
+    """The encoder's parameters that an objective has a copy of: all without convolutions and head, or none."""
+    return [name for name in encoder if own.copy_of_encoder and name.startswith("encoder.")]
 
 
 def _shapes(own: Parameters, encoder: EncoderConfig) -> Shapes:

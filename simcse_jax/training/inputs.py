@@ -14,6 +14,7 @@ from simcse_jax.data.batches import Corpus, steps_per_epoch, tokenize
 from simcse_jax.data.examples import Examples, read_examples
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.sources import by_field
+from simcse_jax.data.spans import SPANS, Spans, cut_spans
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import postprocess
@@ -24,6 +25,7 @@ from simcse_jax.models.projector import width
 from simcse_jax.objectives.registry import needs, trained
 from simcse_jax.objectives.replaced_token_detection import NAME
 from simcse_jax.runs.loading import load_model
+from simcse_jax.runs.state import convolutions_of
 from simcse_jax.storage import sha256
 from simcse_jax.training.evaluation import Evaluation, read_analysis, read_evaluation
 from simcse_jax.training.generator import Generator, read_generator
@@ -99,15 +101,23 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
     masked = needs(config.objective).masked_tokens
     check_transformer(config, model, masked)
     tokenizer = model.tokenizer
-    if left_out := model.besides:
+    convolutions = convolutions_of(config.model)
+    unused = ["its convolutions"] if model.config.convolutions and not convolutions else []
+    if left_out := unused + model.besides:
         processes.say(f"{model.name}: a run takes the encoder; it neither uses nor keeps {', '.join(left_out)}")
+    if not trains(config) and convolutions not in (None, model.config.convolutions):
+        raise UserError(
+            f"config.model.convolutions.widths={config.model.convolutions.widths}: nothing is trained, and "
+            f"{model.name} has no such convolutions of its own; set it to ()"
+        )
+    model = dataclasses.replace(model, config=dataclasses.replace(model.config, convolutions=convolutions))
     language_model = LanguageModel(*special_tokens(model.folder)) if masked else None
     generator = read_generator(config, model)
     check_projector(config, model)
     analysis = read_analysis(config, evaluation)
     if evaluation and evaluation.postprocess:
         try:
-            postprocess.check(evaluation.postprocess, model.config.hidden_size, evaluation.tasks)
+            postprocess.check(evaluation.postprocess, model.config.token_size, evaluation.tasks)
         except UserError as error:
             raise UserError(f"config.eval.postprocess_data={config.eval.postprocess_data}: {error}") from None
     if not trains(config):
@@ -184,6 +194,19 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
     )
     if data.augment.name:
         examples = augmented(config, examples)
+    group = 1
+    if data.positives == SPANS:
+        spans = Spans(**data.spans)
+        processes.say(f"{data.train}: {len(examples)} documents, {spans.anchors} anchors each")
+        examples = cut_spans(
+            examples.columns[0],
+            lambda document: tokenizer.pieces(f" {document}"),  # as released: a word's first piece, for RoBERTa too
+            tokenizer.text,
+            spans,
+            config.seed,
+            data.train,
+        )
+        group = spans.anchors
     notes = [f"{examples.blank} blank rows skipped"] if examples.blank else []
     notes += [f"{examples.unlabelled} without a label skipped"] if examples.unlabelled else []
     processes.say(", ".join([f"{data.train}: {examples.kinds}", *notes]))
@@ -200,7 +223,7 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
             f"{data.train}: {len(examples)} sentences make {count} pairs, fewer than one batch "
             f"(train.batch_size={config.train.batch_size})"
         )
-    return tokenize(examples, tokenizer, data.max_length)._replace(pairing=pairing)
+    return tokenize(examples, tokenizer, data.max_length)._replace(pairing=pairing, group=group)
 
 
 def choose_pairing(config: config_dict.ConfigDict, num_columns: int) -> Pairing | None:
@@ -220,6 +243,11 @@ def choose_pairing(config: config_dict.ConfigDict, num_columns: int) -> Pairing 
     return Pairing(fields.negatives, fresh=fields.reading == "released")
 
 
+def positives_of(config: config_dict.ConfigDict) -> int:
+    """The columns whose mean embedding is an anchor's positive."""
+    return int(config.data.spans.positives) if config.data.positives == SPANS else 1
+
+
 def check_columns(config: config_dict.ConfigDict, num_columns: int) -> None:
     """Refuses objectives that need columns that the data lacks.
 
@@ -227,6 +255,7 @@ def check_columns(config: config_dict.ConfigDict, num_columns: int) -> None:
       UserError: naming the objective's field.
     """
     info_nce, data = config.objective.info_nce, config.data.train
+    num_columns -= positives_of(config) - 1  # the mean of several is one
     if num_columns < 3 and info_nce.weight and info_nce.hard_negative_weight != 1.0:
         raise UserError(
             f"config.objective.info_nce.hard_negative_weight={info_nce.hard_negative_weight}: "
@@ -251,7 +280,7 @@ def check_projector(config: config_dict.ConfigDict, model: Pretrained) -> None:
     Raises:
       UserError: naming the projector's field.
     """
-    projector, size = config.projector, model.config.hidden_size
+    projector, size = config.projector, model.config.token_size
     if not projector.widths or NAME not in projector.objectives or not needs(config.objective).replaced_tokens:
         return
     if width(projector.widths.split(",")[-1], size) != size:

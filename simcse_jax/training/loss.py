@@ -14,7 +14,9 @@ from simcse_jax.devices.mesh import AXIS
 from simcse_jax.models import parameters
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.changes import DRAWN, UNCHANGED
+from simcse_jax.models.convolutions import PREFIX as CONVOLUTIONS
 from simcse_jax.models.parameters import Params
+from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.models.projector import Projector, project
 from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.objectives import masked_lm, replaced_token_detection
@@ -54,6 +56,7 @@ class Recipe(NamedTuple):
     objectives: tuple[Term, ...]
     chunk_size: int = 0  # examples encoded at a time on each device; 0: all of its part of the batch
     matmul_precision: str = "highest"  # of float32 products: highest, high or default (`jax.default_matmul_precision`)
+    local_features: bool = False  # whether an objective needs those of the anchors' tokens
     language_model: LanguageModel | None = None  # where an objective needs masked tokens
     projector: Projector | None = None  # between the embeddings and some objectives
     replacement: Replacement | None = None  # where an objective needs replaced tokens
@@ -61,6 +64,11 @@ class Recipe(NamedTuple):
     # computed of padding then; (): it is computed too.
     most_tokens: tuple[int, ...] = ()
     optimization: Optimization = ADAMW
+
+    @property
+    def anchor(self) -> View:
+        """The view of the anchors of the positive pairs."""
+        return self.views[self.positive.anchor]
 
 
 # Frozen parameters, those of a generator, come last: no gradient, and None where no objective needs them.
@@ -92,16 +100,16 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
         def rows_of(batch: Batch) -> Rows:
             return Rows(batch, step, settings, recipe.most_tokens)
 
-        def encode(batch: Batch) -> tuple[Losses | None, Float[Array, "B V D"]]:
+        def encode(batch: Batch) -> tuple[Losses | None, Float[Array, "B V D"], Float[Array, "B T _D"] | None]:
             rows = rows_of(batch)
-            views = encode_views(graph, recipe, without_shift(params) if shift_is_free else params, rows)
+            views, local = encode_views(graph, recipe, without_shift(params) if shift_is_free else params, rows)
             if recipe.language_model is None:
-                return None, views
+                return None, views, local
             columns = sorted({view.column for view in recipe.views if not view.tower})  # those of this encoder
-            return masked_token_losses(graph, recipe.language_model, columns, params, rows), views
+            return masked_token_losses(graph, recipe.language_model, columns, params, rows), views, local
 
         mixed = "present" in batch  # rows of sources with different columns
-        masked, views = in_chunks(encode, recipe.chunk_size, batch)
+        masked, views, local = in_chunks(encode, recipe.chunk_size, batch)
 
         def artificial(count: int, size: int) -> Float[Array, "M D"]:
             key = dropout_keys(settings["seed"], step, jnp.full(1, -1, jnp.int32), [NOISE])[0, 0]
@@ -119,6 +127,7 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
             params=params,
             label=batch.get("label"),
             token_losses={} if masked is None else {masked_lm.NAME: masked},
+            local=None if local is None else (local, batch["attention_mask"][:, recipe.anchor.column]),
             present=batch["present"].T[jnp.array([view.column for view in recipe.views])] if mixed else None,
             projected=project_views(recipe, params, views, psum) if recipe.projector else None,
         )
@@ -148,8 +157,12 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
     return with_frozen
 
 
-def encode_views(graph: Graph, recipe: Recipe, params: Params, rows: Rows) -> Float[Array, "B V D"]:
-    """The embeddings of the recipe's views."""
+def encode_views(
+    graph: Graph, recipe: Recipe, params: Params, rows: Rows
+) -> tuple[Float[Array, "B V D"], Float[Array, "B T _D"] | None]:
+    """The embeddings of the recipe's views, and the features of the anchors' tokens if an objective needs them."""
+    anchor, local = recipe.anchor, []  # features under each mask of the anchors
+    anchors = [(anchor.encoded_in, draw) for draw in anchor.draws]
 
     def encode(each: Pass, columns: list[int], masks: list[int], changes: list[int]) -> Float[Array, "P B D"]:
         model = parameters.merge(graph, parameters.sentence_encoder(params, each.tower))
@@ -158,31 +171,38 @@ def encode_views(graph: Graph, recipe: Recipe, params: Params, rows: Rows) -> Fl
         if each.change != "none":
             keys = rows.keys([CHANGE + number for number in changes]).reshape(-1)
             change = DRAWN[each.change](keys, mask, model.encoder.config.hidden_size, rows.settings["cutoff"])
-        embeddings = model(
+        features = model.token_features(
             ids,
             mask,
-            pooler=recipe.pooler,
-            use_head=recipe.use_head,
             dropout_keys=rows.keys(masks).reshape(-1) if each.masked else None,
             dropout_rate=rows.settings[each.rate],
             most_tokens=rows.most_tokens(columns),
+            first_only=recipe.pooler in FIRST_TOKEN and not recipe.local_features,
             change=change,
         )
+        if recipe.local_features:
+            tokens = jnp.split(features[-1].astype(jnp.float32), len(columns))
+            for number, part in zip(zip(columns, masks, changes, strict=True), tokens, strict=True):
+                local.extend([part] if (each, number) in anchors else [])
+        embeddings = model.pooled(features, mask, recipe.pooler, recipe.use_head)
         return embeddings.reshape(len(columns), -1, embeddings.shape[-1])
 
     def noise(number: int, shape: tuple[int, ...]) -> Float[Array, "B D"]:
         draw = jax.vmap(lambda key: jax.random.normal(key, shape[1:]))
         return jnp.sqrt(rows.settings["noise"]) * draw(rows.keys([NOISE + number])[0])
 
-    return jnp.moveaxis(embed(recipe.views, encode, noise), 0, 1)
+    views = jnp.moveaxis(embed(recipe.views, encode, noise), 0, 1)
+    return views, jnp.mean(jnp.stack(local), axis=0) if local else None
 
 
 def without_shift(params: Params) -> Params:
-    """The parameters, without the gradient of the bias that the last layer adds to all embeddings.
+    """The parameters, without the gradient of the bias that the last layer adds to all embeddings, if it does.
 
     Where batch norm takes that away again, the gradient is zero. Left to rounding it would be noise, which Adam blows
     up to full steps that differ from machine to machine.
     """
+    if any(name.startswith(CONVOLUTIONS) for name in params):  # what they read has an end
+        return params
     biases = [name for name in parameters.sentence_encoder(params) if name.endswith("output_norm.bias")]
     if not biases:  # an encoder without layers
         return params

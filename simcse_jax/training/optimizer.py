@@ -10,7 +10,6 @@ from jaxtyping import Float, Int
 
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.parameters import Params
-from simcse_jax.runs.state import TrainState
 from simcse_jax.training.learning_rate import learning_rate
 from simcse_jax.training.loss import ADAMW, Optimization
 
@@ -74,9 +73,3 @@ def clip_by_global_norm(limit: Float[AnyArray, ""]) -> optax.GradientTransformat
         return jax.tree.map(lambda x: x * factor, gradient), state
 
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
-
-
-def init_state(params: Params, settings: Mapping[str, Any], chosen: Optimization = ADAMW) -> TrainState:
-    """The state before the first update."""
-    step = jnp.zeros((), jnp.int32)
-    return TrainState(step, params, optimizer(step, settings, chosen).init(params))

@@ -8,6 +8,7 @@ from ml_collections import config_dict
 
 from simcse_jax.config.fields import flatten, is_number_of_step, numbers_of_step
 from simcse_jax.config.rules import read_milestones
+from simcse_jax.data.spans import SPANS
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.projector import read_projector
@@ -65,6 +66,7 @@ def make_recipe(
         config.views.negative if needs(config.objective).negative_views else None,
         samples=config.views.samples,
         two_towers=config.model.dual_encoder,
+        positives=config.data.spans.positives if config.data.positives == SPANS else 1,
         inputs=Input(
             config.views.anchor_change, config.views.positive_change, positive_rate=config.views.positive_dropout >= 0
         ),
@@ -85,10 +87,11 @@ def make_recipe(
         ),
         chunk_size=config.parallel.chunk_size,
         matmul_precision=config.train.matmul_precision,
+        local_features=needs(config.objective).local_features,
         language_model=language_model if needs(config.objective).masked_tokens else None,
+        optimization=Optimization(config.train.optimizer, config.train.bias_correction, config.train.schedule),
         projector=projector,
         replacement=replacement,
-        optimization=Optimization(config.train.optimizer, config.train.bias_correction, config.train.schedule),
     )
 
 

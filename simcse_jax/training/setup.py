@@ -21,9 +21,9 @@ from simcse_jax.models.sentence_encoder import Graph, build
 from simcse_jax.runs.state import TrainState, initial_params
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.loss import Recipe, Settings
-from simcse_jax.training.optimizer import init_state
 from simcse_jax.training.recipe import make_recipe, make_replacement, make_settings
 from simcse_jax.training.schedule import Schedule, make_schedule
+from simcse_jax.training.step import init_state
 
 NOTHING = Corpus(np.zeros((0, 1, 1), np.int32), np.zeros((0, 1, 1), np.int8))  # of a run without steps
 

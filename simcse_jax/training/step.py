@@ -1,9 +1,11 @@
 """One update, pure: step(state, batch, settings, frozen) -> (state, metrics)."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float
@@ -14,13 +16,19 @@ from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.runs.state import TrainState
 from simcse_jax.training.learning_rate import learning_rate
 from simcse_jax.training.loss import Recipe, make_loss
-from simcse_jax.training.optimizer import optimizer
+from simcse_jax.training.optimizer import ADAMW, Optimization, optimizer
 from simcse_jax.training.rows import Batch, Settings
 
 METRICS = ("loss", "learning_rate", "gradient_norm")
 
 Metrics = dict[str, Float[Array, ""]]  # by the names above
 Update = Callable[..., tuple[TrainState, Metrics]]  # (state, batch, settings, frozen=None)
+
+
+def init_state(params: Params, settings: Mapping[str, Any], chosen: Optimization = ADAMW) -> TrainState:
+    """The state before the first update."""
+    step = jnp.zeros((), jnp.int32)
+    return TrainState(step, params, optimizer(step, settings, chosen).init(params))
 
 
 def make_update(graph: Graph, recipe: Recipe, mesh: Mesh) -> Update:

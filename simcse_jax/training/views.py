@@ -17,10 +17,11 @@ MEMBERS = 4  # anchor, positive, hard negative, neutral: at most
 NOISE = 1 << 16  # the first number of the keys for noise on embeddings
 LANGUAGE_MODEL = 1 << 17  # for dropout in the masked-language-model pass, a key for each column
 MASKING = LANGUAGE_MODEL + MEMBERS  # which of its tokens are masked
+CHANGE = 1 << 19  # the first number of the keys for changes of the input
+SPREAD = 1 << 12  # between the numbers of a view's columns: above all numbers of masks
+RATE, POSITIVE_RATE = "dropout", "positive_dropout"  # numbers of the step: the last parts of two fields' names
 # For replaced tokens, a key for each member: which tokens are masked, and dropout in the two networks that read them.
 REPLACING, GENERATOR, FINDING = 1 << 18, (1 << 18) + MEMBERS, (1 << 18) + 2 * MEMBERS
-CHANGE = 1 << 19  # the first number of the keys for changes of the input
-RATE, POSITIVE_RATE = "dropout", "positive_dropout"  # numbers of the step: the last parts of two fields' names
 
 
 # From the number of a member of a group, and K, to the numbers of its masks; several masks' embeddings are averaged.
@@ -68,6 +69,15 @@ class View(NamedTuple):
     change: str = "none"
     changed: int = 0  # the number of its change, the same under all of its masks
     rate: str = RATE
+    others: tuple[int, ...] = ()  # further columns, whose embeddings are averaged with that of `column`
+
+    @property
+    def draws(self) -> list[tuple[int, int, int]]:
+        """The column, the mask's number and the change's number of each embedding that is averaged."""
+        columns = [(SPREAD * place, column) for place, column in enumerate((self.column, *self.others))]
+        return [
+            (column, first + mask, first + self.changed) for first, column in columns for mask in self.masks or (0,)
+        ]
 
     @property
     def encoded_in(self) -> Pass:
@@ -83,6 +93,7 @@ def plan(
     samples: int = 10,
     two_towers: bool = False,
     inputs: Input = PLAIN,
+    positives: int = 1,
 ) -> tuple[tuple[View, ...], Group, Group]:
     """The views that a run needs.
 
@@ -94,12 +105,13 @@ def plan(
       negative: the policy of the negative pairs if they are encoded separately; None: they use the positive views.
       samples: K of the policy `mean`.
       two_towers: a second encoder for all but the anchors.
+      positives: the columns after the anchors whose mean embedding is the positive; above 1, there are no others.
       inputs: changes of the positive pairs' sentences, and whether positives have a rate of their own.
 
     Returns:
       The views, each once; those of the positive pairs; those of the negative pairs.
     """
-    columns = (0, 0) if num_columns == 1 else tuple(range(num_columns))
+    columns = (0, 0) if num_columns == 1 else tuple(range(num_columns - positives + 1))
 
     def view(member: int, policy: str, inputs: Input) -> View:
         masks, noise = POLICY_MASKS[policy](member, samples), member if policy == "noisy" else None
@@ -111,6 +123,7 @@ def plan(
             tower=int(two_towers and member > 0),
             change=change,
             changed=0 if change == "none" else member,
+            others=tuple(range(2, 1 + positives)) if member == 1 else (),
             rate=POSITIVE_RATE if member == 1 and masks and inputs.positive_rate else RATE,
         )
 
@@ -159,8 +172,8 @@ def embed(
     """
     passes: dict[Pass, dict[tuple[int, int, int], None]] = {}
     for view in views:
-        for mask in view.masks or (0,):
-            passes.setdefault(view.encoded_in, {})[view.column, mask, view.changed] = None
+        for draw in view.draws:
+            passes.setdefault(view.encoded_in, {})[draw] = None
     encoded: dict[tuple[Pass, tuple[int, int, int]], jax.Array] = {}
     for each, wanted in passes.items():
         columns, masks, changes = (list(part) for part in zip(*wanted, strict=True))
@@ -168,7 +181,7 @@ def embed(
         encoded |= {(each, key): embedding for key, embedding in zip(wanted, embeddings, strict=True)}
 
     def finish(view: View) -> jax.Array:
-        parts = [encoded[view.encoded_in, (view.column, mask, view.changed)] for mask in view.masks or (0,)]
+        parts = [encoded[view.encoded_in, draw] for draw in view.draws]
         embedding = parts[0] if len(parts) == 1 else jnp.mean(jnp.stack(parts), axis=0)
         return embedding if view.noise is None else embedding + noise(view.noise, embedding.shape)
 

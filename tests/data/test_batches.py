@@ -202,3 +202,13 @@ def test_rows_say_which_columns_their_source_has(tokenizer):
     first = {row.tobytes() for row in batches[0]["present"]} | {row.tobytes() for row in batches[1]["present"]}
     assert first == {row.tobytes() for row in present}
     assert batches.rows(0, slice(1, 2))["present"].shape == (1, 2)
+
+
+def test_rows_of_a_group_stay_together_in_every_order():
+    ids = np.arange(24, dtype=np.int32).reshape(12, 1, 2)
+    batches = Batches(Corpus(ids, np.ones_like(ids, dtype=np.int8), group=3), 6, seed=1)
+    for step in range(4):
+        rows = batches[step]["input_ids"][:, 0, 0] // 2
+        assert (rows.reshape(2, 3) == rows[::3, None] + np.arange(3)).all() and (rows[::3] % 3 == 0).all()
+    orders = [np.concatenate([batches[2 * epoch + step]["input_ids"] for step in (0, 1)]).ravel() for epoch in (0, 1)]
+    assert sorted(orders[0]) == sorted(orders[1]) == list(range(24)) and (orders[0] != orders[1]).any()

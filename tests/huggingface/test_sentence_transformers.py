@@ -120,7 +120,7 @@ DENSE = {"in_features": 32, "out_features": 8, "activation_function": TANH}
     ("pooling", "more", "message"),
     [
         (MEAN, [("2", "my.custom.Pooling")], "modules.json: the module my.custom.Pooling is not supported"),
-        (MEAN, [("2", "sentence_transformers.models.CNN")], "the module sentence_transformers.models.CNN"),
+        (MEAN, [("2", "sentence_transformers.models.CNN")], "CNN is supported only directly after Transformer"),
         (MEAN, [("2", "my.Dense", DENSE)], "the module my.Dense is not supported"),
         (MEAN, [("2", "Pooling", MEAN)], "only one Pooling directly after Transformer"),
         (MEAN, [("2", "WeightedLayerPooling", {})], "only one Pooling directly after Transformer"),

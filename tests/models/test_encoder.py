@@ -184,6 +184,20 @@ def test_a_relative_bias_moves_attention_to_the_keys_of_its_buckets():
     assert np.abs(context[0, : length - 1, :size] - value[0, 1:length, :size]).max() > 1e-2  # the other heads do not
 
 
+def test_distilbert_drops_nothing_of_attention_s_output():
+    drawn = {}
+    for model_type in ("bert", "distilbert"):
+        graph, params, _ = random_model(model_type)
+        encoder = parameters.merge(graph, params).encoder
+        drawn[model_type] = encoder.draw_masks(Padded(8), 8, row_keys(2), 0.1)
+    (of_bert, layers), (of_distilbert, others) = drawn["bert"], drawn["distilbert"]
+    np.testing.assert_array_equal(of_bert.keep, of_distilbert.keep)
+    for mine, other in zip(layers, others, strict=True):
+        assert mine.attention_output is not None and other.attention_output is None
+        for part in ("attention", "output"):
+            np.testing.assert_array_equal(getattr(mine, part).keep, getattr(other, part).keep)
+
+
 @pytest.mark.parametrize("most_tokens", [None, ROWS * 14])
 def test_other_first_tokens_take_the_places_of_those_in_the_first_layer_s_input(most_tokens):
     """After norm and dropout: the masks of the other tokens are the same, and the id that stood there is forgotten."""
@@ -204,17 +218,3 @@ def test_other_first_tokens_take_the_places_of_those_in_the_first_layer_s_input(
     other[:, 0] = (ids[:, 0] + 5) % 40
     np.testing.assert_array_equal(encode(other, first)[-1], found[-1])
     np.testing.assert_allclose(encode(ids, plain[0][:, 0])[-1], plain[-1], atol=1e-6)
-
-
-def test_distilbert_drops_nothing_of_attention_s_output():
-    drawn = {}
-    for model_type in ("bert", "distilbert"):
-        graph, params, _ = random_model(model_type)
-        encoder = parameters.merge(graph, params).encoder
-        drawn[model_type] = encoder.draw_masks(Padded(8), 8, row_keys(2), 0.1)
-    (of_bert, layers), (of_distilbert, others) = drawn["bert"], drawn["distilbert"]
-    np.testing.assert_array_equal(of_bert.keep, of_distilbert.keep)
-    for mine, other in zip(layers, others, strict=True):
-        assert mine.attention_output is not None and other.attention_output is None
-        for part in ("attention", "output"):
-            np.testing.assert_array_equal(getattr(mine, part).keep, getattr(other, part).keep)

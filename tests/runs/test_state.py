@@ -9,8 +9,9 @@ from ml_collections import config_dict
 from support import random_model
 
 from simcse_jax.huggingface.load import Pretrained
+from simcse_jax.models.config import Convolutions
 from simcse_jax.models.language_model import fresh_head
-from simcse_jax.runs.state import initial_params, trained_shapes
+from simcse_jax.runs.state import convolutions_of, initial_params, trained_shapes
 
 ALL = {"mlm": {"weight": 0.1}, "softmax_nli": {"weight": 1.0}, "info_nce": {"weight": 1.0}}
 HEAD = {"head.kernel", "head.bias"}
@@ -117,3 +118,9 @@ def test_two_encoders_share_no_buffer(model):
     params = initial_params(config_of({}, dual_encoder=True), model)
     pointers = [value.unsafe_buffer_pointer() for value in params.values()]
     assert len(set(pointers)) == len(pointers)
+
+
+def test_a_run_without_widths_has_no_convolutions():
+    fields = {"widths": ["1", "3"], "channels": 8, "activation": "relu"}
+    assert convolutions_of({"convolutions": fields}) == Convolutions((1, 3), 8, "relu")
+    assert convolutions_of({}) is None and convolutions_of({"convolutions": fields | {"widths": ()}}) is None

@@ -9,7 +9,7 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from simcse_jax.huggingface.load import Pretrained
-from simcse_jax.huggingface.names import BERT_HEAD
+from simcse_jax.huggingface.names import head_tensors
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.language_model import fresh_head
 
@@ -38,8 +38,7 @@ def edit_tensors(folder: Path, change: Callable[[dict], dict]) -> None:
 def add_language_model(folder: Path, seed: int = 1) -> Path:
     """Gives a tiny BERT's folder the head of a language model."""
     config = EncoderConfig.from_hugging_face(json.loads((folder / "config.json").read_text()), "test")
-    head = {name: np.asarray(value) for name, value in fresh_head(config, jax.random.key(seed)).items()}
-    tensors = {BERT_HEAD[name]: value.T if name.endswith("kernel") else value for name, value in head.items()}
+    tensors = head_tensors(fresh_head(config, jax.random.key(seed)), "bert")
     edit_tensors(folder, lambda own: own | tensors)
     return folder
 

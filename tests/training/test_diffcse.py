@@ -20,9 +20,8 @@ from simcse_jax.huggingface.load import load
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import trained_shapes
-from simcse_jax.training.optimizer import init_state
 from simcse_jax.training.run import train_and_evaluate
-from simcse_jax.training.step import make_step, make_steps
+from simcse_jax.training.step import init_state, make_step, make_steps
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,8 @@ import pytest
 from support import random_model
 from support.steps import settings
 
-from simcse_jax.training.optimizer import Optimization, init_state, optimizer
+from simcse_jax.training.optimizer import Optimization, optimizer
+from simcse_jax.training.step import init_state
 
 
 @pytest.mark.parametrize("limit", [0.0, 0.5, 10.0])

@@ -29,10 +29,7 @@ def test_the_step_is_compiled_for_everything_but_numbers():
     assert make_recipe(config(eval__pooler="avg", train__warmup=0.1, train__epsilon=1e-6), 1) == first
     ((name, options, projected),) = first.objectives
     assert not projected
-    assert (name, dict(options)) == (
-        "info_nce",
-        {"similarity": "cosine", "symmetric": False, "negatives": "other"},
-    )
+    assert (name, dict(options)) == ("info_nce", {"similarity": "cosine", "symmetric": False, "negatives": "other"})
     for fields in (
         {"objective__info_nce__symmetric": True},
         {"model__pooler": "avg"},

@@ -6,8 +6,7 @@ from support import random_model
 from support.steps import batch, recipe, settings
 
 from simcse_jax.devices.mesh import data_mesh, replicated, split_over_examples
-from simcse_jax.training.optimizer import init_state
-from simcse_jax.training.step import make_step, make_steps
+from simcse_jax.training.step import init_state, make_step, make_steps
 
 pytestmark = pytest.mark.exact
 

@@ -16,8 +16,7 @@ from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import Term
 from simcse_jax.training.loss import Recipe
-from simcse_jax.training.optimizer import init_state
-from simcse_jax.training.step import make_step
+from simcse_jax.training.step import init_state, make_step
 from simcse_jax.training.views import plan
 
 pytestmark = pytest.mark.slow

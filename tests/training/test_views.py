@@ -130,3 +130,20 @@ def test_other_changes_and_rates_are_encoded_apart():
         (Pass(change="cutoff"), [0], [1], [0]),
         (Pass(change="cutoff", rate="positive_dropout"), [0], [1], [0]),
     ]
+
+
+def test_the_mean_of_several_columns_is_one_positive_with_masks_of_its_own():
+    views, group, _ = plan(4, "independent", positives=3)
+    assert group == Group(0, 1, ()) and views[1].others == (2, 3)
+    encoded = []
+
+    def encode(each, columns, masks, changes):
+        encoded.extend(zip(columns, masks, strict=True))
+        return jnp.array(columns, jnp.float32)[:, None, None] * jnp.ones((1, 2, 3))
+
+    found = embed(views, encode, None)
+    assert found[:, 0, 0].tolist() == [0.0, 2.0]
+    assert [column for column, _ in encoded] == [0, 1, 2, 3] and len({mask for _, mask in encoded}) == 4
+    assert plan(2, "independent", positives=1)[0] == plan(2, "independent")[0]
+    (anchor, positive), *_ = plan(3, "mean", positives=2, samples=5)
+    assert len(anchor.draws) == 5 and len(set(positive.draws)) == 10

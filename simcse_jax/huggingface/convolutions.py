@@ -1,0 +1,98 @@
+"""Convolutions as sentence-transformers' module CNN, which comes between Transformer and Pooling.
+
+That module has no activation. A ReLU after it is a module Dense over the tokens: the identity, and a ReLU.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simcse_jax.errors import UserError
+from simcse_jax.huggingface.module_files import Unsupported, read_tensors
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.config import MOST_CHANNELS, WIDEST_CONVOLUTION, Convolutions
+from simcse_jax.models.convolutions import PREFIX
+from simcse_jax.models.parameters import Arrays
+from simcse_jax.storage import read_json
+
+CONFIG = "cnn_config.json"
+SIZES = ("in_embedding_dimension", "in_word_embedding_dimension")  # of this year's versions, and of all others
+TOKENS = "token_embeddings"  # what a module reads and writes that comes before the pooler
+RELU = "torch.nn.modules.activation.ReLU"
+
+
+def read_cnn(folder: Path, size: int) -> tuple[Convolutions, dict[str, np.ndarray]]:
+    """The convolutions of a module CNN, without activation, and their parameters by our names.
+
+    Args:
+      folder: of the module.
+      size: that of the encoder's hidden states.
+
+    Raises:
+      Unsupported: for even widths and for strides.
+      UserError: when a file is missing or damaged.
+    """
+    path = folder / CONFIG
+    config = read_json(path)
+    before = next((config[name] for name in SIZES if name in config), None)
+    channels, widths = config.get("out_channels", 256), config.get("kernel_sizes", [1, 3, 5])
+    if before != size:
+        raise UserError(f"{path}: damaged: convolutions of {before!r:.20} elements, where the encoder has {size}")
+    if type(channels) is not int or not 1 <= channels <= MOST_CHANNELS:
+        raise UserError(f"{path}: out_channels is {channels!r:.60}, not a number from 1 to {MOST_CHANNELS:,}")
+    if not isinstance(widths, list) or not widths or not all(type(width) is int and width > 0 for width in widths):
+        raise UserError(f"{path}: kernel_sizes is {widths!r:.60}, not a list of whole numbers above 0")
+    if any(width % 2 == 0 or width > WIDEST_CONVOLUTION for width in widths):
+        raise Unsupported(
+            f"{path}: kernel_sizes is {widths!r:.60}; only odd ones up to {WIDEST_CONVOLUTION} are supported"
+        )
+    strides = config.get("stride_sizes") or []
+    if not isinstance(strides, list) or any(stride != 1 for stride in strides):
+        raise Unsupported(f"{path}: stride_sizes is {strides!r:.60}; only 1 is supported")
+    shapes: dict[str, tuple[int, ...]] = {}
+    for number, width in enumerate(widths):
+        shapes |= {f"convs.{number}.weight": (channels, size, width), f"convs.{number}.bias": (channels,)}
+    params = {}
+    for name, value in read_tensors(folder, shapes).items():
+        ours = PREFIX + name.removeprefix("convs.").replace("weight", "kernel")
+        params[ours] = np.ascontiguousarray(value.transpose(2, 1, 0)) if name.endswith("weight") else value
+    return Convolutions(tuple(widths), channels, "none"), params
+
+
+def is_relu(folder: Path, size: int) -> bool:
+    """Whether a module Dense, which comes directly after CNN, is a ReLU of each token's features and nothing else.
+
+    Raises:
+      UserError: when a file is missing or damaged.
+    """
+    config = read_json(folder / "config.json")
+    if config != config | _relu_fields(size):
+        return False
+    weight = read_tensors(folder, {"linear.weight": (size, size)})["linear.weight"]
+    return np.array_equal(weight, np.eye(size, dtype=np.float32))
+
+
+def _relu_fields(size: int) -> dict[str, Any]:
+    names = {"module_input_name": TOKENS, "module_output_name": TOKENS}
+    return {"in_features": size, "out_features": size, "bias": False, "activation_function": RELU} | names
+
+
+def cnn_module(convolutions: Convolutions, size: int, params: Arrays) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The fields and the tensors of the module CNN; `size` is that of the encoder's hidden states."""
+    widths, channels = list(convolutions.widths), convolutions.channels
+    fields = {SIZES[-1]: size, "out_channels": channels, "kernel_sizes": widths, "stride_sizes": [1] * len(widths)}
+    tensors: dict[str, np.ndarray] = {}
+    for number in range(len(widths)):
+        kernel, bias = (_array(params[f"{PREFIX}{number}.{part}"]) for part in ("kernel", "bias"))
+        tensors |= {f"convs.{number}.weight": _array(kernel.transpose(2, 1, 0)), f"convs.{number}.bias": bias}
+    return fields, tensors
+
+
+def relu_module(convolutions: Convolutions) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The fields and the tensors of the module Dense that is a ReLU of each token's features."""
+    return _relu_fields(convolutions.size), {"linear.weight": np.eye(convolutions.size, dtype=np.float32)}
+
+
+def _array(value: AnyArray) -> np.ndarray:
+    return np.ascontiguousarray(value, np.float32)

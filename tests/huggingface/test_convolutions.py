@@ -1,0 +1,95 @@
+import dataclasses
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from support import write_model
+from support.models import edit_json, edit_tensors, same
+
+from simcse_jax.errors import UserError
+from simcse_jax.huggingface.convolutions import CONFIG
+from simcse_jax.huggingface.load import choose_pooler, load
+from simcse_jax.huggingface.tokenizer import MARKER
+from simcse_jax.huggingface.write import write_model as write_folder
+from simcse_jax.models.config import Convolutions
+from simcse_jax.models.convolutions import fresh
+from simcse_jax.simcse import SimCSE
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return load(str(write_model(tmp_path_factory.mktemp("base") / "bert", "bert")))
+
+
+def convolved(base, activation="none", widths=(1, 3), pooler="avg"):
+    config = dataclasses.replace(base.config, convolutions=Convolutions(widths, 6, activation))
+    params = {name: value for name, value in base.params.items() if name.startswith("encoder.")}
+    params |= {name: np.asarray(value) for name, value in fresh(config, jax.random.key(1)).items()}
+    return dataclasses.replace(base, config=config, params=params, pooler=pooler)
+
+
+@pytest.fixture
+def folder(base, tmp_path):
+    """A written model with convolutions and no activation, without our marker."""
+    write_folder(convolved(base), tmp_path)
+    (tmp_path / MARKER).unlink()
+    return tmp_path
+
+
+@pytest.mark.parametrize(("activation", "pooler"), [("none", "max"), ("relu", "avg")])
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_written_model_is_read_again(base, activation, pooler, marked, tmp_path):
+    model = convolved(base, activation, pooler=pooler)
+    write_folder(model, tmp_path)
+    assert (tmp_path / MARKER).exists()
+    if not marked:
+        (tmp_path / MARKER).unlink()
+    found = load(str(tmp_path))
+    same(found, model)
+    assert (found.config, found.pooler, found.modules) == (model.config, pooler, ())
+
+
+def test_embeddings_are_pooled_from_the_convolutions(folder, base):
+    ours, plain = SimCSE(folder), SimCSE(base.name)
+    assert ours.dimension == 12 and ours.encode("the cat").shape == (12,)
+    np.testing.assert_allclose(ours.encode(["a cat", "the dog ran home"])[0], ours.encode("a cat"), atol=1e-5)
+    assert ours.tokens.hidden_states and plain.dimension == 32
+    with pytest.raises(UserError, match=r"the pooler avg_top2 reads several layers, but .* has convolutions"):
+        choose_pooler(load(str(folder)), "avg_top2")
+    # The index of a model belongs to its convolutions too.
+    activation = dataclasses.replace(ours.config.convolutions, activation="relu")
+    before = ours.identity()
+    ours.config = dataclasses.replace(ours.config, convolutions=activation)
+    assert ours.identity() != before
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"in_word_embedding_dimension": 16}, "damaged: convolutions of 16 elements, where the encoder has 32"),
+        ({"out_channels": 0}, "out_channels is 0, not a number from 1 to"),
+        ({"out_channels": 7}, r"'convs.0.weight' has shape \(6, 32, 1\), not \(7, 32, 1\)"),
+        ({"kernel_sizes": []}, r"kernel_sizes is \[\], not a list of whole numbers"),
+        ({"kernel_sizes": [1, "3"]}, "not a list of whole numbers"),
+        ({"kernel_sizes": [1]}, "the tensor 'convs.1.bias' is not supported"),
+        ({"kernel_sizes": [2, 3]}, r"\[2, 3\]; only odd ones up to 99 are supported"),
+        ({"stride_sizes": [1, 2]}, r"stride_sizes is \[1, 2\]; only 1 is supported"),
+    ],
+)
+def test_what_is_damaged_or_unknown_is_refused(folder, change, message):
+    edit_json(folder / "1_CNN" / CONFIG, **change)
+    with pytest.raises(UserError, match=message) as error:
+        SimCSE(folder)
+    assert "\n" not in str(error.value)
+
+
+def test_a_dense_module_over_tokens_is_a_relu_or_refused(base, tmp_path):
+    write_folder(convolved(base, "relu"), tmp_path)
+    (tmp_path / MARKER).unlink()
+    shutil.copytree(tmp_path, tmp_path / "scaled")
+    edit_tensors(tmp_path / "scaled" / "2_Dense", lambda tensors: {"linear.weight": 2 * tensors["linear.weight"]})
+    edit_json(tmp_path / "2_Dense" / "config.json", module_output_name="sentence_embedding")
+    for changed in (tmp_path / "scaled", tmp_path):
+        with pytest.raises(UserError, match="only one Pooling directly after Transformer, CNN"):
+            SimCSE(changed)
