@@ -83,8 +83,9 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
     are the parameters of the network that replaces tokens.
     """
     alone = mesh.size == 1
-    # A number added to all embeddings changes nothing after batch norm.
-    shift_is_free = not recipe.use_head and all(term.projected for term in recipe.objectives if sees_views(term.name))
+    # A vector added to all embeddings changes nothing after batch norm. The pooler avg_sqrt adds it √T times.
+    projected = all(term.projected for term in recipe.objectives if sees_views(term.name))
+    shift_is_free = projected and not recipe.use_head and recipe.pooler != "avg_sqrt"
 
     def psum(x: Any) -> Any:
         return x if alone else jax.lax.psum(x, AXIS)
