@@ -275,18 +275,20 @@ def check_columns(config: config_dict.ConfigDict, num_columns: int) -> None:
 
 
 def check_projector(config: config_dict.ConfigDict, model: Pretrained) -> None:
-    """Refuses a projected embedding that is to take the place of a token and has another size.
+    """Refuses an embedding that is to take the place of a token and has another size.
 
     Raises:
       UserError: naming the projector's field.
     """
-    projector, size = config.projector, model.config.token_size
-    if not projector.widths or NAME not in projector.objectives or not needs(config.objective).replaced_tokens:
+    projector, size, wanted = config.projector, model.config.token_size, model.config.hidden_size
+    if not needs(config.objective).replaced_tokens:
         return
-    if width(projector.widths.split(",")[-1], size) != size:
+    if projector.widths and NAME in projector.objectives:
+        size = width(projector.widths.split(",")[-1], size)
+    if size != wanted:
         raise UserError(
-            f"config.projector.widths={projector.widths!r}: the last one must be D, which is {size}: "
-            f"objective.{NAME} puts a projected embedding in the place of a token"
+            f"config.projector.widths={projector.widths!r}: gives embeddings of {size} numbers; objective.{NAME} puts "
+            f"one in the place of a token, which has {wanted}"
         )
 
 

@@ -22,7 +22,6 @@ from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.objectives import masked_lm, replaced_token_detection
 from simcse_jax.objectives.objective import Embedded, Group, Psum
 from simcse_jax.objectives.registry import Term, sees_views, total
-from simcse_jax.training.optimizer import ADAMW, Optimization
 from simcse_jax.training.rows import Batch, Rows, Settings
 from simcse_jax.training.token_losses import (
     LanguageModel,
@@ -33,6 +32,17 @@ from simcse_jax.training.token_losses import (
     replaced_token_losses,
 )
 from simcse_jax.training.views import CHANGE, NOISE, Pass, View, dropout_keys, embed
+
+
+class Optimization(NamedTuple):
+    """What an update is compiled for; its numbers are settings."""
+
+    optimizer: str = "adamw"
+    bias_correction: bool = True  # of AdamW's means
+    schedule: str = "linear"
+
+
+ADAMW = Optimization()
 
 
 class Recipe(NamedTuple):
@@ -73,8 +83,9 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
     are the parameters of the network that replaces tokens.
     """
     alone = mesh.size == 1
-    # A number added to all embeddings changes nothing after batch norm.
-    shift_is_free = not recipe.use_head and all(term.projected for term in recipe.objectives if sees_views(term.name))
+    # A vector added to all embeddings changes nothing after batch norm. The pooler avg_sqrt adds it √T times.
+    projected = all(term.projected for term in recipe.objectives if sees_views(term.name))
+    shift_is_free = projected and not recipe.use_head and recipe.pooler != "avg_sqrt"
 
     def psum(x: Any) -> Any:
         return x if alone else jax.lax.psum(x, AXIS)

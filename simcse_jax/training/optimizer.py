@@ -1,7 +1,7 @@
 """From a gradient to an update: clipping by the global norm, AdamW or RMSprop, weight decay."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,20 +11,10 @@ from jaxtyping import Float, Int
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.parameters import Params
 from simcse_jax.training.learning_rate import learning_rate
+from simcse_jax.training.loss import ADAMW, Optimization
 
 MEAN, SQUARE = 0.9, 0.999  # AdamW's decay of the means of gradients and of their squares: β₁ and β₂
 RMSPROP_SQUARE = 0.9  # ρ
-
-
-class Optimization(NamedTuple):
-    """What a step is compiled for; the numbers are settings."""
-
-    optimizer: str = "adamw"
-    bias_correction: bool = True  # of AdamW's means
-    schedule: str = "linear"
-
-
-ADAMW = Optimization()
 
 
 def optimizer(

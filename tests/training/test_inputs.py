@@ -6,7 +6,8 @@ from support import call, refused, train_args
 
 from simcse_jax.config import default_config
 from simcse_jax.data.batches import Corpus
-from simcse_jax.training.inputs import Inputs, sources
+from simcse_jax.errors import UserError
+from simcse_jax.training.inputs import Inputs, check_projector, sources
 
 BAD_DATA = {
     "missing": (None, "no such file"),
@@ -89,3 +90,17 @@ def test_what_is_missing_is_a_part_of_the_data_s_fingerprint():
     there = np.ones((2, 3), bool)
     some = there & [[True, True, True], [True, True, False]]
     assert len({fingerprint(None), fingerprint(there), fingerprint(some)}) == 3
+
+
+def test_an_embedding_in_the_place_of_a_token_has_its_size():
+    config = default_config()
+    config.objective.replaced_token_detection.weight = 0.1
+    model = SimpleNamespace(config=SimpleNamespace(token_size=32, hidden_size=32))
+    check_projector(config, model)
+    config.projector.widths = "2D,64"
+    check_projector(config, model)  # it does not see that one
+    config.projector.objectives = ("replaced_token_detection",)
+    with pytest.raises(UserError, match=r"gives embeddings of 64 numbers; .* a token, which has 32"):
+        check_projector(config, model)
+    config.projector.widths = "2D,D"
+    check_projector(config, model)
