@@ -26,6 +26,7 @@ ARGUMENTS = {
     "sup_roberta": ("base", "large", "mlm", "large_mlm"),
     "unsup_bert": ("base", "large", "mlm", "large_mlm"),
     "unsup_roberta": ("base", "large", "mlm", "large_mlm"),
+    "declutr": ("released", "short"),
     "is_bert": ("released", "paper"),
     "sbert_nli": ("bert", "bert_large", "roberta", "roberta_large"),
 }
