@@ -68,8 +68,8 @@ def _add_options(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="NAME[@LAYERS][@POOLER][@METHOD][=LABEL]",
-        help="folders, hub ids, package:NAME or workdirs; NAME@3 keeps the first 3 layers, NAME@avg takes that pooler, "
-        f"NAME@whitening that post-processing ({' or '.join(POSTPROCESSING)}); given again: another panel",
+        help="folders, hub ids, package:NAME, workdirs or glove:FILE; NAME@3 keeps the first 3 layers, NAME@avg takes "
+        f"that pooler, NAME@whitening that post-processing ({' or '.join(POSTPROCESSING)}); given again: another panel",
     )
     parser.add_argument("--panels", nargs="+", default=[], metavar="TITLE", help="the panels' titles, one each")
     parser.add_argument(

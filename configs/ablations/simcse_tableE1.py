@@ -2,8 +2,9 @@
 
 SimCSE of all sizes is trained as `configs/{unsup,sup}_{bert,roberta}.py`, with `:mlm` (λ = 0.1) too, SBERT and SRoBERTa
 as `configs/sbert_nli.py`. Rows named "(published)" load their authors' checkpoints from the hub and train nothing:
-`princeton-nlp/…` and `sentence-transformers/…` (those with the language-model loss were not published). Other systems
-are quoted.
+`princeton-nlp/…` and `sentence-transformers/…` (those with the language-model loss were not published). GloVe is
+quoted, and loaded from `data/glove.6B.300d.txt`, without stop words: the file and the tokenizer of the paper's row are
+not published. Other systems are quoted.
 
 The protocol is SentEval's PyTorch classifier, as SimCSE's code sets it. The numbers of "average of BERT", "CLS of BERT"
 and SBERT are those of Reimers and Gurevych, who do not state the settings of theirs.
@@ -28,6 +29,7 @@ SBERT, SROBERTA = "SBERT-base (published)", "SRoBERTa-base (published)"
 
 AS_IT_IS = {"model.mlp": "none", "train.epochs": 0, "train.max_steps": 0}
 AVERAGE, CLS = AS_IT_IS | {"model.pooler": "avg"}, AS_IT_IS | {"model.pooler": "cls_before_pooler"}
+GLOVE = AVERAGE | {"model.init_from": "glove:data/glove.6B.300d.txt"}
 SBERT_NLI = {
     "model.pooler": "avg",
     "model.mlp": "none",
@@ -93,12 +95,14 @@ def get_variants() -> tuple[Variant, ...]:
             for method in ("flow", "whitening")
         )
 
+    glove = (77.25, 78.30, 91.17, 87.85, 80.18, 83.00, 72.87, 81.52)
     of_sbert = (83.64, 89.43, 94.39, 89.86, 88.96, 89.60, 76.00, 87.41)
     of_sroberta = (84.91, 90.83, 92.56, 88.75, 90.50, 88.60, 78.14, 87.76)
     sbert = AVERAGE | {"model.init_from": "sentence-transformers/bert-base-nli-mean-tokens"}
     sroberta = AVERAGE | {"model.init_from": "sentence-transformers/roberta-base-nli-mean-tokens"}
     return (
-        quoted("GloVe (avg.)", 77.25, 78.30, 91.17, 87.85, 80.18, 83.00, 72.87, 81.52),
+        quoted("GloVe (avg.)", *glove),
+        row("GloVe (avg.; glove.6B.300d)", GLOVE, BERT, *glove),
         quoted("Skip-thought", 76.50, 80.10, 93.60, 87.10, 82.00, 92.20, 73.00, 83.50),
         row(BERT, AVERAGE, BERT, 78.66, 86.25, 94.37, 88.66, 84.40, 92.80, 69.54, 84.94),
         *after(BERT, AVERAGE),

@@ -219,19 +219,19 @@ def _check_contrastive_tension(config: config_dict.ConfigDict, used: list[str]) 
 
 def _check_projector(config: config_dict.ConfigDict) -> None:
     projector = config.projector
-    if not projector.widths:
-        return
-    if not projector.objectives:
-        raise UserError("config.projector.objectives: must name the objectives that see projected embeddings")
     for name in projector.objectives:
         if name not in config.objective:
             raise no_such("config.projector.objectives", "objective", name, tuple(config.objective))
         if name in UNPROJECTED:
             raise UserError(f"config.projector.objectives: {name} sees no projected embeddings; leave it out")
+    if not projector.widths:
+        return
+    if not projector.objectives:
+        raise UserError("config.projector.objectives: must name the objectives that see projected embeddings")
     if config.data.mixed:
         raise UserError(
             "config.data.mixed: batch norm of the projector would count what stands in for missing sentences; "
-            "set it to False, or projector.widths to ()"
+            "set it to False, or leave projector.widths empty"
         )
 
 
@@ -245,8 +245,8 @@ def _check_replaced_tokens(config: config_dict.ConfigDict) -> None:
         )
     if config.data.mixed:
         raise UserError(
-            "config.data.mixed: objective.replaced_token_detection reads both sentences of every example; set one of "
-            "them to False or 0.0"
+            "config.data.mixed: objective.replaced_token_detection reads both sentences of every example, and some "
+            "sources lack one; set it to False, or the objective's weight to 0.0"
         )
 
 

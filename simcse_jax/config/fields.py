@@ -11,7 +11,6 @@ from simcse_jax.config.rules import (
     above,
     at_least,
     at_most,
-    each,
     each_once,
     either,
     empty_or_named,
@@ -30,11 +29,13 @@ from simcse_jax.models.config import (
     DTYPES,
     MASKED,
     MOST_CHANNELS,
+    NORMS,
     POOLERS,
+    STATISTICS,
     WIDEST_CONVOLUTION,
+    is_widths,
 )
 from simcse_jax.models.head import HEADS
-from simcse_jax.models.projector import NORMS, STATISTICS, is_width
 from simcse_jax.objectives.choices import NEGATIVES, READINGS, SIMILARITIES
 
 POLICIES = {  # which dropout masks the sentences of a pair get; see training/views.py
@@ -150,9 +151,9 @@ FIELDS = {
     ),
     "data.train": field(
         "data/wiki1m_for_simcse.txt",
-        "A .txt, .csv, .tsv, .jsonl or .parquet file, hf:NAME[:CONFIG[:SPLIT]] or tfds:NAME[:SPLIT]; or several of "
-        "them, with commas in between.",
-        given("a file, hf:NAME or tfds:NAME"),
+        "A .txt, .csv, .tsv, .jsonl or .parquet file, hf:NAME[:CONFIG[:SPLIT]], tfds:NAME[:SPLIT] or sts:FOLDER (the "
+        "sentences of SentEval's similarity sets); or several of them, with commas in between.",
+        given("a file, hf:NAME, tfds:NAME or sts:FOLDER"),
     ),
     "data.mixed": field(
         False,
@@ -208,9 +209,9 @@ FIELDS = {
     "views.positive_change": field("none", "The change of the positives.", one_of(CHANGES)),
     "views.cutoff": number(0.2, "The share of the columns that are zero, for cutoff.", BELOW_ONE),
     "projector.widths": field(
-        (),
-        "The widths of its layers: numbers, or multiples of the hidden size, such as 2D,D; empty: no projector.",
-        each("a number, D or a multiple of it such as 2D", is_width),
+        "",
+        "The widths of its layers, WIDTH,WIDTH: numbers, or multiples of the hidden size D; empty: no projector.",
+        rule("empty, or widths such as 2D,D or 4096,4096", lambda text: not text or is_widths(text)),
     ),
     "projector.bias": field(False, "A bias in the last layer; in the others batch norm would take it away."),
     "projector.last_norm": field("plain", f"The batch norm after the last layer. {_explain(NORMS)}.", one_of(NORMS)),
@@ -289,9 +290,7 @@ FIELDS = {
     "train.epochs": field(
         1, "Passes over the data; if this and max_steps are 0, the model is only scored.", at_least(0)
     ),
-    "train.max_steps": field(
-        0, "Above 0 it replaces the epochs; the learning rate falls to zero over these steps.", at_least(0)
-    ),
+    "train.max_steps": field(0, "Above 0 it replaces the epochs; train.schedule is over these steps.", at_least(0)),
     "train.patience": field(
         0,
         "End the run when the development score has not become better for this number of evaluations; 0: never.",

@@ -115,14 +115,3 @@ def each_once(kind: str, names: Iterable[str]) -> Rule:
                 raise UserError(f"{field}: {name} is given twice; list each {kind} once, separated by commas")
 
     return Rule(f"any of {', '.join(known)}", check)
-
-
-def each(words: str, holds: Callable[[str], bool]) -> Rule:
-    """Any number of texts that all hold."""
-
-    def check(field: str, value: Sequence[str]) -> None:
-        for item in value:
-            if not holds(item):
-                raise UserError(f"{field}: {item!r:.60} must be {words}")
-
-    return Rule(f"each {words}", check)

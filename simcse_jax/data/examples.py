@@ -1,7 +1,8 @@
-"""Training sentences from files, hub datasets and TensorFlow datasets.
+"""Training sentences from files, hub datasets, TensorFlow datasets and SentEval's similarity sets.
 
-A specification is a path ending in .txt, .csv, .tsv, .jsonl or .parquet, `hf:NAME[:CONFIG[:SPLIT]]` or
-`tfds:NAME[:SPLIT]`, or several of them with commas in between. All of them give one column of sentences per role.
+A specification is a path ending in .txt, .csv, .tsv, .jsonl or .parquet, `hf:NAME[:CONFIG[:SPLIT]]`,
+`tfds:NAME[:SPLIT]` or `sts:FOLDER` (`data.sts_texts`), or several of them with commas in between. All of them give one
+column of sentences per role.
 """
 
 import dataclasses
@@ -11,18 +12,20 @@ from pathlib import Path
 import numpy as np
 
 from simcse_jax.data.columns import choose_columns, choose_labels
-from simcse_jax.data.datasets import LIBRARIES
+from simcse_jax.data.datasets import LIBRARIES, Library
 from simcse_jax.data.documents import REACH, next_sentences, read_documents
 from simcse_jax.data.draws import NEXT_SENTENCES, SUBSAMPLE, corpus_generator
 from simcse_jax.data.files import MISSING, READERS, Row, is_text, read_parquet
 from simcse_jax.data.labels import LABELS, parse_label
 from simcse_jax.data.sources import Examples, join, split_sources
 from simcse_jax.data.spans import SPANS
+from simcse_jax.data.sts_texts import PREFIX, read_sts_texts
 from simcse_jax.errors import UserError
 from simcse_jax.storage import local_path
 
 __all__ = ["POSITIVES", "Examples", "read_examples"]
 
+PREFIXED = {**LIBRARIES, PREFIX: Library(read_sts_texts, True)}  # the sources that are no files, by prefix
 POSITIVES = (*LABELS, "all", *REACH, SPANS)  # the values of `data.positives`, which may also be empty
 
 
@@ -105,22 +108,24 @@ def _check_positives(specification: str, positives: str, labels: bool) -> str:
 
 
 def _prefix(specification: str) -> str:
-    """`hf:` or `tfds:`; empty for a file."""
-    return next((prefix for prefix in LIBRARIES if specification.startswith(prefix)), "")
+    """`hf:`, `tfds:` or `sts:`; empty for a file."""
+    return next((prefix for prefix in PREFIXED if specification.startswith(prefix)), "")
 
 
 def _open(specification: str) -> tuple[list[str], Iterator[Row], str, bool]:
     """Column names, rows, the source's name for messages, and whether the order of columns means anything."""
     if prefix := _prefix(specification):
-        library = LIBRARIES[prefix]
+        library = PREFIXED[prefix]
         return *library.read(specification.removeprefix(prefix)), specification, library.ordered
     path = local_path(specification)
     reader = READERS.get(path.suffix.lower())
     if not path.is_file():
-        what = "a folder; name a file in it" if path.is_dir() else "no such file"
+        what = f"a folder; name a file in it, or SentEval's as {PREFIX}FOLDER" if path.is_dir() else "no such file"
         raise UserError(f"data.train={specification}: {what}")
     if reader is None:
-        raise UserError(f"{path}: unknown file type {path.suffix!r}; known are {', '.join(READERS)}, hf: and tfds:")
+        raise UserError(
+            f"{path}: unknown file type {path.suffix!r}; known are {', '.join(READERS)}, hf:, tfds: and sts:"
+        )
     return *reader(path), str(path), True
 
 

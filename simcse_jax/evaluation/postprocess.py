@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Float32, Float64
 
-from simcse_jax.data.examples import read_examples
+from simcse_jax.data.examples import PREFIXED, read_examples
 from simcse_jax.data.sources import split_sources
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import target
@@ -64,7 +64,7 @@ def read(method: str, data: str, dimensions: int = 0, scored: str = "") -> Postp
         return Postprocess(method, None, dimensions, target.read_all_splits(scored))
     sentences: list[str] = []
     for source in split_sources(data):
-        if not source.startswith(("hf:", "tfds:")) and not local_path(source).is_file():
+        if not source.startswith(tuple(PREFIXED)) and not local_path(source).is_file():
             known = f", nor is it {TARGET!r} or {TARGET_ALL!r}" if source == data else ""
             raise UserError(f"{source}: no such file{known}")
         sentences += itertools.chain(*read_examples(source).columns)

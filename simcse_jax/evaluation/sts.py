@@ -16,30 +16,12 @@ import numpy as np
 from jaxtyping import Float, Float64
 
 from simcse_jax.data.files import open_text
+from simcse_jax.data.sts_texts import SINGLE_FILES, SUBSETS
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
 from simcse_jax.evaluation.tasks import AGGREGATIONS, METRICS, TASKS
 from simcse_jax.storage import local_path
 
-SUBSETS = {
-    "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
-    "STS13": ("FNWN", "headlines", "OnWN"),
-    "STS14": ("deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news"),
-    "STS15": ("answers-forums", "answers-students", "belief", "headlines", "images"),
-    "STS16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
-}
-SINGLE_FILES = {
-    "STSBenchmark": {
-        "train": "STS/STSBenchmark/sts-train.csv",
-        "dev": "STS/STSBenchmark/sts-dev.csv",
-        "test": "STS/STSBenchmark/sts-test.csv",
-    },
-    "SICKRelatedness": {
-        "train": "SICK/SICK_train.txt",
-        "dev": "SICK/SICK_trial.txt",
-        "test": "SICK/SICK_test_annotated.txt",
-    },
-}
 TITLES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}  # where the paper's table has another name
 GRADED = {"sentence1", "sentence2", "score"}  # the header of a file of graded pairs
 BESIDE_TASKS = ("average", "averages")  # the keys next to the tasks in a result file

@@ -1,10 +1,8 @@
 """The sentences of the target data: of the train, development and test sets of similarity tasks together."""
 
-from pathlib import Path
-
-from simcse_jax.data.files import open_text
+from simcse_jax.data.sts_texts import SINGLE_FILES, SUBSETS, read_pairs
 from simcse_jax.errors import UserError
-from simcse_jax.evaluation.sts import SINGLE_FILES, SUBSETS, Pairs, read_task
+from simcse_jax.evaluation.sts import Pairs, read_task
 from simcse_jax.storage import local_path
 
 
@@ -31,7 +29,8 @@ def read_all_splits(data: str) -> dict[str, list[str]]:
     found = {}
     for task in SUBSETS:
         if (year := folder / "STS" / f"{task}-en-test").is_dir():
-            found[task] = 3 * _of_year(year, task)
+            inputs = [year / f"STS.input.{subset}.txt" for subset in SUBSETS[task]]
+            found[task] = 3 * [str(row.fields[0]) for file in inputs for row in read_pairs(file, task)]
     for task, files in SINGLE_FILES.items():
         if (folder / files["test"]).is_file():
             splits = {name: read_task(folder, task, name) for name in files}
@@ -43,15 +42,3 @@ def read_all_splits(data: str) -> dict[str, list[str]]:
 
 def _sides(pairs: Pairs) -> list[str]:
     return [*pairs.first, *pairs.second]
-
-
-def _of_year(year: Path, task: str) -> list[str]:
-    sentences: list[str] = []
-    for subset in SUBSETS[task]:
-        path = year / f"STS.input.{subset}.txt"
-        for number, line in enumerate(open_text(path), 1):
-            pair = line.split("\t")[:2]
-            if len(pair) < 2:
-                raise UserError(f"{path}: line {number}: expected two sentences, separated by a tab")
-            sentences += pair
-    return sentences

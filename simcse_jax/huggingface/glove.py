@@ -8,12 +8,13 @@ such a word, so these lines are left out; they are those whose further parts are
 """
 
 import gzip
+import io
 import re
 import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
@@ -54,13 +55,13 @@ def read_glove(path: Path) -> Vectors:
         raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or reason(error)}") from None
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _opened(path: Path) -> io.BufferedIOBase:
     with open(path, "rb") as file:
         is_compressed = file.read(2) == b"\x1f\x8b"
     return gzip.open(path, "rb") if is_compressed else open(path, "rb")
 
 
-def _blocks(file: IO[bytes]) -> Iterator[list[_Line]]:
+def _blocks(file: io.BufferedIOBase) -> Iterator[list[_Line]]:
     """The lines that are not empty, some thousand at a time."""
     rest, count = b"", 0
     while block := file.read(BLOCK):
@@ -145,7 +146,7 @@ def _parse(path: Path, lines: Sequence[_Line], dimension: int) -> np.ndarray:
             warnings.simplefilter("error", DeprecationWarning)  # NumPy 2.0 warns of what is no number
             values = np.fromstring(text, np.float32, sep=" ")
     except (ValueError, DeprecationWarning):
-        values = np.zeros(0)
+        values = np.zeros(0, np.float32)
     if values.size != len(lines) * dimension or not np.isfinite(values).all():
         for line in lines:
             for part in line.text.split(b" ")[1:]:

@@ -16,6 +16,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.huggingface.glove import read_glove
 from simcse_jax.huggingface.module_files import Unsupported
 from simcse_jax.huggingface.names import head_module, normalize_names, read_head, to_params
+from simcse_jax.huggingface.published import own_pooler
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.sentence_transformers import (
     LISTING,
@@ -32,7 +33,7 @@ from simcse_jax.huggingface.tokenizer import MARKER, Tokenizer
 from simcse_jax.huggingface.weight_files import read_weights
 from simcse_jax.huggingface.word_embeddings import read_word_embeddings
 from simcse_jax.huggingface.word_tokenizer import Vocabulary, WordTokenizer
-from simcse_jax.models.config import POOLERS, SEVERAL_LAYERS, EncoderConfig
+from simcse_jax.models.config import POOLERS, SEVERAL_LAYERS, WORD_VECTORS, EncoderConfig
 from simcse_jax.models.head import has_head
 from simcse_jax.models.modules import Module
 from simcse_jax.models.parameters import WORD_EMBEDDING, Arrays
@@ -143,7 +144,8 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
 
     The folder's own pooler and head are read from our export's marker, or else from sentence-transformers'
     `modules.json`, or else from signs of the reference code: a `mlp.dense` layer, a `…ForCL` architecture, or the
-    name of a released model (`sup-simcse-…` uses its pooler as a head, `unsup-simcse-…` had one only in training).
+    name of a released model (`sup-simcse-…` uses its pooler as a head, `unsup-simcse-…` had one only in training; those
+    of DiffCSE, SCD, CT and DeCLUTR are in `published`).
     The pooler in any other checkpoint is not a head.
 
     Args:
@@ -169,6 +171,8 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
 
     hf_config = _read_config(transformer, folder)
     config = EncoderConfig.from_hugging_face(hf_config, str(transformer / "config.json")).keep_layers(num_layers)
+    if config.model_type == WORD_VECTORS:
+        raise UserError(f"{transformer / 'config.json'}: of a run that scored word vectors; give the run's own folder")
     tensors, path = read_weights(transformer)
     tensors = normalize_names(tensors)
     refusal, modules = "", None
@@ -183,6 +187,8 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
         pooler, with_head = _read_marker(marker, folder / MARKER)
     elif modules:
         pooler, with_head = modules.pooler, bool(modules.dense)
+    elif not refusal and (known := own_pooler(name)) is not None:
+        pooler, with_head = known, False
     else:
         pooler, with_head = "cls", not refusal and _reference_head(name, hf_config, tensors)
     tensors |= modules.dense if modules else {}

@@ -32,6 +32,8 @@ def public_value(field: str, value: Any, hub: Collection[str] | None = None) -> 
         name, *others = rest.split(":")
         keep = is_from_hub(field, value, hub) if kind == "hf" else is_hub_id(name)
         return ":".join([kind, name if keep else base_name(name), *others])
+    if field in LISTS and colon and kind == "sts":
+        return f"sts:{base_name(rest)}"
     if field in MODELS and value.startswith("package:"):
         return value
     if field in MODELS and split_glove(value) is not None:

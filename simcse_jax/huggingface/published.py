@@ -1,6 +1,9 @@
-"""The shapes of published encoders, so that their programs can be built without their files."""
+"""What is known of published models by their names: the shapes of encoders, so that their programs can be built without
+their files, and the poolers of models whose files do not state them.
+"""
 
 import dataclasses
+from pathlib import Path
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.resolve import resolve
@@ -34,9 +37,27 @@ PUBLISHED = {
     "microsoft/mpnet-base": _MPNET,
     "sentence-transformers/all-mpnet-base-v2": _MPNET,
 }
+# The poolers that the authors evaluate with, by their repositories: DiffCSE's and SCD's drop their projector at test
+# time, though their checkpoints may contain it and name SimCSE's class, which has a head. Neither ConSERT's nor
+# IS-BERT's authors name a model on the hub.
+OWN_POOLERS = {
+    **{f"voidism/diffcse-{name}": "cls_before_pooler" for name in ("bert-base-uncased-sts", "bert-base-uncased-trans")},
+    **{f"voidism/diffcse-{name}": "cls_before_pooler" for name in ("roberta-base-sts", "roberta-base-trans")},
+    "sap-ai-research/BERT-base-uncased-SCD-ACL2022": "cls_before_pooler",
+    "sap-ai-research/RoBERTa-base-SCD-ACL2022": "cls_before_pooler",
+    **{f"Contrastive-Tension/BERT-{name}": "avg" for name in ("Base-CT", "Base-NLI-CT", "Large-CT", "Large-NLI-CT")},
+    "johngiorgi/declutr-small": "avg",
+    "johngiorgi/declutr-base": "avg",
+}
 OWNERS = ("google-bert/", "FacebookAI/", "distilbert/")  # the hub accepts their models' names with and without them
 # The place of config.json: in a model's folder; in a run's workdir; in a sentence-transformers folder.
 PLACES = ("config.json", "model/config.json", "0_Transformer/config.json")
+
+
+def own_pooler(name: str) -> str | None:
+    """The pooler of a published model, by the last part of its name; None for any other model."""
+    last = Path(name).name.partition("@")[0]
+    return next((pooler for known, pooler in OWN_POOLERS.items() if known.rpartition("/")[2] == last), None)
 
 
 def encoder_config(name: str, num_layers: int = 0) -> EncoderConfig:

@@ -1,6 +1,7 @@
 """The shape of an encoder, read from a Hugging Face `config.json`."""
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -27,6 +28,13 @@ POOLERS = {  # see pooling.py
     "last": "the last layer's last token",
 }
 SEVERAL_LAYERS = ("avg_top2", "avg_first_last", "avg_static_last")  # those that read more than the last layer
+NORMS = {  # batch norms after a projector's last layer
+    "plain": "without scale and shift",
+    "affine": "with scale and shift",
+    "none": "no norm",
+}
+STATISTICS = {"together": "over the views of a pair together", "each": "over each view alone"}  # of a projector's norms
+WIDTH = re.compile(r"[1-9]\d{0,4}|[1-9]?D")  # of a projector's layer: 4096, D or 2D
 CHANGES = {  # of a sentence in the embedding layer (models/changes.py)
     "none": "the sentence as it is",
     "shuffled": "positions permuted among its tokens",
@@ -168,6 +176,11 @@ class EncoderConfig:
             given = f"model.num_layers={num_layers}, --num-layers {num_layers} or NAME@{num_layers}"
             raise UserError(f"{given}: the model has {self.num_layers} layers (0 keeps all)")
         return dataclasses.replace(self, num_layers=num_layers or self.num_layers)
+
+
+def is_widths(text: str) -> bool:
+    """Whether a text has a projector's widths: each a number, D for the hidden size, or a multiple of it such as 2D."""
+    return all(WIDTH.fullmatch(width) for width in text.split(","))
 
 
 def _with_usual_names(config: dict[str, Any], where: str) -> dict[str, Any]:

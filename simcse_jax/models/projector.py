@@ -1,7 +1,6 @@
 """A network between the embeddings and the objectives, with batch norm over the global batch; training alone has it."""
 
 import itertools
-import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,13 +12,6 @@ from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.parameters import Arrays
 
 EPSILON = 1e-5  # that PyTorch's batch norm adds to a variance
-NORMS = {  # after the last layer
-    "plain": "without scale and shift",
-    "affine": "with scale and shift",
-    "none": "no norm",
-}
-STATISTICS = {"together": "over the views of a pair together", "each": "over each view alone"}
-WIDTH = re.compile(r"[1-9]\d{0,4}|[1-9]?D")  # 4096, D or 2D
 
 
 class Projector(NamedTuple):
@@ -35,12 +27,7 @@ def read_projector(fields: Any) -> Projector | None:
     """The projector of `config.projector`, or of that section in a `run.json`; None without widths, as of old."""
     if not fields.get("widths"):
         return None
-    return Projector(tuple(fields["widths"]), *(fields[name] for name in Projector._fields[1:]))
-
-
-def is_width(text: str) -> bool:
-    """Whether a text is a width: a number, D for the hidden size, or a multiple such as 2D."""
-    return WIDTH.fullmatch(text) is not None
+    return Projector(tuple(fields["widths"].split(",")), *(fields[name] for name in Projector._fields[1:]))
 
 
 def width(text: str, hidden_size: int) -> int:

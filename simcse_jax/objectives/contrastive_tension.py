@@ -19,9 +19,8 @@ def contrastive_tension(
 
     Carlsson et al. 2021, "Semantic Re-tuning with Contrastive Tension", Section 3: plain dot products of mean-pooled
     last layers. f₁ and f₂ are two encoders that start from the same weights (`model.dual_encoder`). Our loss is the
-    mean over the pairs, as in the released code. The paper sums, and so does sentence-transformers'
-    `ContrastiveTensionLoss`, which is 16 times ours for a batch of 16: a factor that RMSprop's update is nearly
-    independent of.
+    mean over the pairs, as in the released code. sentence-transformers' `ContrastiveTensionLoss` is the sum, 16 times
+    ours for a batch of 16: a factor that RMSprop's update hardly depends on.
 
     Where the negatives come from is a matter of the data, and not of this function. The readings of the field `reading`
     are explained in `data.pairing`:

@@ -91,6 +91,9 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
         params = {name: params[name] for name in shapes}
     copy = _local_copy(folder / "model")
     vocabulary = read_vocabulary(copy / WORDS_FILE) if kept.model_type == WORD_VECTORS else None
+    if vocabulary and len(vocabulary.words) != kept.vocab_size:
+        words = len(vocabulary.words)
+        raise UserError(f"{copy / WORDS_FILE}: damaged: it has {words} words, the checkpoint {kept.vocab_size}")
     name = str(AtStep(str(folder), step))
     return Pretrained(name, copy, kept, params, pooler, max_length, language_model, vocabulary=vocabulary)
 

@@ -70,7 +70,7 @@ def all_runs(
         if not config.eval.data:
             raise UserError(f"{where}.eval.data is empty; a sweep is a table of scores")
         for field, name in sources(config).items():
-            if not name.startswith(("hf:", "tfds:")) and not local_path(name).exists():
+            if not name.startswith(("hf:", "tfds:")) and not local_path(name.removeprefix("sts:")).exists():
                 raise UserError(f"{where}.{field}={name}: no such file (config.sweep.only chooses other rows)")
         for metric in sweep.metrics:
             check_measured(config, metric, where)

@@ -283,9 +283,9 @@ def check_projector(config: config_dict.ConfigDict, model: Pretrained) -> None:
     projector, size = config.projector, model.config.token_size
     if not projector.widths or NAME not in projector.objectives or not needs(config.objective).replaced_tokens:
         return
-    if width(projector.widths[-1], size) != size:
+    if width(projector.widths.split(",")[-1], size) != size:
         raise UserError(
-            f"config.projector.widths={','.join(projector.widths)}: the last one must be D, which is {size}: "
+            f"config.projector.widths={projector.widths!r}: the last one must be D, which is {size}: "
             f"objective.{NAME} puts a projected embedding in the place of a token"
         )
 

@@ -210,6 +210,8 @@ def without_shift(params: Params) -> Params:
     if any(name.startswith(CONVOLUTIONS) for name in params):  # what they read has an end
         return params
     biases = [name for name in parameters.sentence_encoder(params) if name.endswith("output_norm.bias")]
+    if not biases:  # an encoder without layers
+        return params
     last = max(biases, key=lambda name: int(name.split(".")[2]))  # encoder.layers.11.output_norm.bias
     names = {last, parameters.SECOND + last} & params.keys()
     return params | {name: jax.lax.stop_gradient(params[name]) for name in names}

@@ -26,6 +26,14 @@ MISTAKES = {
     "--config.model.dropout=1.0": "below 1",
     "--config.model.num_layers=-1": "0 or more",
     "--config.train.batch_size=1": "2 or more",
+    "--config.projector.widths=2D,E": "config.projector.widths='2D,E': must be empty, or widths such as 2D,D",
+    "--config.projector.widths=2D,D": "config.projector.objectives: must name the objectives",
+    "--config.projector.objectives=info_nc": "config.projector.objectives: no objective 'info_nc'",
+    "--config.projector.objectives=mlm": "config.projector.objectives: mlm sees no projected embeddings",
+    "--config.projector.last_norm=batch": "must be one of plain, affine, none",
+    "--config.projector.statistics=all": "must be together or each",
+    "--config.objective.replaced_token_detection.weight=1": "config.model.generator: must be set for",
+    "--config.objective.replaced_token_detection.masking_rate=0": "above 0 and at most 1",
     "--config.train.optimizer=adam": "must be adamw or rmsprop",
     "--config.train.schedule=cosine": "must be one of linear, constant, steps, slanted_triangular",
     "--config.train.schedule=steps": "config.train.milestones: must be set for train.schedule=steps",
@@ -118,10 +126,13 @@ def test_fields_that_do_not_go_together():
             "seed=1",
             "info_nce.weight: next to contrastive_tension",
         ),
+        ("data.mixed=True", "projector.widths=D", "batch norm of the projector would count"),
+        ("data.mixed=True", "objective.replaced_token_detection.weight=1", "reads both sentences of every example"),
         ("analysis.every=10", "eval.data=", "config.analysis.data: must be set, a file of sentences"),
     ):
+        others = ("--config.projector.objectives=info_nce", "--config.model.generator=x")  # alone they do nothing
         with pytest.raises(UserError, match=message):
-            parse(f"--config.{first}", f"--config.{second}")
+            parse(*others, f"--config.{first}", f"--config.{second}")
 
 
 def test_post_processing_and_runs_that_train_nothing():
@@ -160,6 +171,15 @@ def test_fields_without_effect_are_named():
         "--config.data.augment.name=crop", "--config.data.augment.percent=20",
     )  # fmt: skip
     assert ineffective(config) == []
+
+
+def test_fields_of_projectors_and_generators_that_do_not_count():
+    config, _ = parse("--config.model.generator=x", "--config.projector.objectives=barlow_twins")
+    assert ineffective(config) == ["model.generator=x", "projector.objectives=('barlow_twins',)"]
+    used = ("--config.projector.objectives=info_nce", "--config.projector.widths=2D,D", "--config.projector.bias=True")
+    config, _ = parse(*used)
+    assert ineffective(config) == ["projector.bias=True"]  # the last norm takes it away
+    assert ineffective(parse(*used, "--config.projector.last_norm=none")[0]) == []
 
 
 def test_a_head_at_test_time_belongs_to_its_pooler():

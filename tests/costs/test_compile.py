@@ -37,6 +37,18 @@ def test_the_largest_chunk_that_fits_is_found(limit, share):
     assert tried[0] == start
 
 
+def test_a_step_with_a_generator_takes_its_parameters():
+    """DiffCSE: two views, a generator that is not differentiated, and a discriminator that is."""
+    projected = {"projector.widths": "2D,D", "projector.objectives": ("info_nce", "replaced_token_detection")}
+    fields = {"model.mlp": "none", "model.generator": "x", "objective.replaced_token_detection.weight": 1.0}
+    devices = jax.devices()[:2]
+    plain = compile.trace_step(tiny_config(**{"model.mlp": "none"}), TINY, 1, devices)
+    traced = compile.trace_step(tiny_config(**projected, **fields), TINY, 1, devices, TINY)
+    assert 2 < product_flops(traced.jaxpr).total() / product_flops(plain.jaxpr).total() < 4
+    state, _, _, frozen = traced.args_info[0]
+    assert "language_model.bias" in frozen and "projector.layers.0.kernel" in state.params
+
+
 def test_a_missing_libtpu_names_the_command_that_installs_it(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"`pip install libtpu`.*JAX_PLATFORMS=cpu"):

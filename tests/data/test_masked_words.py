@@ -10,7 +10,7 @@ from support.data import change
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
-from simcse_jax.huggingface.names import SOURCES
+from simcse_jax.huggingface.names import BERT_HEAD
 from simcse_jax.models import parameters
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.language_model import activation, logits, shapes
@@ -27,7 +27,7 @@ def write_language_model(folder, head=True, mask=True):
     tensors = load_file(folder / "model.safetensors")
     if head:
         for name, shape in shapes(config).items():
-            tensors[SOURCES[name][0]] = generator.normal(0, 0.5, shape).astype(np.float32)
+            tensors[BERT_HEAD[name]] = generator.normal(0, 0.5, shape).astype(np.float32)
         tensors["cls.predictions.bias"][:4] = tensors["cls.predictions.bias"][30:] = 100  # specials, unused rows
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     if mask:

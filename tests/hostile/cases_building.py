@@ -3,6 +3,7 @@
 import bz2
 import gzip
 from collections.abc import Iterator
+from pathlib import Path
 
 from hostile.case import EITHER, REFUSED, Case
 from hostile.cases_options import CHOICES, NAMES, NUMBERS
@@ -62,6 +63,14 @@ DOWNLOADS: dict[str, tuple[str, str, bytes | str, str]] = {  # builder, file, co
 }
 
 TRIPLETS = "sent0,sent1,hard_neg\n" + "".join(f"a {n},b {n},c {n}\n" for n in range(9))
+
+
+def cut_sets(folder: Path) -> None:
+    """SentEval's folder with one file, whose last line is cut off."""
+    (folder / "sets" / "SICK").mkdir(parents=True)
+    (folder / "sets" / "SICK" / "SICK_train.txt").write_text("a header\n1\ta cat\ta dog\n2\ta ca")
+
+
 LISTS: dict[str, tuple[str, dict, Make | None, str, str]] = {  # data.train, fields, damage, end, named
     "nothing between two commas": ("text.txt,,train.csv", {}, None, REFUSED, "source 2 of 3"),
     "a comma at the end": ("text.txt,", {}, None, REFUSED, "source 2 of 2"),
@@ -97,6 +106,29 @@ LISTS: dict[str, tuple[str, dict, Make | None, str, str]] = {  # data.train, fie
         "x.txt: line 1",
     ),
     "a workdir's name in a list": ("text.txt,hf:", {}, None, REFUSED, "hf:"),
+    "similarity sets that are not there": ("text.txt,sts:none", {}, None, REFUSED, "sts:none: no such folder"),
+    "a folder without similarity sets": ("sts:model", {}, None, REFUSED, "no STS set there"),
+    "a similarity set that is cut off": (
+        "sts:sets",
+        {},
+        cut_sets,
+        REFUSED,
+        "SICK_train.txt: line 3",
+    ),
+    "sentences for pairs of one's own": (
+        "train.csv",
+        {"objective__info_nce__weight": 0.0, "objective__contrastive_tension__weight": 1.0},
+        None,
+        REFUSED,
+        "contrastive_tension",
+    ),
+    "hard negatives and both views'": (
+        "train.csv",
+        {"objective__info_nce__negatives": "both"},
+        None,
+        REFUSED,
+        "negatives=both",
+    ),
 }
 
 

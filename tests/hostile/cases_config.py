@@ -36,6 +36,9 @@ WITH = {  # what makes a field matter
     "data.augment.mlm_model": "--config.data.augment.name=mlm",
     "analysis.data": "--config.analysis.every=1",
     "views.samples": "--config.views.positive=mean",
+    "projector.widths": "--config.projector.objectives=info_nce",
+    "projector.objectives": "--config.projector.widths=D",
+    "model.generator": "--config.objective.replaced_token_detection.weight=1",
     "train.milestones": "--config.train.schedule=steps",
     "eval.postprocess_data": "--config.eval.postprocess=whitening",
 }

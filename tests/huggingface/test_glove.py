@@ -1,4 +1,5 @@
 import gzip
+import pickle
 
 import numpy as np
 import pytest
@@ -132,6 +133,7 @@ def test_the_average_of_the_words_that_are_known(glove, tmp_path):
     )
     assert "glove, 0 layers, dimension 6, at most 4096 tokens, pooler avg" in repr(model)
     assert model.identity() != SimCSE(glove).identity()
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).encode(SENTENCES), model.encode(SENTENCES))
     with pytest.warns(UserWarning, match="1 sentence was longer than 3 tokens"):
         np.testing.assert_allclose(model.encode("cat " * 4, max_length=3), row["cat"], atol=1e-6)
 
@@ -148,8 +150,14 @@ def test_a_run_without_steps_is_scored_exported_and_read_again(glove, corpus, tm
     expected = SimCSE(glove).encode(SENTENCES)
     for name in ("run", "export"):
         np.testing.assert_array_equal(SimCSE(tmp_path / name).encode(SENTENCES), expected)
+    with pytest.raises(UserError, match="of a run that scored word vectors; give the run's own folder"):
+        load_model(str(tmp_path / "run" / "model"))
     again = call("export", "--workdir", tmp_path / "run", "--output", tmp_path / "export")
     assert again.returncode == 0, again.stderr
+    words = tmp_path / "run" / "model" / "whitespacetokenizer_config.json"
+    words.write_text(words.read_text().replace('"cat", ', ""))
+    with pytest.raises(UserError, match=f"{words}: damaged: it has 21 words, the checkpoint 22"):
+        load_model(str(tmp_path / "run"))
 
 
 def test_commands_take_it(glove, corpus, tmp_path):

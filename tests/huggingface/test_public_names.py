@@ -13,6 +13,7 @@ from simcse_jax.huggingface.public_names import from_hub, public_value
         ("data.train", "gs://bucket/private/corpus.csv", "corpus.csv"),
         ("data.train", "hf:owner/name:config:train", "hf:owner/name:config:train"),
         ("data.train", "hf:/home/ann/saved:train", "hf:saved:train"),
+        ("data.train", "sts:/home/ann/downstream, a.csv", "sts:downstream,a.csv"),
         ("data.train", "tfds:snli:train", "tfds:snli:train"),
         ("data.train", "/home/ann/a.csv, hf:owner/name:x:train", "a.csv,hf:owner/name:x:train"),
         ("eval.postprocess_data", "/home/ann/a.csv,/home/ann/b.txt", "a.csv,b.txt"),

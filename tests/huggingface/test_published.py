@@ -1,9 +1,12 @@
+import numpy as np
 import pytest
-from support import CONFIGS
+from support import CONFIGS, write_model, write_prompted
+from support.models import edit_tensors
 
 from simcse_jax.errors import UserError
-from simcse_jax.huggingface.published import PUBLISHED, encoder_config
-from simcse_jax.models.config import EncoderConfig
+from simcse_jax.huggingface.load import choose_pooler, load
+from simcse_jax.huggingface.published import OWN_POOLERS, PUBLISHED, encoder_config, own_pooler
+from simcse_jax.models.config import POOLERS, EncoderConfig
 from simcse_jax.models.sentence_encoder import build
 
 
@@ -19,6 +22,64 @@ def test_published_shapes_are_known():
     assert sum(value.size for value in params.values()) == 355_359_744 - 1024 * 1025
     _, params = build(PUBLISHED["microsoft/mpnet-base"], with_head=False)
     assert sum(value.size for value in params.values()) == 109_486_464 - 768 * 769
+    _, params = build(PUBLISHED["distilbert-base-uncased"], with_head=False)
+    assert sum(value.size for value in params.values()) == 66_362_880
     assert encoder_config("google-bert/bert-large-cased", 3).num_layers == 3
+    assert encoder_config("distilbert/distilroberta-base") == encoder_config("roberta-base", 6)
     with pytest.raises(UserError, match=r"gpt2: no such folder, .* bert-base-uncased, .*all-mpnet-base-v2$"):
         encoder_config("gpt2")
+
+
+def test_word_vectors_have_no_shape_to_train():
+    with pytest.raises(UserError, match=r"glove:x\.txt: averages word vectors and has no layers"):
+        encoder_config("glove:x.txt")
+
+
+def test_poolers_are_known_by_the_last_part_of_a_name():
+    assert own_pooler("voidism/diffcse-bert-base-uncased-sts") == "cls_before_pooler"
+    assert own_pooler("voidism/diffcse-roberta-base-trans@main") == "cls_before_pooler"
+    assert own_pooler("/data/BERT-Base-CT/") == "avg" and own_pooler("bert-base-uncased") is None
+    assert set(OWN_POOLERS.values()) <= set(POOLERS)
+
+
+# The layouts of these repositories: kind of encoder, fields of config.json, tensors to add and their prefix.
+DIFFCSE = {f"mlp.net.{part}": np.ones((64, 32), np.float32) for part in ("0.weight", "1.weight", "3.weight")}
+DIFFCSE |= {"discriminator.encoder.layer.0.output.dense.bias": np.ones(32, np.float32)}
+DIFFCSE |= {"bert.embeddings.position_ids": np.arange(64)[None], "lm_head.bias": np.zeros(40, np.float32)}
+SCD = {"mlp.dense.weight": np.ones((32, 32), np.float32), "mlp.dense.bias": np.zeros(32, np.float32)}
+LAYOUTS = {
+    "voidism/diffcse-bert-base-uncased-sts": ("bert", {"architectures": ["BertForCL"]}, DIFFCSE),
+    "voidism/diffcse-roberta-base-sts": ("roberta", {"architectures": ["RobertaForCL"]}, DIFFCSE),
+    "sap-ai-research/BERT-base-uncased-SCD-ACL2022": ("bert", {"architectures": ["BertForCL"]}, SCD),
+    "Contrastive-Tension/BERT-Base-CT": ("bert", {"architectures": ["BertForMaskedLM"]}, {}),
+    "johngiorgi/declutr-base": ("roberta", {"architectures": ["RobertaForMaskedLM"]}, {}),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_published_models_load_with_the_pooler_of_their_authors_and_without_a_head(name, tmp_path):
+    model_type, fields, added = LAYOUTS[name]
+    folder = write_model(tmp_path / name, model_type, **fields)
+    plain = load(str(folder)).params
+
+    def change(tensors):
+        kept = {f"{model_type}.{key}": value for key, value in tensors.items() if not key.startswith("pooler")}
+        return kept | added
+
+    edit_tensors(folder, change)
+    model = load(str(folder))
+    assert choose_pooler(model, None) == (OWN_POOLERS[name], False) and not model.refusal
+    assert model.params.keys() == {key for key in plain if not key.startswith("head.")}
+    other = folder.rename(tmp_path / "other")
+    if fields["architectures"][0].endswith("ForCL") and added is DIFFCSE:
+        with pytest.raises(UserError, match="the model has a head"):  # as SimCSE's own class would have it
+            load(str(other))
+    else:
+        assert choose_pooler(load(str(other)), None) == ("cls", added is SCD)
+
+
+def test_the_files_of_sentence_transformers_come_before_the_name(tmp_path):
+    source = write_model(tmp_path / "source", "roberta")
+    folder = write_prompted(source, tmp_path / "declutr-base")
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode": "max"}')
+    assert choose_pooler(load(str(folder)), None) == ("max", False)

@@ -1,8 +1,9 @@
 import pytest
+from huggingface_hub.utils import filter_repo_objects
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
-from simcse_jax.huggingface.resolve import PACKAGE_WEIGHTS, resolve
+from simcse_jax.huggingface.resolve import HUB_FILES, PACKAGE_WEIGHTS, resolve
 
 
 def test_package_weights_are_checked(minilm, monkeypatch):
@@ -35,3 +36,9 @@ def test_names_that_can_be_no_path_are_refused(name):
 def test_names_of_nothing_are_refused(name):
     with pytest.raises(UserError, match="no such folder"):
         load(name)
+
+
+def test_the_files_of_word_vectors_are_downloaded():
+    names = ["modules.json", "1_Pooling/config.json", "0_WordEmbeddings/whitespacetokenizer_config.json"]
+    names += ["0_WordEmbeddings/model.safetensors"]
+    assert list(filter_repo_objects([*names, "onnx/model.onnx"], allow_patterns=HUB_FILES)) == names

@@ -119,6 +119,18 @@ def test_usual_bert_folders_are_read_as_transformers_reads_them(config, files, t
     assert ("elan" in backend.encode("Elan").tokens) is lower
 
 
+@pytest.mark.parametrize("name", [None, "DistilBertTokenizer", "DistilBertTokenizerFast", "BertTokenizer"])
+def test_distilbert_s_tokenizer_is_bert_s(name, tmp_path):
+    folder = write_bert(tmp_path / "m", tokenizer_class=name)
+    bert = read_usual(folder)
+    (folder / "config.json").write_text(json.dumps({"model_type": "distilbert"}))
+    backend = read_usual(folder)
+    assert backend is not None
+    backend.no_truncation()
+    same_as_transformers(folder, backend)
+    assert (bert is None) is (name is not None and name.startswith("Distil"))  # then transformers reads it
+
+
 @pytest.mark.parametrize("config", [{}, {"add_prefix_space": True}, {"trim_offsets": False}], ids=str)
 def test_usual_roberta_folders_are_read_as_transformers_reads_them(config, tmp_path):
     folder = write_roberta(tmp_path / "m", **config)

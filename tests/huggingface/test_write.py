@@ -3,16 +3,18 @@ import json
 
 import numpy as np
 import pytest
-from support import write_model
+from support import CONFIGS, write_model
 from support.models import same
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import choose_pooler, load
+from simcse_jax.huggingface.names import head_tensors, to_tensors
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.settings import Settings
 from simcse_jax.huggingface.tokenizer import MARKER
 from simcse_jax.huggingface.write import write_model as write_folder
 from simcse_jax.models.config import POOLERS
+from simcse_jax.models.language_model import shapes
 from simcse_jax.models.modules import Dense, LayerNorm
 from simcse_jax.simcse import SimCSE
 
@@ -56,6 +58,43 @@ def test_what_cannot_be_written_is_refused_and_settings_are_written(tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             write_folder(dataclasses.replace(model, **changes), tmp_path / "other")
+
+
+def random_head(config):
+    generator = np.random.default_rng(0)
+    return {name: generator.normal(size=shape).astype(np.float32) for name, shape in shapes(config).items()}
+
+
+@pytest.mark.parametrize("model_type", CONFIGS)
+def test_a_language_model_is_kept(model_type, tmp_path):
+    source = load(str(write_model(tmp_path / "source", model_type)))
+    head = random_head(source.config)
+    (tmp_path / "model").mkdir()
+    write_folder(dataclasses.replace(source, pooler="avg", language_model=head), tmp_path / "model")
+    found = load(str(tmp_path / "model")).language_model
+    assert found is not None and found.keys() == head.keys()
+    for name, value in head.items():
+        np.testing.assert_array_equal(found[name], value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model_type", CONFIGS)
+def test_transformers_opens_the_language_model(model_type, tmp_path):
+    pytest.importorskip("torch")
+    from transformers import AutoModel, AutoModelForMaskedLM
+
+    source = load(str(write_model(tmp_path / "source", model_type)))
+    head = random_head(source.config)
+    (tmp_path / "model").mkdir()
+    write_folder(dataclasses.replace(source, pooler="avg", language_model=head), tmp_path / "model")
+    theirs, loading = AutoModelForMaskedLM.from_pretrained(tmp_path / "model", output_loading_info=True)
+    assert not loading["missing_keys"] and not loading["mismatched_keys"]
+    expected = head_tensors(head, model_type) | to_tensors(source.params, model_type)
+    found = {name.removeprefix(f"{model_type}."): value.numpy() for name, value in theirs.state_dict().items()}
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    names = AutoModel.from_pretrained(tmp_path / "model", output_loading_info=True)[1]["missing_keys"]
+    assert all(name.startswith("pooler.") for name in names)
 
 
 @pytest.mark.slow

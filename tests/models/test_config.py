@@ -4,7 +4,7 @@ import pytest
 from support import CONFIGS
 
 from simcse_jax.errors import UserError
-from simcse_jax.models.config import BOUNDS, MODEL_TYPES, EncoderConfig
+from simcse_jax.models.config import BOUNDS, MODEL_TYPES, EncoderConfig, is_widths
 
 
 def read(kind="bert", **changes):
@@ -113,3 +113,8 @@ def test_the_first_layers():
     for wrong in (-1, 3):
         with pytest.raises(UserError, match="the model has 2 layers"):
             read().keep_layers(wrong)
+
+
+def test_a_projector_s_width_is_a_number_or_a_multiple_of_the_hidden_size():
+    assert all(map(is_widths, ("4096", "D", "2D", "1", "2D,D", "4096,4096,9D")))
+    assert not any(map(is_widths, ("", "0", "-1", "D2", "2d", "1.5D", "123456", "12D", "2 D", "D,", "D, D")))

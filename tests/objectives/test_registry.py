@@ -9,7 +9,7 @@ from simcse_jax.config.fields import default_config
 from simcse_jax.objectives.info_nce import info_nce
 from simcse_jax.objectives.objective import Embedded, Group, Needs, Objective, Parameters
 from simcse_jax.objectives.registry import OBJECTIVES, Term, needs, total, trained
-from simcse_jax.runs.state import CONVOLUTION_STREAM, HEAD_STREAM, SECOND_HEAD_STREAM
+from simcse_jax.runs.state import CONVOLUTION_STREAM, HEAD_STREAM, PROJECTOR_STREAM, SECOND_HEAD_STREAM
 
 FIRST, SECOND = random(2, 6, 4)
 
@@ -75,7 +75,7 @@ def test_needs_are_those_of_all_trained_objectives():
 def test_no_two_parameters_share_a_stream_or_a_name():
     _, params, encoder = random_model()
     own = [objective.parameters for objective in OBJECTIVES.values() if objective.parameters]
-    streams = [HEAD_STREAM, SECOND_HEAD_STREAM, CONVOLUTION_STREAM, *(each.stream for each in own)]
+    streams = [HEAD_STREAM, SECOND_HEAD_STREAM, CONVOLUTION_STREAM, PROJECTOR_STREAM, *(each.stream for each in own)]
     assert len(own) == 3 and len(set(streams)) == len(streams)
     names = [*params, *(name for each in own for name in each.fresh(encoder, jax.random.key(0)))]
     assert len(set(names)) == len(names)

@@ -93,6 +93,26 @@ def test_the_model_s_own_head_and_language_model_are_trained_further(model, caps
     assert not HEAD & initial_params(config_of(mlp="none"), own).keys()
 
 
+def test_a_projector_and_a_discriminator_are_trained_too(model):
+    objective = {"replaced_token_detection": {"weight": 0.1}}
+    config = config_of(objective, dual_encoder=True)
+    config.projector = {"widths": "2D,D", "bias": False, "last_norm": "plain", "statistics": "together"}
+    params, shapes = initial_params(config, model), trained_shapes(model.config, config)
+    assert {name: value.shape for name, value in params.items()} == {name: x.shape for name, x in shapes.items()}
+    plain = trained_shapes(model.config, config_of({}, dual_encoder=True)).keys()
+    own = {f"projector.{part}" for part in ("layers.0.kernel", "norms.0.scale", "norms.0.bias", "layers.1.kernel")}
+    own |= {f"replaced_token_detection.{part}" for part in ("kernel", "bias")}
+    assert params.keys() - plain == own | {f"discriminator.{name}" for name in model.params}
+    for name, value in model.params.items():
+        np.testing.assert_array_equal(params[f"discriminator.{name}"], value)
+    pointers = [value.unsafe_buffer_pointer() for value in params.values()]
+    assert len(set(pointers)) == len(pointers)
+    kernel = params["projector.layers.0.kernel"]
+    key = jax.random.fold_in(jax.random.key(5, impl="threefry2x32"), 0x68656169)
+    drawn = jax.random.normal(jax.random.fold_in(key, 0), kernel.shape)
+    np.testing.assert_array_equal(kernel, 0.02 * drawn)
+
+
 def test_two_encoders_share_no_buffer(model):
     """A step gives up the buffers of its old state: one that is there twice could be given up once only."""
     params = initial_params(config_of({}, dual_encoder=True), model)

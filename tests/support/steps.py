@@ -66,7 +66,7 @@ def replaced_tokens_step(projector=True, dtype=jnp.float32, **changes):
     own = Projector(("2D", "D")) if projector else None
     objective = {"info_nce": {"weight": 1.0}, "replaced_token_detection": {"weight": 1.0}}
     fields = {"model": {"mlp": "none"}, "objective": objective}
-    fields |= {"projector": own._asdict()} if own else {}
+    fields |= {"projector": own._asdict() | {"widths": "2D,D"}} if own else {}
     generator = np.random.default_rng(0)
 
     def drawn(shapes):

@@ -232,6 +232,23 @@ def test_runs_together_equal_each_alone_also_when_stopped_and_with_one_that_fail
         load_model(str(tmp_path / "a" / "seed1"))
 
 
+@pytest.mark.slow
+def test_runs_together_end_by_patience_where_each_alone_ends(file, tmp_path, monkeypatch):
+    fields = ("train.patience=2", "eval.every=2", "train.optimizer=rmsprop", "train.epsilon=1e-4", "train.warmup=0.1")
+    for name in ("alone", "together"):
+        given = [f"--config.{field}" for field in (*fields, f"sweep.vectorize={name == 'together'}")]
+        run(monkeypatch, file, tmp_path / name, TAME, *given)
+    for variant in ("a", "b"):
+        for seed in (1, 2):
+            (losses, scores, result), expected = (
+                read(tmp_path / name, variant, seed) for name in ("together", "alone")
+            )
+            np.testing.assert_allclose(list(losses.values()), list(expected[0].values()), rtol=1e-4)
+            assert scores == pytest.approx(expected[1], abs=0.2)
+            end = json.loads(result)["ended_at_step"]
+            assert end == json.loads(expected[2])["ended_at_step"] == max(losses) == max(scores)
+
+
 def test_a_run_that_was_begun_alone_resumes_alone(file, tmp_path):
     config = parse(["--config", str(file), "--workdir=w"])[0]
     runs = runner.all_runs(read_sweep(config, load_variants(str(file))), config.sweep, tmp_path)

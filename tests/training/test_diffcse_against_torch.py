@@ -8,7 +8,7 @@ from support import CONFIGS
 from support.steps import BATCH, batch, replaced_tokens_settings, replaced_tokens_step
 
 from simcse_jax.devices.mesh import data_mesh
-from simcse_jax.huggingface.names import SOURCES, to_tensors
+from simcse_jax.huggingface.names import BERT_HEAD, to_tensors
 from simcse_jax.models import parameters
 from simcse_jax.models.masking import mask_tokens
 from simcse_jax.training.loss import make_loss
@@ -36,7 +36,7 @@ def their_loss(params, frozen, data, masked):
     generator = BertForMaskedLM(config).eval()
     weights = {f"bert.{name}": value for name, value in tensors_of(parameters.sentence_encoder(frozen)).items()}
     for name, value in parameters.subset(frozen, "language_model.").items():
-        weights[SOURCES[name][0]] = torch.tensor(np.array(value.T if name.endswith("kernel") else value))
+        weights[BERT_HEAD[name]] = torch.tensor(np.array(value.T if name.endswith("kernel") else value))
     unknown = generator.load_state_dict(weights, strict=False)
     assert not unknown.unexpected_keys
 

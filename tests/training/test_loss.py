@@ -132,11 +132,13 @@ def test_a_change_is_drawn_for_its_row_and_member_and_the_rate_is_the_positive_s
 
 
 @pytest.mark.slow
-def test_mpnet_s_gradient_is_the_same_on_several_devices_and_in_chunks():
-    """All layers, rows and views share one table of relative positions."""
-    expected = gradient(1, 2, model_type="mpnet")
-    assert np.abs(expected[1]["encoder.relative_bias"]).max() > 1e-4
-    assert_same(gradient(4, 2, model_type="mpnet", chunk_size=1), expected)
+@pytest.mark.parametrize("model_type", ["mpnet", "distilbert"])
+def test_other_encoders_gradients_are_the_same_on_several_devices_and_in_chunks(model_type):
+    """All layers, rows and views share MPNet's table of relative positions."""
+    expected = gradient(1, 2, model_type=model_type)
+    if model_type == "mpnet":
+        assert np.abs(expected[1]["encoder.relative_bias"]).max() > 1e-4
+    assert_same(gradient(4, 2, model_type=model_type, chunk_size=1), expected)
 
 
 def primitives(jaxpr, inside=()):

@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from support import sentences
+from support import sentences, write_model
 from support.models import add_mask_token
 
 from simcse_jax import export
@@ -124,9 +124,8 @@ def test_contrastive_tension_takes_one_column_and_enough_sentences(tiny_bert, co
     fields = {"objective__info_nce__weight": 0.0, "objective__contrastive_tension__weight": 1.0}
     read = corpus_of(tiny_bert, corpus["txt"], **fields)
     assert (read.num_columns, read.num_examples) == (2, 40)
-    for data, message in ((corpus["csv"], "has 3 columns of them; choose one with data.columns.anchor"),):
-        with pytest.raises(UserError, match=message):
-            corpus_of(tiny_bert, data, **fields)
+    with pytest.raises(UserError, match=r"has 3 columns of them; choose one with data\.columns\.anchor"):
+        corpus_of(tiny_bert, corpus["csv"], **fields)
     with pytest.raises(UserError, match="40 sentences make 40 pairs, fewer than one batch"):
         corpus_of(tiny_bert, corpus["txt"], train__batch_size=48, **fields)
 
@@ -173,3 +172,20 @@ def test_data_without_what_an_objective_needs_is_refused_before_anything_is_comp
         assert "\n" not in str(caught.value)
     with pytest.raises(UserError, match=r"train\.batch_size=1: must be 2 or more"):
         make_config(tiny_bert, pairs, objective__barlow_twins__weight=1.0, train__batch_size=1)
+
+
+@pytest.mark.slow
+def test_a_distilbert_is_trained_as_a_language_model_and_starts_a_run_again(corpus, tmp_path, capsys):
+    model = add_mask_token(write_model(tmp_path / "distilbert", "distilbert"))
+    fields = {"objective__info_nce__weight": 0.0, "objective__mlm__weight": 1.0, "model__mlp": "none"}
+    train_and_evaluate(make_config(model, corpus["txt"], corpus["dev"], **fields), str(tmp_path / "run"))
+    guessed = json.loads((tmp_path / "run" / "result.json").read_text())["masked_token_accuracy"]
+    assert 0 <= guessed <= 100
+    export.export(tmp_path / "run", tmp_path / "export")
+    trained, found = load_model(str(tmp_path / "run")), load(str(tmp_path / "export"))
+    for name, value in {**trained.params, **trained.language_model}.items():
+        np.testing.assert_array_equal({**found.params, **found.language_model}[name], value)
+    capsys.readouterr()
+    train_and_evaluate(make_config(tmp_path / "export", corpus["txt"], corpus["dev"], **fields), str(tmp_path / "next"))
+    assert "starts with a fresh one" not in capsys.readouterr().out
+    assert json.loads((tmp_path / "export" / "config.json").read_text())["n_layers"] == 2

@@ -27,7 +27,8 @@ def test_the_step_is_compiled_for_everything_but_numbers():
     first = make_recipe(config(), 1)
     assert make_recipe(config(train__learning_rate=1.0, objective__info_nce__temperature=1.0, seed=3), 1) == first
     assert make_recipe(config(eval__pooler="avg", train__warmup=0.1, train__epsilon=1e-6), 1) == first
-    ((name, options),) = first.objectives
+    ((name, options, projected),) = first.objectives
+    assert not projected
     assert (name, dict(options)) == ("info_nce", {"similarity": "cosine", "symmetric": False, "negatives": "other"})
     for fields in (
         {"objective__info_nce__symmetric": True},
@@ -36,6 +37,7 @@ def test_the_step_is_compiled_for_everything_but_numbers():
         {"parallel__chunk_size": 4},
         {"objective__barlow_twins__weight": 0.1},
         {"views__positive": "shared"},
+        {"projector__widths": "2D,D"},
         {"views__positive_change": "shuffled"},
         {"views__anchor_change": "cutoff"},
         {"views__positive_dropout": 0.0},
@@ -47,3 +49,12 @@ def test_the_step_is_compiled_for_everything_but_numbers():
     rates = [make_recipe(config(views__positive_dropout=rate, views__cutoff=rate), 1) for rate in (0.0, 0.5)]
     assert rates[0] == rates[1]
     assert make_recipe(config(), 3) != first  # another number of columns
+
+
+def test_the_objectives_that_the_projector_names_see_projected_embeddings():
+    fields = {"objective__barlow_twins__weight": 0.1, "objective__self_contrastive__weight": 1.0}
+    fields |= {"projector__objectives": ("barlow_twins",)}
+    for widths, expected in (("4096,D", {"barlow_twins"}), ("", set())):
+        recipe = make_recipe(config(projector__widths=widths, **fields), 1)
+        assert {term.name for term in recipe.objectives if term.projected} == expected
+        assert (recipe.projector is not None) == bool(widths)

@@ -137,6 +137,26 @@ def test_a_mistake_of_one_process_ends_all_of_them_in_one_line(arguments, tmp_pa
         assert not (tmp_path / "run").exists()
 
 
+def test_patience_ends_several_processes_at_the_step_of_one(arguments, tmp_path):
+    more = [f"--config.{field}" for field in ("train.patience=1", "eval.every=2", "analysis.every=0")]
+    done = run("main", *arguments(tmp_path / "one", *more))
+    assert done.returncode == 0, done.stderr
+    expected = json.loads((tmp_path / "one" / "result.json").read_text())
+    end = expected["ended_at_step"]
+    assert end < STEPS
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    for path in (tmp_path / "two" / "checkpoints").iterdir():
+        if path.name.isdigit() and int(path.name) > end - 2:
+            shutil.rmtree(path)
+    for resumed in (end - 2, end):
+        ended = finish(start_processes(arguments(tmp_path / "two", *more)))
+        assert [code for code, _, _ in ended] == [0, 0], ended
+        assert f"resuming at step {resumed} of" in ended[0][1] and f"ended at step {end}: " in ended[0][1]
+        assert "ended at" not in ended[1][1]
+        assert json.loads((tmp_path / "two" / "result.json").read_text())["ended_at_step"] == end
+        assert [line["step"] for line in lines(tmp_path / "two")] == [line["step"] for line in lines(tmp_path / "one")]
+
+
 def test_a_model_from_a_workdir_and_a_mistake_after_it(arguments, layouts, tmp_path):
     """Reading a workdir takes no part of the others' talk: one may fail while another still reads."""
     init = f"--config.model.init_from={layouts / '1x1'}"
