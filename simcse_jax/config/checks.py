@@ -8,7 +8,7 @@ from simcse_jax.config.fields import FIELDS, LARGEST, flatten, trains
 from simcse_jax.data.files import is_text
 from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.evaluation.tasks import POSTPROCESSING
-from simcse_jax.models.config import SEVERAL_LAYERS
+from simcse_jax.models.config import MASKED, SEVERAL_LAYERS
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.choices import UNPAIRED, UNPROJECTED
 from simcse_jax.storage import local_path
@@ -173,6 +173,8 @@ def _check_objectives(config: config_dict.ConfigDict) -> None:
         raise UserError("config.objective: every term has weight 0.0, so there is nothing to train")
     names = dict.fromkeys(name.split(".")[1] for name in FIELDS if name.startswith("objective."))
     _check_contrastive_tension(config, [name for name in names if objective[name].weight])
+    if config.views.anchor_change == MASKED:
+        _check_masked_anchors(config)
     if not objective.softmax_nli.weight:
         return
     if config.data.augment.name:
@@ -246,6 +248,17 @@ def _check_replaced_tokens(config: config_dict.ConfigDict) -> None:
             "config.data.mixed: objective.replaced_token_detection reads both sentences of every example, and some "
             "sources lack one; set it to False, or the objective's weight to 0.0"
         )
+
+
+def _check_masked_anchors(config: config_dict.ConfigDict) -> None:
+    field = "config.views.anchor_change='masked'"
+    if not config.objective.mlm.weight:
+        raise UserError(f"{field}: needs objective.mlm.weight above 0, the loss of the masked tokens")
+    if config.model.convolutions.widths or config.objective.replaced_token_detection.weight:
+        other = (
+            "model.convolutions.widths" if config.model.convolutions.widths else "objective.replaced_token_detection"
+        )
+        raise UserError(f"{field}: not with {other}; set views.anchor_change=none")
 
 
 def _check_processes(config: config_dict.ConfigDict) -> None:

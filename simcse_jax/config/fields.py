@@ -27,6 +27,7 @@ from simcse_jax.models.config import (
     CHANGES,
     CONVOLUTION_ACTIVATIONS,
     DTYPES,
+    MASKED,
     MOST_CHANNELS,
     NORMS,
     POOLERS,
@@ -200,7 +201,11 @@ FIELDS = {
         "The dropout rate of the positives; -1: that of model.dropout.",
         rule("at least 0 and below 1, or -1", lambda x: x == -1 or 0 <= x < 1),
     ),
-    "views.anchor_change": field("none", "The change of the anchors.", one_of(CHANGES)),
+    "views.anchor_change": field(
+        "none",
+        "The change of the anchors; masked: they are embedded as objective.mlm sees them, in one pass for both.",
+        one_of((*CHANGES, MASKED)),
+    ),
     "views.positive_change": field("none", "The change of the positives.", one_of(CHANGES)),
     "views.cutoff": number(0.2, "The share of the columns that are zero, for cutoff.", BELOW_ONE),
     "projector.widths": field(

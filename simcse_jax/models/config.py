@@ -40,6 +40,7 @@ CHANGES = {  # of a sentence in the embedding layer (models/changes.py)
     "shuffled": "positions permuted among its tokens",
     "cutoff": "some columns zero in all of its tokens",
 }
+MASKED = "masked"  # a change of its token ids, which a language model then guesses in the same pass
 
 # The least and the most of each number: hundreds of times the largest published encoder's.
 BOUNDS = {

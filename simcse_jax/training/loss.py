@@ -14,6 +14,7 @@ from simcse_jax.devices.mesh import AXIS
 from simcse_jax.models import parameters
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.changes import DRAWN, UNCHANGED
+from simcse_jax.models.config import MASKED
 from simcse_jax.models.convolutions import PREFIX as CONVOLUTIONS
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.pooling import FIRST_TOKEN
@@ -27,6 +28,8 @@ from simcse_jax.training.token_losses import (
     LanguageModel,
     Losses,
     Replacement,
+    guess_tokens,
+    mask_columns,
     masked_token_losses,
     replace_tokens,
     replaced_token_losses,
@@ -103,9 +106,11 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
 
         def encode(batch: Batch) -> tuple[Losses | None, Float[Array, "B V D"], Float[Array, "B T _D"] | None]:
             rows = rows_of(batch)
-            views, local = encode_views(graph, recipe, without_shift(params) if shift_is_free else params, rows)
-            if recipe.language_model is None:
-                return None, views, local
+            views, local, guessed = encode_views(
+                graph, recipe, without_shift(params) if shift_is_free else params, rows
+            )
+            if recipe.language_model is None or guessed:
+                return guessed, views, local
             columns = sorted({view.column for view in recipe.views if not view.tower})  # those of this encoder
             return masked_token_losses(graph, recipe.language_model, columns, params, rows), views, local
 
@@ -160,16 +165,25 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
 
 def encode_views(
     graph: Graph, recipe: Recipe, params: Params, rows: Rows
-) -> tuple[Float[Array, "B V D"], Float[Array, "B T _D"] | None]:
-    """The embeddings of the recipe's views, and the features of the anchors' tokens if an objective needs them."""
+) -> tuple[Float[Array, "B V D"], Float[Array, "B T _D"] | None, Losses | None]:
+    """The embeddings of the recipe's views, and what their passes give in addition.
+
+    That are the features of the anchors' tokens if an objective needs them, and the losses at masked tokens if the
+    anchors are encoded with masked tokens.
+    """
     anchor, local = recipe.anchor, []  # features under each mask of the anchors
+    guessed: Losses | None = None
     anchors = [(anchor.encoded_in, draw) for draw in anchor.draws]
 
     def encode(each: Pass, columns: list[int], masks: list[int], changes: list[int]) -> Float[Array, "P B D"]:
         model = parameters.merge(graph, parameters.sentence_encoder(params, each.tower))
         ids, mask = rows.tokens(columns)
+        nonlocal guessed
         change = UNCHANGED
-        if each.change != "none":
+        if each.change == MASKED:
+            assert recipe.language_model is not None  # `config.checks`
+            ids, selected = mask_columns(recipe.language_model, columns, params, rows)
+        elif each.change != "none":
             keys = rows.keys([CHANGE + number for number in changes]).reshape(-1)
             change = DRAWN[each.change](keys, mask, model.encoder.config.hidden_size, rows.settings["cutoff"])
         features = model.token_features(
@@ -178,9 +192,11 @@ def encode_views(
             dropout_keys=rows.keys(masks).reshape(-1) if each.masked else None,
             dropout_rate=rows.settings[each.rate],
             most_tokens=rows.most_tokens(columns),
-            first_only=recipe.pooler in FIRST_TOKEN and not recipe.local_features,
+            first_only=recipe.pooler in FIRST_TOKEN and not recipe.local_features and each.change != MASKED,
             change=change,
         )
+        if each.change == MASKED:
+            guessed = guess_tokens(model.encoder.config, features[-1], selected, columns, params, rows)
         if recipe.local_features:
             tokens = jnp.split(features[-1].astype(jnp.float32), len(columns))
             for number, part in zip(zip(columns, masks, changes, strict=True), tokens, strict=True):
@@ -193,7 +209,7 @@ def encode_views(
         return jnp.sqrt(rows.settings["noise"]) * draw(rows.keys([NOISE + number])[0])
 
     views = jnp.moveaxis(embed(recipe.views, encode, noise), 0, 1)
-    return views, jnp.mean(jnp.stack(local), axis=0) if local else None
+    return views, jnp.mean(jnp.stack(local), axis=0) if local else None, guessed
 
 
 def without_shift(params: Params) -> Params:

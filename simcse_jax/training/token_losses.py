@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.models import parameters
 from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.language_model import activation, logits
 from simcse_jax.models.masking import mask_tokens, select_positions
 from simcse_jax.models.padding import Layout, Padded, unpadded
@@ -43,10 +44,8 @@ def masked_token_losses(
     graph: Graph, language_model: LanguageModel, columns: Sequence[int], params: Params, rows: Rows
 ) -> Losses:
     """The losses at the masked tokens of some columns, by the first encoder."""
-    ids, mask = rows.tokens(columns)
-    table = params[parameters.WORD_EMBEDDING]
-    masking = rows.keys([MASKING + column for column in columns]).reshape(-1)
-    shown, selected = mask_tokens(masking, ids, mask, vocab_size=len(table), **language_model._asdict())
+    _, mask = rows.tokens(columns)
+    shown, selected = mask_columns(language_model, columns, params, rows)
     encoder = parameters.merge(graph, parameters.sentence_encoder(params)).encoder
     hidden = encoder(
         shown,
@@ -55,6 +54,27 @@ def masked_token_losses(
         dropout_rate=rows.settings["dropout"],
         most_tokens=rows.most_tokens(columns),
     )[-1]
+    return guess_tokens(encoder.config, hidden, selected, columns, params, rows)
+
+
+def mask_columns(
+    language_model: LanguageModel, columns: Sequence[int], params: Params, rows: Rows
+) -> tuple[Int[Array, "PB T"], Bool[Array, "PB T"]]:
+    """The token ids of P columns with 15% of them masked, and which of them are to be guessed."""
+    size, keys = len(params[parameters.WORD_EMBEDDING]), rows.keys([MASKING + column for column in columns])
+    return mask_tokens(keys.reshape(-1), *rows.tokens(columns), vocab_size=size, **language_model._asdict())
+
+
+def guess_tokens(
+    config: EncoderConfig,
+    hidden: Float[Array, "PB T D"],
+    selected: Bool[Array, "PB T"],
+    columns: Sequence[int],
+    params: Params,
+    rows: Rows,
+) -> Losses:
+    """The losses at the selected tokens of P columns, from their last hidden states."""
+    ids, _ = rows.tokens(columns)
     # Logits only where they are needed: at half of the positions, three times as many as are masked on average.
     positions, valid = select_positions(selected, -(-ids.shape[1] // 2))
     hidden = jnp.take_along_axis(hidden, positions[:, :, None], axis=1).astype(jnp.float32)
@@ -63,9 +83,9 @@ def masked_token_losses(
         hidden.reshape(-1, hidden.shape[-1]),
         labels.reshape(-1),
         parameters.subset(params, parameters.LANGUAGE_MODEL),
-        table,
-        activation=activation(encoder.config),
-        eps=encoder.config.layer_norm_eps,
+        params[parameters.WORD_EMBEDDING],
+        activation=activation(config),
+        eps=config.layer_norm_eps,
     ).reshape(valid.shape)
     parts = jnp.where(valid, losses, 0.0), valid
     sums, counts = (jnp.sum(part, axis=1).reshape(len(columns), -1) for part in parts)  # (P, B)

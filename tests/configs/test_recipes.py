@@ -26,6 +26,7 @@ ARGUMENTS = {
     "sup_roberta": ("base", "large", "mlm", "large_mlm"),
     "unsup_bert": ("base", "large", "mlm", "large_mlm"),
     "unsup_roberta": ("base", "large", "mlm", "large_mlm"),
+    "declutr": ("released", "short"),
     "consert": ("base", "large"),
     "ct": ("base", "released", "sbert"),
     "is_bert": ("released", "paper"),

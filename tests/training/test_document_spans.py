@@ -1,0 +1,177 @@
+"""DeCLUTR's step and runs: anchors with masked tokens, each with the mean of several positives."""
+
+import functools
+import json
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import random_model, sentences, write_model
+from support.models import add_mask_token
+from support.steps import BATCH, batch, recipe, settings
+
+from simcse_jax.config.checks import validate
+from simcse_jax.config.fields import default_config
+from simcse_jax.devices.mesh import data_mesh
+from simcse_jax.errors import UserError
+from simcse_jax.models import parameters
+from simcse_jax.models.language_model import fresh_head, logits
+from simcse_jax.models.masking import mask_tokens
+from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS
+from simcse_jax.models.pooling import mean
+from simcse_jax.objectives.registry import Term
+from simcse_jax.runs.checkpoints import Checkpoints
+from simcse_jax.runs.loading import load_model
+from simcse_jax.runs.state import trained_shapes
+from simcse_jax.training.inputs import read_inputs
+from simcse_jax.training.loss import make_loss
+from simcse_jax.training.run import train_and_evaluate
+from simcse_jax.training.token_losses import LanguageModel
+from simcse_jax.training.views import MASKING, SPREAD, Input, dropout_keys, plan
+
+MASKED = LanguageModel(mask_id=3, special_ids=(0, 1, 2, 3))
+NT_XENT = Term("info_nce", (("similarity", "cosine"), ("symmetric", True), ("negatives", "both")))
+NUMBERS = {"info_nce": {"weight": 1.0, "temperature": 0.05, "hard_negative_weight": 1.0}, "mlm": {"weight": 1.0}}
+
+
+@functools.cache
+def small():
+    graph, params, config = random_model(num_layers=1, with_head=False)
+    head = fresh_head(config, jax.random.key(5))
+    return graph, params | {parameters.LANGUAGE_MODEL + name: value for name, value in head.items()}, config
+
+
+def gradient(devices=1, **changes):
+    graph, params, _ = small()
+    views = plan(3, "independent", positives=2, inputs=Input(anchor_change="masked"))
+    chosen = recipe(2, objectives=(NT_XENT, Term("mlm")))._replace(
+        views=views[0], positive=views[1], negative=views[2], pooler="avg", use_head=False, language_model=MASKED
+    )
+    function = jax.jit(make_loss(graph, chosen._replace(**changes), data_mesh(jax.devices()[:devices])))
+    loss, values = function(params, jnp.int32(0), batch(3), settings(objective=NUMBERS))
+    return float(loss), {name: np.asarray(value) for name, value in values.items()}
+
+
+def assert_same(found, expected):
+    assert found[0] == pytest.approx(expected[0], rel=1e-5)
+    for name, value in expected[1].items():
+        assert np.abs(found[1][name] - value).max() <= 1e-5 * max(np.abs(value).max(), 1e-3), name
+
+
+def test_one_pass_makes_the_anchors_and_guesses_their_masked_tokens():
+    """Written down as in PyTorch Metric Learning's NTXentLoss: 2N rows, each against all others but itself."""
+    graph, params, config = small()
+    data = batch(3)
+
+    def direct(params):
+        encoder = parameters.merge(graph, parameters.sentence_encoder(params)).encoder
+
+        def key(number):
+            return dropout_keys(3, 0, jnp.arange(BATCH), [number])[0]
+
+        ids, mask = data["input_ids"], data["attention_mask"]
+        vocabulary = params[parameters.WORD_EMBEDDING]
+        shown, selected = mask_tokens(
+            key(MASKING), ids[:, 0], mask[:, 0], vocab_size=len(vocabulary), **MASKED._asdict()
+        )
+        hidden = encoder(shown, mask[:, 0], dropout_keys=key(0))[-1]
+        numbers = ((1, 1), (2, 1 + SPREAD))  # of each positive's masks
+        positives = [
+            mean(encoder(ids[:, column], mask[:, column], dropout_keys=key(number))[-1], mask[:, column])
+            for column, number in numbers
+        ]
+        rows = jnp.concatenate([mean(hidden, mask[:, 0]), (positives[0] + positives[1]) / 2])
+        rows = rows / jnp.linalg.norm(rows, axis=1, keepdims=True)
+        scores = jnp.where(jnp.eye(2 * BATCH, dtype=bool), -jnp.inf, rows @ rows.T / 0.05)
+        partner = jnp.roll(jnp.arange(2 * BATCH), BATCH)
+        contrast = -jnp.mean(jax.nn.log_softmax(scores)[jnp.arange(2 * BATCH), partner])
+        head = parameters.subset(params, parameters.LANGUAGE_MODEL)
+        words = logits(hidden, head, vocabulary, activation=ACTIVATION_FUNCTIONS["gelu"], eps=config.layer_norm_eps)
+        guesses = jnp.take_along_axis(jax.nn.log_softmax(words), ids[:, 0, :, None], axis=2)[:, :, 0]
+        return contrast - jnp.sum(jnp.where(selected, guesses, 0.0)) / jnp.sum(selected)
+
+    loss, values = jax.jit(jax.value_and_grad(direct))(params)
+    expected = float(loss), {name: np.asarray(value) for name, value in values.items()}
+    assert_same(gradient(), expected)
+    lengths = batch(3)["attention_mask"].sum(axis=2)
+    together = np.add.reduceat(lengths, [0, 3, 4, 7]).max(axis=0)  # on 2 devices, 3 examples at a time
+    assert_same(gradient(2, chunk_size=3, most_tokens=tuple(together.tolist())), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [2, 4, 8])
+def test_the_gradient_is_the_same_on_any_number_of_devices(devices):
+    assert_same(gradient(devices), gradient())
+
+
+@pytest.fixture(scope="module")
+def masked_bert(tiny_bert, tmp_path_factory):
+    return add_mask_token(shutil.copytree(tiny_bert, tmp_path_factory.mktemp("masked") / "bert"))
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory):
+    path = tmp_path_factory.mktemp("documents") / "documents.txt"
+    path.write_text("\n\n".join("\n".join(sentences(20, seed)) for seed in range(8)) + "\n")
+    return path
+
+
+def make_config(model, data, dev, **fields):
+    config = default_config()
+    chosen = {"model.init_from": str(model), "data.train": str(data), "data.max_length": 16, "eval.data": str(dev)}
+    chosen |= {"train.batch_size": 8, "train.max_steps": 4, "train.log_every": 1, "train.learning_rate": 1e-3}
+    chosen |= {"eval.every": 2, "parallel.devices": 2, "model.pooler": "avg", "model.mlp": "none"}
+    chosen |= {"data.positives": "spans", "data.spans.longest": 8, "data.spans.shortest": 2, "data.spans.tokens": 32}
+    chosen |= {"views.anchor_change": "masked", "objective.mlm.weight": 1.0}
+    chosen |= {"objective.info_nce.symmetric": True, "objective.info_nce.negatives": "both"}
+    config.update_from_flattened_dict(chosen | {name.replace("__", "."): value for name, value in fields.items()})
+    validate(config)
+    return config
+
+
+def test_a_run_resumes_bit_for_bit(masked_bert, documents, corpus, tmp_path, capsys):
+    config = make_config(masked_bert, documents, corpus["dev"])
+    train_and_evaluate(config, str(tmp_path / "run"))
+    assert "8 documents, 2 anchors each" in capsys.readouterr().out
+    shutil.copytree(tmp_path / "run", tmp_path / "stopped")
+    shutil.rmtree(tmp_path / "stopped" / "checkpoints" / "4")  # as after step 2
+    (tmp_path / "stopped" / "result.json").unlink()
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    kept = [line for line in lines if json.loads(line)["step"] <= 2]
+    (tmp_path / "stopped" / "metrics.jsonl").write_text("\n".join(kept) + "\n")
+    train_and_evaluate(config, str(tmp_path / "stopped"))
+    encoder = load_model(str(tmp_path / "run")).config
+    straight, resumed = (
+        Checkpoints(tmp_path / name, read_only=True).restore_params(4, trained_shapes(encoder, config))
+        for name in ("run", "stopped")
+    )
+    for name, value in straight.items():
+        np.testing.assert_array_equal(value, resumed[name], err_msg=name)
+
+
+def test_spans_are_words_of_their_document_for_every_kind_of_tokenizer(documents, corpus, tmp_path):
+    model = write_model(tmp_path / "roberta", "roberta")
+    config = make_config(add_mask_token(model, "<mask>"), documents, corpus["dev"])
+    found = read_inputs(config).corpus
+    assert found.input_ids.shape[:2] == (16, 3) and found.group == 2
+    lengths = found.attention_mask.sum(2) - 2
+    assert lengths.min() >= 2 and lengths.max() <= 8
+
+
+def test_combinations_that_make_no_sense_are_refused(masked_bert, documents, corpus):
+    cases = [
+        ({"data__spans__shortest": 9}, "config.data.spans.shortest=9: is above data.spans.longest=8"),
+        ({"data__spans__tokens": 31}, "config.data.spans.tokens=31: must be 32 or more"),
+        ({"train__batch_size": 7}, "config.train.batch_size=7: counts anchors, so it must be divisible by"),
+        ({"data__spans__tokens": 5000}, "8 of 8 documents have fewer than 5000 word pieces"),
+        ({"objective__mlm__weight": 0.0}, "config.views.anchor_change='masked': needs objective.mlm.weight"),
+        ({"data__train": str(corpus["csv"])}, r"train.csv: data.positives=spans needs a .txt file"),
+        ({"objective__info_nce__hard_negative_weight": 0.5}, "has no column of hard negatives"),
+        ({"data__positives": "", "data__train": str(corpus["csv"])}, "negatives=both: .* has hard negatives"),
+    ]
+    for fields, message in cases:
+        with pytest.raises(UserError, match=message) as caught:
+            read_inputs(make_config(masked_bert, documents, corpus["dev"], **fields))
+        assert "\n" not in str(caught.value)
