@@ -1,13 +1,13 @@
 """The fields of a run, each with its default, meaning and bounds. Every recipe starts from these defaults."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ml_collections import config_dict
 
+from simcse_jax.config.field import BELOW_ONE, Field, explain, field, number
+from simcse_jax.config.loss_fields import LOSS_FIELDS, LOSS_SECTIONS
 from simcse_jax.config.rules import (
-    Rule,
     above,
     at_least,
     at_most,
@@ -24,27 +24,14 @@ from simcse_jax.data.augment import AUGMENTATIONS
 from simcse_jax.data.examples import POSITIVES
 from simcse_jax.evaluation.tasks import DEVELOPMENT, EXTRA, POSTPROCESSING, PROTOCOLS, TASKS
 from simcse_jax.models.config import (
-    CHANGES,
     CONVOLUTION_ACTIVATIONS,
     DTYPES,
-    MASKED,
     MOST_CHANNELS,
-    NORMS,
     POOLERS,
-    STATISTICS,
     WIDEST_CONVOLUTION,
-    is_widths,
 )
 from simcse_jax.models.head import HEADS
-from simcse_jax.objectives.choices import NEGATIVES, READINGS, SIMILARITIES
 
-POLICIES = {  # which dropout masks the sentences of a pair get; see training/views.py
-    "independent": "a mask each",
-    "shared": "one mask for all of them",
-    "off": "no mask",
-    "noisy": "a mask each, and Gaussian noise on the embedding",
-    "mean": "the mean of several embeddings, each with its own mask",
-}
 OPTIMIZERS = {"adamw": "decay rates 0.9 and 0.999", "rmsprop": "decay rate 0.9, no momentum"}
 SCHEDULES = {  # see training/learning_rate.py
     "linear": "falls to zero over the steps",
@@ -57,39 +44,6 @@ PRECISIONS = ("highest", "high", "default")  # JAX's names
 LARGEST = 2**31 - 1  # whole number: steps and rows are counted in int32 on devices
 ODD = tuple(map(str, range(1, WIDEST_CONVOLUTION + 1, 2)))
 FEWEST_ANALYSED = 10  # sentences of analysis.sentences
-BELOW_ONE = rule("at least 0 and below 1", lambda rate: 0 <= rate < 1)  # a rate
-
-
-@dataclass(frozen=True)
-class Field:
-    """One field of a run. Its type is the type of its default."""
-
-    default: Any
-    meaning: str
-    rules: tuple[Rule, ...] = ()
-    of_step: bool = False  # an argument of the compiled step: runs that differ in it share a compilation
-
-
-def field(default: Any, meaning: str, *rules: Rule) -> Field:
-    """A field that is fixed when the step is compiled, or that the step does not use."""
-    return Field(default, meaning, rules)
-
-
-def number(default: float | str, meaning: str, *rules: Rule) -> Field:
-    """A field that the compiled step takes as an argument, a number or several."""
-    return Field(default, meaning, rules, of_step=True)
-
-
-def _explain(choices: Mapping[str, str]) -> str:
-    return "; ".join(f"{name}: {meaning}" for name, meaning in choices.items())
-
-
-def _weight(default: float) -> Field:
-    return number(default, "The weight of this term in the loss; 0.0 turns it off.", at_least(0))
-
-
-def _reading(objective: str) -> Field:
-    return field("paper", f"Which of two formulas. {_explain(READINGS[objective])}.", either(READINGS[objective]))
 
 
 SECTIONS = {
@@ -99,19 +53,7 @@ SECTIONS = {
     "data.columns": "Names of columns, if they are not the usual ones. Once one is set, only those set are read.",
     "data.spans": "Spans of documents as anchors and positives (DeCLUTR).",
     "data.augment": "A changed copy of a sentence as its positive (SimCSE, Table 1).",
-    "views": f"The dropout masks of sentences ({_explain(POLICIES)}), and changes of them ({_explain(CHANGES)}).",
-    "projector": "A network with batch norm between the embeddings and some objectives, in training only.",
-    "objective": "The loss is the weighted sum of these terms.",
-    "objective.info_nce": "Pairs against the other sentences of the batch (SimCSE, equations 1, 4, 5 and 8).",
-    "objective.off_dropout": "InfoNCE whose negative pairs have masks of their own (SimCSE++, equation 3).",
-    "objective.dimension_wise": "Each dimension against the other dimensions (SimCSE++, equation 5).",
-    "objective.barlow_twins": "Decorrelated dimensions (SimCSE++, equation 4).",
-    "objective.contrastive_tension": "Dot products of equal and of different sentences, classified (CT).",
-    "objective.jensen_shannon": "Each token's features find their own sentence (IS-BERT).",
-    "objective.mlm": "A masked language model, of 15% of the tokens (SimCSE, Appendix A).",
-    "objective.replaced_token_detection": "Which tokens did a generator replace? (DiffCSE, section 3).",
-    "objective.self_contrastive": "The views of a sentence repel each other (SCD).",
-    "objective.softmax_nli": "SBERT's classifier of labelled pairs.",
+    **LOSS_SECTIONS,
     "train": "The optimization.",
     "eval": "Scores during training, and at the end.",
     "analysis": "How the space changes during training: eight numbers of the last layer (docs/dynamics.md).",
@@ -128,7 +70,7 @@ FIELDS = {
         given("a folder, a hub id or package:NAME"),
     ),
     "model.num_layers": field(0, "Keep the first n layers; 0: all.", at_least(0)),
-    "model.pooler": field("cls", f"From tokens to an embedding. {_explain(POOLERS)}.", one_of(POOLERS)),
+    "model.pooler": field("cls", f"From tokens to an embedding. {explain(POOLERS)}.", one_of(POOLERS)),
     "model.mlp": field(
         "train",
         "The head after the pooler. train: in training only; always: at test time too; none: never.",
@@ -142,7 +84,7 @@ FIELDS = {
     ),
     "model.convolutions.channels": field(256, "The features of each.", at_least(1), at_most(MOST_CHANNELS)),
     "model.convolutions.activation": field(
-        "none", f"What follows them. {_explain(CONVOLUTION_ACTIVATIONS)}.", either(CONVOLUTION_ACTIVATIONS)
+        "none", f"What follows them. {explain(CONVOLUTION_ACTIVATIONS)}.", either(CONVOLUTION_ACTIVATIONS)
     ),
     "model.dropout": number(0.1, "The dropout rate in training.", BELOW_ONE),
     "model.dual_encoder": field(False, "A second encoder for positives and negatives; that of the anchors is kept."),
@@ -192,82 +134,13 @@ FIELDS = {
     "data.augment.both": field(False, "Change the anchor too, in another way."),
     "data.augment.lexicon": field("", "For synonym: a WordNet file in WN-LMF."),
     "data.augment.mlm_model": field("", "For mlm: a model with its language-model head."),
-    "views.positive": field("independent", "The masks of positive pairs.", one_of(POLICIES)),
-    "views.negative": field("off", "The masks of the negative pairs of objective.off_dropout.", one_of(POLICIES)),
-    "views.noise": number(0.1, "The variance of the Gaussian noise, for noisy.", at_least(0.0)),
-    "views.samples": field(10, "The number of masks, for mean.", at_least(1), at_most(1000)),
-    "views.positive_dropout": number(
-        -1.0,
-        "The dropout rate of the positives; -1: that of model.dropout.",
-        rule("at least 0 and below 1, or -1", lambda x: x == -1 or 0 <= x < 1),
-    ),
-    "views.anchor_change": field(
-        "none",
-        "The change of the anchors; masked: they are embedded as objective.mlm sees them, in one pass for both.",
-        one_of((*CHANGES, MASKED)),
-    ),
-    "views.positive_change": field("none", "The change of the positives.", one_of(CHANGES)),
-    "views.cutoff": number(0.2, "The share of the columns that are zero, for cutoff.", BELOW_ONE),
-    "projector.widths": field(
-        "",
-        "The widths of its layers, WIDTH,WIDTH: numbers, or multiples of the hidden size D; empty: no projector.",
-        rule("empty, or widths such as 2D,D or 4096,4096", lambda text: not text or is_widths(text)),
-    ),
-    "projector.bias": field(False, "A bias in the last layer; in the others batch norm would take it away."),
-    "projector.last_norm": field("plain", f"The batch norm after the last layer. {_explain(NORMS)}.", one_of(NORMS)),
-    "projector.statistics": field(
-        "together", f"Batch norm's mean and variance. {_explain(STATISTICS)}.", either(STATISTICS)
-    ),
-    "projector.objectives": field((), "The objectives that see projected embeddings."),
-    "objective.info_nce.weight": _weight(1.0),
-    "objective.info_nce.temperature": number(0.05, "Divides similarities.", above(0)),
-    "objective.info_nce.hard_negative_weight": number(
-        1.0, "The weight of an anchor's own hard negatives: α of SimCSE's equation 8.", at_least(0)
-    ),
-    "objective.info_nce.similarity": field("cosine", "The similarity of two embeddings.", either(SIMILARITIES)),
-    "objective.info_nce.symmetric": field(False, "Also find the anchor of each positive."),
-    "objective.info_nce.negatives": field(
-        "other", f"Which sentences of the other examples are negatives. {_explain(NEGATIVES)}.", either(NEGATIVES)
-    ),
-    "objective.off_dropout.weight": _weight(0.0),
-    "objective.off_dropout.temperature": number(0.05, "Divides similarities.", above(0)),
-    "objective.off_dropout.m": number(
-        0.9, "The balance of positives and negatives.", above(0, "at 0 there is nothing to learn")
-    ),
-    "objective.off_dropout.reading": _reading("off_dropout"),
-    "objective.dimension_wise.weight": _weight(0.0),
-    "objective.dimension_wise.temperature": number(5.0, "Divides similarities.", above(0)),
-    "objective.dimension_wise.reading": _reading("dimension_wise"),
-    "objective.barlow_twins.weight": _weight(0.0),
-    "objective.barlow_twins.off_diagonal_weight": number(
-        0.005, "The weight of correlations between different dimensions.", at_least(0)
-    ),
-    "objective.barlow_twins.reading": _reading("barlow_twins"),
-    "objective.barlow_twins.artificial": field(
-        0, "Rows of N(0, 1) in addition to the batch.", at_least(0), at_most(100_000)
-    ),
-    "objective.contrastive_tension.weight": _weight(0.0),
-    "objective.contrastive_tension.negatives": field(
-        7, "The negative pairs after each positive one: K.", at_least(1), at_most(1000)
-    ),
-    "objective.contrastive_tension.reading": _reading("contrastive_tension"),
-    "objective.self_contrastive.weight": _weight(0.0),
-    "objective.self_contrastive.temperature": number(0.05, "Divides similarities.", above(0)),
-    "objective.jensen_shannon.weight": _weight(0.0),
-    "objective.mlm.weight": _weight(0.0),
-    "objective.replaced_token_detection.weight": _weight(0.0),
-    "objective.replaced_token_detection.masking_rate": number(
-        0.3,
-        "The share of tokens that are masked before the generator reads a sentence.",
-        rule("above 0 and at most 1", lambda rate: 0 < rate <= 1),
-    ),
-    "objective.softmax_nli.weight": _weight(0.0),
+    **LOSS_FIELDS,
     "train.batch_size": field(
         64, "Examples per step, on all devices together.", at_least(2, "the others of a batch are the negatives")
     ),
-    "train.optimizer": field("adamw", f"How gradients become updates. {_explain(OPTIMIZERS)}.", either(OPTIMIZERS)),
+    "train.optimizer": field("adamw", f"How gradients become updates. {explain(OPTIMIZERS)}.", either(OPTIMIZERS)),
     "train.learning_rate": number(3e-5, "The learning rate, the largest of the schedule.", above(0)),
-    "train.schedule": field("linear", f"How the learning rate changes. {_explain(SCHEDULES)}.", one_of(SCHEDULES)),
+    "train.schedule": field("linear", f"How the learning rate changes. {explain(SCHEDULES)}.", one_of(SCHEDULES)),
     "train.warmup": number(
         0.0,
         "The share of the steps over which the learning rate rises from zero, rounded up to whole steps; for "
@@ -330,7 +203,7 @@ FIELDS = {
     "eval.tasks": field(TASKS, "The tasks that score the best checkpoint at the end.", each_once("task", TASKS)),
     "eval.transfer": field(False, "Also score the transfer tasks at the end."),
     "eval.transfer_protocol": field(
-        "sklearn", f"SentEval's protocol of transfer. {_explain(PROTOCOLS)}.", one_of(PROTOCOLS)
+        "sklearn", f"SentEval's protocol of transfer. {explain(PROTOCOLS)}.", one_of(PROTOCOLS)
     ),
     "eval.extra": field(
         (),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from simcse_jax.config.fields import Field
+from simcse_jax.config.field import Field
 from simcse_jax.config.recipes import FOLDER
 from simcse_jax.config.variants import list_recipes
 

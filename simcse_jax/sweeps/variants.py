@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from ml_collections import config_dict
 
 from simcse_jax.config.checks import check_range, check_type, validate
-from simcse_jax.config.fields import Field, defaults_of, field, flatten
+from simcse_jax.config.field import Field, field
+from simcse_jax.config.fields import defaults_of, flatten
 from simcse_jax.config.recipes import find
 from simcse_jax.config.rules import Rule, each_once
 from simcse_jax.config.variants import load_file

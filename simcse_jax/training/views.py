@@ -25,7 +25,7 @@ REPLACING, GENERATOR, FINDING = 1 << 18, (1 << 18) + MEMBERS, (1 << 18) + 2 * ME
 
 
 # From the number of a member of a group, and K, to the numbers of its masks; several masks' embeddings are averaged.
-# `config.fields.POLICIES` explains the policies.
+# `config.loss_fields.POLICIES` explains the policies.
 POLICY_MASKS: dict[str, Callable[[int, int], tuple[int, ...]]] = {
     "independent": lambda member, samples: (member,),  # SimCSE, equation 4
     "shared": lambda member, samples: (0,),  # "fixed 0.1" of SimCSE's Table 3
@@ -97,7 +97,7 @@ def plan(
 ) -> tuple[tuple[View, ...], Group, Group]:
     """The views that a run needs.
 
-    The policies of `config.fields.POLICIES` decide the masks of a pair's sentences and of further negatives.
+    The policies of `config.loss_fields.POLICIES` decide the masks of a pair's sentences and of further negatives.
 
     Args:
       num_columns: of the data; with one, a sentence is its own positive.

@@ -3,7 +3,8 @@ import sys
 
 from support import ROOT, call
 
-from simcse_jax.config.fields import FIELDS, field
+from simcse_jax.config.field import field
+from simcse_jax.config.fields import FIELDS
 from simcse_jax.config.help import describe_fields
 from simcse_jax.config.rules import at_least
 from simcse_jax.sweeps import variants

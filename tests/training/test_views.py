@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simcse_jax.config.fields import POLICIES
+from simcse_jax.config.loss_fields import POLICIES
 from simcse_jax.objectives.objective import Group
 from simcse_jax.training.views import POLICY_MASKS, Input, Pass, View, dropout_keys, embed, plan
 

@@ -1,0 +1,34 @@
+"""One field of a run: its default, meaning and bounds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from simcse_jax.config.rules import Rule, rule
+
+BELOW_ONE = rule("at least 0 and below 1", lambda rate: 0 <= rate < 1)  # a rate
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a run. Its type is the type of its default."""
+
+    default: Any
+    meaning: str
+    rules: tuple[Rule, ...] = ()
+    of_step: bool = False  # an argument of the compiled step: runs that differ in it share a compilation
+
+
+def field(default: Any, meaning: str, *rules: Rule) -> Field:
+    """A field that is fixed when the step is compiled, or that the step does not use."""
+    return Field(default, meaning, rules)
+
+
+def number(default: float | str, meaning: str, *rules: Rule) -> Field:
+    """A field that the compiled step takes as an argument, a number or several."""
+    return Field(default, meaning, rules, of_step=True)
+
+
+def explain(choices: Mapping[str, str]) -> str:
+    """The choices of a field, each with its meaning."""
+    return "; ".join(f"{name}: {meaning}" for name, meaning in choices.items())
