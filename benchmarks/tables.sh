@@ -50,7 +50,9 @@ for table in $tables; do
           "${start[@]}" "${short[@]}" "${one_task[@]}" "${fields[@]}" --config.sweep.seeds=42 \
           --config.sweep.only="$rates" --config.sweep.baseline="batch 64 at 3e-05"
       done ;;
-    simcse_table3 | simcse_table6 | simcse_figure2) sweep $table "${one_task[@]}" "${unsupervised[@]}" ;;
+    simcse_figure2) # draw it: python -m simcse_jax.geometry --runs OUTPUT/simcse_figure2/*/seed42 --output FOLDER
+      sweep $table "${one_task[@]}" "${unsupervised[@]}" --config.sweep.seeds=42 ;;
+    simcse_table3 | simcse_table6) sweep $table "${one_task[@]}" "${unsupervised[@]}" ;;
     simcse_tableD1 | simcse_tableD2) sweep $table "${one_task[@]}" "${supervised[@]}" ;;
     simcse_pp_table1 | simcse_pp_table2) sweep $table "${six_tasks[@]}" "${unsupervised[@]}" ;;
     simcse_pp_table3) sweep $table "${six_tasks[@]}" "${unsupervised[@]}" \
