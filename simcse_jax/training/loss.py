@@ -86,9 +86,7 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
     are the parameters of the network that replaces tokens.
     """
     alone = mesh.size == 1
-    # A vector added to all embeddings changes nothing after batch norm. The pooler avg_sqrt adds it √T times.
-    projected = all(term.projected for term in recipe.objectives if sees_views(term.name))
-    shift_is_free = projected and not recipe.use_head and recipe.pooler != "avg_sqrt"
+    shift_is_free = ignores_shift(recipe)
 
     def psum(x: Any) -> Any:
         return x if alone else jax.lax.psum(x, AXIS)
@@ -210,6 +208,20 @@ def encode_views(
 
     views = jnp.moveaxis(embed(recipe.views, encode, noise), 0, 1)
     return views, jnp.mean(jnp.stack(local), axis=0) if local else None, guessed
+
+
+def ignores_shift(recipe: Recipe) -> bool:
+    """Whether a vector that is added to all hidden states of the last layer changes no loss of embeddings.
+
+    Batch norm takes it away again, but not if a head or the pooler avg_sqrt, which adds it √T times, comes in between.
+    Two encoders have a vector each, and statistics of both together leave their difference. And anchors with masked
+    tokens share their pass with the loss of these tokens.
+    """
+    projected = all(term.projected for term in recipe.objectives if sees_views(term.name))
+    together = recipe.projector is not None and recipe.projector.statistics == "together"
+    differ = together and any(view.tower for view in recipe.views)
+    masked = any(view.change == MASKED for view in recipe.views)
+    return projected and not (recipe.use_head or recipe.pooler == "avg_sqrt" or differ or masked)
 
 
 def without_shift(params: Params) -> Params:

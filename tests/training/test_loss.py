@@ -7,11 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import random_model
-from support.steps import BATCH, batch, mixed_batch, recipe, settings
+from support.steps import BATCH, INFO_NCE, batch, mixed_batch, recipe, settings
 
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.models import parameters
 from simcse_jax.models.changes import DRAWN, Change
+from simcse_jax.models.config import MASKED
+from simcse_jax.models.projector import Projector
 from simcse_jax.objectives.info_nce import info_nce
 from simcse_jax.objectives.registry import Term
 from simcse_jax.runs.state import trained_shapes
@@ -107,6 +109,43 @@ def test_two_equal_encoders_have_the_same_gradient_on_positives_on_any_number_of
     for name in parameters.sentence_encoder(params):
         assert np.abs(values[parameters.SECOND + name] - values[name]).max() <= 1e-5 * np.abs(values[name]).max(), name
     assert np.abs(values["head.kernel"]).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_free"),
+    [
+        ({}, True),
+        ({"two_towers": True}, False),  # their difference counts
+        ({"inputs": Input(MASKED)}, False),  # in one pass with the losses of masked tokens
+    ],
+    ids=["one encoder", "two encoders", "masked anchors"],
+)
+def test_the_gradient_of_a_shift_is_left_out_where_it_is_zero_and_nowhere_else(changes, is_free, monkeypatch):
+    graph, params, config = random_model(num_layers=1, with_head=False)
+    projector = Projector(("D",))
+    fields = {"model": {"mlp": "none", "dual_encoder": "two_towers" in changes}, "projector": projector._asdict()}
+    fields["projector"]["widths"] = "D"
+    terms, numbers = [INFO_NCE._replace(projected=True)], {"info_nce": {"weight": 1.0}}
+    numbers["info_nce"] |= {"temperature": 0.05, "hard_negative_weight": 1.0}
+    if "inputs" in changes:
+        terms.append(Term("mlm"))
+        numbers["mlm"] = {"weight": 1.0}
+        changes = changes | {"language_model": LanguageModel(3, (0, 1, 2, 3))}
+    generator = np.random.default_rng(0)
+    shapes = trained_shapes(config, fields | {"objective": numbers})
+    params = {name: generator.normal(0, 0.2, shape.shape).astype(np.float32) for name, shape in shapes.items()} | params
+    chosen = recipe(1, objectives=tuple(terms), projector=projector, **changes)._replace(use_head=False)
+
+    def found():
+        function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:1])))
+        return function(params, jnp.int32(0), batch(1), settings(objective=numbers))
+
+    (loss, usual), name = found(), "encoder.layers.0.output_norm.bias"
+    monkeypatch.setattr("simcse_jax.training.loss.without_shift", lambda params: params)
+    whole_loss, whole = found()
+    size, usual_size = (np.abs(gradient.pop(name)).max() for gradient in (whole, usual))
+    assert size < 1e-5 and usual_size == 0 if is_free else size == usual_size > 1e-3
+    assert_same((float(loss), usual), (float(whole_loss), whole))
 
 
 @pytest.mark.parametrize("anchor, positive", [("cutoff", "shuffled"), ("none", "cutoff")])
@@ -372,6 +411,8 @@ from flax import nnx
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.models import parameters
 from simcse_jax.models.changes import DRAWN, Change
+from simcse_jax.models.config import MASKED
+from simcse_jax.models.projector import Projector
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.sentence_encoder import SentenceEncoder
 from simcse_jax.objectives.registry import Term
