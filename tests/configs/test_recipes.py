@@ -438,6 +438,18 @@ def test_rows_of_other_systems_are_their_recipes(name, row):
     assert row["eval.transfer"] == (name == "simcse_tableE1.py")
 
 
+def test_the_map_of_the_code_says_what_each_recipe_is_composed_of():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = re.search(r"## What each system is composed of\n.*?\n## ", text, re.DOTALL)[0]
+    rows = [line.split("|")[2] for line in table.splitlines() if line.startswith("|")][2:]
+    named = [name for cell in rows for name in re.findall(r"`([\w:]+)`", cell)]
+    recipes = {path.stem for path in (ROOT / "configs").glob("*.py")} - {"quickstart"}
+    assert len(rows) == 12 and {name.partition(":")[0] for name in named} == recipes
+    for name in named:
+        file, colon, variant = name.partition(":")
+        assert recipe(f"{file}.py{colon}{variant}")
+
+
 PLUS_PLUS = [
     ("simcse_pp_table6.py", "SimCSE++", "base"),
     ("simcse_pp_table5.py", "m-paper dcl-released centre", "base"),
