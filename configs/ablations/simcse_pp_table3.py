@@ -2,13 +2,14 @@
 
 Variants: `base` (BERT-base, the default), `large`, `sbert_base`, `sbert_large` (SBERT's checkpoints of NLI), the blocks
 of the table. The paper has the two ideas separately for `base` only. All rows that train have the settings of SimCSE++
-(section 5.1), also SimCSE, whose number the paper quotes. Rows named "(published)" are their authors' checkpoints,
-loaded from the hub and not trained: SimCSE's, CT's (mean pooling; made with other settings than its paper's) and SCD's
-([CLS]). GloVe is quoted, and loaded from `data/glove.6B.300d.txt`, without stop words: the file and the tokenizer of
-the paper's row are not published. The poolers and post-processing of BERT are SimCSE's rows (see `simcse_tableC1.py`),
-with the first-last average of the static word embeddings and the last layer, and whitening with that of layer 1 too.
-The other systems are quoted. The file that flow and whitening are fit on: `python -m simcse_jax.build_data
-nli_sentences --source MNLI SNLI`.
+(section 5.1), also SimCSE, whose number the paper quotes; those of IS-BERT, CT, ConSERT and SCD have the fields of
+their recipes ("released": the negatives of CT's code, and the better of its two encoders). Rows named "(published)" are
+their authors' checkpoints, loaded from the hub and not trained: SimCSE's, CT's (mean pooling; made with other settings
+than its paper's) and SCD's ([CLS]). GloVe is quoted, and loaded from `data/glove.6B.300d.txt`, without stop words: the
+file and the tokenizer of the paper's row are not published. The poolers and post-processing of BERT are SimCSE's rows
+(see `simcse_tableC1.py`), with the first-last average of the static word embeddings and the last layer, and whitening
+with that of layer 1 too. ConSERT trains on the texts of the STS sets that it is scored on. The file that flow and
+whitening are fit on: `python -m simcse_jax.build_data nli_sentences --source MNLI SNLI`.
 
 The paper's learning rate for SBERT is 3e-5, the base model's; in its authors' script (run_both.sh) it is 1e-5. Both are
 rows. The script names `bert-base-nli-cls-token`, SBERT trained with [CLS]; the paper says only "SBERT on NLI". There is
@@ -25,8 +26,9 @@ from typing import Any
 from ml_collections import config_dict
 
 from simcse_jax.config import choose_variant, default_config
+from simcse_jax.configs import consert, ct, is_bert, scd
 from simcse_jax.evaluation.tasks import TASKS
-from simcse_jax.sweeps.variants import Variant, sweep_defaults
+from simcse_jax.sweeps.variants import Variant, as_recipe, sweep_defaults
 
 COLUMNS = (*TASKS, "sts_avg")
 ENCODERS = {  # weights, learning rate
@@ -79,6 +81,7 @@ def get_config(encoder: str = "base") -> config_dict.ConfigDict:
 
 def get_variants(encoder: str = "base") -> tuple[Variant, ...]:
     """The rows of the encoder's block."""
+    base = get_config(encoder)
 
     def row(name: str, fields: dict, *scores: float, baseline: str = "SimCSE") -> Variant:
         return Variant(name, fields, dict(zip(COLUMNS, scores, strict=True)), baseline)
@@ -87,6 +90,8 @@ def get_variants(encoder: str = "base") -> tuple[Variant, ...]:
         return row(name, {}, *scores, baseline="")._replace(quoted=True)
 
     glove = (55.14, 70.66, 59.73, 68.25, 63.66, 58.02, 53.76, 61.32)
+    of_ct = (61.63, 76.80, 68.47, 77.50, 76.48, 74.31, 69.19, 72.05)
+    of_scd = (66.94, 78.03, 69.89, 78.73, 76.23, 76.30, 73.18, 74.19)
     whitening = (57.83, 66.90, 60.90, 75.08, 71.31, 68.24, 63.73, 66.28)
     simcse = {
         "base": (68.40, 82.41, 74.38, 80.91, 78.56, 76.85, 72.23, 76.25),
@@ -102,10 +107,17 @@ def get_variants(encoder: str = "base") -> tuple[Variant, ...]:
             row("BERT-flow", FLOW, 58.40, 67.10, 60.85, 75.16, 71.22, 68.66, 64.47, 66.55),
             row("BERT-whitening", FIRST_LAST | WHITENING, *whitening),
             row("BERT-whitening (layer 1)", LAYER_1 | WHITENING, *whitening),
-            quoted("IS-BERT", 56.77, 69.24, 61.21, 75.23, 70.16, 69.21, 64.25, 66.58),
-            row("CT-BERT (published)", CT, 61.63, 76.80, 68.47, 77.50, 76.48, 74.31, 69.19, 72.05),
-            quoted("ConSERT", 64.64, 78.49, 69.07, 79.72, 75.95, 73.97, 67.31, 72.74),
-            row("SCD-BERT (published)", SCD, 66.94, 78.03, 69.89, 78.73, 76.23, 76.30, 73.18, 74.19),
+            row(
+                "IS-BERT", as_recipe(is_bert.get_config(), base), 56.77, 69.24, 61.21, 75.23, 70.16, 69.21, 64.25, 66.58
+            ),
+            row("CT-BERT", as_recipe(ct.get_config(), base), *of_ct),
+            row("CT-BERT (released)", as_recipe(ct.get_config("released"), base), *of_ct),
+            row("CT-BERT (published)", CT, *of_ct),
+            row(
+                "ConSERT", as_recipe(consert.get_config(), base), 64.64, 78.49, 69.07, 79.72, 75.95, 73.97, 67.31, 72.74
+            ),
+            row("SCD-BERT", as_recipe(scd.get_config(), base), *of_scd),
+            row("SCD-BERT (published)", SCD, *of_scd),
             row("SimCSE", {}, *simcse["base"]),
             row("SimCSE (published)", published("base"), *simcse["base"]),
             row("SimCSE++", SIMCSE_PLUS_PLUS, 73.66, 82.36, 75.86, 83.09, 79.76, 79.71, 71.91, 78.05),
@@ -113,7 +125,18 @@ def get_variants(encoder: str = "base") -> tuple[Variant, ...]:
             row("dimension-wise", DIMENSION_WISE, 70.15, 83.46, 74.91, 81.95, 79.83, 79.39, 72.14, 77.40),
         ),
         "large": (
-            quoted("ConSERT", 70.69, 82.96, 74.13, 82.78, 76.66, 77.53, 70.37, 76.45),
+            row(
+                "ConSERT",
+                as_recipe(consert.get_config("large"), base),
+                70.69,
+                82.96,
+                74.13,
+                82.78,
+                76.66,
+                77.53,
+                70.37,
+                76.45,
+            ),
             row("SimCSE", {}, *simcse["large"]),
             row("SimCSE (published)", published("large"), *simcse["large"]),
             row("SimCSE++", SIMCSE_PLUS_PLUS, 72.37, 85.37, 78.68, 84.69, 79.57, 80.37, 74.05, 79.30),

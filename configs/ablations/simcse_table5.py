@@ -1,12 +1,13 @@
 """SimCSE, Table 5: sentence embeddings on STS tasks, unsupervised and supervised.
 
-Rows that train: SimCSE of all sizes, as `configs/{unsup,sup}_{bert,roberta}.py`, and SBERT and SRoBERTa, as
-`configs/sbert_nli.py`. Rows named "(published)" load their authors' checkpoints from the hub and train nothing:
-SimCSE's, `princeton-nlp/…`, SBERT's, `sentence-transformers/…`, whose numbers the paper takes over or reproduces, and
-those of CT and DeCLUTR, which the paper re-evaluates. GloVe is quoted, and loaded from `data/glove.6B.300d.txt`,
-without stop words: the file and the tokenizer of the paper's row are not published. Other systems are quoted.
-`--config.sweep.only` chooses rows: each is compared with the model without training, or with the published SBERT, of
-its block.
+Rows that train: SimCSE of all sizes, as `configs/{unsup,sup}_{bert,roberta}.py`, and the other systems with the fields
+of their recipes: SBERT and SRoBERTa (`sbert_nli`), IS-BERT (`is_bert`), CT ("released": the negatives of its code, and
+the better of its two encoders) and DeCLUTR. Rows named "(published)" load their authors' checkpoints from the hub and
+train nothing: SimCSE's, `princeton-nlp/…`, SBERT's, `sentence-transformers/…`, whose numbers the paper takes over or
+reproduces, and those of CT and DeCLUTR, which the paper re-evaluates; CT's are made with other settings than its
+paper's. GloVe is quoted, and loaded from `data/glove.6B.300d.txt`, without stop words: the file and the tokenizer of
+the paper's row are not published. InferSent and USE are quoted. `--config.sweep.only` chooses rows: each is compared
+with the model without training, or with the published SBERT, of its block.
 
 The first-last average is that of the static word embeddings and the last layer. Flow has the average of layer 1 and the
 last, as its authors' code (`avg-last-2`). For whitening the pooler is disputed: the paper says "first-last average … as
@@ -14,14 +15,16 @@ Su et al.", and their code averages layer 1 and the last. Both are rows, the sec
 are fit on NLI without labels, `data/nli_sentences.txt`, one sentence a line.
 
 The files, with `python -m simcse_jax.build_data NAME --source FOLDER …`: `nli`, `nli_pairs` and `nli_sentences` (from
-MNLI SNLI), and `wiki_sentences` (from a dump).
+MNLI SNLI), and `wiki_sentences` (from a dump). DeCLUTR reads `data/documents.txt`, a sentence a line and a blank line
+between documents.
 """
 
 from ml_collections import config_dict
 
 from simcse_jax.config import default_config
+from simcse_jax.configs import ct, declutr, is_bert, sbert_nli
 from simcse_jax.evaluation.tasks import TASKS
-from simcse_jax.sweeps.variants import Variant, sweep_defaults
+from simcse_jax.sweeps.variants import Variant, as_recipe, sweep_defaults
 
 COLUMNS = (*TASKS, "sts_avg")
 BERT, ROBERTA = "BERT-base (first-last avg.)", "RoBERTa-base (first-last avg.)"
@@ -64,18 +67,6 @@ SUP_BERT = {
 }
 SUP_ROBERTA = SUP_BERT | {"model.init_from": "roberta-base"}
 SUP_ROBERTA_LARGE = SUP_BERT | {"model.init_from": "roberta-large", "train.learning_rate": 1e-5}
-SBERT_NLI = {
-    "model.pooler": "avg",
-    "model.mlp": "none",
-    "data.train": "data/nli_pairs.csv",
-    "objective.info_nce.weight": 0.0,
-    "objective.softmax_nli.weight": 1.0,
-    "train.batch_size": 16,
-    "train.learning_rate": 2e-5,
-    "train.warmup": 0.1,
-    "eval.every": 1000,
-}
-SROBERTA_NLI = SBERT_NLI | {"model.init_from": "roberta-base"}
 
 
 def get_config() -> config_dict.ConfigDict:
@@ -87,6 +78,7 @@ def get_config() -> config_dict.ConfigDict:
 
 def get_variants() -> tuple[Variant, ...]:
     """The rows of both blocks."""
+    base = get_config()
 
     def row(name: str, fields: dict, baseline: str, *scores: float) -> Variant:
         return Variant(name, fields, dict(zip(COLUMNS, scores, strict=True)), baseline)
@@ -99,7 +91,7 @@ def get_variants() -> tuple[Variant, ...]:
     whitening = (57.83, 66.90, 60.90, 75.08, 71.31, 68.24, 63.73, 66.28)
     ct_bert = (61.63, 76.80, 68.47, 77.50, 76.48, 74.31, 69.19, 72.05)
     ct_sbert = (74.84, 83.20, 78.07, 83.84, 77.93, 81.46, 76.42, 79.39)
-    declutr = (52.41, 75.19, 65.52, 77.12, 78.63, 72.41, 68.62, 69.99)
+    of_declutr = (52.41, 75.19, 65.52, 77.12, 78.63, 72.41, 68.62, 69.99)
     unsup_bert = (68.40, 82.41, 74.38, 80.91, 78.56, 76.85, 72.23, 76.25)
     roberta_whitening = (46.99, 63.24, 57.23, 71.36, 68.99, 61.36, 62.91, 61.73)
     unsup_roberta = (70.16, 81.77, 73.24, 81.36, 80.65, 80.22, 68.56, 76.57)
@@ -118,16 +110,29 @@ def get_variants() -> tuple[Variant, ...]:
         row("BERT-base-flow", BERT_AS_IT_IS | FLOW, BERT, *flow),
         row("BERT-base-whitening", BERT_AS_IT_IS | WHITENING, BERT, *whitening),
         row("BERT-base-whitening (layer 1)", BERT_AS_IT_IS | LAYER_1, BERT, *whitening),
-        quoted("IS-BERT-base", 56.77, 69.24, 61.21, 75.23, 70.16, 69.21, 64.25, 66.58),
-        quoted("CT-BERT-base", *ct_bert),
+        row(
+            "IS-BERT-base",
+            as_recipe(is_bert.get_config(), base),
+            BERT,
+            56.77,
+            69.24,
+            61.21,
+            75.23,
+            70.16,
+            69.21,
+            64.25,
+            66.58,
+        ),
+        row("CT-BERT-base", as_recipe(ct.get_config(), base), BERT, *ct_bert),
+        row("CT-BERT-base (released)", as_recipe(ct.get_config("released"), base), BERT, *ct_bert),
         row("CT-BERT-base (published)", average("Contrastive-Tension/BERT-Base-CT"), BERT, *ct_bert),
         row("unsup. SimCSE-BERT-base", {}, BERT, *unsup_bert),
         row("unsup. SimCSE-BERT-base (published)", published("unsup-simcse-bert-base-uncased"), BERT, *unsup_bert),
         row(ROBERTA, ROBERTA_AS_IT_IS, ROBERTA, 40.88, 58.74, 49.07, 65.63, 61.48, 58.55, 61.63, 56.57),
         row("RoBERTa-base-whitening", ROBERTA_AS_IT_IS | WHITENING, ROBERTA, *roberta_whitening),
         row("RoBERTa-base-whitening (layer 1)", ROBERTA_AS_IT_IS | LAYER_1, ROBERTA, *roberta_whitening),
-        quoted("DeCLUTR-RoBERTa-base", *declutr),
-        row("DeCLUTR-RoBERTa-base (published)", average("johngiorgi/declutr-base"), ROBERTA, *declutr),
+        row("DeCLUTR-RoBERTa-base", as_recipe(declutr.get_config(), base), ROBERTA, *of_declutr),
+        row("DeCLUTR-RoBERTa-base (published)", average("johngiorgi/declutr-base"), ROBERTA, *of_declutr),
         row("unsup. SimCSE-RoBERTa-base", UNSUP_ROBERTA, ROBERTA, *unsup_roberta),
         row("unsup. SimCSE-RoBERTa-base (published)", published("unsup-simcse-roberta-base"), ROBERTA, *unsup_roberta),
         row("unsup. SimCSE-RoBERTa-large", UNSUP_ROBERTA_LARGE, ROBERTA, *unsup_roberta_large),
@@ -139,7 +144,7 @@ def get_variants() -> tuple[Variant, ...]:
         ),
         quoted("InferSent-GloVe", 52.86, 66.75, 62.15, 72.77, 66.87, 68.03, 65.65, 65.01),
         quoted("Universal Sentence Encoder", 64.49, 67.80, 64.61, 76.83, 73.18, 74.92, 76.69, 71.22),
-        row("SBERT-base", SBERT_NLI, SBERT, *sbert),
+        row("SBERT-base", as_recipe(sbert_nli.get_config(), base), SBERT, *sbert),
         row(SBERT, SBERT_AS_IT_IS, SBERT, *sbert),
         row(
             "SBERT-base-flow (published)",
@@ -156,11 +161,11 @@ def get_variants() -> tuple[Variant, ...]:
         ),
         row("SBERT-base-whitening (published)", SBERT_AS_IT_IS | WHITENING, SBERT, *sbert_whitening),
         row("SBERT-base-whitening (published; layer 1)", SBERT_AS_IT_IS | LAYER_1, SBERT, *sbert_whitening),
-        quoted("CT-SBERT-base", *ct_sbert),
+        row("CT-SBERT-base", as_recipe(ct.get_config("sbert"), base), SBERT, *ct_sbert),
         row("CT-SBERT-base (published)", average("Contrastive-Tension/BERT-Base-NLI-CT"), SBERT, *ct_sbert),
         row("sup. SimCSE-BERT-base", SUP_BERT, SBERT, *sup_bert),
         row("sup. SimCSE-BERT-base (published)", published("sup-simcse-bert-base-uncased"), SBERT, *sup_bert),
-        row("SRoBERTa-base", SROBERTA_NLI, SROBERTA, *sroberta),
+        row("SRoBERTa-base", as_recipe(sbert_nli.get_config("roberta"), base), SROBERTA, *sroberta),
         row(SROBERTA, SROBERTA_AS_IT_IS, SROBERTA, *sroberta),
         row("SRoBERTa-base-whitening (published)", SROBERTA_AS_IT_IS | WHITENING, SROBERTA, *sroberta_whitening),
         row("SRoBERTa-base-whitening (published; layer 1)", SROBERTA_AS_IT_IS | LAYER_1, SROBERTA, *sroberta_whitening),

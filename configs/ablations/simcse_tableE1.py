@@ -1,10 +1,10 @@
 """SimCSE, Table E.1: transfer tasks, unsupervised and supervised, with and without the language-model loss.
 
 SimCSE of all sizes is trained as `configs/{unsup,sup}_{bert,roberta}.py`, with `:mlm` (λ = 0.1) too, SBERT and SRoBERTa
-as `configs/sbert_nli.py`. Rows named "(published)" load their authors' checkpoints from the hub and train nothing:
-`princeton-nlp/…` and `sentence-transformers/…` (those with the language-model loss were not published). GloVe is
-quoted, and loaded from `data/glove.6B.300d.txt`, without stop words: the file and the tokenizer of the paper's row are
-not published. Other systems are quoted.
+as `configs/sbert_nli.py`, IS-BERT as `configs/is_bert.py`. Rows named "(published)" load their authors' checkpoints
+from the hub and train nothing: `princeton-nlp/…` and `sentence-transformers/…` (those with the language-model loss were
+not published). GloVe is quoted, and loaded from `data/glove.6B.300d.txt`, without stop words: the file and the
+tokenizer of the paper's row are not published. Skip-thought, InferSent and USE are quoted.
 
 The protocol is SentEval's PyTorch classifier, as SimCSE's code sets it. The numbers of "average of BERT", "CLS of BERT"
 and SBERT are those of Reimers and Gurevych, who do not state the settings of theirs.
@@ -20,8 +20,9 @@ MNLI SNLI), and `wiki_sentences` (from a dump).
 from ml_collections import config_dict
 
 from simcse_jax.config import default_config
+from simcse_jax.configs import is_bert, sbert_nli
 from simcse_jax.evaluation.tasks import TRANSFER
-from simcse_jax.sweeps.variants import Variant, sweep_defaults
+from simcse_jax.sweeps.variants import Variant, as_recipe, sweep_defaults
 
 COLUMNS = (*TRANSFER, "transfer_avg")
 BERT, ROBERTA, SIMCSE = "average of BERT-base", "average of RoBERTa-base", "unsup. SimCSE-BERT-base"
@@ -30,17 +31,6 @@ SBERT, SROBERTA = "SBERT-base (published)", "SRoBERTa-base (published)"
 AS_IT_IS = {"model.mlp": "none", "train.epochs": 0, "train.max_steps": 0}
 AVERAGE, CLS = AS_IT_IS | {"model.pooler": "avg"}, AS_IT_IS | {"model.pooler": "cls_before_pooler"}
 GLOVE = AVERAGE | {"model.init_from": "glove:data/glove.6B.300d.txt"}
-SBERT_NLI = {
-    "model.pooler": "avg",
-    "model.mlp": "none",
-    "data.train": "data/nli_pairs.csv",
-    "objective.info_nce.weight": 0.0,
-    "objective.softmax_nli.weight": 1.0,
-    "train.batch_size": 16,
-    "train.learning_rate": 2e-5,
-    "train.warmup": 0.1,
-    "eval.every": 1000,
-}
 UNSUP_ROBERTA = {"model.init_from": "roberta-base", "train.batch_size": 512, "train.learning_rate": 1e-5}
 UNSUP_ROBERTA_LARGE = {"model.init_from": "roberta-large", "train.batch_size": 512, "train.learning_rate": 3e-5}
 SUP_BERT = {
@@ -72,6 +62,7 @@ def get_config() -> config_dict.ConfigDict:
 
 def get_variants() -> tuple[Variant, ...]:
     """The rows of both blocks, and those after post-processing, each compared with its own model."""
+    base = get_config()
 
     def row(name: str, fields: dict, baseline: str, *scores: float) -> Variant:
         return Variant(name, fields, dict(zip(COLUMNS, scores, strict=True)), baseline)
@@ -107,7 +98,19 @@ def get_variants() -> tuple[Variant, ...]:
         row(BERT, AVERAGE, BERT, 78.66, 86.25, 94.37, 88.66, 84.40, 92.80, 69.54, 84.94),
         *after(BERT, AVERAGE),
         row("CLS of BERT-base", CLS, BERT, 78.68, 84.85, 94.21, 88.23, 84.13, 91.40, 71.13, 84.66),
-        quoted("IS-BERT-base", 81.09, 87.18, 94.96, 88.75, 85.96, 88.64, 74.24, 85.83),
+        row(
+            "IS-BERT-base",
+            as_recipe(is_bert.get_config(), base),
+            BERT,
+            81.09,
+            87.18,
+            94.96,
+            88.75,
+            85.96,
+            88.64,
+            74.24,
+            85.83,
+        ),
         *simcse(
             SIMCSE,
             {},
@@ -136,7 +139,7 @@ def get_variants() -> tuple[Variant, ...]:
         ),
         quoted("InferSent-GloVe", 81.57, 86.54, 92.50, 90.38, 84.18, 88.20, 75.77, 85.59),
         quoted("Universal Sentence Encoder", 80.09, 85.19, 93.98, 86.70, 86.38, 93.20, 70.14, 85.10),
-        row("SBERT-base", SBERT_NLI, SBERT, *of_sbert),
+        row("SBERT-base", as_recipe(sbert_nli.get_config(), base), SBERT, *of_sbert),
         row(SBERT, sbert, SBERT, *of_sbert),
         *simcse(
             "sup. SimCSE-BERT-base",
@@ -146,7 +149,7 @@ def get_variants() -> tuple[Variant, ...]:
             (82.69, 89.25, 94.81, 89.59, 87.31, 88.40, 73.51, 86.51),
             (82.68, 88.88, 94.52, 89.82, 88.41, 87.60, 76.12, 86.86),
         ),
-        row("SRoBERTa-base", SBERT_NLI | {"model.init_from": "roberta-base"}, SROBERTA, *of_sroberta),
+        row("SRoBERTa-base", as_recipe(sbert_nli.get_config("roberta"), base), SROBERTA, *of_sroberta),
         row(SROBERTA, sroberta, SROBERTA, *of_sroberta),
         *simcse(
             "sup. SimCSE-RoBERTa-base",

@@ -3,7 +3,7 @@
 A file of `configs/ablations/` has two functions: `get_config() -> ConfigDict`, the base with `config.sweep` from
 `sweep_defaults`, and `get_variants() -> tuple[Variant, ...]`, the rows. Both take the config's argument
 (`configs/ablations/x.py:ARGUMENT`) where there is one. Fields set on the command line change the base; those of a
-variant lie over them.
+variant lie over them. A row that trains another recipe takes its fields from there: `as_recipe`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -90,6 +90,24 @@ def sweep_defaults(title: str, source: str, metrics: tuple[str, ...], baseline: 
     sweep = defaults_of(FIELDS).sweep
     sweep.update(title=title, source=source, metrics=metrics, baseline=baseline)
     return sweep
+
+
+def as_recipe(recipe: config_dict.ConfigDict, base: config_dict.ConfigDict) -> dict[str, Any]:
+    """The fields of a row that trains as a recipe does, and is scored on the tasks of its table.
+
+    Args:
+      recipe: from the recipe's `get_config`.
+      base: the table's, from its own.
+
+    Returns:
+      Name to value of the fields in which they differ; those of the transfer tasks stay the table's.
+    """
+    tables = flatten(base)
+    return {
+        name: value
+        for name, value in flatten(recipe).items()
+        if value != tables[name] and not name.startswith("eval.transfer")
+    }
 
 
 def load_variants(path: str) -> tuple[Variant, ...]:

@@ -38,7 +38,7 @@ ROWS = {
     "simcse_table2": 8,
     "simcse_table3": 8,
     "simcse_table4": 17,
-    "simcse_table5": 39,
+    "simcse_table5": 40,
     "simcse_table6": 5,
     "simcse_table7": 5,
     "simcse_tableB2": 8,
@@ -50,7 +50,7 @@ ROWS = {
     "simcse_grid": 12,
     "simcse_pp_table1": 7,
     "simcse_pp_table2": 9,
-    "simcse_pp_table3": 15,
+    "simcse_pp_table3": 18,
     "simcse_pp_table4": 13,
     "simcse_pp_table5": 64,
     "simcse_pp_table6": 2,
@@ -200,7 +200,8 @@ def test_the_papers_values():
     ]  # fmt: skip
     assert list(paper("simcse_pp_table2.py", "sts_avg").values()) == [76.25, *2 * [64.05, 71.37, 73.56, 76.08]]
     assert list(paper("simcse_pp_table3.py", "sts_avg").values()) == [
-        61.32, 61.32, 56.70, 66.55, 66.28, 66.28, 66.58, 72.05, 72.74, 74.19, 76.25, 76.25, 78.05, 77.13, 77.40
+        61.32, 61.32, 56.70, 66.55, 66.28, 66.28, 66.58, *3 * [72.05], 72.74, 74.19, 74.19, 76.25,
+        76.25, 78.05, 77.13, 77.40
     ]  # fmt: skip
     assert list(paper("simcse_pp_table3.py:large", "sts_avg").values()) == [76.45, 78.41, 78.41, 79.30]
     assert list(paper("simcse_pp_table3.py:sbert_base", "sts_avg").values()) == [74.89, 77.33, 79.25, 77.33, 79.25]
@@ -248,8 +249,8 @@ def test_rows_of_published_models_train_nothing():
     """Those of SimCSE's authors: the unsupervised ones have no head, the supervised ones keep it."""
     for name in ("simcse_table5.py", "simcse_tableB2.py", "simcse_tableB3.py", "simcse_tableE1.py"):
         runs = resolved(name)
-        rows = {row: config for row, config in runs.items() if "/" in config.model.init_from}
-        assert rows.keys() >= {row for row in runs if "(published" in row} and not any(map(trains, rows.values()))
+        rows = {row: config for row, config in runs.items() if "(published" in row}
+        assert all("/" in one.model.init_from and not trains(one) for one in rows.values())
         heads = {row: (one.model.pooler, one.model.mlp) for row, one in rows.items() if "SimCSE" in row}
         expected = {row: ("cls", "none" if row.startswith("unsup") else "always") for row in heads}
         assert heads == expected
@@ -396,8 +397,6 @@ SAME = {
             ("RoBERTa-large", "roberta", "large_mlm"),
         )
     },
-    **{(table, "SBERT-base"): "sbert_nli.py" for table in ("simcse_table5.py", "simcse_tableE1.py")},
-    **{(table, "SRoBERTa-base"): "sbert_nli.py:roberta" for table in ("simcse_table5.py", "simcse_tableE1.py")},
     ("simcse_tableB3.py", "unsup. SimCSE-BERT-base"): "unsup_bert.py",
     ("simcse_tableB3.py", "sup. SimCSE-BERT-base"): "sup_bert.py",
     ("simcse_grid.py", "batch 64 at 3e-05"): "unsup_bert.py",
@@ -410,6 +409,45 @@ def test_rows_are_the_recipes(name, row):
     row, same = flatten(resolved(name)[row]), recipe(SAME[name, row])
     assert without(row, *UNUSED) == without(same, *UNUSED)
     assert row["data.augment.name"] == same["data.augment.name"] == ""
+
+
+OTHERS = {  # rows of other systems, which take all fields from their recipes
+    ("simcse_table5.py", "IS-BERT-base"): "is_bert.py",
+    ("simcse_tableE1.py", "IS-BERT-base"): "is_bert.py",
+    ("simcse_table5.py", "CT-BERT-base"): "ct.py",
+    ("simcse_table5.py", "CT-BERT-base (released)"): "ct.py:released",
+    ("simcse_table5.py", "CT-SBERT-base"): "ct.py:sbert",
+    ("simcse_table5.py", "DeCLUTR-RoBERTa-base"): "declutr.py",
+    ("simcse_pp_table3.py", "IS-BERT"): "is_bert.py",
+    ("simcse_pp_table3.py", "CT-BERT"): "ct.py",
+    ("simcse_pp_table3.py", "CT-BERT (released)"): "ct.py:released",
+    ("simcse_pp_table3.py", "ConSERT"): "consert.py",
+    ("simcse_pp_table3.py:large", "ConSERT"): "consert.py:large",
+    ("simcse_pp_table3.py", "SCD-BERT"): "scd.py",
+    ("simcse_pp_table4.py", "DiffCSE"): "diffcse.py",
+    ("simcse_pp_table4.py", "DiffCSE + SimCSE++"): "diffcse.py:simcse_plus_plus",
+    **{(table, "SBERT-base"): "sbert_nli.py" for table in ("simcse_table5.py", "simcse_tableE1.py")},
+    **{(table, "SRoBERTa-base"): "sbert_nli.py:roberta" for table in ("simcse_table5.py", "simcse_tableE1.py")},
+}
+
+
+@pytest.mark.parametrize("name, row", OTHERS)
+def test_rows_of_other_systems_are_their_recipes(name, row):
+    row, same = flatten(resolved(name)[row]), recipe(OTHERS[name, row])
+    assert without(row, "eval.transfer") == without(same, "eval.transfer")
+    assert row["eval.transfer"] == (name == "simcse_tableE1.py")
+
+
+def test_the_map_of_the_code_says_what_each_recipe_is_composed_of():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = re.search(r"## What each system is composed of\n.*?\n## ", text, re.DOTALL)[0]
+    rows = [line.split("|")[2] for line in table.splitlines() if line.startswith("|")][2:]
+    named = [name for cell in rows for name in re.findall(r"`([\w:]+)`", cell)]
+    recipes = {path.stem for path in (ROOT / "configs").glob("*.py")} - {"quickstart"}
+    assert len(rows) == 12 and {name.partition(":")[0] for name in named} == recipes
+    for name in named:
+        file, colon, variant = name.partition(":")
+        assert recipe(f"{file}.py{colon}{variant}")
 
 
 PLUS_PLUS = [
