@@ -8,7 +8,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from simcse_jax.analysis import last_layer
-from simcse_jax.config.fields import LARGEST, flatten, trains
+from simcse_jax.config.fields import LARGEST, flatten, scoring_pooler, trains
 from simcse_jax.data.augment import augment
 from simcse_jax.data.batches import Corpus, steps_per_epoch, tokenize
 from simcse_jax.data.examples import Examples, read_examples
@@ -111,6 +111,8 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
             f"{model.name} has no such convolutions of its own; set it to ()"
         )
     model = dataclasses.replace(model, config=dataclasses.replace(model.config, convolutions=convolutions))
+    for pooler in (config.model.pooler, scoring_pooler(config)):
+        choose_pooler(model, pooler)
     language_model = LanguageModel(*special_tokens(model.folder)) if masked else None
     generator = read_generator(config, model)
     check_projector(config, model)
@@ -137,7 +139,7 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
 
 
 def check_transformer(config: config_dict.ConfigDict, model: Pretrained, masked: bool) -> None:
-    """Refuses what word vectors cannot do: they are scored as they are, by their average.
+    """Refuses what word vectors cannot do: they are scored as they are.
 
     Raises:
       UserError: naming the model and the field.
@@ -147,7 +149,6 @@ def check_transformer(config: config_dict.ConfigDict, model: Pretrained, masked:
     for field, needed in (("objective.mlm.weight", masked), ("analysis.every", config.analysis.every)):
         if needed:
             model.check_layers(field)
-    choose_pooler(model, config.model.pooler)
 
 
 def choose_devices(config: config_dict.ConfigDict) -> list[jax.Device]:

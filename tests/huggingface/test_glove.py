@@ -178,6 +178,16 @@ def test_commands_take_it(glove, corpus, tmp_path):
         ("main", ("--config.train.max_steps=0", "--config.train.epochs=0"), "the pooler cls needs a transformer"),
         (
             "main",
+            (
+                "--config.train.max_steps=0",
+                "--config.train.epochs=0",
+                "--config.model.pooler=avg",
+                "--config.eval.pooler=max",
+            ),
+            "the pooler max needs a transformer",
+        ),
+        (
+            "main",
             ("--config.train.max_steps=0", "--config.train.epochs=0", "--config.objective.mlm.weight=0.1"),
             "objective.mlm.weight needs a transformer",
         ),
