@@ -5,6 +5,7 @@ described. Neither weights nor data are read, so every sentence counts as fillin
 out (`train.unpad`).
 """
 
+import dataclasses
 import json
 import sys
 
@@ -17,23 +18,29 @@ from simcse_jax.costs.compile import EXAMPLES, OutOfMemory, compile_step, descri
 from simcse_jax.costs.roofline import Report, describe, table
 from simcse_jax.data.columns import ROLES
 from simcse_jax.data.sources import split_sources
+from simcse_jax.data.spans import SPANS
+from simcse_jax.data.sts_texts import PREFIX
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.published import encoder_config
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.objectives.registry import needs
 from simcse_jax.outputs import output_file, printing
+from simcse_jax.runs.state import convolutions_of
 from simcse_jax.storage import write_atomically
-from simcse_jax.training.inputs import check_divides
+from simcse_jax.training.inputs import check_divides, check_projector, positives_of
 
 
 def guess_columns(config: config_dict.ConfigDict) -> int:
     """The number of columns of sentences in a config's data, as far as the config shows it."""
-    data = config.data
-    if data.augment.name or data.positives or needs(config.objective).labels:
+    data, needed = config.data, needs(config.objective)
+    if data.positives == SPANS:
+        return 1 + positives_of(config)
+    if data.augment.name or data.positives or needed.labels or needed.negative_pairs:
         return 2
     if data.columns.anchor:
         return sum(1 for role in ROLES if data.columns[role])
-    return 1 if all(source.endswith(".txt") for source in split_sources(data.train)) else 3
+    alone = all(source.endswith(".txt") or source.startswith(PREFIX) for source in split_sources(data.train))
+    return 1 if alone else 3
 
 
 def compile_or_explain(
@@ -132,6 +139,7 @@ def main() -> None:
     if config.data.max_length > encoder.max_length:
         raise UserError(f"config.data.max_length={config.data.max_length}: the model takes {encoder.max_length} tokens")
     generator = encoder_config(config.model.generator) if needs(config.objective).replaced_tokens else None
+    check_projector(config, dataclasses.replace(encoder, convolutions=convolutions_of(config.model)))
     columns = args.columns or guess_columns(config)
 
     prepare()

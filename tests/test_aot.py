@@ -17,6 +17,12 @@ from simcse_jax.errors import UserError
 from simcse_jax.models.sentence_encoder import build
 
 UNSUP = "--config=configs/unsup_bert.py"
+WRONG_SIZE = (
+    "--config.objective.replaced_token_detection.weight=1",
+    "--config.model.generator=bert-base-uncased",
+    "--config.projector.objectives=replaced_token_detection",
+    "--config.projector.widths=9",
+)
 
 
 def test_the_batch_is_that_of_the_first_topology_or_given_a_chip():
@@ -37,6 +43,7 @@ def test_the_batch_is_that_of_the_first_topology_or_given_a_chip():
         (["--topology=v5e:2x4", "--config.model.init_from=gpt2"], "the only hub models with known shapes are"),
         (["--topology=v5e:2x4", "--config.model.num_layers=13"], "the model has 12 layers"),
         (["--topology=v5e:2x4", "--config.data.max_length=513"], "the model takes 512 tokens"),
+        (["--topology=v5e:2x4", *WRONG_SIZE], "config.projector.widths='9': gives embeddings of 9 numbers"),
         (["--topology=v5e:2x4", "--batch-per-chip=0"], "--batch-per-chip 0: must be 1 or more"),
         (["--topology=v5e:2x4", "--output=no/such.json"], "--output no/such.json: there is no folder no"),
     ],
@@ -62,6 +69,9 @@ def test_an_unknown_topology_is_one_line():
     [
         ({"data.train": "wiki.txt"}, 1),
         ({"data.train": "nli.csv"}, 3),
+        ({"data.train": "sts:folder,wiki.txt"}, 1),
+        ({"data.train": "wiki.txt", "objective.contrastive_tension.weight": 1.0}, 2),
+        ({"data.train": "documents.txt", "data.positives": "spans", "data.spans.positives": 3}, 4),
         ({"data.train": "wiki.txt", "data.augment.name": "crop"}, 2),
         ({"data.train": "books.txt", "data.positives": "next_sentence"}, 2),
         ({"data.train": "nli.csv", "data.positives": "entailment"}, 2),

@@ -18,7 +18,6 @@ from simcse_jax import progress
 from simcse_jax.config.fields import flatten, numbers_of_step, trains
 from simcse_jax.config.rules import read_milestones
 from simcse_jax.data.batches import Batches
-from simcse_jax.data.spans import SPANS
 from simcse_jax.devices.mesh import AXIS
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.errors import UserError
@@ -49,7 +48,7 @@ def group_key(config: config_dict.ConfigDict) -> str | None:
     data = config.data
     if config.checkpoint.keep_every or config.analysis.every or config.eval.encoder == "better":
         return None
-    if not trains(config) or data.augment.name or data.subsample or data.positives in ("next_3_sentences", SPANS):
+    if not trains(config) or data.augment.name or data.subsample or data.positives in ("next_3_sentences", "spans"):
         return None
     fields = flatten(config)
     for name in numbers_of_step():

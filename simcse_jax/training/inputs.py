@@ -20,6 +20,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.evaluation import postprocess
 from simcse_jax.huggingface.load import Pretrained, choose_pooler
 from simcse_jax.huggingface.tokenizer import Tokenizer, special_tokens
+from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.projector import width
 from simcse_jax.objectives.registry import needs, trained
@@ -115,7 +116,7 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
         choose_pooler(model, pooler)
     language_model = LanguageModel(*special_tokens(model.folder)) if masked else None
     generator = read_generator(config, model)
-    check_projector(config, model)
+    check_projector(config, model.config)
     analysis = read_analysis(config, evaluation)
     if evaluation and evaluation.postprocess:
         try:
@@ -275,13 +276,13 @@ def check_columns(config: config_dict.ConfigDict, num_columns: int) -> None:
             )
 
 
-def check_projector(config: config_dict.ConfigDict, model: Pretrained) -> None:
+def check_projector(config: config_dict.ConfigDict, encoder: EncoderConfig) -> None:
     """Refuses an embedding that is to take the place of a token and has another size.
 
     Raises:
       UserError: naming the projector's field.
     """
-    projector, size, wanted = config.projector, model.config.token_size, model.config.hidden_size
+    projector, size, wanted = config.projector, encoder.token_size, encoder.hidden_size
     if not needs(config.objective).replaced_tokens:
         return
     if projector.widths and NAME in projector.objectives:

@@ -1,5 +1,6 @@
 """From a config to the recipe that a step is compiled for, and to the numbers that it takes."""
 
+import dataclasses
 from typing import Any
 
 import jax.numpy as jnp
@@ -98,6 +99,9 @@ def make_recipe(
 def make_replacement(
     config: config_dict.ConfigDict, encoder: EncoderConfig, generator: EncoderConfig, masking: LanguageModel
 ) -> Replacement:
-    """The networks of objective.replaced_token_detection: a generator, and a discriminator that is like the encoder."""
-    dtype = jnp.dtype(config.train.dtype)
-    return Replacement(build(generator, False, dtype)[0], build(encoder, False, dtype)[0], masking)
+    """The networks of objective.replaced_token_detection: a generator, and a discriminator that is like the encoder.
+
+    It has no convolutions: it decides for each token from the encoder's own states.
+    """
+    dtype, discriminator = jnp.dtype(config.train.dtype), dataclasses.replace(encoder, convolutions=None)
+    return Replacement(build(generator, False, dtype)[0], build(discriminator, False, dtype)[0], masking)

@@ -95,12 +95,12 @@ def test_what_is_missing_is_a_part_of_the_data_s_fingerprint():
 def test_an_embedding_in_the_place_of_a_token_has_its_size():
     config = default_config()
     config.objective.replaced_token_detection.weight = 0.1
-    model = SimpleNamespace(config=SimpleNamespace(token_size=32, hidden_size=32))
-    check_projector(config, model)
+    encoder = SimpleNamespace(token_size=32, hidden_size=32)
+    check_projector(config, encoder)
     config.projector.widths = "2D,64"
-    check_projector(config, model)  # it does not see that one
+    check_projector(config, encoder)  # it does not see that one
     config.projector.objectives = ("replaced_token_detection",)
     with pytest.raises(UserError, match=r"gives embeddings of 64 numbers; .* a token, which has 32"):
-        check_projector(config, model)
+        check_projector(config, encoder)
     config.projector.widths = "2D,D"
-    check_projector(config, model)
+    check_projector(config, encoder)

@@ -1,7 +1,13 @@
+import dataclasses
+
 import jax.numpy as jnp
+from support import random_model
 
 from simcse_jax.config.fields import default_config, numbers_of_step
-from simcse_jax.training.recipe import make_recipe, make_settings
+from simcse_jax.models.config import Convolutions
+from simcse_jax.models.sentence_encoder import build
+from simcse_jax.training.recipe import make_recipe, make_replacement, make_settings
+from simcse_jax.training.token_losses import LanguageModel
 
 
 def config(**fields):
@@ -58,3 +64,10 @@ def test_the_objectives_that_the_projector_names_see_projected_embeddings():
         recipe = make_recipe(config(projector__widths=widths, **fields), 1)
         assert {term.name for term in recipe.objectives if term.projected} == expected
         assert (recipe.projector is not None) == bool(widths)
+
+
+def test_the_discriminator_has_no_convolutions_as_its_parameters_have_none():
+    _, _, encoder = random_model(num_layers=1, with_head=False)
+    own = dataclasses.replace(encoder, convolutions=Convolutions((1, 3), 8, "none"))
+    replacement = make_replacement(config(), own, encoder, LanguageModel(3, (0, 1, 2, 3)))
+    assert replacement.discriminator == replacement.generator == build(encoder, False)[0]
