@@ -30,6 +30,7 @@ MISTAKES = {
     "--config.projector.widths=2D,D": "config.projector.objectives: must name the objectives",
     "--config.projector.objectives=info_nc": "config.projector.objectives: no objective 'info_nc'",
     "--config.projector.objectives=mlm": "config.projector.objectives: mlm sees no projected embeddings",
+    "--config.projector.objectives=jensen_shannon": "jensen_shannon sees no projected embeddings",
     "--config.projector.last_norm=batch": "must be one of plain, affine, none",
     "--config.projector.statistics=all": "must be together or each",
     "--config.objective.replaced_token_detection.weight=1": "config.model.generator: must be set for",
