@@ -48,7 +48,7 @@ def group_key(config: config_dict.ConfigDict) -> str | None:
     data = config.data
     if config.checkpoint.keep_every or config.analysis.every or config.eval.encoder == "better":
         return None
-    if not trains(config) or data.augment.name or data.subsample or data.positives == "next_3_sentences":
+    if not trains(config) or data.augment.name or data.subsample or data.positives in ("next_3_sentences", "spans"):
         return None
     fields = flatten(config)
     for name in numbers_of_step():

@@ -96,6 +96,7 @@ def test_what_can_be_trained_together():
         {"train__epochs": 0},
         {"data__subsample": 9},
         {"data__positives": "next_3_sentences"},
+        {"data__positives": "spans"},
         {"data__augment__name": "crop"},
         {"checkpoint__keep_every": 200},
         {"analysis__every": 200},
