@@ -4,11 +4,11 @@
 there is no dropout. `consert:large` is BERT-large: the sentence as it is against shuffled positions, with dropout, for
 25 epochs.
 
-The values are those of the released code: temperature 0.1, AdamW without bias correction, ε 1e-6, weight decay 0.01,
-the gradient clipped at norm 1, 10% of the steps as warm-up, evaluation every 200 steps (large: 100), an end after 10
-evaluations without a better score. Its loss is 0.15 (mean ℓ₁ + mean ℓ₂); with `symmetric` ours is the mean of
-½ (ℓ₁ + ℓ₂), so the weight is 0.3 (`simcse_jax/objectives/info_nce.py: nt_xent`). The learning rate of the large model
-could not be looked up; it is that of the base model here.
+The values are those of the released code, the same for both models unless stated: temperature 0.1, batches of 96, 64
+tokens, the learning rate 5e-7, AdamW without bias correction, ε 1e-6, weight decay 0.01, the gradient clipped at norm
+1, 10% of the steps as warm-up, evaluation every 200 steps (large: 100), an end after 10 evaluations without a better
+score. Its loss is 0.15 (mean ℓ₁ + mean ℓ₂); with `symmetric` ours is the mean of ½ (ℓ₁ + ℓ₂), so the weight is 0.3
+(`simcse_jax/objectives/info_nce.py: nt_xent`).
 
 The code trains the last layer's mean, and reports the mean of the last two layers: `eval.pooler` is not `model.pooler`.
 

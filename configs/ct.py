@@ -5,9 +5,10 @@ pairs of two fresh sentences each, and as the code does it scores both encoders 
 all (`eval.encoder`). `ct:sbert` is CT-SBERT: the same as `ct` from SBERT trained on NLI with mean pooling.
 
 Dot products of mean-pooled last layers, binary cross-entropy. These values are the released code's: a batch of 16
-pairs, of which 2 are positive; no dropout; RMSprop with ε 1e-7 outside the root; the learning rates 1e-5, 8e-6, 6e-6,
-4e-6 and 2e-6 from the steps 0, 500, 1000, 1500 and 2000 on; 5,000 updates; 75 tokens; the mean over the batch. Whether
-the code clips gradients could not be looked up; we do not. The sentences are those of unsupervised SimCSE.
+pairs, of which 2 are positive; no dropout; RMSprop with ρ 0.9 and ε 1e-7 outside the root; the learning rates 1e-5,
+8e-6, 6e-6, 4e-6 and 2e-6 from the steps 0, 500, 1000, 1500 and 2000 on; 5,000 updates; 75 tokens; the mean over the
+batch; no clipping of gradients. What differs here: the code draws sentences with replacement, while an epoch of ours
+reads each at most once. The sentences are those of unsupervised SimCSE.
 
 The scores in SimCSE's Table 5 (72.05) are of checkpoints on the hub, which the authors trained with other, unpublished
 settings. So this recipe is not expected to give them.

@@ -160,6 +160,11 @@ def _check_spans(config: config_dict.ConfigDict) -> None:
             f"config.data.spans.tokens={spans.tokens}: must be {needed} or more, twice data.spans.anchors times "
             "data.spans.longest, so that anchors have room"
         )
+    if spans.positives > 1 and config.objective.replaced_token_detection.weight:
+        raise UserError(
+            f"config.data.spans.positives={spans.positives}: objective.replaced_token_detection needs the embedding of "
+            "one sentence, and the mean of several is none; set it to 1"
+        )
     if size % spans.anchors:
         raise UserError(
             f"config.train.batch_size={size}: counts anchors, so it must be divisible by "

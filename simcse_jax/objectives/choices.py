@@ -24,7 +24,8 @@ NEGATIVES = {  # of InfoNCE: which views of the batch's other examples
     "both": "their positives and their anchors, as in NT-Xent",
 }
 UNPAIRED = ("mlm", "replaced_token_detection", "softmax_nli")  # all other objectives treat every pair as positive
-UNPROJECTED = ("jensen_shannon", "mlm", "softmax_nli")  # objectives that see no projected embeddings
+# Objectives that see no projected embeddings; the features of tokens, which jensen_shannon compares, have no projector.
+UNPROJECTED = ("jensen_shannon", "mlm", "softmax_nli")
 
 
 def check_reading(objective: str, reading: str) -> None:

@@ -109,7 +109,8 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
             )
             if recipe.language_model is None or guessed:
                 return guessed, views, local
-            columns = sorted({view.column for view in recipe.views if not view.tower})  # those of this encoder
+            # Those of this encoder.
+            columns = sorted({column for view in recipe.views if not view.tower for column in view.columns})
             return masked_token_losses(graph, recipe.language_model, columns, params, rows), views, local
 
         mixed = "present" in batch  # rows of sources with different columns

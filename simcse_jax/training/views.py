@@ -72,9 +72,14 @@ class View(NamedTuple):
     others: tuple[int, ...] = ()  # further columns, whose embeddings are averaged with that of `column`
 
     @property
+    def columns(self) -> tuple[int, ...]:
+        """All of its columns."""
+        return (self.column, *self.others)
+
+    @property
     def draws(self) -> list[tuple[int, int, int]]:
         """The column, the mask's number and the change's number of each embedding that is averaged."""
-        columns = [(SPREAD * place, column) for place, column in enumerate((self.column, *self.others))]
+        columns = [(SPREAD * place, column) for place, column in enumerate(self.columns)]
         return [
             (column, first + mask, first + self.changed) for first, column in columns for mask in self.masks or (0,)
         ]

@@ -100,6 +100,25 @@ def test_one_pass_makes_the_anchors_and_guesses_their_masked_tokens():
     assert_same(gradient(2, chunk_size=3, most_tokens=tuple(together.tolist())), expected)
 
 
+def test_without_masked_anchors_the_tokens_of_all_columns_are_guessed():
+    graph, params, _ = small()
+    views, positive, negative = plan(3, "independent", positives=2)
+    alone = recipe(2, objectives=(Term("mlm"),))._replace(
+        views=views, positive=positive, negative=negative, pooler="avg", use_head=False, language_model=MASKED
+    )
+    function = jax.jit(make_loss(graph, alone, data_mesh(jax.devices()[:1])))
+
+    def loss(column):
+        """With other words in one of the columns."""
+        data = batch(3)
+        ids = data["input_ids"].copy()
+        ids[:, column] = np.where(data["attention_mask"][:, column] > 0, (ids[:, column] - 4 + 7) % 36 + 4, 0)
+        return float(function(params, jnp.int32(0), data | {"input_ids": ids}, settings(objective=NUMBERS))[0])
+
+    losses = {float(function(params, jnp.int32(0), batch(3), settings(objective=NUMBERS))[0]), *map(loss, range(3))}
+    assert len(losses) == 4
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("devices", [2, 4, 8])
 def test_the_gradient_is_the_same_on_any_number_of_devices(devices):
@@ -165,6 +184,7 @@ def test_combinations_that_make_no_sense_are_refused(masked_bert, documents, cor
         ({"data__spans__shortest": 9}, "config.data.spans.shortest=9: is above data.spans.longest=8"),
         ({"data__spans__tokens": 31}, "config.data.spans.tokens=31: must be 32 or more"),
         ({"train__batch_size": 7}, "config.train.batch_size=7: counts anchors, so it must be divisible by"),
+        ({"objective__replaced_token_detection__weight": 1.0}, "config.data.spans.positives=2: .* one sentence"),
         ({"data__spans__tokens": 5000}, "8 of 8 documents have fewer than 5000 word pieces"),
         ({"objective__mlm__weight": 0.0}, "config.views.anchor_change='masked': needs objective.mlm.weight"),
         ({"data__train": str(corpus["csv"])}, r"train.csv: data.positives=spans needs a .txt file"),
