@@ -129,7 +129,11 @@ def test_fields_that_do_not_go_together():
         ),
         ("data.mixed=True", "projector.widths=D", "batch norm of the projector would count"),
         ("data.mixed=True", "objective.replaced_token_detection.weight=1", "reads both sentences of every example"),
-        ("data.positives=spans", "objective.replaced_token_detection.weight=1", "reads one positive, not several"),
+        (
+            "data.positives=spans",
+            "objective.replaced_token_detection.weight=1",
+            "the mean of several is none; set it to 1",
+        ),
         ("analysis.every=10", "eval.data=", "config.analysis.data: must be set, a file of sentences"),
     ):
         others = ("--config.projector.objectives=info_nce", "--config.model.generator=x")  # alone they do nothing

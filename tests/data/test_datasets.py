@@ -6,7 +6,7 @@ import pytest
 from support.data import refused
 
 from simcse_jax.data.datasets import LIBRARIES
-from simcse_jax.data.examples import read_examples
+from simcse_jax.data.examples import PREFIXED, read_examples
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def test_a_tensorflow_dataset_is_read_without_tensorflow(prepared):
 def test_the_order_of_a_tensorflow_dataset_s_columns_means_nothing(monkeypatch):
     for names in (["hypothesis", "premise"], ["left", "label", "right"]):
         library = LIBRARIES["tfds:"]._replace(read=lambda specification, names=names: (names, iter([])))
-        monkeypatch.setitem(LIBRARIES, "tfds:", library)
+        monkeypatch.setitem(PREFIXED, "tfds:", library)
         refused("tfds:x", "tfds:x", "which columns", *names)
 
 

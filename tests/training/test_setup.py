@@ -14,9 +14,7 @@ from simcse_jax.training.setup import make_setup
 @pytest.fixture
 def inputs(tiny_bert):
     model = load_model(str(tiny_bert))
-    given = {"devices": jax.devices()[:2], "evaluation": None, "analysis": None, "language_model": None} | {
-        "generator": None
-    }
+    given = {"devices": jax.devices()[:2], "evaluation": None, "analysis": None, "language_model": None}
     tokenizer = Tokenizer(model.folder, model.config)
     return SimpleNamespace(model=model, tokenizer=tokenizer, num_columns=1, total_steps=0, generator=None, **given)
 

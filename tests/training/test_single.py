@@ -61,12 +61,13 @@ def test_the_step_at_which_patience_ends_a_run_is_logged_and_measured():
     embed = SimpleNamespace(with_params=lambda params: None)
     setup = SimpleNamespace(
         embed=embed,
+        towers=range(1),
         inputs=SimpleNamespace(num_columns=2),
         measuring=[lambda embed: {"analysis": {"x": 1.0}}],
         scoring=[lambda embed: {"eval/x": next(scores)}],
     )
     metrics = SimpleNamespace(write=lambda number, line: written.append((number, sorted(line))), flush=list)
-    checkpoints = SimpleNamespace(save=lambda state, score: saved.append(score))
+    checkpoints = SimpleNamespace(save=lambda state, score, tower: saved.append(score))
     run = SingleRun(setup, SimpleNamespace(batch_size=8), None, {}, checkpoints, metrics, patience=Patience(2))
     for number, due in ((4, Due(True, True, True, True)), (8, Due(False, False, True, True))) * 2:
         if run.ended:
