@@ -80,11 +80,11 @@ def test_a_change_depends_on_its_row_alone_and_not_on_padding(name):
 
 @pytest.mark.parametrize("model_type", ["bert", "distilbert", "roberta", "mpnet"])
 def test_shuffled_positions_are_the_plain_encoder_of_the_tokens_in_that_order(model_type):
-    """And the identity is the plain encoder, bit for bit in the embedding layer."""
+    """And the identity is the plain encoder, up to the order of the embedding layer's sum: its positions are looked up."""
     (ids, mask), keys, run = sentences(), row_keys(ROWS), compiled(model_type)
     plain = run(ids, mask, Change())
     same = run(ids, mask, Change(positions=jnp.tile(jnp.arange(16), (ROWS, 1))))
-    np.testing.assert_array_equal(same[0], plain[0])
+    np.testing.assert_allclose(same[0], plain[0], atol=1e-6)
     np.testing.assert_allclose(same[-1], plain[-1], atol=2e-6)
     change = shuffled(keys, mask)
     back = np.argsort(np.asarray(change.positions), axis=1)  # which token stands in each place
