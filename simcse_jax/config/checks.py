@@ -253,11 +253,6 @@ def _check_replaced_tokens(config: config_dict.ConfigDict) -> None:
             "config.data.mixed: objective.replaced_token_detection reads both sentences of every example, and some "
             "sources lack one; set it to False, or the objective's weight to 0.0"
         )
-    if config.data.positives == "spans" and config.data.spans.positives > 1:
-        raise UserError(
-            f"config.data.spans.positives={config.data.spans.positives}: objective.replaced_token_detection reads one "
-            "positive, not several; set it to 1"
-        )
 
 
 def _check_masked_anchors(config: config_dict.ConfigDict) -> None:

@@ -80,7 +80,7 @@ def test_a_change_depends_on_its_row_alone_and_not_on_padding(name):
 
 @pytest.mark.parametrize("model_type", ["bert", "distilbert", "roberta", "mpnet"])
 def test_shuffled_positions_are_the_plain_encoder_of_the_tokens_in_that_order(model_type):
-    """And the identity is the plain encoder, up to the order of the embedding layer's sum: its positions are looked up."""
+    """And the identity is the plain encoder, up to the order of the embedding layer's sum."""
     (ids, mask), keys, run = sentences(), row_keys(ROWS), compiled(model_type)
     plain = run(ids, mask, Change())
     same = run(ids, mask, Change(positions=jnp.tile(jnp.arange(16), (ROWS, 1))))
