@@ -10,8 +10,8 @@ pairs, of which 2 are positive; no dropout; RMSprop with ρ 0.9 and ε 1e-7 outs
 batch; no clipping of gradients. What differs here: the code draws sentences with replacement, while an epoch of ours
 reads each at most once. The sentences are those of unsupervised SimCSE.
 
-The scores in SimCSE's Table 5 (72.05) are of checkpoints on the hub, which the authors trained with other, unpublished
-settings. So this recipe is not expected to give them.
+The scores in SimCSE's Table 5 (72.05) are those of checkpoints on the hub, which the authors trained with other,
+unpublished settings. So this recipe is not expected to give them.
 """
 
 from ml_collections import config_dict

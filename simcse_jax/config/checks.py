@@ -208,7 +208,7 @@ def _check_contrastive_tension(config: config_dict.ConfigDict, used: list[str]) 
     field = "config.objective.contrastive_tension"
     if others := [name for name in used if name not in ("contrastive_tension", "mlm")]:
         raise UserError(
-            f"config.objective.{others[0]}.weight: next to contrastive_tension, most of whose pairs are of different "
+            f"config.objective.{others[0]}.weight: next to contrastive_tension, most of whose pairs have different "
             "sentences, it must be 0.0"
         )
     for name, value in (("positives", config.data.positives), ("augment.name", config.data.augment.name)):

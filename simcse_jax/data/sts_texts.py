@@ -48,7 +48,7 @@ def read_sts_texts(data: str) -> Table:
     folder = local_path(data)
     if not data or not folder.is_dir():
         raise UserError(f"{PREFIX}{data}: no such folder; it must be SentEval's data/downstream, with STS and SICK")
-    files = {task: _files(folder, task) for task in (*SUBSETS, *SINGLE_FILES)}
+    files = {task: files_of(folder, task) for task in (*SUBSETS, *SINGLE_FILES)}
     if not any(files.values()):
         raise UserError(f"{PREFIX}{data}: no STS set there; expected SentEval's data/downstream, with STS and SICK")
     if missing := [task for task, found in files.items() if not found]:
@@ -62,8 +62,8 @@ def read_sts_texts(data: str) -> Table:
     return ["sentence"], rows()
 
 
-def _files(folder: Path, task: str) -> list[Path]:
-    """All files of a set, those that are missing too; none if it has none of them."""
+def files_of(folder: Path, task: str) -> list[Path]:
+    """All files with the sentences of a set, those that are missing too; none if the folder has none of them."""
     if task in SINGLE_FILES:
         files = [folder / file for file in SINGLE_FILES[task].values()]
         return files if any(file.is_file() for file in files) else []

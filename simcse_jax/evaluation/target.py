@@ -1,6 +1,6 @@
 """The sentences of the target data: of the train, development and test sets of similarity tasks together."""
 
-from simcse_jax.data.sts_texts import SINGLE_FILES, SUBSETS, read_pairs
+from simcse_jax.data.sts_texts import SINGLE_FILES, SUBSETS, files_of, read_pairs
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.sts import Pairs, read_task
 from simcse_jax.storage import local_path
@@ -28,8 +28,7 @@ def read_all_splits(data: str) -> dict[str, list[str]]:
         )
     found = {}
     for task in SUBSETS:
-        if (year := folder / "STS" / f"{task}-en-test").is_dir():
-            inputs = [year / f"STS.input.{subset}.txt" for subset in SUBSETS[task]]
+        if inputs := files_of(folder, task):
             found[task] = 3 * [str(row.fields[0]) for file in inputs for row in read_pairs(file, task)]
     for task, files in SINGLE_FILES.items():
         if (folder / files["test"]).is_file():

@@ -172,7 +172,9 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
     hf_config = _read_config(transformer, folder)
     config = EncoderConfig.from_hugging_face(hf_config, str(transformer / "config.json")).keep_layers(num_layers)
     if config.model_type == WORD_VECTORS:
-        raise UserError(f"{transformer / 'config.json'}: of a run that scored word vectors; give the run's own folder")
+        raise UserError(
+            f"{transformer / 'config.json'}: belongs to a run that scored word vectors; give the run's own folder"
+        )
     tensors, path = read_weights(transformer)
     tensors = normalize_names(tensors)
     refusal, modules = "", None

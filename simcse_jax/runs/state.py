@@ -97,7 +97,7 @@ def initial_params(config: config_dict.ConfigDict, model: Pretrained) -> Params:
 
 
 def _convolutions(config: config_dict.ConfigDict, model: Pretrained) -> Params:
-    """The model's own convolutions if they are of the same kind, otherwise fresh ones; nothing if it trains none."""
+    """The model's own convolutions if they have the same sizes, otherwise fresh ones; nothing if it trains none."""
     wanted = convolutions_of(config.model)
     if wanted is None:
         return {}
@@ -108,7 +108,7 @@ def _convolutions(config: config_dict.ConfigDict, model: Pretrained) -> Params:
         processes.say(f"{model.name}: its own convolutions are trained further")
         return own
     if own:
-        processes.say(f"{model.name}: its own convolutions are of other sizes; fresh ones are trained")
+        processes.say(f"{model.name}: its own convolutions have other sizes; fresh ones are trained")
     return fresh
 
 

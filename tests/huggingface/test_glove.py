@@ -150,7 +150,7 @@ def test_a_run_without_steps_is_scored_exported_and_read_again(glove, corpus, tm
     expected = SimCSE(glove).encode(SENTENCES)
     for name in ("run", "export"):
         np.testing.assert_array_equal(SimCSE(tmp_path / name).encode(SENTENCES), expected)
-    with pytest.raises(UserError, match="of a run that scored word vectors; give the run's own folder"):
+    with pytest.raises(UserError, match="belongs to a run that scored word vectors; give the run's own folder"):
         load_model(str(tmp_path / "run" / "model"))
     again = call("export", "--workdir", tmp_path / "run", "--output", tmp_path / "export")
     assert again.returncode == 0, again.stderr

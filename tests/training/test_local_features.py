@@ -2,14 +2,13 @@
 
 import dataclasses
 import functools
-import json
-import shutil
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import random_model
+from support.resuming import trained_and_resumed
 from support.steps import BATCH, batch, recipe, settings
 
 from simcse_jax import export
@@ -21,7 +20,6 @@ from simcse_jax.models import parameters
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.jensen_shannon import jensen_shannon
 from simcse_jax.objectives.registry import Term
-from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import convolutions_of, trained_shapes
 from simcse_jax.simcse import SimCSE
@@ -116,21 +114,7 @@ def test_a_run_resumes_bit_for_bit_and_its_model_is_loaded_and_exported_with_its
     tiny_bert, corpus, tmp_path, capsys
 ):
     config = make_config(tiny_bert, corpus)
-    train_and_evaluate(config, str(tmp_path / "run"))
-    shutil.copytree(tmp_path / "run", tmp_path / "stopped")
-    shutil.rmtree(tmp_path / "stopped" / "checkpoints" / "4")  # as after step 2
-    (tmp_path / "stopped" / "result.json").unlink()
-    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    kept = [line for line in lines if json.loads(line)["step"] <= 2]
-    (tmp_path / "stopped" / "metrics.jsonl").write_text("\n".join(kept) + "\n")
-    train_and_evaluate(config, str(tmp_path / "stopped"))
-    encoder = load_model(str(tmp_path / "run")).config
-    straight, resumed = (
-        Checkpoints(tmp_path / name, read_only=True).restore_params(4, trained_shapes(encoder, config))
-        for name in ("run", "stopped")
-    )
-    for name, value in straight.items():
-        np.testing.assert_array_equal(value, resumed[name], err_msg=name)
+    trained_and_resumed(config, tmp_path)
 
     model = load_model(f"{tmp_path}/run@step=last")
     assert {name for name in model.params if name.startswith("convolutions.")} == {

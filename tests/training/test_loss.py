@@ -95,7 +95,7 @@ def test_changes_of_every_encoder_and_rates_are_the_same_on_any_number_of_device
 
 @pytest.mark.slow
 def test_two_equal_encoders_have_the_same_gradient_on_positives_on_any_number_of_devices():
-    """Contrastive tension, one column without masks: all pairs are of equal sentences."""
+    """Contrastive tension, one column without masks: all pairs have equal sentences."""
     graph, params, _ = random_model(num_layers=1)
     params |= {parameters.SECOND + name: jnp.array(value) for name, value in params.items()}
     tension = (Term("contrastive_tension", (("negatives", 3), ("reading", "paper"))),)

@@ -1,0 +1,34 @@
+"""A run that is trained in one go, and again from the checkpoint before its last."""
+
+import json
+import shutil
+
+import numpy as np
+
+from simcse_jax.runs.checkpoints import Checkpoints
+from simcse_jax.runs.loading import load_model
+from simcse_jax.runs.state import trained_shapes
+from simcse_jax.training.run import train_and_evaluate
+
+
+def trained_and_resumed(config, folder, step=2, last=4):
+    """Trains in `folder`/run, and in `folder`/stopped as after a kill at `step`; both end with the same bits.
+
+    Returns:
+      The parameters at the last step, by name.
+    """
+    train_and_evaluate(config, str(folder / "run"))
+    stopped = shutil.copytree(folder / "run", folder / "stopped")
+    shutil.rmtree(stopped / "checkpoints" / str(last))
+    (stopped / "result.json").unlink()
+    lines = (stopped / "metrics.jsonl").read_text().splitlines()
+    kept = [line for line in lines if json.loads(line)["step"] <= step]
+    (stopped / "metrics.jsonl").write_text("\n".join(kept) + "\n")
+    train_and_evaluate(config, str(stopped))
+    shapes = trained_shapes(load_model(str(folder / "run")).config, config)
+    straight, resumed = (
+        Checkpoints(folder / name, read_only=True).restore_params(last, shapes) for name in ("run", "stopped")
+    )
+    for name, value in straight.items():
+        np.testing.assert_array_equal(value, resumed[name], err_msg=name)
+    return straight
