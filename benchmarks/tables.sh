@@ -9,7 +9,7 @@ fi
 senteval=$1 wiki=$2 output=$3
 shift 3
 tables=${*:-language_model learning_rates simcse_table3 simcse_tableD1 simcse_pp_table1 simcse_pp_table2 simcse_pp_table3
-  simcse_pp_table5 simcse_tableC1 simcse_figure2 simcse_table6 simcse_tableD2 simcse_pp_table4}
+  simcse_pp_table5 simcse_tableC1 simcse_figure2 simcse_table6 simcse_tableD2 simcse_pp_table4 generator systems}
 mkdir -p "$output"
 
 start=(--config.model.init_from="$output/language_model" --config.train.dtype=bfloat16 --config.eval.data="$senteval")
@@ -70,6 +70,20 @@ for table in $tables; do
     simcse_pp_table4) sweep $table "${six_tasks[@]}" "${unsupervised[@]}" --config.sweep.only="none,whitening on wiki,\
 dimension-wise on wiki,flow on NLI,whitening on NLI,whitening on NLI (layer 1),dimension-wise on NLI,SimCSE,\
 SimCSE + whitening,SimCSE + flow" ;;
+    generator) # of DiffCSE: the language model, trained longer
+      python -m simcse_jax.main --config configs/language_model.py --workdir "$output/generator" "${unsupervised[@]}" \
+        --config.train.max_steps=1120 --config.eval.data="$senteval" "${one_task[@]}"
+      ln -sfn "$(realpath "$output/generator")" data/generator ;;
+    systems) # one epoch of 9,600 sentences each; first the rates, on one seed
+      [ -e data/sentences.txt ] || head -n 9600 "$wiki" > data/sentences.txt
+      [ -e data/documents.txt ] || awk '{ lines = lines $0 "\n"; words += NF }
+        words >= 512 { printf "%s\n", lines; lines = ""; words = 0 }' data/sentences.txt > data/documents.txt
+      for setting in systems:grid systems; do
+        chosen=("${six_tasks[@]}" --config.sweep.seeds=42,43,44,45,46)
+        [ $setting = systems ] || chosen=("${one_task[@]}" --config.sweep.seeds=42)
+        python -m simcse_jax.sweep --config ablations/$setting --workdir "$output/${setting//:/_}" "${start[@]}" \
+          "${chosen[@]}" --config.data.train=data/sentences.txt --config.train.epochs=1 --config.train.log_every=50
+      done ;;
     simcse_tableC1) # trains nothing; the flow has a seed
       python -m simcse_jax.sweep --config ablations/$table --workdir "$output/$table" "${start[@]}" \
         "${six_tasks[@]}" ;;

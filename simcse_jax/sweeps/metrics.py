@@ -6,7 +6,9 @@
     TASK[_dev]                          a transfer task: MR, CR, SUBJ, MPQA, SST2, TREC, MRPC
     transfer_avg, transfer_dev_avg      the average over the transfer tasks
     alignment, uniformity               on STS-B's pairs
+    anisotropy                          of the best checkpoint's last layer, as `analysis.every` measured it
     training_minutes, best_step         without evaluations and compilation; of the best development score
+    steps                               all of the run
 
 The aggregation of a task's subsets is `all` where none is named, the correlation Spearman's (SimCSE, Appendix B). With
 `_dev`, a transfer task's figure is the accuracy by which its regularization was chosen.
@@ -22,7 +24,7 @@ MEASURES = {
     "sickr_dev": ("sickr_dev",),
     "geometry": GEOMETRY,
 }  # of each value of `eval.extra`, in `result.json`
-MINUTES, BEST_STEP = "training_minutes", "best_step"
+ANISOTROPY, MINUTES, BEST_STEP, STEPS = "anisotropy", "training_minutes", "best_step", "steps"
 TITLES = sts.TITLES | {"SST2": "SST"}  # of tasks, where the papers' tables have another name
 
 
@@ -85,8 +87,10 @@ METRICS = {
     **_similarities(),
     **_transfers(),
     **{name: Metric(name, extra="geometry", lower=True, decimals=3) for name in GEOMETRY},
+    ANISOTROPY: Metric("anisotropy", lower=True, decimals=3),
     MINUTES: Metric("training, min", lower=True),
     BEST_STEP: Metric("best step", lower=True, decimals=0),
+    STEPS: Metric("steps", lower=True, decimals=0),
 }
 HEADINGS = {name: metric.heading for name, metric in METRICS.items()}
 WORDS = (

@@ -16,7 +16,7 @@ from simcse_jax.evaluation.postprocess import TARGET, TARGET_ALL
 from simcse_jax.evaluation.tasks import TRANSFER
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.storage import local_path
-from simcse_jax.sweeps.metrics import MEASURES, METRICS, MINUTES
+from simcse_jax.sweeps.metrics import ANISOTROPY, MEASURES, METRICS, MINUTES
 from simcse_jax.sweeps.together import group_key, train_together
 from simcse_jax.sweeps.variants import Variant, read_seeds
 from simcse_jax.training.evaluation import read_extra
@@ -102,6 +102,12 @@ def check_measured(config: config_dict.ConfigDict, metric: str, where: str) -> N
       UserError: naming the field that must be set.
     """
     needed = METRICS[metric]
+    measured, scored = config.analysis.every, config.eval.every
+    if metric == ANISOTROPY and (not measured or scored % measured):
+        raise UserError(
+            f"{where}.analysis.every={measured}: must divide eval.every={scored} for the metric {metric}, so that "
+            "every checkpoint that can be the best one is measured"
+        )
     if not needed.tasks:
         return
     if needed.is_transfer:

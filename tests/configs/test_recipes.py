@@ -30,6 +30,7 @@ ARGUMENTS = {
     "consert": ("base", "large"),
     "ct": ("base", "released", "sbert"),
     "is_bert": ("released", "paper"),
+    "systems": ("best", "grid"),
     "sbert_nli": ("bert", "bert_large", "roberta", "roberta_large"),
 }
 ROWS = {
@@ -58,6 +59,7 @@ ROWS = {
     "isotropy_temperature_wide": 5,
     "isotropy_batch_size": 3,
     "isotropy_pooling": 3,
+    "systems": 11,
 }
 
 

@@ -160,6 +160,7 @@ REFUSED = {
     "--config.sweep.metrics=MR_dev": "variant 'a': config.eval.transfer: must be set for the metric MR_dev",
     "--config.sweep.metrics=STS12_wmean": "has no test tasks for STS12_wmean",
     "--config.sweep.metrics=sickr_dev": "config.sweep.metrics: ",
+    "--config.sweep.metrics=anisotropy": "variant 'a': config.analysis.every=0: must divide eval.every=",
     "--config.sweep.only=b": "leaves out 'a', the baseline",
 }
 

@@ -14,7 +14,9 @@ LINES = (
     {"step": 5, "loss": 1.0, "seconds": 60.0},
     {"step": 5, "eval/stsb_dev": 71.0},
     {"step": 10, "eval/stsb_dev": 72.0, "seconds": 30.0},
+    {"step": 15, "analysis": {"anisotropy": 0.25, "l2_norm": 3.0}},
     {"step": 15, "eval/stsb_dev": 72.0},
+    {"step": 20, "analysis": {"anisotropy": 0.5, "l2_norm": 3.0}},
     {"step": 20, "eval/stsb_dev": 70.0},
 )
 
@@ -69,6 +71,7 @@ def test_every_figure_of_a_run_is_read(finished):
     assert (scores["SST2"], scores["SST2_dev"], scores["transfer_avg"], scores["transfer_dev_avg"]) == (84, 74, 83, 73)
     # Step 0 is no candidate, and of equal scores the last one is the best checkpoint.
     assert (scores["stsb_dev"], scores["best_step"], scores["training_minutes"]) == (72.0, 15, 1.5)
+    assert (scores["anisotropy"], scores["steps"]) == (0.25, 20)
     assert (scores["sickr_dev"], scores["alignment"], scores["uniformity"]) == (66.0, 0.2, -2.5)
 
 
@@ -97,8 +100,9 @@ def test_averages_are_over_the_tasks_that_all_runs_have(finished):
 
 def test_a_run_of_an_earlier_version_has_fewer_figures(finished):
     old = {task: {"spearman": 50.0, "pairs": 9} for task in TASKS}
-    scores = read_scores([finished(old | {"average": 50.0})]).by_run["a"][42]
-    assert scores.keys() == {*TASKS, "sts_avg", "stsb_dev", "best_step", "training_minutes"}
+    lines = [line for line in LINES if "analysis" not in line]
+    scores = read_scores([finished(old | {"average": 50.0}, lines=lines)]).by_run["a"][42]
+    assert scores.keys() == {*TASKS, "sts_avg", "stsb_dev", "best_step", "steps", "training_minutes"}
 
 
 def test_a_run_without_what_its_columns_need_is_not_done(finished):
@@ -119,7 +123,8 @@ def test_a_post_processing_has_its_own_development_score(finished):
 
 
 def test_a_checkpoint_chosen_by_sickr_has_stsb_s_score_only_where_it_was_asked_for(finished):
-    lines = [{"step": line["step"], "eval/sickr_dev": line["eval/stsb_dev"]} for line in LINES if "loss" not in line]
+    scored = [line for line in LINES if "eval/stsb_dev" in line]
+    lines = [{"step": line["step"], "eval/sickr_dev": line["eval/stsb_dev"]} for line in scored]
     chosen = {"eval.development": "sickr"}
     scores = read_scores([finished({"STS12": figures(9.0)}, lines=lines, **chosen)]).by_run["a"][42]
     assert (scores["sickr_dev"], scores["best_step"]) == (72.0, 15) and "stsb_dev" not in scores
@@ -130,7 +135,7 @@ def test_a_checkpoint_chosen_by_sickr_has_stsb_s_score_only_where_it_was_asked_f
     assert extra_of(default_config(), columns) == ["sickr_dev", "geometry"]
 
 
-def test_a_run_that_trains_nothing_has_no_best_step(finished):
+def test_a_run_that_trains_nothing_has_no_steps(finished):
     nothing = {"train.epochs": 0, "train.max_steps": 0}
     scores = read_scores([finished({}, lines=LINES[:1], **nothing)]).by_run["a"][42]
     assert scores == {"stsb_dev": 90.0}
