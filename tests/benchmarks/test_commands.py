@@ -12,13 +12,14 @@ from support import ROOT
 from simcse_jax.errors import UserError
 
 sys.path.insert(0, str(ROOT))
-from benchmarks import compile_time, encode, scale, search, startup, sts, train_step
+from benchmarks import compile_time, encode, scale, search, startup, sts, systems, train_step
 from benchmarks.training import Setting
 
 WRONG = [
     (train_step, ["--recipe", "simsce"], "--recipe"),
     (train_step, ["--base", "--model", "x"], "--model"),
     (train_step, ["--output", "no/such/folder/x.json"], "--output"),
+    (systems, ["--system", "SimSCE"], "--system"),
     (encode, ["--dtype", "float16"], "--dtype"),
     (sts, ["--data", "x", "--tasks", "STS99"], "STS99"),
     (sts, [], "--data"),
@@ -203,6 +204,20 @@ def test_simcse_plus_plus_compared_with_simcse(tiny_bert, corpus, tmp_path):
     (found,) = run("train_step", tmp_path / "out.json", "--model", tiny_bert, *few)
     assert found["missing"] == {}
     assert found["cost"]["steps"] > 0
+
+
+def test_documents_of_spans_have_enough_words(tmp_path):
+    systems.write_documents(tmp_path / "d.txt", ["one two three"] * 100)
+    documents = (tmp_path / "d.txt").read_text().strip().split("\n\n")
+    assert [len(each.split()) for each in documents] == [129, 129]  # the last 14 sentences are too few
+
+
+@pytest.mark.slow
+def test_a_step_with_a_generator_next_to_simcse_s(masked_bert, corpus, tmp_path):
+    few = ["--rounds", 1, "--steps", 1, "--warmup", 1, "--batch-size", 8, "--data", corpus["txt"]]
+    (found,) = run("systems", tmp_path / "out.json", "--model", masked_bert, "--system", "DiffCSE", *few)
+    assert found["missing"] == {} and set(found["contenders"]) == {"SimCSE", "DiffCSE"}
+    assert found["cost"]["median"] > 0
 
 
 @pytest.mark.slow
