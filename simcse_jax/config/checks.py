@@ -281,7 +281,8 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
     """The fields, `NAME=VALUE`, that were set but have no effect with these other fields."""
     given = flatten(config)
     objective, augment = config.objective, config.data.augment
-    off = {f"objective.{name}.{field}" for name, term in objective.items() if not term.weight for field in term}
+    unused = {name: set(term) - {"weight"} for name, term in objective.items() if not term.weight}
+    off = {f"objective.{name}.{field}" for name, fields in unused.items() for field in fields}
     policies = {config.views.positive} | ({config.views.negative} if objective.off_dropout.weight else set())
     conditions = {
         "model.convolutions.channels": bool(config.model.convolutions.widths),

@@ -175,6 +175,7 @@ def test_fields_without_effect_are_named():
     config, _ = parse(
         "--config.objective.off_dropout.weight=1", "--config.views.negative=noisy", "--config.views.noise=5",
         "--config.data.augment.name=crop", "--config.data.augment.percent=20",
+        "--config.objective.info_nce.weight=0",
     )  # fmt: skip
     assert ineffective(config) == []
 
