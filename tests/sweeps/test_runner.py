@@ -332,6 +332,7 @@ TABLE_E1 += ["SBERT-base (published)", "sup. SimCSE-BERT-base with MLM"]
 PP_TABLE_4 = ["DiffCSE", "DiffCSE + SimCSE++", "DiffCSE (published)"]
 
 
+@pytest.mark.jobs
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "table, rows", [("simcse_table5", TABLE_5), ("simcse_tableE1", TABLE_E1), ("simcse_pp_table4", PP_TABLE_4)]

@@ -41,6 +41,7 @@ def config_of(folder, corpus, variant="simcse_plus_plus", **fields):
     return config
 
 
+@pytest.mark.jobs
 def test_a_run_is_resumed_bit_for_bit_with_the_same_generator_alone_and_exported_without_it(folder, corpus, tmp_path):
     generator = shutil.copytree(folder, tmp_path / "generator")
     config = config_of(folder, corpus, model__generator=str(generator))

@@ -101,6 +101,7 @@ def assert_equal(workdir, straight, tiny_bert):
     assert without_speed(workdir) == without_speed(straight)  # no step twice, none missing, every value the same
 
 
+@pytest.mark.jobs
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("sent", "code", "said"),

@@ -121,6 +121,7 @@ def test_a_checkpoint_of_one_layout_resumes_in_another(written, resumed, layouts
     assert_same(workdir, layouts / "1x1", tiny_bert)
 
 
+@pytest.mark.jobs
 def test_a_mistake_of_one_process_ends_all_of_them_in_one_line(arguments, tmp_path, corpus):
     shutil.copyfile(corpus["csv"], tmp_path / "other.csv")
     cases = {
@@ -137,6 +138,7 @@ def test_a_mistake_of_one_process_ends_all_of_them_in_one_line(arguments, tmp_pa
         assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.jobs
 def test_patience_ends_several_processes_at_the_step_of_one(arguments, tmp_path):
     more = [f"--config.{field}" for field in ("train.patience=1", "eval.every=2", "analysis.every=0")]
     done = run("main", *arguments(tmp_path / "one", *more))
@@ -157,6 +159,7 @@ def test_patience_ends_several_processes_at_the_step_of_one(arguments, tmp_path)
         assert [line["step"] for line in lines(tmp_path / "two")] == [line["step"] for line in lines(tmp_path / "one")]
 
 
+@pytest.mark.jobs
 def test_a_model_from_a_workdir_and_a_mistake_after_it(arguments, layouts, tmp_path):
     """Reading a workdir takes no part of the others' talk: one may fail while another still reads."""
     init = f"--config.model.init_from={layouts / '1x1'}"
@@ -167,6 +170,7 @@ def test_a_model_from_a_workdir_and_a_mistake_after_it(arguments, layouts, tmp_p
     assert [code for code, _, _ in ended] == [0, 0], ended
 
 
+@pytest.mark.jobs
 def test_an_evaluation_of_many_batches_ends(arguments, corpus, tmp_path):
     """Programs with exchanges between devices, dispatched side by side, would wait for each other on CPUs."""
     rows = (corpus["txt"].read_text() + corpus["dev"].read_text()).replace("\t", " ").splitlines()
@@ -177,6 +181,7 @@ def test_an_evaluation_of_many_batches_ends(arguments, corpus, tmp_path):
     assert [code for code, _, _ in ended] == [0, 0], ended
 
 
+@pytest.mark.jobs
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_one_process_saves_and_ends_all_with_one_code(sent, arguments, tmp_path):
     args = arguments(tmp_path / "run", "--config.train.max_steps=5000", "--config.checkpoint.keep_every=0")
