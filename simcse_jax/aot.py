@@ -27,6 +27,7 @@ from simcse_jax.objectives.registry import needs
 from simcse_jax.outputs import output_file, printing
 from simcse_jax.runs.state import convolutions_of
 from simcse_jax.storage import write_atomically
+from simcse_jax.training.generator import check_generator
 from simcse_jax.training.inputs import check_divides, check_projector, positives_of
 
 
@@ -139,6 +140,8 @@ def main() -> None:
     if config.data.max_length > encoder.max_length:
         raise UserError(f"config.data.max_length={config.data.max_length}: the model takes {encoder.max_length} tokens")
     generator = encoder_config(config.model.generator) if needs(config.objective).replaced_tokens else None
+    if generator:
+        check_generator(config, encoder, generator)
     check_projector(config, dataclasses.replace(encoder, convolutions=convolutions_of(config.model)))
     columns = args.columns or guess_columns(config)
 

@@ -17,6 +17,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.models.sentence_encoder import build
 
 UNSUP = "--config=configs/unsup_bert.py"
+GENERATOR = ["--config.objective.replaced_token_detection.weight=1", "--config.model.generator=distilroberta-base"]
 WRONG_SIZE = (
     "--config.objective.replaced_token_detection.weight=1",
     "--config.model.generator=bert-base-uncased",
@@ -44,6 +45,7 @@ def test_the_batch_is_that_of_the_first_topology_or_given_a_chip():
         (["--topology=v5e:2x4", "--config.model.num_layers=13"], "the model has 12 layers"),
         (["--topology=v5e:2x4", "--config.data.max_length=513"], "the model takes 512 tokens"),
         (["--topology=v5e:2x4", *WRONG_SIZE], "config.projector.widths='9': gives embeddings of 9 numbers"),
+        (["--topology=v5e:2x4", *GENERATOR], "model.generator=distilroberta-base: its weights have 50,265 words"),
         (["--topology=v5e:2x4", "--batch-per-chip=0"], "--batch-per-chip 0: must be 1 or more"),
         (["--topology=v5e:2x4", "--output=no/such.json"], "--output no/such.json: there is no folder no"),
     ],

@@ -10,6 +10,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import read_backend, special_tokens
 from simcse_jax.models import parameters
+from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import PREFIX
 from simcse_jax.objectives.registry import needs
 from simcse_jax.runs.loading import load_model
@@ -37,6 +38,21 @@ class Generator(NamedTuple):
         return sha256(*(params[name] for name in sorted(params)))
 
 
+def check_generator(config: config_dict.ConfigDict, encoder: EncoderConfig, generator: EncoderConfig) -> None:
+    """Checks the shape of config.model.generator against that of the encoder that is trained.
+
+    Raises:
+      UserError: naming the field, when the generator takes too short sentences or has another number of words.
+    """
+    if config.data.max_length > generator.max_length:
+        longest = generator.max_length
+        raise UserError(f"config.data.max_length={config.data.max_length}: model.generator takes at most {longest}")
+    if generator.vocab_size != encoder.vocab_size:
+        sizes = f"{generator.vocab_size:,} words, those of {config.model.init_from} {encoder.vocab_size:,}"
+        field = f"config.model.generator={config.model.generator}"
+        raise UserError(f"{field}: its weights have {sizes}; they must have the same vocabulary")
+
+
 def read_generator(config: config_dict.ConfigDict, model: Pretrained) -> Generator | None:
     """Reads the model of config.model.generator; None where no objective needs it, or nothing is trained.
 
@@ -53,9 +69,7 @@ def read_generator(config: config_dict.ConfigDict, model: Pretrained) -> Generat
     field = f"config.model.generator={config.model.generator}"
     if generator.language_model is None:
         raise UserError(f"{field}: has no language-model head; use a pretrained checkpoint that kept it")
-    if config.data.max_length > generator.config.max_length:
-        longest = generator.config.max_length
-        raise UserError(f"config.data.max_length={config.data.max_length}: model.generator takes at most {longest}")
+    check_generator(config, model.config, generator.config)
     ours, theirs = (read_backend(each.folder)[0].get_vocab(with_added_tokens=True) for each in (model, generator))
     if differing := sorted(ours.items() ^ theirs.items()):
         token, _ = differing[0]
@@ -63,9 +77,6 @@ def read_generator(config: config_dict.ConfigDict, model: Pretrained) -> Generat
             f"{field}: its tokenizer is not that of {model.name}: the token {token!r:.60} has the number "
             f"{theirs.get(token, 'none')} there and {ours.get(token, 'none')} here"
         )
-    if generator.config.vocab_size != model.config.vocab_size:
-        sizes = f"{generator.config.vocab_size:,} words, those of {model.name} {model.config.vocab_size:,}"
-        raise UserError(f"{field}: its weights have {sizes}; they must have the same vocabulary")
     masking, own = (LanguageModel(*special_tokens(each.folder)) for each in (generator, model))
     if masking != own:
         raise UserError(f"{field}: its tokenizer has other special tokens than that of {model.name}")
