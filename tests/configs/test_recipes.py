@@ -30,7 +30,6 @@ ARGUMENTS = {
     "consert": ("base", "large"),
     "ct": ("base", "released", "sbert"),
     "is_bert": ("released", "paper"),
-    "systems": ("best", "grid"),
     "sbert_nli": ("bert", "bert_large", "roberta", "roberta_large"),
 }
 ROWS = {
@@ -59,7 +58,7 @@ ROWS = {
     "isotropy_temperature_wide": 5,
     "isotropy_batch_size": 3,
     "isotropy_pooling": 3,
-    "systems": 11,
+    "systems": 33,
 }
 
 
