@@ -80,7 +80,7 @@ SimCSE + whitening,SimCSE + flow" ;;
         words >= 512 { printf "%s\n", lines; lines = ""; words = 0 }' data/sentences.txt > data/documents.txt
       python -m simcse_jax.sweep --config ablations/systems --workdir "$output/systems" "${start[@]}" "${six_tasks[@]}" \
         --config.data.train=data/sentences.txt --config.train.epochs=1 --config.train.log_every=50 \
-        --config.sweep.seeds=42 ;;
+        --config.sweep.seeds=42 --config.sweep.metrics=stsb_dev,anisotropy,steps,training_minutes ;;
     simcse_tableC1) # trains nothing; the flow has a seed
       python -m simcse_jax.sweep --config ablations/$table --workdir "$output/$table" "${start[@]}" \
         "${six_tasks[@]}" ;;
