@@ -196,10 +196,9 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
     )
     if data.augment.name:
         examples = augmented(config, examples)
-    group = 1
+    group, kinds = 1, examples.kinds
     if data.positives == SPANS:
         spans = Spans(**data.spans)
-        processes.say(f"{data.train}: {len(examples)} documents, {spans.anchors} anchors each")
         examples = cut_spans(
             examples.columns[0],
             lambda document: tokenizer.pieces(f" {document}"),  # as released: a word's first piece, for RoBERTa too
@@ -209,9 +208,10 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
             data.train,
         )
         group = spans.anchors
+        kinds = f"{len(examples) // group} documents, {group} anchors each, {spans.positives} positives an anchor"
     notes = [f"{examples.blank} blank rows skipped"] if examples.blank else []
     notes += [f"{examples.unlabelled} without a label skipped"] if examples.unlabelled else []
-    processes.say(", ".join([f"{data.train}: {examples.kinds}", *notes]))
+    processes.say(", ".join([f"{data.train}: {kinds}", *notes]))
     if len(examples) < 2:
         raise UserError(f"{data.train}: one example; training needs two or more, the others of a batch are negatives")
     pairing = choose_pairing(config, len(examples.columns))

@@ -149,7 +149,7 @@ def make_config(model, data, dev, **fields):
 def test_a_run_resumes_bit_for_bit(masked_bert, documents, corpus, tmp_path, capsys):
     config = make_config(masked_bert, documents, corpus["dev"])
     trained_and_resumed(config, tmp_path)
-    assert "8 documents, 2 anchors each" in capsys.readouterr().out
+    assert "documents.txt: 8 documents, 2 anchors each, 2 positives an anchor\n" in capsys.readouterr().out
 
 
 def test_spans_are_words_of_their_document_for_every_kind_of_tokenizer(documents, corpus, tmp_path):
