@@ -230,6 +230,7 @@ class Encoder(nnx.Module):
         *,
         dropout_keys: Keys = None,
         dropout_rate: Rate = 0.1,
+        attention_dropout_rate: Rate | None = None,
         most_tokens: int | None = None,
         first_only: bool = False,
         change: Change = UNCHANGED,
@@ -242,6 +243,7 @@ class Encoder(nnx.Module):
           attention_mask: (B, T), 1 for a token and 0 for padding.
           dropout_keys: (B,) typed threefry keys, one for each example, or None for a deterministic pass.
           dropout_rate: in [0, 1), a number or a traced scalar; unused without keys.
+          attention_dropout_rate: another one for attention's probabilities; None: the same.
           most_tokens: the most tokens that the B sentences have together, without padding. Nothing is then computed for
             padding, which changes results only by the rounding of sums. With more tokens, all results are NaN.
           first_only: compute the last layer for each sentence's first token alone.
@@ -263,7 +265,9 @@ class Encoder(nnx.Module):
             too_many = jnp.sum(attention_mask) > most_tokens
             return hidden + jnp.where(too_many, jnp.nan, 0.0).astype(hidden.dtype)
 
-        embedding_mask, masks = self.draw_masks(layout, input_ids.shape[1], dropout_keys, dropout_rate)
+        embedding_mask, masks = self.draw_masks(
+            layout, input_ids.shape[1], dropout_keys, dropout_rate, attention_dropout_rate
+        )
         hidden = self.embeddings(input_ids, attention_mask, layout, embedding_mask, change)
         if first is not None:
             hidden = layout.with_first(hidden, jnp.asarray(first).astype(hidden.dtype))
@@ -287,17 +291,18 @@ class Encoder(nnx.Module):
         return bias if positions is None else jnp.moveaxis(bias[:, positions[:, :, None], positions[:, None]], 0, 1)
 
     def draw_masks(
-        self, layout: Layout, length: int, dropout_keys: Keys, dropout_rate: Rate
+        self, layout: Layout, length: int, dropout_keys: Keys, dropout_rate: Rate, attention_rate: Rate | None = None
     ) -> tuple[Mask | None, Sequence[Masks]]:
         """The masks of the embeddings and of each layer, for sentences of T = `length` tokens."""
         count = len(self.layers)
+        attention_rate = dropout_rate if attention_rate is None else attention_rate
         if dropout_keys is None:
             return None, [Masks()] * count
         sites = [1 + SITES_PER_LAYER * index for index in range(count)]  # attention's; the layer's other two follow
         # DistilBERT drops nothing of attention's output, so this site is not drawn.
         numbers = (2,) if self.config.model_type == "distilbert" else (1, 2)
         of_tokens = [EMBEDDING_SITE, *(site + number for site in sites for number in numbers)]
-        attention = attention_masks(dropout_keys, sites, (self.config.num_heads, length, length), dropout_rate)
+        attention = attention_masks(dropout_keys, sites, (self.config.num_heads, length, length), attention_rate)
         keys = layout.of_examples(dropout_keys)
         embedding, *others = token_masks(keys, layout.positions, of_tokens, self.config.hidden_size, dropout_rate)
         attention_outputs = others[::2] if len(numbers) == 2 else [None] * count

@@ -40,6 +40,7 @@ class SentenceEncoder(nnx.Module):
         skipped: int = 0,
         dropout_keys: Keys = None,
         dropout_rate: Rate = 0.1,
+        attention_dropout_rate: Rate | None = None,
         most_tokens: int | None = None,
         change: Change = UNCHANGED,
     ) -> Float[Array, "B _D"]:
@@ -52,6 +53,7 @@ class SentenceEncoder(nnx.Module):
             attention_mask,
             dropout_keys=dropout_keys,
             dropout_rate=dropout_rate,
+            attention_dropout_rate=attention_dropout_rate,
             most_tokens=most_tokens,
             first_only=pooler in FIRST_TOKEN and not skipped,
             change=change,

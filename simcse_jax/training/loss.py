@@ -189,7 +189,7 @@ def encode_views(
             ids,
             mask,
             dropout_keys=rows.keys(masks).reshape(-1) if each.masked else None,
-            dropout_rate=rows.settings[each.rate],
+            **rows.rates(each.rate),
             most_tokens=rows.most_tokens(columns),
             first_only=recipe.pooler in FIRST_TOKEN and not recipe.local_features and each.change != MASKED,
             change=change,

@@ -112,6 +112,23 @@ def test_dropout_is_on_with_keys_and_depends_on_them_alone():
     close(embed("bert", keys=keys, rate=0.0), embed("bert"))
 
 
+def test_attention_has_a_dropout_rate_of_its_own():
+    graph, params, _ = random_model(num_layers=1)
+    ids, mask = (array[:, 0] for array in random_batch(ROWS, 16))
+
+    @jax.jit
+    def last(rate, attention_rate=None):
+        encoder = parameters.merge(graph, params).encoder
+        keys = row_keys(ROWS)
+        return encoder(ids, mask, dropout_keys=keys, dropout_rate=rate, attention_dropout_rate=attention_rate)[-1]
+
+    np.testing.assert_array_equal(last(0.1), last(0.1, 0.1))
+    off = parameters.merge(graph, params).encoder(ids, mask)[-1]
+    np.testing.assert_allclose(last(0.0, 0.0)[mask > 0], off[mask > 0], atol=1e-6)
+    assert np.abs(last(0.0, 0.3) - off)[mask > 0].max() > 0.01
+    assert np.abs(last(0.1, 0.0) - last(0.1))[mask > 0].max() > 0.01
+
+
 def test_every_dropout_site_has_its_own_number(monkeypatch):
     from simcse_jax.models import encoder
 

@@ -55,6 +55,17 @@ def test_the_gradient_before_clipping_is_the_same_on_any_number_of_devices(colum
         assert_same(gradient(devices, columns), expected)
 
 
+def test_attention_s_own_rate_reaches_every_pass():
+    """Another rate shows in the loss; the same rate as elsewhere changes nothing, bit for bit."""
+    function, (*arguments, numbers) = loss_function()
+
+    def loss(**rates):
+        return float(function(*arguments, numbers | {name: jnp.float32(rate) for name, rate in rates.items()})[0])
+
+    assert loss() == loss(attention_dropout=0.1) != loss(attention_dropout=0.4)
+    assert loss(dropout=0.4, attention_dropout=0.1) != loss(dropout=0.4)
+
+
 def test_one_device_alone_has_nothing_to_gather_or_to_sum():
     """Its gradients would be copied for it: a tenth of a gigabyte at MiniLM's size."""
     texts = [function.lower(*arguments).as_text() for function, arguments in (loss_function(1), loss_function(2))]
