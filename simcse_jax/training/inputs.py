@@ -294,8 +294,8 @@ def _check_views_differ(config: config_dict.ConfigDict) -> None:
         and not model.dual_encoder
     ):
         raise UserError(
-            f"config.model.dropout={model.dropout}: both views of a sentence would be the same, since all dropout rates "
-            f"are 0; set views.positive=off if that is meant, or a rate above 0"
+            f"config.model.dropout={model.dropout}: all dropout rates are 0, so both views of a sentence would be the "
+            "same; set views.positive=off if that is meant, or a rate above 0"
         )
 
 
