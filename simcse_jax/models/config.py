@@ -98,6 +98,18 @@ class EncoderConfig:
     hidden_act: str
     pad_token_id: int
     convolutions: Convolutions | None = dataclasses.field(default=None, repr=False)  # after the last layer
+    # Parts; the defaults are BERT's.
+    _: dataclasses.KW_ONLY
+    rotary_base: float = dataclasses.field(default=0.0, repr=False)  # of rotary positions; 0: there are none
+    local_rotary_base: float = dataclasses.field(default=0.0, repr=False)  # in local layers
+    local_layers: tuple[int, ...] = dataclasses.field(default=(), repr=False)  # their attention sees a window
+    window: int = dataclasses.field(default=0, repr=False)  # the most positions from a query to a key in local layers
+    gated: bool = dataclasses.field(default=False, repr=False)  # the feed-forward network
+    pre_norm: bool = dataclasses.field(default=False, repr=False)  # norms before attention and feed-forward network
+    attention_bias: bool = dataclasses.field(default=True, repr=False)
+    feed_forward_bias: bool = dataclasses.field(default=True, repr=False)
+    norm_bias: bool = dataclasses.field(default=True, repr=False)
+    language_model_bias: bool = dataclasses.field(default=True, repr=False)  # of the dense layer in its head
 
     @property
     def token_size(self) -> int:

@@ -11,7 +11,9 @@ from simcse_jax.models import convolutions, parameters
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.changes import UNCHANGED, Change
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.encoder import Encoder, Keys, Rate, linear
+from simcse_jax.models.dropout import Rate
+from simcse_jax.models.encoder import Encoder, Keys
+from simcse_jax.models.layer import linear
 from simcse_jax.models.pooling import FIRST_TOKEN, pool
 from simcse_jax.models.products import DType
 

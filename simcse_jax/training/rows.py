@@ -28,7 +28,7 @@ class Rows:
         """A key for each number and each row."""
         return dropout_keys(self.settings["seed"], self.step, self.batch["index"], numbers)
 
-    def rates(self, name: str = "dropout") -> dict[str, AnyArray | None]:
+    def rates(self, name: str = "dropout") -> dict[str, Any]:
         """The encoder's arguments for the dropout rate of that name, and for attention's own if it has one."""
         return {"dropout_rate": self.settings[name], "attention_dropout_rate": self.settings.get("attention_dropout")}
 

@@ -86,7 +86,8 @@ def test_dropout_is_where_theirs_is(tiny_folder, monkeypatch):
     def scaled(x, p=0.5, training=True, inplace=False):
         return x * 0.7 if training else x
 
-    monkeypatch.setattr("simcse_jax.models.encoder.drop", lambda x, mask: x if mask is None else x * 0.7)
+    for module in ("encoder", "layer"):
+        monkeypatch.setattr(f"simcse_jax.models.{module}.drop", lambda x, mask: x if mask is None else x * 0.7)
     monkeypatch.setattr(torch.nn.functional, "dropout", scaled)
     model = load(str(tiny_folder))
     ids, mask = (array[:, 0] for array in random_batch(5, 16))
