@@ -1,4 +1,6 @@
-"""BERT, RoBERTa, MPNet and DistilBERT in Flax NNX. Shapes: B sentences, T tokens, D hidden size, L layers, H heads.
+"""BERT and its relatives in Flax NNX; `EncoderConfig` says which parts one has.
+
+Shapes: B sentences, T tokens, D hidden size, L layers, H heads.
 
 Hidden states lie in a layout (`models.padding`): (*tokens, D) is (B, T, D) or, without padding, (N, D). Attention has
 Q queries, K keys and d = D / H numbers in a head.
@@ -17,8 +19,9 @@ from jaxtyping import Array, Float, Int, Key
 
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.changes import UNCHANGED, Change
-from simcse_jax.models.config import FROM_PADDING, WORD_VECTORS, EncoderConfig
+from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.dropout import Mask, attention_masks, drop, token_masks
+from simcse_jax.models.model_types import FROM_ZERO, WORD_VECTORS
 from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS, layer_norm, softmax
 from simcse_jax.models.padding import Layout, Padded, unpadded
 from simcse_jax.models.products import DType, einsum
@@ -69,9 +72,9 @@ class Masks(NamedTuple):
 class LayerNorm(nnx.Module):
     """Layer normalization of the hidden states, in float32."""
 
-    def __init__(self, config: EncoderConfig):
-        self.scale = nnx.Param(jnp.ones(config.hidden_size))
-        self.bias = nnx.Param(jnp.zeros(config.hidden_size))
+    def __init__(self, config: EncoderConfig, size: int):
+        self.scale = nnx.Param(jnp.ones(size))
+        self.bias = nnx.Param(jnp.zeros(size))
         self.epsilon = config.layer_norm_eps
 
     def __call__(self, x: Float[Array, "*tokens D"]) -> Float[Array, "*tokens D"]:
@@ -80,16 +83,21 @@ class LayerNorm(nnx.Module):
 
 
 class Embeddings(nnx.Module):
-    """Word, position and type embeddings, summed and normalized."""
+    """Word, position, type and task embeddings, summed and normalized; where they are narrower, then a dense layer.
+
+    A sentence's tokens all have the first type and the first task.
+    """
 
     def __init__(self, config: EncoderConfig, rngs: nnx.Rngs, dtype: DType):
         def table(rows: int) -> nnx.Embed:
-            return nnx.Embed(rows, config.hidden_size, embedding_init=nnx.initializers.normal(0.02), rngs=rngs)
+            return nnx.Embed(rows, config.table_size, embedding_init=nnx.initializers.normal(0.02), rngs=rngs)
 
         self.word = table(config.vocab_size)
         self.position = table(config.max_positions)
         self.type = table(config.type_vocab_size) if config.type_vocab_size else None
-        self.norm = LayerNorm(config)
+        self.task = table(config.task_types) if config.task_types else None
+        self.norm = LayerNorm(config, config.table_size)
+        self.projection = linear(config.table_size, config.hidden_size, rngs) if config.embedding_size else None
         self.config = config
         self.dtype = dtype
 
@@ -102,7 +110,7 @@ class Embeddings(nnx.Module):
         change: Change = UNCHANGED,
     ) -> Float[Array, "*tokens D"]:
         """The hidden states before the first layer, in `layout`, after the change."""
-        if self.config.model_type not in FROM_PADDING:
+        if self.config.positions == FROM_ZERO:
             positions = layout.positions if change.positions is None else layout.to_tokens(change.positions)
         elif change.positions is not None:
             positions = layout.to_tokens((change.positions + 1) * attention_mask + self.config.pad_token_id)
@@ -112,7 +120,11 @@ class Embeddings(nnx.Module):
         embedded = self.word(layout.to_tokens(jnp.asarray(input_ids))) + self.position(jnp.asarray(positions))
         if self.type is not None:
             embedded += self.type.embedding[0]
+        if self.task is not None:
+            embedded += self.task.embedding[0]
         embedded = drop(self.norm(embedded), mask)
+        if self.projection is not None:
+            embedded = dense(embedded, self.projection, self.dtype)
         if change.kept is not None:
             embedded = jnp.where(layout.of_examples(jnp.asarray(change.kept)), embedded, 0.0)
         return embedded.astype(self.dtype)
@@ -129,10 +141,10 @@ class Layer(nnx.Module):
         size = config.hidden_size
         self.qkv = linear(size, 3 * size, rngs)  # one product for query, key and value
         self.attention_output = linear(size, size, rngs)
-        self.attention_norm = LayerNorm(config)
+        self.attention_norm = LayerNorm(config, size)
         self.intermediate = linear(size, config.intermediate_size, rngs)
         self.output = linear(config.intermediate_size, size, rngs)
-        self.output_norm = LayerNorm(config)
+        self.output_norm = LayerNorm(config, size)
         self.num_heads = config.num_heads
         self.head_size = size // config.num_heads
         self.activation = config.hidden_act
@@ -211,16 +223,19 @@ class Layer(nnx.Module):
 
 
 class Encoder(nnx.Module):
-    """BERT, RoBERTa, MPNet or DistilBERT without any head; or word vectors, with no layers at all."""
+    """BERT or one of its relatives without any head; or word vectors, with no layers at all.
+
+    `layers` has the parameters: one for each layer, or one for each group of layers that share theirs.
+    """
 
     def __init__(self, config: EncoderConfig, *, rngs: nnx.Rngs, dtype: DType = jnp.float32):
         is_words = config.model_type == WORD_VECTORS
         self.embeddings = WordVectors(config, rngs, dtype) if is_words else Embeddings(config, rngs, dtype)
-        self.layers = nnx.List([Layer(config, rngs, dtype) for _ in range(config.num_layers)])
-        # Only MPNet has it, shared by all layers: a number for each bucket of distances and each head.
+        self.layers = nnx.List([Layer(config, rngs, dtype) for _ in sorted(set(config.groups))])
+        # Shared by all layers: a number for each bucket of distances and each head.
         shape = (BUCKETS, config.num_heads)
         relative = nnx.initializers.normal(0.02)
-        self.relative_bias = nnx.Param(relative(rngs.params(), shape)) if config.model_type == "mpnet" else None
+        self.relative_bias = nnx.Param(relative(rngs.params(), shape)) if config.relative_bias else None
         self.config = config
 
     def __call__(
@@ -269,8 +284,9 @@ class Encoder(nnx.Module):
             hidden = layout.with_first(hidden, jnp.asarray(first).astype(hidden.dtype))
         relative_bias = self.relative_bias_of(input_ids.shape[1], change.positions)
         hidden_states = [rows(hidden, layout)]
-        for number, (layer, layer_masks) in enumerate(zip(self.layers, masks, strict=True), 1):
-            only = first_only and number == len(self.layers)
+        for number, (group, layer_masks) in enumerate(zip(self.config.groups, masks, strict=True), 1):
+            only = first_only and number == self.config.num_layers
+            layer = self.layers[group]
             hidden, layout = layer(hidden, attention_mask, layout, layer_masks, relative_bias, first_only=only)
             hidden_states.append(rows(hidden, layout))
         return tuple(hidden_states)
@@ -290,16 +306,21 @@ class Encoder(nnx.Module):
         self, layout: Layout, length: int, dropout_keys: Keys, dropout_rate: Rate
     ) -> tuple[Mask | None, Sequence[Masks]]:
         """The masks of the embeddings and of each layer, for sentences of T = `length` tokens."""
-        count = len(self.layers)
+        count = self.config.num_layers
         if dropout_keys is None:
             return None, [Masks()] * count
         sites = [1 + SITES_PER_LAYER * index for index in range(count)]  # attention's; the layer's other two follow
-        # DistilBERT drops nothing of attention's output, so this site is not drawn.
-        numbers = (2,) if self.config.model_type == "distilbert" else (1, 2)
-        of_tokens = [EMBEDDING_SITE, *(site + number for site in sites for number in numbers)]
+        # Where nothing is dropped of attention's output, this site is not drawn.
+        numbers = (1, 2) if self.config.drops_attention_output else (2,)
+        of_layers = [site + number for site in sites for number in numbers]
         attention = attention_masks(dropout_keys, sites, (self.config.num_heads, length, length), dropout_rate)
         keys = layout.of_examples(dropout_keys)
-        embedding, *others = token_masks(keys, layout.positions, of_tokens, self.config.hidden_size, dropout_rate)
+        size, narrow = self.config.hidden_size, self.config.table_size
+        if narrow == size:
+            embedding, *others = token_masks(keys, layout.positions, [EMBEDDING_SITE, *of_layers], size, dropout_rate)
+        else:
+            (embedding,) = token_masks(keys, layout.positions, [EMBEDDING_SITE], narrow, dropout_rate)
+            others = token_masks(keys, layout.positions, of_layers, size, dropout_rate)
         attention_outputs = others[::2] if len(numbers) == 2 else [None] * count
         outputs = others[len(numbers) - 1 :: len(numbers)]
         return embedding, [Masks(*masks) for masks in zip(attention, attention_outputs, outputs, strict=True)]
