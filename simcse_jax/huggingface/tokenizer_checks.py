@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.tokenizer_rules import SPECIAL_TOKENS
-from simcse_jax.models.config import FROM_PADDING, EncoderConfig
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.model_types import AFTER_PADDING
 from simcse_jax.storage import read_json
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ def check_ids(backend: "Backend", config: EncoderConfig, where: str) -> None:
         raise UserError(f"{where}: its tokenizer adds {len(ends)} tokens to a sentence of at most {config.max_length}")
     # The positions of these models begin after the padding; the others' mask alone hides it.
     pads = {token: number for token in PAD_TOKENS if (number := backend.token_to_id(token)) is not None}
-    if config.model_type in FROM_PADDING and config.pad_token_id not in pads.values():
+    if config.positions == AFTER_PADDING and config.pad_token_id not in pads.values():
         found = " and ".join(f"{token} is token {number}" for token, number in sorted(pads.items())) or "has no padding"
         raise UserError(f"{where}: a tokenizer of another model: {found}, in config.json it is {config.pad_token_id}")
     if 2 * largest < config.vocab_size:  # a few rows more are usual, for the sake of speed

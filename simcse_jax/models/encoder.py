@@ -1,4 +1,4 @@
-"""Encoders in Flax NNX, put together of the parts that an `EncoderConfig` has.
+"""BERT and its relatives in Flax NNX; `EncoderConfig` says which parts one is put together of.
 
 Shapes: B sentences, T tokens, D hidden size, L layers, H heads. Hidden states lie in a layout (`models.padding`):
 (*tokens, D) is (B, T, D) or, without padding, (N, D). Attention has Q queries, K keys and d = D / H numbers in a head.
@@ -15,9 +15,10 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.changes import UNCHANGED, Change
-from simcse_jax.models.config import FROM_PADDING, WORD_VECTORS, EncoderConfig
+from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.dropout import Mask, Rate, attention_masks, drop, token_masks
-from simcse_jax.models.layer import Layer, LayerNorm, Masks, Order, RelativeBias
+from simcse_jax.models.layer import Layer, LayerNorm, Masks, Order, RelativeBias, dense, linear
+from simcse_jax.models.model_types import FROM_ZERO, ROTARY, WORD_VECTORS
 from simcse_jax.models.padding import Layout, Padded, unpadded
 from simcse_jax.models.products import DType
 from simcse_jax.models.relative_positions import BUCKETS, buckets
@@ -30,16 +31,23 @@ EMBEDDING_SITE = 0
 
 
 class Embeddings(nnx.Module):
-    """Word, position and type embeddings, summed and normalized; rotary positions have no table."""
+    """Word, position, type and task embeddings, summed and normalized; where they are narrower, then a dense layer.
+
+    Rotary positions have no table: layers apply them.
+
+    A sentence's tokens all have the first type and the first task.
+    """
 
     def __init__(self, config: EncoderConfig, rngs: nnx.Rngs, dtype: DType):
         def table(rows: int) -> nnx.Embed:
-            return nnx.Embed(rows, config.hidden_size, embedding_init=nnx.initializers.normal(0.02), rngs=rngs)
+            return nnx.Embed(rows, config.table_size, embedding_init=nnx.initializers.normal(0.02), rngs=rngs)
 
         self.word = table(config.vocab_size)
-        self.position = None if config.rotary_base else table(config.max_positions)
+        self.position = None if config.positions == ROTARY else table(config.max_positions)
         self.type = table(config.type_vocab_size) if config.type_vocab_size else None
-        self.norm = LayerNorm(config)
+        self.task = table(config.task_types) if config.task_types else None
+        self.norm = LayerNorm(config, config.table_size)
+        self.projection = linear(config.table_size, config.hidden_size, rngs) if config.embedding_size else None
         self.config = config
         self.dtype = dtype
 
@@ -54,17 +62,23 @@ class Embeddings(nnx.Module):
         """The hidden states before the first layer, in `layout`, after the change."""
         embedded = self.word(layout.to_tokens(jnp.asarray(input_ids)))
         if self.position is not None:
-            embedded += self.position(self.table_rows(attention_mask, layout, change))
+            embedded += self.position(self.rows_of_positions(attention_mask, layout, change))
         if self.type is not None:
             embedded += self.type.embedding[0]
+        if self.task is not None:
+            embedded += self.task.embedding[0]
         embedded = drop(self.norm(embedded), mask)
+        if self.projection is not None:
+            embedded = dense(embedded, self.projection, self.dtype)
         if change.kept is not None:
             embedded = jnp.where(layout.of_examples(jnp.asarray(change.kept)), embedded, 0.0)
         return embedded.astype(self.dtype)
 
-    def table_rows(self, attention_mask: Int[AnyArray, "B T"], layout: Layout, change: Change) -> Int[Array, "*tokens"]:
-        """The rows of the table of positions, for each token."""
-        if self.config.model_type not in FROM_PADDING:
+    def rows_of_positions(
+        self, attention_mask: Int[AnyArray, "B T"], layout: Layout, change: Change
+    ) -> Int[Array, "*tokens"]:
+        """Each token's row of the table of positions."""
+        if self.config.positions == FROM_ZERO:
             positions = layout.positions if change.positions is None else layout.to_tokens(change.positions)
         elif change.positions is not None:
             positions = layout.to_tokens((change.positions + 1) * attention_mask + self.config.pad_token_id)
@@ -75,17 +89,20 @@ class Embeddings(nnx.Module):
 
 
 class Encoder(nnx.Module):
-    """Embeddings and layers without any head; or word vectors, with no layers at all."""
+    """BERT or one of its relatives without any head; or word vectors, with no layers at all.
+
+    `layers` has the parameters: one for each layer, or one for each group of layers that share theirs.
+    """
 
     def __init__(self, config: EncoderConfig, *, rngs: nnx.Rngs, dtype: DType = jnp.float32):
         is_words = config.model_type == WORD_VECTORS
         self.embeddings = WordVectors(config, rngs, dtype) if is_words else Embeddings(config, rngs, dtype)
-        self.layers = nnx.List([Layer(config, rngs, dtype, is_first=not index) for index in range(config.num_layers)])
-        self.final_norm = LayerNorm(config) if config.pre_norm else None
-        # Only MPNet has it, shared by all layers: a number for each bucket of distances and each head.
+        self.layers = nnx.List([Layer(config, rngs, dtype, is_first=not group) for group in sorted(set(config.groups))])
+        self.final_norm = LayerNorm(config, config.hidden_size) if config.pre_norm else None
+        # Shared by all layers: a number for each bucket of distances and each head.
         shape = (BUCKETS, config.num_heads)
         relative = nnx.initializers.normal(0.02)
-        self.relative_bias = nnx.Param(relative(rngs.params(), shape)) if config.model_type == "mpnet" else None
+        self.relative_bias = nnx.Param(relative(rngs.params(), shape)) if config.relative_bias else None
         self.config = config
 
     def __call__(
@@ -139,11 +156,11 @@ class Encoder(nnx.Module):
             hidden = layout.with_first(hidden, jnp.asarray(first).astype(hidden.dtype))
         orders = self.orders(input_ids.shape[1], change.positions)
         hidden_states = [rows(hidden, layout)]
-        for number, (layer, layer_masks) in enumerate(zip(self.layers, masks, strict=True), 1):
-            only = first_only and number == len(self.layers)
-            order = orders[number - 1 in self.config.local_layers]
+        for number, (group, layer_masks) in enumerate(zip(self.config.groups, masks, strict=True), 1):
+            only = first_only and number == self.config.num_layers
+            layer, order = self.layers[group], orders[number - 1 in self.config.local_layers]
             hidden, layout = layer(hidden, attention_mask, layout, layer_masks, order, first_only=only)
-            if self.final_norm is not None and number == len(self.layers):
+            if self.final_norm is not None and number == self.config.num_layers:
                 hidden = self.final_norm(hidden).astype(hidden.dtype)
             hidden_states.append(rows(hidden, layout))
         return tuple(hidden_states)
@@ -155,7 +172,7 @@ class Encoder(nnx.Module):
         """
         config, head_size = self.config, self.config.hidden_size // self.config.num_heads
         bias = self.relative_bias_of(length, positions)
-        if not config.rotary_base:
+        if config.positions != ROTARY:
             return Order(bias), Order(bias)
         where = jnp.arange(length)[None] if positions is None else jnp.asarray(positions)
         everywhere = Order(bias, rotation(where, head_size, config.rotary_base))
@@ -179,17 +196,22 @@ class Encoder(nnx.Module):
         self, layout: Layout, length: int, dropout_keys: Keys, dropout_rate: Rate, attention_rate: Rate | None = None
     ) -> tuple[Mask | None, Sequence[Masks]]:
         """The masks of the embeddings and of each layer, for sentences of T = `length` tokens."""
-        count = len(self.layers)
+        count = self.config.num_layers
         attention_rate = dropout_rate if attention_rate is None else attention_rate
         if dropout_keys is None:
             return None, [Masks()] * count
         sites = [1 + SITES_PER_LAYER * index for index in range(count)]  # attention's; the layer's other two follow
-        # DistilBERT drops nothing of attention's output, so this site is not drawn.
-        numbers = (2,) if self.config.model_type == "distilbert" else (1, 2)
-        of_tokens = [EMBEDDING_SITE, *(site + number for site in sites for number in numbers)]
+        # Where nothing is dropped of attention's output, this site is not drawn.
+        numbers = (1, 2) if self.config.drops_attention_output else (2,)
+        of_layers = [site + number for site in sites for number in numbers]
         attention = attention_masks(dropout_keys, sites, (self.config.num_heads, length, length), attention_rate)
         keys = layout.of_examples(dropout_keys)
-        embedding, *others = token_masks(keys, layout.positions, of_tokens, self.config.hidden_size, dropout_rate)
+        size, narrow = self.config.hidden_size, self.config.table_size
+        if narrow == size:
+            embedding, *others = token_masks(keys, layout.positions, [EMBEDDING_SITE, *of_layers], size, dropout_rate)
+        else:
+            (embedding,) = token_masks(keys, layout.positions, [EMBEDDING_SITE], narrow, dropout_rate)
+            others = token_masks(keys, layout.positions, of_layers, size, dropout_rate)
         attention_outputs = others[::2] if len(numbers) == 2 else [None] * count
         outputs = others[len(numbers) - 1 :: len(numbers)]
         return embedding, [Masks(*masks) for masks in zip(attention, attention_outputs, outputs, strict=True)]

@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.dropout import Mask, drop
+from simcse_jax.models.model_types import ROTARY
 from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS, layer_norm, softmax
 from simcse_jax.models.padding import Layout, Padded
 from simcse_jax.models.products import DType, einsum
@@ -79,9 +80,9 @@ Norm = Callable[[jax.Array], jax.Array]
 class LayerNorm(nnx.Module):
     """Layer normalization of the hidden states, in float32."""
 
-    def __init__(self, config: EncoderConfig):
-        self.scale = nnx.Param(jnp.ones(config.hidden_size))
-        self.bias = nnx.Param(jnp.zeros(config.hidden_size)) if config.norm_bias else None
+    def __init__(self, config: EncoderConfig, size: int):
+        self.scale = nnx.Param(jnp.ones(size))
+        self.bias = nnx.Param(jnp.zeros(size)) if config.norm_bias else None
         self.epsilon = config.layer_norm_eps
 
     def __call__(self, x: Float[Array, "*tokens D"]) -> Float[Array, "*tokens D"]:
@@ -104,11 +105,11 @@ class Layer(nnx.Module):
         size, inner, bias = config.hidden_size, config.intermediate_size, config.feed_forward_bias
         self.qkv = linear(size, 3 * size, rngs, bias=config.attention_bias)  # one product for query, key and value
         self.attention_output = linear(size, size, rngs, bias=config.attention_bias)
-        self.attention_norm = None if config.pre_norm and is_first else LayerNorm(config)
+        self.attention_norm = None if config.pre_norm and is_first else LayerNorm(config, size)
         self.intermediate = linear(size, 2 * inner if config.gated else inner, rngs, bias=bias)
         self.output = linear(inner, size, rngs, bias=bias)
-        self.output_norm = LayerNorm(config)
-        self.pre_norm, self.gated, self.rotary = config.pre_norm, config.gated, config.rotary_base > 0
+        self.output_norm = LayerNorm(config, size)
+        self.pre_norm, self.gated, self.rotary = config.pre_norm, config.gated, config.positions == ROTARY
         self.num_heads = config.num_heads
         self.head_size = size // config.num_heads
         self.activation = config.hidden_act
