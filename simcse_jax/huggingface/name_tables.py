@@ -39,6 +39,23 @@ ALBERT_LAYER = {
     "output": ("ffn_output",),
     "output_norm": ("full_layer_layer_norm",),
 }
+# ModernBERT's norms come before attention and before the feed-forward network; its first layer has no attention norm.
+MODERNBERT_LAYER = {
+    "qkv": ("attn.Wqkv",),
+    "attention_output": ("attn.Wo",),
+    "attention_norm": ("attn_norm",),
+    "intermediate": ("mlp.Wi",),
+    "output": ("mlp.Wo",),
+    "output_norm": ("mlp_norm",),
+}
+NOMIC_LAYER = {
+    "qkv": ("attn.Wqkv",),
+    "attention_output": ("attn.out_proj",),
+    "attention_norm": ("norm1",),
+    "intermediate": ("mlp.fc12", "mlp.fc11"),  # what the activation takes, and the gate
+    "output": ("mlp.fc2",),
+    "output_norm": ("norm2",),
+}
 
 
 def _language_model(dense: str, norm: str, bias: str) -> dict[str, str]:
@@ -54,6 +71,8 @@ DISTILBERT_HEAD = _language_model("vocab_transform", "vocab_layer_norm", "vocab_
 _GENERATOR = "generator_predictions"  # ELECTRA's other half, the discriminator, guesses no words
 ELECTRA_HEAD = _language_model(f"{_GENERATOR}.dense", f"{_GENERATOR}.LayerNorm", "generator_lm_head.bias")
 ALBERT_HEAD = _language_model("predictions.dense", "predictions.LayerNorm", "predictions.bias")
+MODERNBERT_HEAD = _language_model("head.dense", "head.norm", "decoder.bias")
+NOMIC_HEAD = _language_model(f"{_BERT}.transform.dense", f"{_BERT}.transform.layer_norm", f"{_BERT}.bias")
 
 
 class Names(NamedTuple):
@@ -67,6 +86,8 @@ class Names(NamedTuple):
     projection: str = ""  # the dense layer after narrow embeddings
     pooler: str = "pooler.dense"  # the dense layer of the pooler, which our head becomes
     has_pooler: bool = True  # False: transformers' class has none, and leaves our head unread
+    words: str = TABLES["encoder.embeddings.word.embedding"]
+    embedding_norm: str = "embeddings.LayerNorm"
 
 
 NAMES = {
@@ -88,11 +109,22 @@ NAMES = {
         projection="encoder.embedding_hidden_mapping_in",
         pooler="pooler",
     ),
+    "modernbert": Names(
+        *("model.", "ModernBertModel", MODERNBERT_HEAD, MODERNBERT_LAYER, "layers.{}"),
+        has_pooler=False,
+        words="embeddings.tok_embeddings.weight",
+        embedding_norm="embeddings.norm",
+    ),
+    "nomic_bert": Names(
+        *("nomic_bert.", "NomicBertModel", NOMIC_HEAD, NOMIC_LAYER, "encoder.layers.{}"),
+        has_pooler=False,
+        embedding_norm="emb_ln",
+    ),
 }
 # The decoder's bias and weights under other names; the weights are stored although they are tied.
 OTHER_BIASES = tuple(f"{head}.decoder.bias" for head in (_BERT, "lm_head", "predictions"))
 DECODERS = (
     *(f"{head}.decoder.weight" for head in (_BERT, "lm_head", "predictions")),
-    *("vocab_projector.weight", "generator_lm_head.weight"),
+    *("vocab_projector.weight", "generator_lm_head.weight", "decoder.weight"),
 )
 HEAD_MODULES = ("mlp.dense", "pooler.dense", "pooler")  # in the reference's training code, and in converted models

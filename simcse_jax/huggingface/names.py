@@ -11,18 +11,21 @@ from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import PREFIX
 from simcse_jax.models.language_model import shapes
-from simcse_jax.models.model_types import MODEL_TYPES
+from simcse_jax.models.model_types import MODEL_TYPES, ROTARY
 from simcse_jax.models.parameters import WORD_EMBEDDING
+from simcse_jax.models.rotary_config import BIASES
 from simcse_jax.models.sentence_encoder import build
 
 FLOATS = [np.dtype(kind) for kind in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)]  # of weights
 LEGACY = ((".gamma", ".weight"), (".beta", ".bias"))  # in conversions of BERT's TensorFlow release
 PREFIXES = tuple(dict.fromkeys(names.prefix for names in NAMES.values()))
-WORDS = TABLES[WORD_EMBEDDING]
 
 
 def _sources(name: str, model_type: str, head: str | None) -> list[str]:
     """The Hugging Face tensors that make up our parameter `name`, in order; `head` is the module of our head."""
+    names = NAMES[model_type]
+    if name == WORD_EMBEDDING:
+        return [names.words]
     if name in TABLES:
         return [TABLES[name]]
     module, _, kind = name.removeprefix("encoder.").rpartition(".")
@@ -30,12 +33,17 @@ def _sources(name: str, model_type: str, head: str | None) -> list[str]:
     if name.startswith(PREFIX):
         return [f"{head}.{suffix}"]
     if module == "embeddings.norm":
-        return [f"embeddings.LayerNorm.{suffix}"]
-    names = NAMES[model_type]
+        return [f"{names.embedding_norm}.{suffix}"]
+    if module == "final_norm":
+        return [f"final_norm.{suffix}"]
     if module == "embeddings.projection":
         return [f"{names.projection}.{suffix}"]
     _, index, part = module.split(".")
     return [f"{names.stack.format(index)}.{source}.{suffix}" for source in names.layer[part]]
+
+
+def _table(name: str) -> str:
+    return TABLES[f"encoder.embeddings.{name}.embedding"]
 
 
 def normalize_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -111,12 +119,12 @@ def _outline(config: EncoderConfig) -> dict[str, tuple[tuple[int, ...], str]]:
     hidden = {"hidden_size": config.hidden_size}
     columns = {"embedding_size": config.embedding_size} if config.embedding_size else hidden
     rows = {
-        "word_embeddings": {"vocab_size": config.vocab_size},
-        "position_embeddings": {"max_position_embeddings": config.max_positions},
-        "token_type_embeddings": {"type_vocab_size": config.type_vocab_size},
-        "task_type_embeddings": {"task_type_vocab_size": config.task_types},
+        names.words: {"vocab_size": config.vocab_size},
+        _table("position"): {"max_position_embeddings": 0 if config.positions == ROTARY else config.max_positions},
+        _table("type"): {"type_vocab_size": config.type_vocab_size},
+        _table("task"): {"task_type_vocab_size": config.task_types},
     }
-    tensors = {f"embeddings.{table}.weight": count | columns for table, count in rows.items() if any(count.values())}
+    tensors = {table: count | columns for table, count in rows.items() if any(count.values())}
     if config.embedding_size:
         tensors[f"{names.projection}.weight"] = hidden | columns
     outline = {source: (tuple(fields.values()), said(**fields)) for source, fields in tensors.items()}
@@ -124,8 +132,12 @@ def _outline(config: EncoderConfig) -> dict[str, tuple[tuple[int, ...], str]]:
         {"num_hidden_groups": config.layer_groups} if config.layer_groups else {"num_hidden_layers": config.num_layers}
     )
     modules = [names.stack.format(group) for group in sorted(set(config.groups))]
-    inner = {"intermediate_size": config.intermediate_size}
-    outline[f"{modules[0]}.{names.layer['intermediate'][0]}.bias"] = ((config.intermediate_size,), said(**inner))
+    inner, parts = {"intermediate_size": config.intermediate_size}, names.layer["intermediate"]
+    features = config.intermediate_size * (2 if config.gated else 1) // len(parts)
+    if config.feed_forward_bias:
+        outline[f"{modules[0]}.{parts[0]}.bias"] = ((features,), said(**inner))
+    else:
+        outline[f"{modules[0]}.{parts[0]}.weight"] = ((features, config.hidden_size), said(**inner, **hidden))
     norms = (f"{module}.{names.layer['output_norm'][0]}.weight" for module in modules)
     return outline | dict.fromkeys(norms, ((config.hidden_size,), said(**count, **hidden)))
 
@@ -152,6 +164,16 @@ def check_parts(tensors: Container[str], config: EncoderConfig, where: str) -> N
     if config.layer_groups:
         norm = f"{names.stack.format(config.layer_groups)}.{names.layer['output_norm'][0]}.weight"
         surplus[norm] = f"num_hidden_groups is {config.layer_groups}"
+    if config.positions == ROTARY:
+        surplus[_table("position")] = "positions are rotary"
+    flags = BIASES if config.pre_norm else dict.fromkeys(BIASES, "")
+    for part, modules in (("attention", ("qkv", "attention_output")), ("feed_forward", ("intermediate", "output"))):
+        if not getattr(config, f"{part}_bias"):
+            own = flags[f"{part}_bias"]
+            for source in (f"{names.stack.format(0)}.{source}" for module in modules for source in names.layer[module]):
+                surplus[f"{source}.bias"] = f"{own} is false" if own else "there are no biases"
+    if not config.norm_bias:
+        surplus[f"{names.embedding_norm}.bias"] = "norm_bias is false"
     for source, said in surplus.items():
         if source in tensors:
             raise UserError(f"{where}: has the tensor {source!r}, but config.json says that {said}")
@@ -202,7 +224,7 @@ def read_head(tensors: Mapping[str, np.ndarray], config: EncoderConfig) -> dict[
       shapes than `config` has or of integers, or one whose decoder is not tied to the word embeddings, as `logits`
       requires.
     """
-    words = tensors.get(WORDS)
+    words = tensors.get(NAMES[config.model_type].words)
     if any(name in tensors and (words is None or not np.array_equal(tensors[name], words)) for name in DECODERS):
         return None
     head, heads = {}, [names.language_model for names in NAMES.values()]

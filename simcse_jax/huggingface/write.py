@@ -21,6 +21,7 @@ from simcse_jax.models.convolutions import PREFIX
 from simcse_jax.models.model_types import MODEL_TYPES
 from simcse_jax.models.parameters import WORD_EMBEDDING
 from simcse_jax.models.pooling import FIRST_TOKEN
+from simcse_jax.models.rotary_config import for_transformers
 from simcse_jax.storage import read_json, write_json
 from simcse_jax.version import __version__
 
@@ -82,11 +83,14 @@ def write_encoder_files(
         sizes = {"vocab_size": model.config.vocab_size, "hidden_size": model.config.hidden_size}
         write_json(target / "config.json", {"model_type": model.config.model_type} | sizes)
         return tokenizer.save(target / WORDS_FILE)
-    config = read_json(model.folder / "config.json")
+    path = model.folder / "config.json"
+    config = for_transformers(read_json(path), model.config.num_layers, str(path))
     names = MODEL_TYPES[model.config.model_type].names
     config[names.get("num_hidden_layers", "num_hidden_layers")] = model.config.num_layers
     if model.config.layer_groups:
         config["num_hidden_groups"] = model.config.layer_groups
+    if model.language_model and config.get("decoder_bias") is False:  # our heads have one
+        config["decoder_bias"] = True
     config.pop("torch_dtype", None)
     config["dtype"] = "float32"  # whatever the source's was: transformers obeys this field
     write_json(target / "config.json", config | fields)

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from simcse_jax.errors import UserError
-from simcse_jax.models.model_types import AFTER_PADDING, FROM_ZERO, MODEL_TYPES, NONE, WORD_VECTORS
+from simcse_jax.models.model_types import AFTER_PADDING, FROM_ZERO, MODEL_TYPES, NONE, ROTARY, WORD_VECTORS
+from simcse_jax.models.rotary_config import READERS
 
 DTYPES = ("float32", "bfloat16")  # for the encoder's matrix products
 WIDEST_CONVOLUTION, MOST_CHANNELS = 99, 1 << 16
@@ -169,12 +170,17 @@ class EncoderConfig:
         for field in OTHER_MODELS:
             if config.get(field):
                 raise UserError(f"{where}: {field} is {config[field]!r:.60}; such a model is not supported")
+        if kind.parts.get("positions") == ROTARY:
+            config, kind = READERS[model_type](config, kind, where)
         config = {**BERT_DEFAULTS, **kind.defaults, **_with_usual_names(config, kind.names, where), **kind.fixed}
         if config.get("pad_token_id") is None:
             config["pad_token_id"] = kind.defaults.get("pad_token_id", 0)
         if (activation := config["hidden_act"]) not in ACTIVATIONS:
             field = kind.names.get("hidden_act", "hidden_act")
             raise UserError(f"{where}: {field} {activation!r:.60} is not one of {', '.join(ACTIVATIONS)}")
+        if (activation_of_head := kind.parts.get("language_model_act", "gelu")) not in ACTIVATIONS:
+            known = ", ".join(ACTIVATIONS)
+            raise UserError(f"{where}: classifier_activation {activation_of_head!r:.60} is not one of {known}")
         present = (field for field in kind.sizes if field != TASKS or _flag(config, "use_task_id", where))
         sizes = {field: _whole(config, field, where) for field in present}
         fields = cls(

@@ -26,7 +26,8 @@ def logits(
 
     Args:
       hidden: (P, D) last hidden states of the positions to predict; P may be more than one axis.
-      head: `dense.kernel` W (D, E), `dense.bias` b, `norm.scale` and `norm.bias` (E,), `bias` c (V,).
+      head: `dense.kernel` W (D, E), `dense.bias` b, `norm.scale` and `norm.bias` (E,), `bias` c (V,). Some encoders'
+        heads lack b and the norm's bias.
       word_embedding: E (V, E), the encoder's own: the decoder is tied to it.
       activation: see `activation`.
       eps: the norm's, equal to the encoder's.
@@ -34,8 +35,11 @@ def logits(
     Returns:
       (P, V) float32.
     """
-    x = activation(jnp.asarray(hidden, jnp.float32) @ head["dense.kernel"] + head["dense.bias"])
-    x = layer_norm(x, head["norm.scale"], head["norm.bias"], eps)
+    x = jnp.asarray(hidden, jnp.float32) @ head["dense.kernel"]
+    if "dense.bias" in head:
+        x += head["dense.bias"]
+    scale = head["norm.scale"]
+    x = layer_norm(activation(x), scale, head.get("norm.bias", jnp.zeros_like(scale)), eps)
     return x @ word_embedding.astype(jnp.float32).T + head["bias"]
 
 
@@ -49,9 +53,9 @@ def shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
     size = config.table_size
     return {
         "dense.kernel": (config.hidden_size, size),
-        "dense.bias": (size,),
+        **({"dense.bias": (size,)} if config.language_model_bias else {}),
         "norm.scale": (size,),
-        "norm.bias": (size,),
+        **({"norm.bias": (size,)} if config.norm_bias else {}),
         "bias": (config.vocab_size,),
     }
 

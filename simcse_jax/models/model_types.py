@@ -33,6 +33,9 @@ DISTILBERT_NAMES = {
     "intermediate_size": "hidden_dim",
     "hidden_act": "activation",
 }
+MODERNBERT_NAMES = {"hidden_act": "hidden_activation", "layer_norm_eps": "norm_eps"}
+# `models.rotary_config` reads what their configs say of rotations, windows and biases.
+GATED_ROTARY: Mapping[str, Any] = MappingProxyType({"positions": ROTARY, "gated": True})
 MODEL_TYPES = {
     "bert": ModelType(),
     "roberta": ROBERTA,
@@ -55,5 +58,14 @@ MODEL_TYPES = {
         defaults={"embedding_size": 128, "num_hidden_groups": 1, "hidden_act": "gelu_new"},
         only={"inner_group_num": 1},
         projects_always=True,
+    ),
+    "modernbert": ModelType(
+        {**GATED_ROTARY, "pre_norm": True},
+        sizes=(),
+        names=MODERNBERT_NAMES,
+        defaults={"layer_norm_eps": 1e-5, "pad_token_id": 50283},
+    ),
+    "nomic_bert": ModelType(
+        {**GATED_ROTARY, "attention_bias": False, "feed_forward_bias": False}, defaults={"hidden_act": "silu"}
     ),
 }

@@ -54,12 +54,24 @@ NAMES["albert"] = {
     "norm.bias": "predictions.LayerNorm.bias",
     "bias": "predictions.bias",
 }
+NAMES["modernbert"] = {
+    "dense.kernel": "head.dense.weight",
+    "dense.bias": "head.dense.bias",
+    "norm.scale": "head.norm.weight",
+    "norm.bias": "head.norm.bias",
+    "bias": "decoder.bias",
+}
+NAMES["nomic_bert"] = NAMES["bert"] | {
+    "norm.scale": "cls.predictions.transform.layer_norm.weight",
+    "norm.bias": "cls.predictions.transform.layer_norm.bias",
+}
 DECODERS = {"bert": "cls.predictions.decoder", "roberta": "lm_head.decoder", "mpnet": "lm_head.decoder"}
 DECODERS |= {"distilbert": "vocab_projector", "electra": "generator_lm_head", "albert": "predictions.decoder"}
+DECODERS |= {"modernbert": "decoder", "nomic_bert": "cls.predictions.decoder"}
 HEADS = tuple(NAMES)  # a model type with each kind of head
 for other, kind in {"xlm-roberta": "roberta", "camembert": "roberta", "ernie": "bert"}.items():
     NAMES[other] = NAMES[kind]
-PREFIXES = {"xlm-roberta": "roberta", "camembert": "roberta"}  # of their encoders' tensors
+PREFIXES = {"xlm-roberta": "roberta", "camembert": "roberta", "modernbert": "model"}  # of their encoders' tensors
 
 
 def encoder_config(model_type, **changes):
@@ -149,7 +161,8 @@ def test_a_head_is_read(with_head):
 
 def test_other_names_in_use(with_head):
     folder, head, model_type = with_head
-    names, words = NAMES[model_type], "embeddings.word_embeddings.weight"
+    names = NAMES[model_type]
+    words = f"embeddings.{'tok' if model_type == 'modernbert' else 'word'}_embeddings.weight"
     decoder = DECODERS[model_type]
     saved = load_file(folder / "model.safetensors")
     # The bias under its other name, and the decoder stored although it is tied.
@@ -177,7 +190,7 @@ def test_gamma_and_beta_and_the_prefix(tmp_path):
 def test_checkpoints_without_a_whole_head_have_none(with_head, tiny_folder):
     folder, _, model_type = with_head
     assert load(str(tiny_folder)).language_model is None
-    for name in NAMES[model_type].values():
+    for name in tensors_of(random_head(model_type=model_type), model_type):
         tensors = normalize_names(load_file(folder / "model.safetensors"))
         del tensors[name]
         assert read_head(tensors, encoder_config(model_type)) is None, name

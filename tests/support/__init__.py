@@ -63,6 +63,21 @@ CONFIGS |= {
     | {"model_type": "albert", "architectures": ["AlbertModel"], "embedding_size": 16, "num_hidden_groups": 2}
     | {"num_hidden_layers": 3, "inner_group_num": 1},
 }
+# Rotary positions and gates; with windows of two tokens to either side, norms before and no biases; BERT's norms.
+CONFIGS |= {
+    "modernbert": {**SIZES, "model_type": "modernbert", "architectures": ["ModernBertModel"], "norm_eps": 1e-5}
+    | {"max_position_embeddings": 64, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2}
+    | {
+        "sep_token_id": 3,
+        "attention_dropout": 0.1,
+        "local_attention": 4,
+        "global_rope_theta": 400.0,
+        "local_rope_theta": 100.0,
+    },
+    "nomic_bert": CONFIGS["bert"]
+    | {"model_type": "nomic_bert", "architectures": ["NomicBertModel"], "hidden_act": "silu"}
+    | {"rope_parameters": {"rope_type": "default", "rope_theta": 100.0}},
+}
 KINDS = ("bert", "roberta", "mpnet", "distilbert")  # those that many tests run with
 SPECIAL = {
     "bert": ["[PAD]", "[UNK]", "[CLS]", "[SEP]"],
@@ -71,7 +86,7 @@ SPECIAL = {
     "distilbert": ["[PAD]", "[UNK]", "[CLS]", "[SEP]"],
 }
 SPECIAL |= {kind: SPECIAL["roberta"] for kind in ("xlm-roberta", "camembert")}
-SPECIAL |= {kind: SPECIAL["bert"] for kind in ("ernie", "electra", "albert")}
+SPECIAL |= {kind: SPECIAL["bert"] for kind in ("ernie", "electra", "albert", "modernbert", "nomic_bert")}
 
 
 def write_tokenizer(folder: Path, model_type: str) -> None:
