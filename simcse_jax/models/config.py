@@ -95,6 +95,7 @@ class EncoderConfig:
     positions: str = dataclasses.field(default=FROM_ZERO, repr=False, kw_only=True)  # or `AFTER_PADDING`
     relative_bias: bool = dataclasses.field(default=False, repr=False, kw_only=True)  # added to attention's scores
     drops_attention_output: bool = dataclasses.field(default=True, repr=False, kw_only=True)
+    drops_feed_forward_output: bool = dataclasses.field(default=True, repr=False, kw_only=True)
     # Of the embedding tables; a dense layer then makes `hidden_size` of them. None: they have `hidden_size` columns.
     embedding_size: int | None = dataclasses.field(default=None, repr=False, kw_only=True)
     # Layers in so many groups of neighbours, each with one set of parameters; None: every layer has its own.

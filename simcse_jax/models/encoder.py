@@ -310,8 +310,9 @@ class Encoder(nnx.Module):
         if dropout_keys is None:
             return None, [Masks()] * count
         sites = [1 + SITES_PER_LAYER * index for index in range(count)]  # attention's; the layer's other two follow
-        # Where nothing is dropped of attention's output, this site is not drawn.
-        numbers = (1, 2) if self.config.drops_attention_output else (2,)
+        # Where an encoder drops nothing of attention's or the feed-forward part's output, this site is not drawn.
+        dropped = (self.config.drops_attention_output, self.config.drops_feed_forward_output)
+        numbers = [number for number, drops in enumerate(dropped, 1) if drops]
         of_layers = [site + number for site in sites for number in numbers]
         attention = attention_masks(dropout_keys, sites, (self.config.num_heads, length, length), dropout_rate)
         keys = layout.of_examples(dropout_keys)
@@ -321,6 +322,6 @@ class Encoder(nnx.Module):
         else:
             (embedding,) = token_masks(keys, layout.positions, [EMBEDDING_SITE], narrow, dropout_rate)
             others = token_masks(keys, layout.positions, of_layers, size, dropout_rate)
-        attention_outputs = others[::2] if len(numbers) == 2 else [None] * count
-        outputs = others[len(numbers) - 1 :: len(numbers)]
-        return embedding, [Masks(*masks) for masks in zip(attention, attention_outputs, outputs, strict=True)]
+        drawn = iter(others)
+        outputs = [[next(drawn) if drops else None for drops in dropped] for _ in sites]
+        return embedding, [Masks(mask, *each) for mask, each in zip(attention, outputs, strict=True)]
