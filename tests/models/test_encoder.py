@@ -62,8 +62,10 @@ def test_padding_chunking_and_order_change_nothing_with_dropout_on(model_type):
 
 @pytest.mark.parametrize(
     ("pooler", "model_type"),
-    [("cls", "bert"), ("cls", "mpnet"), ("avg_first_last", "bert"), ("avg_first_last", "mpnet")]
-    + [pytest.param("cls", "albert", marks=pytest.mark.slow)],
+    [
+        *(("cls", "bert"), ("cls", "mpnet"), ("avg_first_last", "bert"), ("avg_first_last", "mpnet")),
+        pytest.param("cls", "albert", marks=pytest.mark.slow),
+    ],
 )
 def test_leaving_padding_out_changes_neither_embeddings_nor_gradients(model_type, pooler):
     """With the same dropout masks, whether there are just enough places or a few more."""
