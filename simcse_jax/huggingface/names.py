@@ -228,7 +228,10 @@ def read_head(tensors: Mapping[str, np.ndarray], config: EncoderConfig) -> dict[
     if any(name in tensors and (words is None or not np.array_equal(tensors[name], words)) for name in DECODERS):
         return None
     head, heads = {}, [names.language_model for names in NAMES.values()]
-    for name, shape in shapes(config).items():
+    own, wanted = NAMES[config.model_type].language_model, shapes(config)
+    if any(own[name] in tensors for name in own.keys() - wanted.keys()):  # a bias that the config says is not there
+        return None
+    for name, shape in wanted.items():
         sources = [own[name] for own in heads] + [*(OTHER_BIASES if name == "bias" else ())]
         value = next((tensors[source] for source in sources if source in tensors), None)
         if value is None or value.dtype not in FLOATS:

@@ -1,4 +1,4 @@
-"""Makes the tokenizer of a usual BERT, RoBERTa, MPNet or DistilBERT folder as transformers does, without importing it.
+"""Makes the tokenizer of a usual folder of BERT, RoBERTa, or the like as transformers does, without importing it.
 
 transformers 5 takes only vocabulary, merges and added tokens from `tokenizer.json` (all but RoBERTa's vocabulary also
 from `vocab.txt`): normalizer, pre-tokenizer and post-processor come from the model's class, with the settings of
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 BERT_TOKENS = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}
 SPECIAL_TOKENS = {
     "bert": BERT_TOKENS,
-    "distilbert": BERT_TOKENS,
+    **dict.fromkeys(("distilbert", "ernie", "electra"), BERT_TOKENS),
     "roberta": {"unk": "<unk>", "sep": "</s>", "pad": "<pad>", "cls": "<s>", "mask": "<mask>"}
     | {"bos": "<s>", "eos": "</s>"},
     "mpnet": {"unk": "[UNK]", "sep": "</s>", "pad": "<pad>", "cls": "<s>", "mask": "<mask>"}
@@ -31,12 +31,14 @@ CLASSES = {
     "roberta": ("RobertaTokenizer",),
     "mpnet": ("MPNetTokenizer",),
     "distilbert": ("DistilBertTokenizer", "BertTokenizer"),  # the same
+    "ernie": ("BertTokenizer",),
+    "electra": ("BertTokenizer",),
 }
-MODELS = {"bert": "WordPiece", "roberta": "BPE", "mpnet": "WordPiece", "distilbert": "WordPiece"}
+MODELS = dict.fromkeys(CLASSES, "WordPiece") | {"roberta": "BPE"}
 # Settings and their defaults; the types are those of possible values.
 WORD_PIECE: dict[str, bool | None] = {"do_lower_case": True, "tokenize_chinese_chars": True, "strip_accents": None}
 ROBERTA: dict[str, bool | None] = {"add_prefix_space": False, "trim_offsets": True}
-SETTINGS = {"bert": WORD_PIECE, "roberta": ROBERTA, "mpnet": WORD_PIECE, "distilbert": WORD_PIECE}
+SETTINGS = dict.fromkeys(CLASSES, WORD_PIECE) | {"roberta": ROBERTA}
 # With these fields transformers does something else.
 UNUSUAL = (
     *("auto_map", "fast_tokenizer_files", "init_inputs", "add_bos_token", "add_eos_token", "split_special_tokens"),

@@ -97,6 +97,7 @@ class EncoderConfig:
     positions: str = dataclasses.field(default=FROM_ZERO, repr=False)  # of `models.model_types`
     relative_bias: bool = dataclasses.field(default=False, repr=False)  # added to attention's scores
     drops_attention_output: bool = dataclasses.field(default=True, repr=False)
+    drops_feed_forward_output: bool = dataclasses.field(default=True, repr=False)
     # Of the embedding tables; a dense layer then makes `hidden_size` of them. None: they have `hidden_size` columns.
     embedding_size: int | None = dataclasses.field(default=None, repr=False)
     # Layers in so many groups of neighbours, each with one set of parameters; None: every layer has its own.

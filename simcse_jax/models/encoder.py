@@ -161,7 +161,7 @@ class Encoder(nnx.Module):
             layer, order = self.layers[group], orders[number - 1 in self.config.local_layers]
             hidden, layout = layer(hidden, attention_mask, layout, layer_masks, order, first_only=only)
             if self.final_norm is not None and number == self.config.num_layers:
-                hidden = self.final_norm(hidden).astype(hidden.dtype)
+                hidden = self.final_norm(hidden.astype(jnp.float32)).astype(hidden.dtype)
             hidden_states.append(rows(hidden, layout))
         return tuple(hidden_states)
 
@@ -201,8 +201,9 @@ class Encoder(nnx.Module):
         if dropout_keys is None:
             return None, [Masks()] * count
         sites = [1 + SITES_PER_LAYER * index for index in range(count)]  # attention's; the layer's other two follow
-        # Where nothing is dropped of attention's output, this site is not drawn.
-        numbers = (1, 2) if self.config.drops_attention_output else (2,)
+        # Where an encoder drops nothing of attention's or the feed-forward part's output, this site is not drawn.
+        dropped = (self.config.drops_attention_output, self.config.drops_feed_forward_output)
+        numbers = [number for number, drops in enumerate(dropped, 1) if drops]
         of_layers = [site + number for site in sites for number in numbers]
         attention = attention_masks(dropout_keys, sites, (self.config.num_heads, length, length), attention_rate)
         keys = layout.of_examples(dropout_keys)
@@ -212,6 +213,6 @@ class Encoder(nnx.Module):
         else:
             (embedding,) = token_masks(keys, layout.positions, [EMBEDDING_SITE], narrow, dropout_rate)
             others = token_masks(keys, layout.positions, of_layers, size, dropout_rate)
-        attention_outputs = others[::2] if len(numbers) == 2 else [None] * count
-        outputs = others[len(numbers) - 1 :: len(numbers)]
-        return embedding, [Masks(*masks) for masks in zip(attention, attention_outputs, outputs, strict=True)]
+        drawn = iter(others)
+        outputs = [[next(drawn) if drops else None for drops in dropped] for _ in sites]
+        return embedding, [Masks(mask, *each) for mask, each in zip(attention, outputs, strict=True)]

@@ -147,7 +147,7 @@ class Layer(nnx.Module):
 
     def before(self, hidden: Float[Array, "*tokens D"], norm: Norm | None) -> Float[Array, "*tokens D"]:
         """What attention or the feed-forward network reads."""
-        return norm(hidden) if self.pre_norm and norm is not None else hidden
+        return norm(hidden.astype(jnp.float32)) if self.pre_norm and norm is not None else hidden
 
     def after(self, added: Float[Array, "*tokens D"], norm: Norm | None) -> Float[Array, "*tokens D"]:
         """What becomes of its result, added to the hidden states."""

@@ -54,6 +54,7 @@ MODEL_TYPES = {
         {"language_model_act": "gelu"}, sizes=("type_vocab_size", "embedding_size"), defaults={"embedding_size": 128}
     ),
     "albert": ModelType(
+        {"drops_feed_forward_output": False},  # in transformers' code
         sizes=("type_vocab_size", "embedding_size", "num_hidden_groups"),
         defaults={"embedding_size": 128, "num_hidden_groups": 1, "hidden_act": "gelu_new"},
         only={"inner_group_num": 1},

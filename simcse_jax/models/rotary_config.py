@@ -110,7 +110,7 @@ def for_transformers(config: dict[str, Any], num_layers: int, where: str) -> dic
 
 
 def _usual(config: dict[str, Any], where: str) -> dict[str, Any]:
-    """The fields of Nomic's layout by the usual names too."""
+    """The fields of Nomic's layout by the usual names."""
     activation = config.get("activation_function")
     if not isinstance(activation, str) or activation not in GATED:
         raise UserError(f"{where}: activation_function is {activation!r:.60}, not one of {', '.join(GATED)}")
@@ -118,7 +118,8 @@ def _usual(config: dict[str, Any], where: str) -> dict[str, Any]:
     if config.get("rotary_scaling_factor") is not None:
         trained, most = (_whole(config, field, None, where) for field in ("max_trained_positions", "n_positions"))
         usual["max_position_embeddings"] = min(trained, most)
-    return config | usual | {"hidden_act": GATED[activation]}
+    others = {field: value for field, value in config.items() if field not in NOMIC_NAMES.values()}
+    return others | usual | {"hidden_act": GATED[activation]}
 
 
 # By model type: from a config and its `ModelType` to the config by usual names and the type with the config's parts.

@@ -107,7 +107,7 @@ def test_hidden_states_and_gradients_of_small_random_models(their_folder):
 
 
 def test_dropout_is_where_theirs_is(their_folder, monkeypatch):
-    """Every dropout, ours and theirs, multiplies by 0.7 here; DistilBERT has none after attention's output."""
+    """Every dropout, ours and theirs, multiplies by 0.7 here; some encoders leave one of them out."""
     torch = pytest.importorskip("torch")
     from transformers import AutoModel
 

@@ -65,7 +65,8 @@ CONFIGS |= {
 }
 # Rotary positions and gates; with windows of two tokens to either side, norms before and no biases; BERT's norms.
 CONFIGS |= {
-    "modernbert": {**SIZES, "model_type": "modernbert", "architectures": ["ModernBertModel"], "norm_eps": 1e-5}
+    "modernbert": {name: size for name, size in SIZES.items() if name != "hidden_act"}
+    | {"hidden_activation": "gelu", "model_type": "modernbert", "architectures": ["ModernBertModel"], "norm_eps": 1e-5}
     | {"max_position_embeddings": 64, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2}
     | {
         "sep_token_id": 3,
