@@ -284,6 +284,7 @@ def test_shared_layers_are_those_of_an_encoder_with_a_copy_for_each_and_get_the_
     for shared, value in gradient.items():
         total = sum(own[name] for name, one in copies.items() if one == shared)
         np.testing.assert_allclose(value, total, atol=1e-5 * np.abs(total).max(), err_msg=shared)
+        assert np.abs(value).max() > 0, shared  # each is used
 
 
 @pytest.mark.parametrize("model_type", ["electra", "ernie"])
@@ -291,12 +292,15 @@ def test_embeddings_by_numpy(model_type):
     """Words, positions from 0, the first type, the first task if there are tasks; the norm; then the dense layer."""
     graph, params, config = random_model(model_type)
     ids, mask = (array[:, 0] for array in random_batch(3, 8))
+    generator = np.random.default_rng(1)  # biases of a fresh encoder are 0, and scales 1
+    params = {name: value + generator.normal(0, 0.1, value.shape).astype("f4") for name, value in params.items()}
     found = parameters.merge(graph, params).encoder.embeddings(ids, mask, Padded(8), None)
     of = {name.removeprefix("encoder.embeddings."): np.asarray(value, np.float64) for name, value in params.items()}
     x = of["word.embedding"][ids] + of["position.embedding"][:8] + of["type.embedding"][0]
     x += of["task.embedding"][0] if model_type == "ernie" else 0
     assert x.shape == (3, 8, config.table_size)
     x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-12)
+    x = x * of["norm.scale"] + of["norm.bias"]
     x = x @ of["projection.kernel"] + of["projection.bias"] if model_type == "electra" else x
     np.testing.assert_allclose(found, x, atol=1e-5)
 

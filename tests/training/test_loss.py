@@ -43,12 +43,12 @@ def gradient(*args, **kwargs):
     return float(loss), {name: np.asarray(value) for name, value in values.items()}
 
 
-def assert_same(found, expected):
-    """Loss within 1e-5, every gradient within 1e-5 of its largest value."""
-    assert found[0] == pytest.approx(expected[0], rel=1e-5)
+def assert_same(found, expected, tolerance=1e-5):
+    """Loss within the tolerance, every gradient within that of its largest value."""
+    assert found[0] == pytest.approx(expected[0], rel=tolerance)
     for name, value in expected[1].items():
         scale = np.abs(value).max()
-        assert np.abs(found[1][name] - value).max() <= 1e-5 * max(scale, 1e-3), name
+        assert np.abs(found[1][name] - value).max() <= tolerance * max(scale, 1e-3), name
 
 
 @pytest.mark.parametrize("columns", [1, 3])
@@ -194,12 +194,16 @@ def test_a_change_is_drawn_for_its_row_and_member_and_the_rate_is_the_positive_s
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 @pytest.mark.parametrize("model_type", ["mpnet", "distilbert", "xlm-roberta", "ernie", "electra", "albert", *ROTARY])
 def test_other_encoders_gradients_are_the_same_on_several_devices_and_in_chunks(model_type, dtype):
-    """All layers, rows and views share MPNet's table of relative positions, and ALBERT's layers their weights."""
+    """All layers, rows and views share MPNet's table of relative positions, and ALBERT's layers their weights.
+
+    In bfloat16 a sum in another order may round a factor to its neighbour.
+    """
+    tolerance = 1e-5 if dtype == jnp.float32 else 1e-2
     expected = gradient(1, 2, model_type=model_type, dtype=dtype)
     used = {"mpnet": "relative_bias", "ernie": "embeddings.task.embedding", "electra": "embeddings.projection.kernel"}
     if model_type in used:
         assert np.abs(expected[1][f"encoder.{used[model_type]}"]).max() > 1e-4
-    assert_same(gradient(4, 2, model_type=model_type, chunk_size=1, dtype=dtype), expected)
+    assert_same(gradient(4, 2, model_type=model_type, chunk_size=1, dtype=dtype), expected, tolerance)
 
 
 def primitives(jaxpr, inside=()):
