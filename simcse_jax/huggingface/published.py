@@ -38,6 +38,13 @@ def _distilbert(vocab_size: int) -> EncoderConfig:
     return _config("distilbert", vocab_size, 768, 6)
 
 
+def _modernbert(hidden_size: int, num_layers: int, intermediate_size: int) -> EncoderConfig:
+    sizes = {"intermediate_size": intermediate_size, "max_position_embeddings": 8192}
+    return _config("modernbert", 50368, hidden_size, num_layers, **sizes)
+
+
+_MODERNBERT = _modernbert(768, 22, 1152)
+_NOMIC_BERT = _config("nomic_bert", 30528, 768, 12, max_position_embeddings=8192)
 _MPNET = _roberta("mpnet", 30527, 768, 12)
 _MULTILINGUAL_MINILM = _config("bert", 250037, 384, 12, num_attention_heads=12)
 PUBLISHED = {
@@ -72,6 +79,10 @@ PUBLISHED = {
     "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2": _MULTILINGUAL_MINILM,
     "sentence-transformers/paraphrase-multilingual-mpnet-base-v2": _roberta("xlm-roberta", 250002, 768, 12),
     "BAAI/bge-m3": _roberta("xlm-roberta", 250002, 1024, 24, max_position_embeddings=8194),
+    "answerdotai/ModernBERT-base": _MODERNBERT,
+    "answerdotai/ModernBERT-large": _modernbert(1024, 28, 2624),
+    "Alibaba-NLP/gte-modernbert-base": _MODERNBERT,
+    "nomic-ai/nomic-embed-text-v1.5": _NOMIC_BERT,
 }
 # The poolers that the authors evaluate with, by their repositories: DiffCSE's and SCD's drop their projector at test
 # time, though their checkpoints may contain it and name SimCSE's class, which has a head. Neither ConSERT's nor

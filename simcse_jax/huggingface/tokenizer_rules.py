@@ -21,7 +21,7 @@ ROBERTA_TOKENS = {"unk": "<unk>", "sep": "</s>", "pad": "<pad>", "cls": "<s>", "
 ROBERTA_TOKENS |= {"bos": "<s>", "eos": "</s>"}
 SPECIAL_TOKENS = {
     "bert": BERT_TOKENS,
-    **dict.fromkeys(("distilbert", "ernie", "electra"), BERT_TOKENS),
+    **dict.fromkeys(("distilbert", "ernie", "electra", "nomic_bert"), BERT_TOKENS),
     **dict.fromkeys(("roberta", "xlm-roberta"), ROBERTA_TOKENS),
     "mpnet": ROBERTA_TOKENS | {"unk": "[UNK]"},
 }
@@ -34,6 +34,7 @@ CLASSES = {
     "distilbert": ("DistilBertTokenizer", "BertTokenizer"),  # the same
     "ernie": ("BertTokenizer",),
     "electra": ("BertTokenizer",),
+    "nomic_bert": ("BertTokenizer",),
     "xlm-roberta": ("XLMRobertaTokenizer",),
 }
 MODELS = dict.fromkeys(CLASSES, "WordPiece") | {"roberta": "BPE", "xlm-roberta": "Unigram"}

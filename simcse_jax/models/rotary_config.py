@@ -60,6 +60,8 @@ def modernbert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
         for kind, older, default in ((GLOBAL, "global_rope_theta", 160000.0), (LOCAL, "local_rope_theta", 10000.0))
     )
     _check_heads(config, where, kind.names)
+    # transformers does not read the usual names of these.
+    config = {field: x for field, x in config.items() if kind.names.get(field, field) in config}
     parts = dict(kind.parts) | {ours: _flag(config, theirs, where) for ours, theirs in BIASES.items()}
     parts |= {"rotary_base": rotary_base, "local_rotary_base": local_rotary_base}
     parts["local_layers"] = tuple(index for index, attention in enumerate(kinds) if attention == LOCAL)
@@ -71,6 +73,7 @@ def modernbert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
 def nomic_bert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     """NomicBERT (Nussbaum et al. 2024, arXiv:2402.01613), in the layout of transformers or in that of Nomic's own code.
 
+    Some files have the fields of both; the tokens that a sentence may have are then those of Nomic's `n_positions`.
     Nomic's `rotary_scaling_factor` changes the rotation of a batch with more than `max_trained_positions` tokens; such
     a model takes no more than these.
 
@@ -83,12 +86,17 @@ def nomic_bert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
         older, default = "rotary_emb_base", 10000.0
         _refuse(config, NOMIC_ONLY, where)
         for usual, own in NOMIC_NAMES.items():
-            if usual in config and own in config and config[usual] != config[own]:
+            # max_position_embeddings are the trained ones there.
+            if usual != "max_position_embeddings" and own in config and config.get(usual, config[own]) != config[own]:
                 raise UserError(
                     f"{where}: {own} is {config[own]!r:.60}, but {usual} {config[usual]!r:.60}; they are the same"
                 )
         config, kind = _usual(config, where), kind._replace(names=NOMIC_NAMES)
     base = _base(config.get("rope_parameters"), "rope_parameters", config, older, default, where)
+    if older in config and config[older] != base:
+        raise UserError(
+            f"{where}: {older} is {config[older]!r:.60}, but rope_parameters.rope_theta {base}; they are the same"
+        )
     _check_heads(config, where, kind.names)
     return config, kind._replace(parts={**kind.parts, "rotary_base": base})
 
@@ -102,7 +110,9 @@ def for_transformers(config: dict[str, Any], num_layers: int, where: str) -> dic
     """The config of the first layers of a rotary encoder, in the layout of transformers."""
     if is_nomic_s(config):
         usual, kept = _usual(config, where), (*NOMIC_KEPT, *NOMIC_NAMES, "hidden_act")
-        rope = {"rope_theta": float(config.get("rotary_emb_base", 10000.0)), "rope_type": "default"}
+        stated = config.get("rope_parameters") or {}
+        base = stated.get("rope_theta", config.get("rotary_emb_base", 10000.0))
+        rope = {"rope_theta": float(base), "rope_type": "default"}
         config = {field: usual[field] for field in kept if field in usual} | {"rope_parameters": rope}
     if isinstance(kinds := config.get("layer_types"), list):
         config = config | {"layer_types": kinds[:num_layers]}

@@ -42,7 +42,7 @@ TOKENIZED = ("intfloat/multilingual-e5-base", "albert/albert-base-v2", "google/e
 OTHERS = (
     *("intfloat/multilingual-e5-small", "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2"),
     *("almanach/camembert-base", "nghuyong/ernie-2.0-base-en", "sentence-transformers/LaBSE"),
-    "distilbert/distilroberta-base",
+    *("distilbert/distilroberta-base", "answerdotai/ModernBERT-base", "nomic-ai/nomic-embed-text-v1.5"),
 )
 
 

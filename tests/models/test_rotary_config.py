@@ -37,6 +37,8 @@ def test_modernbert_s_older_and_newer_fields_say_the_same():
     biased = read(MODERN, attention_bias=True, mlp_bias=True, norm_bias=True, classifier_bias=True)
     assert biased.attention_bias and biased.feed_forward_bias and biased.norm_bias and biased.language_model_bias
     assert not any((usual.attention_bias, usual.feed_forward_bias, usual.norm_bias, usual.language_model_bias))
+    unread = {name: value for name, value in MODERN.items() if name != "norm_eps"} | {"layer_norm_eps": 0.5}
+    assert read(unread).layer_norm_eps == 1e-5  # as in transformers
     assert read(MODERN, classifier_activation="relu").language_model_act == "relu"
 
 
@@ -44,6 +46,8 @@ def test_nomic_s_own_layout_is_that_of_transformers_by_other_names():
     assert read(OWN) == read(NOMIC)
     assert read(OWN).rotary_base == 100.0 and read(NOMIC | {"rope_parameters": None}).rotary_base == 1000.0
     assert read(OWN, rotary_scaling_factor=2.0).max_length == 16  # beyond it the rotation depends on the batch
+    both = OWN | NOMIC | {"max_position_embeddings": 16, "rotary_emb_base": 100}
+    assert read(both) == read(NOMIC) and for_transformers(both, 2, "config.json")["max_position_embeddings"] == 64
     written = for_transformers(OWN, 2, "config.json")
     assert "auto_map" not in written and "n_embd" not in written and read(written) == read(OWN)
     assert written["rope_parameters"] == {"rope_theta": 100.0, "rope_type": "default"}
@@ -92,6 +96,7 @@ BAD = [
     (OWN, {"rotary_emb_base": "big"}, "rotary_emb_base is 'big', not a number"),
     (OWN, {"rotary_scaling_factor": 2, "max_trained_positions": None}, "max_trained_positions is None, not a whole"),
     (OWN, {"hidden_size": 64}, "n_embd is 32, but hidden_size 64; they are the same"),
+    (OWN, {"rope_parameters": {"rope_theta": 5.0}}, "rotary_emb_base is 100, but rope_parameters.rope_theta 5.0; they"),
     (OWN, {"n_layer": "two"}, "n_layer is 'two', not a whole number"),
 ]
 

@@ -120,11 +120,36 @@ def write_word_piece(folder: Path, **settings: object) -> int:
     return len(words)
 
 
+MERGES = [("d", "o"), ("Ġ", "s"), ("t", "h"), ("Ġ", "th"), ("Ð", "°")]
+
+
+def write_modernbert(folder: Path) -> int:
+    """ModernBERT's tokenizer, as `tokenizer.json`: bytes, then BERT's special tokens; returns the number of tokens."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {word: n for n, word in enumerate([*letters, *("".join(pair) for pair in MERGES)])}
+    backend = Tokenizer(models.BPE(vocabulary, MERGES))
+    backend.normalizer = normalizers.NFC()
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    special = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"]
+    backend.add_special_tokens([AddedToken(name, lstrip=name == "[MASK]", normalized=False) for name in special])
+    ends = [(name, backend.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
+    backend.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
+    backend.save(str(folder / "tokenizer.json"))
+    config = {f"{name.strip('[]').lower()}_token": name for name in special}
+    config |= {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": True}
+    config |= {"model_input_names": ["input_ids", "attention_mask"], "model_max_length": 64}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return len(vocabulary) + len(special)
+
+
 def write_byte_level(folder: Path) -> int:
     """RoBERTa's tokenizer, as `tokenizer.json`, `vocab.json` and `merges.txt`; returns the number of tokens."""
     from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 
-    pairs = [("d", "o"), ("Ġ", "s"), ("t", "h"), ("Ġ", "th"), ("Ð", "°")]
+    pairs = MERGES
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {word: n for n, word in enumerate([*XLMR, *letters, *("".join(pair) for pair in pairs)])}
     backend = Tokenizer(models.BPE(vocabulary, pairs))
@@ -155,6 +180,7 @@ class Layout(NamedTuple):
     length: int = 64  # in sentence_bert_config.json
     prompts: Mapping[str, str] = MappingProxyType({})
     bin: bool = False  # weights in pytorch_model.bin
+    config: Mapping[str, object] = MappingProxyType({})  # another config.json for the same encoder, apart from words
 
 
 MODULE = "sentence_transformers.models"
@@ -171,6 +197,8 @@ def write_layout(folder: Path, layout: Layout) -> Path:
     write_model(folder, layout.model_type, **fields)
     for name, content in tokenizer.items():
         (folder / name).write_bytes(content)
+    if layout.config:
+        (folder / "config.json").write_text(json.dumps(dict(layout.config) | {"vocab_size": words}))
     _rename_weights(folder, layout)
     if layout.pooling:
         _write_modules(folder, layout)
@@ -179,8 +207,8 @@ def write_layout(folder: Path, layout: Layout) -> Path:
 
 def write_tokenizer(folder: Path, kind: str) -> int:
     """A tokenizer by the name of its class; word_piece is BERT's, and byte_level RoBERTa's."""
-    if kind == "byte_level":
-        return write_byte_level(folder)
+    if kind in ("byte_level", "modernbert"):
+        return write_byte_level(folder) if kind == "byte_level" else write_modernbert(folder)
     special = {"CamembertTokenizer": CAMEMBERT, "AlbertTokenizer": ALBERT}.get(kind, XLMR)
     return write_word_piece(folder) if kind == "word_piece" else write_unigram(folder, special, kind)
 
@@ -217,12 +245,14 @@ HEADS = {"ElectraForPreTraining": _discriminator}  # heads of other kinds
 
 def _language_model(layout: Layout, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     names, generator = NAMES[layout.model_type], np.random.default_rng(1)
-    words = next(value for name, value in tensors.items() if name.endswith("word_embeddings.weight"))
+    words = next(value for name, value in tensors.items() if name.endswith(names.words))
     hidden, size = CONFIGS[layout.model_type].get("hidden_size", 32), words.shape[1]
     shapes = {"dense.kernel": (size, hidden), "bias": (len(words),)}
+    absent = ("dense.bias", "norm.bias") if layout.model_type == "modernbert" else ()
     return {
         name: generator.normal(size=shapes.get(own, (size,))).astype(np.float32)
         for own, name in names.language_model.items()
+        if own not in absent
     }
 
 
@@ -257,6 +287,18 @@ def _write_modules(folder: Path, layout: Layout) -> None:
 
 
 XLMR_CLASS = "XLMRobertaTokenizer"
+# ModernBERT's special tokens come last.
+MODERN = {"pad_token_id": 264, "bos_token_id": 262, "cls_token_id": 262, "eos_token_id": 263, "sep_token_id": 263}
+MODERN |= {"layer_norm_eps": 1e-5, "position_embedding_type": "absolute", "global_attn_every_n_layers": 3}
+# Nomic's config has the fields of their own code, and those of transformers.
+NOMIC = CONFIGS["nomic_bert"] | {
+    **{"architectures": ["NomicBertModel"], "auto_map": {"AutoModel": "nomic-ai/x--modeling.NomicBertModel"}},
+    **{"n_embd": 32, "n_layer": 2, "n_head": 4, "n_inner": 48, "n_positions": 64, "max_position_embeddings": 16},
+    **{"max_trained_positions": 16, "rotary_emb_base": 100, "rotary_scaling_factor": None, "head_dim": 8},
+    **{"rotary_emb_fraction": 1.0, "rotary_emb_interleaved": False, "rotary_emb_scale_base": None},
+    **{"activation_function": "swiglu", "layer_norm_epsilon": 1e-12, "qkv_proj_bias": False, "mlp_fc1_bias": False},
+    **{"mlp_fc2_bias": False, "prenorm": False, "parallel_block": False, "use_rms_norm": False, "causal": False},
+}
 LAYOUTS = {
     "intfloat/multilingual-e5-small": Layout("bert", XLMR_CLASS, pooling="mean_tokens", normalize=True),
     "intfloat/multilingual-e5-base": Layout("xlm-roberta", XLMR_CLASS, pooling="mean_tokens", normalize=True),
@@ -303,4 +345,7 @@ LAYOUTS = {
     ),
     "google/electra-small-generator": Layout("electra", "word_piece", architecture="ElectraForMaskedLM"),
     "nghuyong/ernie-2.0-base-en": Layout("ernie", "word_piece", architecture="ErnieForMaskedLM", bin=True),
+    "answerdotai/ModernBERT-base": Layout("modernbert", "modernbert", MODERN, architecture="ModernBertForMaskedLM"),
+    "Alibaba-NLP/gte-modernbert-base": Layout("modernbert", "modernbert", MODERN, pooling="cls_token"),
+    "nomic-ai/nomic-embed-text-v1.5": Layout("nomic_bert", "word_piece", pooling="mean_tokens", config=NOMIC),
 }
