@@ -134,10 +134,18 @@ def _outline(config: EncoderConfig) -> dict[str, tuple[tuple[int, ...], str]]:
     modules = [names.stack.format(group) for group in sorted(set(config.groups))]
     inner, parts = {"intermediate_size": config.intermediate_size}, names.layer["intermediate"]
     features = config.intermediate_size * (2 if config.gated else 1) // len(parts)
-    if config.feed_forward_bias:
+    if not config.gated:
         outline[f"{modules[0]}.{parts[0]}.bias"] = ((features,), said(**inner))
     else:
         outline[f"{modules[0]}.{parts[0]}.weight"] = ((features, config.hidden_size), said(**inner, **hidden))
+    if config.positions == ROTARY:  # of the others all have biases
+        size = config.hidden_size
+        biases = {"attention_bias": (f"{modules[0]}.{names.layer['qkv'][0]}", 3 * size)}
+        biases |= {"feed_forward_bias": (f"{modules[0]}.{parts[0]}", features)}
+        biases |= {"norm_bias": (names.embedding_norm, size)}
+        for field, (module, width) in biases.items():
+            if getattr(config, field):
+                outline[f"{module}.bias"] = ((width,), f"{BIASES[field]} is true")
     norms = (f"{module}.{names.layer['output_norm'][0]}.weight" for module in modules)
     return outline | dict.fromkeys(norms, ((config.hidden_size,), said(**count, **hidden)))
 

@@ -71,7 +71,6 @@ PUBLISHED = {
     "albert-large-v2": _albert(1024, 24, 16),
     "albert-xlarge-v2": _albert(2048, 24, 16),
     "albert-xxlarge-v2": _albert(4096, 12, 64),
-    "nghuyong/ernie-2.0-base-en": _config("ernie", 30522, 768, 12, type_vocab_size=4),
     "sentence-transformers/LaBSE": _config("bert", 501153, 768, 12),
     "intfloat/multilingual-e5-small": _MULTILINGUAL_MINILM,
     "intfloat/multilingual-e5-base": _roberta("xlm-roberta", 250002, 768, 12),

@@ -1,6 +1,7 @@
 """Finds tokenizers that would fail, run for ever or give wrong ids without a word, before they are used."""
 
 import contextlib
+import importlib.util
 import os
 import tempfile
 import threading
@@ -62,11 +63,18 @@ def check_has_vocabulary(folder: Path) -> None:
     """Refuses a folder without a file of words: transformers would make a tokenizer that knows none.
 
     Raises:
-      UserError: when there is none.
+      UserError: when there is none, or only one of SentencePiece's, whose package is not installed.
     """
     if not any(path.is_file() for pattern in VOCABULARIES for path in folder.glob(pattern)):
         raise UserError(
             f"{folder}: no vocabulary; it must have tokenizer.json, vocab.txt, or vocab.json and merges.txt"
+        )
+    compiled = sorted(folder.glob("*.model"))
+    alone = not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json"))
+    if compiled and alone and importlib.util.find_spec("sentencepiece") is None:
+        raise UserError(
+            f"{compiled[0]}: the package sentencepiece, which reads it, is not installed; install sentencepiece and "
+            "protobuf, or save the tokenizer with transformers where they are: tokenizer.json is enough"
         )
     if (folder / "vocab.json").is_file() and not any(
         (folder / name).is_file() for name in ("merges.txt", "tokenizer.json", "vocab.txt")

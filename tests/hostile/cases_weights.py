@@ -147,6 +147,12 @@ OTHER_CONFIGS: dict[str, dict[str, Any]] = {
     "two inner layers of a group": {"model_type": "albert", "num_hidden_groups": 1, "inner_group_num": 2},
     "a size that is a word": {"model_type": "electra", "embedding_size": "small"},
     "a misspelled type": {"model_type": "xlm_roberta"},
+    "rotations and no biases": {"model_type": "nomic_bert"},
+    "a window of nothing": {"model_type": "modernbert", "local_attention": 0},
+    "a base of rotations below one": {"model_type": "modernbert", "global_rope_theta": 0.0},
+    "layers of an unknown kind": {"model_type": "modernbert", "layer_types": ["local", "global"]},
+    "stretched rotations": {"model_type": "nomic_bert", "rope_parameters": {"rope_type": "yarn", "factor": 4}},
+    "heads of odd size": {"model_type": "nomic_bert", "num_attention_heads": 32},
     "positions after those of the table": {"model_type": "camembert", "max_position_embeddings": 66, "pad_token_id": 1},
 }
 

@@ -11,7 +11,7 @@ from simcse_jax.huggingface.load import load
 from simcse_jax.huggingface.name_tables import NAMES
 from simcse_jax.huggingface.names import to_tensors
 
-KINDS = ("xlm-roberta", "camembert", "ernie", "electra", "albert")
+KINDS = ("xlm-roberta", "camembert", "ernie", "electra", "albert", "modernbert", "nomic_bert")
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -63,6 +63,17 @@ CONTRADICTIONS = [
     ("camembert", {"max_position_embeddings": 99}, r"position_embeddings\.weight' .* max_position_embeddings is 99"),
     ("bert", {"vocab_size": 41}, rf"'{WORDS}' has shape \(40, 32\), but config\.json asks for .*: vocab_size is 41"),
     ("bert", {"num_hidden_layers": 3}, r"'encoder\.layer\.2\..*' is missing; .* num_hidden_layers is 3"),
+    (
+        *("modernbert", {"intermediate_size": 49}),
+        r"'layers\.0\.mlp\.Wi\.weight' has shape \(96, 32\), but .*\(98, 32\): intermediate_size is 49 and hidden_size",
+    ),
+    ("modernbert", {"num_hidden_layers": 3}, r"'layers\.2\.mlp_norm\.weight' is missing; .* num_hidden_layers is 3"),
+    ("modernbert", {"mlp_bias": True}, r"'layers\.0\.mlp\.Wi\.bias' is missing; .* mlp_bias is true"),
+    ("modernbert", {"attention_bias": True}, r"'layers\.0\.attn\.Wqkv\.bias' is missing; .* attention_bias is true"),
+    ("modernbert", {"norm_bias": True}, r"'embeddings\.norm\.bias' is missing; .* norm_bias is true"),
+    ("modernbert", {"vocab_size": 41}, r"'embeddings\.tok_embeddings\.weight' has shape .*: vocab_size is 41"),
+    ("nomic_bert", {"intermediate_size": 49}, r"'encoder\.layers\.0\.mlp\.fc12\.weight' has shape \(48, 32\)"),
+    ("nomic_bert", {"type_vocab_size": 1}, r"token_type_embeddings\.weight' has shape .*: type_vocab_size is 1"),
     ("distilbert", {"hidden_dim": 49}, r"ffn\.lin1\.bias' has shape \(48,\), .*: hidden_dim is 49"),
 ]
 
@@ -72,6 +83,23 @@ def test_a_config_that_contradicts_its_weights_names_the_field_and_the_tensor(mo
     folder = write_model(tmp_path / "model", model_type)
     edit_json(folder / "config.json", **changes)
     with pytest.raises(UserError, match=message):
+        load(str(folder))
+
+
+SURPLUS = [
+    ("modernbert", "layers.0.attn.Wqkv.bias", "attention_bias is false"),
+    ("modernbert", "layers.0.mlp.Wo.bias", "mlp_bias is false"),
+    ("modernbert", "embeddings.norm.bias", "norm_bias is false"),
+    ("nomic_bert", "encoder.layers.0.attn.out_proj.bias", "there are no biases"),
+    ("nomic_bert", "embeddings.position_embeddings.weight", "positions are rotary"),
+]
+
+
+@pytest.mark.parametrize(("model_type", "tensor", "message"), SURPLUS)
+def test_weights_of_parts_that_the_config_lacks_are_named(model_type, tensor, message, tmp_path):
+    folder = write_model(tmp_path / "model", model_type)
+    edit_tensors(folder, lambda own: own | {tensor: np.ones(32, np.float32)})
+    with pytest.raises(UserError, match=f"has the tensor '{tensor}', but config.json says that {message}"):
         load(str(folder))
 
 
