@@ -18,6 +18,7 @@ from simcse_jax.evaluation.sts import TITLES
 from simcse_jax.evaluation.tasks import DEVELOPMENT, TASKS
 from simcse_jax.huggingface.hub import split_name
 from simcse_jax.huggingface.load import Pretrained
+from simcse_jax.huggingface.name_tables import NAMES
 from simcse_jax.huggingface.public_names import base_name, is_from_hub, public_value
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.sentence_transformers import AVERAGED
@@ -231,12 +232,12 @@ def _with_transformers(arguments: str, model: Pretrained) -> list[str]:
     """Lines of code; `arguments` are the name and perhaps the revision."""
     assert model.pooler is not None
     pooler, max_length = model.pooler, model.max_length
-    has_pooling_layer = model.config.model_type != "distilbert"
+    names = NAMES[model.config.model_type]
     # Without a head the pooler's weights are not there, and transformers would make some up.
-    pooling_layer = ", add_pooling_layer=False" if has_pooling_layer and not model.has_head else ""
+    pooling_layer = ", add_pooling_layer=False" if names.has_pooler and not model.has_head else ""
     imports, head = ["from transformers import AutoModel, AutoTokenizer"], []
-    if model.has_head and has_pooling_layer:
-        head = ["    embeddings = torch.tanh(model.pooler.dense(embeddings))  # the head"]
+    if model.has_head and names.has_pooler:
+        head = [f"    embeddings = torch.tanh(model.{names.pooler}(embeddings))  # the head"]
     elif model.has_head:
         repository, comma, revision = arguments.partition(", ")
         folder = f"{3 if pooler in AVERAGED else 2}_Dense"  # after the pooling, and the layers' average if there is one

@@ -30,6 +30,7 @@ from simcse_jax.index.files import ModelIdentity
 from simcse_jax.index.index import Index, sharing_copy
 from simcse_jax.models.config import DTYPES
 from simcse_jax.models.head import PREFIX
+from simcse_jax.models.model_types import ROTARY
 from simcse_jax.models.modules import Cut, Normalize
 from simcse_jax.progress import Progress
 from simcse_jax.runs.loading import load_model
@@ -279,6 +280,9 @@ class SimCSE(Searchable):
         arrays = [np.asarray(params[name]) for name in names]
         if self.config.convolutions:
             about += repr(self.config.convolutions).encode()
+        if self.config.positions == ROTARY:
+            about += repr((self.config.rotary_base, self.config.local_rotary_base)).encode()
+            about += repr((self.config.local_layers, self.config.window)).encode()
         if embedder.modules or not embedder.include_prompt:
             about += repr((embedder.modules, embedder.include_prompt)).encode()
             arrays += [np.asarray(value) for _, value in sorted(embedder.module_weights.items())]

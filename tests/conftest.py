@@ -33,7 +33,7 @@ from jaxtyping import install_import_hook
 CHECKED = [f"simcse_jax.{room}" for room in ("models", "objectives", "evaluation", "index")]
 install_import_hook(CHECKED, "typechecker.check")
 
-from support import CONFIGS, DATA, MINILM, run, sentences, train_args, write_model, write_prompted, write_vectors  # noqa: E402
+from support import DATA, KINDS, MINILM, run, sentences, train_args, write_model, write_prompted, write_vectors  # noqa: E402
 from support.object_store import ObjectStore  # noqa: E402
 
 
@@ -47,9 +47,9 @@ def pytest_configure() -> None:
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in a script's background ignores it otherwise
 
 
-@pytest.fixture(scope="session", params=list(CONFIGS))
+@pytest.fixture(scope="session", params=list(KINDS))
 def tiny_folder(request, tmp_path_factory) -> Path:
-    """All kinds of encoder, one after the other."""
+    """Several kinds of encoder, one after the other."""
     return write_model(tmp_path_factory.mktemp("models") / request.param, request.param)
 
 

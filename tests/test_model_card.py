@@ -268,6 +268,9 @@ CASES = [
     ("distilbert", "avg", False),
     ("distilbert", "cls", True),
     ("distilbert", "avg_top2", True),
+    ("electra", "cls", True),
+    ("albert", "cls", True),
+    ("albert", "avg", False),
 ]
 
 

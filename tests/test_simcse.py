@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import DATA, PROMPTS, sentences
+from support import DATA, PROMPTS, sentences, write_model
 
 from simcse_jax import SimCSE
 from simcse_jax.encoding.embedder import _make_embed, to_unit
@@ -362,3 +362,14 @@ def test_a_copy_shares_the_parameters(model):
     other.pooler = "max"
     assert other._model.params is model._model.params and model.pooler != "max"
     assert np.abs(other.encode("the cat sat") - model.encode("the cat sat")).max() > 1e-3
+
+
+def test_an_index_belongs_to_the_rotations_and_the_windows_too(tmp_path):
+    """They have no weights, and the shapes do not show them."""
+    folder = write_model(tmp_path / "model", "modernbert")
+    config = json.loads((folder / "config.json").read_text())
+    found = [SimCSE(str(folder)).identity()]
+    for change in ({"local_attention": 6}, {"local_rope_theta": 50.0}, {"global_rope_theta": 500.0}):
+        (folder / "config.json").write_text(json.dumps(config | change))
+        found.append(SimCSE(str(folder)).identity())
+    assert len(set(found)) == 4

@@ -87,6 +87,11 @@ FIELDS = {
         "none", f"What follows them. {explain(CONVOLUTION_ACTIVATIONS)}.", either(CONVOLUTION_ACTIVATIONS)
     ),
     "model.dropout": number(0.1, "The dropout rate in training.", BELOW_ONE),
+    "model.attention_dropout": number(
+        -1.0,
+        "The dropout rate of attention's probabilities in training; -1: the same as in the rest of the encoder.",
+        rule("at least 0 and below 1, or -1", lambda x: x == -1 or 0 <= x < 1),
+    ),
     "model.dual_encoder": field(False, "A second encoder for positives and negatives; that of the anchors is kept."),
     "model.generator": field(
         "", "For objective.replaced_token_detection: a model with its language-model head, which is not trained."

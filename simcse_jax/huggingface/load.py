@@ -15,7 +15,7 @@ import numpy as np
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.glove import read_glove
 from simcse_jax.huggingface.module_files import Unsupported
-from simcse_jax.huggingface.names import head_module, normalize_names, read_head, to_params
+from simcse_jax.huggingface.names import check_parts, head_module, normalize_names, read_head, to_params
 from simcse_jax.huggingface.published import own_pooler
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.sentence_transformers import (
@@ -33,8 +33,9 @@ from simcse_jax.huggingface.tokenizer import MARKER, Tokenizer
 from simcse_jax.huggingface.weight_files import read_weights
 from simcse_jax.huggingface.word_embeddings import read_word_embeddings
 from simcse_jax.huggingface.word_tokenizer import Vocabulary, WordTokenizer
-from simcse_jax.models.config import POOLERS, SEVERAL_LAYERS, WORD_VECTORS, EncoderConfig
+from simcse_jax.models.config import POOLERS, SEVERAL_LAYERS, EncoderConfig
 from simcse_jax.models.head import has_head
+from simcse_jax.models.model_types import WORD_VECTORS
 from simcse_jax.models.modules import Module
 from simcse_jax.models.parameters import WORD_EMBEDDING, Arrays
 from simcse_jax.names import split_glove
@@ -170,13 +171,15 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
     transformer = transformer_folder(folder) if listed else folder
 
     hf_config = _read_config(transformer, folder)
-    config = EncoderConfig.from_hugging_face(hf_config, str(transformer / "config.json")).keep_layers(num_layers)
+    whole = EncoderConfig.from_hugging_face(hf_config, str(transformer / "config.json"))
+    config = whole.keep_layers(num_layers)
     if config.model_type == WORD_VECTORS:
         raise UserError(
             f"{transformer / 'config.json'}: belongs to a run that scored word vectors; give the run's own folder"
         )
     tensors, path = read_weights(transformer)
     tensors = normalize_names(tensors)
+    check_parts(tensors, whole, str(path))
     refusal, modules = "", None
     try:
         if marker is None:

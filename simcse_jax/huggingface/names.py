@@ -1,4 +1,4 @@
-"""Converts between the weights of Hugging Face's BERT, RoBERTa, MPNet and DistilBERT and our parameters, by name."""
+"""Converts between the weights of Hugging Face's checkpoints and our parameters, by name."""
 
 from collections.abc import Container, Mapping
 
@@ -6,49 +6,26 @@ import ml_dtypes
 import numpy as np
 
 from simcse_jax.errors import UserError
+from simcse_jax.huggingface.name_tables import DECODERS, HEAD_MODULES, NAMES, OTHER_BIASES, TABLES
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import PREFIX
 from simcse_jax.models.language_model import shapes
+from simcse_jax.models.model_types import MODEL_TYPES, ROTARY
+from simcse_jax.models.parameters import WORD_EMBEDDING
+from simcse_jax.models.rotary_config import BIASES
 from simcse_jax.models.sentence_encoder import build
 
-PREFIXES = ("bert.", "roberta.", "mpnet.", "distilbert.")
 FLOATS = [np.dtype(kind) for kind in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)]  # of weights
 LEGACY = ((".gamma", ".weight"), (".beta", ".bias"))  # in conversions of BERT's TensorFlow release
-TABLES = {
-    "encoder.embeddings.word.embedding": "embeddings.word_embeddings.weight",
-    "encoder.embeddings.position.embedding": "embeddings.position_embeddings.weight",
-    "encoder.embeddings.type.embedding": "embeddings.token_type_embeddings.weight",
-    "encoder.relative_bias": "encoder.relative_attention_bias.weight",
-}
-BERT_LAYER = {
-    "qkv": ("attention.self.query", "attention.self.key", "attention.self.value"),
-    "attention_output": ("attention.output.dense",),
-    "attention_norm": ("attention.output.LayerNorm",),
-    "intermediate": ("intermediate.dense",),
-    "output": ("output.dense",),
-    "output_norm": ("output.LayerNorm",),
-}
-MPNET_LAYER = BERT_LAYER | {
-    "qkv": ("attention.attn.q", "attention.attn.k", "attention.attn.v"),
-    "attention_output": ("attention.attn.o",),
-    "attention_norm": ("attention.LayerNorm",),
-}
-DISTILBERT_LAYER = {
-    "qkv": ("attention.q_lin", "attention.k_lin", "attention.v_lin"),
-    "attention_output": ("attention.out_lin",),
-    "attention_norm": ("sa_layer_norm",),
-    "intermediate": ("ffn.lin1",),
-    "output": ("ffn.lin2",),
-    "output_norm": ("output_layer_norm",),
-}
-LAYERS = {"bert": BERT_LAYER, "roberta": BERT_LAYER, "mpnet": MPNET_LAYER, "distilbert": DISTILBERT_LAYER}
-STACKS = {"distilbert": "transformer"}  # the module that has the layers; "encoder" in the others
-HEAD_MODULES = ("mlp.dense", "pooler.dense")  # in the reference's training code, and in a converted model
+PREFIXES = tuple(dict.fromkeys(names.prefix for names in NAMES.values()))
 
 
 def _sources(name: str, model_type: str, head: str | None) -> list[str]:
     """The Hugging Face tensors that make up our parameter `name`, in order; `head` is the module of our head."""
+    names = NAMES[model_type]
+    if name == WORD_EMBEDDING:
+        return [names.words]
     if name in TABLES:
         return [TABLES[name]]
     module, _, kind = name.removeprefix("encoder.").rpartition(".")
@@ -56,14 +33,17 @@ def _sources(name: str, model_type: str, head: str | None) -> list[str]:
     if name.startswith(PREFIX):
         return [f"{head}.{suffix}"]
     if module == "embeddings.norm":
-        return [f"embeddings.LayerNorm.{suffix}"]
+        return [f"{names.embedding_norm}.{suffix}"]
+    if module == "final_norm":
+        return [f"final_norm.{suffix}"]
+    if module == "embeddings.projection":
+        return [f"{names.projection}.{suffix}"]
     _, index, part = module.split(".")
-    return [f"{_layer(model_type, index)}.{source}.{suffix}" for source in LAYERS[model_type][part]]
+    return [f"{names.stack.format(index)}.{source}.{suffix}" for source in names.layer[part]]
 
 
-def _layer(model_type: str, index: int | str) -> str:
-    """The module of a layer."""
-    return f"{STACKS.get(model_type, 'encoder')}.layer.{index}"
+def _table(name: str) -> str:
+    return TABLES[f"encoder.embeddings.{name}.embedding"]
 
 
 def normalize_names(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -102,15 +82,18 @@ def to_params(
       UserError: when a tensor is missing, its shape does not fit `config`, or its values are no finite numbers.
     """
 
-    def part(source: str, wanted: tuple[int, ...]) -> np.ndarray:
+    def part(source: str, wanted: tuple[int, ...], said: str = "") -> np.ndarray:
         if source not in tensors:
-            raise UserError(f"{where}: the tensor {source!r} is missing; is this a {config.model_type} checkpoint?")
+            which = f"config.json says that {said}" if said else f"is this a {config.model_type} checkpoint?"
+            raise UserError(f"{where}: the tensor {source!r} is missing; {which}")
         if (shape := tensors[source].shape) != wanted:
-            raise UserError(f"{where}: {source!r} has shape {shape}, but config.json asks for {wanted}")
+            raise UserError(
+                f"{where}: {source!r} has shape {shape}, but config.json asks for {wanted}{said and f': {said}'}"
+            )
         return tensors[source]
 
-    for source, shape in _outline(config).items():  # before the network is built, which may be a huge one
-        part(source, shape)
+    for source, (shape, said) in _outline(config).items():  # before the network is built, which may be a huge one
+        part(source, shape, said)
     params = {}
     for name, expected in build(config, with_head=head is not None)[1].items():
         sources = _sources(name, config.model_type, head)
@@ -122,17 +105,86 @@ def to_params(
     return params
 
 
-def _outline(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
-    """Tensors that a checkpoint must have, which together have every size of the config, and their shapes."""
-    layer = LAYERS[config.model_type]
-    rows = {"word_embeddings": config.vocab_size, "position_embeddings": config.max_positions}
-    outline: dict[str, tuple[int, ...]] = {
-        f"embeddings.{table}.weight": (count, config.hidden_size) for table, count in rows.items()
+def _outline(config: EncoderConfig) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Tensors that a checkpoint must have, which together have every size of the config.
+
+    Returns:
+      For each its shape, and the fields of `config.json` that say so, in words.
+    """
+    names, own = NAMES[config.model_type], MODEL_TYPES[config.model_type].names
+
+    def said(**fields: int) -> str:
+        return " and ".join(f"{own.get(field, field)} is {value}" for field, value in fields.items())
+
+    hidden = {"hidden_size": config.hidden_size}
+    columns = {"embedding_size": config.embedding_size} if config.embedding_size else hidden
+    rows = {
+        names.words: {"vocab_size": config.vocab_size},
+        _table("position"): {"max_position_embeddings": 0 if config.positions == ROTARY else config.max_positions},
+        _table("type"): {"type_vocab_size": config.type_vocab_size},
+        _table("task"): {"task_type_vocab_size": config.task_types},
     }
-    modules = [_layer(config.model_type, index) for index in range(config.num_layers)]
-    outline[f"{modules[0]}.{layer['intermediate'][0]}.bias"] = (config.intermediate_size,)
-    norms = (f"{module}.{layer['output_norm'][0]}.weight" for module in modules)
-    return outline | dict.fromkeys(norms, (config.hidden_size,))
+    tensors = {table: count | columns for table, count in rows.items() if any(count.values())}
+    if config.embedding_size:
+        tensors[f"{names.projection}.weight"] = hidden | columns
+    outline = {source: (tuple(fields.values()), said(**fields)) for source, fields in tensors.items()}
+    count = (
+        {"num_hidden_groups": config.layer_groups} if config.layer_groups else {"num_hidden_layers": config.num_layers}
+    )
+    modules = [names.stack.format(group) for group in sorted(set(config.groups))]
+    inner, parts = {"intermediate_size": config.intermediate_size}, names.layer["intermediate"]
+    features = config.intermediate_size * (2 if config.gated else 1) // len(parts)
+    if not config.gated:
+        outline[f"{modules[0]}.{parts[0]}.bias"] = ((features,), said(**inner))
+    else:
+        outline[f"{modules[0]}.{parts[0]}.weight"] = ((features, config.hidden_size), said(**inner, **hidden))
+    if config.positions == ROTARY:  # of the others all have biases
+        size = config.hidden_size
+        biases = {"attention_bias": (f"{modules[0]}.{names.layer['qkv'][0]}", 3 * size)}
+        biases |= {"feed_forward_bias": (f"{modules[0]}.{parts[0]}", features)}
+        biases |= {"norm_bias": (names.embedding_norm, size)}
+        for field, (module, width) in biases.items():
+            if getattr(config, field):
+                outline[f"{module}.bias"] = ((width,), f"{BIASES[field]} is true")
+    norms = (f"{module}.{names.layer['output_norm'][0]}.weight" for module in modules)
+    return outline | dict.fromkeys(norms, ((config.hidden_size,), said(**count, **hidden)))
+
+
+def check_parts(tensors: Container[str], config: EncoderConfig, where: str) -> None:
+    """Refuses weights of parts that `config.json` says are not there: without them a model computes something else.
+
+    Layers after the last one are no contradiction: to have fewer, people lower `num_hidden_layers`.
+
+    Args:
+      tensors: by the names that `normalize_names` returns.
+      config: as in the file, before `keep_layers`.
+      where: the file or folder, for error messages.
+
+    Raises:
+      UserError: naming the tensor and the field.
+    """
+    names, sizes = NAMES[config.model_type], MODEL_TYPES[config.model_type].sizes
+    surplus = {}
+    if "task_type_vocab_size" in sizes and not config.task_types:
+        surplus[TABLES["encoder.embeddings.task.embedding"]] = "use_task_id is false"
+    if names.projection and not config.embedding_size:
+        surplus[f"{names.projection}.weight"] = f"embedding_size is {config.hidden_size}, as hidden_size is"
+    if config.layer_groups:
+        norm = f"{names.stack.format(config.layer_groups)}.{names.layer['output_norm'][0]}.weight"
+        surplus[norm] = f"num_hidden_groups is {config.layer_groups}"
+    if config.positions == ROTARY:
+        surplus[_table("position")] = "positions are rotary"
+    flags = BIASES if config.pre_norm else dict.fromkeys(BIASES, "")
+    for part, modules in (("attention", ("qkv", "attention_output")), ("feed_forward", ("intermediate", "output"))):
+        if not getattr(config, f"{part}_bias"):
+            own = flags[f"{part}_bias"]
+            for source in (f"{names.stack.format(0)}.{source}" for module in modules for source in names.layer[module]):
+                surplus[f"{source}.bias"] = f"{own} is false" if own else "there are no biases"
+    if not config.norm_bias:
+        surplus[f"{names.embedding_norm}.bias"] = "norm_bias is false"
+    for source, said in surplus.items():
+        if source in tensors:
+            raise UserError(f"{where}: has the tensor {source!r}, but config.json says that {said}")
 
 
 def _float32(tensor: np.ndarray, name: str, where: str) -> np.ndarray:
@@ -155,45 +207,17 @@ def _float32(tensor: np.ndarray, name: str, where: str) -> np.ndarray:
 def to_tensors(params: Mapping[str, AnyArray], model_type: str) -> dict[str, np.ndarray]:
     """The inverse of `to_params`, for `BertModel` and the like; a head becomes the pooler's layer.
 
-    `DistilBertModel` has no pooler, and leaves that layer unread.
+    Classes without a pooler, such as `DistilBertModel`, leave that layer unread.
     """
     tensors = {}
     for name, value in params.items():
         array = np.asarray(value, np.float32)
         if name.endswith("kernel"):
             array = array.T
-        sources = _sources(name, model_type, head="pooler.dense")
+        sources = _sources(name, model_type, head=NAMES[model_type].pooler)
         for source, part in zip(sources, np.split(array, len(sources)), strict=True):
             tensors[source] = np.ascontiguousarray(part)
     return tensors
-
-
-# Where each kind of checkpoint has the arrays of its language-model head, by our names.
-BERT_HEAD = {
-    "dense.kernel": "cls.predictions.transform.dense.weight",
-    "dense.bias": "cls.predictions.transform.dense.bias",
-    "norm.scale": "cls.predictions.transform.LayerNorm.weight",
-    "norm.bias": "cls.predictions.transform.LayerNorm.bias",
-    "bias": "cls.predictions.bias",
-}
-ROBERTA_HEAD = {
-    "dense.kernel": "lm_head.dense.weight",
-    "dense.bias": "lm_head.dense.bias",
-    "norm.scale": "lm_head.layer_norm.weight",
-    "norm.bias": "lm_head.layer_norm.bias",
-    "bias": "lm_head.bias",
-}
-DISTILBERT_HEAD = {
-    "dense.kernel": "vocab_transform.weight",
-    "dense.bias": "vocab_transform.bias",
-    "norm.scale": "vocab_layer_norm.weight",
-    "norm.bias": "vocab_layer_norm.bias",
-    "bias": "vocab_projector.bias",
-}
-LANGUAGE_MODELS = {"bert": BERT_HEAD, "roberta": ROBERTA_HEAD, "mpnet": ROBERTA_HEAD, "distilbert": DISTILBERT_HEAD}
-OTHER_BIASES = ("cls.predictions.decoder.bias", "lm_head.decoder.bias")
-DECODERS = ("cls.predictions.decoder.weight", "lm_head.decoder.weight", "vocab_projector.weight")
-WORDS = "embeddings.word_embeddings.weight"
 
 
 def read_head(tensors: Mapping[str, np.ndarray], config: EncoderConfig) -> dict[str, np.ndarray] | None:
@@ -208,16 +232,19 @@ def read_head(tensors: Mapping[str, np.ndarray], config: EncoderConfig) -> dict[
       shapes than `config` has or of integers, or one whose decoder is not tied to the word embeddings, as `logits`
       requires.
     """
-    words = tensors.get(WORDS)
+    words = tensors.get(NAMES[config.model_type].words)
     if any(name in tensors and (words is None or not np.array_equal(tensors[name], words)) for name in DECODERS):
         return None
-    head = {}
-    for name, shape in shapes(config).items():
-        sources = [own[name] for own in LANGUAGE_MODELS.values()] + [*(OTHER_BIASES if name == "bias" else ())]
+    head, heads = {}, [names.language_model for names in NAMES.values()]
+    own, wanted = NAMES[config.model_type].language_model, shapes(config)
+    if any(own[name] in tensors for name in own.keys() - wanted.keys()):  # a bias that the config says is not there
+        return None
+    for name, shape in wanted.items():
+        sources = [own[name] for own in heads] + [*(OTHER_BIASES if name == "bias" else ())]
         value = next((tensors[source] for source in sources if source in tensors), None)
         if value is None or value.dtype not in FLOATS:
             return None
-        if value.shape != shape:  # e.g. padded to more words
+        if value.shape != (shape[::-1] if name.endswith("kernel") else shape):  # e.g. padded to more words
             return None
         head[name] = np.ascontiguousarray(value.T if name.endswith("kernel") else value, np.float32)
     return head
@@ -227,6 +254,6 @@ def head_tensors(head: Mapping[str, AnyArray], model_type: str) -> dict[str, np.
     """The inverse of `read_head`, without the decoder's weights, which are the word embeddings."""
     arrays = {name: np.asarray(value, np.float32) for name, value in head.items()}
     return {
-        LANGUAGE_MODELS[model_type][name]: np.ascontiguousarray(array.T if name.endswith("kernel") else array)
+        NAMES[model_type].language_model[name]: np.ascontiguousarray(array.T if name.endswith("kernel") else array)
         for name, array in arrays.items()
     }

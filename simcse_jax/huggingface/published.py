@@ -2,40 +2,86 @@
 their files, and the poolers of models whose files do not state them.
 """
 
-import dataclasses
 from pathlib import Path
+from typing import Any
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.resolve import resolve
-from simcse_jax.models.config import WORD_VECTORS, EncoderConfig
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.model_types import WORD_VECTORS
 from simcse_jax.names import split_glove, split_step
 from simcse_jax.storage import local_path, read_json
 
 
-def _bert(vocab_size: int, hidden_size: int, num_layers: int) -> EncoderConfig:
-    heads, inner = hidden_size // 64, 4 * hidden_size
-    return EncoderConfig("bert", vocab_size, hidden_size, num_layers, heads, inner, 512, 2, 1e-12, "gelu", 0)
+def _config(model_type: str, vocab_size: int, hidden_size: int, num_layers: int, **fields: Any) -> EncoderConfig:
+    """A shape with heads of 64 numbers and a feed-forward part of four times the width, if `fields` says no other."""
+    usual = {"model_type": model_type, "vocab_size": vocab_size, "hidden_size": hidden_size}
+    usual |= {"num_hidden_layers": num_layers, "num_attention_heads": hidden_size // 64}
+    usual |= {"intermediate_size": 4 * hidden_size, "max_position_embeddings": 512, "type_vocab_size": 2}
+    return EncoderConfig.from_hugging_face(usual | fields, model_type)
 
 
-def _roberta(hidden_size: int, num_layers: int) -> EncoderConfig:
-    heads, inner = hidden_size // 64, 4 * hidden_size
-    return EncoderConfig("roberta", 50265, hidden_size, num_layers, heads, inner, 514, 1, 1e-5, "gelu", 1)
+def _roberta(model_type: str, vocab_size: int, hidden_size: int, num_layers: int, **fields: Any) -> EncoderConfig:
+    roberta: dict[str, Any] = {"max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
+    return _config(model_type, vocab_size, hidden_size, num_layers, **(roberta | fields))
 
 
-_MPNET = EncoderConfig("mpnet", 30527, 768, 12, 12, 3072, 514, 0, 1e-5, "gelu", 1)
-_DISTILBERT = dataclasses.replace(_bert(30522, 768, 6), model_type="distilbert", type_vocab_size=0)
+def _electra(hidden_size: int, num_layers: int, **fields: Any) -> EncoderConfig:
+    return _config("electra", 30522, hidden_size, num_layers, **({"embedding_size": 768} | fields))
+
+
+def _albert(hidden_size: int, num_layers: int, num_heads: int) -> EncoderConfig:
+    return _config("albert", 30000, hidden_size, num_layers, num_attention_heads=num_heads)
+
+
+def _distilbert(vocab_size: int) -> EncoderConfig:
+    return _config("distilbert", vocab_size, 768, 6)
+
+
+def _modernbert(hidden_size: int, num_layers: int, intermediate_size: int) -> EncoderConfig:
+    sizes = {"intermediate_size": intermediate_size, "max_position_embeddings": 8192}
+    return _config("modernbert", 50368, hidden_size, num_layers, **sizes)
+
+
+_MODERNBERT = _modernbert(768, 22, 1152)
+_NOMIC_BERT = _config("nomic_bert", 30528, 768, 12, max_position_embeddings=8192)
+_MPNET = _roberta("mpnet", 30527, 768, 12)
+_MULTILINGUAL_MINILM = _config("bert", 250037, 384, 12, num_attention_heads=12)
 PUBLISHED = {
-    "bert-base-uncased": _bert(30522, 768, 12),
-    "bert-large-uncased": _bert(30522, 1024, 24),
-    "bert-base-cased": _bert(28996, 768, 12),
-    "bert-large-cased": _bert(28996, 1024, 24),
-    "roberta-base": _roberta(768, 12),
-    "roberta-large": _roberta(1024, 24),
-    "distilbert-base-uncased": _DISTILBERT,
-    "distilbert-base-cased": dataclasses.replace(_DISTILBERT, vocab_size=28996),
-    "distilroberta-base": _roberta(768, 6),
+    "bert-base-uncased": _config("bert", 30522, 768, 12),
+    "bert-large-uncased": _config("bert", 30522, 1024, 24),
+    "bert-base-cased": _config("bert", 28996, 768, 12),
+    "bert-large-cased": _config("bert", 28996, 1024, 24),
+    "roberta-base": _roberta("roberta", 50265, 768, 12),
+    "roberta-large": _roberta("roberta", 50265, 1024, 24),
+    "distilbert-base-uncased": _distilbert(30522),
+    "distilbert-base-cased": _distilbert(28996),
+    "distilroberta-base": _roberta("roberta", 50265, 768, 6),
     "microsoft/mpnet-base": _MPNET,
     "sentence-transformers/all-mpnet-base-v2": _MPNET,
+    "bert-base-multilingual-cased": _config("bert", 119547, 768, 12),
+    "xlm-roberta-base": _roberta("xlm-roberta", 250002, 768, 12),
+    "xlm-roberta-large": _roberta("xlm-roberta", 250002, 1024, 24),
+    "camembert-base": _roberta("camembert", 32005, 768, 12),
+    "google/electra-small-discriminator": _electra(256, 12, embedding_size=128),
+    "google/electra-small-generator": _electra(256, 12, embedding_size=128),
+    "google/electra-base-discriminator": _electra(768, 12),
+    "google/electra-large-discriminator": _electra(1024, 24, embedding_size=1024),
+    "albert-base-v2": _albert(768, 12, 12),
+    "albert-large-v2": _albert(1024, 24, 16),
+    "albert-xlarge-v2": _albert(2048, 24, 16),
+    "albert-xxlarge-v2": _albert(4096, 12, 64),
+    "sentence-transformers/LaBSE": _config("bert", 501153, 768, 12),
+    "intfloat/multilingual-e5-small": _MULTILINGUAL_MINILM,
+    "intfloat/multilingual-e5-base": _roberta("xlm-roberta", 250002, 768, 12),
+    "intfloat/multilingual-e5-large": _roberta("xlm-roberta", 250002, 1024, 24),
+    "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2": _MULTILINGUAL_MINILM,
+    "sentence-transformers/paraphrase-multilingual-mpnet-base-v2": _roberta("xlm-roberta", 250002, 768, 12),
+    "BAAI/bge-m3": _roberta("xlm-roberta", 250002, 1024, 24, max_position_embeddings=8194),
+    "answerdotai/ModernBERT-base": _MODERNBERT,
+    "answerdotai/ModernBERT-large": _modernbert(1024, 28, 2624),
+    "Alibaba-NLP/gte-modernbert-base": _MODERNBERT,
+    "nomic-ai/nomic-embed-text-v1.5": _NOMIC_BERT,
 }
 # The poolers that the authors evaluate with, by their repositories: DiffCSE's and SCD's drop their projector at test
 # time, though their checkpoints may contain it and name SimCSE's class, which has a head. Neither ConSERT's nor
@@ -49,7 +95,13 @@ OWN_POOLERS = {
     "johngiorgi/declutr-small": "avg",
     "johngiorgi/declutr-base": "avg",
 }
-OWNERS = ("google-bert/", "FacebookAI/", "distilbert/")  # the hub accepts their models' names with and without them
+OWNERS = (
+    "google-bert/",
+    "FacebookAI/",
+    "distilbert/",
+    "albert/",
+    "almanach/",
+)  # the hub accepts their models' names with and without them
 # The place of config.json: in a model's folder; in a run's workdir; in a sentence-transformers folder.
 PLACES = ("config.json", "model/config.json", "0_Transformer/config.json")
 

@@ -76,6 +76,7 @@ NEUTRAL = {"trust_remote_code", "attn_implementation", "add_pooling_layer"}  # a
 DTYPES = ("dtype", "torch_dtype")  # two more, which change none if they are float32
 EMPTY = ("processing_kwargs", "query_length", "document_length", "query_expansion", "tokenizer_name_or_path")
 ARGUMENTS = ("model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args", "config_kwargs")
+HIDDEN_SIZES = ("hidden_size", "dim", "n_embd")  # the usual name, DistilBERT's and Nomic's
 Weights = dict[str, np.ndarray]
 
 
@@ -142,7 +143,8 @@ def read_modules(folder: Path, size_of_words: int = 0) -> Modules:
         if entry.kind in (None, Kind.TRANSFORMER, Kind.WORDS):
             raise Unsupported(f"{folder / LISTING}: the module {entry.type} is not supported")
     config = {} if size_of_words else read_json(first.path / "config.json")
-    hidden = size_of_words or int(config.get("hidden_size", config.get("dim", 0)))  # DistilBERT's name
+    hidden = next((config[name] for name in HIDDEN_SIZES if name in config), 0)
+    hidden = size_of_words or int(hidden)
     convolutions, convolution_weights, entries = _read_convolutions(entries, 0 if size_of_words else hidden)
     kinds = [entry.kind for entry in entries]
     layers = kinds[:1] == [Kind.LAYERS] and not convolutions

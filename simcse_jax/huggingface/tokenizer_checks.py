@@ -1,6 +1,7 @@
 """Finds tokenizers that would fail, run for ever or give wrong ids without a word, before they are used."""
 
 import contextlib
+import importlib.util
 import os
 import tempfile
 import threading
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.tokenizer_rules import SPECIAL_TOKENS
-from simcse_jax.models.config import FROM_PADDING, EncoderConfig
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.model_types import AFTER_PADDING
 from simcse_jax.storage import read_json
 
 if TYPE_CHECKING:
@@ -61,11 +63,18 @@ def check_has_vocabulary(folder: Path) -> None:
     """Refuses a folder without a file of words: transformers would make a tokenizer that knows none.
 
     Raises:
-      UserError: when there is none.
+      UserError: when there is none, or only one of SentencePiece's, whose package is not installed.
     """
     if not any(path.is_file() for pattern in VOCABULARIES for path in folder.glob(pattern)):
         raise UserError(
             f"{folder}: no vocabulary; it must have tokenizer.json, vocab.txt, or vocab.json and merges.txt"
+        )
+    compiled = sorted(folder.glob("*.model"))
+    alone = not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json"))
+    if compiled and alone and importlib.util.find_spec("sentencepiece") is None:
+        raise UserError(
+            f"{compiled[0]}: the package sentencepiece, which reads it, is not installed; install sentencepiece and "
+            "protobuf, or save the tokenizer with transformers where they are: tokenizer.json is enough"
         )
     if (folder / "vocab.json").is_file() and not any(
         (folder / name).is_file() for name in ("merges.txt", "tokenizer.json", "vocab.txt")
@@ -201,7 +210,7 @@ def check_ids(backend: "Backend", config: EncoderConfig, where: str) -> None:
         raise UserError(f"{where}: its tokenizer adds {len(ends)} tokens to a sentence of at most {config.max_length}")
     # The positions of these models begin after the padding; the others' mask alone hides it.
     pads = {token: number for token in PAD_TOKENS if (number := backend.token_to_id(token)) is not None}
-    if config.model_type in FROM_PADDING and config.pad_token_id not in pads.values():
+    if config.positions == AFTER_PADDING and config.pad_token_id not in pads.values():
         found = " and ".join(f"{token} is token {number}" for token, number in sorted(pads.items())) or "has no padding"
         raise UserError(f"{where}: a tokenizer of another model: {found}, in config.json it is {config.pad_token_id}")
     if 2 * largest < config.vocab_size:  # a few rows more are usual, for the sake of speed

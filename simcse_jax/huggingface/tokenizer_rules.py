@@ -1,13 +1,14 @@
-"""Makes the tokenizer of a usual BERT, RoBERTa, MPNet or DistilBERT folder as transformers does, without importing it.
+"""Makes the tokenizer of a usual folder of BERT, RoBERTa, or the like as transformers does, without importing it.
 
-transformers 5 takes only vocabulary, merges and added tokens from `tokenizer.json` (all but RoBERTa's vocabulary also
-from `vocab.txt`): normalizer, pre-tokenizer and post-processor come from the model's class, with the settings of
-`tokenizer_config.json`. A folder is usual if nothing else plays a part: the class is the model's, the special tokens
-are the class's own, and no others are added.
+transformers 5 takes only vocabulary, merges, SentencePiece's rules and added tokens from `tokenizer.json` (the
+vocabulary of WordPiece also from `vocab.txt`): normalizer, pre-tokenizer and post-processor come from the model's
+class, with the settings of `tokenizer_config.json`. A folder is usual if nothing else plays a part: the class is the
+model's, the special tokens are the class's own, and no others are added.
 """
 
+import base64
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from simcse_jax.storage import read_json
 
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
     from tokenizers.processors import PostProcessor
 
 BERT_TOKENS = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}
+ROBERTA_TOKENS = {"unk": "<unk>", "sep": "</s>", "pad": "<pad>", "cls": "<s>", "mask": "<mask>"}
+ROBERTA_TOKENS |= {"bos": "<s>", "eos": "</s>"}
 SPECIAL_TOKENS = {
     "bert": BERT_TOKENS,
-    "distilbert": BERT_TOKENS,
-    "roberta": {"unk": "<unk>", "sep": "</s>", "pad": "<pad>", "cls": "<s>", "mask": "<mask>"}
-    | {"bos": "<s>", "eos": "</s>"},
-    "mpnet": {"unk": "[UNK]", "sep": "</s>", "pad": "<pad>", "cls": "<s>", "mask": "<mask>"}
-    | {"bos": "<s>", "eos": "</s>"},
+    **dict.fromkeys(("distilbert", "ernie", "electra", "nomic_bert"), BERT_TOKENS),
+    **dict.fromkeys(("roberta", "xlm-roberta"), ROBERTA_TOKENS),
+    "mpnet": ROBERTA_TOKENS | {"unk": "[UNK]"},
 }
 OLD_UNK = "<unk>"  # in published MPNets, in addition to their [UNK]
 # The tokenizers of a model's folder; the first one where the folder names none.
@@ -31,12 +32,17 @@ CLASSES = {
     "roberta": ("RobertaTokenizer",),
     "mpnet": ("MPNetTokenizer",),
     "distilbert": ("DistilBertTokenizer", "BertTokenizer"),  # the same
+    "ernie": ("BertTokenizer",),
+    "electra": ("BertTokenizer",),
+    "nomic_bert": ("BertTokenizer",),
+    "xlm-roberta": ("XLMRobertaTokenizer",),
 }
-MODELS = {"bert": "WordPiece", "roberta": "BPE", "mpnet": "WordPiece", "distilbert": "WordPiece"}
+MODELS = dict.fromkeys(CLASSES, "WordPiece") | {"roberta": "BPE", "xlm-roberta": "Unigram"}
 # Settings and their defaults; the types are those of possible values.
 WORD_PIECE: dict[str, bool | None] = {"do_lower_case": True, "tokenize_chinese_chars": True, "strip_accents": None}
 ROBERTA: dict[str, bool | None] = {"add_prefix_space": False, "trim_offsets": True}
-SETTINGS = {"bert": WORD_PIECE, "roberta": ROBERTA, "mpnet": WORD_PIECE, "distilbert": WORD_PIECE}
+XLM_ROBERTA: dict[str, bool | None] = {"add_prefix_space": True}
+SETTINGS = dict.fromkeys(CLASSES, WORD_PIECE) | {"roberta": ROBERTA, "xlm-roberta": XLM_ROBERTA}
 # With these fields transformers does something else.
 UNUSUAL = (
     *("auto_map", "fast_tokenizer_files", "init_inputs", "add_bos_token", "add_eos_token", "split_special_tokens"),
@@ -51,9 +57,10 @@ class Unusual(Exception):
 class Parts(NamedTuple):
     """The parts of a tokenizer, apart from its settings."""
 
-    vocabulary: dict[str, int] | str  # or the path of a `vocab.txt`
+    vocabulary: dict[str, int] | list[tuple[str, float]] | str  # Unigram's pairs, or the path of a `vocab.txt`
     merges: list | None  # BPE's
     added: list[dict[str, Any]]  # the fields of each `AddedToken`, in order
+    rules: bytes | None = None  # for characters, as SentencePiece compiled them
 
 
 def read_usual(folder: Path) -> "Tokenizer | None":
@@ -76,7 +83,9 @@ def _read(folder: Path) -> "Tokenizer":
     settings = _settings(kind, config)
     if (folder / "tokenizer.json").is_file():
         parts = _parts_of_tokenizer_json(folder / "tokenizer.json", kind, config)
-    elif kind != "roberta" and not any(isinstance(value, dict) for value in (*config.values(), *names.values())):
+    elif MODELS[kind] == "WordPiece" and not any(
+        isinstance(value, dict) for value in (*config.values(), *names.values())
+    ):
         parts = _parts_of_vocabulary(folder / "vocab.txt", kind)
     else:
         raise Unusual
@@ -84,13 +93,17 @@ def _read(folder: Path) -> "Tokenizer":
     if kind == "roberta":
         assert isinstance(parts.vocabulary, dict) and parts.merges is not None
         return _roberta(parts.vocabulary, parts.merges, added, **settings)
+    if isinstance(parts.vocabulary, list):
+        return _unigram(parts.vocabulary, parts.rules, added, **settings)
     return _word_piece(kind, parts.vocabulary, added, **settings)
 
 
 def _check_class(model: dict[str, Any], config: dict[str, Any]) -> str:
-    """The model's type; the tokenizer's class must be the one for this type."""
+    """The model's type; the tokenizer's class must be the one for this type, or XLM-RoBERTa's for a BERT."""
     kind = model.get("model_type", "")
     stated = config.get("tokenizer_class") or model.get("tokenizer_class")
+    if kind == "bert" and str(stated).removesuffix("Fast") in CLASSES["xlm-roberta"]:
+        kind = "xlm-roberta"  # as in multilingual-e5-small
     if kind not in CLASSES or (stated and str(stated).removesuffix("Fast") not in CLASSES[kind]):
         raise Unusual
     return kind
@@ -124,13 +137,27 @@ def _parts_of_tokenizer_json(path: Path, kind: str, config: dict[str, Any]) -> P
     tokens = {token.pop("id"): token for token in whole["added_tokens"]}
     decoder = {int(number): token for number, token in config.get("added_tokens_decoder", tokens).items()}
     vocabulary = whole["model"]["vocab"]
+    numbers = vocabulary
+    if MODELS[kind] == "Unigram":
+        vocabulary = [(str(piece), float(score)) for piece, score in vocabulary]
+        numbers = {piece: number for number, (piece, _) in enumerate(vocabulary)}
     contents = {number: token["content"] for number, token in tokens.items()}
     usual = set(SPECIAL_TOKENS[kind].values()) | ({OLD_UNK} & set(contents.values()) if kind == "mpnet" else set())
-    if decoder != tokens or contents != {vocabulary[content]: content for content in usual}:
+    if decoder != tokens or contents != {numbers[content]: content for content in usual}:
         raise Unusual
     if whole["model"]["type"] != MODELS[kind] or not all(token["special"] for token in tokens.values()):
         raise Unusual
-    return Parts(vocabulary, whole["model"].get("merges"), [token for _, token in sorted(tokens.items())])
+    added = [token for _, token in sorted(tokens.items())]
+    return Parts(vocabulary, whole["model"].get("merges"), added, _rules(whole.get("normalizer")))
+
+
+def _rules(normalizer: dict[str, Any] | None) -> bytes | None:
+    """SentencePiece's rules in a normalizer or in the first part of a sequence that has some."""
+    parts = [normalizer] if normalizer else []
+    if normalizer and normalizer["type"] == "Sequence":
+        parts = normalizer["normalizers"]
+    found = (part["precompiled_charsmap"] for part in parts if part["type"] == "Precompiled")
+    return next((base64.b64decode(text) for text in found), None)
 
 
 def _parts_of_vocabulary(path: Path, kind: str) -> Parts:
@@ -189,6 +216,28 @@ def _roberta(
     backend.decoder = decoders.ByteLevel()
     backend.add_special_tokens(added)
     backend.post_processor = _roberta_processing(backend, trim_offsets, add_prefix_space)
+    return backend
+
+
+def _unigram(
+    vocabulary: list[tuple[str, float]], rules: bytes | None, added: "list[AddedToken]", add_prefix_space: bool
+) -> "Tokenizer":
+    """XLM-RoBERTa's tokenizer, a SentencePiece model."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+    backend = Tokenizer(models.Unigram(vocabulary, unk_id=3, byte_fallback=False))  # 3 in transformers' code
+    if rules is not None:
+        backend.normalizer = normalizers.Precompiled(rules)
+    scheme: Literal["always", "never"] = "always" if add_prefix_space else "never"
+    words = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=scheme)
+    backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), words])
+    backend.decoder = decoders.Metaspace(replacement="▁", prepend_scheme=scheme)
+    backend.add_special_tokens(added)
+    backend.post_processor = processors.TemplateProcessing(
+        single=["<s>", "$A", "</s>"],
+        pair=["<s>", "$A", "</s>", "</s>", "$B", "</s>"],
+        special_tokens=[_numbered(backend, token) for token in ("<s>", "</s>")],
+    )
     return backend
 
 

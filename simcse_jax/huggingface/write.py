@@ -9,20 +9,22 @@ import numpy as np
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.convolutions import CONFIG, cnn_module, relu_module
 from simcse_jax.huggingface.load import Pretrained
+from simcse_jax.huggingface.name_tables import NAMES
 from simcse_jax.huggingface.names import head_tensors, to_tensors
 from simcse_jax.huggingface.sentence_transformers import LISTING, POOLING_SWITCHES, Kind, layer_weights
 from simcse_jax.huggingface.settings import FILE
 from simcse_jax.huggingface.tokenizer import FILES, MARKER, WORDS_FILE, Tokenizer
 from simcse_jax.huggingface.weight_files import write_safetensors
 from simcse_jax.huggingface.word_embeddings import write_word_embeddings
-from simcse_jax.models.config import DISTILBERT_NAMES, POOLERS
+from simcse_jax.models.config import POOLERS
 from simcse_jax.models.convolutions import PREFIX
+from simcse_jax.models.model_types import MODEL_TYPES
 from simcse_jax.models.parameters import WORD_EMBEDDING
 from simcse_jax.models.pooling import FIRST_TOKEN
+from simcse_jax.models.rotary_config import for_transformers
 from simcse_jax.storage import read_json, write_json
 from simcse_jax.version import __version__
 
-ARCHITECTURES = {"bert": "BertModel", "roberta": "RobertaModel", "mpnet": "MPNetModel", "distilbert": "DistilBertModel"}
 TYPES = "sentence_transformers.models"  # all versions of sentence-transformers find their modules here
 CONFIG_FILES = {Kind.CNN: CONFIG}  # of a module's fields; config.json for the others
 PLACES = ("_name_or_path", "name_or_path", "tokenizer_file", "vocab_file", "merges_file", "special_tokens_map_file")
@@ -58,7 +60,7 @@ def write_model(model: Pretrained, folder: Path) -> None:
     _write_modules(modules, folder)
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": model.max_length, "do_lower_case": False})
     write_json(folder / FILE, _settings(model))
-    fields: dict[str, Any] = {"architectures": [ARCHITECTURES[model.config.model_type]]}
+    fields: dict[str, Any] = {"architectures": [NAMES[model.config.model_type].architecture]}
     if any(module.kind == Kind.LAYERS for module in modules):
         fields["output_hidden_states"] = True
     tokenizer = model.tokenizer
@@ -81,9 +83,14 @@ def write_encoder_files(
         sizes = {"vocab_size": model.config.vocab_size, "hidden_size": model.config.hidden_size}
         write_json(target / "config.json", {"model_type": model.config.model_type} | sizes)
         return tokenizer.save(target / WORDS_FILE)
-    config = read_json(model.folder / "config.json")
-    names = DISTILBERT_NAMES if model.config.model_type == "distilbert" else {}
+    path = model.folder / "config.json"
+    config = for_transformers(read_json(path), model.config.num_layers, str(path))
+    names = MODEL_TYPES[model.config.model_type].names
     config[names.get("num_hidden_layers", "num_hidden_layers")] = model.config.num_layers
+    if model.config.layer_groups:
+        config["num_hidden_groups"] = model.config.layer_groups
+    if model.language_model and config.get("decoder_bias") is False:  # our heads have one
+        config["decoder_bias"] = True
     config.pop("torch_dtype", None)
     config["dtype"] = "float32"  # whatever the source's was: transformers obeys this field
     write_json(target / "config.json", config | fields)
@@ -124,7 +131,8 @@ def _modules(model: Pretrained, pooler: str, tensors: dict[str, np.ndarray]) -> 
     if model.has_head:
         fields = {"in_features": model.config.hidden_size, "out_features": model.config.hidden_size, "bias": True}
         fields |= {"activation_function": "torch.nn.modules.activation.Tanh"}
-        dense = {f"linear.{part}": tensors[f"pooler.dense.{part}"] for part in ("weight", "bias")}
+        pooling_layer = NAMES[model.config.model_type].pooler
+        dense = {f"linear.{part}": tensors[f"{pooling_layer}.{part}"] for part in ("weight", "bias")}
         modules.append(Module(Kind.DENSE, fields, dense))
     return modules
 

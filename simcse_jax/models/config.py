@@ -1,16 +1,15 @@
 """The shape of an encoder, read from a Hugging Face `config.json`."""
 
 import dataclasses
+import difflib
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from simcse_jax.errors import UserError
-from simcse_jax.models.relative_positions import BUCKETS
+from simcse_jax.models.model_types import AFTER_PADDING, FROM_ZERO, MODEL_TYPES, NONE, ROTARY, WORD_VECTORS
+from simcse_jax.models.rotary_config import READERS
 
-MODEL_TYPES = ("bert", "roberta", "mpnet", "distilbert")
-FROM_PADDING = ("roberta", "mpnet")  # their positions begin after the index of padding, the others' at 0
 DTYPES = ("float32", "bfloat16")  # for the encoder's matrix products
 WIDEST_CONVOLUTION, MOST_CHANNELS = 99, 1 << 16
 CONVOLUTION_ACTIVATIONS = {"none": "as released, and in sentence-transformers", "relu": "as in the paper"}
@@ -42,6 +41,8 @@ CHANGES = {  # of a sentence in the embedding layer (models/changes.py)
 }
 MASKED = "masked"  # a change of its token ids, which a language model then guesses in the same pass
 
+TASKS = "task_type_vocab_size"  # read where `use_task_id` is true
+
 # The least and the most of each number: hundreds of times the largest published encoder's.
 BOUNDS = {
     "vocab_size": (1, 1 << 26),
@@ -51,19 +52,12 @@ BOUNDS = {
     "intermediate_size": (1, 1 << 20),
     "max_position_embeddings": (1, 1 << 26),
     "type_vocab_size": (1, 1 << 16),
+    TASKS: (1, 1 << 16),
+    "embedding_size": (1, 1 << 16),
+    "num_hidden_groups": (1, 1 << 10),
     "pad_token_id": (0, 1 << 26),
 }
-WORD_VECTORS = "glove"  # the model type of an average of word vectors, which has no layers
 MOST_WORDS = 4096  # of a sentence whose word vectors are averaged; it is padded to so many in memory
-# DistilBERT's names of these fields.
-DISTILBERT_NAMES = {
-    "hidden_size": "dim",
-    "num_hidden_layers": "n_layers",
-    "num_attention_heads": "n_heads",
-    "intermediate_size": "hidden_dim",
-    "hidden_act": "activation",
-}
-WITH_TYPES = ("bert", "roberta")
 # With any of these the model computes something else.
 OTHER_MODELS = ("is_decoder", "add_cross_attention", "pruned_heads", "quantization_config")
 
@@ -98,6 +92,28 @@ class EncoderConfig:
     hidden_act: str
     pad_token_id: int
     convolutions: Convolutions | None = dataclasses.field(default=None, repr=False)  # after the last layer
+    # The parts, with BERT's as defaults.
+    _: dataclasses.KW_ONLY
+    positions: str = dataclasses.field(default=FROM_ZERO, repr=False)  # of `models.model_types`
+    relative_bias: bool = dataclasses.field(default=False, repr=False)  # added to attention's scores
+    drops_attention_output: bool = dataclasses.field(default=True, repr=False)
+    drops_feed_forward_output: bool = dataclasses.field(default=True, repr=False)
+    # Of the embedding tables; a dense layer then makes `hidden_size` of them. None: they have `hidden_size` columns.
+    embedding_size: int | None = dataclasses.field(default=None, repr=False)
+    # Layers in so many groups of neighbours, each with one set of parameters; None: every layer has its own.
+    layer_groups: int | None = dataclasses.field(default=None, repr=False)
+    task_types: int = dataclasses.field(default=0, repr=False)  # 0: the model has none
+    language_model_act: str | None = dataclasses.field(default=None, repr=False)  # None: `hidden_act`
+    rotary_base: float = dataclasses.field(default=0.0, repr=False)  # of `ROTARY` positions
+    local_rotary_base: float = dataclasses.field(default=0.0, repr=False)  # in local layers
+    local_layers: tuple[int, ...] = dataclasses.field(default=(), repr=False)  # whose attention sees a window
+    window: int = dataclasses.field(default=0, repr=False)  # the most positions from a query to a key in local layers
+    gated: bool = dataclasses.field(default=False, repr=False)  # the feed-forward network
+    pre_norm: bool = dataclasses.field(default=False, repr=False)  # a norm before each part of a layer, and a final one
+    attention_bias: bool = dataclasses.field(default=True, repr=False)
+    feed_forward_bias: bool = dataclasses.field(default=True, repr=False)
+    norm_bias: bool = dataclasses.field(default=True, repr=False)
+    language_model_bias: bool = dataclasses.field(default=True, repr=False)  # of the dense layer in its head
 
     @property
     def token_size(self) -> int:
@@ -105,9 +121,21 @@ class EncoderConfig:
         return self.convolutions.size if self.convolutions else self.hidden_size
 
     @property
+    def table_size(self) -> int:
+        """The columns of the tables of words, positions and types."""
+        return self.embedding_size or self.hidden_size
+
+    @property
     def max_length(self) -> int:
         """The most tokens a sentence may have."""
-        return self.max_positions - (self.pad_token_id + 1 if self.model_type in FROM_PADDING else 0)
+        return self.max_positions - (self.pad_token_id + 1 if self.positions == AFTER_PADDING else 0)
+
+    @property
+    def groups(self) -> list[int]:
+        """For each of L layers, the number of its parameters, from 0: its own, or its group's."""
+        if self.layer_groups is None:
+            return list(range(self.num_layers))
+        return [int(layer / (self.num_layers / self.layer_groups)) for layer in range(self.num_layers)]  # as ALBERT
 
     @classmethod
     def of_words(cls, vocab_size: int, hidden_size: int) -> "EncoderConfig":
@@ -128,54 +156,83 @@ class EncoderConfig:
         model_type = config.get("model_type")
         if model_type == WORD_VECTORS:
             return cls.of_words(*(_whole(config, field, where) for field in ("vocab_size", "hidden_size")))
-        if model_type not in MODEL_TYPES:
-            raise UserError(f"{where}: model_type is {model_type!r:.60}; supported are {', '.join(MODEL_TYPES)}")
+        if not isinstance(model_type, str) or model_type not in MODEL_TYPES:
+            (nearest,) = difflib.get_close_matches(str(model_type)[:60], MODEL_TYPES, n=1, cutoff=0)
+            supported = f"supported are {', '.join(MODEL_TYPES)}; the nearest in name is {nearest}"
+            raise UserError(f"{where}: model_type is {model_type!r:.60}; {supported}")
+        kind = MODEL_TYPES[model_type]
         if (positions := config.get("position_embedding_type", "absolute")) != "absolute":
             raise UserError(f"{where}: position_embedding_type is {positions!r:.60}; only 'absolute' is supported")
-        if model_type == "mpnet":  # transformers hard-codes these two numbers
-            for field, only in (("pad_token_id", 1), ("relative_attention_num_buckets", BUCKETS)):
-                if config.get(field) not in (None, only):
-                    raise UserError(f"{where}: {field} is {config[field]!r:.60}; for MPNet it must be {only}")
+        for field, only in kind.only.items():
+            if config.get(field) not in (None, only):
+                raise UserError(
+                    f"{where}: {field} is {config[field]!r:.60}; for the type {model_type} it must be {only}"
+                )
         for field in OTHER_MODELS:
             if config.get(field):
                 raise UserError(f"{where}: {field} is {config[field]!r:.60}; such a model is not supported")
-        names = {}
-        if model_type == "distilbert":
-            names, config = DISTILBERT_NAMES, _with_usual_names(config, where)
-        config = {"layer_norm_eps": 1e-12, "hidden_act": "gelu", **config}
+        if kind.parts.get("positions") == ROTARY:
+            config, kind = READERS[model_type](config, kind, where)
+        config = {**BERT_DEFAULTS, **kind.defaults, **_with_usual_names(config, kind.names, where), **kind.fixed}
         if config.get("pad_token_id") is None:
-            config["pad_token_id"] = 1 if model_type in FROM_PADDING else 0
+            config["pad_token_id"] = kind.defaults.get("pad_token_id", 0)
         if (activation := config["hidden_act"]) not in ACTIVATIONS:
-            field = names.get("hidden_act", "hidden_act")
+            field = kind.names.get("hidden_act", "hidden_act")
             raise UserError(f"{where}: {field} {activation!r:.60} is not one of {', '.join(ACTIVATIONS)}")
+        if (activation_of_head := kind.parts.get("language_model_act", "gelu")) not in ACTIVATIONS:
+            known = ", ".join(ACTIVATIONS)
+            raise UserError(f"{where}: classifier_activation {activation_of_head!r:.60} is not one of {known}")
+        present = (field for field in kind.sizes if field != TASKS or _flag(config, "use_task_id", where))
+        sizes = {field: _whole(config, field, where) for field in present}
         fields = cls(
             model_type=model_type,
             vocab_size=_whole(config, "vocab_size", where),
-            hidden_size=_whole(config, "hidden_size", where, names),
-            num_layers=_whole(config, "num_hidden_layers", where, names),
-            num_heads=_whole(config, "num_attention_heads", where, names),
-            intermediate_size=_whole(config, "intermediate_size", where, names),
+            hidden_size=_whole(config, "hidden_size", where, kind.names),
+            num_layers=_whole(config, "num_hidden_layers", where, kind.names),
+            num_heads=_whole(config, "num_attention_heads", where, kind.names),
+            intermediate_size=_whole(config, "intermediate_size", where, kind.names),
             max_positions=_whole(config, "max_position_embeddings", where),
-            type_vocab_size=_whole(config, "type_vocab_size", where) if model_type in WITH_TYPES else 0,
+            type_vocab_size=sizes.get("type_vocab_size", 0),
             layer_norm_eps=_epsilon(config["layer_norm_eps"], where),
             hidden_act=activation,
             pad_token_id=_whole(config, "pad_token_id", where),
+            embedding_size=sizes.get("embedding_size"),
+            layer_groups=sizes.get("num_hidden_groups"),
+            task_types=sizes.get(TASKS, 0),
+            **kind.parts,
         )
+        if not kind.projects_always and fields.embedding_size == fields.hidden_size:
+            fields = dataclasses.replace(fields, embedding_size=None)
         if fields.pad_token_id >= fields.vocab_size:
             raise UserError(f"{where}: pad_token_id is {fields.pad_token_id}, but vocab_size {fields.vocab_size}")
         if fields.max_length < 3:  # two tokens are special
             raise UserError(f"{where}: max_position_embeddings is {fields.max_positions}, too few for a sentence")
         if fields.hidden_size % fields.num_heads:
-            field = names.get("hidden_size", "hidden_size")
+            field = kind.names.get("hidden_size", "hidden_size")
             raise UserError(f"{where}: {field} {fields.hidden_size} is not divisible by {fields.num_heads} heads")
+        if (fields.layer_groups or 1) > fields.num_layers:
+            raise UserError(
+                f"{where}: num_hidden_groups is {fields.layer_groups}, more than {fields.num_layers} layers"
+            )
         return fields
 
     def keep_layers(self, num_layers: int) -> "EncoderConfig":
-        """The first `num_layers` layers; 0 keeps all of them."""
+        """The first `num_layers` layers; 0 keeps all of them.
+
+        Raises:
+          UserError: when there are fewer, or `config.json` cannot say which of so many share their parameters.
+        """
+        given = f"model.num_layers={num_layers}, --num-layers {num_layers} or NAME@{num_layers}"
         if not 0 <= num_layers <= self.num_layers:
-            given = f"model.num_layers={num_layers}, --num-layers {num_layers} or NAME@{num_layers}"
             raise UserError(f"{given}: the model has {self.num_layers} layers (0 keeps all)")
-        return dataclasses.replace(self, num_layers=num_layers or self.num_layers)
+        groups = self.groups[:num_layers] if self.layer_groups and num_layers else []
+        kept = dataclasses.replace(
+            self, num_layers=num_layers or self.num_layers, layer_groups=len(set(groups)) or self.layer_groups
+        )
+        if groups not in ([], kept.groups):
+            shared = f"{self.num_layers} layers share parameters in {self.layer_groups} groups"
+            raise UserError(f"{given}: the model's {shared}; keep whole groups")
+        return kept
 
 
 def is_widths(text: str) -> bool:
@@ -183,24 +240,17 @@ def is_widths(text: str) -> bool:
     return all(WIDTH.fullmatch(width) for width in text.split(","))
 
 
-def _with_usual_names(config: dict[str, Any], where: str) -> dict[str, Any]:
-    """DistilBERT's fields by BERT's names too, and its norms' epsilon, which transformers hard-codes.
-
-    `sinusoidal_pos_embds` is only how the table of positions was initialized: the weights have it in any case.
-    """
-    for usual, own in DISTILBERT_NAMES.items():
+def _with_usual_names(config: dict[str, Any], names: Mapping[str, str], where: str) -> dict[str, Any]:
+    """The fields by BERT's names too, where a model type has other ones."""
+    for usual, own in names.items():
         if usual in config and config.get(own, config[usual]) != config[usual]:
             raise UserError(
                 f"{where}: {own} is {config[own]!r:.60}, but {usual} {config[usual]!r:.60}; they are the same"
             )
-    return (
-        config
-        | {usual: config[own] for usual, own in DISTILBERT_NAMES.items() if own in config}
-        | {"layer_norm_eps": 1e-12}
-    )
+    return config | {usual: config[own] for usual, own in names.items() if own in config}
 
 
-def _whole(config: Mapping[str, Any], field: str, where: str, names: Mapping[str, str] = MappingProxyType({})) -> int:
+def _whole(config: Mapping[str, Any], field: str, where: str, names: Mapping[str, str] = NONE) -> int:
     """A field that is a whole number within its bounds; `names` are those of the file, where they are others."""
     name = names.get(field, field)
     if field not in config:
@@ -222,7 +272,15 @@ def _epsilon(value: Any, where: str) -> float:
     return float(value)
 
 
+def _flag(config: Mapping[str, Any], field: str, where: str) -> bool:
+    value = config.get(field, False)
+    if not isinstance(value, bool):
+        raise UserError(f"{where}: {field} is {value!r:.60}, neither true nor false")
+    return value
+
+
 # Hugging Face's names of activations; the functions are in nonlinearities.py.
 GELU = ("gelu", "gelu_python")
 GELU_TANH = ("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate")
 ACTIVATIONS = (*GELU, *GELU_TANH, "quick_gelu", "relu", "silu", "swish")
+BERT_DEFAULTS = {"layer_norm_eps": 1e-12, "hidden_act": GELU[0]}

@@ -1,4 +1,7 @@
-"""The masked-language-model head of all encoders: dense, activation, norm, and the word embeddings again."""
+"""The masked-language-model head of all encoders: dense, activation, norm, and the word embeddings again.
+
+Shapes: P positions, D hidden size, E columns of the word embeddings (D in most encoders), V words.
+"""
 
 from collections.abc import Mapping
 
@@ -7,14 +10,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from simcse_jax.models.arrays import AnyArray
-from simcse_jax.models.config import FROM_PADDING, EncoderConfig
+from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS, Activation, layer_norm
 
 
 def logits(
     hidden: Float[AnyArray, "*P D"],
     head: Mapping[str, Float[AnyArray, "..."]],
-    word_embedding: Float[AnyArray, "V D"],
+    word_embedding: Float[AnyArray, "V E"],
     *,
     activation: Activation,
     eps: float,
@@ -23,32 +26,36 @@ def logits(
 
     Args:
       hidden: (P, D) last hidden states of the positions to predict; P may be more than one axis.
-      head: `dense.kernel` W (D, D), `dense.bias` b, `norm.scale` and `norm.bias` (D,), `bias` c (V,).
-      word_embedding: E (V, D), the encoder's own: the decoder is tied to it.
+      head: `dense.kernel` W (D, E), `dense.bias` b, `norm.scale` and `norm.bias` (E,), `bias` c (V,). Some encoders'
+        heads lack b and the norm's bias.
+      word_embedding: E (V, E), the encoder's own: the decoder is tied to it.
       activation: see `activation`.
       eps: the norm's, equal to the encoder's.
 
     Returns:
       (P, V) float32.
     """
-    x = activation(jnp.asarray(hidden, jnp.float32) @ head["dense.kernel"] + head["dense.bias"])
-    x = layer_norm(x, head["norm.scale"], head["norm.bias"], eps)
+    x = jnp.asarray(hidden, jnp.float32) @ head["dense.kernel"]
+    if "dense.bias" in head:
+        x += head["dense.bias"]
+    scale = head["norm.scale"]
+    x = layer_norm(activation(x), scale, head.get("norm.bias", jnp.zeros_like(scale)), eps)
     return x @ word_embedding.astype(jnp.float32).T + head["bias"]
 
 
 def activation(config: EncoderConfig) -> Activation:
-    """The head's activation: the encoder's for BERT and DistilBERT, always the exact GELU for the other two."""
-    return ACTIVATION_FUNCTIONS["gelu" if config.model_type in FROM_PADDING else config.hidden_act]
+    """The head's activation: the encoder's, if the model type has none of its own."""
+    return ACTIVATION_FUNCTIONS[config.language_model_act or config.hidden_act]
 
 
 def shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
     """The shapes of a head's arrays, by our names."""
-    size = config.hidden_size
+    size = config.table_size
     return {
-        "dense.kernel": (size, size),
-        "dense.bias": (size,),
+        "dense.kernel": (config.hidden_size, size),
+        **({"dense.bias": (size,)} if config.language_model_bias else {}),
         "norm.scale": (size,),
-        "norm.bias": (size,),
+        **({"norm.bias": (size,)} if config.norm_bias else {}),
         "bias": (config.vocab_size,),
     }
 

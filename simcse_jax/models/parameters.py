@@ -19,7 +19,7 @@ PARTS = ("encoder.", convolutions.PREFIX, PREFIX)  # of a sentence encoder
 # Prefixes of what a run may train in addition to the sentence encoder's `PARTS`: a second encoder, a language model's
 # head, and a projector. Objectives name their other parameters.
 SECOND, LANGUAGE_MODEL, PROJECTOR = "second.", "language_model.", "projector."
-WORD_EMBEDDING = "encoder.embeddings.word.embedding"
+WORD_EMBEDDING, PROJECTION = "encoder.embeddings.word.embedding", "encoder.embeddings.projection.kernel"
 
 
 def subset(params: Mapping[str, Value], prefix: str) -> dict[str, Value]:
@@ -39,7 +39,7 @@ def token_size(params: Arrays) -> int:
     biases = [
         value.shape[0] for name, value in params.items() if name.startswith(convolutions.PREFIX) and value.ndim == 1
     ]
-    return sum(biases) or params[WORD_EMBEDDING].shape[1]
+    return sum(biases) or params.get(PROJECTION, params[WORD_EMBEDDING]).shape[1]
 
 
 def with_encoder(params: Mapping[str, Value], tower: int) -> dict[str, Value]:

@@ -11,7 +11,9 @@ from simcse_jax.models import convolutions, parameters
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.changes import UNCHANGED, Change
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.encoder import Encoder, Keys, Rate, linear
+from simcse_jax.models.dropout import Rate
+from simcse_jax.models.encoder import Encoder, Keys
+from simcse_jax.models.layer import linear
 from simcse_jax.models.pooling import FIRST_TOKEN, pool
 from simcse_jax.models.products import DType
 
@@ -40,6 +42,7 @@ class SentenceEncoder(nnx.Module):
         skipped: int = 0,
         dropout_keys: Keys = None,
         dropout_rate: Rate = 0.1,
+        attention_dropout_rate: Rate | None = None,
         most_tokens: int | None = None,
         change: Change = UNCHANGED,
     ) -> Float[Array, "B _D"]:
@@ -52,6 +55,7 @@ class SentenceEncoder(nnx.Module):
             attention_mask,
             dropout_keys=dropout_keys,
             dropout_rate=dropout_rate,
+            attention_dropout_rate=attention_dropout_rate,
             most_tokens=most_tokens,
             first_only=pooler in FIRST_TOKEN and not skipped,
             change=change,

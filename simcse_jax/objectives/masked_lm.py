@@ -21,7 +21,7 @@ def masked_lm(
     hidden: Float[AnyArray, "P D"],
     labels: Int[AnyArray, " P"],
     head: Mapping[str, AnyArray],
-    word_embedding: Float[AnyArray, "V D"],
+    word_embedding: Float[AnyArray, "V E"],
     *,
     activation: Callable[[jax.Array], jax.Array],
     eps: float,
@@ -36,8 +36,8 @@ def masked_lm(
     Args:
       hidden: (P, D) last hidden states at the positions to predict.
       labels: (P,) the original tokens.
-      head: dense.kernel (D, D), dense.bias, norm.scale, norm.bias (D,), bias (V,).
-      word_embedding: (V, D) E.
+      head: dense.kernel (D, E), dense.bias, norm.scale, norm.bias (E,), bias (V,).
+      word_embedding: (V, E) E; most encoders' tables are as wide as the hidden states.
       activation: the encoder's.
       eps: added to the variance in the norm.
 

@@ -16,8 +16,9 @@ from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import Pretrained, load
 from simcse_jax.huggingface.tokenizer import WORDS_FILE
 from simcse_jax.huggingface.word_tokenizer import read_vocabulary
-from simcse_jax.models.config import WORD_VECTORS, EncoderConfig
+from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS, PREFIX
+from simcse_jax.models.model_types import WORD_VECTORS
 from simcse_jax.models.parameters import LANGUAGE_MODEL, sentence_encoder, subset
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.names import LAST, AtStep, split_glove, split_step

@@ -56,8 +56,8 @@ def group_key(config: config_dict.ConfigDict) -> str | None:
             fields[name] = fields[name] > 0  # which terms there are is part of the program
         elif name == "train.milestones":
             fields[name] = len(read_milestones(fields[name]))  # and so is the number of numbers
-        elif name == "views.positive_dropout":
-            fields[name] = fields[name] >= 0  # whether positives are encoded apart, too
+        elif name in ("views.positive_dropout", "model.attention_dropout"):
+            fields[name] = fields[name] >= 0  # whether positives or attention have a rate of their own, too
         else:
             del fields[name]
     return json.dumps(sorted(fields.items()), default=str)

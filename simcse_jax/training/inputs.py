@@ -23,6 +23,7 @@ from simcse_jax.huggingface.tokenizer import Tokenizer, special_tokens
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.projector import width
+from simcse_jax.objectives.choices import UNPAIRED
 from simcse_jax.objectives.registry import needs, trained
 from simcse_jax.objectives.replaced_token_detection import NAME
 from simcse_jax.runs.loading import load_model
@@ -41,6 +42,7 @@ READ = (
     "eval.postprocess_data",
     "analysis.data",
 )
+OF_OTHER_PAIRS = ("contrastive_tension", "jensen_shannon")  # objectives that do not compare two views of a sentence
 LISTS = ("data.train", "eval.postprocess_data")  # those of them that may name several sources
 
 
@@ -251,12 +253,14 @@ def positives_of(config: config_dict.ConfigDict) -> int:
 
 
 def check_columns(config: config_dict.ConfigDict, num_columns: int) -> None:
-    """Refuses objectives that need columns that the data lacks.
+    """Refuses objectives that need columns that the data lacks, and pairs of a sentence with itself without dropout.
 
     Raises:
-      UserError: naming the objective's field.
+      UserError: naming the field.
     """
     info_nce, data = config.objective.info_nce, config.data.train
+    if num_columns == 1:
+        _check_views_differ(config)
     num_columns -= positives_of(config) - 1  # the mean of several is one
     if num_columns < 3 and info_nce.weight and info_nce.hard_negative_weight != 1.0:
         raise UserError(
@@ -274,6 +278,25 @@ def check_columns(config: config_dict.ConfigDict, num_columns: int) -> None:
                 f"config.objective.{name}.weight: needs labelled pairs, but {data} has {num_columns} column(s) of "
                 "sentences; choose two with data.columns.anchor and data.columns.positive"
             )
+
+
+def _check_views_differ(config: config_dict.ConfigDict) -> None:
+    """Refuses masks that are meant to make a sentence's two views differ, and drop nothing."""
+    views, model = config.views, config.model
+    paired = [name for name in trained(config.objective) if name not in (*UNPAIRED, *OF_OTHER_PAIRS)]
+    rates = (model.dropout, max(model.attention_dropout, 0.0), max(views.positive_dropout, 0.0))
+    changed = (views.anchor_change, views.positive_change) != ("none", "none")
+    if (
+        paired
+        and views.positive in ("independent", "mean")
+        and not any(rates)
+        and not changed
+        and not model.dual_encoder
+    ):
+        raise UserError(
+            f"config.model.dropout={model.dropout}: all dropout rates are 0, so both views of a sentence would be the "
+            "same; set views.positive=off if that is meant, or a rate above 0"
+        )
 
 
 def check_projector(config: config_dict.ConfigDict, encoder: EncoderConfig) -> None:

@@ -105,7 +105,7 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
         def encode(batch: Batch) -> tuple[Losses | None, Float[Array, "B V D"], Float[Array, "B T _D"] | None]:
             rows = rows_of(batch)
             views, local, guessed = encode_views(
-                graph, recipe, without_shift(params) if shift_is_free else params, rows
+                graph, recipe, without_shift(graph, params) if shift_is_free else params, rows
             )
             if recipe.language_model is None or guessed:
                 return guessed, views, local
@@ -189,7 +189,7 @@ def encode_views(
             ids,
             mask,
             dropout_keys=rows.keys(masks).reshape(-1) if each.masked else None,
-            dropout_rate=rows.settings[each.rate],
+            **rows.rates(each.rate),
             most_tokens=rows.most_tokens(columns),
             first_only=recipe.pooler in FIRST_TOKEN and not recipe.local_features and each.change != MASKED,
             change=change,
@@ -225,7 +225,7 @@ def ignores_shift(recipe: Recipe) -> bool:
     return projected and not (recipe.use_head or recipe.pooler == "avg_sqrt" or differ or masked)
 
 
-def without_shift(params: Params) -> Params:
+def without_shift(graph: Graph, params: Params) -> Params:
     """The parameters, without the gradient of the bias that the last layer adds to all embeddings, if it does.
 
     Where batch norm takes that away again, the gradient is zero. Left to rounding it would be noise, which Adam blows
@@ -233,10 +233,11 @@ def without_shift(params: Params) -> Params:
     """
     if any(name.startswith(CONVOLUTIONS) for name in params):  # what they read has an end
         return params
-    biases = [name for name in parameters.sentence_encoder(params) if name.endswith("output_norm.bias")]
-    if not biases:  # an encoder without layers
+    config = parameters.merge(graph, parameters.sentence_encoder(params)).encoder.config
+    groups = config.groups
+    if groups.count(groups[-1]) > 1:  # layers before the last one add the same bias
         return params
-    last = max(biases, key=lambda name: int(name.split(".")[2]))  # encoder.layers.11.output_norm.bias
+    last = "encoder.final_norm.bias" if config.pre_norm else f"encoder.layers.{groups[-1]}.output_norm.bias"
     names = {last, parameters.SECOND + last} & params.keys()
     return params | {name: jax.lax.stop_gradient(params[name]) for name in names}
 

@@ -28,6 +28,10 @@ class Rows:
         """A key for each number and each row."""
         return dropout_keys(self.settings["seed"], self.step, self.batch["index"], numbers)
 
+    def rates(self, name: str = "dropout") -> dict[str, Any]:
+        """The encoder's arguments for the dropout rate of that name, and for attention's own if it has one."""
+        return {"dropout_rate": self.settings[name], "attention_dropout_rate": self.settings.get("attention_dropout")}
+
     def tokens(self, columns: Sequence[int]) -> tuple[Int[Array, "PB T"], Int[Array, "PB T"]]:
         """The ids and the mask of P columns, stacked into P · B rows."""
         parts = self.batch["input_ids"], self.batch["attention_mask"]

@@ -51,7 +51,7 @@ def masked_token_losses(
         shown,
         mask,
         dropout_keys=rows.keys([LANGUAGE_MODEL + column for column in columns]).reshape(-1),
-        dropout_rate=rows.settings["dropout"],
+        **rows.rates(),
         most_tokens=rows.most_tokens(columns),
     )[-1]
     return guess_tokens(encoder.config, hidden, selected, columns, params, rows)
@@ -130,7 +130,7 @@ def replace_tokens(
         masked,
         mask,
         dropout_keys=rows.keys([GENERATOR + member for member in members]).reshape(-1),
-        dropout_rate=rows.settings["dropout"],
+        **rows.rates(),
         most_tokens=most_tokens,
     )[-1]
     head = parameters.subset(generator, parameters.LANGUAGE_MODEL)
@@ -178,7 +178,7 @@ def replaced_token_losses(
         shown,
         mask,
         dropout_keys=rows.keys([FINDING + member for member in range(len(columns))]).reshape(-1),
-        dropout_rate=rows.settings["dropout"],
+        **rows.rates(),
         most_tokens=rows.most_tokens(columns),
         first=jnp.moveaxis(sentences, 1, 0).reshape(len(ids), -1),
     )[-1]

@@ -54,7 +54,14 @@ def test_numbers_are_bounded_texts_with_choices_are_checked():
 def test_the_numbers_of_the_step():
     objectives = {name for name in FIELDS if name.startswith("objective.")}
     floats = {name for name in objectives if isinstance(FIELDS[name].default, float)}
-    others = {"seed", "model.dropout", "views.noise", "views.cutoff", "views.positive_dropout"}
+    others = {
+        "seed",
+        "model.dropout",
+        "model.attention_dropout",
+        "views.noise",
+        "views.cutoff",
+        "views.positive_dropout",
+    }
     others |= {"train.learning_rate", "train.weight_decay", "train.max_grad_norm"}
     others |= {"train.epsilon", "train.warmup", "train.milestones"}
     assert set(numbers_of_step()) == floats | others

@@ -3,11 +3,13 @@ import re
 
 import jax
 import pytest
+from support import CONFIGS
 from support.costs import TINY, tiny_config
 
 from simcse_jax.costs import compile
 from simcse_jax.costs.program import product_flops
 from simcse_jax.errors import UserError
+from simcse_jax.models.config import EncoderConfig
 
 
 def test_the_compiler_s_message_is_understood():
@@ -47,6 +49,13 @@ def test_a_step_with_a_generator_takes_its_parameters():
     assert 2 < product_flops(traced.jaxpr).total() / product_flops(plain.jaxpr).total() < 4
     state, _, _, frozen = traced.args_info[0]
     assert "language_model.bias" in frozen and "projector.layers.0.kernel" in state.params
+
+
+def test_a_step_of_an_encoder_with_local_layers_and_gates_is_lowered_for_tpus_from_here():
+    encoder = EncoderConfig.from_hugging_face(CONFIGS["modernbert"], "test")
+    traced = compile.trace_step(tiny_config(**{"model.attention_dropout": 0.0}), encoder, 1, jax.devices()[:2])
+    assert "encoder.final_norm.scale" in traced.args_info[0][0].params
+    assert "stablehlo.cosine" in traced.lower(lowering_platforms=("tpu",)).as_text()
 
 
 def test_a_missing_libtpu_names_the_command_that_installs_it(monkeypatch):

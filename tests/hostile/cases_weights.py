@@ -15,6 +15,7 @@ import numpy as np
 from hostile.case import EITHER, REFUSED, REFUSED_OR_SAME, SAME, Case
 from hostile.cases_json import readers_of_model
 from hostile.damages import PLACES, Make, both, cut, flip, instead, remove, unreadable, write
+from hostile.json_damages import change_json
 
 NORM = "embeddings.LayerNorm.weight"
 WORDS = "embeddings.word_embeddings.weight"
@@ -135,6 +136,24 @@ SAFE: dict[str, tuple[Make, str]] = {
             ("C64", [16]),
         )
     },
+}
+
+# A BERT's weights with the config of another encoder, or with sizes that are not theirs.
+OTHER_CONFIGS: dict[str, dict[str, Any]] = {
+    "narrow embeddings": {"model_type": "electra", "embedding_size": 16},
+    "a projection that is not there": {"model_type": "albert", "embedding_size": 32, "num_hidden_groups": 1},
+    "a table of tasks that is not there": {"model_type": "ernie", "use_task_id": True, "task_type_vocab_size": 3},
+    "more groups than layers": {"model_type": "albert", "embedding_size": 32, "num_hidden_groups": 3},
+    "two inner layers of a group": {"model_type": "albert", "num_hidden_groups": 1, "inner_group_num": 2},
+    "a size that is a word": {"model_type": "electra", "embedding_size": "small"},
+    "a misspelled type": {"model_type": "xlm_roberta"},
+    "rotations and no biases": {"model_type": "nomic_bert"},
+    "a window of nothing": {"model_type": "modernbert", "local_attention": 0},
+    "a base of rotations below one": {"model_type": "modernbert", "global_rope_theta": 0.0},
+    "layers of an unknown kind": {"model_type": "modernbert", "layer_types": ["local", "global"]},
+    "stretched rotations": {"model_type": "nomic_bert", "rope_parameters": {"rope_type": "yarn", "factor": 4}},
+    "heads of odd size": {"model_type": "nomic_bert", "num_attention_heads": 32},
+    "positions after those of the table": {"model_type": "camembert", "max_position_embeddings": 66, "pad_token_id": 1},
 }
 
 
@@ -286,6 +305,9 @@ def cases() -> Iterator[Case]:
         yield case(
             next(readers) if end == REFUSED else readers_of_model()[0], f"model.safetensors with {damage}", make, end
         )
+    for damage, fields in OTHER_CONFIGS.items():
+        make = change_json("model/config.json", lambda value, fields=fields: value | fields)
+        yield case(next(readers), f"config.json with {damage}", make, REFUSED)
     readers = itertools.cycle(readers_of_model("torch")[:4])
     for damage, (make, end) in TORCH.items():
         yield case(next(readers), f"pytorch_model.bin with {damage}", make, end)

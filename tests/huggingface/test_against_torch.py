@@ -4,10 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import random_batch, row_keys
+from safetensors.numpy import load_file
+from support import CONFIGS, random_batch, row_keys
 
 from simcse_jax.huggingface.load import load
-from simcse_jax.huggingface.names import to_tensors
+from simcse_jax.huggingface.names import normalize_names, to_tensors
 from simcse_jax.huggingface.tokenizer import MARKER, Tokenizer
 from simcse_jax.models import parameters
 from simcse_jax.models.sentence_encoder import build
@@ -38,8 +39,34 @@ def test_every_hidden_state_of_the_real_weights(minilm):
         np.testing.assert_allclose(np.asarray(mine)[mask > 0], other.numpy()[mask > 0], atol=1e-4)
 
 
+@pytest.fixture(scope="module", params=list(CONFIGS))
+def their_folder(request, tmp_path_factory):
+    """A random model of each type as transformers writes one, with weights that make the network nonlinear."""
+    torch = pytest.importorskip("torch")
+    from transformers import AutoConfig, AutoModel
+
+    torch.manual_seed(0)
+    fields = {name: value for name, value in CONFIGS[request.param].items() if name != "architectures"}
+    model = AutoModel.from_config(AutoConfig.for_model(**fields))
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            value.normal_(std=0.15).add_(float(name.lower().endswith("norm.weight")))
+    folder = tmp_path_factory.mktemp(request.param)
+    model.save_pretrained(folder)
+    return folder
+
+
+def by_names_in_files(reference, folder):
+    """The gradients of transformers' model by the names in its files, which are not always those of its modules."""
+    for parameter in reference.parameters():
+        parameter.data = parameter.data * 0 if parameter.grad is None else parameter.grad
+    reference.save_pretrained(folder / "gradients")
+    tensors = normalize_names(load_file(folder / "gradients" / "model.safetensors"))
+    return {name: value for name, value in tensors.items() if not name.startswith("pooler")}
+
+
 def assert_same_states_and_gradients(folder, ids, mask):
-    """Every hidden state within 1e-4; every gradient of a random sum of them within 1e-3 of its largest value."""
+    """Every hidden state within 1e-5; every gradient of a random sum of them within 1e-3 of its largest value."""
     torch = pytest.importorskip("torch")
     from transformers import AutoModel
 
@@ -51,9 +78,7 @@ def assert_same_states_and_gradients(folder, ids, mask):
     reference = AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
     output = reference(torch.tensor(ids), torch.tensor(mask), output_hidden_states=True)
     sum((state * torch.tensor(weight)).sum() for state in output.hidden_states).backward()
-    theirs = {
-        name: parameter.grad.numpy() for name, parameter in reference.named_parameters() if parameter.grad is not None
-    }
+    theirs = by_names_in_files(reference, folder)
 
     graph, _ = build(model.config, with_head=False)
 
@@ -64,7 +89,7 @@ def assert_same_states_and_gradients(folder, ids, mask):
     params = {name: jnp.asarray(value) for name, value in model.params.items() if not name.startswith("head.")}
     (_, states), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
     for mine, other in zip(states, output.hidden_states, strict=True):
-        np.testing.assert_allclose(np.asarray(mine)[mask > 0], other.detach().numpy()[mask > 0], atol=1e-4)
+        np.testing.assert_allclose(np.asarray(mine)[mask > 0], other.detach().numpy()[mask > 0], atol=1e-5)
     ours = to_tensors(gradient, model.config.model_type)
     assert set(theirs) == {name for name in ours if not name.startswith("pooler.")}
     for name, other in theirs.items():
@@ -74,24 +99,28 @@ def assert_same_states_and_gradients(folder, ids, mask):
             assert np.abs(ours[name] - other).max() / np.abs(other).max() < 1e-3, name
 
 
-def test_hidden_states_and_gradients_of_small_random_models(tiny_folder):
-    assert_same_states_and_gradients(tiny_folder, *(array[:, 0] for array in random_batch(5, 16)))
+def test_hidden_states_and_gradients_of_small_random_models(their_folder):
+    """Of 1 token to the most that a model takes."""
+    lengths = np.array([1, 2, 3, 7, 16, 63, 64])
+    ids = np.random.default_rng(0).integers(4, 40, (len(lengths), 64)).astype(np.int32)
+    assert_same_states_and_gradients(their_folder, ids, (np.arange(64) < lengths[:, None]).astype(np.int32))
 
 
-def test_dropout_is_where_theirs_is(tiny_folder, monkeypatch):
-    """Every dropout, ours and theirs, multiplies by 0.7 here; DistilBERT has none after attention's output."""
+def test_dropout_is_where_theirs_is(their_folder, monkeypatch):
+    """Every dropout, ours and theirs, multiplies by 0.7 here; some encoders leave one of them out."""
     torch = pytest.importorskip("torch")
     from transformers import AutoModel
 
     def scaled(x, p=0.5, training=True, inplace=False):
         return x * 0.7 if training else x
 
-    monkeypatch.setattr("simcse_jax.models.encoder.drop", lambda x, mask: x if mask is None else x * 0.7)
+    for module in ("encoder", "layer"):
+        monkeypatch.setattr(f"simcse_jax.models.{module}.drop", lambda x, mask: x if mask is None else x * 0.7)
     monkeypatch.setattr(torch.nn.functional, "dropout", scaled)
-    model = load(str(tiny_folder))
+    model = load(str(their_folder))
     ids, mask = (array[:, 0] for array in random_batch(5, 16))
     ids = np.where(mask > 0, ids, model.config.pad_token_id)
-    reference = AutoModel.from_pretrained(tiny_folder, attn_implementation="eager").train()
+    reference = AutoModel.from_pretrained(their_folder, attn_implementation="eager").train()
     with torch.no_grad():
         theirs = reference(torch.tensor(ids), torch.tensor(mask), output_hidden_states=True).hidden_states
     graph, _ = build(model.config, with_head=False)

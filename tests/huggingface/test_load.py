@@ -6,7 +6,7 @@ from support.models import edit_json, edit_tensors
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import choose_pooler, load
-from simcse_jax.models.config import DISTILBERT_NAMES
+from simcse_jax.models.model_types import MODEL_TYPES
 
 
 def test_num_layers_keeps_the_first(tiny_folder):
@@ -58,7 +58,7 @@ def test_the_length_is_read_from_sentence_transformers_files(folder):
 
 def break_config(folder, **changes):
     own = json.loads((folder / "config.json").read_text())
-    names = DISTILBERT_NAMES if own["model_type"] == "distilbert" else {}
+    names = MODEL_TYPES[own["model_type"]].names
     edit_json(folder / "config.json", **{names.get(name, name): value for name, value in changes.items()})
 
 
@@ -78,10 +78,13 @@ BREAKAGES = {
     "kind": (lambda f: break_config(f, model_type="t5"), "model_type is 't5'"),
     "activation": (lambda f: break_config(f, hidden_act="mish"), "(hidden_act|activation) 'mish'"),
     "relative positions": (lambda f: break_config(f, position_embedding_type="relative_key"), "absolute"),
-    "another padding": (lambda f: break_config(f, model_type="mpnet", pad_token_id=0), "pad_token_id is 0; for MPNet"),
+    "another padding": (
+        lambda f: break_config(f, model_type="mpnet", pad_token_id=0),
+        "pad_token_id is 0; for the type mpnet",
+    ),
     "buckets": (
         lambda f: break_config(f, model_type="mpnet", pad_token_id=1, relative_attention_num_buckets=64),
-        "relative_attention_num_buckets is 64; for MPNet it must be 32",
+        "relative_attention_num_buckets is 64; for the type mpnet it must be 32",
     ),
     "heads": (lambda f: break_config(f, num_attention_heads=5), "is not divisible"),
     "no heads": (lambda f: break_config(f, num_attention_heads=0), "1 or more"),

@@ -26,7 +26,16 @@ def test_published_shapes_are_known():
     assert sum(value.size for value in params.values()) == 66_362_880
     assert encoder_config("google-bert/bert-large-cased", 3).num_layers == 3
     assert encoder_config("distilbert/distilroberta-base") == encoder_config("roberta-base", 6)
-    with pytest.raises(UserError, match=r"gpt2: no such folder, .* bert-base-uncased, .*all-mpnet-base-v2$"):
+    sizes = {"FacebookAI/xlm-roberta-base": 278_043_648 - 768 * 769, "google/electra-small-generator": 13_483_008}
+    sizes |= {"albert/albert-base-v2": 11_683_584 - 768 * 769, "albert-xxlarge-v2": 222_595_584 - 4096 * 4097}
+    sizes |= {"answerdotai/ModernBERT-base": 149_014_272, "answerdotai/ModernBERT-large": 394_781_696}
+    sizes |= {"nomic-ai/nomic-embed-text-v1.5": 136_731_648}
+    for name, size in sizes.items():
+        _, params = build(encoder_config(name), with_head=False)
+        assert sum(value.size for value in params.values()) == size, name
+    with pytest.raises(
+        UserError, match=r"gpt2: no such folder, .* bert-base-uncased, .*bge-m3, .*nomic-embed-text-v1.5$"
+    ):
         encoder_config("gpt2")
 
 

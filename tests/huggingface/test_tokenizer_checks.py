@@ -7,7 +7,13 @@ from support.models import edit_json
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.tokenizer import Tokenizer, read_backend
-from simcse_jax.huggingface.tokenizer_checks import MOST_GROWTH, growth, panics_in_a_line, stated_tokens
+from simcse_jax.huggingface.tokenizer_checks import (
+    MOST_GROWTH,
+    check_has_vocabulary,
+    growth,
+    panics_in_a_line,
+    stated_tokens,
+)
 from simcse_jax.models.config import EncoderConfig
 
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt")
@@ -211,3 +217,12 @@ def test_anything_else_that_is_printed_meanwhile_is_kept(capfd):
         os.write(2, b"a warning\n")
         raise KeyError
     assert capfd.readouterr().err == "a warning\n"
+
+
+def test_sentencepiece_s_file_alone_needs_its_package(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    (tmp_path / "spiece.model").write_bytes(b"\n")
+    with pytest.raises(UserError, match=r"spiece\.model: the package sentencepiece, which reads it, is not installed"):
+        check_has_vocabulary(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    check_has_vocabulary(tmp_path)

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from support.layouts import XLMR, write_unigram
 
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.tokenizer import read_backend
@@ -221,3 +222,30 @@ def test_minilm_is_read_as_transformers_reads_it(minilm):
     backend, mask_token = read_backend(resolve(minilm))
     assert mask_token == "[MASK]"
     same_as_transformers(resolve(minilm), backend)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "config"),
+    [
+        ("xlm-roberta", {}),
+        ("xlm-roberta", {"add_prefix_space": False}),
+        ("bert", {"tokenizer_class": "XLMRobertaTokenizerFast"}),
+    ],
+    ids=str,
+)
+def test_sentencepiece_folders_of_xlm_roberta_are_read_as_transformers_reads_them(model_type, config, tmp_path):
+    config = {"tokenizer_class": "XLMRobertaTokenizer"} | config
+    write_unigram(tmp_path, XLMR, **config)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    backend = read_usual(tmp_path)
+    assert backend is not None
+    same_as_transformers(tmp_path, backend)
+    assert "▁the" in backend.encode("the cat").tokens or config.get("add_prefix_space") is False
+
+
+def test_another_sentencepiece_folder_is_read_by_transformers(tmp_path):
+    write_unigram(tmp_path, XLMR, "XLMRobertaTokenizer", additional_special_tokens=["<x>"])
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "xlm-roberta"}))
+    assert read_usual(tmp_path) is None
+    write_unigram(tmp_path, [*XLMR[1:], "<s>"], "XLMRobertaTokenizer")  # its unknown token has another number
+    same_as_transformers(tmp_path, read_backend(tmp_path)[0])

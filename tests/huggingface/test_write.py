@@ -3,11 +3,12 @@ import json
 
 import numpy as np
 import pytest
-from support import CONFIGS, write_model
+from support import CONFIGS, KINDS, write_model
 from support.models import same
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import choose_pooler, load
+from simcse_jax.huggingface.name_tables import NAMES
 from simcse_jax.huggingface.names import head_tensors, to_tensors
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.settings import Settings
@@ -65,7 +66,7 @@ def random_head(config):
     return {name: generator.normal(size=shape).astype(np.float32) for name, shape in shapes(config).items()}
 
 
-@pytest.mark.parametrize("model_type", CONFIGS)
+@pytest.mark.parametrize("model_type", [*KINDS, "electra", "albert"])
 def test_a_language_model_is_kept(model_type, tmp_path):
     source = load(str(write_model(tmp_path / "source", model_type)))
     head = random_head(source.config)
@@ -75,6 +76,16 @@ def test_a_language_model_is_kept(model_type, tmp_path):
     assert found is not None and found.keys() == head.keys()
     for name, value in head.items():
         np.testing.assert_array_equal(found[name], value)
+
+
+def test_the_first_of_layers_that_share_weights_are_written_with_their_number_of_groups(tmp_path):
+    source = write_model(tmp_path / "source", "albert", num_hidden_layers=4)
+    model = dataclasses.replace(load(str(source), 2), pooler="avg")
+    (tmp_path / "model").mkdir()
+    write_folder(model, tmp_path / "model")
+    found = load(str(tmp_path / "model"))
+    assert found.config == model.config and found.config.groups == [0, 0]
+    same(found, model)
 
 
 @pytest.mark.slow
@@ -90,7 +101,7 @@ def test_transformers_opens_the_language_model(model_type, tmp_path):
     theirs, loading = AutoModelForMaskedLM.from_pretrained(tmp_path / "model", output_loading_info=True)
     assert not loading["missing_keys"] and not loading["mismatched_keys"]
     expected = head_tensors(head, model_type) | to_tensors(source.params, model_type)
-    found = {name.removeprefix(f"{model_type}."): value.numpy() for name, value in theirs.state_dict().items()}
+    found = {name.removeprefix(NAMES[model_type].prefix): value.numpy() for name, value in theirs.state_dict().items()}
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
     names = AutoModel.from_pretrained(tmp_path / "model", output_loading_info=True)[1]["missing_keys"]

@@ -78,7 +78,7 @@ def test_a_change_depends_on_its_row_alone_and_not_on_padding(name):
     assert (drawn(seed=1) != whole).any(axis=1).all()
 
 
-@pytest.mark.parametrize("model_type", ["bert", "distilbert", "roberta", "mpnet"])
+@pytest.mark.parametrize("model_type", ["bert", "distilbert", "roberta", "mpnet", "modernbert"])
 def test_shuffled_positions_are_the_plain_encoder_of_the_tokens_in_that_order(model_type):
     """And the identity is the plain encoder, up to the order of the embedding layer's sum."""
     (ids, mask), keys, run = sentences(), row_keys(ROWS), compiled(model_type)

@@ -1,10 +1,12 @@
+import dataclasses
 import re
 
 import pytest
 from support import CONFIGS
 
 from simcse_jax.errors import UserError
-from simcse_jax.models.config import BOUNDS, MODEL_TYPES, EncoderConfig, is_widths
+from simcse_jax.models.config import BOUNDS, EncoderConfig, is_widths
+from simcse_jax.models.model_types import MODEL_TYPES
 
 
 def read(kind="bert", **changes):
@@ -14,7 +16,7 @@ def read(kind="bert", **changes):
 def test_the_fields_of_a_file():
     assert read() == EncoderConfig("bert", 40, 32, 2, 4, 48, 64, 2, 1e-12, "gelu", 0)
     assert (read("mpnet").type_vocab_size, read("mpnet").pad_token_id) == (0, 1)
-    assert tuple(CONFIGS) == MODEL_TYPES
+    assert tuple(CONFIGS) == tuple(MODEL_TYPES)
 
 
 def test_a_sentence_may_fill_the_positions_after_the_padding_index():
@@ -22,8 +24,18 @@ def test_a_sentence_may_fill_the_positions_after_the_padding_index():
     assert read("roberta", pad_token_id=None).pad_token_id == 1
 
 
+ERNIE, ELECTRA, ALBERT = (CONFIGS[kind] for kind in ("ernie", "electra", "albert"))
+HAS = {"task_type_vocab_size": ERNIE, "embedding_size": ELECTRA, "num_hidden_groups": ALBERT}  # fields of some types
 WRONG = [
-    ({"model_type": "gpt2"}, "model_type is 'gpt2'; supported are bert, roberta, mpnet, distilbert"),
+    (
+        {"model_type": "gpt2"},
+        "model_type is 'gpt2'; supported are bert, roberta, mpnet, distilbert, .*; the nearest in name is ",
+    ),
+    ({"model_type": "xlm_roberta"}, "model_type is 'xlm_roberta'; .*; the nearest in name is xlm-roberta"),
+    ({"model_type": "deberta-v2"}, "model_type is 'deberta-v2'; .*; the nearest in name is "),
+    (ERNIE | {"use_task_id": 1}, "use_task_id is 1, neither true nor false"),
+    (ALBERT | {"num_hidden_groups": 4}, "num_hidden_groups is 4, more than 3 layers"),
+    (ALBERT | {"inner_group_num": 2}, "inner_group_num is 2; for the type albert it must be 1"),
     ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'; only 'absolute' is"),
     ({"hidden_size": "wide"}, "hidden_size is 'wide', not a whole number"),
     ({"layer_norm_eps": None}, "layer_norm_eps is None, not a number"),
@@ -33,7 +45,7 @@ WRONG = [
     ({"layer_norm_eps": float("inf")}, "layer_norm_eps is inf; it must be between 0 and 1"),
     ({"layer_norm_eps": -1e-5}, "layer_norm_eps is -1e-05; it must be between 0 and 1"),
     *(
-        ({field: value}, rf"{field} is {re.escape(repr(value)[:50])}.*; it must be {bound}")
+        (HAS.get(field, {}) | {field: value}, rf"{field} is {re.escape(repr(value)[:50])}.*; it must be {bound}")
         for field in BOUNDS
         for value, bound in ((-1, "[01] or more"), (10**11, "at most"), (10**99, "at most"))
     ),
@@ -74,12 +86,13 @@ def test_a_missing_field_and_an_mpnet_with_other_numbers():
     with pytest.raises(UserError, match="the field 'vocab_size' is missing"):
         EncoderConfig.from_hugging_face(fields, "m/config.json")
     for changes in ({"pad_token_id": 0}, {"relative_attention_num_buckets": 16}):
-        with pytest.raises(UserError, match=f"{next(iter(changes))} is .*; for MPNet it must be"):
+        with pytest.raises(UserError, match=f"{next(iter(changes))} is .*; for the type mpnet it must be"):
             read("mpnet", **changes)
 
 
 def test_distilbert_s_own_names():
-    assert read("distilbert") == EncoderConfig("distilbert", 40, 32, 2, 4, 48, 64, 0, 1e-12, "gelu", 0)
+    own = EncoderConfig("distilbert", 40, 32, 2, 4, 48, 64, 0, 1e-12, "gelu", 0, drops_attention_output=False)
+    assert read("distilbert") == own
     # How the positions were initialized, and what transformers ignores for DistilBERT.
     assert read("distilbert", sinusoidal_pos_embds=True, layer_norm_eps=0.5, hidden_size=32) == read("distilbert")
 
@@ -105,6 +118,33 @@ def test_a_distilbert_without_a_field():
         fields = {field: value for field, value in CONFIGS["distilbert"].items() if field != name}
         with pytest.raises(UserError, match=f"the field '{name}' is missing"):
             EncoderConfig.from_hugging_face(fields, "m/config.json")
+
+
+def test_the_parts_of_each_model_type():
+    for kind in ("xlm-roberta", "camembert"):
+        assert dataclasses.replace(read(kind), model_type="roberta") == read("roberta")
+    assert dataclasses.replace(read("ernie"), model_type="bert", task_types=0) == read() and read("ernie").task_types
+    assert read("ernie", use_task_id=False, task_type_vocab_size=None).task_types == 0
+    assert (read("electra").table_size, read("electra", embedding_size=32).embedding_size) == (16, None)
+    assert read("albert", embedding_size=32).embedding_size == 32  # it has the dense layer in any case
+    assert read("albert").groups == [0, 0, 1] and read("electra").groups == [0, 1]
+    fields = {name: value for name, value in ALBERT.items() if name not in ("embedding_size", "hidden_act")}
+    config = EncoderConfig.from_hugging_face(fields, "test")
+    assert (config.embedding_size, config.hidden_act) == (128, "gelu_new")
+    assert repr(read("electra")) == repr(read()).replace("bert", "electra")  # parts are no part of a fingerprint
+
+
+def test_shared_layers_are_kept_where_the_file_can_say_which_share_parameters():
+    albert = read("albert", num_hidden_layers=6)
+    assert albert.groups == [0, 0, 0, 1, 1, 1]
+    assert [albert.keep_layers(count).layer_groups for count in (0, 1, 3, 6)] == [2, 1, 1, 2]
+    assert read("albert", num_hidden_layers=4).keep_layers(3).groups == [0, 0, 1]
+    for count in (4, 5):
+        if albert.groups[:count] != read("albert", num_hidden_layers=count).groups:
+            with pytest.raises(UserError, match=f"num_layers={count}.*: the model's 6 layers share .* in 2 groups"):
+                albert.keep_layers(count)
+    with pytest.raises(UserError, match="keep whole groups"):
+        albert.keep_layers(4)
 
 
 def test_the_first_layers():

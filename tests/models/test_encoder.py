@@ -1,19 +1,23 @@
+import dataclasses
 import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import random_batch, random_model, row_keys
+from flax import nnx
+from support import CONFIGS, random_batch, random_model, row_keys
 
 from simcse_jax.models import parameters
-from simcse_jax.models.config import POOLERS
+from simcse_jax.models.config import POOLERS, EncoderConfig
 from simcse_jax.models.padding import Padded
 from simcse_jax.models.pooling import pool
+from simcse_jax.models.sentence_encoder import SentenceEncoder, build
 
 pytestmark = pytest.mark.exact
 
 ROWS = 6
+ALBERT = pytest.param("albert", marks=pytest.mark.slow)
 
 
 @functools.cache
@@ -44,7 +48,9 @@ def apart(left, right):
     return min(np.abs(left[pooler] - right[pooler]).max() for pooler in POOLERS)
 
 
-@pytest.mark.parametrize("model_type", ["bert", "mpnet"])  # RoBERTa numbers positions as MPNet does
+@pytest.mark.parametrize(
+    "model_type", ["bert", "mpnet", ALBERT, "modernbert"]
+)  # RoBERTa numbers positions as MPNet does
 def test_padding_chunking_and_order_change_nothing_with_dropout_on(model_type):
     keys = row_keys(ROWS)
     whole = embed(model_type, keys=keys)
@@ -56,8 +62,15 @@ def test_padding_chunking_and_order_change_nothing_with_dropout_on(model_type):
     close(embed(model_type, keys=keys, order=order), {pooler: whole[pooler][order] for pooler in POOLERS})
 
 
-@pytest.mark.parametrize("model_type", ["bert", "mpnet"])
-@pytest.mark.parametrize("pooler", ["cls", "avg_first_last"])
+@pytest.mark.parametrize(
+    ("pooler", "model_type"),
+    [
+        *(("cls", "bert"), ("cls", "mpnet"), ("avg_first_last", "bert"), ("avg_first_last", "mpnet")),
+        pytest.param("cls", "albert", marks=pytest.mark.slow),
+        pytest.param("cls", "modernbert", marks=pytest.mark.slow),
+        pytest.param("avg_first_last", "nomic_bert", marks=pytest.mark.slow),
+    ],
+)
 def test_leaving_padding_out_changes_neither_embeddings_nor_gradients(model_type, pooler):
     """With the same dropout masks, whether there are just enough places or a few more."""
     graph, params, _ = random_model(model_type)
@@ -83,8 +96,10 @@ def test_leaving_padding_out_changes_neither_embeddings_nor_gradients(model_type
         assert np.isnan(jax.jit(loss, static_argnums=1)(params, most_tokens)[1]).all()
 
 
-@pytest.mark.parametrize("model_type", ["bert", "mpnet"])
-@pytest.mark.parametrize("num_layers", [1, 2])
+@pytest.mark.parametrize(
+    ("num_layers", "model_type"),
+    [(1, "bert"), (2, "bert"), (1, "mpnet"), (2, "mpnet"), (2, "albert"), (2, "modernbert")],
+)
 def test_the_first_token_alone_is_the_same_as_with_all_others(model_type, num_layers):
     """With padding, and without it: in 70 places."""
     graph, params, _ = random_model(model_type, num_layers=num_layers)
@@ -110,6 +125,23 @@ def test_dropout_is_on_with_keys_and_depends_on_them_alone():
     assert apart(masked, embed("bert")) > 0.05
     assert apart(masked, embed("bert", keys=row_keys(ROWS, seed=1))) > 0.05
     close(embed("bert", keys=keys, rate=0.0), embed("bert"))
+
+
+def test_attention_has_a_dropout_rate_of_its_own():
+    graph, params, _ = random_model(num_layers=1)
+    ids, mask = (array[:, 0] for array in random_batch(ROWS, 16))
+
+    @jax.jit
+    def last(rate, attention_rate=None):
+        encoder = parameters.merge(graph, params).encoder
+        keys = row_keys(ROWS)
+        return encoder(ids, mask, dropout_keys=keys, dropout_rate=rate, attention_dropout_rate=attention_rate)[-1]
+
+    np.testing.assert_array_equal(last(0.1), last(0.1, 0.1))
+    off = parameters.merge(graph, params).encoder(ids, mask)[-1]
+    np.testing.assert_allclose(last(0.0, 0.0)[mask > 0], off[mask > 0], atol=1e-6)
+    assert np.abs(last(0.0, 0.3) - off)[mask > 0].max() > 0.01
+    assert np.abs(last(0.1, 0.0) - last(0.1))[mask > 0].max() > 0.01
 
 
 def test_every_dropout_site_has_its_own_number(monkeypatch):
@@ -184,17 +216,22 @@ def test_a_relative_bias_moves_attention_to_the_keys_of_its_buckets():
     assert np.abs(context[0, : length - 1, :size] - value[0, 1:length, :size]).max() > 1e-2  # the other heads do not
 
 
-def test_distilbert_drops_nothing_of_attention_s_output():
+@pytest.mark.parametrize(
+    ("model_type", "missing", "others"),
+    [
+        ("distilbert", "attention_output", ("attention", "output")),
+        ("albert", "output", ("attention", "attention_output")),
+    ],
+)
+def test_what_an_encoder_does_not_drop_has_no_mask_and_the_others_keep_theirs(model_type, missing, others):
     drawn = {}
-    for model_type in ("bert", "distilbert"):
-        graph, params, _ = random_model(model_type)
+    for kind in ("bert", model_type):
+        graph, params, _ = random_model(kind)
         encoder = parameters.merge(graph, params).encoder
-        drawn[model_type] = encoder.draw_masks(Padded(8), 8, row_keys(2), 0.1)
-    (of_bert, layers), (of_distilbert, others) = drawn["bert"], drawn["distilbert"]
-    np.testing.assert_array_equal(of_bert.keep, of_distilbert.keep)
-    for mine, other in zip(layers, others, strict=True):
-        assert mine.attention_output is not None and other.attention_output is None
-        for part in ("attention", "output"):
+        drawn[kind] = encoder.draw_masks(Padded(8), 8, row_keys(2), 0.1)[1]
+    for mine, other in zip(drawn["bert"], drawn[model_type], strict=True):
+        assert getattr(mine, missing) is not None and getattr(other, missing) is None
+        for part in others:
             np.testing.assert_array_equal(getattr(mine, part).keep, getattr(other, part).keep)
 
 
@@ -218,3 +255,79 @@ def test_other_first_tokens_take_the_places_of_those_in_the_first_layer_s_input(
     other[:, 0] = (ids[:, 0] + 5) % 40
     np.testing.assert_array_equal(encode(other, first)[-1], found[-1])
     np.testing.assert_allclose(encode(ids, plain[0][:, 0])[-1], plain[-1], atol=1e-6)
+
+
+def test_shared_layers_are_those_of_an_encoder_with_a_copy_for_each_and_get_the_sum_of_their_gradients():
+    """With the same masks, which belong to the place of a layer and not to its weights."""
+    config = EncoderConfig.from_hugging_face(CONFIGS["albert"], "test")
+    assert config.groups == [0, 0, 1]
+    graph, params = parameters.split(SentenceEncoder(config, with_head=False, rngs=nnx.Rngs(0)))
+    apart = dataclasses.replace(config, layer_groups=None)
+    (own_graph, shapes), copies = build(apart, with_head=False), {}
+    for name in shapes:
+        *start, number, part, kind = name.split(".")
+        shared = ".".join([*start, str(config.groups[int(number)]), part, kind]) if "layers" in start else name
+        copies[name] = shared
+    assert set(copies.values()) == set(params) and len(copies) > len(params)
+    ids, mask = (array[:, 0] for array in random_batch(ROWS, 16))
+    target = np.random.default_rng(0).normal(size=(ROWS, 16, 32)).astype(np.float32) * mask[..., None]
+
+    def loss(graph, params):
+        states = parameters.merge(graph, params).encoder(ids, mask, dropout_keys=row_keys(ROWS))
+        return sum(jnp.sum(jnp.sin(state) * target) for state in states), states
+
+    run = jax.jit(jax.grad(loss, argnums=1, has_aux=True), static_argnums=0)
+    gradient, states = run(graph, params)
+    own, expected = run(own_graph, {name: params[shared] for name, shared in copies.items()})
+    assert len(states) == len(expected) == 4
+    np.testing.assert_allclose(states, expected, atol=1e-6)
+    for shared, value in gradient.items():
+        total = sum(own[name] for name, one in copies.items() if one == shared)
+        np.testing.assert_allclose(value, total, atol=1e-5 * np.abs(total).max(), err_msg=shared)
+        assert np.abs(value).max() > 0, shared  # each is used
+
+
+@pytest.mark.parametrize("model_type", ["electra", "ernie"])
+def test_embeddings_by_numpy(model_type):
+    """Words, positions from 0, the first type, the first task if there are tasks; the norm; then the dense layer."""
+    graph, params, config = random_model(model_type)
+    ids, mask = (array[:, 0] for array in random_batch(3, 8))
+    generator = np.random.default_rng(1)  # biases of a fresh encoder are 0, and scales 1
+    params = {name: value + generator.normal(0, 0.1, value.shape).astype("f4") for name, value in params.items()}
+    found = parameters.merge(graph, params).encoder.embeddings(ids, mask, Padded(8), None)
+    of = {name.removeprefix("encoder.embeddings."): np.asarray(value, np.float64) for name, value in params.items()}
+    x = of["word.embedding"][ids] + of["position.embedding"][:8] + of["type.embedding"][0]
+    x += of["task.embedding"][0] if model_type == "ernie" else 0
+    assert x.shape == (3, 8, config.table_size)
+    x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-12)
+    x = x * of["norm.scale"] + of["norm.bias"]
+    x = x @ of["projection.kernel"] + of["projection.bias"] if model_type == "electra" else x
+    np.testing.assert_allclose(found, x, atol=1e-5)
+
+
+def test_masks_of_narrow_embeddings_and_of_shared_layers_are_bit_equal_whatever_the_padding():
+    graph, params, config = random_model("albert")
+    encoder = parameters.merge(graph, params).encoder
+    (short, layers), (long, others) = (encoder.draw_masks(Padded(n), n, row_keys(2), 0.1) for n in (8, 12))
+    assert short.keep.shape == (2, 8, 16) and len(layers) == 2 and config.groups == [0, 0]
+    np.testing.assert_array_equal(short.keep, long.keep[:, :8])
+    for mine, other in zip(layers, others, strict=True):
+        np.testing.assert_array_equal(mine.attention.keep, other.attention.keep[:, :, :8, :8])
+        np.testing.assert_array_equal(mine.attention_output.keep, other.attention_output.keep[:, :8])
+    first, second = (layer.attention_output.keep for layer in layers)
+    assert (first != second).any()
+
+
+def test_a_projection_and_shared_layers_in_bfloat16_are_close_to_float32_and_between_layers_all_is_bfloat16():
+    ids, mask = (array[:, 0] for array in random_batch(3, 8))
+    graph, params, config = random_model("albert")
+    in_bfloat16, _ = build(config, with_head=True, dtype=jnp.bfloat16)
+
+    @jax.jit
+    def run(params):
+        return [parameters.merge(each, params).encoder(ids, mask) for each in (in_bfloat16, graph)]
+
+    rounded, exact = run(params)
+    for mine, other in zip(rounded, exact, strict=True):
+        assert mine.dtype == jnp.bfloat16
+        assert 1e-4 < np.abs(np.asarray(mine, np.float32) - other).max() < 0.15

@@ -40,17 +40,47 @@ NAMES["distilbert"] = {
     "norm.bias": "vocab_layer_norm.bias",
     "bias": "vocab_projector.bias",
 }
+NAMES["electra"] = {
+    "dense.kernel": "generator_predictions.dense.weight",
+    "dense.bias": "generator_predictions.dense.bias",
+    "norm.scale": "generator_predictions.LayerNorm.weight",
+    "norm.bias": "generator_predictions.LayerNorm.bias",
+    "bias": "generator_lm_head.bias",
+}
+NAMES["albert"] = {
+    "dense.kernel": "predictions.dense.weight",
+    "dense.bias": "predictions.dense.bias",
+    "norm.scale": "predictions.LayerNorm.weight",
+    "norm.bias": "predictions.LayerNorm.bias",
+    "bias": "predictions.bias",
+}
+NAMES["modernbert"] = {
+    "dense.kernel": "head.dense.weight",
+    "dense.bias": "head.dense.bias",
+    "norm.scale": "head.norm.weight",
+    "norm.bias": "head.norm.bias",
+    "bias": "decoder.bias",
+}
+NAMES["nomic_bert"] = NAMES["bert"] | {
+    "norm.scale": "cls.predictions.transform.layer_norm.weight",
+    "norm.bias": "cls.predictions.transform.layer_norm.bias",
+}
 DECODERS = {"bert": "cls.predictions.decoder", "roberta": "lm_head.decoder", "mpnet": "lm_head.decoder"}
-DECODERS["distilbert"] = "vocab_projector"
+DECODERS |= {"distilbert": "vocab_projector", "electra": "generator_lm_head", "albert": "predictions.decoder"}
+DECODERS |= {"modernbert": "decoder", "nomic_bert": "cls.predictions.decoder"}
+HEADS = tuple(NAMES)  # a model type with each kind of head
+for other, kind in {"xlm-roberta": "roberta", "camembert": "roberta", "ernie": "bert"}.items():
+    NAMES[other] = NAMES[kind]
+PREFIXES = {"xlm-roberta": "roberta", "camembert": "roberta", "modernbert": "model"}  # of their encoders' tensors
 
 
 def encoder_config(model_type, **changes):
     return EncoderConfig.from_hugging_face(CONFIGS[model_type] | changes, "test")
 
 
-def random_head(seed=0):
+def random_head(seed=0, model_type="bert"):
     generator = np.random.default_rng(seed)
-    shapes = language_model.shapes(encoder_config("bert"))
+    shapes = language_model.shapes(encoder_config(model_type))
     return {name: generator.normal(0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()}
 
 
@@ -58,10 +88,10 @@ def tensors_of(head, model_type):
     return {NAMES[model_type][name]: value.T if name == "dense.kernel" else value for name, value in head.items()}
 
 
-@pytest.fixture(params=list(CONFIGS))
+@pytest.fixture(params=HEADS)
 def with_head(request, tmp_path):
     """(folder, head, model_type) of a checkpoint with its pretrained language-model head."""
-    folder, head = write_model(tmp_path / "model", request.param), random_head()
+    folder, head = write_model(tmp_path / "model", request.param), random_head(model_type=request.param)
     add_tensors(folder, {k: np.ascontiguousarray(v) for k, v in tensors_of(head, request.param).items()})
     return folder, head, request.param
 
@@ -110,9 +140,10 @@ def test_logits_are_float32_whatever_the_encoder_s_dtype():
 
 def test_the_activation_is_the_encoder_s_for_bert_and_distilbert_and_gelu_for_the_others():
     x = jnp.linspace(-2, 2, 9)
-    for config in (encoder_config("bert", hidden_act="relu"), encoder_config("distilbert", activation="relu")):
+    configs = [encoder_config(kind, hidden_act="relu") for kind in ("bert", "ernie", "albert")]
+    for config in (*configs, encoder_config("distilbert", activation="relu")):
         np.testing.assert_array_equal(language_model.activation(config)(x), jax.nn.relu(x))
-    for model_type in ("roberta", "mpnet"):
+    for model_type in ("roberta", "mpnet", "electra", "camembert"):
         other = language_model.activation(encoder_config(model_type, hidden_act="relu"))
         np.testing.assert_allclose(other(x), jax.nn.gelu(x, approximate=False), rtol=1e-6)
 
@@ -130,16 +161,18 @@ def test_a_head_is_read(with_head):
 
 def test_other_names_in_use(with_head):
     folder, head, model_type = with_head
-    names, words = NAMES[model_type], "embeddings.word_embeddings.weight"
+    names = NAMES[model_type]
+    words = f"embeddings.{'tok' if model_type == 'modernbert' else 'word'}_embeddings.weight"
     decoder = DECODERS[model_type]
     saved = load_file(folder / "model.safetensors")
     # The bias under its other name, and the decoder stored although it is tied.
     given = {f"{decoder}.bias": head["bias"], f"{decoder}.weight": saved[words]}
     add_tensors(folder, given, *({names["bias"]} - given.keys()))
     same(load(str(folder)).language_model, head)
-    half = {names["norm.scale"]: np.ones(32, np.float16)}
+    size = len(head["norm.scale"])
+    half = {names["norm.scale"]: np.ones(size, np.float16)}
     add_tensors(folder, half)
-    same(load(str(folder)).language_model, head | {"norm.scale": np.ones(32, np.float32)})
+    same(load(str(folder)).language_model, head | {"norm.scale": np.ones(size, np.float32)})
 
 
 def test_gamma_and_beta_and_the_prefix(tmp_path):
@@ -157,7 +190,7 @@ def test_gamma_and_beta_and_the_prefix(tmp_path):
 def test_checkpoints_without_a_whole_head_have_none(with_head, tiny_folder):
     folder, _, model_type = with_head
     assert load(str(tiny_folder)).language_model is None
-    for name in NAMES[model_type].values():
+    for name in tensors_of(random_head(model_type=model_type), model_type):
         tensors = normalize_names(load_file(folder / "model.safetensors"))
         del tensors[name]
         assert read_head(tensors, encoder_config(model_type)) is None, name
@@ -274,8 +307,9 @@ def test_logits_are_those_of_transformers(tmp_path, model_type, hidden_act):
 
     folder = write_model(tmp_path / "model", model_type, hidden_act=hidden_act, layer_norm_eps=1e-3)
     kept = load_file(folder / "model.safetensors")
-    prefixed = {f"{model_type}.{name}": value for name, value in kept.items() if not name.startswith("pooler")}
-    head = {k: np.ascontiguousarray(v) for k, v in tensors_of(random_head(), model_type).items()}
+    prefix = PREFIXES.get(model_type, model_type)
+    prefixed = {f"{prefix}.{name}": value for name, value in kept.items() if not name.startswith("pooler")}
+    head = {k: np.ascontiguousarray(v) for k, v in tensors_of(random_head(0, model_type), model_type).items()}
     save_file(prefixed | head, folder / "model.safetensors", metadata={"format": "pt"})
     ids, mask = (array[:, 0] for array in random_batch(5, 16))
 

@@ -23,7 +23,8 @@ from simcse_jax import progress
 from simcse_jax.command_line import run_command
 from simcse_jax.huggingface.names import to_tensors
 from simcse_jax.models import parameters
-from simcse_jax.models.config import DISTILBERT_NAMES, EncoderConfig
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.model_types import MODEL_TYPES
 from simcse_jax.models.sentence_encoder import SentenceEncoder, build
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -51,12 +52,42 @@ CONFIGS = {
     | {"model_type": "distilbert", "architectures": ["DistilBertModel"], "max_position_embeddings": 64}
     | {"pad_token_id": 0},
 }
+# RoBERTa under other names; BERT with a table of tasks; with narrow tables; with three layers in two groups as well.
+CONFIGS |= {
+    "xlm-roberta": CONFIGS["roberta"] | {"model_type": "xlm-roberta", "architectures": ["XLMRobertaModel"]},
+    "camembert": CONFIGS["roberta"] | {"model_type": "camembert", "architectures": ["CamembertModel"]},
+    "ernie": CONFIGS["bert"]
+    | {"model_type": "ernie", "architectures": ["ErnieModel"], "use_task_id": True, "task_type_vocab_size": 3},
+    "electra": CONFIGS["bert"] | {"model_type": "electra", "architectures": ["ElectraModel"], "embedding_size": 16},
+    "albert": CONFIGS["bert"]
+    | {"model_type": "albert", "architectures": ["AlbertModel"], "embedding_size": 16, "num_hidden_groups": 2}
+    | {"num_hidden_layers": 3, "inner_group_num": 1},
+}
+# Rotary positions and gates; with windows of two tokens to either side, norms before and no biases; BERT's norms.
+CONFIGS |= {
+    "modernbert": {name: size for name, size in SIZES.items() if name != "hidden_act"}
+    | {"hidden_activation": "gelu", "model_type": "modernbert", "architectures": ["ModernBertModel"], "norm_eps": 1e-5}
+    | {"max_position_embeddings": 64, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2}
+    | {
+        "sep_token_id": 3,
+        "attention_dropout": 0.1,
+        "local_attention": 4,
+        "global_rope_theta": 400.0,
+        "local_rope_theta": 100.0,
+    },
+    "nomic_bert": CONFIGS["bert"]
+    | {"model_type": "nomic_bert", "architectures": ["NomicBertModel"], "hidden_act": "silu"}
+    | {"rope_parameters": {"rope_type": "default", "rope_theta": 100.0}},
+}
+KINDS = ("bert", "roberta", "mpnet", "distilbert")  # those that many tests run with
 SPECIAL = {
     "bert": ["[PAD]", "[UNK]", "[CLS]", "[SEP]"],
     "roberta": ["<s>", "<pad>", "</s>", "<unk>"],
     "mpnet": ["<s>", "<pad>", "</s>", "[UNK]"],
     "distilbert": ["[PAD]", "[UNK]", "[CLS]", "[SEP]"],
 }
+SPECIAL |= {kind: SPECIAL["roberta"] for kind in ("xlm-roberta", "camembert")}
+SPECIAL |= {kind: SPECIAL["bert"] for kind in ("ernie", "electra", "albert", "modernbert", "nomic_bert")}
 
 
 def write_tokenizer(folder: Path, model_type: str) -> None:
@@ -81,7 +112,7 @@ def write_tokenizer(folder: Path, model_type: str) -> None:
 def write_model(folder: Path, model_type: str, **changes) -> Path:
     """A random model in Hugging Face format, with weights large enough to make the network nonlinear."""
     folder.mkdir(parents=True, exist_ok=True)
-    names = DISTILBERT_NAMES if model_type == "distilbert" else {}
+    names = MODEL_TYPES[model_type].names
     fields = CONFIGS[model_type] | {names.get(name, name): value for name, value in changes.items()}
     (folder / "config.json").write_text(json.dumps(fields))
     config = EncoderConfig.from_hugging_face(fields, "test")

@@ -81,6 +81,7 @@ def test_what_can_be_trained_together():
     assert changed(objective__off_dropout__weight=1.0) == changed(objective__off_dropout__weight=0.3)
     assert changed(train__epsilon=1e-6, train__warmup=0.1) == changed()
     assert changed(views__positive_dropout=0.0) == changed(views__positive_dropout=0.3) != changed()
+    assert changed(model__attention_dropout=0.0) == changed(model__attention_dropout=0.3) != changed()
     steps = {"train__schedule": "steps", "train__milestones": "5:0.5,9:0.1"}
     assert changed(**steps) == changed(**steps | {"train__milestones": "1:0.8,2:0.7"}) != changed()
     assert changed(**steps) != changed(**steps | {"train__milestones": "1:0.8"})

@@ -7,7 +7,7 @@ from support import call, refused, train_args
 from simcse_jax.config import default_config
 from simcse_jax.data.batches import Corpus
 from simcse_jax.errors import UserError
-from simcse_jax.training.inputs import Inputs, check_projector, sources
+from simcse_jax.training.inputs import Inputs, check_columns, check_projector, sources
 
 BAD_DATA = {
     "missing": (None, "no such file"),
@@ -42,12 +42,32 @@ def test_other_mistakes_leave_no_workdir_either(tiny_bert, corpus, tmp_path):
             "no column of hard negatives",
         ),
         "--config.model.num_layers=5": ("model.num_layers=5", "2 layers"),
+        "--config.model.dropout=0": ("model.dropout=0.0", "all dropout rates are 0", "views.positive=off"),
     }
     for argument, parts in cases.items():
         refused(call("main", *train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run"), argument), *parts)
         assert not (tmp_path / "run").exists()
     (tmp_path / "file").write_text("")
     refused(call("main", *train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "file")), "is a file")
+
+
+def test_views_differ_by_any_rate_above_zero_a_change_or_another_column():
+    def check(columns=1, **fields):
+        config = default_config()
+        config.model.dropout = 0.0
+        config.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
+        check_columns(config, columns)
+
+    check(model__attention_dropout=0.1)
+    check(views__positive_dropout=0.1)
+    check(views__positive="off")
+    check(views__positive_change="shuffled")
+    check(model__dual_encoder=True)
+    check(columns=2)
+    check(objective__info_nce__weight=0.0, objective__mlm__weight=1.0)  # compares no views
+    for fields in ({"model__attention_dropout": 0.0}, {"views__positive": "mean"}):
+        with pytest.raises(UserError, match="both views of a sentence would be the same"):
+            check(**fields)
 
 
 def test_a_batch_that_does_not_divide_names_the_nearest_that_do(tiny_bert, corpus, tmp_path):

@@ -25,7 +25,9 @@ def test_the_numbers_of_the_step_are_those_of_the_fields_table():
     terms |= {"off_dropout": {"weight", "temperature", "m"}}
     assert {name: set(term) for name, term in settings["objective"].items()} == terms  # those with a weight
     flat = {name for name in settings if name not in ("total_steps", "objective")}
-    assert flat == {name.rpartition(".")[2] for name in numbers_of_step() if not name.startswith("objective.")}
+    names = {name.rpartition(".")[2] for name in numbers_of_step() if not name.startswith("objective.")}
+    assert flat == names - {"attention_dropout"}  # the others' rate
+    assert make_settings(config(model__attention_dropout=0.25), 8)["attention_dropout"] == 0.25
     assert all(value.dtype == jnp.float32 for term in settings["objective"].values() for value in term.values())
 
 

@@ -1,0 +1,207 @@
+"""One layer of an encoder: attention and a feed-forward network. `EncoderConfig` says which parts it has.
+
+Shapes as in `models.encoder`, and F the feed-forward network's features.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Bool, Float, Int
+
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.dropout import Mask, drop
+from simcse_jax.models.model_types import ROTARY
+from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS, layer_norm, softmax
+from simcse_jax.models.padding import Layout, Padded
+from simcse_jax.models.products import DType, einsum
+from simcse_jax.models.rotary import Rotation, rotate
+
+RelativeBias = Float[Array, "*B H Q K"] | None  # added to the scores of attention
+QUERY, KEY_AND_VALUE, QUERY_KEY_AND_VALUE = slice(0, 1), slice(1, 3), slice(0, 3)  # thirds of one product
+
+
+def linear(features_in: int, features_out: int, rngs: nnx.Rngs, *, bias: bool = True) -> nnx.Linear:
+    """A dense layer with BERT's initialization: weights N(0, 0.02²), bias zero."""
+    kernel = nnx.initializers.normal(0.02)
+    return nnx.Linear(features_in, features_out, use_bias=bias, kernel_init=kernel, rngs=rngs)
+
+
+def product(x: Float[Array, "*tokens F"], kernel: Float[AnyArray, "F G"], dtype: DType) -> Float[Array, "*tokens G"]:
+    """The matrix product of factors in `dtype`, as float32."""
+    y = einsum("nf,fg->ng", x.reshape(-1, x.shape[-1]), kernel, dtype)
+    return y.reshape(*x.shape[:-1], kernel.shape[1])
+
+
+def dense(x: Float[Array, "*tokens F"], layer: nnx.Linear, dtype: DType) -> Float[Array, "*tokens G"]:
+    """`layer` with the product in `dtype`, and a bias in float32, because its gradient is a sum over all tokens."""
+    y = product(x, layer.kernel[...], dtype)
+    return y if layer.bias is None else y + layer.bias[...]
+
+
+class Masks(NamedTuple):
+    """The masks of a layer's three dropouts; None where nothing is dropped."""
+
+    attention: Mask | None = None  # for the probabilities
+    attention_output: Mask | None = None
+    output: Mask | None = None
+
+    def first(self, layout: Layout) -> "Masks":
+        """The masks of each sentence's first token alone."""
+        attention, *tokens = self
+        if attention is None:
+            return self
+        firsts = [mask and mask._replace(keep=layout.first(mask.keep)) for mask in tokens]
+        return Masks(attention._replace(keep=attention.keep[:, :, :1]), *firsts)
+
+
+class Order(NamedTuple):
+    """What a layer's attention knows of the order of the tokens; None where it does not ask."""
+
+    relative_bias: RelativeBias = None
+    rotation: Rotation | None = None
+    near: Bool[Array, "_B Q K"] | None = None  # the keys that a query sees; None: all
+
+    def first(self) -> "Order":
+        """The same for the queries of each sentence's first token alone."""
+        bias, by, near = self
+        return Order(
+            None if bias is None else bias[..., :1, :], by and by.first(), None if near is None else near[:, :1]
+        )
+
+
+NO_ORDER = Order()
+Norm = Callable[[jax.Array], jax.Array]
+
+
+class LayerNorm(nnx.Module):
+    """Layer normalization of the hidden states, in float32."""
+
+    def __init__(self, config: EncoderConfig, size: int):
+        self.scale = nnx.Param(jnp.ones(size))
+        self.bias = nnx.Param(jnp.zeros(size)) if config.norm_bias else None
+        self.epsilon = config.layer_norm_eps
+
+    def __call__(self, x: Float[Array, "*tokens D"]) -> Float[Array, "*tokens D"]:
+        """Each token's vector with mean 0 and variance 1, then scaled and, where there is a bias, shifted."""
+        scale = self.scale[...]
+        return layer_norm(x, scale, jnp.zeros_like(scale) if self.bias is None else self.bias[...], self.epsilon)
+
+
+class Layer(nnx.Module):
+    """A transformer layer: attention, then a feed-forward network, each added to its input.
+
+    The norm comes after each sum, or (`pre_norm`) before attention and before the feed-forward network; then a first
+    layer has none before attention, since its input comes from the embeddings' norm.
+
+    With `first_only` only each sentence's first token has a result, (B, 1, D): the other tokens serve as keys and
+    values, and nothing else is computed for them.
+    """
+
+    def __init__(self, config: EncoderConfig, rngs: nnx.Rngs, dtype: DType, *, is_first: bool = False):
+        size, inner, bias = config.hidden_size, config.intermediate_size, config.feed_forward_bias
+        self.qkv = linear(size, 3 * size, rngs, bias=config.attention_bias)  # one product for query, key and value
+        self.attention_output = linear(size, size, rngs, bias=config.attention_bias)
+        self.attention_norm = None if config.pre_norm and is_first else LayerNorm(config, size)
+        self.intermediate = linear(size, 2 * inner if config.gated else inner, rngs, bias=bias)
+        self.output = linear(inner, size, rngs, bias=bias)
+        self.output_norm = LayerNorm(config, size)
+        self.pre_norm, self.gated, self.rotary = config.pre_norm, config.gated, config.positions == ROTARY
+        self.num_heads = config.num_heads
+        self.head_size = size // config.num_heads
+        self.activation = config.hidden_act
+        self.dtype = dtype
+
+    def __call__(
+        self,
+        hidden: Float[Array, "*tokens D"],
+        attention_mask: Int[AnyArray, "B T"],
+        layout: Layout,
+        masks: Masks,
+        order: Order = NO_ORDER,
+        *,
+        first_only: bool = False,
+    ) -> tuple[Float[Array, "... D"], Layout]:
+        """The hidden states after the layer, and their layout."""
+        shown = self.before(hidden, self.attention_norm)
+        if first_only:
+            key, value = self.project(shown, layout, KEY_AND_VALUE)
+            masks, of_keys, order = masks.first(layout), order, order.first()
+            shown, hidden, layout = layout.first(shown), layout.first(hidden), Padded(1)
+            (query,) = self.project(shown, layout, QUERY)
+        else:
+            query, key, value = self.project(shown, layout, QUERY_KEY_AND_VALUE)
+            of_keys = order
+        query, key = rotate(query, order.rotation), rotate(key, of_keys.rotation)
+        scores = self.scores(query, key, attention_mask, order)
+        probabilities = drop(softmax(scores), masks.attention)
+        context = self.context(probabilities, value, layout)
+        update = dense(context, self.attention_output, self.dtype)
+        attended = self.after(hidden + drop(update, masks.attention_output), self.attention_norm)
+        update = self.feed_forward(self.before(attended, self.output_norm))
+        transformed = self.after(attended + drop(update, masks.output), self.output_norm)
+        return transformed.astype(self.dtype), layout
+
+    def before(self, hidden: Float[Array, "*tokens D"], norm: Norm | None) -> Float[Array, "*tokens D"]:
+        """What attention or the feed-forward network reads."""
+        return norm(hidden.astype(jnp.float32)) if self.pre_norm and norm is not None else hidden
+
+    def after(self, added: Float[Array, "*tokens D"], norm: Norm | None) -> Float[Array, "*tokens D"]:
+        """What becomes of its result, added to the hidden states."""
+        return added if self.pre_norm or norm is None else norm(added)
+
+    def project(
+        self, hidden: Float[Array, "*tokens D"], layout: Layout, thirds: slice
+    ) -> list[Float[Array, "B H _ d"]]:
+        """The heads' queries, keys and values, or those of the three that `thirds` selects."""
+        size = hidden.shape[-1]
+        columns = slice(thirds.start * size, thirds.stop * size)
+        projected = product(hidden, self.qkv.kernel[...][:, columns], self.dtype)
+        if self.qkv.bias is not None:
+            bias = self.qkv.bias[...].reshape(3, size)
+            # The key's bias adds the same to all scores of a query, so its gradient is zero. Left to rounding it would
+            # be noise, which Adam blows up to full steps that differ from machine to machine. Rotated, it is not.
+            key = bias[1] if self.rotary else jax.lax.stop_gradient(bias[1])
+            projected += jnp.stack([bias[0], key, bias[2]]).ravel()[columns]
+        parts = jnp.split(projected.astype(self.dtype), thirds.stop - thirds.start, axis=-1)
+        rows = [layout.to_rows(part) for part in parts]
+        # Heads before tokens: the products below are then of contiguous matrices.
+        return [row.reshape(*row.shape[:2], self.num_heads, self.head_size).swapaxes(1, 2) for row in rows]
+
+    def scores(
+        self,
+        query: Float[Array, "B H Q d"],
+        key: Float[Array, "B H K d"],
+        attention_mask: Int[AnyArray, "B K"],
+        order: Order = NO_ORDER,
+    ) -> Float[Array, "B H Q K"]:
+        """The input of attention's softmax: scaled products, and the least number where the query sees no such key."""
+        scores = einsum("bhqd,bhkd->bhqk", query, key, self.dtype)
+        scores *= self.head_size**-0.5
+        if order.relative_bias is not None:
+            scores += order.relative_bias
+        seen = attention_mask[:, None, None, :] > 0
+        if order.near is not None:
+            seen &= order.near[:, None]
+        return jnp.where(seen, scores, jnp.finfo(scores.dtype).min)
+
+    def context(
+        self, probabilities: Float[Array, "B H Q K"], value: Float[Array, "B H K d"], layout: Layout
+    ) -> Float[Array, "*tokens D"]:
+        """Sums of the values weighted by attention, the heads concatenated, in `layout`."""
+        context = einsum("bhqk,bhkd->bhqd", probabilities, value, self.dtype).astype(self.dtype).swapaxes(1, 2)
+        return layout.to_tokens(context.reshape(*context.shape[:2], self.num_heads * self.head_size))
+
+    def feed_forward(self, hidden: Float[Array, "*tokens D"]) -> Float[Array, "*tokens D"]:
+        """Two dense layers with the activation between them; with a gate, of half the features, times the others.
+
+        Shazeer 2020, "GLU variants improve transformer" (arXiv:2002.05202), equation 6: GeGLU, SwiGLU.
+        """
+        inner, activation = dense(hidden, self.intermediate, self.dtype), ACTIVATION_FUNCTIONS[self.activation]
+        if not self.gated:
+            return dense(activation(inner), self.output, self.dtype)
+        activated, gate = jnp.split(inner, 2, axis=-1)
+        return dense(activation(activated) * gate, self.output, self.dtype)

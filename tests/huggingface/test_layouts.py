@@ -1,0 +1,101 @@
+"""The layouts of well-known models: `docs/models.md` says what each one opens as, and these tests check it."""
+
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+from support import DATA, ROOT
+from support.layouts import LAYOUTS, sentences_of_scripts, write_layout
+
+from simcse_jax.huggingface.load import choose_pooler, load
+from simcse_jax.huggingface.write import write_model
+from simcse_jax.simcse import SimCSE
+
+POOLERS = {"mean_tokens": "avg", "cls_token": "cls", "": "cls"}
+
+
+@pytest.fixture(params=LAYOUTS)
+def opened(request, tmp_path):
+    if LAYOUTS[request.param].bin:
+        pytest.importorskip("torch")  # writes the weights
+    return request.param, write_layout(tmp_path / request.param, LAYOUTS[request.param])
+
+
+def test_each_opens_with_the_pooler_the_head_and_the_prompts_of_its_files(opened):
+    name, folder = opened
+    layout, model = LAYOUTS[name], load(str(folder))
+    assert not model.refusal and choose_pooler(model, None) == (POOLERS[layout.pooling], layout.dense == 32)
+    assert (model.normalize, model.max_length) == (layout.normalize, layout.length)
+    assert [type(module).__name__ for module in model.modules] == ["Dense"] * (layout.dense == 16)
+    assert {name: text for name, text in model.settings.prompts.items() if text} == {
+        name: text for name, text in layout.prompts.items() if text
+    }
+    assert (model.language_model is not None) == ("MaskedLM" in layout.architecture)
+    (ids,) = model.tokenizer(["the cat что"], 16)
+    assert 3 < len(ids) < 16 and model.tokenizer.pad([ids], 16)[1].sum() == len(ids)
+
+
+# One for each model type and kind of tokenizer.
+TOKENIZED = ("intfloat/multilingual-e5-base", "albert/albert-base-v2", "google/electra-small-generator")
+OTHERS = (
+    *("intfloat/multilingual-e5-small", "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2"),
+    *("almanach/camembert-base", "nghuyong/ernie-2.0-base-en", "sentence-transformers/LaBSE"),
+    *("distilbert/distilroberta-base", "answerdotai/ModernBERT-base", "nomic-ai/nomic-embed-text-v1.5"),
+)
+
+
+@pytest.mark.parametrize("name", [*TOKENIZED, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
+def test_tokens_are_those_of_transformers_in_ten_scripts_and_after_an_export(name, tmp_path):
+    pytest.importorskip("torch")
+    from transformers import AutoTokenizer
+
+    folder = write_layout(tmp_path / "model", LAYOUTS[name])
+    model = dataclasses.replace(load(str(folder)), normalize=False, pooler="avg")
+    (tmp_path / "export").mkdir()
+    write_model(model, tmp_path / "export")
+    texts = sentences_of_scripts()
+    if (DATA / "wiki_sample.txt").is_file():
+        texts += (DATA / "wiki_sample.txt").read_text(encoding="utf-8").splitlines()[:500]
+    theirs = AutoTokenizer.from_pretrained(folder)(texts, truncation=True, max_length=64)["input_ids"]
+    exported = AutoTokenizer.from_pretrained(tmp_path / "export")(texts, truncation=True, max_length=64)["input_ids"]
+    for ours in (model.tokenizer(texts, 64), load(str(tmp_path / "export")).tokenizer(texts, 64), exported):
+        differing = [text for text, mine, other in zip(texts, ours, theirs, strict=True) if list(mine) != other]
+        assert not differing, differing[:3]
+    assert len({tuple(ids) for ids in theirs}) > 1900  # they are no rows of unknown tokens
+
+
+def rows() -> dict[str, list[str]]:
+    """The cells of the table of layouts, by hub name."""
+    text = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    lines = [re.findall(r"[^|]+", line) for line in text.splitlines() if line.startswith("| `")]
+    return {
+        name: [cell.strip() for cell in cells] for cells in lines for name in re.findall(r"`([^`]+/[^`]+)`", cells[0])
+    }
+
+
+def test_the_documentation_has_a_line_for_each_layout():
+    table = rows()
+    for name, layout in LAYOUTS.items():
+        _, model_type, pooler, head, length, prompts = table[name][:6]
+        assert model_type == f"`{layout.model_type}`", name
+        assert pooler.startswith(f"`{POOLERS[layout.pooling]}`") and ("unit length" in pooler) == layout.normalize, name
+        assert ("–" not in head) == bool(layout.dense) and length.isdigit(), name
+        assert all(f"`{prompt}`" in prompts for prompt in layout.prompts), name
+
+
+@pytest.mark.slow
+def test_embeddings_are_those_of_sentence_transformers(opened):
+    pytest.importorskip("torch")
+    from sentence_transformers import SentenceTransformer
+
+    name, folder = opened
+    layout = LAYOUTS[name]
+    texts = ["the cat что", "", "Élan ﬁ ...", "นก一丁", "a " * 100]
+    ours = SimCSE(str(folder)).encode(texts)
+    if layout.pooling:
+        theirs = SentenceTransformer(str(folder), device="cpu").encode(texts)
+        np.testing.assert_allclose(theirs, ours, atol=1e-5)
+    config = json.loads((folder / "config.json").read_text())
+    assert config["model_type"] == layout.model_type and np.isfinite(ours).all()

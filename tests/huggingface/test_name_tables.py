@@ -1,0 +1,110 @@
+"""The model types that differ from BERT and RoBERTa in names and in single parts."""
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from support import CONFIGS, write_model
+from support.models import edit_json, edit_tensors, same
+
+from simcse_jax.errors import UserError
+from simcse_jax.huggingface.load import load
+from simcse_jax.huggingface.name_tables import NAMES
+from simcse_jax.huggingface.names import to_tensors
+
+KINDS = ("xlm-roberta", "camembert", "ernie", "electra", "albert", "modernbert", "nomic_bert")
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def source(request, tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("models") / request.param, request.param)
+
+
+def test_tensors_survive_the_round_trip_with_their_prefix_and_without(source, tmp_path):
+    model, tensors = load(str(source)), load_file(source / "model.safetensors")
+    names = NAMES[model.config.model_type]
+    back = to_tensors(model.params, model.config.model_type)
+    assert {name for name in tensors if not name.startswith("pooler")} == set(back)
+    for name, value in back.items():
+        np.testing.assert_array_equal(value, tensors[name])
+    other = write_model(tmp_path / "model", model.config.model_type)
+    edit_tensors(other, lambda own: {names.prefix + name: value for name, value in own.items()})
+    same(load(str(other)), model)
+
+
+def test_electra_s_embeddings_of_the_full_width_have_no_dense_layer(tmp_path):
+    folder = write_model(tmp_path / "model", "electra", embedding_size=32)
+    assert not any("projection" in name for name in load(str(folder)).params)
+    edit_tensors(folder, lambda own: own | {"embeddings_project.weight": np.ones((32, 32), np.float32)})
+    with pytest.raises(UserError, match=r"has the tensor 'embeddings_project\.weight', but .* embedding_size is 32"):
+        load(str(folder))
+
+
+def test_the_first_layers_of_shared_ones(tmp_path):
+    folder = write_model(tmp_path / "model", "albert", num_hidden_layers=4)
+    whole, first = load(str(folder)), load(str(folder), 2)
+    assert whole.config.groups == [0, 0, 1, 1] and first.config.groups == [0, 0]
+    assert first.params.keys() == {name for name in whole.params if not name.startswith("encoder.layers.1.")}
+
+
+WORDS = "embeddings.word_embeddings.weight"
+CONTRADICTIONS = [
+    ("electra", {"embedding_size": 8}, rf"'{WORDS}' has shape \(40, 16\), but .* embedding_size is 8"),
+    ("electra", {"hidden_size": 64}, r"'embeddings_project\.weight' has shape .* hidden_size is 64 and embedding_size"),
+    ("albert", {"embedding_size": 32}, rf"'{WORDS}' has shape \(40, 16\), but .* embedding_size is 32"),
+    ("albert", {"num_hidden_groups": 3}, r"groups\.2\..* is missing; config\.json says that num_hidden_groups is 3"),
+    ("albert", {"num_hidden_groups": 1}, r"has the tensor 'encoder\.albert_layer_groups\.1\..*num_hidden_groups is 1"),
+    (
+        "ernie",
+        {"use_task_id": False},
+        r"the tensor 'embeddings\.task_type_embeddings\.weight', .* use_task_id is false",
+    ),
+    ("ernie", {"task_type_vocab_size": 4}, r"task_type_embeddings\.weight' has shape .* task_type_vocab_size is 4"),
+    ("bert", {"type_vocab_size": 3}, r"token_type_embeddings\.weight' has shape .*: type_vocab_size is 3"),
+    ("camembert", {"max_position_embeddings": 99}, r"position_embeddings\.weight' .* max_position_embeddings is 99"),
+    ("bert", {"vocab_size": 41}, rf"'{WORDS}' has shape \(40, 32\), but config\.json asks for .*: vocab_size is 41"),
+    ("bert", {"num_hidden_layers": 3}, r"'encoder\.layer\.2\..*' is missing; .* num_hidden_layers is 3"),
+    (
+        *("modernbert", {"intermediate_size": 49}),
+        r"'layers\.0\.mlp\.Wi\.weight' has shape \(96, 32\), but .*\(98, 32\): intermediate_size is 49 and hidden_size",
+    ),
+    ("modernbert", {"num_hidden_layers": 3}, r"'layers\.2\.mlp_norm\.weight' is missing; .* num_hidden_layers is 3"),
+    ("modernbert", {"mlp_bias": True}, r"'layers\.0\.mlp\.Wi\.bias' is missing; .* mlp_bias is true"),
+    ("modernbert", {"attention_bias": True}, r"'layers\.0\.attn\.Wqkv\.bias' is missing; .* attention_bias is true"),
+    ("modernbert", {"norm_bias": True}, r"'embeddings\.norm\.bias' is missing; .* norm_bias is true"),
+    ("modernbert", {"vocab_size": 41}, r"'embeddings\.tok_embeddings\.weight' has shape .*: vocab_size is 41"),
+    ("nomic_bert", {"intermediate_size": 49}, r"'encoder\.layers\.0\.mlp\.fc12\.weight' has shape \(48, 32\)"),
+    ("nomic_bert", {"type_vocab_size": 1}, r"token_type_embeddings\.weight' has shape .*: type_vocab_size is 1"),
+    ("distilbert", {"hidden_dim": 49}, r"ffn\.lin1\.bias' has shape \(48,\), .*: hidden_dim is 49"),
+]
+
+
+@pytest.mark.parametrize(("model_type", "changes", "message"), CONTRADICTIONS)
+def test_a_config_that_contradicts_its_weights_names_the_field_and_the_tensor(model_type, changes, message, tmp_path):
+    folder = write_model(tmp_path / "model", model_type)
+    edit_json(folder / "config.json", **changes)
+    with pytest.raises(UserError, match=message):
+        load(str(folder))
+
+
+SURPLUS = [
+    ("modernbert", "layers.0.attn.Wqkv.bias", "attention_bias is false"),
+    ("modernbert", "layers.0.mlp.Wo.bias", "mlp_bias is false"),
+    ("modernbert", "embeddings.norm.bias", "norm_bias is false"),
+    ("nomic_bert", "encoder.layers.0.attn.out_proj.bias", "there are no biases"),
+    ("nomic_bert", "embeddings.position_embeddings.weight", "positions are rotary"),
+]
+
+
+@pytest.mark.parametrize(("model_type", "tensor", "message"), SURPLUS)
+def test_weights_of_parts_that_the_config_lacks_are_named(model_type, tensor, message, tmp_path):
+    folder = write_model(tmp_path / "model", model_type)
+    edit_tensors(folder, lambda own: own | {tensor: np.ones(32, np.float32)})
+    with pytest.raises(UserError, match=f"has the tensor '{tensor}', but config.json says that {message}"):
+        load(str(folder))
+
+
+def test_a_task_that_weights_lack_is_missed(tmp_path):
+    folder = write_model(tmp_path / "model", "bert")
+    edit_json(folder / "config.json", **CONFIGS["ernie"])
+    with pytest.raises(UserError, match=r"task_type_embeddings\.weight' is missing; .* task_type_vocab_size is 3"):
+        load(str(folder))
