@@ -161,7 +161,7 @@ class Layer(nnx.Module):
         """The heads' queries, keys and values, or those of the three that `thirds` selects."""
         size = hidden.shape[-1]
         columns = slice(thirds.start * size, thirds.stop * size)
-        bias: Float[Array, "..."] | None = None
+        bias: jax.Array | None = None
         if self.qkv.bias is not None:
             bias = self.qkv.bias[...].reshape(3, size)
             # The key's bias adds the same to all scores of a query, so its gradient is zero. Left to rounding it would
