@@ -60,9 +60,10 @@ class Embeddings(nnx.Module):
         change: Change = UNCHANGED,
     ) -> Float[Array, "*tokens D"]:
         """The hidden states before the first layer, in `layout`, after the change."""
+        rows = None if self.position is None else self.rows_of_positions(attention_mask, layout, change)
         embedded = self.word(layout.to_tokens(jnp.asarray(input_ids)))
-        if self.position is not None:
-            embedded += self.position(self.rows_of_positions(attention_mask, layout, change))
+        if self.position is not None and rows is not None:
+            embedded += self.position(rows)
         if self.type is not None:
             embedded += self.type.embedding[0]
         if self.task is not None:

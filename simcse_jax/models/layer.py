@@ -129,9 +129,11 @@ class Layer(nnx.Module):
         shown = self.before(hidden, self.attention_norm)
         if first_only:
             key, value = self.project(shown, layout, KEY_AND_VALUE)
-            masks, of_keys, order = masks.first(layout), order, order.first()
-            shown, hidden, layout = layout.first(shown), layout.first(hidden), Padded(1)
+            masks, of_keys, first = masks.first(layout), order, layout.first(hidden)
+            shown = first if shown is hidden else layout.first(shown)
+            hidden, layout = first, Padded(1)
             (query,) = self.project(shown, layout, QUERY)
+            order = order.first()
         else:
             query, key, value = self.project(shown, layout, QUERY_KEY_AND_VALUE)
             of_keys = order
@@ -159,13 +161,15 @@ class Layer(nnx.Module):
         """The heads' queries, keys and values, or those of the three that `thirds` selects."""
         size = hidden.shape[-1]
         columns = slice(thirds.start * size, thirds.stop * size)
-        projected = product(hidden, self.qkv.kernel[...][:, columns], self.dtype)
+        bias: jax.Array | None = None
         if self.qkv.bias is not None:
             bias = self.qkv.bias[...].reshape(3, size)
             # The key's bias adds the same to all scores of a query, so its gradient is zero. Left to rounding it would
             # be noise, which Adam blows up to full steps that differ from machine to machine. Rotated, it is not.
-            key = bias[1] if self.rotary else jax.lax.stop_gradient(bias[1])
-            projected += jnp.stack([bias[0], key, bias[2]]).ravel()[columns]
+            bias = jnp.stack([bias[0], bias[1] if self.rotary else jax.lax.stop_gradient(bias[1]), bias[2]]).ravel()
+        projected = product(hidden, self.qkv.kernel[...][:, columns], self.dtype)
+        if bias is not None:
+            projected += bias[columns]
         parts = jnp.split(projected.astype(self.dtype), thirds.stop - thirds.start, axis=-1)
         rows = [layout.to_rows(part) for part in parts]
         # Heads before tokens: the products below are then of contiguous matrices.
