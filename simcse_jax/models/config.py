@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from simcse_jax.errors import UserError
-from simcse_jax.models.model_types import AFTER_PADDING, FROM_ZERO, MODEL_TYPES, NONE, ROTARY, WORD_VECTORS
+from simcse_jax.models.model_types import AFTER_PADDING, FROM_ZERO, MODEL_TYPES, MOST_LAYERS, NONE, ROTARY, WORD_VECTORS
 from simcse_jax.models.rotary_config import READERS
 
 DTYPES = ("float32", "bfloat16")  # for the encoder's matrix products
@@ -47,7 +47,7 @@ TASKS = "task_type_vocab_size"  # read where `use_task_id` is true
 BOUNDS = {
     "vocab_size": (1, 1 << 26),
     "hidden_size": (1, 1 << 16),
-    "num_hidden_layers": (1, 1 << 10),
+    "num_hidden_layers": (1, MOST_LAYERS),
     "num_attention_heads": (1, 1 << 16),
     "intermediate_size": (1, 1 << 20),
     "max_position_embeddings": (1, 1 << 26),
@@ -161,7 +161,8 @@ class EncoderConfig:
             supported = f"supported are {', '.join(MODEL_TYPES)}; the nearest in name is {nearest}"
             raise UserError(f"{where}: model_type is {model_type!r:.60}; {supported}")
         kind = MODEL_TYPES[model_type]
-        if (positions := config.get("position_embedding_type", "absolute")) != "absolute":
+        is_rotary = kind.parts.get("positions") == ROTARY  # whose files may say anything: transformers does not read it
+        if not is_rotary and (positions := config.get("position_embedding_type", "absolute")) != "absolute":
             raise UserError(f"{where}: position_embedding_type is {positions!r:.60}; only 'absolute' is supported")
         for field, only in kind.only.items():
             if config.get(field) not in (None, only):
@@ -171,7 +172,7 @@ class EncoderConfig:
         for field in OTHER_MODELS:
             if config.get(field):
                 raise UserError(f"{where}: {field} is {config[field]!r:.60}; such a model is not supported")
-        if kind.parts.get("positions") == ROTARY:
+        if is_rotary:
             config, kind = READERS[model_type](config, kind, where)
         config = {**BERT_DEFAULTS, **kind.defaults, **_with_usual_names(config, kind.names, where), **kind.fixed}
         if config.get("pad_token_id") is None:
@@ -226,8 +227,12 @@ class EncoderConfig:
         if not 0 <= num_layers <= self.num_layers:
             raise UserError(f"{given}: the model has {self.num_layers} layers (0 keeps all)")
         groups = self.groups[:num_layers] if self.layer_groups and num_layers else []
+        count = num_layers or self.num_layers
         kept = dataclasses.replace(
-            self, num_layers=num_layers or self.num_layers, layer_groups=len(set(groups)) or self.layer_groups
+            self,
+            num_layers=count,
+            layer_groups=len(set(groups)) or self.layer_groups,
+            local_layers=tuple(layer for layer in self.local_layers if layer < count),
         )
         if groups not in ([], kept.groups):
             shared = f"{self.num_layers} layers share parameters in {self.layer_groups} groups"
@@ -245,7 +250,7 @@ def _with_usual_names(config: dict[str, Any], names: Mapping[str, str], where: s
     for usual, own in names.items():
         if usual in config and config.get(own, config[usual]) != config[usual]:
             raise UserError(
-                f"{where}: {own} is {config[own]!r:.60}, but {usual} {config[usual]!r:.60}; they are the same"
+                f"{where}: {own} is {config[own]!r:.60}, but {usual} {config[usual]!r:.60}; they must be the same"
             )
     return config | {usual: config[own] for usual, own in names.items() if own in config}
 

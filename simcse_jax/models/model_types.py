@@ -9,6 +9,7 @@ from simcse_jax.models.relative_positions import BUCKETS
 WORD_VECTORS = "glove"  # the model type of an average of word vectors, which has no layers
 # Positions: where the rows of a table of them begin, or no table, but rotations in attention.
 FROM_ZERO, AFTER_PADDING, ROTARY = "from_zero", "after_padding", "rotary"
+MOST_LAYERS = 1 << 10
 NONE: Mapping[str, Any] = MappingProxyType({})
 
 

@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from simcse_jax.errors import UserError
-from simcse_jax.models.model_types import ModelType
+from simcse_jax.models.model_types import MOST_LAYERS, ModelType
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"  # of `layer_types`
 MOST_BASE, MOST_WINDOW = 1e12, 1 << 26
+ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {"rope_scaling": (None,)}
 BIASES = {  # fields of `EncoderConfig`, and ModernBERT's
     "attention_bias": "attention_bias",
     "feed_forward_bias": "mlp_bias",
@@ -46,15 +47,19 @@ def modernbert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     layers, kinds = config.get("num_hidden_layers"), config.get("layer_types")
     if kinds is None:
         every = _whole(config, "global_attn_every_n_layers", 3, where)
-        kinds = [LOCAL if index % every else GLOBAL for index in range(layers if type(layers) is int else 0)]
+        count = layers if type(layers) is int and layers <= MOST_LAYERS else 0  # other numbers are refused elsewhere
+        kinds = [LOCAL if index % every else GLOBAL for index in range(count)]
     elif not isinstance(kinds, list) or not all(kind in (LOCAL, GLOBAL) for kind in kinds):
         raise UserError(f"{where}: layer_types is {kinds!r:.60}; it must be a list of {GLOBAL} and {LOCAL}")
-    if type(layers) is int and len(kinds) != layers:
-        raise UserError(f"{where}: layer_types names {len(kinds)} layers, but num_hidden_layers is {layers}")
-    _refuse(config, {"rope_scaling": (None,), "tie_word_embeddings": (True,)}, where)
+    elif type(layers) is int and len(kinds) != layers:
+        raise UserError(f"{where}: layer_types has {len(kinds)} entries, but num_hidden_layers is {layers}")
+    _refuse(config, ONLY_DEFAULT, where)
     ropes = config.get("rope_parameters") or {}
     if not isinstance(ropes, dict):
         raise UserError(f"{where}: rope_parameters is {ropes!r:.60}; it must have {GLOBAL} and {LOCAL}")
+    if others := ropes.keys() - {GLOBAL, LOCAL}:
+        other = min(map(str, others))
+        raise UserError(f"{where}: rope_parameters.{other:.60} is not supported; only {GLOBAL} and {LOCAL} are")
     rotary_base, local_rotary_base = (
         _base(ropes.get(kind), f"rope_parameters.{kind}", config, older, default, where)
         for kind, older, default in ((GLOBAL, "global_rope_theta", 160000.0), (LOCAL, "local_rope_theta", 10000.0))
@@ -80,7 +85,7 @@ def nomic_bert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     Raises:
       UserError: naming the file and a field that is out of range, contradicts another one, or asks for another network.
     """
-    _refuse(config, {"rope_scaling": (None,), "tie_word_embeddings": (True,)}, where)
+    _refuse(config, ONLY_DEFAULT, where)
     older, default = "rope_theta", 1000.0
     if is_nomic_s(config):
         older, default = "rotary_emb_base", 10000.0
@@ -89,13 +94,13 @@ def nomic_bert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
             # max_position_embeddings are the trained ones there.
             if usual != "max_position_embeddings" and own in config and config.get(usual, config[own]) != config[own]:
                 raise UserError(
-                    f"{where}: {own} is {config[own]!r:.60}, but {usual} {config[usual]!r:.60}; they are the same"
+                    f"{where}: {own} is {config[own]!r:.60}, but {usual} {config[usual]!r:.60}; they must be the same"
                 )
         config, kind = _usual(config, where), kind._replace(names=NOMIC_NAMES)
     base = _base(config.get("rope_parameters"), "rope_parameters", config, older, default, where)
     if older in config and config[older] != base:
         raise UserError(
-            f"{where}: {older} is {config[older]!r:.60}, but rope_parameters.rope_theta {base}; they are the same"
+            f"{where}: {older} is {config[older]!r:.60}, but rope_parameters.rope_theta {base}; they must be the same"
         )
     _check_heads(config, where, kind.names)
     return config, kind._replace(parts={**kind.parts, "rotary_base": base})

@@ -150,6 +150,8 @@ OTHER_CONFIGS: dict[str, dict[str, Any]] = {
     "rotations and no biases": {"model_type": "nomic_bert"},
     "a window of nothing": {"model_type": "modernbert", "local_attention": 0},
     "a base of rotations below one": {"model_type": "modernbert", "global_rope_theta": 0.0},
+    "more layers than memory": {"model_type": "modernbert", "num_hidden_layers": 10**15},
+    "bases that no layer has": {"model_type": "modernbert", "rope_parameters": {"rope_type": "yarn", "factor": 4}},
     "layers of an unknown kind": {"model_type": "modernbert", "layer_types": ["local", "global"]},
     "stretched rotations": {"model_type": "nomic_bert", "rope_parameters": {"rope_type": "yarn", "factor": 4}},
     "heads of odd size": {"model_type": "nomic_bert", "num_attention_heads": 32},

@@ -105,7 +105,7 @@ def test_distilbert_s_own_names():
         ({"n_layers": 0}, "n_layers is 0; it must be 1 or more"),
         ({"hidden_dim": 1 << 30}, "hidden_dim is 1073741824; it must be at most 1048576"),
         ({"n_heads": 5}, "dim 32 is not divisible by 5 heads"),
-        ({"hidden_size": 64}, "dim is 32, but hidden_size 64; they are the same"),
+        ({"hidden_size": 64}, "dim is 32, but hidden_size 64; they must be the same"),
     ],
 )
 def test_a_wrong_distilbert_is_refused_by_its_own_names(changes, message):

@@ -98,6 +98,8 @@ def test_the_first_layers_of_an_encoder_keep_their_kind_and_the_final_norm():
     fields |= {"num_attention_heads": 4, "intermediate_size": 48, "max_position_embeddings": 64, "pad_token_id": 0}
     whole = EncoderConfig.from_hugging_face(fields, "test")
     assert whole.local_layers == (1, 2, 4)
+    # Equal weights have equal identities, cut here or in the file.
+    assert whole.keep_layers(2) == EncoderConfig.from_hugging_face(fields | {"num_hidden_layers": 2}, "test")
     first = build(whole.keep_layers(2), with_head=False)[1]
     assert "encoder.final_norm.scale" in first and "encoder.layers.2.qkv.kernel" not in first
     assert "encoder.layers.0.attention_norm.scale" not in first and "encoder.layers.1.attention_norm.scale" in first

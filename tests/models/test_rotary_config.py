@@ -42,6 +42,11 @@ def test_modernbert_s_older_and_newer_fields_say_the_same():
     assert read(MODERN, classifier_activation="relu").language_model_act == "relu"
 
 
+def test_fields_that_transformers_reads_in_other_models_alone_are_no_matter():
+    for config in (MODERN, NOMIC):
+        assert read(config, position_embedding_type="sans_pos", tie_word_embeddings=False) == read(config)
+
+
 def test_nomic_s_own_layout_is_that_of_transformers_by_other_names():
     assert read(OWN) == read(NOMIC)
     assert read(OWN).rotary_base == 100.0 and read(NOMIC | {"rope_parameters": None}).rotary_base == 1000.0
@@ -63,7 +68,7 @@ BAD = [
     (MODERN, {"local_attention": 0}, "local_attention is 0; it must be from 1 to"),
     (MODERN, {"local_attention": 1e3}, "local_attention is 1000.0, not a whole number"),
     (MODERN, {"global_attn_every_n_layers": 0}, "global_attn_every_n_layers is 0; it must be"),
-    (MODERN, {"layer_types": ["full_attention"]}, "layer_types names 1 layers, but num_hidden_layers is 2"),
+    (MODERN, {"layer_types": ["full_attention"]}, "layer_types has 1 entries, but num_hidden_layers is 2"),
     (MODERN, {"layer_types": ["full_attention", "none"]}, "layer_types is ['full_attention', 'none']; it must be"),
     (MODERN, {"global_rope_theta": 0.5}, "global_rope_theta is 0.5; it must be from 1 to"),
     (MODERN, {"local_rope_theta": None}, "local_rope_theta is None, not a number"),
@@ -80,6 +85,12 @@ BAD = [
         "rope_parameters.sliding_attention.rope_type is 'yarn'; only 'default'",
     ),
     (MODERN, {"rope_scaling": {"factor": 2}}, "rope_scaling is {'factor': 2}; only None"),
+    (
+        {name: value for name, value in MODERN.items() if not name.endswith("_rope_theta")},
+        {"rope_parameters": {"rope_theta": 50000.0, "factor": 4.0}},
+        "rope_parameters.factor is not supported; only full_attention and sliding_attention are",
+    ),
+    (MODERN, {"num_hidden_layers": 10**15}, "num_hidden_layers is 1000000000000000; it must be at most 1024"),
     (MODERN, {"num_attention_heads": 32}, "num_attention_heads 32 makes heads of 1 numbers; rotary positions"),
     (MODERN, {"norm_bias": "no"}, "norm_bias is 'no', neither true nor false"),
     (MODERN, {"hidden_activation": "tanh"}, "hidden_activation 'tanh' is not one of"),
@@ -95,7 +106,7 @@ BAD = [
     (OWN, {"rotary_emb_fraction": 0.5}, "rotary_emb_fraction is 0.5; only 1.0"),
     (OWN, {"rotary_emb_base": "big"}, "rotary_emb_base is 'big', not a number"),
     (OWN, {"rotary_scaling_factor": 2, "max_trained_positions": None}, "max_trained_positions is None, not a whole"),
-    (OWN, {"hidden_size": 64}, "n_embd is 32, but hidden_size 64; they are the same"),
+    (OWN, {"hidden_size": 64}, "n_embd is 32, but hidden_size 64; they must be the same"),
     (OWN, {"rope_parameters": {"rope_theta": 5.0}}, "rotary_emb_base is 100, but rope_parameters.rope_theta 5.0; they"),
     (OWN, {"n_layer": "two"}, "n_layer is 'two', not a whole number"),
 ]
