@@ -180,6 +180,7 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
     tensors, path = read_weights(transformer)
     tensors = normalize_names(tensors)
     check_parts(tensors, whole, str(path))
+    is_tied = marker is not None or hf_config.get("tie_word_embeddings") is not False  # our heads always are
     refusal, modules = "", None
     try:
         if marker is None:
@@ -207,7 +208,7 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
         to_params(tensors, config, head, str(path)),
         None if refusal else pooler,
         max_length=_max_length(transformer, config),
-        language_model=read_head(tensors, config),
+        language_model=read_head(tensors, config, tied=is_tied),
         settings=settings,
         refusal=refusal,
     )

@@ -220,12 +220,15 @@ def to_tensors(params: Mapping[str, AnyArray], model_type: str) -> dict[str, np.
     return tensors
 
 
-def read_head(tensors: Mapping[str, np.ndarray], config: EncoderConfig) -> dict[str, np.ndarray] | None:
+def read_head(
+    tensors: Mapping[str, np.ndarray], config: EncoderConfig, *, tied: bool = True
+) -> dict[str, np.ndarray] | None:
     """The language-model head of a checkpoint, as `logits` takes it.
 
     Args:
       tensors: by the names that `normalize_names` returns.
       config: decides the shapes.
+      tied: False if `tie_word_embeddings` is; the decoder must then be stored.
 
     Returns:
       float32 arrays, the dense kernel transposed. None for a checkpoint with no head, an incomplete one, one of other
@@ -233,7 +236,8 @@ def read_head(tensors: Mapping[str, np.ndarray], config: EncoderConfig) -> dict[
       requires.
     """
     words = tensors.get(NAMES[config.model_type].words)
-    if any(name in tensors and (words is None or not np.array_equal(tensors[name], words)) for name in DECODERS):
+    decoders = [tensors[name] for name in DECODERS if name in tensors]
+    if not (tied or decoders) or any(words is None or not np.array_equal(decoder, words) for decoder in decoders):
         return None
     head, heads = {}, [names.language_model for names in NAMES.values()]
     own, wanted = NAMES[config.model_type].language_model, shapes(config)

@@ -89,8 +89,8 @@ def write_encoder_files(
     config[names.get("num_hidden_layers", "num_hidden_layers")] = model.config.num_layers
     if model.config.layer_groups:
         config["num_hidden_groups"] = model.config.layer_groups
-    if model.language_model and config.get("decoder_bias") is False:  # our heads have one
-        config["decoder_bias"] = True
+    if model.language_model:  # ours has a bias of each word, and the word embeddings again
+        config |= {field: True for field in ("decoder_bias", "tie_word_embeddings") if config.get(field) is False}
     config.pop("torch_dtype", None)
     config["dtype"] = "float32"  # whatever the source's was: transformers obeys this field
     write_json(target / "config.json", config | fields)

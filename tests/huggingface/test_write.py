@@ -78,6 +78,18 @@ def test_a_language_model_is_kept(model_type, tmp_path):
         np.testing.assert_array_equal(found[name], value)
 
 
+def test_a_language_model_is_written_with_what_its_config_says_of_the_decoder(tmp_path):
+    """transformers leaves out the biases of words, or makes other weights, where these are false."""
+    said = {"decoder_bias": False, "tie_word_embeddings": False}
+    source = load(str(write_model(tmp_path / "source", "modernbert", **said)))
+    for head in (None, random_head(source.config)):
+        folder = tmp_path / f"with {bool(head)}"
+        folder.mkdir()
+        write_folder(dataclasses.replace(source, pooler="avg", language_model=head), folder)
+        config = json.loads((folder / "config.json").read_text())
+        assert (config["decoder_bias"], config["tie_word_embeddings"]) == (bool(head), bool(head))
+
+
 def test_the_first_of_layers_that_share_weights_are_written_with_their_number_of_groups(tmp_path):
     source = write_model(tmp_path / "source", "albert", num_hidden_layers=4)
     model = dataclasses.replace(load(str(source), 2), pooler="avg")

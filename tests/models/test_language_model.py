@@ -203,6 +203,17 @@ def test_a_head_with_an_untied_decoder_is_not_read(with_head):
     assert load(str(folder)).language_model is None
 
 
+def test_a_decoder_that_is_said_to_be_untied_must_be_stored(tmp_path):
+    """transformers starts it at random; stored, it may be the word embeddings all the same."""
+    folder = write_model(tmp_path / "model", "modernbert", tie_word_embeddings=False)
+    head = random_head(model_type="modernbert")
+    add_tensors(folder, {k: np.ascontiguousarray(v) for k, v in tensors_of(head, "modernbert").items()})
+    assert load(str(folder)).language_model is None
+    words = load_file(folder / "model.safetensors")["embeddings.tok_embeddings.weight"]
+    add_tensors(folder, {"decoder.weight": words})
+    same(load(str(folder)).language_model, head)
+
+
 @pytest.mark.parametrize("part", ["dense.kernel", "dense.bias", "norm.scale", "norm.bias", "bias"])
 def test_a_head_of_another_shape_is_not_read(with_head, part):
     folder, _, model_type = with_head
