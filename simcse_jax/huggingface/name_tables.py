@@ -88,6 +88,7 @@ class Names(NamedTuple):
     has_pooler: bool = True  # False: transformers' class has none, and leaves our head unread
     words: str = TABLES["encoder.embeddings.word.embedding"]
     embedding_norm: str = "embeddings.LayerNorm"
+    head_may_lack: tuple[str, ...] = ()  # biases of the language model's head, zero where a checkpoint has none
 
 
 NAMES = {
@@ -119,6 +120,7 @@ NAMES = {
         *("nomic_bert.", "NomicBertModel", NOMIC_HEAD, NOMIC_LAYER, "encoder.layers.{}"),
         has_pooler=False,
         embedding_norm="emb_ln",
+        head_may_lack=("dense.bias", "bias"),  # Nomic's code has neither, transformers' class both
     ),
 }
 # The decoder's bias and weights under other names; the weights are stored although they are tied.

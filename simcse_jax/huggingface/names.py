@@ -246,6 +246,8 @@ def read_head(
     for name, shape in wanted.items():
         sources = [own[name] for own in heads] + [*(OTHER_BIASES if name == "bias" else ())]
         value = next((tensors[source] for source in sources if source in tensors), None)
+        if value is None and name in NAMES[config.model_type].head_may_lack:
+            value = np.zeros(shape, np.float32)
         if value is None or value.dtype not in FLOATS:
             return None
         if value.shape != (shape[::-1] if name.endswith("kernel") else shape):  # e.g. padded to more words

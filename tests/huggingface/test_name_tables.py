@@ -9,7 +9,7 @@ from support.models import edit_json, edit_tensors, same
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
 from simcse_jax.huggingface.name_tables import NAMES
-from simcse_jax.huggingface.names import to_tensors
+from simcse_jax.huggingface.names import head_tensors, to_tensors
 
 KINDS = ("xlm-roberta", "camembert", "ernie", "electra", "albert", "modernbert", "nomic_bert")
 
@@ -44,6 +44,23 @@ def test_the_first_layers_of_shared_ones(tmp_path):
     whole, first = load(str(folder)), load(str(folder), 2)
     assert whole.config.groups == [0, 0, 1, 1] and first.config.groups == [0, 0]
     assert first.params.keys() == {name for name in whole.params if not name.startswith("encoder.layers.1.")}
+
+
+def test_nomic_s_own_head_of_masked_words_has_no_biases_but_the_norm_s(tmp_path):
+    """A run that starts from nomic-bert-2048 keeps its head; the biases that transformers' class has are zero."""
+    folder, generator = write_model(tmp_path / "model", "nomic_bert"), np.random.default_rng(0)
+    shapes = {"dense.weight": (32, 32), "layer_norm.weight": (32,), "layer_norm.bias": (32,)}
+    head = {
+        f"cls.predictions.transform.{name}": generator.normal(size=shape).astype(np.float32)
+        for name, shape in shapes.items()
+    }
+    edit_tensors(folder, lambda own: own | head | {"cls.predictions.decoder.weight": own[WORDS]})
+    found = load(str(folder)).language_model
+    assert found is not None and not found["dense.bias"].any() and not found["bias"].any()
+    written = head_tensors(found, "nomic_bert")
+    for name, value in head.items():
+        np.testing.assert_array_equal(written[name], value)
+    assert written.keys() - head.keys() == {"cls.predictions.transform.dense.bias", "cls.predictions.bias"}
 
 
 WORDS = "embeddings.word_embeddings.weight"
