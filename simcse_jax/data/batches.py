@@ -34,6 +34,11 @@ class Corpus(NamedTuple):
         return self.input_ids.shape[1] if self.pairing is None else 2
 
     @property
+    def fewest_columns(self) -> int:
+        """The sentences of an example that has the fewest."""
+        return self.num_columns if self.present is None else int(self.present.sum(axis=1).min())
+
+    @property
     def num_examples(self) -> int:
         """The number of an epoch's examples."""
         return len(self.input_ids) if self.pairing is None else self.pairing.count(len(self.input_ids))

@@ -92,7 +92,7 @@ def _train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequenc
     inputs = read_inputs(configs[0])
     folders = [Workdir(workdir) for workdir in workdirs]
     for config, workdir in zip(configs, folders, strict=True):
-        check_columns(config, inputs.num_columns)
+        check_columns(config, inputs.num_columns, inputs.fewest_columns)
         if workdir.exists:
             workdir.check_same_run(config, inputs.fingerprints)
         else:

@@ -75,6 +75,11 @@ class Inputs(NamedTuple):
         return 1 if self.corpus is None else self.corpus.num_columns
 
     @property
+    def fewest_columns(self) -> int:
+        """The sentences of a row that has the fewest."""
+        return 1 if self.corpus is None else self.corpus.fewest_columns
+
+    @property
     def num_examples(self) -> int:
         """The number of rows to train on."""
         return 0 if self.corpus is None else len(self.corpus.input_ids)
@@ -133,7 +138,7 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
             )
         return Inputs(devices, evaluation, model, tokenizer, None, language_model, analysis, 0)
     corpus = read_corpus(config, model, tokenizer)
-    check_columns(config, corpus.num_columns)
+    check_columns(config, corpus.num_columns, corpus.fewest_columns)
     epoch = steps_per_epoch(corpus.num_examples, config.train.batch_size)
     total_steps = config.train.max_steps or config.train.epochs * epoch
     if total_steps > LARGEST:
@@ -252,14 +257,19 @@ def positives_of(config: config_dict.ConfigDict) -> int:
     return int(config.data.spans.positives) if config.data.positives == SPANS else 1
 
 
-def check_columns(config: config_dict.ConfigDict, num_columns: int) -> None:
+def check_columns(config: config_dict.ConfigDict, num_columns: int, fewest: int) -> None:
     """Refuses objectives that need columns that the data lacks, and pairs of a sentence with itself without dropout.
+
+    Args:
+      config: the run's.
+      num_columns: of the data.
+      fewest: the sentences of a row that has the fewest; with `data.mixed`, some may have one, their own positive.
 
     Raises:
       UserError: naming the field.
     """
     info_nce, data = config.objective.info_nce, config.data.train
-    if num_columns == 1:
+    if fewest == 1:
         _check_views_differ(config)
     num_columns -= positives_of(config) - 1  # the mean of several is one
     if num_columns < 3 and info_nce.weight and info_nce.hard_negative_weight != 1.0:
