@@ -65,6 +65,8 @@ PUBLISHED = {
     "camembert-base": _roberta("camembert", 32005, 768, 12),
     "google/electra-small-discriminator": _electra(256, 12, embedding_size=128),
     "google/electra-small-generator": _electra(256, 12, embedding_size=128),
+    "google/electra-base-generator": _electra(256, 12),
+    "google/electra-large-generator": _electra(256, 24, embedding_size=1024),
     "google/electra-base-discriminator": _electra(768, 12),
     "google/electra-large-discriminator": _electra(1024, 24, embedding_size=1024),
     "albert-base-v2": _albert(768, 12, 12),

@@ -37,7 +37,7 @@ def is_failure(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def panics_in_a_line() -> Iterator[None]:
-    """Keeps what Rust prints when it panics off standard error: the exception says the same. All else is printed."""
+    """Keeps what Rust prints when it panics off standard error: the exception says the same. The rest is printed."""
     with _redirecting, tempfile.TemporaryFile() as printed:
         try:
             before = os.dup(2)

@@ -1,15 +1,18 @@
 """The model types that differ from BERT and RoBERTa in names and in single parts."""
 
+import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from support import CONFIGS, write_model
+from support import CONFIGS, random_batch, write_model
 from support.models import edit_json, edit_tensors, same
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
 from simcse_jax.huggingface.name_tables import NAMES
 from simcse_jax.huggingface.names import head_tensors, to_tensors
+from simcse_jax.models import parameters
+from simcse_jax.models.sentence_encoder import build
 
 KINDS = ("xlm-roberta", "camembert", "ernie", "electra", "albert", "modernbert", "nomic_bert")
 
@@ -61,6 +64,29 @@ def test_nomic_s_own_head_of_masked_words_has_no_biases_but_the_norm_s(tmp_path)
     for name, value in head.items():
         np.testing.assert_array_equal(written[name], value)
     assert written.keys() - head.keys() == {"cls.predictions.transform.dense.bias", "cls.predictions.bias"}
+
+
+def test_hidden_states_of_a_modernbert_are_those_of_transformers_with_padding_and_without(tmp_path):
+    """All model types, longer sentences and gradients are slow tests (`test_against_torch`)."""
+    torch = pytest.importorskip("torch")
+    from transformers import AutoModel
+
+    folder = write_model(tmp_path / "model", "modernbert")
+    model, (ids, mask) = load(str(folder)), (array[:, 0] for array in random_batch(5, 16))
+    with torch.no_grad():
+        reference = AutoModel.from_pretrained(folder, attn_implementation="eager")
+        theirs = reference(torch.tensor(ids), torch.tensor(mask), output_hidden_states=True).hidden_states
+    graph, _ = build(model.config, with_head=False)
+
+    @jax.jit
+    def states(params):
+        encoder = parameters.merge(graph, params).encoder
+        return [encoder(ids, mask, most_tokens=most_tokens) for most_tokens in (None, int(mask.sum()))]
+
+    for ours in states(model.params):
+        assert len(ours) == len(theirs)
+        for mine, other in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(np.asarray(mine)[mask > 0], other.numpy()[mask > 0], atol=1e-5)
 
 
 WORDS = "embeddings.word_embeddings.weight"

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 from support import CONFIGS, write_model, write_prompted
@@ -25,6 +27,10 @@ def test_published_shapes_are_known():
     _, params = build(PUBLISHED["distilbert-base-uncased"], with_head=False)
     assert sum(value.size for value in params.values()) == 66_362_880
     assert encoder_config("google-bert/bert-large-cased", 3).num_layers == 3
+    generator = encoder_config("google/electra-small-generator")
+    wide, deep = (dataclasses.replace(generator, embedding_size=size) for size in (768, 1024))
+    assert encoder_config("google/electra-base-generator") == wide  # 33,511,168 parameters
+    assert encoder_config("google/electra-large-generator") == dataclasses.replace(deep, num_layers=24)  # 50,999,552
     assert encoder_config("distilbert/distilroberta-base") == encoder_config("roberta-base", 6)
     sizes = {"FacebookAI/xlm-roberta-base": 278_043_648 - 768 * 769, "google/electra-small-generator": 13_483_008}
     sizes |= {"albert/albert-base-v2": 11_683_584 - 768 * 769, "albert-xxlarge-v2": 222_595_584 - 4096 * 4097}

@@ -149,10 +149,9 @@ def write_byte_level(folder: Path) -> int:
     """RoBERTa's tokenizer, as `tokenizer.json`, `vocab.json` and `merges.txt`; returns the number of tokens."""
     from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 
-    pairs = MERGES
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {word: n for n, word in enumerate([*XLMR, *letters, *("".join(pair) for pair in pairs)])}
-    backend = Tokenizer(models.BPE(vocabulary, pairs))
+    vocabulary = {word: n for n, word in enumerate([*XLMR, *letters, *("".join(pair) for pair in MERGES)])}
+    backend = Tokenizer(models.BPE(vocabulary, MERGES))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.add_special_tokens([AddedToken(name, lstrip=name == "<mask>", normalized=False) for name in XLMR])
     backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), True, False)
