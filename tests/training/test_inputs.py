@@ -49,6 +49,9 @@ def test_other_mistakes_leave_no_workdir_either(tiny_bert, corpus, tmp_path):
         assert not (tmp_path / "run").exists()
     (tmp_path / "file").write_text("")
     refused(call("main", *train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "file")), "is a file")
+    arguments = train_args(tiny_bert, corpus["csv"], corpus["dev"], tmp_path / "run", "--config.model.dropout=0")
+    mixed = [f"--config.data.train={corpus['csv']},{corpus['txt']}", "--config.data.mixed=True"]
+    refused(call("main", *arguments, *mixed), "all dropout rates are 0")
 
 
 def test_views_differ_by_any_rate_above_zero_a_change_or_another_column():
