@@ -3,6 +3,7 @@ import json
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 from support import CONFIGS, KINDS, write_model
 from support.models import same
 
@@ -113,7 +114,10 @@ def test_transformers_opens_the_language_model(model_type, tmp_path):
     theirs, loading = AutoModelForMaskedLM.from_pretrained(tmp_path / "model", output_loading_info=True)
     assert not loading["missing_keys"] and not loading["mismatched_keys"]
     expected = head_tensors(head, model_type) | to_tensors(source.params, model_type)
-    found = {name.removeprefix(NAMES[model_type].prefix): value.numpy() for name, value in theirs.state_dict().items()}
+    theirs.save_pretrained(tmp_path / "theirs")  # NomicBERT's names in files are not those of its modules
+    tensors = {name: value.numpy() for name, value in theirs.state_dict().items()}
+    tensors |= load_file(tmp_path / "theirs" / "model.safetensors")
+    found = {name.removeprefix(NAMES[model_type].prefix): value for name, value in tensors.items()}
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
     names = AutoModel.from_pretrained(tmp_path / "model", output_loading_info=True)[1]["missing_keys"]
