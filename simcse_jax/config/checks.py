@@ -11,7 +11,7 @@ from simcse_jax.evaluation.tasks import POSTPROCESSING
 from simcse_jax.models.config import MASKED, SEVERAL_LAYERS
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.choices import UNPAIRED, UNPROJECTED
-from simcse_jax.storage import local_path
+from simcse_jax.storage import is_remote, local_path
 
 LARGEST_FLOAT, SMALLEST_FLOAT = 3.4e38, 1.2e-38  # of float32
 
@@ -293,6 +293,7 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         "views.positive_dropout": config.views.positive != "off",
         "model.generator": objective.replaced_token_detection.weight > 0,
         "data.mixed": "," in config.data.train,
+        "data.local_cache": is_remote(config.data.train),
         **{f"data.spans.{name}": config.data.positives == "spans" for name in config.data.spans},
         "data.augment.percent": augment.name in ("crop", "delete", "mlm"),
         "data.augment.both": bool(augment.name),

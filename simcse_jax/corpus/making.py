@@ -1,0 +1,294 @@
+"""Makes the shards of a corpus that are missing, and its manifest once all are there."""
+
+import contextlib
+import hashlib
+import itertools
+import json
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simcse_jax import progress
+from simcse_jax.corpus.claims import claimed
+from simcse_jax.corpus.items import Change, Item, items, make_change
+from simcse_jax.corpus.manifest import NAME, Manifest, Shard, is_prepared, read_manifest, write_manifest
+from simcse_jax.corpus.plan import FILE, Plan
+from simcse_jax.corpus.shards import TEXT, ShardWriter, token_type
+from simcse_jax.data.documents import REACH
+from simcse_jax.data.examples import nothing_in
+from simcse_jax.errors import UserError, reason
+from simcse_jax.huggingface.tokenizer import CHUNK, Tokenizer
+from simcse_jax.storage import Folder, is_remote, parse_json, write_atomically
+
+PIECE = 1 << 23  # bytes read at a time to hash or to copy a file
+
+
+def make(folder: Folder, plan: Plan, tokenizer: Tokenizer) -> Manifest | None:
+    """Makes the shards that are missing and that no other process is making.
+
+    Args:
+      folder: of the corpus; `plan.enter` has seen it.
+      plan: of the corpus.
+      tokenizer: the plan's.
+
+    Returns:
+      The manifest; None if other processes are still making shards, the last of which will write it.
+
+    Raises:
+      UserError: naming the row of a source that cannot be read, or the file that cannot be written.
+    """
+    maker = _Maker(folder, plan, tokenizer)
+    patient = False
+    while not is_prepared(folder):
+        made, left = maker.make_missing(patient)
+        if not left:
+            return _finish(folder, plan)
+        if not made and (patient or not is_remote(folder)):
+            return None
+        patient = not made
+    return read_manifest(folder)
+
+
+class _Maker:
+    """Goes through all sources and makes the shards that are missing."""
+
+    def __init__(self, folder: Folder, plan: Plan, tokenizer: Tokenizer):
+        self._folder, self._plan, self._key, self._tokenizer = folder, plan, plan.key, tokenizer
+        self._change: Change | None = make_change(plan.key["augment"], plan.key["seed"])
+
+    def make_missing(self, patient: bool) -> tuple[int, int]:
+        """How many shards it made, and how many others are making."""
+        made = left = 0
+        there = {path.name for path in self._folder.iterdir()}
+        for source in range(len(self._plan.sources)):
+            rows = _Rows(self._key, source, self._change)
+            for block in itertools.count():
+                name = shard_name(source, block)
+                facts = read_facts(self._folder, name) if f"{name}.json" in there else None
+                if facts is None:
+                    with claimed(self._folder / name, patient) as mine:
+                        if mine and not is_prepared(self._folder):
+                            facts = read_facts(self._folder, name)  # it may just have been written
+                            if facts is None:
+                                facts = self._make(name, source, block, rows)
+                                made += 1
+                if facts is None:
+                    left += 1
+                    if rows.is_last(block):
+                        break
+                elif facts["last"]:
+                    break
+        return made, left
+
+    def _make(self, name: str, source: int, block: int, rows: "_Rows") -> dict[str, Any]:
+        """Writes a shard and then what the manifest will say of it."""
+        started, size = time.monotonic(), self._key["shard_rows"]
+        with _written_to(self._folder / name, self._key["keep_text"]) as path:
+            width = self._key["sources"][source]["columns"]
+            token = token_type(self._plan.vocabulary)
+            with contextlib.closing(
+                ShardWriter(path, token, self._key["max_length"], self._key["keep_text"])
+            ) as writer:
+                left_out: Counter[str] = Counter()
+                counted = 0
+                block_rows = rows.block(block)
+                while chunk := list(itertools.islice(block_rows, CHUNK)):
+                    left_out.update(item.left_out for item in chunk if item.left_out)
+                    self._add(
+                        writer, [(counted + at, item) for at, item in enumerate(chunk) if not item.left_out], width
+                    )
+                    counted += len(chunk)
+                origins = writer.finish(counted)
+            facts = {
+                "file": name,
+                "source": source,
+                "first": block * size,
+                "source_rows": counted,
+                "rows": writer.rows,
+                "columns": width,
+                "tokens": writer.tokens,
+                "origins": origins,
+                "bytes": path.stat().st_size,
+                "sha256": hash_file(path),
+                "left_out": dict(sorted(left_out.items())),
+                "histogram": writer.histogram.tolist(),
+                "last": rows.is_last(block),
+            }
+        write_atomically(self._folder / f"{name}.json", json.dumps(facts) + "\n")
+        seconds = time.monotonic() - started
+        progress.write(f"{name}: {writer.rows:,} rows, {writer.tokens:,} tokens in {seconds:.0f} s")
+        return facts
+
+    def _add(self, writer: ShardWriter, used: list[tuple[int, Item]], width: int) -> None:
+        if not used:
+            return
+        texts = [[item.texts[column] for _, item in used] for column in range(width)]
+        prompts = self._key["prompts"] or [""] * width
+        tokens = [
+            self._tokenizer([prompt + text for text in column] if prompt else column, self._key["max_length"])
+            for prompt, column in zip(prompts, texts, strict=False)
+        ]
+        labels = [item.label or 0 for _, item in used] if self._key["labels"] else None
+        writer.add(tokens, labels, [at for at, _ in used], texts)
+
+
+class _Rows:
+    """The rows of a source, read forwards, a block at a time."""
+
+    def __init__(self, key: dict[str, Any], source: int, change: Change | None):
+        self._key, self._source, self._change = key, source, change
+        self._iterator: Iterator[Item] | None = None
+        self._at = 0
+        self._next: list[Item] = []  # the row after the last one taken, if it was looked at
+
+    def block(self, number: int) -> Iterator[Item]:
+        """The rows of a block; those before it are passed over."""
+        self._pass_to(number * self._key["shard_rows"])
+        return self._take(self._key["shard_rows"])
+
+    def is_last(self, number: int) -> bool:
+        """Whether no row follows a block."""
+        self._pass_to((number + 1) * self._key["shard_rows"])
+        if not self._next:
+            self._next = list(itertools.islice(self._rows(), 1))
+        return not self._next
+
+    def _pass_to(self, row: int) -> None:
+        for _ in self._take(row - self._at):
+            pass
+
+    def _take(self, count: int) -> Iterator[Item]:
+        for _ in range(count):
+            item = self._next.pop() if self._next else next(self._rows(), None)
+            if item is None:
+                return
+            self._at += 1
+            yield item
+
+    def _rows(self) -> Iterator[Item]:
+        if self._iterator is None:
+            self._iterator = items(self._key, self._source, self._change)
+        return self._iterator
+
+
+def shard_name(source: int, block: int) -> str:
+    """The name of a shard's file."""
+    return f"shard-{source:05}-{block:05}"
+
+
+def read_facts(folder: Folder, name: str) -> dict[str, Any] | None:
+    """What is known of a shard that is complete; None of others."""
+    path = folder / f"{name}.json"
+    return parse_json(path.read_text(encoding="utf-8"), str(path)) if path.exists() else None
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(PIECE):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def _written_to(path: Folder, texts: bool) -> Iterator[Path]:
+    """A file to write to, which gets its name, or is copied to its bucket, after the block; its texts too.
+
+    Raises:
+      UserError: when it cannot be written.
+    """
+    endings = ("", TEXT) if texts else ("",)
+    with contextlib.ExitStack() as job:
+        if is_remote(path):
+            temporary = Path(job.enter_context(tempfile.TemporaryDirectory())) / path.name
+        else:
+            temporary = Path(path.with_name(f".{path.name}.tmp"))
+            for ending in ("", TEXT, f"{TEXT}.body"):
+                job.callback(Path(f"{temporary}{ending}").unlink, missing_ok=True)
+        try:
+            yield temporary
+            for ending in reversed(endings):
+                written, target = Path(f"{temporary}{ending}"), path.parent / (path.name + ending)
+                if is_remote(path):
+                    with open(written, "rb") as file, target.open("wb") as copy:
+                        shutil.copyfileobj(file, copy, PIECE)
+                else:
+                    written.replace(target)
+        except UserError:
+            raise
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written: {error.strerror or reason(error)}") from None
+
+
+def _finish(folder: Folder, plan: Plan) -> Manifest | None:
+    """Writes the manifest of all shards."""
+    with claimed(folder / NAME) as mine:
+        if not mine:
+            return None
+        if not is_prepared(folder):
+            write_manifest(folder, _manifest(folder, plan))
+        (folder / FILE).unlink(missing_ok=True)
+    return read_manifest(folder)
+
+
+def _manifest(folder: Folder, plan: Plan) -> Manifest:
+    shards: list[Shard] = []
+    sources = []
+    histogram = np.zeros((plan.columns, plan.key["max_length"] + 1), np.int64)
+    for number, source in enumerate(plan.sources):
+        own, left_out = [], Counter[str]()
+        for block in itertools.count():
+            facts = read_facts(folder, shard_name(number, block))
+            assert facts is not None
+            own.append(Shard(**{name: facts[name] for name in Shard._fields}))
+            left_out.update(facts["left_out"])
+            counts = np.array(facts["histogram"], np.int64)
+            if len(counts):
+                histogram += spread(counts, plan.columns, len(plan.key["special_tokens"]))
+            if facts["last"]:
+                break
+        used = sum(shard.rows for shard in own)
+        _check_source(plan, source, used, left_out)
+        read = sum(shard.source_rows for shard in own)
+        sources.append({"name": source, "rows": read, "used": used, "left_out": dict(left_out)})
+        shards += own
+    token_bytes = token_type(plan.vocabulary).itemsize
+    rows = sum(shard.rows for shard in shards)
+    return Manifest(plan.key, sources, rows, plan.columns, token_bytes, plan.key["labels"], histogram.tolist(), shards)
+
+
+def spread(counts: np.ndarray, columns: int, empty: int) -> np.ndarray:
+    """(C, L + 1) counts of lengths of a source with fewer columns: see `opened.Prepared.locate`.
+
+    Args:
+      counts: (c, L + 1), c ≤ C.
+      columns: C.
+      empty: the tokens of the empty sentence, which stands for further columns.
+    """
+    missing = np.zeros((columns, counts.shape[1]), np.int64)
+    missing[:, empty] = counts[0].sum()
+    missing[: len(counts)] = counts
+    if len(counts) == 1 < columns:
+        missing[1] = counts[0]
+    return missing
+
+
+def _check_source(plan: Plan, source: str, used: int, left_out: Counter[str]) -> None:
+    positives = plan.key["positives"]
+    if positives in REACH and not left_out["blank"]:
+        raise UserError(
+            f"{source}: no blank line between sentences, so they may be shuffled; "
+            f"--positives {positives} needs documents with a blank line between them"
+        )
+    if not used and left_out["unused"]:
+        what = "no document has two sentences" if positives in REACH else f"no pair is labelled {positives}"
+        raise UserError(f"{source}: {what}; choose another --positives")
+    if not used:
+        raise nothing_in(source, left_out["blank"], left_out["unlabelled"])

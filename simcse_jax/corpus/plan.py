@@ -1,0 +1,180 @@
+"""What a corpus is made of: the sources, and all that its tokens depend on."""
+
+import glob
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from simcse_jax.corpus.claims import claimed
+from simcse_jax.corpus.manifest import NAME, is_prepared, read_manifest
+from simcse_jax.corpus.shards import MOST_TOKENS
+from simcse_jax.data.examples import open_source, prefix_of, source_path
+from simcse_jax.data.sources import KINDS, split_sources
+from simcse_jax.errors import UserError, reason
+from simcse_jax.huggingface.tokenizer import Tokenizer
+from simcse_jax.storage import Folder, as_path, is_remote, parse_json, write_atomically
+
+FILE = "plan.json"  # in the folder until the corpus is complete
+SHARD_ROWS = 1 << 22
+
+
+class Plan(NamedTuple):
+    """All that decides a corpus's bytes, and when the sources were written."""
+
+    key: dict[str, Any]
+    stamps: dict[str, str]  # of sources that are files, by name
+    vocabulary: int  # the number of tokens that the model knows
+
+    @property
+    def sources(self) -> list[str]:
+        """The sources' names."""
+        return [source["name"] for source in self.key["sources"]]
+
+    @property
+    def columns(self) -> int:
+        """The most columns that a source has, with those that are made."""
+        return max(source["columns"] for source in self.key["sources"])
+
+
+def make_plan(
+    data: Sequence[str],
+    tokenizer: Tokenizer,
+    vocabulary: int,
+    max_length: int,
+    *,
+    columns: Mapping[str, str],
+    positives: str = "",
+    labels: bool = False,
+    mixed: bool = False,
+    prompts: Sequence[str] = (),
+    augment: Mapping[str, Any] | None = None,
+    seed: int = 42,
+    keep_text: bool = False,
+    shard_rows: int = SHARD_ROWS,
+) -> Plan:
+    """Looks at all sources, and reads none but its first rows.
+
+    Args:
+      data: sources as `data.train` has them, or patterns of files.
+      tokenizer, vocabulary, max_length: of the model; sentences are cut after `max_length` tokens.
+      columns, positives, labels, mixed: as for `data.examples.read_examples`.
+      prompts: texts put before sentences: none, one for all columns, or one for each.
+      augment: `name`, `percent`, `both` and `lexicon` of changed copies; None: none are made.
+      seed: of what is drawn: changed copies and next sentences.
+      keep_text: whether sentences are kept too.
+      shard_rows: the most rows of a source that make a shard.
+
+    Raises:
+      UserError: naming the source that does not fit.
+    """
+    names = expand(data)
+    sources: list[dict[str, Any]] = []
+    stamps: dict[str, str] = {}
+    for name in names:
+        source = open_source(name, columns, positives, labels)
+        made = positives.startswith("next_") or augment
+        if augment and len(source.chosen) > 1:
+            hint = "choose its sentences with --columns anchor=…"
+            raise UserError(f"--augment {augment['name']}: {name} has positives of its own; {hint}")
+        size, stamp = (0, "") if prefix_of(name) else _stamp(source_path(name))
+        stamps |= {name: stamp} if stamp else {}
+        sources.append({"name": name, "bytes": size, "columns": 2 if made else len(source.chosen)})
+    widths = [source["columns"] for source in sources]
+    if len(set(widths)) > 1 and not mixed:
+        other = next(place for place, width in enumerate(widths) if width != widths[0])
+        raise UserError(
+            f"--data: {names[0]} has {KINDS[widths[0] - 1]}, {names[other]} has {KINDS[widths[other] - 1]}; "
+            "name sources of one kind, choose the same columns with --columns, or add --mixed"
+        )
+    if len(prompts) not in (0, 1, max(widths)):
+        raise UserError(f"--prompt: {len(prompts)} were given for {max(widths)} columns; give one, or one for each")
+    (empty,) = tokenizer([""], max_length)
+    key = {
+        "sources": sources,
+        "tokenizer": hashlib.sha256(tokenizer.content()).hexdigest(),
+        "special_tokens": empty.tolist(),
+        "max_length": max_length,
+        "truncation": "right",
+        "columns": {role: name for role, name in sorted(columns.items()) if name},
+        "positives": positives,
+        "labels": labels,
+        "prompts": [*prompts] * (max(widths) if len(prompts) == 1 else 1) if any(prompts) else [],
+        "augment": dict(augment) if augment else {},
+        "seed": seed if augment or positives == "next_3_sentences" else 0,
+        "keep_text": keep_text,
+        "shard_rows": min(shard_rows, MOST_TOKENS // (max_length * max(widths))),
+    }
+    return Plan(json.loads(json.dumps(key)), stamps, vocabulary)
+
+
+def expand(data: Sequence[str]) -> list[str]:
+    """The sources, with the files of each pattern in the order of their names.
+
+    Raises:
+      UserError: when a pattern has no file, or a source is named twice.
+    """
+    found: list[str] = []
+    for given in data:
+        for name in split_sources(given):
+            if prefix_of(name) or not glob.has_magic(name) or (not is_remote(name) and source_path(name).exists()):
+                found.append(name)
+                continue
+            files = _matching(name)
+            if not files:
+                raise UserError(f"--data {name}: no file has such a name")
+            found += files
+    for place, name in enumerate(found):
+        if name in found[:place]:
+            raise UserError(f"--data: {name} is named twice; remove one")
+    return found
+
+
+def _matching(pattern: str) -> list[str]:
+    if not is_remote(pattern):
+        return sorted(glob.glob(str(source_path(pattern)), recursive=True))
+    bucket, _, rest = pattern.removeprefix("gs://").partition("/")
+    try:
+        return sorted(str(path) for path in as_path(f"gs://{bucket}").glob(rest))
+    except UserError:
+        raise
+    except Exception as error:  # of the store's client
+        raise UserError(f"--data {pattern}: cannot be listed: {reason(error)}") from None
+
+
+def _stamp(path: Folder) -> tuple[int, str]:
+    """The size of a file, and when it was written."""
+    status: Any = path.stat()
+    if is_remote(path):
+        return status.length, str(status.mtime)
+    return status.st_size, str(status.st_mtime_ns)
+
+
+def enter(folder: Folder, plan: Plan) -> None:
+    """Writes the plan into a new corpus's folder, or checks that the folder is for the same corpus.
+
+    Raises:
+      UserError: naming what differs, or when the folder has other files.
+    """
+    if is_prepared(folder):
+        _compare(folder, read_manifest(folder).key, plan.key)
+        return
+    with claimed(folder / FILE):  # two at the same time write the same, or the second one finds the first one's
+        path = folder / FILE
+        if path.exists():
+            before = parse_json(path.read_text(encoding="utf-8"), str(path))
+            _compare(folder, before.get("key", {}), plan.key)
+            for name, stamp in plan.stamps.items():
+                if before.get("stamps", {}).get(name, stamp) != stamp:
+                    raise UserError(f"{name}: was written to since {folder} was begun; choose another --output")
+            return
+        if any(not each.name.startswith(".") for each in folder.iterdir()):
+            raise UserError(f"--output {folder}: has other files and no {NAME}; choose another folder")
+        write_atomically(path, json.dumps({"key": plan.key, "stamps": plan.stamps}, indent=1) + "\n")
+
+
+def _compare(folder: Folder, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    differing = [name for name in now if before.get(name) != now[name]]
+    if differing:
+        was = "; ".join(f"{name} was {before.get(name)!r:.80}, is {now[name]!r:.80}" for name in differing)
+        raise UserError(f"--output {folder}: is another corpus's: {was}; choose another folder")

@@ -1,0 +1,30 @@
+import numpy as np
+import pytest
+from support.corpora import prepare
+
+from simcse_jax.corpus.opened import Prepared
+from simcse_jax.corpus.origins import origins, texts
+from simcse_jax.errors import UserError
+
+
+def test_rows_know_where_they_came_from(tiny_bert, tmp_path):
+    rows = [f"the cat {'sat ' * (n % 5)}" if n % 7 else "" for n in range(40)]
+    (tmp_path / "a.txt").write_text("\n".join(rows) + "\n")
+    (tmp_path / "b.txt").write_text("\n".join(["the dog ran"] * 20) + "\n")
+    corpus = prepare(tmp_path / "out", tiny_bert, tmp_path / "*.txt", keep_text=True)
+    order = np.random.default_rng(0).permutation(len(corpus))
+    sources, numbers = origins(corpus, order)
+    used = [(0, n) for n in range(40) if n % 7] + [(1, n) for n in range(20)]
+    assert list(zip(sources.tolist(), numbers.tolist(), strict=True)) == [used[row] for row in order]
+    expected = [rows[used[row][1]].strip() if used[row][0] == 0 else "the dog ran" for row in order]
+    assert texts(corpus, order) == [[text] for text in expected]
+
+
+def test_texts_of_all_columns_are_kept_as_they_were(triplets, corpus):
+    lines = [line.split(",") for line in corpus["csv"].read_text().splitlines()[1:]]
+    assert texts(Prepared(triplets), np.array([39, 0, 17])) == [lines[39], lines[0], lines[17]]
+
+
+def test_a_corpus_without_text_says_so(lines):
+    with pytest.raises(UserError, match="--keep-text"):
+        texts(Prepared(lines), np.array([0]))
