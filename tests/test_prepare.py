@@ -1,7 +1,10 @@
 import json
+import subprocess
+import sys
+import time
 
 import pytest
-from support import call, refused
+from support import ROOT, call, refused
 from support.object_store import NEEDS_GCSFS
 
 from simcse_jax.prepare import columns_of
@@ -83,3 +86,29 @@ def test_from_a_bucket_into_a_bucket(store, tiny_bert, corpus):
     assert "out/corpus.json" in store.objects and not store.names("out/.")
     refused(call("prepare", *args[:-1], "gs://none/out"), "gs://none/out", "no bucket none")
     refused(call("prepare", "--output", "gs://bucket/out", "--verify"), "--verify", "bucket")
+
+
+@pytest.mark.slow
+def test_two_processes_one_of_which_is_killed_make_the_same_bytes(arguments, corpus, tmp_path):
+    header, *rows = corpus["csv"].read_text().splitlines()
+    (tmp_path / "long.csv").write_text("\n".join([header, *(rows * 2000)]) + "\n")
+    arguments[1] = tmp_path / "long.csv"
+    command = [sys.executable, "-m", "simcse_jax.prepare", *map(str, arguments), "--shard-rows", "4000"]
+    (tmp_path / "out").mkdir()
+    both = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    while len(list((tmp_path / "out").glob("shard-*.json"))) < 3:
+        time.sleep(0.01)
+    both[0].kill()
+    assert both[1].wait() == 0
+    assert (
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.count("80,000 rows") == 1
+    )
+    command[command.index(str(tmp_path / "out"))] = str(tmp_path / "straight")
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    found, straight = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("out", "straight")
+    )
+    assert found == straight
+    for process in both:
+        process.wait()
+        process.stdout.close()

@@ -9,6 +9,7 @@ from simcse_jax.data.augment import crop, delete, delete_one
 from simcse_jax.data.documents import REACH
 from simcse_jax.data.draws import row_generator
 from simcse_jax.data.examples import Source, open_source
+from simcse_jax.data.files import Row
 from simcse_jax.data.labels import LABELS
 from simcse_jax.errors import UserError
 
@@ -29,28 +30,46 @@ BLANK, UNLABELLED, UNUSED = (Item([], left_out=why) for why in ("blank", "unlabe
 Change = Callable[[str, int, int], str]  # a sentence, its row and its column to the changed sentence
 
 
-def items(key: Mapping[str, Any], number: int, change: Change | None) -> Iterator[Item]:
-    """The rows of a source.
+class Items:
+    """The rows of a source, read forwards."""
 
-    Args:
-      key: of the corpus, see `plan.make_plan`.
-      number: the source's.
-      change: makes changed copies; None: there are none.
+    def __init__(self, key: Mapping[str, Any], number: int, change: Change | None):
+        """Opens a source.
 
-    Raises:
-      UserError: naming the row that cannot be read.
-    """
-    positives, first = key["positives"], number * SOURCE_ROWS
-    source = open_source(key["sources"][number]["name"], key["columns"], positives, key["labels"])
-    if positives in REACH:
-        return _next_sentences(source, REACH[positives], key["seed"], first)
-    found = _rows(source, positives)
-    return found if change is None else _changed(found, change, key["augment"]["both"], first)
+        Args:
+          key: of the corpus, see `plan.make_plan`.
+          number: the source's.
+          change: makes changed copies; None: there are none.
+
+        Raises:
+          UserError: when it cannot be opened; while rows are read, naming the one that is wrong.
+        """
+        positives = key["positives"]
+        source = open_source(key["sources"][number]["name"], key["columns"], positives, key["labels"])
+        self._numbered = enumerate(source.rows, number * SOURCE_ROWS)
+        self._looks_ahead = positives in REACH
+        if self._looks_ahead:
+            self._items = _next_sentences(source, self._numbered, REACH[positives], key["seed"])
+        else:
+            self._items = _rows(source, self._numbered, positives, change, bool(change and key["augment"]["both"]))
+
+    def __iter__(self) -> Iterator[Item]:
+        return self
+
+    def __next__(self) -> Item:
+        return next(self._items)
+
+    def pass_over(self, count: int) -> None:
+        """Leaves out the next rows, which takes less time than to read them."""
+        for _ in itertools.islice(self if self._looks_ahead else self._numbered, count):
+            pass
 
 
-def _rows(source: Source, positives: str) -> Iterator[Item]:
+def _rows(
+    source: Source, numbered: Iterator[tuple[int, Row]], positives: str, change: Change | None, both: bool
+) -> Iterator[Item]:
     only = LABELS.index(positives) if positives in LABELS else None
-    for row in source.rows:
+    for number, row in numbered:
         texts, label = source.read(row)
         if not all(texts):
             yield BLANK
@@ -58,34 +77,27 @@ def _rows(source: Source, positives: str) -> Iterator[Item]:
             yield UNLABELLED
         elif only is not None and label != only:
             yield UNUSED
-        else:
+        elif change is None:
             yield Item(texts, label)
-
-
-def _changed(rows: Iterator[Item], change: Change, both: bool, first: int) -> Iterator[Item]:
-    for number, item in enumerate(rows, first):
-        if item.left_out:
-            yield item
         else:
-            (text,) = item.texts
+            (text,) = texts
             yield Item([change(text, number, 0) if both else text, change(text, number, 1)])
 
 
-def _next_sentences(source: Source, reach: int, seed: int, first: int) -> Iterator[Item]:
+def _next_sentences(source: Source, numbered: Iterator[tuple[int, Row]], reach: int, seed: int) -> Iterator[Item]:
     """Each sentence with one of the next `reach` of its document, see `data.documents.next_sentences`."""
-    lines = (source.read(row)[0][0] for row in source.rows)
-    ahead: deque[str] = deque(itertools.islice(lines, 1 + reach))
-    for number in itertools.count(first):
-        if not ahead:
-            return
-        text, following = ahead[0], len(list(itertools.takewhile(bool, itertools.islice(ahead, 1, None))))
+    lines = ((number, source.read(row)[0][0]) for number, row in numbered)
+    ahead = deque(itertools.islice(lines, 1 + reach))
+    while ahead:
+        (number, text), *others = ahead
+        following = [text for _, text in itertools.takewhile(lambda line: line[1], others)]
         if not text:
             yield BLANK
         elif not following:
             yield UNUSED
         else:
-            chosen = 1 if following == 1 else int(row_generator(seed, number, NEXT).integers(1, following + 1))
-            yield Item([text, ahead[chosen]])
+            chosen = 0 if len(following) == 1 else int(row_generator(seed, number, NEXT).integers(len(following)))
+            yield Item([text, following[chosen]])
         ahead.popleft()
         ahead.extend(itertools.islice(lines, 1))
 

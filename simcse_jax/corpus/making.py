@@ -16,7 +16,7 @@ import numpy as np
 
 from simcse_jax import progress
 from simcse_jax.corpus.claims import claimed
-from simcse_jax.corpus.items import Change, Item, items, make_change
+from simcse_jax.corpus.items import Change, Item, Items, make_change
 from simcse_jax.corpus.manifest import NAME, Manifest, Shard, is_prepared, read_manifest, write_manifest
 from simcse_jax.corpus.plan import FILE, Plan
 from simcse_jax.corpus.shards import TEXT, ShardWriter, token_type
@@ -143,38 +143,38 @@ class _Rows:
 
     def __init__(self, key: dict[str, Any], source: int, change: Change | None):
         self._key, self._source, self._change = key, source, change
-        self._iterator: Iterator[Item] | None = None
-        self._at = 0
-        self._next: list[Item] = []  # the row after the last one taken, if it was looked at
+        self._opened: Items | None = None
+        self._at = 0  # the number of the next row
+        self._next: list[Item] = []  # that row, if it was looked at
 
     def block(self, number: int) -> Iterator[Item]:
         """The rows of a block; those before it are passed over."""
         self._pass_to(number * self._key["shard_rows"])
-        return self._take(self._key["shard_rows"])
-
-    def is_last(self, number: int) -> bool:
-        """Whether no row follows a block."""
-        self._pass_to((number + 1) * self._key["shard_rows"])
-        if not self._next:
-            self._next = list(itertools.islice(self._rows(), 1))
-        return not self._next
-
-    def _pass_to(self, row: int) -> None:
-        for _ in self._take(row - self._at):
-            pass
-
-    def _take(self, count: int) -> Iterator[Item]:
-        for _ in range(count):
-            item = self._next.pop() if self._next else next(self._rows(), None)
+        for _ in range(self._key["shard_rows"]):
+            item = self._next.pop() if self._next else next(self._items, None)
             if item is None:
                 return
             self._at += 1
             yield item
 
-    def _rows(self) -> Iterator[Item]:
-        if self._iterator is None:
-            self._iterator = items(self._key, self._source, self._change)
-        return self._iterator
+    def is_last(self, number: int) -> bool:
+        """Whether no row follows a block."""
+        self._pass_to((number + 1) * self._key["shard_rows"])
+        if not self._next:
+            self._next = list(itertools.islice(self._items, 1))
+        return not self._next
+
+    def _pass_to(self, row: int) -> None:
+        if row > self._at:
+            self._items.pass_over(row - self._at - len(self._next))
+            self._next.clear()
+            self._at = row
+
+    @property
+    def _items(self) -> Items:
+        if self._opened is None:
+            self._opened = Items(self._key, self._source, self._change)
+        return self._opened
 
 
 def shard_name(source: int, block: int) -> str:

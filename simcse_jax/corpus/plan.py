@@ -2,7 +2,9 @@
 
 import glob
 import hashlib
+import itertools
 import json
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +19,7 @@ from simcse_jax.storage import Folder, as_path, is_remote, parse_json, write_ato
 
 FILE = "plan.json"  # in the folder until the corpus is complete
 SHARD_ROWS = 1 << 22
+ATTEMPTS = 20  # before a claim in a bucket counts as a dead process's, perhaps
 
 
 class Plan(NamedTuple):
@@ -159,17 +162,27 @@ def enter(folder: Folder, plan: Plan) -> None:
     if is_prepared(folder):
         _compare(folder, read_manifest(folder).key, plan.key)
         return
-    with claimed(folder / FILE):  # two at the same time write the same, or the second one finds the first one's
-        path = folder / FILE
-        if path.exists():
-            before = parse_json(path.read_text(encoding="utf-8"), str(path))
-            _compare(folder, before.get("key", {}), plan.key)
-            for name, stamp in plan.stamps.items():
-                if before.get("stamps", {}).get(name, stamp) != stamp:
-                    raise UserError(f"{name}: was written to since {folder} was begun; choose another --output")
-            return
-        if any(not each.name.startswith(".") for each in folder.iterdir()):
-            raise UserError(f"--output {folder}: has other files and no {NAME}; choose another folder")
+    for attempt in itertools.count():
+        with claimed(folder / FILE, patient=attempt > ATTEMPTS) as mine:
+            if mine:
+                _write_or_compare(folder, plan)
+                return
+        time.sleep(0.1)  # another process has begun just now
+
+
+def _write_or_compare(folder: Folder, plan: Plan) -> None:
+    path = folder / FILE
+    if path.exists():
+        before = parse_json(path.read_text(encoding="utf-8"), str(path))
+        _compare(folder, before.get("key", {}), plan.key)
+        for name, stamp in plan.stamps.items():
+            if before.get("stamps", {}).get(name, stamp) != stamp:
+                raise UserError(f"{name}: was written to since {folder} was begun; choose another --output")
+    elif is_prepared(folder):  # in the meantime
+        _compare(folder, read_manifest(folder).key, plan.key)
+    elif any(not each.name.startswith(".") for each in folder.iterdir()):
+        raise UserError(f"--output {folder}: has other files and no {NAME}; choose another folder")
+    else:
         write_atomically(path, json.dumps({"key": plan.key, "stamps": plan.stamps}, indent=1) + "\n")
 
 

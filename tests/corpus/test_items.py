@@ -3,7 +3,7 @@ from collections import Counter
 
 import pytest
 
-from simcse_jax.corpus.items import BLANK, SOURCE_ROWS, UNUSED, Item, items, make_change
+from simcse_jax.corpus.items import BLANK, SOURCE_ROWS, UNUSED, Item, Items, make_change
 from simcse_jax.data.augment import augment
 from simcse_jax.errors import UserError
 
@@ -11,7 +11,11 @@ KEY = {"columns": {}, "positives": "", "labels": False, "seed": 3, "augment": {}
 
 
 def read(path, change=None, **changes):
-    return list(items(KEY | {"sources": [{"name": str(path)}]} | changes, 0, change))
+    return list(open_items(path, change, **changes))
+
+
+def open_items(path, change=None, **changes):
+    return Items(KEY | {"sources": [{"name": str(path)}]} | changes, 0, change)
 
 
 @pytest.fixture
@@ -26,6 +30,14 @@ def test_every_row_has_an_item(documents):
     assert len(found) == 10
     assert [item.texts[0] for item in found if not item.left_out] == ["a1", "a2", "a3", "a4", "b1", "c1", "c2"]
     assert found[4] == BLANK
+
+
+@pytest.mark.parametrize("positives", ["", "next_3_sentences"])
+def test_rows_that_are_passed_over_change_no_others(documents, positives):
+    whole, found = read(documents, positives=positives), open_items(documents, positives=positives)
+    assert next(found) == whole[0]
+    found.pass_over(2)
+    assert list(found) == whole[3:]
 
 
 def test_next_sentences_stay_in_their_documents(documents):
