@@ -28,7 +28,7 @@ def main() -> None:
         verify(Path(folder))
         return
     from simcse_jax.corpus.making import make
-    from simcse_jax.corpus.plan import enter, make_plan
+    from simcse_jax.corpus.plan import enter, leave, make_plan
     from simcse_jax.runs.loading import load_model
 
     if not is_remote(folder):
@@ -56,7 +56,11 @@ def main() -> None:
         shard_rows=args.shard_rows,
     )
     enter(folder, plan)
-    manifest = make(folder, plan, tokenizer)
+    try:
+        manifest = make(folder, plan, tokenizer)
+    except UserError:
+        leave(folder)
+        raise
     if manifest is None:
         print(f"{args.output}: other processes are making the shards that are left; the last one completes the corpus")
         return

@@ -69,6 +69,17 @@ def test_mistakes_are_found_before_anything_is_written(more, parts, arguments, t
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
 
 
+def test_a_mistake_in_the_data_can_be_corrected(arguments, tmp_path):
+    path = arguments[1] = tmp_path / "text.txt"
+    path.write_bytes(b"a cat\ncaf\xe9\n")
+    refused(call("prepare", *arguments), path, "line 2 is not UTF-8")
+    assert not (tmp_path / "out").exists()
+    path.write_text("a cat\na bird\n")
+    assert call("prepare", *arguments).returncode == 0
+    (tmp_path / "out" / "corpus.json").unlink()
+    refused(call("prepare", *arguments), "has other files")
+
+
 def test_options_that_are_missing_are_named(tiny_bert, corpus, tmp_path):
     refused(call("prepare", "--output", tmp_path, "--model", tiny_bert), "--data")
     refused(call("prepare", "--output", tmp_path, "--data", corpus["txt"]), "--model")

@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import itertools
-import json
 import shutil
 import tempfile
 import time
@@ -19,12 +18,13 @@ from simcse_jax.corpus.claims import claimed
 from simcse_jax.corpus.items import Change, Item, Items, make_change
 from simcse_jax.corpus.manifest import NAME, Manifest, Shard, is_prepared, read_manifest, write_manifest
 from simcse_jax.corpus.plan import FILE, Plan
+from simcse_jax.corpus.sealed import read_sealed, write_sealed
 from simcse_jax.corpus.shards import TEXT, ShardWriter, token_type
 from simcse_jax.data.documents import REACH
 from simcse_jax.data.examples import nothing_in
 from simcse_jax.errors import UserError, reason
 from simcse_jax.huggingface.tokenizer import CHUNK, Tokenizer
-from simcse_jax.storage import Folder, is_remote, parse_json, write_atomically
+from simcse_jax.storage import Folder, is_remote
 
 PIECE = 1 << 23  # bytes read at a time to hash or to copy a file
 
@@ -120,7 +120,7 @@ class _Maker:
                 "histogram": writer.histogram.tolist(),
                 "last": rows.is_last(block),
             }
-        write_atomically(self._folder / f"{name}.json", json.dumps(facts) + "\n")
+        write_sealed(self._folder / f"{name}.json", facts)
         seconds = time.monotonic() - started
         progress.write(f"{name}: {writer.rows:,} rows, {writer.tokens:,} tokens in {seconds:.0f} s")
         return facts
@@ -184,8 +184,7 @@ def shard_name(source: int, block: int) -> str:
 
 def read_facts(folder: Folder, name: str) -> dict[str, Any] | None:
     """What is known of a shard that is complete; None of others."""
-    path = folder / f"{name}.json"
-    return parse_json(path.read_text(encoding="utf-8"), str(path)) if path.exists() else None
+    return read_sealed(folder / f"{name}.json")
 
 
 def hash_file(path: Path) -> str:

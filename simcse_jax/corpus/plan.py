@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 from simcse_jax.corpus.claims import claimed
 from simcse_jax.corpus.manifest import NAME, is_prepared, read_manifest
+from simcse_jax.corpus.sealed import read_sealed, write_sealed
 from simcse_jax.corpus.shards import MOST_TOKENS
 from simcse_jax.data.examples import open_source, prefix_of, source_path
 from simcse_jax.data.sources import KINDS, split_sources
 from simcse_jax.errors import UserError, reason
 from simcse_jax.huggingface.tokenizer import Tokenizer
-from simcse_jax.storage import Folder, as_path, is_remote, parse_json, write_atomically
+from simcse_jax.storage import Folder, as_path, is_remote
 
 FILE = "plan.json"  # in the folder until the corpus is complete
 SHARD_ROWS = 1 << 22
@@ -172,18 +173,28 @@ def enter(folder: Folder, plan: Plan) -> None:
 
 def _write_or_compare(folder: Folder, plan: Plan) -> None:
     path = folder / FILE
-    if path.exists():
-        before = parse_json(path.read_text(encoding="utf-8"), str(path))
-        _compare(folder, before.get("key", {}), plan.key)
+    if (before := read_sealed(path)) is not None:
+        _compare(folder, before["key"], plan.key)
         for name, stamp in plan.stamps.items():
-            if before.get("stamps", {}).get(name, stamp) != stamp:
+            if before["stamps"].get(name, stamp) != stamp:
                 raise UserError(f"{name}: was written to since {folder} was begun; choose another --output")
     elif is_prepared(folder):  # in the meantime
         _compare(folder, read_manifest(folder).key, plan.key)
     elif any(not each.name.startswith(".") for each in folder.iterdir()):
         raise UserError(f"--output {folder}: has other files and no {NAME}; choose another folder")
     else:
-        write_atomically(path, json.dumps({"key": plan.key, "stamps": plan.stamps}, indent=1) + "\n")
+        write_sealed(path, {"key": plan.key, "stamps": plan.stamps})
+
+
+def leave(folder: Folder) -> None:
+    """After a mistake in the data: removes the plan, and the folder, if nothing was made and nobody else is at work.
+
+    A source that is corrected is another one, with which a corpus that was begun does not go on.
+    """
+    if folder.is_dir() and {path.name for path in folder.iterdir()} == {FILE}:
+        (folder / FILE).unlink()
+        if not is_remote(folder):
+            folder.rmdir()
 
 
 def _compare(folder: Folder, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
