@@ -26,6 +26,12 @@ import numpy as np
 from benchmarks import machine
 from benchmarks.train_step import MINILM
 from simcse_jax.command_line import Parser, run_command
+from simcse_jax.corpus.batches import PreparedCorpus
+from simcse_jax.corpus.making import hash_file, shard_name
+from simcse_jax.corpus.manifest import Manifest, Shard, write_manifest
+from simcse_jax.corpus.opened import Prepared
+from simcse_jax.corpus.plan import SHARD_ROWS
+from simcse_jax.corpus.shards import ShardWriter
 from simcse_jax.errors import UserError
 from simcse_jax.outputs import output_file
 
@@ -71,11 +77,6 @@ def make(folder: Path, rows: int, ids: np.ndarray, lengths: np.ndarray) -> None:
       rows: of the corpus.
       ids, lengths: the tokens of the pool's sentences, one after the other, and their numbers.
     """
-    from simcse_jax.corpus.making import hash_file, shard_name
-    from simcse_jax.corpus.manifest import Manifest, Shard, write_manifest
-    from simcse_jax.corpus.plan import SHARD_ROWS
-    from simcse_jax.corpus.shards import ShardWriter
-
     folder.mkdir(parents=True)
     generator, longest = np.random.default_rng(0), int(lengths.max())
     starts, shards, histogram = np.cumsum(lengths) - lengths, [], 0
@@ -125,9 +126,6 @@ def private_mib() -> float:
 
 def read(folder: Path, batch_size: int, count: int) -> dict[str, float]:
     """Opens a corpus and reads batches of it."""
-    from simcse_jax.corpus.batches import PreparedCorpus
-    from simcse_jax.corpus.opened import Prepared
-
     before, started = private_mib(), time.perf_counter()
     batches = PreparedCorpus(Prepared(folder), 0).batches(batch_size, seed=int(time.time()) % 2**32)
     batches[0]
