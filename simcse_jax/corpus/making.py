@@ -105,6 +105,8 @@ class _Maker:
                     )
                     counted += len(chunk)
                 origins = writer.finish(counted)
+                if block == 0 and rows.is_last(0):  # of larger sources it is known at the end
+                    _check_source(self._plan, self._plan.sources[source], writer.rows, left_out)
             facts = {
                 "file": name,
                 "source": source,

@@ -105,7 +105,12 @@ def test_a_source_that_cannot_be_used_ends_without_a_manifest(tiny_bert, tmp_pat
         (tmp_path / f"{number}.txt").write_text(text)
         with pytest.raises(UserError, match=message):
             prepare(tmp_path / f"out{number}", tiny_bert, tmp_path / f"{number}.txt", positives=positives)
-        assert not (tmp_path / f"out{number}" / "corpus.json").exists()
+        assert [path.name for path in (tmp_path / f"out{number}").iterdir()] == ["plan.json"]
+        with pytest.raises(UserError, match=message):  # the same, of several shards
+            prepare(
+                tmp_path / f"many{number}", tiny_bert, tmp_path / f"{number}.txt", positives=positives, shard_rows=1
+            )
+        assert not (tmp_path / f"many{number}" / "corpus.json").exists()
 
 
 def test_memory_does_not_grow_with_the_rows(tiny_bert, tmp_path, monkeypatch):
