@@ -1,7 +1,10 @@
+import json
 import shutil
 from contextlib import ExitStack
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 from support.corpora import in_memory, prepare, rows_of, tokenizer_of
 from support.object_store import NEEDS_GCSFS
@@ -68,6 +71,30 @@ def test_shards_of_any_size_have_the_same_rows(shard_rows, tiny_bert, corpus, tm
     found = prepare(tmp_path, tiny_bert, corpus["csv"], shard_rows=shard_rows)
     assert len(found.manifest.shards) == -(-40 // shard_rows)
     np.testing.assert_array_equal(rows_of(found)[0], in_memory(tiny_bert, corpus["csv"]).input_ids)
+
+
+@pytest.mark.parametrize("kind", ["tsv", "jsonl", "parquet", "hf", "sts"])
+def test_every_kind_of_source_has_the_rows_that_training_reads(kind, tiny_bert, corpus, tmp_path):
+    header, *lines = corpus["csv"].read_text().splitlines()
+    names, rows = header.split(","), [line.split(",") for line in lines]
+    table, path = dict(zip(names, zip(*rows, strict=True), strict=True)), tmp_path / f"data.{kind}"
+    if kind == "tsv":
+        path.write_text("\n".join("\t".join(row) for row in [names, *rows]) + "\n")
+    elif kind == "jsonl":
+        path.write_text("".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows))
+    elif kind == "parquet":
+        pyarrow.parquet.write_table(pyarrow.table(table), path)
+    elif kind == "hf":
+        pytest.importorskip("datasets").Dataset.from_dict(table).save_to_disk(path)
+    else:
+        (path / "STS/STSBenchmark").mkdir(parents=True)
+        graded = "".join(f"g\tf\ty\t{number}\t1\t{a}\t{b}\n" for number, (a, b, _) in enumerate(rows))
+        (path / "STS/STSBenchmark/sts-train.csv").write_text(graded)
+        for split in ("dev", "test"):
+            (path / f"STS/STSBenchmark/sts-{split}.csv").write_text(graded.splitlines()[0] + "\n")
+    name = {"hf": f"hf:{path}", "sts": f"sts:{path}"}.get(kind, str(path))
+    found = prepare(tmp_path / "out", tiny_bert, name)
+    np.testing.assert_array_equal(rows_of(found)[0], in_memory(tiny_bert, name).input_ids)
 
 
 def test_prompts_are_before_the_sentences_of_their_columns(tiny_bert, corpus, tmp_path):
