@@ -10,8 +10,11 @@ from support.corpora import prepare
 from support.object_store import NEEDS_GCSFS
 from support.resuming import trained_and_resumed
 
+from simcse_jax.config import default_config
 from simcse_jax.corpus.permutation import ORDER, permutation
 from simcse_jax.data.batches import Batches
+from simcse_jax.sweeps.together import train_together
+from simcse_jax.training.run import train_and_evaluate
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +48,8 @@ def test_a_run_is_that_of_the_same_rows_in_memory_in_the_same_order(prepared, ti
     close(numbers(tmp_path / "prepared"), numbers(tmp_path / "memory"))
     run, other = (json.loads((tmp_path / name / "run.json").read_text()) for name in ("prepared", "memory"))
     assert run["examples"] == other["examples"] == 40
+    exported = call("export", "--workdir", tmp_path / "prepared", "--output", tmp_path / "exported")
+    assert exported.returncode == 0, exported.stderr
     assert run["sha256"]["data.train"] == json.loads((prepared / "corpus.json").read_text())["sha256"]
 
 
@@ -61,6 +66,14 @@ def test_a_batch_of_the_longest_rows_is_not_cut(tiny_bert, corpus, tmp_path):
         assert done.returncode == 0, done.stderr
     assert "compiled the step for most batches" in done.stdout and "for the longest batches" in done.stdout
     close(numbers(tmp_path / "without"), numbers(tmp_path / "with"), 1e-5)
+
+
+def short_run(prepared, model, corpus):
+    config = default_config()
+    config.model.init_from, config.data.train, config.eval.data = str(model), str(prepared), str(corpus["dev"])
+    config.data.max_length, config.train.batch_size, config.train.max_steps = 16, 8, 4
+    config.eval.every, config.train.log_every, config.parallel.devices = 2, 2, 1
+    return config
 
 
 def test_what_does_not_fit_the_corpus_is_refused(prepared, tiny_bert, corpus, tmp_path):
@@ -115,13 +128,27 @@ def test_a_corpus_in_a_bucket_needs_a_local_cache(store, prepared, tiny_bert, co
 
 @pytest.mark.slow
 def test_a_run_that_was_killed_ends_with_the_same_bits(prepared, tiny_bert, corpus, tmp_path):
-    from simcse_jax.config import default_config
-
-    config = default_config()
-    config.model.init_from, config.data.train, config.eval.data = str(tiny_bert), str(prepared), str(corpus["dev"])
-    config.data.max_length, config.train.batch_size, config.train.max_steps = 16, 8, 4
-    config.eval.every, config.checkpoint.keep_every = 2, 1
+    config = short_run(prepared, tiny_bert, corpus)
+    config.checkpoint.keep_every = 1
     trained_and_resumed(config, tmp_path)
+
+
+@pytest.mark.slow
+def test_runs_that_are_trained_together_are_as_each_alone(prepared, tiny_bert, corpus, tmp_path):
+    configs = [short_run(prepared, tiny_bert, corpus) for _ in range(2)]
+    folders = [tmp_path / str(seed) for seed in (1, 2)]
+    for seed, (config, folder) in enumerate(zip(configs, folders, strict=True), 1):
+        config.seed = seed
+        train_and_evaluate(config, str(tmp_path / f"alone {seed}"))
+        folder.mkdir()
+    assert train_together(configs, folders, tmp_path / "group") == []
+    losses = {
+        path.name: [line["loss"] for line in lines(path) if "loss" in line]
+        for path in (*folders, *(tmp_path / f"alone {seed}" for seed in (1, 2)))
+    }
+    for seed in (1, 2):
+        np.testing.assert_allclose(losses[str(seed)], losses[f"alone {seed}"], rtol=1e-4)
+    assert losses["1"] != losses["2"]
 
 
 @pytest.mark.slow
