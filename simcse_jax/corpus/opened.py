@@ -7,7 +7,7 @@ import numpy as np
 
 from simcse_jax.corpus.manifest import check_sizes, read_manifest
 from simcse_jax.corpus.mapping import Mapped, Part
-from simcse_jax.corpus.shards import ENTRY, checksums, weights
+from simcse_jax.corpus.shards import ENTRY, checksums, label_terms, weights
 from simcse_jax.errors import UserError
 
 LENGTH_MULTIPLE = 8  # as in `data.batches`
@@ -18,7 +18,7 @@ class Sentences(NamedTuple):
 
     starts: np.ndarray  # (B, C) int64: the first token's place among all tokens
     lengths: np.ndarray  # (B, C) int64
-    sums: np.ndarray  # (B, C) uint32: checksums
+    sums: np.ndarray  # (B, C) uint32: checksums of the tokens alone
     shards: np.ndarray  # (B, 1) the rows' shards; (B, C) if each sentence has a row of its own
     empty: np.ndarray  # (B, C) bool: the empty sentence, for a column that the row's source lacks
     present: np.ndarray  # (B, C) bool: False for these, and for an anchor that is its own positive
@@ -100,7 +100,7 @@ class Prepared:
         lengths = ends - starts
         wrong = (lengths < 0) | (lengths > self.length) | (ends > self._size[shard])
         if wrong.any():
-            raise self._damaged(int(np.broadcast_to(shard, wrong.shape)[wrong][0]))
+            raise self.damaged(int(np.broadcast_to(shard, wrong.shape)[wrong][0]))
         if rows.ndim == 1:
             present = columns < width
             empty = ~present & ~((columns == 1) & (width == 1))
@@ -108,6 +108,10 @@ class Prepared:
             present, empty = np.ones(lengths.shape, bool), np.zeros(lengths.shape, bool)
         lengths = np.where(empty, self._special, lengths)
         sums = self._entries[entry, 1]
+        if self.manifest.labels:  # these are checked with the tokens
+            place = self._first_label[shard] + each - self._first_row[shard]
+            self._labels.will_need(*_ranges(place, 1, 1))
+            sums = sums - label_terms(self._label[place])
         return Sentences(starts + self._first_token[shard], lengths, sums, shard, empty, present)
 
     def will_need(self, found: Sentences) -> None:
@@ -121,7 +125,7 @@ class Prepared:
         """The token ids of sentences and their mask, both (B, C, T) int32; ids beyond a sentence's end are 0.
 
         Raises:
-          UserError: naming a shard whose tokens were changed since it was written.
+          UserError: naming a shard whose tokens or labels were changed since it was written.
         """
         place = np.arange(self.length)
         mask = place < found.lengths[..., None]
@@ -129,13 +133,13 @@ class Prepared:
         ids = np.where(read, self._ids[np.where(read, found.starts[..., None] + place, 0)], 0).astype(np.int32)
         wrong = (checksums(ids, read, self._factors) != found.sums) & ~found.empty
         if wrong.any():
-            raise self._damaged(int(np.broadcast_to(found.shards, wrong.shape)[wrong][0]))
+            raise self.damaged(int(np.broadcast_to(found.shards, wrong.shape)[wrong][0]))
         if found.empty.any():
             ids = np.where(found.empty[..., None], self._empty, ids)
         return ids, mask.astype(np.int32)
 
     def labels(self, rows: np.ndarray) -> np.ndarray:
-        """(B,) int32 labels of rows, of a corpus that has them."""
+        """(B,) int32 labels of rows, of a corpus that has them; `gather` of the same rows checks them."""
         shard = np.searchsorted(self._first_row, rows, side="right") - 1
         return self._label[self._first_label[shard] + rows - self._first_row[shard]].astype(np.int32)
 
@@ -144,7 +148,8 @@ class Prepared:
         shard = np.searchsorted(self._first_row, rows, side="right") - 1
         return shard, rows - self._first_row[shard]
 
-    def _damaged(self, shard: int) -> UserError:
+    def damaged(self, shard: int) -> UserError:
+        """The error for a shard that was changed since it was written."""
         path = self.folder / self.manifest.shards[shard].file
         return UserError(
             f"{path}: was changed since it was written; copy it again, or remove it and {path.name}.json, and the "

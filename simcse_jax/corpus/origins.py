@@ -10,7 +10,11 @@ from simcse_jax.errors import UserError
 
 
 def origins(corpus: Prepared, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The sources of rows, as numbers in `manifest.sources`, and the rows' numbers in them, from 0; both (B,) int64."""
+    """The sources of rows, as numbers in `manifest.sources`, and the rows' numbers in them, from 0; both (B,) int64.
+
+    Raises:
+      UserError: naming a shard that has a number which cannot be; a wrong one that can be is found by `--verify`.
+    """
     sources, found = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
     shards, within = corpus.shards_of(rows)
     for number in np.unique(shards).tolist():
@@ -20,7 +24,10 @@ def origins(corpus: Prepared, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]
             start = shard.parts(corpus.manifest.token_bytes, corpus.manifest.labels).origins
             path = corpus.folder / shard.file
             listed = np.memmap(path, "<u4", "r", start, (shard.rows,))
-            found[own] = shard.first + listed[within[own]].astype(np.int64)
+            numbers = listed[within[own]].astype(np.int64)
+            if (numbers < within[own]).any() or (numbers >= shard.source_rows).any():
+                raise corpus.damaged(number)
+            found[own] = shard.first + numbers
     return sources, found
 
 

@@ -5,7 +5,7 @@ A file has these parts, each padded with zeros to a multiple of `ALIGN` bytes, s
 | part | type | contents |
 | --- | --- | --- |
 | tokens | uint16; uint32 for a vocabulary beyond 65,536 | of row 0: of column 0, then of column 1, …; then of row 1 |
-| entries | (sentences + 1, 2) uint32 | where a sentence's tokens begin, and their checksum; the last entry is the end |
+| entries | (sentences + 1, 2) uint32 | where a sentence's tokens begin, and a checksum of them and its label; last, their end |
 | labels | int8 | one a row; only of a corpus with labels |
 | origins | uint32 | each row's number among the source's that the shard covers; only if some were left out |
 
@@ -24,6 +24,7 @@ ALIGN = 1 << 16  # bytes: the largest page of the usual systems
 ENTRY = 8  # bytes of the index a sentence
 MOST_TOKENS = 2**32 - 1  # of a shard, so that its index can be uint32
 TEXT = ".text"
+BEGIN, LABEL = 0x9E3779B9, 0x85EBCA6B  # of checksums: what they start from, and an odd factor of labels
 
 
 class Parts(NamedTuple):
@@ -68,14 +69,21 @@ def weights(length: int) -> np.ndarray:
 
 
 def checksums(ids: np.ndarray, mask: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """(…) uint32: Σ_t (id_t + 1) w_t modulo 2³² of each sentence. A single changed token always changes it.
+    """(…) uint32: BEGIN + Σ_t (id_t + 1) w_t modulo 2³² of each sentence. A single changed token always changes it.
+
+    It starts from a constant, so that zeros, which a disk may have in place of what was lost, are no entry of an index.
 
     Args:
       ids, mask: (…, T) token ids, and which of them count.
       factors: (T,), see `weights`.
     """
     terms = (ids.astype(np.uint32) + np.uint32(1)) * factors
-    return np.asarray(np.sum(terms, axis=-1, dtype=np.uint32, where=mask))
+    return np.asarray(np.sum(terms, axis=-1, dtype=np.uint32, where=mask) + np.uint32(BEGIN))
+
+
+def label_terms(labels: np.ndarray) -> np.ndarray:
+    """(…) uint32: what the label of its row adds to a sentence's checksum; no two labels add the same."""
+    return labels.astype(np.uint32) * np.uint32(LABEL)
 
 
 class ShardWriter:
@@ -120,23 +128,24 @@ class ShardWriter:
             return
         sentences = [column[row] for row in range(rows) for column in columns]
         lengths = np.fromiter(map(len, sentences), np.int64, rows * width)
-        self.add_tokens(np.concatenate(sentences), lengths, width)
+        self.add_tokens(
+            np.concatenate(sentences), lengths, width, None if labels is None else np.array(labels, np.int8)
+        )
         self._origins.append(np.array(origins, np.uint32))
-        if labels is not None:
-            self._labels.append(np.array(labels, np.int8))
         if self._texts:
             encoded = [column[row].encode() for row in range(rows) for column in texts]
             self._ends.append(self._text_bytes + np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded))))
             self._texts.write(b"".join(encoded))
             self._text_bytes = int(self._ends[-1][-1])
 
-    def add_tokens(self, flat: np.ndarray, lengths: np.ndarray, width: int) -> None:
-        """Writes the tokens of R rows of C columns and nothing else, which is all that a corpus must have.
+    def add_tokens(self, flat: np.ndarray, lengths: np.ndarray, width: int, labels: np.ndarray | None = None) -> None:
+        """Writes the tokens of R rows of C columns, which is all that a corpus must have, and their labels.
 
         Args:
           flat: the tokens of all sentences, one after the other.
           lengths: (R · C,) the sentences' numbers of tokens.
           width: C.
+          labels: (R,) int8; None: the corpus has none.
         """
         ends = np.cumsum(lengths)
         starts = ends - lengths
@@ -144,7 +153,11 @@ class ShardWriter:
         place = np.arange(len(flat)) - np.repeat(starts, lengths)
         sums = np.zeros(len(flat) + 1, np.uint32)
         np.cumsum((flat.astype(np.uint32) + np.uint32(1)) * self._factors[place], dtype=np.uint32, out=sums[1:])
-        self._index.append(np.stack([(self.tokens + starts).astype(np.uint32), sums[ends] - sums[starts]], axis=1))
+        own = sums[ends] - sums[starts] + np.uint32(BEGIN)
+        if labels is not None:
+            own += np.repeat(label_terms(labels), width)
+            self._labels.append(labels)
+        self._index.append(np.stack([(self.tokens + starts).astype(np.uint32), own], axis=1))
         self._file.write(flat.astype(self._token).tobytes())
         counts = [np.bincount(lengths[column::width], minlength=len(self._factors) + 1) for column in range(width)]
         self.histogram = np.stack(counts) + (self.histogram if len(self.histogram) else 0)

@@ -56,6 +56,26 @@ def test_labels_go_with_their_rows(tiny_bert, tmp_path):
     same_rows(only, in_memory(tiny_bert, tmp_path / "nli.csv", positives="entailment", columns=columns))
 
 
+def test_zeros_and_other_labels_are_found(tiny_bert, tmp_path):
+    rows = "".join(f"a cat,a dog,{number % 3}\n" for number in range(40))
+    (tmp_path / "nli.csv").write_text("sent0,sent1,label\n" + rows)
+    found = prepare(tmp_path / "out", tiny_bert, tmp_path / "nli.csv", labels=True)
+    np.testing.assert_array_equal(found.labels(np.arange(40)), np.arange(40) % 3)
+    shard = found.manifest.shards[1]
+    path, parts = tmp_path / "out" / shard.file, shard.parts(2, True)
+    whole = path.read_bytes()
+    for start, end, byte in [
+        (parts.entries, parts.labels, 0),
+        (parts.entries + 8, parts.entries + 16, 0),
+        (parts.labels, parts.labels + 16, 7),
+        (parts.labels, parts.labels + 16, 0),
+        (0, parts.end, 0),
+    ]:
+        path.write_bytes(whole[:start] + bytes([byte]) * (end - start) + whole[end:])
+        with pytest.raises(UserError, match=f"{shard.file}: was changed"):
+            rows_of(Prepared(tmp_path / "out"))
+
+
 def test_a_shard_that_is_missing_cut_or_changed_is_named(triplets, tmp_path):
     def damaged(change):
         folder = shutil.copytree(triplets, tmp_path / "copy", dirs_exist_ok=True)

@@ -20,6 +20,17 @@ def test_rows_know_where_they_came_from(tiny_bert, tmp_path):
     assert texts(corpus, order) == [[text] for text in expected]
 
 
+def test_numbers_of_rows_that_cannot_be_are_found(tiny_bert, tmp_path):
+    (tmp_path / "a.txt").write_text("a cat\n\na dog\na bird\n")
+    corpus = prepare(tmp_path / "out", tiny_bert, tmp_path / "a.txt")
+    shard = corpus.manifest.shards[0]
+    path, start = tmp_path / "out" / shard.file, shard.parts(2, False).origins
+    for byte in (0, 4):
+        path.write_bytes(path.read_bytes()[:start] + bytes([byte]) * (path.stat().st_size - start))
+        with pytest.raises(UserError, match=f"{shard.file}: was changed"):
+            origins(corpus, np.arange(3))
+
+
 def test_texts_of_all_columns_are_kept_as_they_were(triplets, corpus):
     lines = [line.split(",") for line in corpus["csv"].read_text().splitlines()[1:]]
     assert texts(Prepared(triplets), np.array([39, 0, 17])) == [lines[39], lines[0], lines[17]]
