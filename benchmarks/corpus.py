@@ -27,11 +27,12 @@ from benchmarks import machine
 from benchmarks.train_step import MINILM
 from simcse_jax.command_line import Parser, run_command
 from simcse_jax.corpus.batches import PreparedCorpus
-from simcse_jax.corpus.making import hash_file, shard_name
+from simcse_jax.corpus.making import shard_name
 from simcse_jax.corpus.manifest import Manifest, Shard, write_manifest
 from simcse_jax.corpus.opened import Prepared
 from simcse_jax.corpus.plan import SHARD_ROWS
 from simcse_jax.corpus.shards import ShardWriter
+from simcse_jax.corpus.stamps import hash_file
 from simcse_jax.errors import UserError
 from simcse_jax.outputs import output_file
 

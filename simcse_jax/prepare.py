@@ -183,19 +183,22 @@ def check_output(args: argparse.Namespace) -> None:
 
 
 def verify(folder: Path) -> None:
-    """Compares the hashes of all shards with the manifest's.
+    """Compares the hashes of all files with the manifest's.
 
     Raises:
-      UserError: naming the first shard that differs.
+      UserError: naming the first file that differs.
     """
-    from simcse_jax.corpus.making import hash_file
-    from simcse_jax.corpus.manifest import check_sizes, read_manifest
+    from simcse_jax.corpus.manifest import REPAIR, check_sizes, read_manifest
+    from simcse_jax.corpus.plan import FILE
+    from simcse_jax.corpus.stamps import hash_file
 
     manifest = read_manifest(folder)
-    check_sizes(folder, manifest.shards)
-    for shard in manifest.shards:
-        if hash_file(folder / shard.file) != shard.sha256:
-            raise UserError(f"{folder / shard.file}: was changed since it was written; copy it again")
+    parts = None if (folder / FILE).is_file() else 1  # a copy for training has neither the plan nor texts
+    files = [file for shard in manifest.shards for file in shard.files[:parts]]
+    check_sizes(folder, files)
+    for file in files:
+        if hash_file(folder / file.name) != file.sha256:
+            raise UserError(f"{folder / file.name}: was changed since it was written; {REPAIR}")
     print(f"{folder}: {len(manifest.shards)} shards of {manifest.rows:,} rows are as they were written")
 
 

@@ -27,7 +27,23 @@ def test_a_corpus_is_made_completed_and_verified(arguments, tmp_path):
     assert verified.returncode == 0 and "as they were written" in verified.stdout, verified.stderr
     shard = tmp_path / "out" / "shard-00000-00001"
     shard.write_bytes(b"\1" + shard.read_bytes()[1:])
-    refused(call("prepare", "--output", tmp_path / "out", "--verify"), shard, "was changed")
+    refused(call("prepare", "--output", tmp_path / "out", "--verify"), shard, "was changed", "remove it and give")
+    shard.unlink()
+    assert "shard-00000-00001: 10 rows" in call("prepare", *arguments, "--shard-rows", 30).stdout
+    assert call("prepare", "--output", tmp_path / "out", "--verify").stdout == verified.stdout
+
+
+def test_verify_reads_the_text_too(arguments, tmp_path):
+    folder = tmp_path / "out"
+    assert call("prepare", *arguments, "--shard-rows", 30, "--keep-text").returncode == 0
+    text = folder / "shard-00000-00001.text"
+    text.write_bytes(text.read_bytes()[:-1] + b"?")
+    refused(call("prepare", "--output", folder, "--verify"), text, "was changed")
+    text.unlink()
+    refused(call("prepare", "--output", folder, "--verify"), text, "missing")
+    for path in [*folder.glob("*.text"), folder / "plan.json"]:  # as in a copy for training
+        path.unlink(missing_ok=True)
+    assert call("prepare", "--output", folder, "--verify").returncode == 0
 
 
 def test_rows_that_are_left_out_are_counted(arguments, tmp_path):
@@ -76,7 +92,11 @@ def test_a_mistake_in_the_data_can_be_corrected(arguments, tmp_path):
     assert not (tmp_path / "out").exists()
     path.write_text("a cat\na bird\n")
     assert call("prepare", *arguments).returncode == 0
-    (tmp_path / "out" / "corpus.json").unlink()
+    path.write_text("a dog\na bird\n")
+    refused(call("prepare", *arguments), f"{path}: was changed since")
+    path.write_text("a cat\na mouse\n")
+    refused(call("prepare", *arguments), f"{path}: bytes was")
+    (tmp_path / "out" / "plan.json").unlink()
     refused(call("prepare", *arguments), "has other files")
 
 

@@ -1,13 +1,15 @@
 """Makes the shards of a corpus that are missing, and its manifest once all are there."""
 
 import contextlib
-import hashlib
+import errno
 import itertools
+import os
+import secrets
 import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +18,20 @@ import numpy as np
 from simcse_jax import progress
 from simcse_jax.corpus.claims import claimed
 from simcse_jax.corpus.items import Change, Item, Items, make_change
-from simcse_jax.corpus.manifest import NAME, Manifest, Shard, is_prepared, read_manifest, write_manifest
-from simcse_jax.corpus.plan import FILE, Plan
+from simcse_jax.corpus.manifest import NAME, Manifest, Shard, is_prepared, is_whole, read_manifest, write_manifest
+from simcse_jax.corpus.plan import Plan, check_unchanged, names_in
 from simcse_jax.corpus.sealed import read_sealed, write_sealed
-from simcse_jax.corpus.shards import TEXT, ShardWriter, token_type
-from simcse_jax.data.documents import REACH
-from simcse_jax.data.examples import nothing_in
+from simcse_jax.corpus.shards import TEXT, ShardWriter
+from simcse_jax.corpus.stamps import PIECE, hash_file, size_of
 from simcse_jax.errors import UserError, reason
 from simcse_jax.huggingface.tokenizer import CHUNK, Tokenizer
 from simcse_jax.storage import Folder, is_remote
 
-PIECE = 1 << 23  # bytes read at a time to hash or to copy a file
+LEFTOVERS = ".shard-*.tmp*"  # what killed processes may leave
 
 
 def make(folder: Folder, plan: Plan, tokenizer: Tokenizer) -> Manifest | None:
-    """Makes the shards that are missing and that no other process is making.
+    """Makes the shards that are missing, or cut, and that no other process is making.
 
     Args:
       folder: of the corpus; `plan.enter` has seen it.
@@ -43,38 +44,40 @@ def make(folder: Folder, plan: Plan, tokenizer: Tokenizer) -> Manifest | None:
     Raises:
       UserError: naming the row of a source that cannot be read, or the file that cannot be written.
     """
-    maker = _Maker(folder, plan, tokenizer)
-    patient = False
-    while not is_prepared(folder):
+    listed = read_manifest(folder) if is_prepared(folder) else None
+    if listed is not None and is_whole(folder, (file for shard in listed.shards for file in shard.files)):
+        return listed
+    maker, patient = _Maker(folder, plan, tokenizer, listed), False
+    while True:
         made, left = maker.make_missing(patient)
         if not left:
             return _finish(folder, plan)
         if not made and (patient or not is_remote(folder)):
             return None
         patient = not made
-    return read_manifest(folder)
 
 
 class _Maker:
     """Goes through all sources and makes the shards that are missing."""
 
-    def __init__(self, folder: Folder, plan: Plan, tokenizer: Tokenizer):
+    def __init__(self, folder: Folder, plan: Plan, tokenizer: Tokenizer, listed: Manifest | None):
+        self._listed = {} if listed is None else {shard.file: shard for shard in listed.shards}
         self._folder, self._plan, self._key, self._tokenizer = folder, plan, plan.key, tokenizer
         self._change: Change | None = make_change(plan.key["augment"], plan.key["seed"])
 
     def make_missing(self, patient: bool) -> tuple[int, int]:
         """How many shards it made, and how many others are making."""
         made = left = 0
-        there = {path.name for path in self._folder.iterdir()}
+        there = names_in(self._folder)
         for source in range(len(self._plan.sources)):
             rows = _Rows(self._key, source, self._change)
             for block in itertools.count():
                 name = shard_name(source, block)
-                facts = read_facts(self._folder, name) if f"{name}.json" in there else None
+                facts = self._facts_if_whole(name) if f"{name}.json" in there else None
                 if facts is None:
                     with claimed(self._folder / name, patient) as mine:
-                        if mine and not is_prepared(self._folder):
-                            facts = read_facts(self._folder, name)  # it may just have been written
+                        if mine:
+                            facts = self._facts_if_whole(name)  # it may just have been written
                             if facts is None:
                                 facts = self._make(name, source, block, rows)
                                 made += 1
@@ -86,12 +89,27 @@ class _Maker:
                     break
         return made, left
 
+    def _facts_if_whole(self, name: str) -> dict[str, Any] | None:
+        facts = read_facts(self._folder, name)
+        return facts if facts is not None and is_whole(self._folder, shard_of(facts).files) else None
+
+    def _check_same(self, shard: Shard) -> None:
+        """Refuses contents that are not those which a shard that is made again had before."""
+        facts = read_facts(self._folder, shard.file)
+        before = self._listed.get(shard.file) if facts is None else shard_of(facts)
+        if before is not None and shard != before:
+            source = self._plan.sources[shard.source]
+            raise UserError(
+                f"{self._folder / shard.file}: cannot be made again, since {source} now has other rows; choose another "
+                "--output"
+            )
+
     def _make(self, name: str, source: int, block: int, rows: "_Rows") -> dict[str, Any]:
         """Writes a shard and then what the manifest will say of it."""
         started, size = time.monotonic(), self._key["shard_rows"]
         with _written_to(self._folder / name, self._key["keep_text"]) as path:
             width = self._key["sources"][source]["columns"]
-            token = token_type(self._plan.vocabulary)
+            token = np.dtype(f"<u{self._key['token_bytes']}")
             with contextlib.closing(
                 ShardWriter(path, token, self._key["max_length"], self._key["keep_text"])
             ) as writer:
@@ -105,8 +123,7 @@ class _Maker:
                     )
                     counted += len(chunk)
                 origins = writer.finish(counted)
-                if block == 0 and rows.is_last(0):  # of larger sources it is known at the end
-                    _check_source(self._plan, self._plan.sources[source], writer.rows, left_out)
+            text = Path(f"{path}{TEXT}")
             facts = {
                 "file": name,
                 "source": source,
@@ -118,10 +135,13 @@ class _Maker:
                 "origins": origins,
                 "bytes": path.stat().st_size,
                 "sha256": hash_file(path),
+                "text_bytes": size_of(text) if self._key["keep_text"] else 0,
+                "text_sha256": hash_file(text) if self._key["keep_text"] else "",
                 "left_out": dict(sorted(left_out.items())),
                 "histogram": writer.histogram.tolist(),
                 "last": rows.is_last(block),
             }
+            self._check_same(shard_of(facts))
         write_sealed(self._folder / f"{name}.json", facts)
         seconds = time.monotonic() - started
         progress.write(f"{name}: {writer.rows:,} rows, {writer.tokens:,} tokens in {seconds:.0f} s")
@@ -189,13 +209,9 @@ def read_facts(folder: Folder, name: str) -> dict[str, Any] | None:
     return read_sealed(folder / f"{name}.json")
 
 
-def hash_file(path: Path) -> str:
-    """SHA-256 of a file."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while piece := file.read(PIECE):
-            digest.update(piece)
-    return digest.hexdigest()
+def shard_of(facts: Mapping[str, Any]) -> Shard:
+    """What the manifest says of a shard."""
+    return Shard(**{name: facts[name] for name in Shard._fields})
 
 
 @contextlib.contextmanager
@@ -210,22 +226,52 @@ def _written_to(path: Folder, texts: bool) -> Iterator[Path]:
         if is_remote(path):
             temporary = Path(job.enter_context(tempfile.TemporaryDirectory())) / path.name
         else:
-            temporary = Path(path.with_name(f".{path.name}.tmp"))
+            temporary = temporary_of(Path(path))
             for ending in ("", TEXT, f"{TEXT}.body"):
                 job.callback(Path(f"{temporary}{ending}").unlink, missing_ok=True)
         try:
             yield temporary
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written: {error.strerror or reason(error)}") from None
+        try:
             for ending in reversed(endings):
                 written, target = Path(f"{temporary}{ending}"), path.parent / (path.name + ending)
                 if is_remote(path):
                     with open(written, "rb") as file, target.open("wb") as copy:
                         shutil.copyfileobj(file, copy, PIECE)
                 else:
-                    written.replace(target)
-        except UserError:
+                    put_in_place(written, Path(target))
+        except Exception as error:  # an OSError, or an error of a store's client
+            raise UserError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or reason(error)}") from None
+
+
+def temporary_of(path: Path) -> Path:
+    """The name of a file while it is written: no other process's, since not every disk that several share has locks."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+
+
+def put_in_place(written: Path, path: Path) -> None:
+    """Gives a file, which is on the disk, its name, and waits until the name is on the disk too.
+
+    Raises:
+      OSError: when it cannot be moved.
+    """
+    written.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # of a disk that cannot wait for folders
             raise
-        except OSError as error:
-            raise UserError(f"{path}: cannot be written: {error.strerror or reason(error)}") from None
+    finally:
+        os.close(folder)
+
+
+def remove_leftovers(folder: Folder) -> None:
+    """Removes what killed processes were writing; all shards are there."""
+    if not is_remote(folder):
+        for path in folder.glob(LEFTOVERS):
+            path.unlink(missing_ok=True)
 
 
 def _finish(folder: Folder, plan: Plan) -> Manifest | None:
@@ -234,8 +280,9 @@ def _finish(folder: Folder, plan: Plan) -> Manifest | None:
         if not mine:
             return None
         if not is_prepared(folder):
+            check_unchanged(folder, plan)
             write_manifest(folder, _manifest(folder, plan))
-        (folder / FILE).unlink(missing_ok=True)
+        remove_leftovers(folder)
     return read_manifest(folder)
 
 
@@ -248,7 +295,7 @@ def _manifest(folder: Folder, plan: Plan) -> Manifest:
         for block in itertools.count():
             facts = read_facts(folder, shard_name(number, block))
             assert facts is not None
-            own.append(Shard(**{name: facts[name] for name in Shard._fields}))
+            own.append(shard_of(facts))
             left_out.update(facts["left_out"])
             counts = np.array(facts["histogram"], np.int64)
             if len(counts):
@@ -256,13 +303,12 @@ def _manifest(folder: Folder, plan: Plan) -> Manifest:
             if facts["last"]:
                 break
         used = sum(shard.rows for shard in own)
-        _check_source(plan, source, used, left_out)
         read = sum(shard.source_rows for shard in own)
         sources.append({"name": source, "rows": read, "used": used, "left_out": dict(left_out)})
         shards += own
-    token_bytes = token_type(plan.vocabulary).itemsize
     rows = sum(shard.rows for shard in shards)
-    return Manifest(plan.key, sources, rows, plan.columns, token_bytes, plan.key["labels"], histogram.tolist(), shards)
+    token_bytes, labels = plan.key["token_bytes"], plan.key["labels"]
+    return Manifest(plan.key, sources, rows, plan.columns, token_bytes, labels, histogram.tolist(), shards)
 
 
 def spread(counts: np.ndarray, columns: int, empty: int) -> np.ndarray:
@@ -279,17 +325,3 @@ def spread(counts: np.ndarray, columns: int, empty: int) -> np.ndarray:
     if len(counts) == 1 < columns:
         missing[1] = counts[0]
     return missing
-
-
-def _check_source(plan: Plan, source: str, used: int, left_out: Counter[str]) -> None:
-    positives = plan.key["positives"]
-    if positives in REACH and not left_out["blank"]:
-        raise UserError(
-            f"{source}: no blank line between sentences, so they may be shuffled; "
-            f"--positives {positives} needs documents with a blank line between them"
-        )
-    if not used and left_out["unused"]:
-        what = "no document has two sentences" if positives in REACH else f"no pair is labelled {positives}"
-        raise UserError(f"{source}: {what}; choose another --positives")
-    if not used:
-        raise nothing_in(source, left_out["blank"], left_out["unlabelled"])

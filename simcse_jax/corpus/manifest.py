@@ -2,17 +2,27 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from simcse_jax.corpus.shards import Parts, parts
+from simcse_jax.corpus.shards import TEXT, Parts, parts
+from simcse_jax.corpus.stamps import size_of
 from simcse_jax.errors import UserError, reason
 from simcse_jax.storage import Folder, as_path, is_remote, local_path, parse_json, write_atomically
 
 NAME = "corpus.json"
 FORMAT = "simcse_jax corpus 1"
+REPAIR = "copy it again, or remove it and give the command again that prepared the corpus"
+
+
+class File(NamedTuple):
+    """A file of a shard."""
+
+    name: str
+    bytes: int
+    sha256: str
 
 
 class Shard(NamedTuple):
@@ -28,6 +38,14 @@ class Shard(NamedTuple):
     origins: bool
     bytes: int
     sha256: str
+    text_bytes: int = 0  # of the file with its text, if that was kept
+    text_sha256: str = ""
+
+    @property
+    def files(self) -> list[File]:
+        """Its file, and that with its text."""
+        text = [File(self.file + TEXT, self.text_bytes, self.text_sha256)] if self.text_sha256 else []
+        return [File(self.file, self.bytes, self.sha256), *text]
 
     def parts(self, width: int, labels: bool) -> Parts:
         """Where its parts are, for tokens of `width` bytes."""
@@ -74,8 +92,15 @@ def corpus_path(name: str) -> Folder:
 
 
 def is_prepared(folder: Folder) -> bool:
-    """Whether a folder is a prepared corpus."""
-    return (folder / NAME).is_file()
+    """Whether a folder is a prepared corpus.
+
+    Raises:
+      UserError: when that cannot be found out.
+    """
+    try:
+        return (folder / NAME).is_file()
+    except Exception as error:  # an OSError, or an error of a store's client
+        raise UserError(f"{folder}: cannot be read: {getattr(error, 'strerror', None) or reason(error)}") from None
 
 
 def read_manifest(folder: Folder) -> Manifest:
@@ -92,7 +117,7 @@ def read_manifest(folder: Folder) -> Manifest:
     except Exception as error:  # an OSError, bad UTF-8, or an error of a store's client
         raise UserError(f"{where}: cannot be read: {getattr(error, 'strerror', None) or reason(error)}") from None
     if content.get("format") != FORMAT:
-        raise UserError(f"{where}: not a corpus that this version reads ({FORMAT}); prepare it again")
+        raise UserError(f"{where}: not a corpus that this version reads ({FORMAT}); prepare another one")
     try:
         fields = {name: _typed(content[name], kind) for name, kind in _KINDS.items()}
         shards = [
@@ -101,9 +126,9 @@ def read_manifest(folder: Folder) -> Manifest:
         manifest = Manifest(**(fields | {"shards": shards}))
         fingerprint = manifest.fingerprint
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{where}: damaged: {reason(error)}; prepare the corpus again") from None
+        raise UserError(f"{where}: damaged: {reason(error)}; {REPAIR}") from None
     if fingerprint != content.get("sha256"):
-        raise UserError(f"{where}: was changed since it was written; prepare the corpus again")
+        raise UserError(f"{where}: was changed since it was written; {REPAIR}")
     return manifest
 
 
@@ -116,27 +141,29 @@ def write_manifest(folder: Folder, manifest: Manifest) -> None:
     write_atomically(folder / NAME, manifest.text())
 
 
-def check_sizes(folder: Folder, shards: Sequence[Shard]) -> None:
-    """Looks whether all shards are there and whole, without reading them.
+def is_whole(folder: Folder, files: Iterable[File]) -> bool:
+    """Whether all files are there and have their sizes.
+
+    Raises:
+      UserError: when that cannot be found out.
+    """
+    return all(size_of(folder / file.name) == file.bytes for file in files)
+
+
+def check_sizes(folder: Folder, files: Iterable[File]) -> None:
+    """Looks whether all files are there and whole, without reading them.
 
     Raises:
       UserError: naming the first that is missing, or has another size.
     """
-    for shard in shards:
-        path = folder / shard.file
-        try:
-            status: Any = path.stat()
-            size = status.length if is_remote(path) else status.st_size
-        except FileNotFoundError:
+    for file in files:
+        path = folder / file.name
+        size = size_of(path)
+        if size != file.bytes:
+            found = "missing" if size is None else f"has {size:,} bytes"
             raise UserError(
-                f"{path}: missing, but {NAME} lists it; copy it again, or prepare the corpus again"
-            ) from None
-        except OSError as error:
-            raise UserError(f"{path}: cannot be read: {error.strerror or reason(error)}") from None
-        if size != shard.bytes:
-            raise UserError(
-                f"{path}: has {size:,} bytes, but {NAME} says {shard.bytes:,}; copy it again, or remove it and prepare "
-                "the corpus again"
+                f"{path}: {found}, but {NAME} says {file.bytes:,} bytes; copy it again, or give the command again that "
+                "prepared the corpus"
             )
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simcse_jax.corpus.manifest import check_sizes, read_manifest
+from simcse_jax.corpus.manifest import REPAIR, check_sizes, read_manifest
 from simcse_jax.corpus.mapping import Mapped, Part
 from simcse_jax.corpus.shards import ENTRY, checksums, label_terms, weights
 from simcse_jax.errors import UserError
@@ -38,7 +38,7 @@ class Prepared:
           UserError: naming the manifest or the shard that is missing, cut or damaged.
         """
         self.folder, self.manifest = folder, read_manifest(folder)
-        check_sizes(folder, self.manifest.shards)
+        check_sizes(folder, (shard.files[0] for shard in self.manifest.shards))  # texts are not read
         shards, width = self.manifest.shards, self.manifest.token_bytes
         places = [shard.parts(width, self.manifest.labels) for shard in shards]
         files = [folder / shard.file for shard in shards]
@@ -151,10 +151,7 @@ class Prepared:
     def damaged(self, shard: int) -> UserError:
         """The error for a shard that was changed since it was written."""
         path = self.folder / self.manifest.shards[shard].file
-        return UserError(
-            f"{path}: was changed since it was written; copy it again, or remove it and {path.name}.json, and the "
-            "manifest, and prepare the corpus again"
-        )
+        return UserError(f"{path}: was changed since it was written; {REPAIR}")
 
 
 def _starts(counts: list[int]) -> np.ndarray:

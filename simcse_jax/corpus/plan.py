@@ -9,16 +9,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from simcse_jax.corpus.claims import claimed
-from simcse_jax.corpus.manifest import NAME, is_prepared, read_manifest
 from simcse_jax.corpus.sealed import read_sealed, write_sealed
-from simcse_jax.corpus.shards import MOST_TOKENS
+from simcse_jax.corpus.shards import MOST_TOKENS, token_type
+from simcse_jax.corpus.stamps import hash_file, stamp_of
+from simcse_jax.corpus.usable import check_usable
 from simcse_jax.data.examples import open_source, prefix_of, source_path
 from simcse_jax.data.sources import KINDS, split_sources
 from simcse_jax.errors import UserError, reason
 from simcse_jax.huggingface.tokenizer import Tokenizer
-from simcse_jax.storage import Folder, as_path, is_remote
+from simcse_jax.storage import Folder, as_path, is_remote, local_path
 
-FILE = "plan.json"  # in the folder until the corpus is complete
+FILE = "plan.json"  # stays in the folder, so that a shard that was lost can be made again
 SHARD_ROWS = 1 << 22
 ATTEMPTS = 20  # before a claim in a bucket counts as a dead process's, perhaps
 
@@ -27,8 +28,7 @@ class Plan(NamedTuple):
     """All that decides a corpus's bytes, and when the sources were written."""
 
     key: dict[str, Any]
-    stamps: dict[str, str]  # of sources that are files, by name
-    vocabulary: int  # the number of tokens that the model knows
+    stamps: dict[str, str]  # of sources, by name: `Stamp.written`
 
     @property
     def sources(self) -> list[str]:
@@ -81,9 +81,9 @@ def make_plan(
         if augment and len(source.chosen) > 1:
             hint = "choose its sentences with --columns anchor=…"
             raise UserError(f"--augment {augment['name']}: {name} has positives of its own; {hint}")
-        size, stamp = (0, "") if prefix_of(name) else _stamp(source_path(name))
-        stamps |= {name: stamp} if stamp else {}
-        sources.append({"name": name, "bytes": size, "columns": 2 if made else len(source.chosen)})
+        stamp = stamp_of(name)
+        stamps[name] = stamp.written
+        sources.append({"name": name, "bytes": stamp.bytes, "columns": 2 if made else len(source.chosen)})
     widths = [source["columns"] for source in sources]
     if len(set(widths)) > 1 and not mixed:
         other = next(place for place, width in enumerate(widths) if width != widths[0])
@@ -98,18 +98,25 @@ def make_plan(
         "sources": sources,
         "tokenizer": hashlib.sha256(tokenizer.content()).hexdigest(),
         "special_tokens": empty.tolist(),
+        "token_bytes": token_type(vocabulary).itemsize,
         "max_length": max_length,
         "truncation": "right",
         "columns": {role: name for role, name in sorted(columns.items()) if name},
         "positives": positives,
         "labels": labels,
         "prompts": [*prompts] * (max(widths) if len(prompts) == 1 else 1) if any(prompts) else [],
-        "augment": dict(augment) if augment else {},
+        "augment": _identified(augment) if augment else {},
         "seed": seed if augment or positives == "next_3_sentences" else 0,
         "keep_text": keep_text,
         "shard_rows": min(shard_rows, MOST_TOKENS // (max_length * max(widths))),
     }
-    return Plan(json.loads(json.dumps(key)), stamps, vocabulary)
+    return Plan(json.loads(json.dumps(key)), stamps)
+
+
+def _identified(augment: Mapping[str, Any]) -> dict[str, Any]:
+    """The choices of changed copies, with the hash of the lexicon."""
+    lexicon = augment.get("lexicon")
+    return {**augment, **({"lexicon_sha256": hash_file(local_path(lexicon))} if lexicon else {})}
 
 
 def expand(data: Sequence[str]) -> list[str]:
@@ -146,23 +153,14 @@ def _matching(pattern: str) -> list[str]:
         raise UserError(f"--data {pattern}: cannot be listed: {reason(error)}") from None
 
 
-def _stamp(path: Folder) -> tuple[int, str]:
-    """The size of a file, and when it was written."""
-    status: Any = path.stat()
-    if is_remote(path):
-        return status.length, str(status.mtime)
-    return status.st_size, str(status.st_mtime_ns)
-
-
 def enter(folder: Folder, plan: Plan) -> None:
     """Writes the plan into a new corpus's folder, or checks that the folder is for the same corpus.
 
     Raises:
-      UserError: naming what differs, or when the folder has other files.
+      UserError: naming what differs, or the source that cannot be used, or when the folder has other files.
     """
-    if is_prepared(folder):
-        _compare(folder, read_manifest(folder).key, plan.key)
-        return
+    if read_sealed(folder / FILE) is None:
+        check_usable(plan.key)
     for attempt in itertools.count():
         with claimed(folder / FILE, patient=attempt > ATTEMPTS) as mine:
             if mine:
@@ -172,18 +170,35 @@ def enter(folder: Folder, plan: Plan) -> None:
 
 
 def _write_or_compare(folder: Folder, plan: Plan) -> None:
-    path = folder / FILE
-    if (before := read_sealed(path)) is not None:
+    before = read_sealed(folder / FILE)
+    if before is not None:
         _compare(folder, before["key"], plan.key)
-        for name, stamp in plan.stamps.items():
-            if before["stamps"].get(name, stamp) != stamp:
-                raise UserError(f"{name}: was written to since {folder} was begun; choose another --output")
-    elif is_prepared(folder):  # in the meantime
-        _compare(folder, read_manifest(folder).key, plan.key)
-    elif any(not each.name.startswith(".") for each in folder.iterdir()):
-        raise UserError(f"--output {folder}: has other files and no {NAME}; choose another folder")
+        _compare_stamps(folder, before["stamps"], plan.stamps)
+    elif others := sorted(name for name in names_in(folder) if not name.startswith(".")):
+        raise UserError(f"--output {folder}: has other files ({others[0]}) and no {FILE}; choose another folder")
     else:
-        write_sealed(path, {"key": plan.key, "stamps": plan.stamps})
+        write_sealed(folder / FILE, {"key": plan.key, "stamps": plan.stamps})
+
+
+def check_unchanged(folder: Folder, plan: Plan) -> None:
+    """Looks at the sources once more.
+
+    Raises:
+      UserError: naming one that was changed since the plan was made.
+    """
+    _compare_stamps(folder, plan.stamps, {name: stamp_of(name).written for name in plan.sources})
+
+
+def names_in(folder: Folder) -> set[str]:
+    """The names of all files in a corpus's folder.
+
+    Raises:
+      UserError: when it cannot be read.
+    """
+    try:
+        return {path.name for path in folder.iterdir()}
+    except Exception as error:  # an OSError, or an error of a store's client
+        raise UserError(f"{folder}: cannot be read: {getattr(error, 'strerror', None) or reason(error)}") from None
 
 
 def leave(folder: Folder) -> None:
@@ -191,7 +206,7 @@ def leave(folder: Folder) -> None:
 
     A source that is corrected is another one, with which a corpus that was begun does not go on.
     """
-    if folder.is_dir() and {path.name for path in folder.iterdir()} == {FILE}:
+    if folder.is_dir() and names_in(folder) == {FILE}:
         (folder / FILE).unlink()
         if not is_remote(folder):
             folder.rmdir()
@@ -200,5 +215,29 @@ def leave(folder: Folder) -> None:
 def _compare(folder: Folder, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     differing = [name for name in now if before.get(name) != now[name]]
     if differing:
-        was = "; ".join(f"{name} was {before.get(name)!r:.80}, is {now[name]!r:.80}" for name in differing)
+        was = "; ".join(_difference(name, before.get(name), now[name]) for name in differing)
         raise UserError(f"--output {folder}: is another corpus's: {was}; choose another folder")
+
+
+def _difference(name: str, before: Any, now: Any) -> str:
+    """What differs in a field of the key; of sources, the first that does."""
+    if name != "sources" or not isinstance(before, list):
+        return f"{name} was {before!r:.80}, is {now!r:.80}"
+    one: dict[str, Any]
+    other: dict[str, Any]
+    for place, (one, other) in enumerate(itertools.zip_longest(before, now, fillvalue={}), 1):
+        fields = [field for field in other or one if one.get(field) != other.get(field)]
+        if "name" in fields:
+            was, new = (each.get("name", "missing") for each in (one, other))
+            return f"source {place} was {was}, is {new}"
+        if fields:
+            return f"{one['name']}: {fields[0]} was {one[fields[0]]}, is {other[fields[0]]}"
+    raise AssertionError(name)
+
+
+def _compare_stamps(folder: Folder, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+    for name, stamp in now.items():
+        if before.get(name) != stamp:
+            raise UserError(
+                f"{name}: was changed since {folder} was begun; choose another --output, or remove that folder"
+            )

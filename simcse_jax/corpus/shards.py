@@ -5,15 +5,16 @@ A file has these parts, each padded with zeros to a multiple of `ALIGN` bytes, s
 | part | type | contents |
 | --- | --- | --- |
 | tokens | uint16; uint32 for a vocabulary beyond 65,536 | of row 0: of column 0, then of column 1, …; then of row 1 |
-| entries | (sentences + 1, 2) uint32 | where a sentence's tokens begin, and a checksum of them and its label; last, their end |
+| entries | (sentences + 1, 2) uint32 | where a sentence's tokens begin, and a checksum; the last entry is the end |
 | labels | int8 | one a row; only of a corpus with labels |
 | origins | uint32 | each row's number among the source's that the shard covers; only if some were left out |
 
 The texts, if they are kept, are in a file of their own, NAME.text: where each sentence begins, in bytes, and the end of
-the last one, as uint64; then the sentences in UTF-8.
+the last one, as uint64; a checksum of each row, as uint32; then the sentences in UTF-8.
 """
 
 import os
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -86,6 +87,11 @@ def label_terms(labels: np.ndarray) -> np.ndarray:
     return labels.astype(np.uint32) * np.uint32(LABEL)
 
 
+def text_checksum(sentences: Sequence[bytes]) -> int:
+    """CRC-32 of a row's sentences; that of empty ones is not 0, which a disk may have in place of what was lost."""
+    return zlib.crc32(b"\0".join(sentences), 1)
+
+
 class ShardWriter:
     """Writes a shard's rows to a file as they come; only its index stays in memory."""
 
@@ -102,6 +108,7 @@ class ShardWriter:
         self._file, self._texts = open(path, "wb"), open(f"{path}{TEXT}.body", "w+b") if keep_text else None
         self._index: list[np.ndarray] = []
         self._ends: list[np.ndarray] = []  # of texts, in bytes
+        self._sums: list[np.ndarray] = []  # of rows of texts
         self._labels: list[np.ndarray] = []
         self._origins: list[np.ndarray] = []
         self._text = Path(f"{path}{TEXT}")
@@ -135,6 +142,8 @@ class ShardWriter:
         if self._texts:
             encoded = [column[row].encode() for row in range(rows) for column in texts]
             self._ends.append(self._text_bytes + np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded))))
+            of_rows = (encoded[at : at + width] for at in range(0, len(encoded), width))
+            self._sums.append(np.fromiter(map(text_checksum, of_rows), np.uint32, rows))
             self._texts.write(b"".join(encoded))
             self._text_bytes = int(self._ends[-1][-1])
 
@@ -188,6 +197,7 @@ class ShardWriter:
             self._texts.seek(0)
             with open(self._text, "wb") as file:
                 file.write(np.concatenate([np.zeros(1, np.int64), *self._ends]).astype("<u8").tobytes())
+                file.write(np.concatenate([np.zeros(0, np.uint32), *self._sums]).astype("<u4").tobytes())
                 while chunk := self._texts.read(1 << 20):
                     file.write(chunk)
                 self._close(file)

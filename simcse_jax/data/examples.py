@@ -20,13 +20,13 @@ from simcse_jax.data.files import MISSING, READERS, Row, is_text, read_parquet
 from simcse_jax.data.labels import LABELS, parse_label
 from simcse_jax.data.sources import Examples, join, split_sources
 from simcse_jax.data.spans import SPANS
-from simcse_jax.data.sts_texts import PREFIX, read_sts_texts
+from simcse_jax.data.sts_texts import PREFIX, read_sts_texts, sts_version
 from simcse_jax.errors import UserError
 from simcse_jax.storage import Folder, as_path, is_remote, local_path
 
 __all__ = ["POSITIVES", "Examples", "read_examples"]
 
-PREFIXED = {**LIBRARIES, PREFIX: Library(read_sts_texts, True)}  # the sources that are no files, by prefix
+PREFIXED = {**LIBRARIES, PREFIX: Library(read_sts_texts, True, sts_version)}  # the sources that are no files, by prefix
 POSITIVES = (*LABELS, "all", *REACH, SPANS)  # the values of `data.positives`, which may also be empty
 
 

@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 from contextlib import ExitStack
 
@@ -52,18 +53,66 @@ def test_a_killed_one_goes_on_and_has_the_same_bytes(start, triplets, tmp_path, 
     shard = folder / shard_name(0, missing)
     shard.replace(folder / f".{shard.name}.tmp")
     (folder / f".{shard.name}.lock").touch()
-    (folder / "plan.json").write_bytes(plan_of(start, tmp_path))
     assert start(folder) is not None
     assert files(folder) == files(triplets)
 
 
-def plan_of(start, tmp_path) -> bytes:
-    """The plan that a corpus's folder has until it is complete."""
-    with ExitStack() as others:
-        for block in range(3):
-            others.enter_context(claimed(tmp_path / "begun" / shard_name(0, block)))
-        assert start(tmp_path / "begun") is None
-    return (tmp_path / "begun" / "plan.json").read_bytes()
+SHARD, LAST = shard_name(0, 1), shard_name(0, 2)
+DAMAGES = {
+    "lost": lambda folder: (folder / SHARD).unlink(),
+    "lost with its facts": lambda folder: [(folder / f"{SHARD}{end}").unlink() for end in ("", ".json")],
+    "cut": lambda folder: (folder / SHARD).write_bytes(b""),
+    "without its text": lambda folder: (folder / f"{SHARD}.text").unlink(),
+    "and the last lost": lambda folder: [(folder / name).unlink() for name in (SHARD, LAST)],
+    "lost before the manifest": lambda folder: [(folder / name).unlink() for name in (SHARD, "corpus.json")],
+    "all but the manifest": lambda folder: [path.unlink() for path in folder.glob("shard-*")],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_shard_that_was_lost_or_cut_is_made_again(damage, start, triplets, tmp_path):
+    folder = shutil.copytree(triplets, tmp_path / "out")
+    damage(folder)
+    assert start(folder) is not None
+    assert files(folder) == files(triplets)
+
+
+def test_a_shard_is_not_made_again_with_other_rows(tiny_bert, tmp_path):
+    source, folder = tmp_path / "a.txt", tmp_path / "out"
+    source.write_text("a cat\na dog\n")
+    prepare(folder, tiny_bert, source)
+    written = source.stat().st_mtime_ns
+    source.write_text("a dog\na cat\n")
+    os.utime(source, ns=(written, written))  # so that only the rows say it
+    manifest = (folder / "corpus.json").read_bytes()
+    for names in ([shard_name(0, 0)], [shard_name(0, 0), f"{shard_name(0, 0)}.json"]):
+        for name in names:
+            (folder / name).unlink(missing_ok=True)
+        with pytest.raises(UserError, match=f"{names[0]}: cannot be made again, since .*a.txt now has other rows"):
+            prepare(folder, tiny_bert, source)
+    assert (folder / "corpus.json").read_bytes() == manifest and not (folder / names[0]).exists()
+
+
+def test_a_source_that_is_changed_meanwhile_ends_without_a_manifest(tiny_bert, tmp_path, monkeypatch):
+    class Changing(making.ShardWriter):
+        def finish(self, source_rows):
+            os.utime(tmp_path / "a.txt", (1, 1))
+            return super().finish(source_rows)
+
+    monkeypatch.setattr(making, "ShardWriter", Changing)
+    (tmp_path / "a.txt").write_text("a cat\n")
+    with pytest.raises(UserError, match=r"a\.txt: was changed since"):
+        prepare(tmp_path / "out", tiny_bert, tmp_path / "a.txt")
+    assert not (tmp_path / "out" / "corpus.json").exists()
+
+
+def test_processes_without_locks_write_into_files_of_their_own(tmp_path):
+    names = {making.temporary_of(tmp_path / SHARD) for _ in range(3)}
+    assert len(names) == 3
+    for name in names:
+        name.touch()
+    making.remove_leftovers(tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("shard_rows", [1, 7, 20, 40, 100])
@@ -122,7 +171,7 @@ def test_documents_go_on_over_the_ends_of_shards(tiny_bert, tmp_path):
     assert one.num_columns == 2 and len(many.manifest.shards) == 9
 
 
-def test_a_source_that_cannot_be_used_ends_without_a_manifest(tiny_bert, tmp_path):
+def test_a_source_that_cannot_be_used_leaves_nothing(tiny_bert, tmp_path):
     cases = {
         "no blank line between sentences": ("a\nb\nc\n", "next_sentence"),
         "no document has two sentences": ("a\n\nb\n", "next_sentence"),
@@ -132,12 +181,7 @@ def test_a_source_that_cannot_be_used_ends_without_a_manifest(tiny_bert, tmp_pat
         (tmp_path / f"{number}.txt").write_text(text)
         with pytest.raises(UserError, match=message):
             prepare(tmp_path / f"out{number}", tiny_bert, tmp_path / f"{number}.txt", positives=positives)
-        assert [path.name for path in (tmp_path / f"out{number}").iterdir()] == ["plan.json"]
-        with pytest.raises(UserError, match=message):  # the same, of several shards
-            prepare(
-                tmp_path / f"many{number}", tiny_bert, tmp_path / f"{number}.txt", positives=positives, shard_rows=1
-            )
-        assert not (tmp_path / f"many{number}" / "corpus.json").exists()
+        assert not list((tmp_path / f"out{number}").iterdir())
 
 
 def test_memory_does_not_grow_with_the_rows(tiny_bert, tmp_path, monkeypatch):

@@ -1,3 +1,5 @@
+import shutil
+
 import numpy as np
 import pytest
 from support.corpora import prepare
@@ -34,6 +36,23 @@ def test_numbers_of_rows_that_cannot_be_are_found(tiny_bert, tmp_path):
 def test_texts_of_all_columns_are_kept_as_they_were(triplets, corpus):
     lines = [line.split(",") for line in corpus["csv"].read_text().splitlines()[1:]]
     assert texts(Prepared(triplets), np.array([39, 0, 17])) == [lines[39], lines[0], lines[17]]
+
+
+def test_text_that_is_missing_cut_or_changed_is_named(triplets, tmp_path):
+    folder = shutil.copytree(triplets, tmp_path / "out")
+    path, rows = folder / "shard-00000-00001.text", np.arange(16, 32)
+    whole = path.read_bytes()
+    texts(Prepared(folder), rows)
+    generator = np.random.default_rng(0)
+    places = generator.integers(0, 8 * 48, size=10).tolist() + generator.integers(8 * 49, len(whole), size=10).tolist()
+    changed = [whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :] for place in places]
+    for data in (whole[:-1], bytes(len(whole)), *changed):
+        path.write_bytes(data)
+        with pytest.raises(UserError, match=f"{path.name}: (has|was changed)"):
+            texts(Prepared(folder), rows)
+    path.unlink()
+    with pytest.raises(UserError, match="has no text"):
+        texts(Prepared(folder), rows)
 
 
 def test_a_corpus_without_text_says_so(lines):

@@ -43,7 +43,7 @@ def test_a_shard_has_no_more_tokens_than_its_numbers_can_count(plan):
     assert plan(length=64, shard_rows=2**31 - 1).key["shard_rows"] * 3 * 64 < 2**32
 
 
-def test_another_corpus_s_folder_is_refused_and_the_difference_named(plan, corpus, tmp_path):
+def test_another_corpus_s_folder_is_refused_and_the_difference_named(plan, tiny_bert, corpus, tmp_path):
     enter(tmp_path, plan())
     enter(tmp_path, plan())
     cases = {
@@ -51,7 +51,8 @@ def test_another_corpus_s_folder_is_refused_and_the_difference_named(plan, corpu
         "columns was {}": plan(columns={"anchor": "sent0"}),
         "prompts was": plan(prompts=["query: "]),
         "keep_text": plan(keep_text=True),
-        "sources was": plan(corpus["txt"]),
+        "source 1 was .*train.csv, is .*train.txt;": plan(corpus["txt"]),
+        "token_bytes was 2, is 4": make_plan([str(corpus["csv"])], tokenizer_of(tiny_bert), 65537, 16, columns={}),
     }
     for message, other in cases.items():
         with pytest.raises(UserError, match=f"is another corpus's: .*{message}"):
@@ -63,9 +64,33 @@ def test_a_source_that_was_written_to_is_refused(plan, tmp_path):
     (tmp_path / "out").mkdir()
     enter(tmp_path / "out", plan(tmp_path / "a.txt"))
     os.utime(tmp_path / "a.txt", (1, 1))
-    with pytest.raises(UserError, match=r"a\.txt: was written to since"):
+    with pytest.raises(UserError, match=r"a\.txt: was changed since"):
         enter(tmp_path / "out", plan(tmp_path / "a.txt"))
     assert json.loads((tmp_path / "out" / FILE).read_text())["key"]["max_length"] == 16
+
+
+def test_the_source_that_differs_is_named(plan, tmp_path):
+    for name in "abc":
+        (tmp_path / f"{name}.txt").write_text("a cat\n")
+    (tmp_path / "out").mkdir()
+    enter(tmp_path / "out", plan(tmp_path / "*.txt"))
+    (tmp_path / "c.txt").write_text("a cat\na dog\n")
+    with pytest.raises(UserError, match=r"corpus's: \S*/c\.txt: bytes was 6, is 12; choose"):
+        enter(tmp_path / "out", plan(tmp_path / "*.txt"))
+    (tmp_path / "c.txt").unlink()
+    with pytest.raises(UserError, match=r"source 3 was \S*/c\.txt, is missing"):
+        enter(tmp_path / "out", plan(tmp_path / "*.txt"))
+
+
+def test_another_lexicon_under_the_same_name_is_refused(plan, corpus, tmp_path):
+    (tmp_path / "out").mkdir()
+    for number in range(2):
+        (tmp_path / "lexicon.xml").write_text(f"<a>{number}</a>")
+        made = plan(corpus["txt"], augment={"name": "synonym", "lexicon": str(tmp_path / "lexicon.xml")})
+        if number == 0:
+            enter(tmp_path / "out", made)
+    with pytest.raises(UserError, match="augment was"):
+        enter(tmp_path / "out", made)
 
 
 def test_a_folder_with_other_files_is_refused(plan, tmp_path):
