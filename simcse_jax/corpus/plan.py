@@ -223,9 +223,8 @@ def _difference(name: str, before: Any, now: Any) -> str:
     """What differs in a field of the key; of sources, the first that does."""
     if name != "sources" or not isinstance(before, list):
         return f"{name} was {before!r:.80}, is {now!r:.80}"
-    one: dict[str, Any]
-    other: dict[str, Any]
-    for place, (one, other) in enumerate(itertools.zip_longest(before, now, fillvalue={}), 1):
+    nothing: dict[str, Any] = {}
+    for place, (one, other) in enumerate(itertools.zip_longest(before, now, fillvalue=nothing), 1):
         fields = [field for field in other or one if one.get(field) != other.get(field)]
         if "name" in fields:
             was, new = (each.get("name", "missing") for each in (one, other))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ml_collections import config_dict
 
+from simcse_jax.config.checks import check_mixed
 from simcse_jax.corpus.batches import PreparedCorpus
 from simcse_jax.corpus.local_copy import local_copy
 from simcse_jax.corpus.manifest import NAME, Manifest, corpus_path, is_prepared
@@ -12,7 +13,8 @@ from simcse_jax.corpus.opened import Prepared
 from simcse_jax.corpus.plan import FILE
 from simcse_jax.data.examples import prefix_of
 from simcse_jax.data.files import READERS
-from simcse_jax.data.sources import KINDS
+from simcse_jax.data.sources import KINDS, split_sources
+from simcse_jax.data.spans import SPANS
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.tokenizer import Tokenizer
@@ -42,6 +44,9 @@ def open_prepared(config: config_dict.ConfigDict, tokenizer: Tokenizer) -> Prepa
     prepared = Prepared(Path(folder))
     manifest = prepared.manifest
     check_same(config, manifest, tokenizer)
+    if prepared.mixed:
+        otherwise = "prepare its sources of one kind alone"
+        check_mixed(config, f"config.data.train={data.train}, prepared with --mixed", otherwise)
     labels = needs(config.objective).labels
     if labels and not manifest.labels:
         raise UserError(f"{data.train}: was prepared without labels; prepare it again with --labels")
@@ -62,6 +67,12 @@ def _folder_of(name: str) -> Folder | None:
     """
     if prefix_of(name) or (is_remote(name) and any(name.lower().endswith(kind) for kind in READERS)):
         return None
+    for part in split_sources(name) if "," in name else ():
+        if not is_remote(part) and is_prepared(corpus_path(part)):
+            raise UserError(
+                f"config.data.train={name}: {part} is a prepared corpus, which is trained on alone; prepare the "
+                "sources of both together"
+            )
     folder = corpus_path(name)
     if is_prepared(folder):
         return folder
@@ -93,6 +104,12 @@ def check_same(config: config_dict.ConfigDict, manifest: Manifest, tokenizer: To
     set_fields |= {f"columns.{role}": (name, "--columns") for role, name in data.columns.items() if name}
     if data.augment.name:
         set_fields["augment.name"] = (data.augment.name, "--augment")
+    for field, value in (("positives", SPANS), ("augment.name", "mlm")):
+        if value in set_fields.get(field, ()):
+            raise UserError(
+                f"config.data.{field}={value!r}: needs the text in memory, which a prepared corpus such as "
+                f"{data.train} cannot give; name the files themselves, or leave this field as it is by default"
+            )
     for field, (value, option) in set_fields.items():
         raise UserError(
             f"config.data.{field}={value!r}: {data.train} is a prepared corpus, with no other columns and no text; "

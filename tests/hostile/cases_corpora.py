@@ -35,6 +35,13 @@ def changed_tokens(folder: Path) -> None:
     (folder / SHARD).write_bytes(data)
 
 
+def zeros(folder: Path) -> None:
+    """What a disk may have in place of what was lost."""
+    data = bytearray((folder / SHARD).read_bytes())
+    data[1 << 16 : 2 << 16] = bytes(1 << 16)
+    (folder / SHARD).write_bytes(data)
+
+
 def training(damage: str, make: Make, names: str, *more: str, end: str = REFUSED, inputs: tuple = INPUTS) -> Case:
     return Case(KIND, "main", damage, [*TRAIN, *more], inputs, make, end, names, leaves=RUN)
 
@@ -54,6 +61,7 @@ def cases() -> Iterator[Case]:
     for share in (0, 0.3, 0.99):
         yield training(f"a shard cut to {share:.0%}", cut(SHARD, share), SHARD)
     yield training("a shard that is missing", remove(SHARD), SHARD)
+    yield training("a shard whose index is zeros", zeros, SHARD, *ALL_ROWS)
     yield training("a shard with other tokens", changed_tokens, SHARD, *ALL_ROWS)
     for seed in range(8):
         yield training(f"a shard changed by seed {seed}", flip(SHARD, seed, 200), "", *ALL_ROWS, end=EITHER)
@@ -78,7 +86,7 @@ def preparing() -> Iterator[Case]:
         yield case(f"another --{option} into one folder", nothing, "", f"--{option}")
     yield case("a source that was changed", write("text.txt", "a cat\na dog\n"), "another corpus")
     yield case("into a folder with other files", both(remove("corpus"), others), "other files")
-    yield case("without a plan", remove(MANIFEST), "other files")
+    yield case("without a plan", remove("corpus/plan.json"), "other files")
     yield case("verify of other tokens", changed_tokens, SHARD, "--verify")
     yield case("verify of a shard that is missing", remove(SHARD), SHARD, "--verify")
     for damage, put in PLACES.items():

@@ -6,14 +6,16 @@ import shutil
 import numpy as np
 import pytest
 from support import call, finish, lines, refused, start_processes, train_args, write_model
-from support.corpora import prepare
+from support.corpora import prepare, tokenizer_of
 from support.object_store import NEEDS_GCSFS
 from support.resuming import trained_and_resumed
 
 from simcse_jax.config import default_config
 from simcse_jax.corpus.permutation import ORDER, permutation
 from simcse_jax.data.batches import Batches
+from simcse_jax.errors import UserError
 from simcse_jax.sweeps.together import train_together
+from simcse_jax.training.prepared import open_prepared
 from simcse_jax.training.run import train_and_evaluate
 
 
@@ -87,7 +89,9 @@ def test_what_does_not_fit_the_corpus_is_refused(prepared, tiny_bert, corpus, tm
         "--config.data.positives=all": ("config.data.positives", "--positives"),
         "--config.data.subsample=41": ("data.subsample=41", "from 1 to 40"),
         "--config.train.batch_size=48": ("40 examples are fewer than one batch",),
-        f"--config.data.train={prepared},{corpus['csv']}": ("no such file",),
+        "--config.data.positives=spans": ("config.data.positives", "in memory", "the files themselves"),
+        f"--config.data.train={prepared},{corpus['csv']}": (f"{prepared} is a prepared corpus", "alone"),
+        f"--config.data.train={corpus['csv']},{prepared}": (f"{prepared} is a prepared corpus", "alone"),
     }
     for argument, parts in cases.items():
         args = train_args(tiny_bert, prepared, corpus["dev"], tmp_path / "run")
@@ -95,6 +99,21 @@ def test_what_does_not_fit_the_corpus_is_refused(prepared, tiny_bert, corpus, tm
         assert not (tmp_path / "run").exists()
     labels = ["--config.objective.softmax_nli.weight=1.0", "--config.objective.info_nce.weight=0.0"]
     refused(call("main", *args, *labels, "--config.model.pooler=avg"), "without labels", "--labels")
+
+
+def test_rows_that_lack_columns_are_refused_where_they_would_count(tiny_bert, corpus, tmp_path):
+    prepare(tmp_path / "mixed", tiny_bert, f"{corpus['txt']},{corpus['csv']}", mixed=True)
+    prepare(tmp_path / "alike", tiny_bert, corpus["csv"], mixed=True)
+    projector = ["--config.projector.widths=2D,D", "--config.projector.objectives=info_nce,"]
+    args = train_args(tiny_bert, tmp_path / "mixed", corpus["dev"], tmp_path / "run", *projector)
+    refused(call("main", *args), f"{tmp_path / 'mixed'}, prepared with --mixed", "batch norm")
+    assert not (tmp_path / "run").exists()
+    config = short_run(tmp_path / "mixed", tiny_bert, corpus)
+    config.objective.replaced_token_detection.weight = 0.1
+    with pytest.raises(UserError, match=r"prepared with --mixed: objective\.replaced_token_detection"):
+        open_prepared(config, tokenizer_of(tiny_bert))
+    args = train_args(tiny_bert, tmp_path / "alike", corpus["dev"], tmp_path / "run", *projector)
+    assert call("main", *args, "--config.train.max_steps=1").returncode == 0
 
 
 def test_a_shard_that_is_missing_cut_or_changed_ends_the_run(prepared, tiny_bert, corpus, tmp_path):
