@@ -5,17 +5,30 @@ corpus. The same command, given again or at the same time elsewhere, makes the s
 """
 
 import argparse
+import re
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from simcse_jax.command_line import Parser, run_command
 from simcse_jax.errors import UserError
-from simcse_jax.storage import is_remote
+from simcse_jax.storage import Folder, is_remote
+
+if TYPE_CHECKING:  # the rest is imported once the options are known to be right
+    from simcse_jax.corpus.manifest import Manifest
+    from simcse_jax.huggingface.tokenizer import Tokenizer
 
 ROLES = ("anchor", "positive", "negative", "neutral", "label")
 AUGMENT = ("percent", "both", "lexicon")
+FIELDS = {  # of a config, in messages about data, and the options here
+    r"data\.columns\.(\w+)": r"--columns \1=NAME",
+    r"data\.columns": "--columns",
+    r"data\.positives='?(\w+)'?": r"--positives \1",
+    r"data\.positives": "--positives",
+    r"data\.train=": "--data ",
+    r"objective\.softmax_nli": "--labels",
+}
 
 
 def main() -> None:
@@ -27,8 +40,6 @@ def main() -> None:
     if args.verify:
         verify(Path(folder))
         return
-    from simcse_jax.corpus.making import make
-    from simcse_jax.corpus.plan import enter, leave, make_plan
     from simcse_jax.runs.loading import load_model
 
     if not is_remote(folder):
@@ -39,6 +50,21 @@ def main() -> None:
         raise UserError(f"--max-length {args.max_length}: {args.model} takes at most {model.config.max_length} tokens")
     tokenizer, vocabulary = model.tokenizer, model.config.vocab_size
     del model
+    try:
+        manifest = prepare(args, folder, tokenizer, vocabulary)
+    except UserError as error:
+        raise UserError(with_options(str(error))) from None
+    if manifest is None:
+        print(f"{args.output}: other processes are making the shards that are left; the last one completes the corpus")
+        return
+    report(manifest, args.output)
+
+
+def prepare(args: argparse.Namespace, folder: Folder, tokenizer: "Tokenizer", vocabulary: int) -> "Manifest | None":
+    """Makes what is missing of the corpus; None if other processes will complete it."""
+    from simcse_jax.corpus.making import make
+    from simcse_jax.corpus.plan import enter, leave, make_plan
+
     augment = {name: getattr(args, f"augment_{name}") for name in AUGMENT} | {"name": args.augment}
     plan = make_plan(
         args.data,
@@ -57,13 +83,21 @@ def main() -> None:
     )
     enter(folder, plan)
     try:
-        manifest = make(folder, plan, tokenizer)
+        return make(folder, plan, tokenizer)
     except UserError:
         leave(folder)
         raise
-    if manifest is None:
-        print(f"{args.output}: other processes are making the shards that are left; the last one completes the corpus")
-        return
+
+
+def with_options(message: str) -> str:
+    """A message about data, with the options of this command for the fields of a config."""
+    for field, option in FIELDS.items():
+        message = re.sub(rf"(?<![\w/.])(?:config\.)?{field}", option, message)
+    return message
+
+
+def report(manifest: "Manifest", output: str) -> None:
+    """Prints what a corpus has."""
     left_out: Counter[str] = Counter()
     for source in manifest.sources:
         left_out.update(source["left_out"])
@@ -71,7 +105,7 @@ def main() -> None:
     size = sum(shard.bytes for shard in manifest.shards)
     if left_out:
         print("left out: " + ", ".join(f"{count:,} {why} rows" for why, count in sorted(left_out.items())))
-    print(f"{manifest.rows:,} rows, {tokens:,} tokens, {size:,} bytes in {len(manifest.shards)} shards: {args.output}")
+    print(f"{manifest.rows:,} rows, {tokens:,} tokens, {size:,} bytes in {len(manifest.shards)} shards: {output}")
 
 
 def parse() -> argparse.Namespace:
@@ -101,28 +135,36 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--mixed", action="store_true", help="sources may have different columns")
     parser.add_argument("--prompt", nargs="+", default=[], help="text before sentences: one, or one for each column")
     parser.add_argument("--augment", default="", help=f"changed copies as positives: {', '.join(CHANGES)}")
-    parser.add_argument("--augment-percent", type=float, default=10.0, help="of words that crop and delete remove")
+    parser.add_argument("--augment-percent", type=float, help="of words that crop and delete remove (default: 10)")
     parser.add_argument("--augment-both", action="store_true", help="change the anchor too, in another way")
-    parser.add_argument("--augment-lexicon", default="", help="for synonym: a WordNet file in WN-LMF")
-    parser.add_argument("--seed", type=int, default=42, help="of changed copies and next sentences")
+    parser.add_argument("--augment-lexicon", help="for synonym: a WordNet file in WN-LMF")
+    parser.add_argument("--seed", type=int, help="of changed copies and next_3_sentences (default: 42)")
     parser.add_argument("--keep-text", action="store_true", help="keep the sentences too, in files of their own")
-    parser.add_argument("--shard-rows", type=int, default=SHARD_ROWS, help="the most rows of a shard")
+    parser.add_argument("--shard-rows", type=int, help=f"the most rows of a shard (default: {SHARD_ROWS:,})")
     parser.add_argument("--verify", action="store_true", help="read all of a corpus on a disk, and compare its hashes")
     args = parser.parse_args(sys.argv[1:])
     if args.verify:
         if is_remote(args.output):
             raise UserError(f"--verify: {args.output} is in a bucket; a copy of it is compared when it is made")
+        others = [name for name, value in vars(args).items() if value != parser.get_default(name)]
+        if others := [f"--{name.replace('_', '-')}" for name in others if name not in ("verify", "output")]:
+            raise UserError(f"--verify: reads the corpus in --output and nothing else; leave out {', '.join(others)}")
         return args
     for option in ("data", "model"):
         if not getattr(args, option):
             raise UserError(f"--{option}: is missing")
     if args.max_length < 3:
         raise UserError(f"--max-length {args.max_length}: must be 3 or more; two of them are special tokens")
-    if not 1 <= args.shard_rows < 2**31:
+    if args.shard_rows is not None and not 1 <= args.shard_rows < 2**31:
         raise UserError(f"--shard-rows {str(args.shard_rows)[:40]}: must be from 1 to 2³¹ - 1")
+    check_choices(args, CHANGES)
+    check_effects(args)
+    args.seed = 42 if args.seed is None else args.seed
     if not 0 <= args.seed < 2**32:
         raise UserError(f"--seed {str(args.seed)[:40]}: must be from 0 to 2³² - 1")
-    check_choices(args, CHANGES)
+    args.augment_percent = 10.0 if args.augment_percent is None else args.augment_percent
+    if not 0 < args.augment_percent < 100:
+        raise UserError(f"--augment-percent {args.augment_percent}: must be above 0 and below 100")
     return args
 
 
@@ -132,17 +174,20 @@ def check_choices(args: argparse.Namespace, changes: tuple[str, ...]) -> None:
     Raises:
       UserError: naming the option.
     """
+    from simcse_jax.data.examples import POSITIVES
+
     if args.positives == "spans":
         raise UserError(
             "--positives spans: they are drawn from whole documents; name the .txt file in config.data.train"
         )
+    known = [each for each in POSITIVES if each != "spans"]
+    if args.positives and args.positives not in known:
+        raise UserError(f"--positives {args.positives}: must be one of {', '.join(known)}, or left out")
     if args.augment and args.augment not in changes:
         raise UserError(
             f"--augment {args.augment}: must be one of {', '.join(changes)}; others are made in memory by "
             "config.data.augment, from the files themselves"
         )
-    if args.augment in ("crop", "delete") and not 0 < args.augment_percent < 100:
-        raise UserError(f"--augment-percent {args.augment_percent}: must be above 0 and below 100")
     if args.augment == "synonym" and not args.augment_lexicon:
         raise UserError("--augment-lexicon: must be given for --augment synonym")
     for option, given in (("positives", args.positives), ("labels", args.labels)):
@@ -150,6 +195,23 @@ def check_choices(args: argparse.Namespace, changes: tuple[str, ...]) -> None:
             raise UserError(f"--augment {args.augment}: makes the positives, so --{option} must not be given")
     if args.labels and args.positives not in ("", "all"):
         raise UserError(f"--labels: all pairs must be kept, but --positives {args.positives} leaves some out")
+
+
+def check_effects(args: argparse.Namespace) -> None:
+    """Refuses options that would do nothing.
+
+    Raises:
+      UserError: naming the option, and those that it needs.
+    """
+    needed = {
+        "augment_percent": ("--augment crop or delete", args.augment in ("crop", "delete")),
+        "augment_both": ("--augment", bool(args.augment)),
+        "augment_lexicon": ("--augment synonym", args.augment == "synonym"),
+        "seed": ("--augment or --positives next_3_sentences", args.augment or args.positives == "next_3_sentences"),
+    }
+    for name, (others, holds) in needed.items():
+        if getattr(args, name) not in (None, "") and getattr(args, name) is not False and not holds:
+            raise UserError(f"--{name.replace('_', '-')}: has no effect without {others}; leave it out")
 
 
 def columns_of(given: list[str]) -> dict[str, str]:

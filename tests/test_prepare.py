@@ -23,6 +23,7 @@ def test_a_corpus_is_made_completed_and_verified(arguments, tmp_path):
     again = call("prepare", *arguments, "--shard-rows", 30)
     assert again.returncode == 0 and again.stdout.splitlines() == [done.stdout.splitlines()[-1]]
     refused(call("prepare", *arguments), "is another corpus's", "shard_rows was 30")
+    refused(call("prepare", *arguments, "--verify"), "--verify", "leave out --data, --model, --max-length")
     verified = call("prepare", "--output", tmp_path / "out", "--verify")
     assert verified.returncode == 0 and "as they were written" in verified.stdout, verified.stderr
     shard = tmp_path / "out" / "shard-00000-00001"
@@ -63,12 +64,21 @@ def test_rows_that_are_left_out_are_counted(arguments, tmp_path):
         (["--max-length", 65], ("--max-length 65", "at most 64")),
         (["--max-length", 2], ("--max-length 2", "3 or more")),
         (["--shard-rows", 0], ("--shard-rows 0",)),
-        (["--seed", -1], ("--seed -1",)),
+        (["--seed", -1, "--positives", "next_3_sentences"], ("--seed -1",)),
         (["--positives", "spans"], ("--positives spans", ".txt")),
-        (["--positives", "neighbours"], ("neighbours", "must be one of")),
+        (["--positives", "neighbours"], ("--positives neighbours: must be one of entailment",)),
         (["--augment", "mlm"], ("--augment mlm", "config.data.augment")),
         (["--augment", "crop", "--augment-percent", 100], ("--augment-percent 100",)),
         (["--augment", "synonym"], ("--augment-lexicon",)),
+        (["--augment-percent", 50], ("--augment-percent", "--augment crop or delete")),
+        (["--augment", "delete_one", "--augment-percent", 0], ("--augment-percent", "no effect")),
+        (["--augment-both"], ("--augment-both", "no effect")),
+        (["--augment", "crop", "--augment-lexicon", "x.xml"], ("--augment-lexicon", "--augment synonym")),
+        (["--seed", 7, "--positives", "next_sentence"], ("--seed", "next_3_sentences")),
+        (["--shard-rows", 2**31 - 1], ("--shard-rows 2147483647", "at most 89478485")),
+        (["--positives", "entailment"], ("--positives entailment needs", "--columns label=")),
+        (["--labels"], ("--labels needs", "--columns label=")),
+        (["--data", "/no/such.txt"], ("--data /no/such.txt: no such file",)),
         (["--augment", "crop", "--labels"], ("--augment crop", "--labels")),
         (["--labels", "--positives", "neutral"], ("--labels", "leaves some out")),
         (["--columns", "anchor"], ("--columns anchor", "ROLE=NAME")),

@@ -55,7 +55,7 @@ def make_plan(
     augment: Mapping[str, Any] | None = None,
     seed: int = 42,
     keep_text: bool = False,
-    shard_rows: int = SHARD_ROWS,
+    shard_rows: int | None = None,
 ) -> Plan:
     """Looks at all sources, and reads none but its first rows.
 
@@ -67,7 +67,7 @@ def make_plan(
       augment: `name`, `percent`, `both` and `lexicon` of changed copies; None: none are made.
       seed: of what is drawn: changed copies and next sentences.
       keep_text: whether sentences are kept too.
-      shard_rows: the most rows of a source that make a shard.
+      shard_rows: the most rows of a source that make a shard; None: as many as are usual and possible.
 
     Raises:
       UserError: naming the source that does not fit.
@@ -93,6 +93,9 @@ def make_plan(
         )
     if len(prompts) not in (0, 1, max(widths)):
         raise UserError(f"--prompt: {len(prompts)} were given for {max(widths)} columns; give one, or one for each")
+    most = MOST_TOKENS // (max_length * max(widths))
+    if shard_rows is not None and shard_rows > most:
+        raise UserError(f"--shard-rows {shard_rows}: must be at most {most}, or a shard may have too many tokens")
     (empty,) = tokenizer([""], max_length)
     key = {
         "sources": sources,
@@ -108,7 +111,7 @@ def make_plan(
         "augment": _identified(augment) if augment else {},
         "seed": seed if augment or positives == "next_3_sentences" else 0,
         "keep_text": keep_text,
-        "shard_rows": min(shard_rows, MOST_TOKENS // (max_length * max(widths))),
+        "shard_rows": shard_rows or min(SHARD_ROWS, most),
     }
     return Plan(json.loads(json.dumps(key)), stamps)
 

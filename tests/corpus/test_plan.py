@@ -40,7 +40,9 @@ def test_patterns_in_a_bucket(store):
 
 def test_a_shard_has_no_more_tokens_than_its_numbers_can_count(plan):
     assert plan().key["shard_rows"] == 1 << 22
-    assert plan(length=64, shard_rows=2**31 - 1).key["shard_rows"] * 3 * 64 < 2**32
+    assert plan(length=64, shard_rows=22369621).key["shard_rows"] * 3 * 64 < 2**32
+    with pytest.raises(UserError, match="--shard-rows 22369622: must be at most 22369621"):
+        plan(length=64, shard_rows=22369622)
 
 
 def test_another_corpus_s_folder_is_refused_and_the_difference_named(plan, tiny_bert, corpus, tmp_path):
