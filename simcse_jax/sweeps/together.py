@@ -146,8 +146,11 @@ def shared_recipe(setup: Setup, batches: Sequence[Batches | PreparedBatches]) ->
     if not setup.config.train.unpad:
         return setup.recipe
     devices, chunk_size = setup.mesh.size, setup.recipe.chunk_size
-    largest = [each.sizes(setup.schedule.total, devices, chunk_size).tokens[-1] for each in batches]
+    sizes = [each.sizes(setup.schedule.total, devices, chunk_size).tokens for each in batches]
+    largest = [tokens[-1] for tokens in sizes]
     if not all(largest):
+        if any(tokens[0] for tokens in sizes):  # as of a prepared corpus, whose longest batch is not known
+            progress.write("these runs are trained together with all padding, as with train.unpad=False")
         return setup.recipe
     return setup.recipe._replace(most_tokens=tuple(np.max(largest, axis=0).tolist()))
 
