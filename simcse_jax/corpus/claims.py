@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from simcse_jax.corpus.stamps import size_of
 from simcse_jax.errors import UserError, reason
 from simcse_jax.flock import Taken, open_alone
 from simcse_jax.locks.store import held_in_store
@@ -44,12 +45,12 @@ def _claim(job: contextlib.ExitStack, lock: Path) -> bool:
 
 
 def _claim_in_store(job: contextlib.ExitStack, lock: Folder, path: Folder, patient: bool) -> bool:
-    if not patient and lock.exists():
+    if not patient and size_of(lock) is not None:
         return False
     try:
         job.enter_context(held_in_store(lock, path))
     except UserError:
-        if lock.exists():  # another's
+        if size_of(lock) is not None:  # another's
             return False
         raise
     return True

@@ -82,6 +82,14 @@ def test_processes_of_a_host_share_the_work(there, triplets, tmp_path, monkeypat
         }
 
 
+def test_a_copy_that_is_interrupted_ends_at_once(triplets, tmp_path):
+    stop = threading.Event()
+    stop.set()
+    for shard in read_manifest(triplets).shards:
+        assert not module._copy(triplets, tmp_path, shard, stop)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_cache_in_a_bucket_is_refused(triplets, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"config.data.local_cache=gs://bucket/x: must be a folder on this host's disk"):
