@@ -87,8 +87,10 @@ def preparing() -> Iterator[Case]:
     yield case("a source that was changed", write("text.txt", "a cat\na dog\n"), "another corpus")
     yield case("into a folder with other files", both(remove("corpus"), others), "other files")
     yield case("without a plan", remove("corpus/plan.json"), "other files")
-    yield case("verify of other tokens", changed_tokens, SHARD, "--verify")
-    yield case("verify of a shard that is missing", remove(SHARD), SHARD, "--verify")
+    verify = ["--output=corpus", "--verify"]
+    yield Case(KIND, "prepare", "verify of other tokens", verify, INPUTS, changed_tokens, REFUSED, SHARD)
+    yield Case(KIND, "prepare", "verify of a shard that is missing", verify, INPUTS, remove(SHARD), REFUSED, SHARD)
+    yield case("verify with other options", nothing, "--data", "--verify")
     for damage, put in PLACES.items():
         yield case(f"data is {damage}", both(remove("corpus"), instead("text.txt", put)), "text.txt")
     for damage, data in {
