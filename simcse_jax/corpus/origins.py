@@ -48,8 +48,12 @@ def texts(corpus: Prepared, rows: np.ndarray) -> list[list[str]]:
     for number in np.unique(shards).tolist():
         shard = corpus.manifest.shards[number]
         own = np.flatnonzero(shards == number)
-        if size_of(corpus.folder / shard.files[1].name) is None:
-            raise UserError(f"{corpus.folder}: has no text, as a copy in data.local_cache has none; name the corpus")
+        path = corpus.folder / shard.files[1].name
+        if size_of(path) is None:
+            raise UserError(
+                f"{path}: missing; a copy in data.local_cache has no text, so name the corpus itself, or give the "
+                "command again that prepared it"
+            )
         check_sizes(corpus.folder, shard.files[1:])
         for place, texts in zip(own.tolist(), _texts_of(corpus.folder, shard, within[own].tolist()), strict=True):
             found[place] = texts
