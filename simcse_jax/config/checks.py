@@ -11,7 +11,7 @@ from simcse_jax.evaluation.tasks import POSTPROCESSING
 from simcse_jax.models.config import MASKED, SEVERAL_LAYERS
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.choices import UNPAIRED, UNPROJECTED
-from simcse_jax.storage import local_path
+from simcse_jax.storage import is_remote, local_path
 
 LARGEST_FLOAT, SMALLEST_FLOAT = 3.4e38, 1.2e-38  # of float32
 
@@ -39,6 +39,8 @@ def validate(config: config_dict.ConfigDict) -> None:
     _check_optimization(config)
     _check_projector(config)
     _check_replaced_tokens(config)
+    if config.data.mixed:
+        check_mixed(config, "config.data.mixed", "set it to False")
     evaluation, analysis = config.eval, config.analysis
     check_postprocess(
         evaluation.postprocess,
@@ -233,11 +235,6 @@ def _check_projector(config: config_dict.ConfigDict) -> None:
         return
     if not projector.objectives:
         raise UserError("config.projector.objectives: must name the objectives that see projected embeddings")
-    if config.data.mixed:
-        raise UserError(
-            "config.data.mixed: batch norm of the projector would count what stands in for missing sentences; "
-            "set it to False, or leave projector.widths empty"
-        )
 
 
 def _check_replaced_tokens(config: config_dict.ConfigDict) -> None:
@@ -248,10 +245,27 @@ def _check_replaced_tokens(config: config_dict.ConfigDict) -> None:
             "config.model.generator: must be set for objective.replaced_token_detection: a model with its "
             "language-model head, e.g. distilbert-base-uncased"
         )
-    if config.data.mixed:
+
+
+def check_mixed(config: config_dict.ConfigDict, field: str, otherwise: str) -> None:
+    """Refuses what cannot leave out the sentences that some sources lack.
+
+    Args:
+      config: of a run on sources with different columns.
+      field: what says that they are, and `otherwise`: what to do about it.
+
+    Raises:
+      UserError: naming `field`.
+    """
+    if config.projector.widths:
         raise UserError(
-            "config.data.mixed: objective.replaced_token_detection reads both sentences of every example, and some "
-            "sources lack one; set it to False, or the objective's weight to 0.0"
+            f"{field}: batch norm of the projector would count what stands in for missing sentences; {otherwise}, or "
+            "leave projector.widths empty"
+        )
+    if config.objective.replaced_token_detection.weight:
+        raise UserError(
+            f"{field}: objective.replaced_token_detection reads both sentences of every example, and some sources lack "
+            f"one; {otherwise}, or set the objective's weight to 0.0"
         )
 
 
@@ -294,6 +308,7 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         "views.positive_dropout": config.views.positive != "off",
         "model.generator": objective.replaced_token_detection.weight > 0,
         "data.mixed": "," in config.data.train,
+        "data.local_cache": is_remote(config.data.train),
         **{f"data.spans.{name}": config.data.positives == "spans" for name in config.data.spans},
         "data.augment.percent": augment.name in ("crop", "delete", "mlm"),
         "data.augment.both": bool(augment.name),

@@ -99,9 +99,11 @@ FIELDS = {
     "data.train": field(
         "data/wiki1m_for_simcse.txt",
         "A .txt, .csv, .tsv, .jsonl or .parquet file, hf:NAME[:CONFIG[:SPLIT]], tfds:NAME[:SPLIT] or sts:FOLDER (the "
-        "sentences of SentEval's similarity sets); or several of them, with commas in between.",
+        "sentences of SentEval's similarity sets); or several of them, with commas in between; or the folder of a "
+        "prepared corpus (docs/corpora.md), also gs://BUCKET/FOLDER.",
         given("a file, hf:NAME, tfds:NAME or sts:FOLDER"),
     ),
+    "data.local_cache": field("", "A folder on this host's disk, for copies of prepared corpora in buckets."),
     "data.mixed": field(
         False,
         "Sources of data.train may have different columns: a sentence alone is its own positive, and hard negatives "

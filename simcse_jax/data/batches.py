@@ -9,6 +9,7 @@ from simcse_jax.data.draws import epoch_generator
 from simcse_jax.data.examples import Examples
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.huggingface.tokenizer import Tokenizer
+from simcse_jax.storage import sha256
 
 LENGTH_MULTIPLE = 8  # lengths are rounded up to a multiple of it
 WORTH_LEAVING_OUT = 0.95  # padding is left out if at most this share of a batch is tokens
@@ -27,6 +28,21 @@ class Corpus(NamedTuple):
     present: np.ndarray | None = None  # (N, C) bool, False where a row's source has no such column; None: all have
     group: int = 1  # rows that stay together, one after the other, in every epoch's order
     pairing: Pairing | None = None  # makes the examples of an epoch from one column; None: the rows are the examples
+
+    @property
+    def num_rows(self) -> int:
+        """N."""
+        return len(self.input_ids)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of all rows."""
+        arrays = (self.input_ids, self.labels, self.present)
+        return sha256(*(array for array in arrays if array is not None))
+
+    def batches(self, batch_size: int, seed: int) -> "Batches":
+        """The batches of a run."""
+        return Batches(self, batch_size, seed)
 
     @property
     def num_columns(self) -> int:
@@ -53,6 +69,10 @@ class Sizes(NamedTuple):
 
     tokens: tuple[tuple[int, ...], ...]  # one program or two, the large one last: a number for each column, see `sizes`
     which: np.ndarray  # (steps,) int8: indices into `tokens`; all steps beyond `LOOKED_AT` share the last element
+
+    def of(self, step: int) -> int:
+        """A step's program, an index into `tokens`."""
+        return int(self.which[min(step, len(self.which) - 1)])
 
 
 def tokenize(examples: Examples, tokenizer: Tokenizer, max_length: int) -> Corpus:

@@ -16,26 +16,7 @@ def read_hub_dataset(specification: str) -> Table:
     Raises:
       UserError: when it cannot be loaded.
     """
-    name, _, rest = specification.partition(":")
-    config, _, split = rest.partition(":")
-    name = str(local_path(name)) if name.startswith("~") else name
-    where = f"hf:{specification}"
-    if not name:
-        raise UserError(f"{where}: the dataset's name is missing; write hf:NAME[:CONFIG[:SPLIT]]")
-    require("train", "datasets")
-    import datasets
-
-    datasets.disable_progress_bars()
-    try:
-        if Path(name).is_dir() and any((Path(name) / f).is_file() for f in ("state.json", "dataset_dict.json")):
-            # Saved on disk: it has no configurations, so `hf:FOLDER:SPLIT` works too.
-            data = _choose_split(datasets.load_from_disk(name), split or config, where)
-        else:
-            data = datasets.load_dataset(name, config or None, split=split or "train")
-    except UserError:
-        raise
-    except Exception as error:  # the library's own, the hub's or the file system's
-        raise UserError(f"{where}: the dataset could not be loaded: {reason(error)}") from None
+    data, where = _load_hub_dataset(specification), f"hf:{specification}"
     names = list(data.column_names)
 
     def rows() -> Iterator[Row]:
@@ -47,6 +28,47 @@ def read_hub_dataset(specification: str) -> Table:
             raise UserError(f"{where}: cannot be read after row {number}: {reason(error)}") from None
 
     return names, rows()
+
+
+def hub_version(specification: str) -> str:
+    """What differs between two versions of a hub dataset, or of one that was saved again.
+
+    Raises:
+      UserError: when it cannot be loaded.
+    """
+    data = _load_hub_dataset(specification)
+    if _is_saved(_hub_name(specification)):
+        return str(data._fingerprint)  # of its content, and saved with it
+    files = [Path(file["filename"]) for file in data.cache_files]  # in a folder named after the revision's hash
+    return ", ".join(f"{file.parent.name}/{file.name} of {file.stat().st_size} bytes" for file in files)
+
+
+def _hub_name(specification: str) -> str:
+    name = specification.partition(":")[0]
+    return str(local_path(name)) if name.startswith("~") else name
+
+
+def _is_saved(name: str) -> bool:
+    return Path(name).is_dir() and any((Path(name) / f).is_file() for f in ("state.json", "dataset_dict.json"))
+
+
+def _load_hub_dataset(specification: str) -> Any:
+    name, where = _hub_name(specification), f"hf:{specification}"
+    config, _, split = specification.partition(":")[2].partition(":")
+    if not name:
+        raise UserError(f"{where}: the dataset's name is missing; write hf:NAME[:CONFIG[:SPLIT]]")
+    require("train", "datasets")
+    import datasets
+
+    datasets.disable_progress_bars()
+    try:
+        if _is_saved(name):  # it has no configurations, so `hf:FOLDER:SPLIT` works too
+            return _choose_split(datasets.load_from_disk(name), split or config, where)
+        return datasets.load_dataset(name, config or None, split=split or "train")
+    except UserError:
+        raise
+    except Exception as error:  # the library's own, the hub's or the file system's
+        raise UserError(f"{where}: the dataset could not be loaded: {reason(error)}") from None
 
 
 def _choose_split(data: Any, split: str, where: str) -> Any:
@@ -69,18 +91,10 @@ def read_tensorflow_dataset(specification: str) -> Table:
     Raises:
       UserError: when it cannot be loaded or has no rows; while reading rows, for text that is not UTF-8.
     """
-    # NAME may end in a version (name/config:1.0.0), and a split may contain a colon (train[:1%]).
-    parts = re.fullmatch(r"([^:]*(?::\d+\.\d+\.\d+)?):?(.*)", specification)
-    assert parts is not None  # both groups may be empty
-    name, split = parts.groups()
-    where = f"tfds:{specification}"
-    require("train", "tensorflow_datasets")
-    import tensorflow_datasets as tfds
-
+    source, where = _load_tensorflow_dataset(specification), f"tfds:{specification}"
     try:
-        source = tfds.data_source(name, split=split or "train")
         names = [key for key in source[0]] if len(source) else []
-    except Exception as error:  # of any kind, like above
+    except Exception as error:  # of any kind, like below
         raise UserError(f"{where}: the dataset could not be loaded: {reason(error)}") from None
     if not names:
         raise UserError(f"{where}: the dataset is empty")
@@ -99,11 +113,39 @@ def read_tensorflow_dataset(specification: str) -> Table:
     return names, rows()
 
 
+def tensorflow_version(specification: str) -> str:
+    """The name, configuration and version of a TensorFlow dataset, and its size.
+
+    Raises:
+      UserError: when it cannot be loaded.
+    """
+    information = _load_tensorflow_dataset(specification).dataset_info
+    return f"{information.full_name} of {information.dataset_size} bytes"
+
+
+def _load_tensorflow_dataset(specification: str) -> Any:
+    # NAME may end in a version (name/config:1.0.0), and a split may contain a colon (train[:1%]).
+    parts = re.fullmatch(r"([^:]*(?::\d+\.\d+\.\d+)?):?(.*)", specification)
+    assert parts is not None  # both groups may be empty
+    name, split = parts.groups()
+    require("train", "tensorflow_datasets")
+    import tensorflow_datasets as tfds
+
+    try:
+        return tfds.data_source(name, split=split or "train")
+    except Exception as error:  # of any kind: the library's, or the file system's
+        raise UserError(f"tfds:{specification}: the dataset could not be loaded: {reason(error)}") from None
+
+
 class Library(NamedTuple):
     """A library that datasets come from."""
 
     read: Callable[[str], Table]  # takes the text after the prefix
     ordered: bool  # whether the order of columns means anything
+    version: Callable[[str], str]  # of the same text: what changes with the rows
 
 
-LIBRARIES = {"hf:": Library(read_hub_dataset, True), "tfds:": Library(read_tensorflow_dataset, False)}  # by prefix
+LIBRARIES = {  # by prefix
+    "hf:": Library(read_hub_dataset, True, hub_version),
+    "tfds:": Library(read_tensorflow_dataset, False, tensorflow_version),
+}

@@ -6,8 +6,9 @@ column of sentences per role.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,13 +20,13 @@ from simcse_jax.data.files import MISSING, READERS, Row, is_text, read_parquet
 from simcse_jax.data.labels import LABELS, parse_label
 from simcse_jax.data.sources import Examples, join, split_sources
 from simcse_jax.data.spans import SPANS
-from simcse_jax.data.sts_texts import PREFIX, read_sts_texts
+from simcse_jax.data.sts_texts import PREFIX, read_sts_texts, sts_version
 from simcse_jax.errors import UserError
-from simcse_jax.storage import local_path
+from simcse_jax.storage import Folder, as_path, is_remote, local_path
 
 __all__ = ["POSITIVES", "Examples", "read_examples"]
 
-PREFIXED = {**LIBRARIES, PREFIX: Library(read_sts_texts, True)}  # the sources that are no files, by prefix
+PREFIXED = {**LIBRARIES, PREFIX: Library(read_sts_texts, True, sts_version)}  # the sources that are no files, by prefix
 POSITIVES = (*LABELS, "all", *REACH, SPANS)  # the values of `data.positives`, which may also be empty
 
 
@@ -60,7 +61,7 @@ def read_examples(
     generator = corpus_generator(seed, NEXT_SENTENCES)
     sources = split_sources(specification)
     for source in sources if len(sources) > 1 else ():  # before the first is read
-        if not _prefix(source) and not local_path(source).is_file():
+        if not prefix_of(source) and not source_path(source).is_file():
             hint = "a comma separates sources; put a name with a comma in double quotes"
             raise UserError(f"data.train={specification}: {source}: no such file; {hint}")
     parts = {source: _read_source(source, columns or {}, positives, labels, generator) for source in sources}
@@ -74,31 +75,63 @@ def _read_source(
     specification: str, columns: Mapping[str, str], positives: str, labels: bool, generator: np.random.Generator
 ) -> Examples:
     """All examples of one source, with their labels if any are read; `generator` draws next sentences."""
-    needed_by = _check_positives(specification, positives, labels)
+    source = open_source(specification, columns, positives, labels)
+    if positives == SPANS:
+        examples = _whole_documents(source.rows, source.where)
+    elif positives in REACH:
+        examples = _pair(source.rows, positives, generator, source.where)
+    else:
+        examples = _collect(source)
+    return _with_label(examples, positives, source.where) if positives in LABELS else examples
+
+
+class Source(NamedTuple):
+    """The rows of one source, and what is read of them."""
+
+    names: list[str]  # of the columns
+    rows: Iterator[Row]
+    chosen: list[int]  # the columns of sentences
+    label: int | None  # the column of labels; None: none is read
+    where: str  # the source's name, for messages
+
+    def read(self, row: Row) -> tuple[list[str], int | None]:
+        """A row's sentences, empty where they are blank, and its label: None if it has none.
+
+        Raises:
+          UserError: naming the row and the field that is no text, or no label.
+        """
+        names = self.names
+        texts = [_read_text(row.fields[place], f"{row.where}: the field {names[place]!r}") for place in self.chosen]
+        if self.label is None or not all(texts):
+            return texts, None
+        return texts, _read_label(row.fields[self.label], f"{row.where}: the field {names[self.label]!r}")
+
+
+def open_source(specification: str, columns: Mapping[str, str], positives: str, labels: bool) -> Source:
+    """Opens one source and chooses its columns; the arguments are those of `read_examples`.
+
+    Raises:
+      UserError: when there is no such source, or its columns do not fit.
+    """
+    needed_by = check_positives(specification, positives, labels)
     names, rows, where, ordered = _open(specification)
     chosen = choose_columns(names, columns, where, ordered)
     label = choose_labels(names, columns, needed_by, where)
     if needed_by and len(chosen) < 2:
         raise UserError(f"{where}: one column of sentences, but {needed_by} needs pairs; set data.columns.positive")
-    if not _prefix(specification) and where.lower().endswith(".parquet"):  # whose other columns need not be read
+    if not prefix_of(specification) and where.lower().endswith(".parquet"):  # whose other columns need not be read
         wanted = [names[place] for place in dict.fromkeys([*chosen, *([] if label is None else [label])])]
         chosen = [wanted.index(names[place]) for place in chosen]
         label = None if label is None else wanted.index(names[label])
-        names, rows = wanted, read_parquet(Path(where), wanted)[1]
-    if positives == SPANS:
-        examples = _whole_documents(rows, where)
-    elif positives in REACH:
-        examples = _pair(rows, positives, generator, where)
-    else:
-        examples = _collect(rows, names, chosen, label, where)
-    return _with_label(examples, positives, where) if positives in LABELS else examples
+        names, rows = wanted, read_parquet(source_path(specification), wanted)[1]
+    return Source(names, rows, chosen, label, where)
 
 
-def _check_positives(specification: str, positives: str, labels: bool) -> str:
+def check_positives(specification: str, positives: str, labels: bool) -> str:
     """Refuses positives that such data cannot have. Returns the setting that needs labels, or an empty string."""
     if positives and positives not in POSITIVES:
         raise UserError(f"data.positives={positives!r}: must be one of {', '.join(POSITIVES)}, or empty")
-    if positives in (*REACH, SPANS) and (_prefix(specification) or Path(specification).suffix.lower() != ".txt"):
+    if positives in (*REACH, SPANS) and (prefix_of(specification) or Path(specification).suffix.lower() != ".txt"):
         raise UserError(
             f"{specification}: data.positives={positives} needs a .txt file with a blank line between documents"
         )
@@ -107,17 +140,17 @@ def _check_positives(specification: str, positives: str, labels: bool) -> str:
     return "objective.softmax_nli" if labels else ""
 
 
-def _prefix(specification: str) -> str:
+def prefix_of(specification: str) -> str:
     """`hf:`, `tfds:` or `sts:`; empty for a file."""
     return next((prefix for prefix in PREFIXED if specification.startswith(prefix)), "")
 
 
 def _open(specification: str) -> tuple[list[str], Iterator[Row], str, bool]:
     """Column names, rows, the source's name for messages, and whether the order of columns means anything."""
-    if prefix := _prefix(specification):
+    if prefix := prefix_of(specification):
         library = PREFIXED[prefix]
         return *library.read(specification.removeprefix(prefix)), specification, library.ordered
-    path = local_path(specification)
+    path = source_path(specification)
     reader = READERS.get(path.suffix.lower())
     if not path.is_file():
         what = f"a folder; name a file in it, or SentEval's as {PREFIX}FOLDER" if path.is_dir() else "no such file"
@@ -127,6 +160,15 @@ def _open(specification: str) -> tuple[list[str], Iterator[Row], str, bool]:
             f"{path}: unknown file type {path.suffix!r}; known are {', '.join(READERS)}, hf:, tfds: and sts:"
         )
     return *reader(path), str(path), True
+
+
+def source_path(specification: str) -> Folder:
+    """The path of a source that is a file, on a disk or in a bucket.
+
+    Raises:
+      UserError: when its bucket cannot be reached.
+    """
+    return as_path(specification) if is_remote(specification) else local_path(specification)
 
 
 def _with_label(examples: Examples, label: str, where: str) -> Examples:
@@ -170,30 +212,32 @@ def _whole_documents(rows: Iterable[Row], where: str) -> Examples:
     return Examples(([" ".join(document) for document in documents],), 0)
 
 
-def _collect(
-    rows: Iterable[Row], names: Sequence[str], chosen: Sequence[int], label: int | None, where: str
-) -> Examples:
-    collected: tuple[list[str], ...] = tuple([] for _ in chosen)
+def _collect(source: Source) -> Examples:
+    collected: tuple[list[str], ...] = tuple([] for _ in source.chosen)
     labels: list[int] = []
     blank = unlabelled = 0
-    for row in rows:
-        sentences = [_read_text(row.fields[column], f"{row.where}: the field {names[column]!r}") for column in chosen]
+    for row in source.rows:
+        sentences, label = source.read(row)
         if not all(sentences):
             blank += 1
             continue
-        if label is not None:
-            number = _read_label(row.fields[label], f"{row.where}: the field {names[label]!r}")
-            if number is None:
+        if source.label is not None:
+            if label is None:
                 unlabelled += 1
                 continue
-            labels.append(number)
+            labels.append(label)
         for column, sentence in zip(collected, sentences, strict=True):
             column.append(sentence)
     if not collected[0]:
-        counts = ((blank, "blank rows"), (unlabelled, "rows without a label"))
-        left_out = " and ".join(f"{count} {kind}" for count, kind in counts if count)
-        raise UserError(f"{where}: holds no sentences" + (f", only {left_out}" if left_out else ""))
-    return Examples(collected, blank, None if label is None else np.array(labels, np.int32), unlabelled)
+        raise nothing_in(source.where, blank, unlabelled)
+    return Examples(collected, blank, None if source.label is None else np.array(labels, np.int32), unlabelled)
+
+
+def nothing_in(where: str, blank: int, unlabelled: int) -> UserError:
+    """The error for a source without examples."""
+    counts = ((blank, "blank rows"), (unlabelled, "rows without a label"))
+    left_out = " and ".join(f"{count} {kind}" for count, kind in counts if count)
+    return UserError(f"{where}: holds no sentences" + (f", only {left_out}" if left_out else ""))
 
 
 def _read_label(value: object, where: str) -> int | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from simcse_jax.errors import UserError, reason
+from simcse_jax.storage import is_remote
 
 PARQUET_ROWS = 8192  # read at once
 
@@ -35,7 +36,7 @@ def open_text(path: Path) -> Iterator[str]:
     """
     number = 0
     try:
-        with open(path, "rb") as file:
+        with path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 if number == 1 or b"\0" in line:
                     _check_text(path, number, line)
@@ -148,7 +149,7 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> Table:
     # Its errors, text that is not UTF-8 and times out of range are these.
     errors = (OSError, ValueError, OverflowError, pyarrow.ArrowException)
     try:
-        file = pyarrow.parquet.ParquetFile(path)
+        file = pyarrow.parquet.ParquetFile(path.open("rb") if is_remote(path) else path)
         names = file.schema_arrow.names
     except errors as error:
         raise UserError(f"{path}: not a readable parquet file: {reason(error)}") from None

@@ -1,5 +1,6 @@
 """The texts of SentEval's similarity sets, without their scores: `sts:FOLDER` as a source of sentences."""
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +61,14 @@ def read_sts_texts(data: str) -> Table:
                 yield from read_pairs(file, task)
 
     return ["sentence"], rows()
+
+
+def sts_version(data: str) -> str:
+    """The sizes of all files that `read_sts_texts` reads, and when they were written."""
+    folder = local_path(data)
+    files = [file for task in (*SUBSETS, *SINGLE_FILES) for file in files_of(folder, task) if file.is_file()]
+    found = [(str(file.relative_to(folder)), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    return hashlib.sha256(repr(found).encode()).hexdigest()
 
 
 def files_of(folder: Path, task: str) -> list[Path]:

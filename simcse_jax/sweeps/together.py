@@ -17,6 +17,7 @@ from ml_collections import config_dict
 from simcse_jax import progress
 from simcse_jax.config.fields import flatten, numbers_of_step, trains
 from simcse_jax.config.rules import read_milestones
+from simcse_jax.corpus.batches import PreparedBatches
 from simcse_jax.data.batches import Batches
 from simcse_jax.devices.mesh import AXIS
 from simcse_jax.devices.preemption import Preemption
@@ -140,13 +141,16 @@ def first_state(setup: Setup, configs: Sequence[config_dict.ConfigDict]) -> Trai
     return jax.device_put(state, setup.replicated)
 
 
-def shared_recipe(setup: Setup, batches: Sequence[Batches]) -> Recipe:
+def shared_recipe(setup: Setup, batches: Sequence[Batches | PreparedBatches]) -> Recipe:
     """One program for all runs, with places for the longest batch of any."""
     if not setup.config.train.unpad:
         return setup.recipe
     devices, chunk_size = setup.mesh.size, setup.recipe.chunk_size
-    largest = [each.sizes(setup.schedule.total, devices, chunk_size)[0][-1] for each in batches]
+    sizes = [each.sizes(setup.schedule.total, devices, chunk_size).tokens for each in batches]
+    largest = [tokens[-1] for tokens in sizes]
     if not all(largest):
+        if any(tokens[0] for tokens in sizes):  # as of a prepared corpus, whose longest batch is not known
+            progress.write("these runs are trained together with all padding, as with train.unpad=False")
         return setup.recipe
     return setup.recipe._replace(most_tokens=tuple(np.max(largest, axis=0).tolist()))
 
@@ -173,7 +177,7 @@ class Group:
     """Runs that are trained together, in the loop."""
 
     setup: Setup
-    batches: list[Batches]
+    batches: list[Batches | PreparedBatches]
     settings: Settings  # (R,) of each
     step: Update
     checkpoints: Checkpoints

@@ -9,6 +9,7 @@ from ml_collections import config_dict
 
 from simcse_jax.analysis import last_layer
 from simcse_jax.config.fields import LARGEST, flatten, scoring_pooler, trains
+from simcse_jax.corpus.batches import PreparedCorpus
 from simcse_jax.data.augment import augment
 from simcse_jax.data.batches import Corpus, steps_per_epoch, tokenize
 from simcse_jax.data.examples import Examples, read_examples
@@ -31,6 +32,7 @@ from simcse_jax.runs.state import convolutions_of
 from simcse_jax.storage import sha256
 from simcse_jax.training.evaluation import Evaluation, read_analysis, read_evaluation
 from simcse_jax.training.generator import Generator, read_generator
+from simcse_jax.training.prepared import open_prepared
 from simcse_jax.training.token_losses import LanguageModel
 
 READ = (
@@ -63,7 +65,7 @@ class Inputs(NamedTuple):
     evaluation: Evaluation | None
     model: Pretrained
     tokenizer: Tokenizer
-    corpus: Corpus | None  # None: nothing is trained
+    corpus: Corpus | PreparedCorpus | None  # None: nothing is trained
     language_model: LanguageModel | None  # what masking must know of the tokenizer; None: nothing is masked
     analysis: last_layer.Sample | None  # sentences that the last layer is measured on during training
     total_steps: int
@@ -82,14 +84,13 @@ class Inputs(NamedTuple):
     @property
     def num_examples(self) -> int:
         """The number of rows to train on."""
-        return 0 if self.corpus is None else len(self.corpus.input_ids)
+        return 0 if self.corpus is None else self.corpus.num_rows
 
     @property
     def fingerprints(self) -> dict[str, str]:
         """SHA-256 of the contents that the config's fields refer to; a run resumes only with the same."""
-        corpus = () if self.corpus is None else (self.corpus.input_ids, self.corpus.labels, self.corpus.present)
         return {
-            "data.train": sha256(*(array for array in corpus if array is not None)),
+            "data.train": sha256() if self.corpus is None else self.corpus.fingerprint,
             "model.init_from": sha256(*(np.asarray(self.model.params[name]) for name in sorted(self.model.params))),
             "eval.data": self.evaluation.fingerprint if self.evaluation else "",
             **({"analysis.data": self.analysis.fingerprint} if self.analysis else {}),
@@ -181,8 +182,8 @@ def check_divides(config: config_dict.ConfigDict, devices: int) -> None:
         )
 
 
-def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: Tokenizer) -> Corpus:
-    """Reads, augments and tokenizes the training sentences, and prints their number.
+def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: Tokenizer) -> Corpus | PreparedCorpus:
+    """Reads, augments and tokenizes the training sentences, or opens them prepared, and prints their number.
 
     Raises:
       UserError: naming the file and the row, or the field.
@@ -192,6 +193,10 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
         raise UserError(
             f"config.data.max_length={data.max_length}: {model.name} takes at most {model.config.max_length} tokens"
         )
+    if (prepared := open_prepared(config, tokenizer)) is not None:
+        pairing = choose_pairing(config, prepared.num_columns)
+        check_enough(config, prepared.num_rows, pairing)
+        return dataclasses.replace(prepared, pairing=pairing)
     examples = read_examples(
         data.train,
         data.columns,
@@ -219,20 +224,24 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
     notes = [f"{examples.blank} blank rows skipped"] if examples.blank else []
     notes += [f"{examples.unlabelled} without a label skipped"] if examples.unlabelled else []
     processes.say(", ".join([f"{data.train}: {kinds}", *notes]))
-    if len(examples) < 2:
-        raise UserError(f"{data.train}: one example; training needs two or more, the others of a batch are negatives")
     pairing = choose_pairing(config, len(examples.columns))
-    if not pairing and len(examples) < config.train.batch_size:
-        raise UserError(
-            f"{data.train}: {len(examples)} examples are fewer than one batch; "
-            f"set train.batch_size to {len(examples)} or less"
-        )
-    if pairing and (count := pairing.count(len(examples))) < config.train.batch_size:
-        raise UserError(
-            f"{data.train}: {len(examples)} sentences make {count} pairs, fewer than one batch "
-            f"(train.batch_size={config.train.batch_size})"
-        )
+    check_enough(config, len(examples), pairing)
     return tokenize(examples, tokenizer, data.max_length)._replace(pairing=pairing, group=group)
+
+
+def check_enough(config: config_dict.ConfigDict, count: int, pairing: Pairing | None) -> None:
+    """Refuses data that do not fill a batch.
+
+    Raises:
+      UserError: naming the data and their number of rows.
+    """
+    name, size = config.data.train, config.train.batch_size
+    if count < 2:
+        raise UserError(f"{name}: one example; training needs two or more, the others of a batch are negatives")
+    if not pairing and count < size:
+        raise UserError(f"{name}: {count} examples are fewer than one batch; set train.batch_size to {count} or less")
+    if pairing and (pairs := pairing.count(count)) < size:
+        raise UserError(f"{name}: {count} sentences make {pairs} pairs, fewer than one batch (train.batch_size={size})")
 
 
 def choose_pairing(config: config_dict.ConfigDict, num_columns: int) -> Pairing | None:

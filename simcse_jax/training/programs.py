@@ -6,7 +6,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from simcse_jax.data.batches import Batches
+from simcse_jax.corpus.batches import PreparedBatches, StreamSizes
+from simcse_jax.data.batches import Batches, Sizes
 from simcse_jax.devices import processes
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
@@ -29,7 +30,7 @@ class Updates:
         graph: Graph,
         recipe: Recipe,
         mesh: Mesh,
-        batches: Batches,
+        batches: Batches | PreparedBatches,
         steps: int,
         *,
         unpad: bool,
@@ -44,17 +45,16 @@ class Updates:
           unpad: do not compute padding, if there is enough of it.
           frozen: parameters of the step that it does not train, on the devices.
         """
-        sizes: tuple[tuple[int, ...], ...] = ((),)
-        self._size_of_step = np.zeros(1, np.int8)  # of the last one, and all after it
+        self._sizes: Sizes | StreamSizes = Sizes(((),), np.zeros(1, np.int8))
         if unpad and steps:
-            sizes, self._size_of_step = batches.sizes(steps, mesh.size, recipe.chunk_size)
-        self._steps = [make_step(graph, recipe._replace(most_tokens=size), mesh) for size in sizes]
+            self._sizes = batches.sizes(steps, mesh.size, recipe.chunk_size)
+        self._steps = [make_step(graph, recipe._replace(most_tokens=size), mesh) for size in self._sizes.tokens]
         self._frozen = frozen
         self._compiled: dict[int, jax.stages.Compiled] = {}
 
     def compile(self, step: int, state: TrainState, batch: Batch, settings: Settings) -> float:
         """Compiles the program that this step needs, if it is not compiled yet; returns the seconds that this took."""
-        size = self._size(step)
+        size = self._sizes.of(step)
         if size in self._compiled:
             return 0.0
         jax.block_until_ready(state)  # earlier work must not count as compiling
@@ -69,7 +69,4 @@ class Updates:
 
     def __call__(self, step: int, state: TrainState, batch: Batch, settings: Settings) -> tuple[TrainState, Metrics]:
         """Does update `step`, counted from 0, whose program is compiled."""
-        return self._compiled[self._size(step)](state, batch, settings, self._frozen)
-
-    def _size(self, step: int) -> int:
-        return int(self._size_of_step[min(step, len(self._size_of_step) - 1)])
+        return self._compiled[self._sizes.of(step)](state, batch, settings, self._frozen)

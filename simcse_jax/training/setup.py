@@ -11,6 +11,7 @@ from simcse_jax.analysis.last_layer import Embed, LastLayer
 from simcse_jax.analysis.protocol import Protocol
 from simcse_jax.analysis.tokens import survey
 from simcse_jax.config.fields import scoring_pooler
+from simcse_jax.corpus.batches import PreparedBatches
 from simcse_jax.data.batches import Batches, Corpus
 from simcse_jax.devices.mesh import data_mesh, replicate, replicated, split_over_examples
 from simcse_jax.encoding.embedder import Embedder
@@ -67,9 +68,9 @@ class Setup:
         params = initial_params(config, self.inputs.model)
         return init_state(params, self.settings(config), self.recipe.optimization)
 
-    def batches(self, seed: int) -> Batches:
+    def batches(self, seed: int) -> Batches | PreparedBatches:
         """The batches of one run."""
-        return Batches(self.inputs.corpus or NOTHING, self.config.train.batch_size, seed)
+        return (self.inputs.corpus or NOTHING).batches(self.config.train.batch_size, seed)
 
 
 def make_setup(config: config_dict.ConfigDict, inputs: Inputs) -> Setup:

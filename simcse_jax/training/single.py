@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from simcse_jax import progress
+from simcse_jax.corpus.batches import PreparedBatches
 from simcse_jax.data.batches import Batches
 from simcse_jax.devices import processes
 from simcse_jax.devices.mesh import place
@@ -53,7 +54,7 @@ class SingleRun:
     """A run, and the results since its last log line."""
 
     setup: Setup
-    batches: Batches
+    batches: Batches | PreparedBatches
     updates: Updates
     settings: Settings
     checkpoints: Checkpoints

@@ -13,6 +13,7 @@ from simcse_jax.errors import UserError
 
 sys.path.insert(0, str(ROOT))
 from benchmarks import compile_time, encode, scale, search, startup, sts, systems, train_step
+from benchmarks import corpus as reading
 from benchmarks.training import Setting
 
 WRONG = [
@@ -29,6 +30,8 @@ WRONG = [
     (scale, ["--axes", "width"], "--axes"),
     (scale, ["--largest", "8"], "--largest 8"),
     (search, ["--rows", "3"], "--rows 3"),
+    (reading, ["--folder", "x", "--rows", "3"], "--rows 3"),
+    (reading, ["--folder", "x", "--rounds", "0"], "--rounds 0"),
 ]
 
 
@@ -262,3 +265,25 @@ def test_search_in_a_few_rows(tmp_path):
     assert [each["missing"] for each in found] == [{}, {}]
     recalls = {name: each["notes"]["recall"] for name, each in found[1]["contenders"].items()}
     assert recalls["simcse_jax, exact"] == recalls["FAISS, flat"] == 1
+
+
+def test_a_corpus_of_drawn_rows_is_one_that_can_be_read(tmp_path):
+    ids, lengths = np.array([5, 6, 7, 8, 9, 10, 11]), np.array([4, 3])
+    reading.make(tmp_path / "corpus", 100, ids, lengths)
+    found = reading.Prepared(tmp_path / "corpus")
+    rows, mask = found.gather(found.locate(np.arange(100)))
+    drawn = {tuple(row[here > 0].tolist()) for row, here in zip(rows[:, 0], mask[:, 0], strict=True)}
+    assert drawn == {(5, 6, 7, 8), (9, 10, 11)} and len(found) == 100
+    figures = dict.fromkeys(reading.FIGURES, 1.0)
+    better = figures | {"rows_per_second": 3.0, "main_ms": 0.5}
+    assert reading.table({"cold": [figures, better]}).splitlines()[2:] == [
+        "| cold, best | 1 | 3 | 0.5 | 1 | 1 |",
+        "| cold, median | 1 | 2 | 0.75 | 1 | 1 |",
+    ]
+
+
+@pytest.mark.slow
+def test_reading_a_corpus_cold_and_warm(tmp_path):
+    few = ["--folder", tmp_path / "corpus", "--rows", 2000, "--batch-size", 16, "--batches", 2, "--rounds", 1]
+    found = run("corpus", tmp_path / "out.json", *few)
+    assert found["cold"][0]["rows_per_second"] > 0 and not (tmp_path / "corpus").exists()

@@ -35,6 +35,7 @@ ANALYZE = {"--model": "model", "--data": TEXT, "--output": "out"}
 GEOMETRY = {"--models": "model", "--data": PAIRS, "--output": "out"}
 DEMO = {"--model": "model", "--sentences": TEXT, "--port": "0"}
 EXPORT = {"--workdir": "none-such", "--output": "out"}
+PREPARE = {"--data": TEXT, "--model": "model", "--max-length": "16", "--output": "out"}
 AOT = {"--config": "unsup_bert", "--topology": "v5e:2x4"}
 # Options with what they take: a number of 1 or more, a number, a file or folder to read, a choice.
 OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
@@ -122,6 +123,21 @@ OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
             "--score": CHOICES,
             "--postprocess": CHOICES,
             "--postprocess-data": NAMES,
+        },
+    ),
+    "prepare": (
+        PREPARE,
+        {
+            "--max-length": NUMBERS,
+            "--shard-rows": NUMBERS,
+            "--seed": NUMBERS,
+            "--augment-percent": NUMBERS,
+            "--augment": CHOICES,
+            "--positives": CHOICES,
+            "--columns": NAMES,
+            "--data": NAMES,
+            "--model": NAMES,
+            "--augment-lexicon": NAMES,
         },
     ),
     "demo": (DEMO, {"--port": NUMBERS, "--host": NAMES, "--model": NAMES, "--sentences": NAMES, "--pooler": CHOICES}),

@@ -94,6 +94,7 @@ RUN = train_arguments(
     analysis__sentences=10,
     analysis__data="train.csv",
 )
+PREPARE = ["--data=text.txt", "--model=model", "--max-length=16", "--output=corpus", "--shard-rows=6"]
 # Made by commands from the above: the inputs, the command line, and what it writes.
 MADE: dict[str, tuple[list[str], str, list[str]]] = {
     "workdir": (
@@ -103,6 +104,7 @@ MADE: dict[str, tuple[list[str], str, list[str]]] = {
     ),
     "exported": (["workdir"], "export", ["--workdir=workdir", "--output=exported"]),
     "index": (["model", "text.txt"], "search", ["--model=model", "--sentences=text.txt", "--index=index", "--query=a"]),
+    "corpus": (["model", "text.txt"], "prepare", PREPARE),
     "state": (
         ["model", "text.txt"],
         "hostile.seeds:encode_half",

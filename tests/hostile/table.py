@@ -6,6 +6,7 @@ from collections import Counter
 from hostile import (
     cases_building,
     cases_config,
+    cases_corpora,
     cases_data,
     cases_folders,
     cases_json,
@@ -28,6 +29,7 @@ FILES = (
     cases_outputs,
     cases_building,
     cases_words,
+    cases_corpora,
 )
 PER_KIND = 5  # of the sample
 

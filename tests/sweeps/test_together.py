@@ -12,7 +12,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.locks.lock import held
 from simcse_jax.runs.state import TrainState
 from simcse_jax.sweeps import together
-from simcse_jax.sweeps.together import Group, Member, group_key
+from simcse_jax.sweeps.together import Group, Member, group_key, shared_recipe
 from simcse_jax.training.patience import Patience
 from simcse_jax.training.schedule import Due
 
@@ -141,3 +141,18 @@ def test_a_run_whose_patience_is_over_ends_with_what_it_has_and_the_others_conti
     assert [number for number, _ in written["a"]] == [1, 1, 2, 2] and not members[0].problem
     assert group.best["x"].tolist() == [10.0, 31.0]
     assert members[0].patience.result == {"ended_at_step": 2} and "a: ended at step 2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("tokens", "said"), [(((5,), ()), True), (((),), False)])
+def test_runs_whose_longest_batch_is_not_known_say_that_padding_stays(tokens, said, capsys):
+    class Batches:
+        def sizes(self, steps, devices, chunk_size):
+            return SimpleNamespace(tokens=tokens)
+
+    config = SimpleNamespace(train=SimpleNamespace(unpad=True))
+    recipe = SimpleNamespace(chunk_size=0)
+    setup = SimpleNamespace(
+        config=config, recipe=recipe, mesh=SimpleNamespace(size=1), schedule=SimpleNamespace(total=4)
+    )
+    assert shared_recipe(setup, [Batches(), Batches()]) is recipe
+    assert ("all padding" in capsys.readouterr().out) == said

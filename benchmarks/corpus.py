@@ -1,0 +1,204 @@
+"""Reading a prepared corpus, cold and warm: seconds to the first batch, rows a second, work a step, and memory.
+
+    python -m benchmarks.corpus --folder DIR [--rows 100000000] [--data FILE] [--rounds 5] [--output FILE]
+
+The corpus is made first: the rows of --data are tokenized once, and drawn again and again straight into shards. Each
+reading is a process of its own. Cold means that the system was asked to forget the files (posix_fadvise, DONTNEED).
+The corpus is removed afterwards, unless --keep is given; --keep again reads the same one.
+
+Work a step: the main thread waits for as long as a step would take, and then takes the next batch, which a thread has
+read in the meantime. What it takes is the main thread's time; the processor's time is that of both threads.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from benchmarks import machine
+from benchmarks.train_step import MINILM
+from simcse_jax.command_line import Parser, run_command
+from simcse_jax.corpus.batches import PreparedCorpus
+from simcse_jax.corpus.making import shard_name
+from simcse_jax.corpus.manifest import Manifest, Shard, write_manifest
+from simcse_jax.corpus.opened import Prepared
+from simcse_jax.corpus.plan import SHARD_ROWS
+from simcse_jax.corpus.shards import ShardWriter
+from simcse_jax.corpus.stamps import hash_file
+from simcse_jax.errors import UserError
+from simcse_jax.outputs import output_file
+
+AT_ONCE = 1 << 16  # rows made at a time
+STEP_SECONDS = 0.05  # that a step takes, where its work is measured
+WORK_STEPS = 100
+FIGURES = {
+    "first_batch_s": "first batch, s",
+    "rows_per_second": "rows/s",
+    "main_ms": "main thread a step, ms",
+    "processor_ms": "processor a step, ms",
+    "private_mib": "private memory, MiB",
+}
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = Parser(prog="benchmarks.corpus", description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", required=True, help="where the corpus is made, on the disk that is measured")
+    parser.add_argument("--rows", type=int, default=10**8, help="of the corpus")
+    parser.add_argument("--data", help="a file of sentences; default: random tokens of 4 to 32 a sentence")
+    parser.add_argument("--model", default=MINILM, help="whose tokenizer is used")
+    parser.add_argument("--batch-size", type=int, default=512, help="rows of a batch")
+    parser.add_argument("--batches", type=int, default=200, help="that are read for the rate")
+    parser.add_argument("--rounds", type=int, default=5, help="cold and warm readings, in turn")
+    parser.add_argument("--keep", action="store_true", help="keep the corpus")
+    parser.add_argument("--output", help="a JSON file")
+    parser.add_argument("--read", action="store_true", help=argparse.SUPPRESS)  # the process of one reading
+    args = parser.parse_args()
+    for option in ("rows", "batch_size", "batches", "rounds"):
+        if getattr(args, option) < 1:
+            raise UserError(f"--{option.replace('_', '-')} {getattr(args, option)}: must be 1 or more")
+    if args.rows < args.batch_size:
+        raise UserError(f"--rows {args.rows}: must be --batch-size ({args.batch_size}) or more")
+    return args
+
+
+def make(folder: Path, rows: int, ids: np.ndarray, lengths: np.ndarray) -> None:
+    """A corpus of rows drawn from a pool.
+
+    Args:
+      folder: a new one.
+      rows: of the corpus.
+      ids, lengths: the tokens of the pool's sentences, one after the other, and their numbers.
+    """
+    folder.mkdir(parents=True)
+    generator, longest = np.random.default_rng(0), int(lengths.max())
+    starts, shards, histogram = np.cumsum(lengths) - lengths, [], 0
+    for block, first in enumerate(range(0, rows, SHARD_ROWS)):
+        name, own = shard_name(0, block), min(SHARD_ROWS, rows - first)
+        writer = ShardWriter(folder / name, np.dtype("<u2"), longest, keep_text=False)
+        for done in range(0, own, AT_ONCE):
+            drawn = generator.integers(len(lengths), size=min(AT_ONCE, own - done))
+            sizes = lengths[drawn]
+            within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+            writer.add_tokens(ids[np.repeat(starts[drawn], sizes) + within], sizes, 1)
+        writer.finish(own)
+        size, digest = (folder / name).stat().st_size, hash_file(folder / name)
+        shards.append(Shard(name, 0, first, own, own, 1, writer.tokens, False, size, digest))
+        histogram = histogram + writer.histogram
+        forget(folder / name)
+    key = {"special_tokens": [], "max_length": longest, "keep_text": False, "tokenizer": ""}
+    source = [{"name": "drawn", "rows": rows, "used": rows, "left_out": {}}]
+    write_manifest(folder, Manifest(key, source, rows, 1, 2, False, histogram.tolist(), shards))
+
+
+def pool(data: str | None, model: str) -> tuple[np.ndarray, np.ndarray]:
+    """The tokens of the sentences of a file, one after the other, and their numbers."""
+    if data is None:
+        lengths = np.random.default_rng(1).integers(4, 33, size=10_000)
+        return np.random.default_rng(2).integers(30_000, size=lengths.sum()), lengths
+    from simcse_jax.data.sentences import read_sentences
+    from simcse_jax.runs.loading import load_model
+
+    tokens = load_model(model).tokenizer([text for text in read_sentences(data) if text.strip()], 32)
+    return np.concatenate(tokens), np.array([len(each) for each in tokens])
+
+
+def forget(path: Path) -> None:
+    """Takes a file out of the system's memory."""
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fdatasync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)
+
+
+def private_mib() -> float:
+    """The memory of this process that is no file's."""
+    (line,) = (each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith("RssAnon"))
+    return int(line.split()[1]) / 1024
+
+
+def read(folder: Path, batch_size: int, count: int) -> dict[str, float]:
+    """Opens a corpus and reads batches of it."""
+    before, started = private_mib(), time.perf_counter()
+    batches = PreparedCorpus(Prepared(folder), 0).batches(batch_size, seed=int(time.time()) % 2**32)
+    batches[0]
+    found = {"first_batch_s": time.perf_counter() - started}
+    started = time.perf_counter()
+    for step in range(1, count + 1):
+        batches[step]
+    found["rows_per_second"] = count * batch_size / (time.perf_counter() - started)
+    waited, processor = [], time.process_time()
+    for step in range(count + 1, count + 1 + WORK_STEPS):
+        time.sleep(STEP_SECONDS)
+        started = time.perf_counter()
+        batches[step]
+        waited.append(time.perf_counter() - started)
+    found["main_ms"] = 1000 * median(waited)
+    found["processor_ms"] = 1000 * (time.process_time() - processor) / WORK_STEPS
+    return found | {"private_mib": private_mib() - before}
+
+
+def reading(args: argparse.Namespace, cold: bool) -> dict[str, float]:
+    """The figures of a process of its own."""
+    if cold:
+        for path in Path(args.folder).iterdir():
+            forget(path)
+    else:
+        for path in Path(args.folder).glob("shard-*"):
+            with open(path, "rb") as file:
+                while file.read(1 << 24):
+                    pass
+    options = ["--batch-size", str(args.batch_size), "--batches", str(args.batches), "--folder", args.folder, "--read"]
+    command = [sys.executable, "-m", "benchmarks.corpus", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main() -> None:
+    """Makes the corpus, reads it, prints a table."""
+    args = parse()
+    folder = Path(args.folder)
+    if args.read:
+        print(json.dumps(read(folder, args.batch_size, args.batches)))
+        return
+    output = output_file(args.output) if args.output else None
+    if not (args.keep and (folder / "corpus.json").exists()):
+        started = time.perf_counter()
+        make(folder, args.rows, *pool(args.data, args.model))
+        size = sum(path.stat().st_size for path in folder.iterdir())
+        print(f"{args.rows:,} rows, {size / args.rows:.1f} bytes each, made in {time.perf_counter() - started:.0f} s")
+    try:
+        results: dict[str, list[dict[str, float]]] = {"cold": [], "warm": []}
+        for _ in range(args.rounds):
+            for name, each in results.items():
+                each.append(reading(args, name == "cold"))
+    finally:
+        if not args.keep:
+            shutil.rmtree(folder)
+    print(table(results))
+    if output:
+        content: dict[str, Any] = {"results": results, "machine": machine.describe(), "versions": machine.versions()}
+        output.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def table(results: dict[str, list[dict[str, float]]]) -> str:
+    """The best and the median of each figure."""
+    lines = ["| | " + " | ".join(FIGURES.values()) + " |", "|" + " --- |" * (len(FIGURES) + 1)]
+    for name, rounds in results.items():
+        for what, choose in (("best", min), ("median", median)):
+            best = {figure: max if figure == "rows_per_second" and what == "best" else choose for figure in FIGURES}
+            cells = [f"{best[figure]([each[figure] for each in rounds]):,.4g}" for figure in FIGURES]
+            lines.append(f"| {name}, {what} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    run_command(main)

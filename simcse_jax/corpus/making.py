@@ -1,0 +1,327 @@
+"""Makes the shards of a corpus that are missing, and its manifest once all are there."""
+
+import contextlib
+import errno
+import itertools
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simcse_jax import progress
+from simcse_jax.corpus.claims import claimed
+from simcse_jax.corpus.items import Change, Item, Items, make_change
+from simcse_jax.corpus.manifest import NAME, Manifest, Shard, is_prepared, is_whole, read_manifest, write_manifest
+from simcse_jax.corpus.plan import Plan, check_unchanged, names_in
+from simcse_jax.corpus.sealed import read_sealed, write_sealed
+from simcse_jax.corpus.shards import TEXT, ShardWriter
+from simcse_jax.corpus.stamps import PIECE, hash_file, size_of
+from simcse_jax.errors import UserError, reason
+from simcse_jax.huggingface.tokenizer import CHUNK, Tokenizer
+from simcse_jax.storage import Folder, is_remote
+
+LEFTOVERS = ".shard-*.tmp*"  # what killed processes may leave
+
+
+def make(folder: Folder, plan: Plan, tokenizer: Tokenizer) -> Manifest | None:
+    """Makes the shards that are missing, or cut, and that no other process is making.
+
+    Args:
+      folder: of the corpus; `plan.enter` has seen it.
+      plan: of the corpus.
+      tokenizer: the plan's.
+
+    Returns:
+      The manifest; None if other processes are still making shards, the last of which will write it.
+
+    Raises:
+      UserError: naming the row of a source that cannot be read, or the file that cannot be written.
+    """
+    listed = read_manifest(folder) if is_prepared(folder) else None
+    if listed is not None and is_whole(folder, (file for shard in listed.shards for file in shard.files)):
+        return listed
+    maker, patient = _Maker(folder, plan, tokenizer, listed), False
+    while True:
+        made, left = maker.make_missing(patient)
+        if not left:
+            return _finish(folder, plan)
+        if not made and (patient or not is_remote(folder)):
+            return None
+        patient = not made
+
+
+class _Maker:
+    """Goes through all sources and makes the shards that are missing."""
+
+    def __init__(self, folder: Folder, plan: Plan, tokenizer: Tokenizer, listed: Manifest | None):
+        self._listed = {} if listed is None else {shard.file: shard for shard in listed.shards}
+        self._folder, self._plan, self._key, self._tokenizer = folder, plan, plan.key, tokenizer
+        self._change: Change | None = make_change(plan.key["augment"], plan.key["seed"])
+
+    def make_missing(self, patient: bool) -> tuple[int, int]:
+        """How many shards it made, and how many others are making."""
+        made = left = 0
+        there = names_in(self._folder)
+        for source in range(len(self._plan.sources)):
+            rows = _Rows(self._key, source, self._change)
+            for block in itertools.count():
+                name = shard_name(source, block)
+                facts = self._facts_if_whole(name) if f"{name}.json" in there else None
+                if facts is None:
+                    with claimed(self._folder / name, patient) as mine:
+                        if mine:
+                            facts = self._facts_if_whole(name)  # it may just have been written
+                            if facts is None:
+                                facts = self._make(name, source, block, rows)
+                                made += 1
+                if facts is None:
+                    left += 1
+                    if rows.is_last(block):
+                        break
+                elif facts["last"]:
+                    break
+        return made, left
+
+    def _facts_if_whole(self, name: str) -> dict[str, Any] | None:
+        facts = read_facts(self._folder, name)
+        return facts if facts is not None and is_whole(self._folder, shard_of(facts).files) else None
+
+    def _check_same(self, shard: Shard) -> None:
+        """Refuses contents that are not those which a shard that is made again had before."""
+        facts = read_facts(self._folder, shard.file)
+        before = self._listed.get(shard.file) if facts is None else shard_of(facts)
+        if before is not None and shard != before:
+            source = self._plan.sources[shard.source]
+            raise UserError(
+                f"{self._folder / shard.file}: cannot be made again, since {source} now has other rows; choose another "
+                "--output"
+            )
+
+    def _make(self, name: str, source: int, block: int, rows: "_Rows") -> dict[str, Any]:
+        """Writes a shard and then what the manifest will say of it."""
+        started, size = time.monotonic(), self._key["shard_rows"]
+        with _written_to(self._folder / name, self._key["keep_text"]) as path:
+            width = self._key["sources"][source]["columns"]
+            token = np.dtype(f"<u{self._key['token_bytes']}")
+            with contextlib.closing(
+                ShardWriter(path, token, self._key["max_length"], self._key["keep_text"])
+            ) as writer:
+                left_out: Counter[str] = Counter()
+                counted = 0
+                block_rows = rows.block(block)
+                while chunk := list(itertools.islice(block_rows, CHUNK)):
+                    left_out.update(item.left_out for item in chunk if item.left_out)
+                    self._add(
+                        writer, [(counted + at, item) for at, item in enumerate(chunk) if not item.left_out], width
+                    )
+                    counted += len(chunk)
+                origins = writer.finish(counted)
+            text = Path(f"{path}{TEXT}")
+            facts = {
+                "file": name,
+                "source": source,
+                "first": block * size,
+                "source_rows": counted,
+                "rows": writer.rows,
+                "columns": width,
+                "tokens": writer.tokens,
+                "origins": origins,
+                "bytes": path.stat().st_size,
+                "sha256": hash_file(path),
+                "text_bytes": size_of(text) if self._key["keep_text"] else 0,
+                "text_sha256": hash_file(text) if self._key["keep_text"] else "",
+                "left_out": dict(sorted(left_out.items())),
+                "histogram": writer.histogram.tolist(),
+                "last": rows.is_last(block),
+            }
+            self._check_same(shard_of(facts))
+        write_sealed(self._folder / f"{name}.json", facts)
+        seconds = time.monotonic() - started
+        progress.write(f"{name}: {writer.rows:,} rows, {writer.tokens:,} tokens in {seconds:.0f} s")
+        return facts
+
+    def _add(self, writer: ShardWriter, used: list[tuple[int, Item]], width: int) -> None:
+        if not used:
+            return
+        texts = [[item.texts[column] for _, item in used] for column in range(width)]
+        prompts = self._key["prompts"] or [""] * width
+        tokens = [
+            self._tokenizer([prompt + text for text in column] if prompt else column, self._key["max_length"])
+            for prompt, column in zip(prompts, texts, strict=False)
+        ]
+        labels = [item.label or 0 for _, item in used] if self._key["labels"] else None
+        writer.add(tokens, labels, [at for at, _ in used], texts)
+
+
+class _Rows:
+    """The rows of a source, read forwards, a block at a time."""
+
+    def __init__(self, key: dict[str, Any], source: int, change: Change | None):
+        self._key, self._source, self._change = key, source, change
+        self._opened: Items | None = None
+        self._at = 0  # the number of the next row
+        self._next: list[Item] = []  # that row, if it was looked at
+
+    def block(self, number: int) -> Iterator[Item]:
+        """The rows of a block; those before it are passed over."""
+        self._pass_to(number * self._key["shard_rows"])
+        for _ in range(self._key["shard_rows"]):
+            item = self._next.pop() if self._next else next(self._items, None)
+            if item is None:
+                return
+            self._at += 1
+            yield item
+
+    def is_last(self, number: int) -> bool:
+        """Whether no row follows a block."""
+        self._pass_to((number + 1) * self._key["shard_rows"])
+        if not self._next:
+            self._next = list(itertools.islice(self._items, 1))
+        return not self._next
+
+    def _pass_to(self, row: int) -> None:
+        if row > self._at:
+            self._items.pass_over(row - self._at - len(self._next))
+            self._next.clear()
+            self._at = row
+
+    @property
+    def _items(self) -> Items:
+        if self._opened is None:
+            self._opened = Items(self._key, self._source, self._change)
+        return self._opened
+
+
+def shard_name(source: int, block: int) -> str:
+    """The name of a shard's file."""
+    return f"shard-{source:05}-{block:05}"
+
+
+def read_facts(folder: Folder, name: str) -> dict[str, Any] | None:
+    """What is known of a shard that is complete; None of others."""
+    return read_sealed(folder / f"{name}.json")
+
+
+def shard_of(facts: Mapping[str, Any]) -> Shard:
+    """What the manifest says of a shard."""
+    return Shard(**{name: facts[name] for name in Shard._fields})
+
+
+@contextlib.contextmanager
+def _written_to(path: Folder, texts: bool) -> Iterator[Path]:
+    """A file to write to, which gets its name, or is copied to its bucket, after the block; its texts too.
+
+    Raises:
+      UserError: when it cannot be written.
+    """
+    endings = ("", TEXT) if texts else ("",)
+    with contextlib.ExitStack() as job:
+        if is_remote(path):
+            temporary = Path(job.enter_context(tempfile.TemporaryDirectory())) / path.name
+        else:
+            temporary = temporary_of(Path(path))
+            for ending in ("", TEXT, f"{TEXT}.body"):
+                job.callback(Path(f"{temporary}{ending}").unlink, missing_ok=True)
+        try:
+            yield temporary
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written: {error.strerror or reason(error)}") from None
+        try:
+            for ending in reversed(endings):
+                written, target = Path(f"{temporary}{ending}"), path.parent / (path.name + ending)
+                if is_remote(path):
+                    with open(written, "rb") as file, target.open("wb") as copy:
+                        shutil.copyfileobj(file, copy, PIECE)
+                else:
+                    put_in_place(written, Path(target))
+        except Exception as error:  # an OSError, or an error of a store's client
+            raise UserError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or reason(error)}") from None
+
+
+def temporary_of(path: Path) -> Path:
+    """The name of a file while it is written: no other process's, since not every disk that several share has locks."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+
+
+def put_in_place(written: Path, path: Path) -> None:
+    """Gives a file, which is on the disk, its name, and waits until the name is on the disk too.
+
+    Raises:
+      OSError: when it cannot be moved.
+    """
+    written.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # of a disk that cannot wait for folders
+            raise
+    finally:
+        os.close(folder)
+
+
+def remove_leftovers(folder: Folder) -> None:
+    """Removes what killed processes were writing; all shards are there."""
+    if not is_remote(folder):
+        for path in folder.glob(LEFTOVERS):
+            path.unlink(missing_ok=True)
+
+
+def _finish(folder: Folder, plan: Plan) -> Manifest | None:
+    """Writes the manifest of all shards."""
+    with claimed(folder / NAME) as mine:
+        if not mine:
+            return None
+        if not is_prepared(folder):
+            check_unchanged(folder, plan)
+            write_manifest(folder, _manifest(folder, plan))
+        remove_leftovers(folder)
+    return read_manifest(folder)
+
+
+def _manifest(folder: Folder, plan: Plan) -> Manifest:
+    shards: list[Shard] = []
+    sources = []
+    histogram = np.zeros((plan.columns, plan.key["max_length"] + 1), np.int64)
+    for number, source in enumerate(plan.sources):
+        own, left_out = [], Counter[str]()
+        for block in itertools.count():
+            facts = read_facts(folder, shard_name(number, block))
+            assert facts is not None
+            own.append(shard_of(facts))
+            left_out.update(facts["left_out"])
+            counts = np.array(facts["histogram"], np.int64)
+            if len(counts):
+                histogram += spread(counts, plan.columns, len(plan.key["special_tokens"]))
+            if facts["last"]:
+                break
+        used = sum(shard.rows for shard in own)
+        read = sum(shard.source_rows for shard in own)
+        sources.append({"name": source, "rows": read, "used": used, "left_out": dict(left_out)})
+        shards += own
+    rows = sum(shard.rows for shard in shards)
+    token_bytes, labels = plan.key["token_bytes"], plan.key["labels"]
+    return Manifest(plan.key, sources, rows, plan.columns, token_bytes, labels, histogram.tolist(), shards)
+
+
+def spread(counts: np.ndarray, columns: int, empty: int) -> np.ndarray:
+    """(C, L + 1) counts of lengths of a source with fewer columns: see `opened.Prepared.locate`.
+
+    Args:
+      counts: (c, L + 1), c ≤ C.
+      columns: C.
+      empty: the tokens of the empty sentence, which stands for further columns.
+    """
+    missing = np.zeros((columns, counts.shape[1]), np.int64)
+    missing[:, empty] = counts[0].sum()
+    missing[: len(counts)] = counts
+    if len(counts) == 1 < columns:
+        missing[1] = counts[0]
+    return missing

@@ -1,0 +1,220 @@
+"""A shard: the tokens of some rows one after the other, and where each sentence begins.
+
+A file has these parts, each padded with zeros to a multiple of `ALIGN` bytes, so that it can be mapped by itself:
+
+| part | type | contents |
+| --- | --- | --- |
+| tokens | uint16; uint32 for a vocabulary beyond 65,536 | of row 0: of column 0, then of column 1, …; then of row 1 |
+| entries | (sentences + 1, 2) uint32 | where a sentence's tokens begin, and a checksum; the last entry is the end |
+| labels | int8 | one a row; only of a corpus with labels |
+| origins | uint32 | each row's number among the source's that the shard covers; only if some were left out |
+
+The texts, if they are kept, are in a file of their own, NAME.text: where each sentence begins, in bytes, and the end of
+the last one, as uint64; a checksum of each row, as uint32; then the sentences in UTF-8.
+"""
+
+import os
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import numpy as np
+
+ALIGN = 1 << 16  # bytes: the largest page of the usual systems
+ENTRY = 8  # bytes of the index a sentence
+MOST_TOKENS = 2**32 - 1  # of a shard, so that its index can be uint32
+TEXT = ".text"
+BEGIN, LABEL = 0x9E3779B9, 0x85EBCA6B  # of checksums: what they start from, and an odd factor of labels
+
+
+class Parts(NamedTuple):
+    """Where the parts of a shard's file begin, in bytes."""
+
+    tokens: int
+    entries: int
+    labels: int
+    origins: int
+    end: int
+
+
+def parts(tokens: int, width: int, rows: int, sentences: int, labels: bool, origins: bool) -> Parts:
+    """The parts of a shard.
+
+    Args:
+      tokens, rows, sentences: their numbers.
+      width: bytes of a token, 2 or 4.
+      labels, origins: whether it has these parts.
+    """
+    sizes = tokens * width, (sentences + 1) * ENTRY, rows * labels, 4 * rows * origins
+    starts = np.cumsum([0, *(padded(size) for size in sizes)]).tolist()
+    return Parts(*starts)
+
+
+def padded(size: int) -> int:
+    """A number of bytes, rounded up to a multiple of `ALIGN`."""
+    return -(-size // ALIGN) * ALIGN
+
+
+def token_type(vocabulary: int) -> np.dtype:
+    """The type of the tokens of a vocabulary of this size."""
+    return np.dtype("<u2" if vocabulary <= 1 << 16 else "<u4")
+
+
+def weights(length: int) -> np.ndarray:
+    """(length,) uint32, odd: the factors of a checksum by position; the last bits of SplitMix64's numbers."""
+    mixed = (np.arange(1, length + 1, dtype=np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (mixed ^ (mixed >> np.uint64(31))).astype(np.uint32) | np.uint32(1)
+
+
+def checksums(ids: np.ndarray, mask: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    """(…) uint32: BEGIN + Σ_t (id_t + 1) w_t modulo 2³² of each sentence. A single changed token always changes it.
+
+    It starts from a constant, so that zeros, which a disk may have in place of what was lost, are no entry of an index.
+
+    Args:
+      ids, mask: (…, T) token ids, and which of them count.
+      factors: (T,), see `weights`.
+    """
+    terms = (ids.astype(np.uint32) + np.uint32(1)) * factors
+    return np.asarray(np.sum(terms, axis=-1, dtype=np.uint32, where=mask) + np.uint32(BEGIN))
+
+
+def label_terms(labels: np.ndarray) -> np.ndarray:
+    """(…) uint32: what the label of its row adds to a sentence's checksum; no two labels add the same."""
+    return labels.astype(np.uint32) * np.uint32(LABEL)
+
+
+def text_checksum(sentences: Sequence[bytes]) -> int:
+    """CRC-32 of a row's sentences; that of empty ones is not 0, which a disk may have in place of what was lost."""
+    return zlib.crc32(b"\0".join(sentences), 1)
+
+
+class ShardWriter:
+    """Writes a shard's rows to a file as they come; only its index stays in memory."""
+
+    def __init__(self, path: Path, token: np.dtype, longest: int, keep_text: bool):
+        """Begins a new file.
+
+        Args:
+          path: of the file; the texts go to the same name with `.text`.
+          token: the type of tokens.
+          longest: the most tokens of a sentence.
+          keep_text: whether texts are written.
+        """
+        self._token, self._factors = token, weights(longest)
+        self._file, self._texts = open(path, "wb"), open(f"{path}{TEXT}.body", "w+b") if keep_text else None
+        self._index: list[np.ndarray] = []
+        self._ends: list[np.ndarray] = []  # of texts, in bytes
+        self._sums: list[np.ndarray] = []  # of rows of texts
+        self._labels: list[np.ndarray] = []
+        self._origins: list[np.ndarray] = []
+        self._text = Path(f"{path}{TEXT}")
+        self.tokens = self.sentences = self.rows = self._text_bytes = 0
+        self.histogram = np.zeros((0, longest + 1), np.int64)  # sentences of each length, by column
+
+    def add(
+        self,
+        columns: Sequence[Sequence[np.ndarray]],
+        labels: Sequence[int] | None,
+        origins: Sequence[int],
+        texts: Sequence[Sequence[str]],
+    ) -> None:
+        """Writes R rows of C columns.
+
+        Args:
+          columns: C columns of R arrays of token ids.
+          labels: R labels; None: the corpus has none.
+          origins: R numbers of the rows in the source, counted from the shard's first.
+          texts: C columns of R sentences; used only if texts are kept.
+        """
+        rows, width = len(columns[0]), len(columns)
+        if not rows:
+            return
+        sentences = [column[row] for row in range(rows) for column in columns]
+        lengths = np.fromiter(map(len, sentences), np.int64, rows * width)
+        self.add_tokens(
+            np.concatenate(sentences), lengths, width, None if labels is None else np.array(labels, np.int8)
+        )
+        self._origins.append(np.array(origins, np.uint32))
+        if self._texts:
+            encoded = [column[row].encode() for row in range(rows) for column in texts]
+            self._ends.append(self._text_bytes + np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded))))
+            of_rows = (encoded[at : at + width] for at in range(0, len(encoded), width))
+            self._sums.append(np.fromiter(map(text_checksum, of_rows), np.uint32, rows))
+            self._texts.write(b"".join(encoded))
+            self._text_bytes = int(self._ends[-1][-1])
+
+    def add_tokens(self, flat: np.ndarray, lengths: np.ndarray, width: int, labels: np.ndarray | None = None) -> None:
+        """Writes the tokens of R rows of C columns, which is all that a corpus must have, and their labels.
+
+        Args:
+          flat: the tokens of all sentences, one after the other.
+          lengths: (R · C,) the sentences' numbers of tokens.
+          width: C.
+          labels: (R,) int8; None: the corpus has none.
+        """
+        ends = np.cumsum(lengths)
+        starts = ends - lengths
+        # Sums of single sentences are differences of running sums; both are modulo 2³².
+        place = np.arange(len(flat)) - np.repeat(starts, lengths)
+        sums = np.zeros(len(flat) + 1, np.uint32)
+        np.cumsum((flat.astype(np.uint32) + np.uint32(1)) * self._factors[place], dtype=np.uint32, out=sums[1:])
+        own = sums[ends] - sums[starts] + np.uint32(BEGIN)
+        if labels is not None:
+            own += np.repeat(label_terms(labels), width)
+            self._labels.append(labels)
+        self._index.append(np.stack([(self.tokens + starts).astype(np.uint32), own], axis=1))
+        self._file.write(flat.astype(self._token).tobytes())
+        counts = [np.bincount(lengths[column::width], minlength=len(self._factors) + 1) for column in range(width)]
+        self.histogram = np.stack(counts) + (self.histogram if len(self.histogram) else 0)
+        self.tokens += len(flat)
+        self.sentences += len(lengths)
+        self.rows += len(lengths) // width
+
+    def finish(self, source_rows: int) -> bool:
+        """Writes what follows the tokens, down to the disk.
+
+        Args:
+          source_rows: the rows of the source that the shard covers, those left out too.
+
+        Returns:
+          Whether the file has origins.
+        """
+        end = np.array([[self.tokens, 0]], np.uint32)
+        has_origins = self.rows < source_rows
+        tail = [np.concatenate([*self._index, end]).astype("<u4")]
+        tail += [np.concatenate(self._labels)] if self._labels else []
+        tail += [np.concatenate(self._origins).astype("<u4")] if has_origins and self._origins else []
+        self._pad()
+        for part in tail:
+            self._file.write(part.tobytes())
+            self._pad()
+        self._close(self._file)
+        if self._texts:
+            self._texts.seek(0)
+            with open(self._text, "wb") as file:
+                file.write(np.concatenate([np.zeros(1, np.int64), *self._ends]).astype("<u8").tobytes())
+                file.write(np.concatenate([np.zeros(0, np.uint32), *self._sums]).astype("<u4").tobytes())
+                while chunk := self._texts.read(1 << 20):
+                    file.write(chunk)
+                self._close(file)
+            self.close()
+        return has_origins
+
+    def _pad(self) -> None:
+        self._file.write(bytes(-self._file.tell() % ALIGN))
+
+    def _close(self, file: IO[bytes]) -> None:
+        file.flush()
+        os.fsync(file.fileno())
+        file.close()
+
+    def close(self) -> None:
+        """Closes the files, and removes what only helped to write them."""
+        self._file.close()
+        if self._texts:
+            self._texts.close()
+            Path(f"{self._text}.body").unlink(missing_ok=True)

@@ -1,0 +1,43 @@
+"""Prepared corpora for tests."""
+
+from pathlib import Path
+
+import numpy as np
+
+from simcse_jax.corpus.making import make
+from simcse_jax.corpus.opened import Prepared
+from simcse_jax.corpus.plan import enter, make_plan
+from simcse_jax.data.batches import Corpus, tokenize
+from simcse_jax.data.examples import read_examples
+from simcse_jax.huggingface.tokenizer import Tokenizer
+from simcse_jax.models.config import EncoderConfig
+from support import CONFIGS
+
+
+def tokenizer_of(model: Path) -> Tokenizer:
+    return Tokenizer(model, EncoderConfig.from_hugging_face(CONFIGS["bert"], "test"))
+
+
+def prepare(
+    folder: Path, model: Path, *data: object, max_length: int = 16, shard_rows: int = 16, **options
+) -> Prepared:
+    """Prepares a corpus of a few shards in this process."""
+    tokenizer = tokenizer_of(model)
+    options.setdefault("columns", {})
+    plan = make_plan([str(each) for each in data], tokenizer, 40, max_length, shard_rows=shard_rows, **options)
+    folder.mkdir(exist_ok=True)
+    enter(folder, plan)
+    assert make(folder, plan, tokenizer) is not None
+    return Prepared(folder)
+
+
+def in_memory(model: Path, data: object, max_length: int = 16, **options) -> Corpus:
+    """The same rows as training reads them."""
+    return tokenize(read_examples(str(data), **options), tokenizer_of(model), max_length)
+
+
+def rows_of(corpus: Prepared, rows: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Token ids and masks (B, C, T), and which columns are present (B, C); of all rows if none are given."""
+    found = corpus.locate(np.arange(len(corpus)) if rows is None else rows)
+    corpus.will_need(found)
+    return *corpus.gather(found), found.present

@@ -1,0 +1,183 @@
+"""Runs on prepared corpora."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from support import call, finish, lines, refused, start_processes, train_args, write_model
+from support.corpora import prepare, tokenizer_of
+from support.object_store import NEEDS_GCSFS
+from support.resuming import trained_and_resumed
+
+from simcse_jax.config import default_config
+from simcse_jax.corpus.permutation import ORDER, permutation
+from simcse_jax.data.batches import Batches
+from simcse_jax.errors import UserError
+from simcse_jax.sweeps.together import train_together
+from simcse_jax.training.prepared import open_prepared
+from simcse_jax.training.run import train_and_evaluate
+
+
+@pytest.fixture(scope="module")
+def prepared(shared, tiny_bert, corpus):
+    """`corpus["csv"]`, prepared: what `tests/corpus` calls `triplets`."""
+    return shared("prepared-triplets", lambda folder: prepare(folder, tiny_bert, corpus["csv"], keep_text=True))
+
+
+def numbers(workdir) -> list[dict]:
+    """The metrics, without times."""
+    return [{name: value for name, value in line.items() if "second" not in name} for line in lines(workdir)]
+
+
+def close(found, expected, tolerance=1e-6):
+    assert [line.keys() for line in found] == [line.keys() for line in expected]
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(list(one.values()), list(other.values()), rtol=tolerance, atol=tolerance)
+
+
+def test_a_run_is_that_of_the_same_rows_in_memory_in_the_same_order(prepared, tiny_bert, corpus, tmp_path, monkeypatch):
+    short = ("--config.train.max_steps=4", "--config.eval.every=2", "--config.train.unpad=False")
+    done = call("main", *train_args(tiny_bert, prepared, corpus["dev"], tmp_path / "prepared", *short))
+    assert done.returncode == 0 and f"{prepared}: 40 triplets, prepared\n" in done.stdout, done.stderr
+
+    def order(batches, epoch):
+        return permutation(40, batches._seed, ORDER, epoch)(np.arange(40))
+
+    monkeypatch.setattr(Batches, "_examples", order)
+    args = train_args(tiny_bert, corpus["csv"], corpus["dev"], tmp_path / "memory", *short)
+    assert call("main", *args).returncode == 0
+    close(numbers(tmp_path / "prepared"), numbers(tmp_path / "memory"))
+    run, other = (json.loads((tmp_path / name / "run.json").read_text()) for name in ("prepared", "memory"))
+    assert run["examples"] == other["examples"] == 40
+    exported = call("export", "--workdir", tmp_path / "prepared", "--output", tmp_path / "exported")
+    assert exported.returncode == 0, exported.stderr
+    assert run["sha256"]["data.train"] == json.loads((prepared / "corpus.json").read_text())["sha256"]
+
+
+@pytest.mark.slow
+def test_a_batch_of_the_longest_rows_is_not_cut(tiny_bert, corpus, tmp_path):
+    order = permutation(100, 42, ORDER, 0)(np.arange(100))
+    words = np.ones(100, int)
+    words[order[16:24]] = 40  # the third batch
+    (tmp_path / "text.txt").write_text("".join("the cat sat " * (count // 3 + 1) + "\n" for count in words))
+    prepare(tmp_path / "corpus", tiny_bert, tmp_path / "text.txt")
+    for name, unpad in (("with", "False"), ("without", "True")):
+        args = train_args(tiny_bert, tmp_path / "corpus", corpus["dev"], tmp_path / name, "--config.train.max_steps=4")
+        done = call("main", *args, f"--config.train.unpad={unpad}", "--config.train.log_every=1")
+        assert done.returncode == 0, done.stderr
+    assert "compiled the step for most batches" in done.stdout and "for the longest batches" in done.stdout
+    close(numbers(tmp_path / "without"), numbers(tmp_path / "with"), 1e-5)
+
+
+def short_run(prepared, model, corpus):
+    config = default_config()
+    config.model.init_from, config.data.train, config.eval.data = str(model), str(prepared), str(corpus["dev"])
+    config.data.max_length, config.train.batch_size, config.train.max_steps = 16, 8, 4
+    config.eval.every, config.train.log_every, config.parallel.devices = 2, 2, 1
+    return config
+
+
+def test_what_does_not_fit_the_corpus_is_refused(prepared, tiny_bert, corpus, tmp_path):
+    other = write_model(tmp_path / "roberta", "roberta")
+    cases = {
+        "--config.data.max_length=32": ("config.data.max_length=32", "prepared with 16"),
+        f"--config.model.init_from={other}": ("another tokenizer", "--model"),
+        "--config.data.columns.anchor=sent0": ("config.data.columns.anchor", "--columns"),
+        "--config.data.augment.name=crop": ("config.data.augment.name", "--augment"),
+        "--config.data.mixed=True": ("config.data.mixed", "--mixed"),
+        "--config.data.positives=all": ("config.data.positives", "--positives"),
+        "--config.data.subsample=41": ("data.subsample=41", "from 1 to 40"),
+        "--config.train.batch_size=48": ("40 examples are fewer than one batch",),
+        "--config.data.positives=spans": ("config.data.positives", "in memory", "the files themselves"),
+        f"--config.data.train={prepared},{corpus['csv']}": (f"{prepared} is a prepared corpus", "alone"),
+        f"--config.data.train={corpus['csv']},{prepared}": (f"{prepared} is a prepared corpus", "alone"),
+    }
+    for argument, parts in cases.items():
+        args = train_args(tiny_bert, prepared, corpus["dev"], tmp_path / "run")
+        refused(call("main", *args, argument), *parts)
+        assert not (tmp_path / "run").exists()
+    labels = ["--config.objective.softmax_nli.weight=1.0", "--config.objective.info_nce.weight=0.0"]
+    refused(call("main", *args, *labels, "--config.model.pooler=avg"), "without labels", "--labels")
+
+
+def test_rows_that_lack_columns_are_refused_where_they_would_count(tiny_bert, corpus, tmp_path):
+    prepare(tmp_path / "mixed", tiny_bert, f"{corpus['txt']},{corpus['csv']}", mixed=True)
+    prepare(tmp_path / "alike", tiny_bert, corpus["csv"], mixed=True)
+    projector = ["--config.projector.widths=2D,D", "--config.projector.objectives=info_nce,"]
+    args = train_args(tiny_bert, tmp_path / "mixed", corpus["dev"], tmp_path / "run", *projector)
+    refused(call("main", *args), f"{tmp_path / 'mixed'}, prepared with --mixed", "batch norm")
+    assert not (tmp_path / "run").exists()
+    config = short_run(tmp_path / "mixed", tiny_bert, corpus)
+    config.objective.replaced_token_detection.weight = 0.1
+    with pytest.raises(UserError, match=r"prepared with --mixed: objective\.replaced_token_detection"):
+        open_prepared(config, tokenizer_of(tiny_bert))
+    args = train_args(tiny_bert, tmp_path / "alike", corpus["dev"], tmp_path / "run", *projector)
+    assert call("main", *args, "--config.train.max_steps=1").returncode == 0
+
+
+def test_a_shard_that_is_missing_cut_or_changed_ends_the_run(prepared, tiny_bert, corpus, tmp_path):
+    def damaged(change, *parts):
+        folder = shutil.copytree(prepared, tmp_path / "copy", dirs_exist_ok=True)
+        change(folder / "shard-00000-00000")
+        args = train_args(tiny_bert, folder, corpus["dev"], tmp_path / "run")
+        refused(call("main", *args), "shard-00000-00000", *parts)
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+
+    damaged(lambda path: path.unlink(), "missing")
+    damaged(lambda path: path.write_bytes(b""), "has 0 bytes")
+    damaged(lambda path: path.write_bytes(path.read_bytes().replace(b"\2\0", b"\4\0")), "was changed")
+    (tmp_path / "copy" / "corpus.json").replace(tmp_path / "copy" / "plan.json")
+    refused(call("main", *train_args(tiny_bert, tmp_path / "copy", corpus["dev"], tmp_path / "run")), "is not complete")
+
+
+@NEEDS_GCSFS
+def test_a_corpus_in_a_bucket_needs_a_local_cache(store, prepared, tiny_bert, corpus, tmp_path):
+    for path in prepared.iterdir():
+        store.put(f"corpus/{path.name}", path.read_bytes())
+    args = train_args(tiny_bert, "gs://bucket/corpus", corpus["dev"], tmp_path / "run")
+    refused(call("main", *args), "gs://bucket/corpus", "set data.local_cache")
+    refused(call("main", *args, "--config.data.train=gs://none/corpus"), "gs://none/corpus")
+    refused(call("main", *args, "--config.data.train=gs://bucket/none"), "gs://bucket/none: no corpus.json there")
+    assert not (tmp_path / "run").exists()
+    done = call("main", *args, f"--config.data.local_cache={tmp_path / 'ssd'}", "--config.train.max_steps=1")
+    assert done.returncode == 0 and "40 triplets" in done.stdout, done.stderr
+    assert len(list((tmp_path / "ssd").glob("corpus-*/shard-*"))) == 3
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_ends_with_the_same_bits(prepared, tiny_bert, corpus, tmp_path):
+    config = short_run(prepared, tiny_bert, corpus)
+    config.checkpoint.keep_every = 1
+    trained_and_resumed(config, tmp_path)
+
+
+@pytest.mark.slow
+def test_runs_that_are_trained_together_are_as_each_alone(prepared, tiny_bert, corpus, tmp_path):
+    configs = [short_run(prepared, tiny_bert, corpus) for _ in range(2)]
+    folders = [tmp_path / str(seed) for seed in (1, 2)]
+    for seed, (config, folder) in enumerate(zip(configs, folders, strict=True), 1):
+        config.seed = seed
+        train_and_evaluate(config, str(tmp_path / f"alone {seed}"))
+        folder.mkdir()
+    assert train_together(configs, folders, tmp_path / "group") == []
+    losses = {
+        path.name: [line["loss"] for line in lines(path) if "loss" in line]
+        for path in (*folders, *(tmp_path / f"alone {seed}" for seed in (1, 2)))
+    }
+    for seed in (1, 2):
+        np.testing.assert_allclose(losses[str(seed)], losses[f"alone {seed}"], rtol=1e-4)
+    assert losses["1"] != losses["2"]
+
+
+@pytest.mark.slow
+def test_one_two_and_four_processes_train_the_same(prepared, tiny_bert, corpus, tmp_path):
+    found = {}
+    for count in (1, 2, 4):
+        workdir = tmp_path / str(count)
+        args = train_args(tiny_bert, prepared, corpus["dev"], workdir, "--config.parallel.devices=0")
+        for code, out, err in finish(start_processes(args, count=count, devices=4 // count)):
+            assert code == 0, out + err
+        found[count] = numbers(workdir)
+    close(found[2], found[1], 1e-5)
+    close(found[4], found[1], 1e-5)
