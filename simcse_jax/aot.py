@@ -27,8 +27,9 @@ from simcse_jax.objectives.registry import needs
 from simcse_jax.outputs import output_file, printing
 from simcse_jax.runs.state import convolutions_of
 from simcse_jax.storage import write_atomically
+from simcse_jax.training.columns import positives_of
 from simcse_jax.training.generator import check_generator
-from simcse_jax.training.inputs import check_divides, check_projector, positives_of
+from simcse_jax.training.inputs import check_divides, check_projector
 
 
 def guess_columns(config: config_dict.ConfigDict) -> int:

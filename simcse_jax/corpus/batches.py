@@ -41,6 +41,11 @@ class PreparedCorpus:
         return self.prepared.num_columns if self.pairing is None else 2
 
     @property
+    def fewest_columns(self) -> int:
+        """The sentences of an example that has the fewest."""
+        return self.prepared.fewest_columns if self.pairing is None else 2
+
+    @property
     def num_examples(self) -> int:
         """The number of an epoch's examples."""
         return self.num_rows if self.pairing is None else self.pairing.count(self.num_rows)

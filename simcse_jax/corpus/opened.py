@@ -70,9 +70,14 @@ class Prepared:
         return self.manifest.columns
 
     @property
+    def fewest_columns(self) -> int:
+        """The sentences of a row that has the fewest."""
+        return int(self._width.min())
+
+    @property
     def mixed(self) -> bool:
         """Whether some rows lack columns."""
-        return bool((self._width < self.num_columns).any())
+        return self.fewest_columns < self.num_columns
 
     @property
     def length(self) -> int:

@@ -29,7 +29,8 @@ from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.metrics import Metrics
 from simcse_jax.runs.state import TrainState
 from simcse_jax.runs.workdir import Workdir
-from simcse_jax.training.inputs import check_columns, read_inputs
+from simcse_jax.training.columns import check_columns
+from simcse_jax.training.inputs import read_inputs
 from simcse_jax.training.loop import closing_all, train
 from simcse_jax.training.loss import Batch, Recipe, Settings
 from simcse_jax.training.patience import Patience

@@ -24,12 +24,12 @@ from simcse_jax.huggingface.tokenizer import Tokenizer, special_tokens
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.projector import width
-from simcse_jax.objectives.choices import UNPAIRED
-from simcse_jax.objectives.registry import needs, trained
+from simcse_jax.objectives.registry import needs
 from simcse_jax.objectives.replaced_token_detection import NAME
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import convolutions_of
 from simcse_jax.storage import sha256
+from simcse_jax.training.columns import check_columns
 from simcse_jax.training.evaluation import Evaluation, read_analysis, read_evaluation
 from simcse_jax.training.generator import Generator, read_generator
 from simcse_jax.training.prepared import open_prepared
@@ -44,7 +44,6 @@ READ = (
     "eval.postprocess_data",
     "analysis.data",
 )
-OF_OTHER_PAIRS = ("contrastive_tension", "jensen_shannon")  # objectives that do not compare two views of a sentence
 LISTS = ("data.train", "eval.postprocess_data")  # those of them that may name several sources
 
 
@@ -259,63 +258,6 @@ def choose_pairing(config: config_dict.ConfigDict, num_columns: int) -> Pairing 
             f"{num_columns} columns of them; choose one with data.columns.anchor"
         )
     return Pairing(fields.negatives, fresh=fields.reading == "released")
-
-
-def positives_of(config: config_dict.ConfigDict) -> int:
-    """The columns whose mean embedding is an anchor's positive."""
-    return int(config.data.spans.positives) if config.data.positives == SPANS else 1
-
-
-def check_columns(config: config_dict.ConfigDict, num_columns: int, fewest: int) -> None:
-    """Refuses objectives that need columns that the data lacks, and pairs of a sentence with itself without dropout.
-
-    Args:
-      config: the run's.
-      num_columns: of the data.
-      fewest: the sentences of a row that has the fewest; with `data.mixed`, some may have one, their own positive.
-
-    Raises:
-      UserError: naming the field.
-    """
-    info_nce, data = config.objective.info_nce, config.data.train
-    if fewest == 1:
-        _check_views_differ(config)
-    num_columns -= positives_of(config) - 1  # the mean of several is one
-    if num_columns < 3 and info_nce.weight and info_nce.hard_negative_weight != 1.0:
-        raise UserError(
-            f"config.objective.info_nce.hard_negative_weight={info_nce.hard_negative_weight}: "
-            f"{data} has no column of hard negatives"
-        )
-    if num_columns > 2 and info_nce.weight and info_nce.negatives == "both":
-        raise UserError(
-            f"config.objective.info_nce.negatives=both: {data} has hard negatives, with which it is not defined; "
-            "choose two columns with data.columns.anchor and data.columns.positive, or set it to other"
-        )
-    for name, objective in trained(config.objective).items():
-        if objective.needs.labels and num_columns != 2:
-            raise UserError(
-                f"config.objective.{name}.weight: needs labelled pairs, but {data} has {num_columns} column(s) of "
-                "sentences; choose two with data.columns.anchor and data.columns.positive"
-            )
-
-
-def _check_views_differ(config: config_dict.ConfigDict) -> None:
-    """Refuses masks that are meant to make a sentence's two views differ, and drop nothing."""
-    views, model = config.views, config.model
-    paired = [name for name in trained(config.objective) if name not in (*UNPAIRED, *OF_OTHER_PAIRS)]
-    rates = (model.dropout, max(model.attention_dropout, 0.0), max(views.positive_dropout, 0.0))
-    changed = (views.anchor_change, views.positive_change) != ("none", "none")
-    if (
-        paired
-        and views.positive in ("independent", "mean")
-        and not any(rates)
-        and not changed
-        and not model.dual_encoder
-    ):
-        raise UserError(
-            f"config.model.dropout={model.dropout}: all dropout rates are 0, so both views of a sentence would be the "
-            "same; set views.positive=off if that is meant, or a rate above 0"
-        )
 
 
 def check_projector(config: config_dict.ConfigDict, encoder: EncoderConfig) -> None:

@@ -36,6 +36,7 @@ def test_sources_of_different_columns_have_their_labels_places_and_stand_ins(tin
     found = prepare(tmp_path / "out", tiny_bert, data, mixed=True)
     expected = in_memory(tiny_bert, data, mixed=True)
     same_rows(found, expected)
+    assert found.fewest_columns == expected.fewest_columns == 1
     lengths = found.locate(np.arange(len(found))).lengths
     np.testing.assert_array_equal(lengths, expected.attention_mask.sum(axis=2))
     for column in range(3):  # the manifest counts the stand-ins too

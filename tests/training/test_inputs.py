@@ -7,7 +7,7 @@ from support import call, refused, train_args
 from simcse_jax.config import default_config
 from simcse_jax.data.batches import Corpus
 from simcse_jax.errors import UserError
-from simcse_jax.training.inputs import Inputs, check_columns, check_projector, sources
+from simcse_jax.training.inputs import Inputs, check_projector, sources
 
 BAD_DATA = {
     "missing": (None, "no such file"),
@@ -52,30 +52,6 @@ def test_other_mistakes_leave_no_workdir_either(tiny_bert, corpus, tmp_path):
     arguments = train_args(tiny_bert, corpus["csv"], corpus["dev"], tmp_path / "run", "--config.model.dropout=0")
     mixed = [f"--config.data.train={corpus['csv']},{corpus['txt']}", "--config.data.mixed=True"]
     refused(call("main", *arguments, *mixed), "all dropout rates are 0")
-
-
-def test_views_differ_by_any_rate_above_zero_a_change_or_another_column():
-    def check(columns=1, fewest=None, **fields):
-        config = default_config()
-        config.model.dropout = 0.0
-        config.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
-        check_columns(config, columns, columns if fewest is None else fewest)
-
-    check(model__attention_dropout=0.1)
-    check(views__positive_dropout=0.1)
-    check(views__positive="off")
-    check(views__positive_change="shuffled")
-    check(model__dual_encoder=True)
-    check(columns=2)
-    check(objective__info_nce__weight=0.0, objective__mlm__weight=1.0)  # compares no views
-    for fields in ({"model__attention_dropout": 0.0}, {"views__positive": "mean"}):
-        with pytest.raises(UserError, match="both views of a sentence would be the same"):
-            check(**fields)
-    with pytest.raises(UserError, match="both views of a sentence would be the same"):
-        check(columns=3, fewest=1)  # of a mixed corpus
-    ids = np.zeros((2, 3, 8), np.int32)
-    assert Corpus(ids, ids).fewest_columns == 3
-    assert Corpus(ids, ids, present=np.array([[True, False, False], [True] * 3])).fewest_columns == 1
 
 
 def test_a_batch_that_does_not_divide_names_the_nearest_that_do(tiny_bert, corpus, tmp_path):

@@ -1,0 +1,67 @@
+"""What the columns of a run's data allow: some objectives need hard negatives, labelled pairs, or views that differ."""
+
+from ml_collections import config_dict
+
+from simcse_jax.data.spans import SPANS
+from simcse_jax.errors import UserError
+from simcse_jax.objectives.choices import UNPAIRED
+from simcse_jax.objectives.registry import trained
+
+OF_OTHER_PAIRS = ("contrastive_tension", "jensen_shannon")  # objectives that do not compare two views of a sentence
+
+
+def positives_of(config: config_dict.ConfigDict) -> int:
+    """The columns whose mean embedding is an anchor's positive."""
+    return int(config.data.spans.positives) if config.data.positives == SPANS else 1
+
+
+def check_columns(config: config_dict.ConfigDict, num_columns: int, fewest: int) -> None:
+    """Refuses objectives that need columns that the data lacks, and pairs of a sentence with itself without dropout.
+
+    Args:
+      config: the run's.
+      num_columns: of the data.
+      fewest: the sentences of a row that has the fewest; with `data.mixed`, some may have one, their own positive.
+
+    Raises:
+      UserError: naming the field.
+    """
+    info_nce, data = config.objective.info_nce, config.data.train
+    if fewest == 1:
+        _check_views_differ(config)
+    num_columns -= positives_of(config) - 1  # the mean of several is one
+    if num_columns < 3 and info_nce.weight and info_nce.hard_negative_weight != 1.0:
+        raise UserError(
+            f"config.objective.info_nce.hard_negative_weight={info_nce.hard_negative_weight}: "
+            f"{data} has no column of hard negatives"
+        )
+    if num_columns > 2 and info_nce.weight and info_nce.negatives == "both":
+        raise UserError(
+            f"config.objective.info_nce.negatives=both: {data} has hard negatives, with which it is not defined; "
+            "choose two columns with data.columns.anchor and data.columns.positive, or set it to other"
+        )
+    for name, objective in trained(config.objective).items():
+        if objective.needs.labels and num_columns != 2:
+            raise UserError(
+                f"config.objective.{name}.weight: needs labelled pairs, but {data} has {num_columns} column(s) of "
+                "sentences; choose two with data.columns.anchor and data.columns.positive"
+            )
+
+
+def _check_views_differ(config: config_dict.ConfigDict) -> None:
+    """Refuses masks that are meant to make a sentence's two views differ, and drop nothing."""
+    views, model = config.views, config.model
+    paired = [name for name in trained(config.objective) if name not in (*UNPAIRED, *OF_OTHER_PAIRS)]
+    rates = (model.dropout, max(model.attention_dropout, 0.0), max(views.positive_dropout, 0.0))
+    changed = (views.anchor_change, views.positive_change) != ("none", "none")
+    if (
+        paired
+        and views.positive in ("independent", "mean")
+        and not any(rates)
+        and not changed
+        and not model.dual_encoder
+    ):
+        raise UserError(
+            f"config.model.dropout={model.dropout}: all dropout rates are 0, so both views of a sentence would be the "
+            "same; set views.positive=off if that is meant, or a rate above 0"
+        )

@@ -1,0 +1,33 @@
+"""Objectives and views that the columns of the data do not allow."""
+
+import numpy as np
+import pytest
+
+from simcse_jax.config.fields import default_config
+from simcse_jax.data.batches import Corpus
+from simcse_jax.errors import UserError
+from simcse_jax.training.columns import check_columns
+
+
+def test_views_differ_by_any_rate_above_zero_a_change_or_another_column():
+    def check(columns=1, fewest=None, **fields):
+        config = default_config()
+        config.model.dropout = 0.0
+        config.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
+        check_columns(config, columns, columns if fewest is None else fewest)
+
+    check(model__attention_dropout=0.1)
+    check(views__positive_dropout=0.1)
+    check(views__positive="off")
+    check(views__positive_change="shuffled")
+    check(model__dual_encoder=True)
+    check(columns=2)
+    check(objective__info_nce__weight=0.0, objective__mlm__weight=1.0)  # compares no views
+    for fields in ({"model__attention_dropout": 0.0}, {"views__positive": "mean"}):
+        with pytest.raises(UserError, match="both views of a sentence would be the same"):
+            check(**fields)
+    with pytest.raises(UserError, match="both views of a sentence would be the same"):
+        check(columns=3, fewest=1)  # of a mixed corpus
+    ids = np.zeros((2, 3, 8), np.int32)
+    assert Corpus(ids, ids).fewest_columns == 3
+    assert Corpus(ids, ids, present=np.array([[True, False, False], [True] * 3])).fewest_columns == 1
