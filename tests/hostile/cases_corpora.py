@@ -60,7 +60,6 @@ def cases() -> Iterator[Case]:
             yield training(f"a manifest whose {name} is {damage}", field(name, value), "corpus.json")
     for share in (0, 0.3, 0.99):
         yield training(f"a shard cut to {share:.0%}", cut(SHARD, share), SHARD)
-    yield training("a shard that is missing", remove(SHARD), SHARD)
     yield training("a shard whose index is zeros", zeros, SHARD, *ALL_ROWS)
     yield training("a shard with other tokens", changed_tokens, SHARD, *ALL_ROWS)
     for seed in range(8):
