@@ -1,5 +1,6 @@
 """A prepared corpus, opened: any rows' tokens, gathered from memory that is mapped to its files."""
 
+import functools
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,9 +9,8 @@ import numpy as np
 from simcse_jax.corpus.manifest import REPAIR, check_sizes, read_manifest
 from simcse_jax.corpus.mapping import Mapped, Part
 from simcse_jax.corpus.shards import ENTRY, checksums, label_terms, weights
+from simcse_jax.data.batches import LENGTH_MULTIPLE
 from simcse_jax.errors import UserError
-
-LENGTH_MULTIPLE = 8  # as in `data.batches`
 
 
 class Sentences(NamedTuple):
@@ -69,7 +69,7 @@ class Prepared:
         """The sentences of a row."""
         return self.manifest.columns
 
-    @property
+    @functools.cached_property
     def fewest_columns(self) -> int:
         """The sentences of a row that has the fewest."""
         return int(self._width.min())
@@ -79,7 +79,7 @@ class Prepared:
         """Whether some rows lack columns."""
         return self.fewest_columns < self.num_columns
 
-    @property
+    @functools.cached_property  # each batch asks for it several times
     def length(self) -> int:
         """The longest sentence's tokens, rounded up to a multiple of 8 and at most `max_length`: T of all batches."""
         longest = int(np.flatnonzero(self.manifest.counts.sum(axis=0))[-1])
@@ -95,10 +95,10 @@ class Prepared:
         """
         columns = np.arange(self.num_columns)
         each = rows[:, None] if rows.ndim == 1 else rows  # (B, 1) or (B, C)
-        shard = np.searchsorted(self._first_row, each, side="right") - 1
+        shard, within = self.shards_of(each)
         width = self._width[shard]
         column = np.where(columns < width, columns, 0) if rows.ndim == 1 else np.zeros_like(each)
-        entry = self._first_entry[shard] + (each - self._first_row[shard]) * width + column
+        entry = self._first_entry[shard] + within * width + column
         self._index.will_need(*_ranges((entry - column)[:, : each.shape[1]], width + 1, ENTRY))
         starts = self._entries[entry, 0].astype(np.int64)
         ends = self._entries[entry + 1, 0].astype(np.int64)
@@ -114,7 +114,7 @@ class Prepared:
         lengths = np.where(empty, self._special, lengths)
         sums = self._entries[entry, 1]
         if self.manifest.labels:  # these are checked with the tokens
-            place = self._first_label[shard] + each - self._first_row[shard]
+            place = self._first_label[shard] + within
             self._labels.will_need(*_ranges(place, 1, 1))
             sums = sums - label_terms(self._label[place])
         return Sentences(starts + self._first_token[shard], lengths, sums, shard, empty, present)
@@ -145,8 +145,8 @@ class Prepared:
 
     def labels(self, rows: np.ndarray) -> np.ndarray:
         """(B,) int32 labels of rows, of a corpus that has them; `gather` of the same rows checks them."""
-        shard = np.searchsorted(self._first_row, rows, side="right") - 1
-        return self._label[self._first_label[shard] + rows - self._first_row[shard]].astype(np.int32)
+        shard, within = self.shards_of(rows)
+        return self._label[self._first_label[shard] + within].astype(np.int32)
 
     def shards_of(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The shard of each row, and the row's number in it."""
