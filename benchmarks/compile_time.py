@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import jax
 
-from benchmarks.train_step import MINILM
+from benchmarks.random_models import MINILM
 from simcse_jax.command_line import Parser, run_command
 from simcse_jax.config.fields import default_config
 from simcse_jax.costs.compile import described_devices, prepare, trace_step

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import machine
-from benchmarks.train_step import MINILM
+from benchmarks.random_models import MINILM
 from simcse_jax.command_line import Parser, run_command
 from simcse_jax.corpus.batches import PreparedCorpus
 from simcse_jax.corpus.making import shard_name

@@ -26,8 +26,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks import side_by_side
+from benchmarks.random_models import MINILM
 from benchmarks.side_by_side import Contender, Need
-from benchmarks.train_step import MINILM, SENTENCES
+from benchmarks.step_options import SENTENCES
 from benchmarks.work import encoder_flops
 from simcse_jax.command_line import Parser, run_command
 from simcse_jax.data.sentences import SentenceFile

@@ -30,8 +30,9 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks import side_by_side
+from benchmarks.random_models import MINILM
 from benchmarks.side_by_side import Child, Contender, FailedError
-from benchmarks.train_step import MINILM, SENTENCES
+from benchmarks.step_options import SENTENCES
 from benchmarks.training import Setting, read_columns
 from simcse_jax.command_line import Parser, run_command
 from simcse_jax.errors import UserError, reason

@@ -22,8 +22,9 @@ from typing import Any
 
 from benchmarks import fresh, side_by_side
 from benchmarks.contender import Done, Round
+from benchmarks.random_models import MINILM
 from benchmarks.side_by_side import Contender
-from benchmarks.train_step import MINILM, SENTENCES
+from benchmarks.step_options import SENTENCES
 from simcse_jax.command_line import Parser, run_command
 from simcse_jax.outputs import output_file
 

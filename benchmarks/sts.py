@@ -15,8 +15,8 @@ from typing import Any
 from benchmarks import side_by_side
 from benchmarks.contender import Done, Round
 from benchmarks.encoders import our_encode, their_encode
+from benchmarks.random_models import MINILM
 from benchmarks.side_by_side import Contender
-from benchmarks.train_step import MINILM
 from simcse_jax.command_line import Parser, run_command
 from simcse_jax.evaluate import choose
 from simcse_jax.evaluation import sts

@@ -17,13 +17,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from benchmarks import side_by_side
-from benchmarks.random_models import MINILM, folder_of_model, make
+from benchmarks.random_models import folder_of_model, make
 from benchmarks.side_by_side import Contender
+from benchmarks.step_options import add_options
 from benchmarks.training import Setting, read_columns
 from simcse_jax.command_line import Parser, run_command
-from simcse_jax.outputs import output_file
 
-SENTENCES = "examples/everyday/triplets.csv"  # the project's own
 SHORT = {"data.spans.shortest": 16, "data.spans.longest": 32, "data.spans.tokens": 128}
 
 
@@ -33,13 +32,13 @@ class System(NamedTuple):
     recipe: str
     bound: float | None = None  # of a step in steps of that SimCSE, for BERT-base in float32
     fields: Mapping[str, Any] = MappingProxyType({})
-    beside: Mapping[str, Any] = MappingProxyType({})  # fields of that SimCSE
+    simcse: Mapping[str, Any] = MappingProxyType({})  # fields of that SimCSE
     batches: int = 1  # how many of `--batch-size` make one batch of both
 
 
 SYSTEMS = {
     "SimCSE++": System("simcse_plus_plus", 1.55),
-    "CT": System("ct", 1.1, beside={"model.dual_encoder": True}),
+    "CT": System("ct", 1.1, simcse={"model.dual_encoder": True}),
     "ConSERT": System("consert", 1.05),
     "SCD": System("scd", 1.3, batches=3),
     "IS-BERT": System("is_bert"),
@@ -52,18 +51,9 @@ SYSTEMS = {
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = Parser(prog="benchmarks.systems", description=__doc__.splitlines()[0])
-    model = parser.add_mutually_exclusive_group()
-    model.add_argument("--model", default=MINILM, help="a BERT: a folder, a hub id or package:NAME")
-    model.add_argument("--base", action="store_true", help="a BERT-base-sized model with random weights")
-    parser.add_argument("--data", default=SENTENCES, help="sentences")
+    add_options(parser, data="sentences", steps=2, warmup=2, rounds=3)
     parser.add_argument("--system", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), help="default: all")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--max-length", type=int, default=32, help="tokens")
-    parser.add_argument("--steps", type=int, default=2, help="of a round")
-    parser.add_argument("--warmup", type=int, default=2, help="steps before the first round")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--output", type=output_file, help="the figures as JSON")
     return parser.parse_args()
 
 
@@ -109,7 +99,7 @@ def measure(name: str, args: argparse.Namespace, model: str, generator: Path, do
         own["fields"]["model.generator"] = str(generator)
     if system.recipe.startswith("declutr"):
         own["data"] = str(documents)
-    simcse = asdict(base) | {"recipe": "unsup", "fields": dict(system.beside)}
+    simcse = asdict(base) | {"recipe": "unsup", "fields": dict(system.simcse)}
     contenders = [
         Contender("SimCSE", "benchmarks.training:ours", simcse),
         Contender(name, "benchmarks.training:ours", own),

@@ -17,14 +17,13 @@ from dataclasses import asdict
 from typing import Any
 
 from benchmarks import side_by_side
-from benchmarks.random_models import MINILM, folder_of_model
+from benchmarks.random_models import folder_of_model
 from benchmarks.side_by_side import Comparison, Contender, Need
+from benchmarks.step_options import add_options
 from benchmarks.training import RECIPES, Setting, read_columns
 from benchmarks.work import training_flops
 from simcse_jax.command_line import Parser, run_command
-from simcse_jax.outputs import output_file
 
-SENTENCES = "examples/everyday/triplets.csv"  # the project's own
 OURS, OUR_SIMCSE = "simcse_jax", "simcse_jax, SimCSE"
 COST = 1.55  # of SimCSE++ in steps of SimCSE, at most
 
@@ -32,20 +31,12 @@ COST = 1.55  # of SimCSE++ in steps of SimCSE, at most
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = Parser(prog="benchmarks.train_step", description=__doc__.splitlines()[0])
-    model = parser.add_mutually_exclusive_group()
-    model.add_argument("--model", default=MINILM, help="a BERT: a folder, a hub id or package:NAME")
-    model.add_argument("--base", action="store_true", help="a BERT-base-sized model with random weights")
-    parser.add_argument("--data", default=SENTENCES, help="sentences, or for sup triplets sent0, sent1, hard_neg")
+    data = "sentences, or for sup triplets sent0, sent1, hard_neg"
+    add_options(parser, data=data, steps=4, warmup=4, rounds=5)
     parser.add_argument("--recipe", nargs="+", choices=RECIPES, default=["unsup", "simcse_plus_plus"])
     parser.add_argument("--dtype", nargs="+", choices=("float32", "bfloat16"), default=["float32", "bfloat16"])
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--max-length", type=int, default=32, help="tokens")
     parser.add_argument("--chunk", type=int, default=0, help="examples encoded at a time (default: all)")
-    parser.add_argument("--steps", type=int, default=4, help="of a round")
-    parser.add_argument("--warmup", type=int, default=4, help="steps before the first round")
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS), help="default: all")
-    parser.add_argument("--output", type=output_file, help="the figures as JSON")
     return parser.parse_args()
 
 
