@@ -16,7 +16,7 @@ from simcse_jax.building.tables import is_dataset, resolve
 from simcse_jax.building.tally import Tally
 from simcse_jax.building.wikipedia import DRAWS
 from simcse_jax.command_line import Parser, run_command
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, why
 from simcse_jax.outputs import output_file
 from simcse_jax.storage import local_path, replacing_file
 
@@ -97,7 +97,7 @@ def write(path: Path, builder: Builder, rows: Iterable[tuple[str, ...]], sources
                 raise UserError(f"--source {' '.join(sources)}: gives no {builder.makes}; is it the right data?")
             return written
     except OSError as error:  # of reading they are `UserError` already
-        raise UserError(f"--output {path}: cannot be written: {error.strerror or reason(error)}") from None
+        raise UserError(f"--output {path}: cannot be written: {why(error)}") from None
 
 
 def _write_rows(text: IO[str], builder: Builder, rows: Iterable[tuple[str, ...]]) -> int:

@@ -37,6 +37,11 @@ def reason(error: BaseException) -> str:
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 
+def why(error: BaseException) -> str:
+    """The system's words for an error of a file, or the message of a store's client or another library."""
+    return getattr(error, "strerror", None) or reason(error)
+
+
 def installed(module: str) -> bool:
     """Whether a module can be imported, without importing it; a folder that is no package does not count."""
     spec = importlib.util.find_spec(module)

@@ -14,7 +14,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TypeAlias
 
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, why
 from simcse_jax.names import split_glove, split_step
 from simcse_jax.storage import is_remote, is_stream, local_path, own_descriptor
 
@@ -318,4 +318,4 @@ def _reported(where: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"{where}: cannot be written: {error.strerror or reason(error)}") from None
+        raise UserError(f"{where}: cannot be written: {why(error)}") from None

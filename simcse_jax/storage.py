@@ -20,7 +20,7 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 from etils import epath
 
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, reason, why
 from simcse_jax.flock import Taken, open_alone
 
 STORE = ("storage.googleapis.com", 443)
@@ -46,7 +46,7 @@ def local_path(name: str | Path) -> Path:
         path = Path(name).expanduser()
         path.exists()
     except (OSError, RuntimeError, ValueError) as error:
-        raise UserError(f"{str(name)!r:.60}: not a path: {getattr(error, 'strerror', None) or reason(error)}") from None
+        raise UserError(f"{str(name)!r:.60}: not a path: {why(error)}") from None
     return path
 
 
@@ -107,7 +107,7 @@ def _check_network(name: str) -> None:
     try:
         socket.create_connection(STORE, timeout=5).close()
     except OSError as error:
-        raise UserError(f"{name}: cannot be reached: {STORE[0]}: {error.strerror or reason(error)}") from None
+        raise UserError(f"{name}: cannot be reached: {STORE[0]}: {why(error)}") from None
 
 
 def look_up_bucket(folder: Folder) -> None:
@@ -137,7 +137,7 @@ def write_atomically(path: Folder, content: str | bytes) -> None:
             with replacing_file(path) as file:
                 file.write(data)
     except Exception as error:  # an OSError, or an error of a store's client
-        raise UserError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or reason(error)}") from None
+        raise UserError(f"{path}: cannot be written: {why(error)}") from None
 
 
 def write_together(folder: Path, files: Mapping[str, str | bytes]) -> None:
@@ -164,7 +164,7 @@ def write_together(folder: Path, files: Mapping[str, str | bytes]) -> None:
                 file.flush()
                 os.fsync(file.fileno())
     except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror or reason(error)}") from None
+        raise UserError(f"{path}: cannot be written: {why(error)}") from None
 
 
 def _encoded(content: str | bytes) -> bytes:
@@ -285,7 +285,7 @@ def read_json(path: Path, kind: type = dict) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or reason(error)}") from None
+        raise UserError(f"{path}: cannot be read: {why(error)}") from None
     except ValueError as error:
         raise UserError(f"{path}: not valid JSON: {error}") from None
     return parse_json(text, str(path), kind)

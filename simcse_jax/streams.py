@@ -5,7 +5,7 @@ import os
 import sys
 from typing import TextIO
 
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, why
 
 
 def prepare() -> None:
@@ -49,7 +49,7 @@ def flush() -> None:
         _discard(sys.stdout)
         if isinstance(error, BrokenPipeError):
             raise
-        raise UserError(f"standard output: {error.strerror or reason(error)}") from None
+        raise UserError(f"standard output: {why(error)}") from None
 
 
 def _discard(stream: TextIO) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from simcse_jax.corpus.stamps import size_of
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, why
 from simcse_jax.flock import Taken, open_alone
 from simcse_jax.locks.store import held_in_store
 from simcse_jax.storage import Folder, is_remote
@@ -36,7 +36,7 @@ def _claim(job: contextlib.ExitStack, lock: Path) -> bool:
     except Taken:
         return False
     except OSError as error:
-        raise UserError(f"{lock.parent}: cannot be written: {error.strerror or reason(error)}") from None
+        raise UserError(f"{lock.parent}: cannot be written: {why(error)}") from None
     if found is None:  # its holder has just ended
         return False
     job.callback(os.close, found[0])

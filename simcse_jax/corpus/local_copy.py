@@ -21,7 +21,7 @@ from simcse_jax.corpus.manifest import (
     write_manifest,
 )
 from simcse_jax.corpus.stamps import PIECE, hash_file
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, reason, why
 from simcse_jax.progress import Progress
 from simcse_jax.storage import Folder, is_remote, local_path
 
@@ -56,7 +56,7 @@ def local_copy(folder: Folder, cache: str, shown: bool = True) -> Path:
         missing = [shard for shard in manifest.shards if not is_whole(target, shard.files[:1])]
         needed, free = sum(shard.bytes for shard in missing) + LEFT, shutil.disk_usage(target).free
     except OSError as error:
-        raise UserError(f"{where}: cannot be written: {error.strerror or reason(error)}") from None
+        raise UserError(f"{where}: cannot be written: {why(error)}") from None
     if not missing and is_prepared(target):
         return target
     if missing and needed > free:

@@ -23,7 +23,7 @@ from simcse_jax.corpus.plan import Plan, check_unchanged, names_in
 from simcse_jax.corpus.sealed import read_sealed, write_sealed
 from simcse_jax.corpus.shards import TEXT, ShardWriter
 from simcse_jax.corpus.stamps import PIECE, hash_file, size_of
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, why
 from simcse_jax.huggingface.tokenizer import CHUNK, Tokenizer
 from simcse_jax.storage import Folder, is_remote
 
@@ -232,7 +232,7 @@ def _written_to(path: Folder, texts: bool) -> Iterator[Path]:
         try:
             yield temporary
         except OSError as error:
-            raise UserError(f"{path}: cannot be written: {error.strerror or reason(error)}") from None
+            raise UserError(f"{path}: cannot be written: {why(error)}") from None
         try:
             for ending in reversed(endings):
                 written, target = Path(f"{temporary}{ending}"), path.parent / (path.name + ending)
@@ -242,7 +242,7 @@ def _written_to(path: Folder, texts: bool) -> Iterator[Path]:
                 else:
                     put_in_place(written, Path(target))
         except Exception as error:  # an OSError, or an error of a store's client
-            raise UserError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or reason(error)}") from None
+            raise UserError(f"{path}: cannot be written: {why(error)}") from None
 
 
 def temporary_of(path: Path) -> Path:

@@ -9,7 +9,7 @@ import numpy as np
 
 from simcse_jax.corpus.shards import TEXT, Parts, parts
 from simcse_jax.corpus.stamps import size_of
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, reason, why
 from simcse_jax.storage import Folder, as_path, is_remote, local_path, parse_json, write_atomically
 
 NAME = "corpus.json"
@@ -100,7 +100,7 @@ def is_prepared(folder: Folder) -> bool:
     try:
         return (folder / NAME).is_file()
     except Exception as error:  # an OSError, or an error of a store's client
-        raise UserError(f"{folder}: cannot be read: {getattr(error, 'strerror', None) or reason(error)}") from None
+        raise UserError(f"{folder}: cannot be read: {why(error)}") from None
 
 
 def read_manifest(folder: Folder) -> Manifest:
@@ -115,7 +115,7 @@ def read_manifest(folder: Folder) -> Manifest:
     except UserError:
         raise
     except Exception as error:  # an OSError, bad UTF-8, or an error of a store's client
-        raise UserError(f"{where}: cannot be read: {getattr(error, 'strerror', None) or reason(error)}") from None
+        raise UserError(f"{where}: cannot be read: {why(error)}") from None
     if content.get("format") != FORMAT:
         raise UserError(f"{where}: not a corpus that this version reads ({FORMAT}); prepare another one")
     try:

@@ -10,7 +10,7 @@ from simcse_jax.corpus.manifest import REPAIR, Shard, check_sizes
 from simcse_jax.corpus.opened import Prepared
 from simcse_jax.corpus.shards import text_checksum
 from simcse_jax.corpus.stamps import size_of
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, why
 
 
 def origins(corpus: Prepared, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -77,6 +77,6 @@ def _texts_of(folder: Path, shard: Shard, rows: list[int]) -> Iterator[list[str]
                     raise ValueError
                 yield [sentence.decode() for sentence in sentences]
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or reason(error)}") from None
+        raise UserError(f"{path}: cannot be read: {why(error)}") from None
     except (ValueError, OverflowError):  # a checksum, or where a sentence begins
         raise UserError(f"{path}: was changed since it was written; {REPAIR}") from None

@@ -15,7 +15,7 @@ from simcse_jax.corpus.stamps import hash_file, stamp_of
 from simcse_jax.corpus.usable import check_usable
 from simcse_jax.data.examples import open_source, prefix_of, source_path
 from simcse_jax.data.sources import KINDS, split_sources
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, reason, why
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.storage import Folder, as_path, is_remote, local_path
 
@@ -201,7 +201,7 @@ def names_in(folder: Folder) -> set[str]:
     try:
         return {path.name for path in folder.iterdir()}
     except Exception as error:  # an OSError, or an error of a store's client
-        raise UserError(f"{folder}: cannot be read: {getattr(error, 'strerror', None) or reason(error)}") from None
+        raise UserError(f"{folder}: cannot be read: {why(error)}") from None
 
 
 def leave(folder: Folder) -> None:

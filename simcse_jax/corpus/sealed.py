@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, why
 from simcse_jax.storage import Folder, parse_json, write_atomically
 
 SEAL = "seal"
@@ -31,7 +31,7 @@ def read_sealed(path: Folder) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except Exception as error:  # an OSError, bad UTF-8, or an error of a store's client
-        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or reason(error)}") from None
+        raise UserError(f"{path}: cannot be read: {why(error)}") from None
     content = parse_json(text, str(path))
     if content.pop(SEAL, None) != _hash(content):
         raise UserError(f"{path}: was changed since it was written; remove it, and give the command again")

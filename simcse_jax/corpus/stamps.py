@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from simcse_jax.data.examples import PREFIXED, prefix_of, source_path
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, why
 from simcse_jax.storage import Folder, is_remote
 
-PIECE = 1 << 23  # bytes read at a time to hash or to copy a file
+PIECE = 1 << 23  # bytes read at a time to copy a file
 
 
 class Stamp(NamedTuple):
@@ -30,7 +30,7 @@ def stamp_of(source: str) -> Stamp:
     try:
         status: Any = path.stat()
     except Exception as error:  # an OSError, or an error of a store's client
-        raise UserError(f"{source}: cannot be read: {getattr(error, 'strerror', None) or reason(error)}") from None
+        raise UserError(f"{source}: cannot be read: {why(error)}") from None
     if is_remote(path):
         return Stamp(status.length, str(status.mtime))
     return Stamp(status.st_size, str(status.st_mtime_ns))
@@ -47,7 +47,7 @@ def size_of(path: Folder) -> int | None:
     except FileNotFoundError:
         return None
     except Exception as error:  # an OSError, or an error of a store's client
-        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or reason(error)}") from None
+        raise UserError(f"{path}: cannot be read: {why(error)}") from None
     return int(status.length if is_remote(path) else status.st_size)
 
 
@@ -57,11 +57,8 @@ def hash_file(path: Path) -> str:
     Raises:
       UserError: when it cannot be read.
     """
-    digest = hashlib.sha256()
     try:
         with open(path, "rb") as file:
-            while piece := file.read(PIECE):
-                digest.update(piece)
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or reason(error)}") from None
-    return digest.hexdigest()
+        raise UserError(f"{path}: cannot be read: {why(error)}") from None

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, why
 from simcse_jax.storage import read_json, replace, replacing_file, write_atomically
 
 PARQUET_ROWS = 8192  # written at a time
@@ -126,7 +126,7 @@ class PartialEmbeddings:
         try:
             yield
         except OSError as error:
-            raise UserError(f"{self.output}: cannot be written: {error.strerror or reason(error)}") from None
+            raise UserError(f"{self.output}: cannot be written: {why(error)}") from None
 
 
 def _write_parquet(file: IO[bytes], embeddings: np.ndarray, sentences: Iterator[str], first_row: int) -> None:

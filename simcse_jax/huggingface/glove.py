@@ -18,7 +18,7 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, why
 from simcse_jax.huggingface.word_tokenizer import PADDING
 
 BLOCK = 1 << 24  # bytes that are read at a time
@@ -52,7 +52,7 @@ def read_glove(path: Path) -> Vectors:
         with _opened(path) as file:
             return _read(path, _blocks(file))
     except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or reason(error)}") from None
+        raise UserError(f"{path}: cannot be read: {why(error)}") from None
 
 
 def _opened(path: Path) -> io.BufferedIOBase:

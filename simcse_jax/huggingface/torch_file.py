@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, reason, why
 from simcse_jax.huggingface.torch_pickle import LIMIT, Storage, Tensor, read_pickle
 
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
@@ -32,7 +32,7 @@ def read_torch_file(path: Path) -> dict[str, np.ndarray]:
             tensors, buffers = (_read_zip if is_zip else _read_legacy)(file)
         return {name: _array(tensor, buffers[tensor.storage.key]) for name, tensor in tensors.items()}
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or reason(error)}") from None
+        raise UserError(f"{path}: cannot be read: {why(error)}") from None
     except Exception as error:  # a damaged file can break in any way
         raise UserError(
             f"{path}: not a readable PyTorch file ({reason(error)}); download or convert it again"

@@ -20,7 +20,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float32
 
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, reason, why
 from simcse_jax.index.index import Index
 from simcse_jax.locks.lock import LOCK, held
 from simcse_jax.storage import is_remote, local_path, read_json, write_atomically
@@ -81,7 +81,7 @@ def _save(index: Index, folder: Path, model: ModelIdentity) -> None:
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            raise UserError(f"{folder}: cannot be written: {error.strerror or reason(error)}") from None
+            raise UserError(f"{folder}: cannot be written: {why(error)}") from None
         raise
     for path in (path for pattern in PATTERNS for path in folder.glob(pattern)):
         if path not in (embeddings, sentences):  # the earlier index's, or left by a saving that was killed

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, why
 from simcse_jax.flock import Taken, has_name, open_alone
 from simcse_jax.locks.owner import read_owner, taken, this_job
 
@@ -63,7 +63,7 @@ def _errors_of(file: Path, place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"{place}: cannot be written: {file.name}: {error.strerror or reason(error)}") from None
+        raise UserError(f"{place}: cannot be written: {file.name}: {why(error)}") from None
 
 
 def _take(file: Path, place: Path) -> int:

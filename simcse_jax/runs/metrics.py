@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, why
 from simcse_jax.runs.record import check_line
 from simcse_jax.storage import Folder, is_remote, parse_json, write_atomically
 
@@ -109,7 +109,7 @@ def _whole_lines(path: Folder) -> list[dict[str, Any]]:
     try:
         texts = path.read_text(encoding="utf-8").split("\n")[:-1]
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or reason(error)}") from None
+        raise UserError(f"{path}: cannot be read: {why(error)}") from None
     except ValueError as error:
         raise UserError(f"{path}: not UTF-8: {error}") from None
     lines = []

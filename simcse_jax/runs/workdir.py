@@ -25,7 +25,7 @@ import jax
 from ml_collections import config_dict
 
 from simcse_jax.config.fields import default_config, flatten, scoring_pooler
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, why
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.public_names import from_hub
 from simcse_jax.huggingface.tokenizer import FILES, MARKER, WORDS_FILE, Tokenizer
@@ -172,7 +172,7 @@ class Workdir:
                 for file in sorted(Path(temporary).iterdir()):
                     write_atomically(ours / file.name, file.read_bytes())
         except OSError as error:
-            raise UserError(f"{error.filename or self}: cannot be written: {error.strerror or reason(error)}") from None
+            raise UserError(f"{error.filename or self}: cannot be written: {why(error)}") from None
         devices = jax.devices()
         run = {
             "config": resolved(config),
