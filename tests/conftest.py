@@ -34,6 +34,7 @@ CHECKED = [f"simcse_jax.{room}" for room in ("models", "objectives", "evaluation
 install_import_hook(CHECKED, "typechecker.check")
 
 from support import DATA, KINDS, MINILM, run, sentences, train_args, write_model, write_prompted, write_vectors  # noqa: E402
+from support.models import add_language_model, add_mask_token  # noqa: E402
 from support.object_store import ObjectStore  # noqa: E402
 
 
@@ -73,6 +74,18 @@ def shared(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Path]:
 @pytest.fixture(scope="session")
 def tiny_bert(shared) -> Path:
     return shared("tiny-bert", lambda folder: write_model(folder, "bert"))
+
+
+@pytest.fixture(scope="session")
+def masked_bert(tiny_bert, shared) -> Path:
+    """`tiny_bert` with a mask token."""
+    return shared("masked-bert", lambda folder: add_mask_token(shutil.copytree(tiny_bert, folder)))
+
+
+@pytest.fixture(scope="session")
+def language_model(masked_bert, shared) -> Path:
+    """`masked_bert` with a language-model head: an encoder's start, and a generator."""
+    return shared("language-model", lambda folder: add_language_model(shutil.copytree(masked_bert, folder)))
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import ROOT
-from support.models import add_language_model, add_mask_token
+from support.models import add_language_model
 from support.resuming import trained_and_resumed
 from support.steps import batch, replaced_tokens_settings, replaced_tokens_step
 
@@ -25,12 +25,6 @@ from simcse_jax.training.step import init_state, make_step, make_steps
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def folder(tiny_bert, tmp_path_factory):
-    """The tiny BERT as a language model, both as the encoder's start and as the generator."""
-    return add_language_model(add_mask_token(shutil.copytree(tiny_bert, tmp_path_factory.mktemp("model") / "bert")))
-
-
 def config_of(folder, corpus, variant="simcse_plus_plus", **fields):
     config, _ = parse([f"--config={ROOT / 'configs' / 'diffcse.py'}:{variant}", "--workdir=w"])
     chosen = {"model.init_from": str(folder), "model.generator": str(folder), "data.train": str(corpus["txt"])}
@@ -42,9 +36,11 @@ def config_of(folder, corpus, variant="simcse_plus_plus", **fields):
 
 
 @pytest.mark.jobs
-def test_a_run_is_resumed_bit_for_bit_with_the_same_generator_alone_and_exported_without_it(folder, corpus, tmp_path):
-    generator = shutil.copytree(folder, tmp_path / "generator")
-    config = config_of(folder, corpus, model__generator=str(generator))
+def test_a_run_is_resumed_bit_for_bit_with_the_same_generator_alone_and_exported_without_it(
+    language_model, corpus, tmp_path
+):
+    generator = shutil.copytree(language_model, tmp_path / "generator")
+    config = config_of(language_model, corpus, model__generator=str(generator))
     straight = trained_and_resumed(config, tmp_path)
     assert {name.partition(".")[0] for name in straight} == {
         "encoder",

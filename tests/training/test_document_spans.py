@@ -1,7 +1,6 @@
 """DeCLUTR's step and runs: anchors with masked tokens, each with the mean of several positives."""
 
 import functools
-import shutil
 
 import jax
 import jax.numpy as jnp
@@ -119,11 +118,6 @@ def test_without_masked_anchors_the_tokens_of_all_columns_are_guessed():
 @pytest.mark.parametrize("devices", [2, 4, 8])
 def test_the_gradient_is_the_same_on_any_number_of_devices(devices):
     assert_same(gradient(devices), gradient())
-
-
-@pytest.fixture(scope="module")
-def masked_bert(tiny_bert, tmp_path_factory):
-    return add_mask_token(shutil.copytree(tiny_bert, tmp_path_factory.mktemp("masked") / "bert"))
 
 
 @pytest.fixture(scope="module")

@@ -6,18 +6,12 @@ import shutil
 
 import numpy as np
 import pytest
-from support.models import add_language_model, add_mask_token, edit_json
+from support.models import edit_json
 
 from simcse_jax.config.fields import default_config
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
 from simcse_jax.training.generator import read_generator
-
-
-@pytest.fixture(scope="module")
-def folder(tiny_bert, tmp_path_factory):
-    """The tiny BERT with a mask token and a language-model head."""
-    return add_language_model(add_mask_token(shutil.copytree(tiny_bert, tmp_path_factory.mktemp("generator") / "bert")))
 
 
 def read(folder, model=None, **fields):
@@ -27,20 +21,20 @@ def read(folder, model=None, **fields):
     return read_generator(config, model or load(str(folder)))
 
 
-def test_the_generator_has_its_encoder_and_its_head_but_no_pooler(folder):
-    generator = read(folder)
+def test_the_generator_has_its_encoder_and_its_head_but_no_pooler(language_model):
+    generator = read(language_model)
     assert generator.masking.mask_id in generator.masking.special_ids
     found = generator.params
     assert {name.split(".")[0] for name in found} == {"encoder", "language_model"}
     np.testing.assert_array_equal(found["language_model.bias"], np.zeros(40))
     changed = dataclasses.replace(generator.model, params=generator.model.params | {"encoder.x": np.ones(1)})
     other = generator._replace(model=changed)
-    assert other.fingerprint != generator.fingerprint == read(folder).fingerprint
+    assert other.fingerprint != generator.fingerprint == read(language_model).fingerprint
 
 
-def test_no_generator_is_read_where_none_is_needed(folder):
-    assert read("/no/such", load(str(folder)), **{"objective.replaced_token_detection.weight": 0.0}) is None
-    assert read("/no/such", load(str(folder)), **{"train.epochs": 0}) is None
+def test_no_generator_is_read_where_none_is_needed(language_model):
+    assert read("/no/such", load(str(language_model)), **{"objective.replaced_token_detection.weight": 0.0}) is None
+    assert read("/no/such", load(str(language_model)), **{"train.epochs": 0}) is None
 
 
 def copied(folder, tmp_path):
@@ -53,12 +47,12 @@ def refusal(folder, model, **fields):
     return str(error.value)
 
 
-def test_generators_that_do_not_fit_are_refused(folder, tiny_bert, tmp_path):
-    model = load(str(folder))
+def test_generators_that_do_not_fit_are_refused(language_model, tiny_bert, tmp_path):
+    model = load(str(language_model))
     assert "has no language-model head" in refusal(tiny_bert, model)
-    assert "model.generator takes at most 64" in refusal(folder, model, **{"data.max_length": 65})
+    assert "model.generator takes at most 64" in refusal(language_model, model, **{"data.max_length": 65})
     assert "no such folder" in refusal("/no/such", model)
-    other = copied(folder, tmp_path)
+    other = copied(language_model, tmp_path)
     tokenizer = json.loads((other / "tokenizer.json").read_text())
     vocabulary = tokenizer["model"]["vocab"]
     vocabulary["cat"], vocabulary["dog"] = vocabulary["dog"], vocabulary["cat"]
@@ -68,7 +62,7 @@ def test_generators_that_do_not_fit_are_refused(folder, tiny_bert, tmp_path):
     assert f"the token 'cat' has the number {vocabulary['cat']} there and {vocabulary['dog']} here" in message
 
 
-def test_a_generator_with_another_vocabulary_of_weights_is_refused(folder):
-    model = load(str(folder))
+def test_a_generator_with_another_vocabulary_of_weights_is_refused(language_model):
+    model = load(str(language_model))
     smaller = dataclasses.replace(model, config=dataclasses.replace(model.config, vocab_size=39))
-    assert "its weights have 40 words" in refusal(folder, smaller)
+    assert "its weights have 40 words" in refusal(language_model, smaller)

@@ -1,7 +1,6 @@
 """Whole runs, in this process, with the parameters that objectives add to the encoder, and the data that they need."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -20,12 +19,6 @@ from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import initial_params, trained_shapes
 from simcse_jax.training import inputs, single
 from simcse_jax.training.run import train_and_evaluate
-
-
-@pytest.fixture(scope="module")
-def masked_bert(tiny_bert, tmp_path_factory):
-    """The tiny BERT with a mask token."""
-    return add_mask_token(shutil.copytree(tiny_bert, tmp_path_factory.mktemp("masked") / "bert"))
 
 
 def make_config(model, data, dev="", **fields):
