@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from simcse_jax.corpus.claims import claimed
-from simcse_jax.corpus.making import put_in_place, remove_leftovers, temporary_of
 from simcse_jax.corpus.manifest import (
     NAME,
     REPAIR,
@@ -20,6 +19,7 @@ from simcse_jax.corpus.manifest import (
     read_manifest,
     write_manifest,
 )
+from simcse_jax.corpus.placing import put_in_place, remove_leftovers, temporary_of
 from simcse_jax.corpus.stamps import PIECE, hash_file
 from simcse_jax.errors import UserError, reason, why
 from simcse_jax.progress import Progress

@@ -1,12 +1,7 @@
 """Makes the shards of a corpus that are missing, and its manifest once all are there."""
 
 import contextlib
-import errno
 import itertools
-import os
-import secrets
-import shutil
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -19,15 +14,14 @@ from simcse_jax import progress
 from simcse_jax.corpus.claims import claimed
 from simcse_jax.corpus.items import Change, Item, Items, make_change
 from simcse_jax.corpus.manifest import NAME, Manifest, Shard, is_prepared, is_whole, read_manifest, write_manifest
+from simcse_jax.corpus.placing import remove_leftovers, written_to
 from simcse_jax.corpus.plan import Plan, check_unchanged, names_in
 from simcse_jax.corpus.sealed import read_sealed, write_sealed
 from simcse_jax.corpus.shards import TEXT, ShardWriter
-from simcse_jax.corpus.stamps import PIECE, hash_file, size_of
-from simcse_jax.errors import UserError, why
+from simcse_jax.corpus.stamps import hash_file, size_of
+from simcse_jax.errors import UserError
 from simcse_jax.huggingface.tokenizer import CHUNK, Tokenizer
 from simcse_jax.storage import Folder, is_remote
-
-LEFTOVERS = ".shard-*.tmp*"  # what killed processes may leave
 
 
 def make(folder: Folder, plan: Plan, tokenizer: Tokenizer) -> Manifest | None:
@@ -107,7 +101,7 @@ class _Maker:
     def _make(self, name: str, source: int, block: int, rows: "_Rows") -> dict[str, Any]:
         """Writes a shard and then what the manifest will say of it."""
         started, size = time.monotonic(), self._key["shard_rows"]
-        with _written_to(self._folder / name, self._key["keep_text"]) as path:
+        with written_to(self._folder / name, self._key["keep_text"]) as path:
             width = self._key["sources"][source]["columns"]
             token = np.dtype(f"<u{self._key['token_bytes']}")
             with contextlib.closing(
@@ -212,66 +206,6 @@ def read_facts(folder: Folder, name: str) -> dict[str, Any] | None:
 def shard_of(facts: Mapping[str, Any]) -> Shard:
     """What the manifest says of a shard."""
     return Shard(**{name: facts[name] for name in Shard._fields})
-
-
-@contextlib.contextmanager
-def _written_to(path: Folder, texts: bool) -> Iterator[Path]:
-    """A file to write to, which gets its name, or is copied to its bucket, after the block; its texts too.
-
-    Raises:
-      UserError: when it cannot be written.
-    """
-    endings = ("", TEXT) if texts else ("",)
-    with contextlib.ExitStack() as job:
-        if is_remote(path):
-            temporary = Path(job.enter_context(tempfile.TemporaryDirectory())) / path.name
-        else:
-            temporary = temporary_of(Path(path))
-            for ending in ("", TEXT, f"{TEXT}.body"):
-                job.callback(Path(f"{temporary}{ending}").unlink, missing_ok=True)
-        try:
-            yield temporary
-        except OSError as error:
-            raise UserError(f"{path}: cannot be written: {why(error)}") from None
-        try:
-            for ending in reversed(endings):
-                written, target = Path(f"{temporary}{ending}"), path.parent / (path.name + ending)
-                if is_remote(path):
-                    with open(written, "rb") as file, target.open("wb") as copy:
-                        shutil.copyfileobj(file, copy, PIECE)
-                else:
-                    put_in_place(written, Path(target))
-        except Exception as error:  # an OSError, or an error of a store's client
-            raise UserError(f"{path}: cannot be written: {why(error)}") from None
-
-
-def temporary_of(path: Path) -> Path:
-    """The name of a file while it is written: no other process's, since not every disk that several share has locks."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-
-
-def put_in_place(written: Path, path: Path) -> None:
-    """Gives a file, which is on the disk, its name, and waits until the name is on the disk too.
-
-    Raises:
-      OSError: when it cannot be moved.
-    """
-    written.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # of a disk that cannot wait for folders
-            raise
-    finally:
-        os.close(folder)
-
-
-def remove_leftovers(folder: Folder) -> None:
-    """Removes what killed processes were writing; all shards are there."""
-    if not is_remote(folder):
-        for path in folder.glob(LEFTOVERS):
-            path.unlink(missing_ok=True)
 
 
 def _finish(folder: Folder, plan: Plan) -> Manifest | None:

@@ -106,15 +106,6 @@ def test_a_source_that_is_changed_meanwhile_ends_without_a_manifest(tiny_bert, t
     assert not (tmp_path / "out" / "corpus.json").exists()
 
 
-def test_processes_without_locks_write_into_files_of_their_own(tmp_path):
-    names = {making.temporary_of(tmp_path / SHARD) for _ in range(3)}
-    assert len(names) == 3
-    for name in names:
-        name.touch()
-    making.remove_leftovers(tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("shard_rows", [1, 7, 20, 40, 100])
 def test_shards_of_any_size_have_the_same_rows(shard_rows, tiny_bert, corpus, tmp_path):
     found = prepare(tmp_path, tiny_bert, corpus["csv"], shard_rows=shard_rows)
