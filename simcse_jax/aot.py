@@ -1,8 +1,8 @@
-"""simcse-jax aot --config FILE --topology v5e:2x4: the costs of a training step on TPUs, without a TPU.
+"""simcse-jax aot --config FILE --topology v5e:2x4: the costs of a training step on TPUs or GPUs, without any of them.
 
-Compiles the step with the TPU compiler of PyPI's `libtpu`, which runs on any Linux machine, for chips that are only
-described. Neither weights nor data are read, so every sentence counts as filling its row, whereas a run leaves padding
-out (`train.unpad`).
+Compiles the step for devices that are only described, with the TPU compiler of PyPI's `libtpu` or with that of JAX's
+CUDA plugin; both run on any Linux machine. Neither weights nor data are read, so every sentence counts as filling its
+row, whereas a run leaves padding out (`train.unpad`): `--fill 0.68` does so too.
 """
 
 import dataclasses
@@ -14,8 +14,10 @@ from ml_collections import config_dict
 from simcse_jax.command_line import Parser, run_command, started_as
 from simcse_jax.config.checks import validate
 from simcse_jax.config.flags import find_config, parse
-from simcse_jax.costs.compile import EXAMPLES, OutOfMemory, compile_step, described_devices, largest_chunk, prepare
-from simcse_jax.costs.roofline import Report, describe, table
+from simcse_jax.costs import gpus
+from simcse_jax.costs.compile import OutOfMemory, compile_step, largest_chunk
+from simcse_jax.costs.described import EXAMPLES, described_devices, prepare
+from simcse_jax.costs.roofline import Report, describe, largest, table
 from simcse_jax.data.columns import ROLES
 from simcse_jax.data.sources import split_sources
 from simcse_jax.data.spans import SPANS
@@ -51,6 +53,7 @@ def compile_or_explain(
     columns: int,
     topology: str,
     generator: EncoderConfig | None = None,
+    fill: float = 1.0,
 ) -> Report:
     """Compiles the step.
 
@@ -58,11 +61,12 @@ def compile_or_explain(
       UserError: when it is too large for a chip's memory; the message has the largest chunk size that fits.
     """
     try:
-        return compile_step(config, encoder, columns, topology, generator)
+        return compile_step(config, encoder, columns, topology, generator, fill)
     except OutOfMemory as error:
-        lacking = f"a chip needs {error.needed / 2**30:.1f} GiB and has {error.available / 2**30:.2f}"
+        device = "GPU" if gpus.is_gpu(topology) else "chip"
+        lacking = f"a {device} needs {error.needed / 2**30:.1f} GiB and has {error.available / 2**30:.2f}"
         print(f"{topology}: out of memory: {lacking}", file=sys.stderr, flush=True)
-        chunk = find_chunk(config, encoder, columns, topology, error.available / error.needed, generator)
+        chunk = find_chunk(config, encoder, columns, topology, error.available / error.needed, generator, fill)
         advice = (
             f"it fits with --config.parallel.chunk_size={chunk}" if chunk else "no parallel.chunk_size makes it fit"
         )
@@ -77,11 +81,12 @@ def find_chunk(
     topology: str,
     share: float,
     generator: EncoderConfig | None = None,
+    fill: float = 1.0,
 ) -> int:
     """Finds the largest chunk size that fits, 0 if none does, and prints the step's costs with it.
 
     Args:
-      config, encoder, columns, topology, generator: those of the step that did not fit.
+      config, encoder, columns, topology, generator, fill: those of the step that did not fit.
       share: a chip's memory as a share of the memory that the step needs.
     """
 
@@ -90,7 +95,7 @@ def find_chunk(
         smaller.parallel.chunk_size = chunk
         print(f"{topology}: trying --config.parallel.chunk_size={chunk}", file=sys.stderr, flush=True)
         try:
-            print(describe(compile_step(smaller, encoder, columns, topology, generator)), flush=True)
+            print(describe(compile_step(smaller, encoder, columns, topology, generator, fill)), flush=True)
         except OutOfMemory:
             return False
         return True
@@ -111,15 +116,15 @@ def main() -> None:
     """Checks all arguments before it compiles, which takes minutes."""
     parser = Parser(
         prog="simcse_jax.aot",
-        description="Computes the costs of a training step on TPUs, without a TPU: memory, FLOPs, bytes, and the "
-        "least seconds that it can take.\nNeeds Linux, libtpu and a recipe; reads neither weights nor data.\nPrints "
-        "the costs, and writes them to the file of --output if it is given.",
+        description="Computes the costs of a training step on TPUs or GPUs, without any of them: memory, FLOPs, bytes, "
+        "and the least seconds that it can take.\nNeeds Linux, libtpu (for GPUs jax[cuda13]) and a recipe; reads "
+        "neither weights nor data.\nPrints the costs, and writes them to the file of --output if it is given.",
         epilog=f"--config.FIELD=VALUE replaces the recipe's value; {started_as('train')} --help has the fields.\n",
         allow_abbrev=False,
     )
     parser.add_argument("--config", metavar="FILE[:VARIANT]", required=True, help="a recipe, e.g. unsup_bert:large")
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--topology", help=f"generation and shape of a TPU slice, e.g. {EXAMPLES}")
+    which.add_argument("--topology", help=f"TPUs or GPUs, by kind and shape, e.g. {EXAMPLES}, {gpus.EXAMPLES}")
     which.add_argument("--topologies", help="several, comma-separated: a scaling table with a fixed batch per chip")
     parser.add_argument(
         "--batch-per-chip",
@@ -129,12 +134,23 @@ def main() -> None:
     parser.add_argument(
         "--columns", type=int, choices=(1, 2, 3, 4), help="sentences of an example: 1 to 4 (default: from the config)"
     )
+    parser.add_argument(
+        "--fill",
+        type=float,
+        default=1.0,
+        help="the share of a batch's places that are tokens; the rest, padding, is left out (default 1: all are)",
+    )
+    parser.add_argument("--top", type=int, default=0, help="list so many of the largest consumers of HBM traffic")
     parser.add_argument("--output", help="a JSON file for the costs")
     args, rest = parser.parse_known_args()
     config, _ = parse([f"--config={args.config}", *rest], needs_workdir=False)
     validate(config)
     if args.batch_per_chip is not None and args.batch_per_chip < 1:
         raise UserError(f"--batch-per-chip {args.batch_per_chip}: must be 1 or more")
+    if not 0 < args.fill <= 1:
+        raise UserError(f"--fill {args.fill}: must be above 0 and at most 1")
+    if args.top < 0:
+        raise UserError(f"--top {args.top}: must be 0 or more")
     recipe, _, _ = find_config(args.config).partition(":")
     output = None if args.output is None else output_file(args.output, {"--config": recipe})
     encoder = encoder_config(config.model.init_from, config.model.num_layers)
@@ -146,24 +162,27 @@ def main() -> None:
     check_projector(config, dataclasses.replace(encoder, convolutions=convolutions_of(config.model)))
     columns = args.columns or guess_columns(config)
 
-    prepare()
     names = [args.topology] if args.topologies is None else [name.strip() for name in args.topologies.split(",")]
+    prepare(any(map(gpus.is_gpu, names)))
     chips = {name: len(described_devices(name)) for name in names}
     batches = {name: choose_batch(config, args.batch_per_chip, count, chips[names[0]]) for name, count in chips.items()}
     with printing(output is not None) as say:
         say(
             f"{config.model.init_from}, {encoder.num_layers} layers, {config.train.dtype} at precision "
             f"{config.train.matmul_precision}; {columns} column(s) of data{'' if args.columns else ' assumed'}, "
-            f"{config.data.max_length} tokens"
+            f"{config.data.max_length} tokens{'' if args.fill == 1 else f', {args.fill:.0%} of the places filled'}"
         )
         reports = []
         for name in names:
-            say(f"{name}: {chips[name]} chips, batch {batches[name]}; compiling")
+            devices = f"GPU{'s'[: chips[name] - 1]}" if gpus.is_gpu(name) else "chips"
+            say(f"{name}: {chips[name]} {devices}, batch {batches[name]}; compiling")
             config.train.batch_size = batches[name]
-            reports.append(compile_or_explain(config, encoder, columns, name, generator))
+            reports.append(compile_or_explain(config, encoder, columns, name, generator, args.fill))
         if output:
             write_atomically(output, json.dumps([report.to_json() for report in reports], indent=2) + "\n")
         say(table(reports) if args.topologies else describe(reports[0]))
+        for report in reports if args.top else ():
+            say(largest(report, args.top))
 
 
 if __name__ == "__main__":

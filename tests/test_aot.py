@@ -10,11 +10,18 @@ from support.costs import TINY, tiny_config
 
 from simcse_jax import aot
 from simcse_jax.aot import choose_batch, guess_columns, main
+from simcse_jax.config.fields import flatten, is_number_of_step
+from simcse_jax.config.flags import parse
+from simcse_jax.config.recipes import FOLDER
+from simcse_jax.config.variants import list_recipes
 from simcse_jax.costs import compile
+from simcse_jax.costs.described import PLUGINS
 from simcse_jax.costs.program import product_flops
 from simcse_jax.costs.roofline import CHIPS
 from simcse_jax.errors import UserError
 from simcse_jax.models.sentence_encoder import build
+from simcse_jax.objectives.registry import OBJECTIVES, needs
+from simcse_jax.training.recipe import terms_of
 
 UNSUP = "--config=configs/unsup_bert.py"
 GENERATOR = ["--config.objective.replaced_token_detection.weight=1", "--config.model.generator=distilroberta-base"]
@@ -47,6 +54,9 @@ def test_the_batch_is_that_of_the_first_topology_or_given_a_chip():
         (["--topology=v5e:2x4", *WRONG_SIZE], "config.projector.widths='9': gives embeddings of 9 numbers"),
         (["--topology=v5e:2x4", *GENERATOR], "model.generator=distilroberta-base: its weights have 50,265 words"),
         (["--topology=v5e:2x4", "--batch-per-chip=0"], "--batch-per-chip 0: must be 1 or more"),
+        (["--topology=h200:1", "--fill=0"], "--fill 0.0: must be above 0 and at most 1"),
+        (["--topology=h200:1", "--top=-1"], "--top -1: must be 0 or more"),
+        (["--topology=h200:8x"], "--topology h200:8x: must be a number of GPUs"),
         (["--topology=v5e:2x4", "--output=no/such.json"], "--output no/such.json: there is no folder no"),
     ],
 )
@@ -62,7 +72,7 @@ def test_an_unknown_topology_is_one_line():
     done = run("aot", UNSUP, "--topology=v9:2x2")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert done.stderr.startswith(
-        "error: --topology v9:2x2: must be one of v4, v5e, v5p, v6e and a shape, e.g. v5e:2x4"
+        "error: --topology v9:2x2: must be one of v4, v5e, v5p, v6e, a100, h100, h200, b200 and a shape, e.g. v5e:2x4"
     )
 
 
@@ -90,7 +100,7 @@ def test_the_columns_that_a_config_lets_expect(fields, columns):
     [(2, "it fits with --config.parallel.chunk_size=2"), (0, "no parallel.chunk_size makes it fit")],
 )
 def test_a_step_that_does_not_fit_comes_with_the_chunk_size_that_does(limit, advice, monkeypatch, capsys):
-    def compile_step(config, encoder, columns, topology, generator):
+    def compile_step(config, encoder, columns, topology, generator, fill):
         if not 0 < config.parallel.chunk_size <= limit:
             raise compile.OutOfMemory(24 * 2**30, 16 * 2**30)
         return f"a report of chunks of {config.parallel.chunk_size}"
@@ -124,3 +134,63 @@ def test_a_tiny_model_s_step_compiles_for_a_tpu(tiny_bert: Path, tmp_path: Path)
     assert figures["hbm_bytes"] > 2 * 3 * 4 * parameters
     assert 3 * 4 * parameters < figures["memory"]["arguments"] < CHIPS["v5e"].hbm
     assert figures["chips"] == 4 and figures["sentences"] == 16
+
+
+needs_cuda = pytest.mark.skipif(
+    not any(importlib.util.find_spec(name) for name in PLUGINS), reason='no CUDA plugin (pip install "jax[cuda13]")'
+)
+
+
+@needs_cuda
+def test_a_tiny_model_s_step_compiles_for_gpus_of_two_nodes(tiny_bert: Path, tmp_path: Path):
+    fields = {"model.init_from": tiny_bert, "data.max_length": 16, "train.batch_size": 16, "train.dtype": "bfloat16"}
+    arguments = [f"--config.{name}={value}" for name, value in fields.items()]
+    done = run("aot", UNSUP, "--topology=h200:2x2", "--top=3", *arguments, f"--output={tmp_path / 'figures.json'}")
+    assert done.returncode == 0, done.stderr
+    assert "kernels" in done.stdout and "the largest 3 of" in done.stdout
+    (figures,) = json.loads((tmp_path / "figures.json").read_text())
+    parameters = sum(value.size for value in build(TINY, with_head=True)[1].values())
+    reduced = sum(each["bytes"] for each in figures["collectives"] if each["kind"] == "all-reduce")
+    assert 4 * parameters <= reduced < 1.05 * 4 * parameters
+    assert {each["devices"] for each in figures["collectives"]} == {4}
+    assert figures["bytes_sent"] == pytest.approx(2 * figures["bytes_between_nodes"], rel=0.01)
+    assert figures["hbm_bytes"] > 2 * 3 * 4 * parameters
+    assert sum(each["bytes"] for each in figures["consumers"]) == figures["hbm_bytes"]
+    assert 50 < sum(figures["kernels"].values()) < 500
+
+
+@needs_cuda
+def test_a_step_beyond_a_gpu_s_memory_is_refused(monkeypatch):
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "1e-5")
+    with pytest.raises(compile.OutOfMemory) as error:
+        compile.compile_step(tiny_config(), TINY, 1, "h100:1")
+    assert error.value.needed > error.value.available == pytest.approx(CHIPS["h100"].hbm * 1e-5)
+
+
+@needs_cuda
+def test_every_recipe_and_objective_compiles_for_gpus():
+    """Each with a tiny model of two layers; variants that differ in numbers or sizes alone compile once."""
+    seen, objectives = set(), set()
+    for recipe in list_recipes(FOLDER):
+        for variant in recipe.variants or ("",):
+            config, _ = parse([f"--config={recipe.file}{':' * bool(variant)}{variant}"], needs_workdir=False)
+            config.update_from_flattened_dict({"data.max_length": 16, "train.batch_size": 16})
+            columns, fields = guess_columns(config), flatten(config)
+            kind = repr((columns, [fields[name] for name in fields if is_compiled(name)]))
+            objectives |= set(terms_of(config))
+            if kind not in seen:
+                generator = TINY if needs(config.objective).replaced_tokens else None
+                report = compile.compile_step(config, TINY, columns, "h200:2", generator)
+                assert report.flops and report.hbm_bytes, (recipe.file, variant)
+            seen.add(kind)
+    assert objectives == set(OBJECTIVES)
+
+
+def is_compiled(name: str) -> bool:
+    """Whether the step of a tiny model depends on a field (on those of data by the number of columns)."""
+    section, _, last = name.partition(".")
+    return (
+        section in ("model", "objective", "projector", "train", "views")
+        and not is_number_of_step(name)
+        and last not in ("init_from", "generator", "epochs", "max_steps", "log_every", "patience")
+    )

@@ -1,4 +1,3 @@
-import importlib.util
 import re
 
 import jax
@@ -58,10 +57,23 @@ def test_a_step_of_an_encoder_with_local_layers_and_gates_is_lowered_for_tpus_fr
     assert "stablehlo.cosine" in traced.lower(lowering_platforms=("tpu",)).as_text()
 
 
-def test_a_missing_libtpu_names_the_command_that_installs_it(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"`pip install libtpu`.*JAX_PLATFORMS=cpu"):
-        compile.described_devices("v5e:2x4")
+def test_a_step_without_padding_has_places_for_its_tokens_alone():
+    devices, config = jax.devices(), tiny_config(**{"parallel.chunk_size": 3})
+    assert compile.most_tokens(config, 2, 8, 0.68) == (33, 33)  # of 3 * 16
+    assert compile.most_tokens(tiny_config(), 1, 8, 0.5) == (32,)
+    whole, half = (
+        product_flops(compile.trace_step(tiny_config(), TINY, 1, devices, fill=fill).jaxpr).total() for fill in (1, 0.5)
+    )
+    assert 0.5 * whole < half < 0.8 * whole
+
+
+def test_a_gpu_s_memory_is_the_part_that_jax_takes(monkeypatch):
+    assert compile.gpu_memory(100) == 75
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", ".9")
+    assert compile.gpu_memory(100) == 90
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "all")
+    with pytest.raises(UserError, match="XLA_PYTHON_CLIENT_MEM_FRACTION=all: must be a number"):
+        compile.gpu_memory(100)
 
 
 @pytest.mark.parametrize(("dtype", "most_tokens"), [("float32", ()), ("bfloat16", ()), ("bfloat16", (40,))])

@@ -147,6 +147,8 @@ OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
         {
             "--batch-per-chip": NUMBERS,
             "--columns": NUMBERS,
+            "--fill": NUMBERS,
+            "--top": NUMBERS,
             "--config": NAMES,
             "--topology": CHOICES,
             "--topologies": CHOICES,
