@@ -9,7 +9,7 @@ from support import ROOT, run
 from support.costs import TINY, tiny_config
 
 from simcse_jax import aot
-from simcse_jax.aot import choose_batch, guess_columns, main
+from simcse_jax.aot import choose_batch, guess_columns, main, padded_length
 from simcse_jax.config.fields import flatten, is_number_of_step
 from simcse_jax.config.flags import parse
 from simcse_jax.config.recipes import FOLDER
@@ -56,6 +56,12 @@ def test_the_batch_is_that_of_the_first_topology_or_given_a_chip():
         (["--topology=v5e:2x4", "--batch-per-chip=0"], "--batch-per-chip 0: must be 1 or more"),
         (["--topology=h200:1", "--fill=0"], "--fill 0.0: must be above 0 and at most 1"),
         (["--topology=h200:1", "--top=-1"], "--top -1: must be 0 or more"),
+        (["--topology=h200:1", "--encode", "--fill=0.5"], "--encode: leave --fill out"),
+        (["--topology=h200:1", "--encode", "--columns=2"], "--encode: leave --columns out"),
+        (["--topology=h200:1", "--plan=sentences=1,tokens=33"], "--plan tokens=33: sentences are cut at"),
+        (["--topology=h200:1", "--plan=sentences=1,tokens=3", "--encode"], "--plan: leave --encode out"),
+        (["--topologies=h200:1", "--plan=sentences=1,tokens=3"], "--plan: leave --topologies out"),
+        (["--topology=h200:1", "--plan=tokens"], "--plan tokens=: must be a number above 0"),
         (["--topology=h200:8x"], "--topology h200:8x: must be a number of GPUs"),
         (["--topology=v5e:2x4", "--output=no/such.json"], "--output no/such.json: there is no folder no"),
     ],
@@ -116,6 +122,24 @@ def test_a_step_that_does_not_fit_comes_with_the_chunk_size_that_does(limit, adv
     assert captured.out == ("a report of chunks of 2\n" if limit else "")
 
 
+def test_an_encoding_that_does_not_fit_comes_with_the_batch_that_does(monkeypatch, capsys):
+    def compile_encoding(config, encoder, length, topology):
+        if config.train.batch_size > 8:  # two sentences for each of 4
+            raise compile.OutOfMemory(24 * 2**30, 16 * 2**30)
+        return "a report"
+
+    monkeypatch.setattr(aot, "compile_encoding", compile_encoding)
+    monkeypatch.setattr(aot, "describe", str)
+    with pytest.raises(UserError, match=r"8 sentences a device: out of memory: .*; it fits with --batch-per-chip=2"):
+        aot.encoding_or_explain(tiny_config(), TINY, 16, "v5e:2x2", 4)
+    assert capsys.readouterr().out == "a report\n"
+
+
+@pytest.mark.parametrize(("tokens", "most", "length"), [(22, 32, 24), (29.5, 30, 30), (3, 32, 8), (600, 1024, 1024)])
+def test_many_sentences_are_padded_to_fine_lengths(tokens, most, length):
+    assert padded_length(tokens, most) == length
+
+
 @pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed (pip install libtpu)")
 def test_a_tiny_model_s_step_compiles_for_a_tpu(tiny_bert: Path, tmp_path: Path):
     fields = {"model.init_from": tiny_bert, "data.max_length": 16, "train.batch_size": 16, "parallel.chunk_size": 2}
@@ -157,6 +181,18 @@ def test_a_tiny_model_s_step_compiles_for_gpus_of_two_nodes(tiny_bert: Path, tmp
     assert figures["hbm_bytes"] > 2 * 3 * 4 * parameters
     assert sum(each["bytes"] for each in figures["consumers"]) == figures["hbm_bytes"]
     assert 50 < sum(figures["kernels"].values()) < 500
+
+
+@needs_cuda
+def test_a_plan_compiles_training_and_encoding(tiny_bert: Path, tmp_path: Path):
+    fields = {"model.init_from": tiny_bert, "data.max_length": 16, "train.batch_size": 16}
+    arguments = [f"--config.{name}={value}" for name, value in fields.items()]
+    plan = ["--plan=sentences=1e9,tokens=11", f"--output={tmp_path / 'figures.json'}"]
+    done = run("aot", UNSUP, "--topology=h100:1", *arguments, *plan)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert figures["training"]["flops"] > 3 * figures["encoding"]["flops"] > 0
+    assert "read_rate" in done.stdout and "exact search: a GPU holds" in done.stdout
 
 
 @needs_cuda

@@ -149,6 +149,7 @@ OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
             "--columns": NUMBERS,
             "--fill": NUMBERS,
             "--top": NUMBERS,
+            "--plan": CHOICES,
             "--config": NAMES,
             "--topology": CHOICES,
             "--topologies": CHOICES,
