@@ -121,7 +121,12 @@ def compile_step(
 
 
 def compile_for(
-    topology: str, trace: Callable[[list[jax.Device]], jax.stages.Traced], batch: int, sentences: int
+    topology: str,
+    trace: Callable[[list[jax.Device]], jax.stages.Traced],
+    batch: int,
+    sentences: int,
+    *,
+    traces_all: bool = False,
 ) -> Report:
     """Compiles a program for a topology and reads its costs.
 
@@ -129,6 +134,7 @@ def compile_for(
       topology: its name.
       trace: traces the program for the devices.
       batch, sentences: that the program takes.
+      traces_all: whether `trace` shows the work of all devices, which the compiler splits, and not that of one.
 
     Raises:
       OutOfMemory: when it does not fit.
@@ -143,6 +149,8 @@ def compile_for(
             raise
         raise OutOfMemory(*needed_and_available) from None
     memory, program = compiled.memory_analysis(), Program(compiled.as_text())
+    flops = product_flops(traced.jaxpr, CHIPS[topology.partition(":")[0]].passes)
+    share = len(devices) if traces_all else 1
     report = Report(
         topology=topology,
         chips=len(devices),
@@ -155,7 +163,7 @@ def compile_for(
             "temporaries": memory.temp_size_in_bytes,
             "program": memory.generated_code_size_in_bytes,
         },
-        passes=dict(product_flops(traced.jaxpr, CHIPS[topology.partition(":")[0]].passes)),
+        passes={passes: count // share for passes, count in flops.items()},
         hbm_bytes=program.bytes_accessed(),
         collectives=program.collectives(),
         kernels=program.kernels(),

@@ -23,7 +23,7 @@ def compile_encoding(config: config_dict.ConfigDict, encoder: EncoderConfig, len
       OutOfMemory: when it does not fit.
     """
     trace = functools.partial(trace_encoding, config, encoder, length)
-    return compile_for(topology, trace, config.train.batch_size, config.train.batch_size)
+    return compile_for(topology, trace, config.train.batch_size, config.train.batch_size, traces_all=True)
 
 
 def trace_encoding(

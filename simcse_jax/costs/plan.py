@@ -195,14 +195,14 @@ def describe_plan(plan: Plan) -> str:
         f"reads them for a query in {1e3 * limits['seconds_a_query']:.0f} ms; all of them take {limits['devices']:,}",
         f"FAISS: a host holds {limits['rows_on_a_host']:,.0f} vectors; all of them take {limits['hosts']:,}",
         "",
-        f"{'assumption':<20}{'value':>12}  meaning",
+        f"{'assumption':<20}{'value':>18}  meaning",
     ]
     for name, value in plan.assumed.items():
         whose = "given" if name in plan.given else "assumed"
-        lines.append(f"{name:<20}{value:>12,.10g}  {ASSUMPTIONS[name].meaning} ({whose})")
+        lines.append(f"{name:<20}{value:>18,.15g}  {ASSUMPTIONS[name].meaning} ({whose})")
     for name, report in (("training", plan.training), ("encoding", plan.encoding)):
         lines.append(
-            f"{name:<20}{report.sentences_per_second:>12,.0f}  sentences a second at the bound, by {report.bound}: "
+            f"{name:<20}{report.sentences_per_second:>18,.0f}  sentences a second at the bound, by {report.bound}: "
             f"{report.topology}, batch {report.batch} (computed)"
         )
     return "\n".join(lines)
