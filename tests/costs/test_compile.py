@@ -1,3 +1,4 @@
+import collections
 import re
 
 import jax
@@ -98,6 +99,18 @@ def test_the_step_is_lowered_for_gpus_from_here(dtype, most_tokens, monkeypatch)
         assert halved == 0 < len(products)
     else:  # those of attention and dense layers, forward and backward; the head's and the losses' stay float32
         assert halved == 3 * (6 * TINY.num_layers + 1)  # the last layer projects queries separately
+
+
+def test_a_gpu_s_step_writes_products_as_bfloat16_if_the_config_says_so():
+    def written(rounds):
+        config = tiny_config(**{"train.dtype": "bfloat16", "train.round_products": rounds})
+        text = compile.trace_step(config, TINY, 1, jax.devices()).lower(lowering_platforms=("cuda",)).as_text()
+        return collections.Counter(re.findall(r"dot_general .*xbf16>\) -> tensor<[\dx]+x(\w+)>", text))
+
+    products = 3 * (6 * TINY.num_layers + 1)
+    assert written(False) == {"f32": products}
+    parameters = 4 * TINY.num_layers + 1  # their gradients stay float32, and those of attention are of bfloat16 values
+    assert written(True) == {"f32": parameters, "bf16": products - parameters}
 
 
 def test_the_step_s_flops_are_those_of_its_layers():
