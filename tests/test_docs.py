@@ -27,6 +27,7 @@ OTHERS = {  # options of other programs that the pages name
     "no-deps",  # pip
     "wheel-dir",
     "logdir",  # xprof
+    "xla_gpu_enable_triton_gemm",  # XLA
     "dry-run",  # launch/*.sh
     "mode",  # SimCSE's evaluation.py
     "version",  # simcse-jax

@@ -316,6 +316,7 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         "data.augment.mlm_model": augment.name == "mlm",
         "train.bias_correction": config.train.optimizer == "adamw",
         "train.milestones": config.train.schedule == "steps",
+        "train.round_products": config.train.dtype == "bfloat16",
         "eval.development": bool(config.eval.data) and not local_path(config.eval.data).is_file(),
         "eval.encoder": config.model.dual_encoder and bool(config.eval.data),
         "analysis.data": config.analysis.every > 0,

@@ -186,6 +186,9 @@ FIELDS = {
     "train.matmul_precision": field(
         "highest", "The precision of float32 products on TPUs and GPUs; highest is float32.", one_of(PRECISIONS)
     ),
+    "train.round_products": field(
+        False, "Write products of bfloat16 factors as bfloat16 on TPUs and GPUs: less memory traffic, more rounding."
+    ),
     "eval.data": field(
         "data/SentEval/data/downstream",
         "SentEval's folder, or a file of graded pairs; empty: nothing is scored.",

@@ -18,6 +18,7 @@ from simcse_jax.models.config import MASKED
 from simcse_jax.models.convolutions import PREFIX as CONVOLUTIONS
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.pooling import FIRST_TOKEN
+from simcse_jax.models.products import rounding
 from simcse_jax.models.projector import Projector, project
 from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.objectives import masked_lm, replaced_token_detection
@@ -59,6 +60,7 @@ class Recipe(NamedTuple):
     objectives: tuple[Term, ...]
     chunk_size: int = 0  # examples encoded at a time on each device; 0: all of its part of the batch
     matmul_precision: str = "highest"  # of float32 products: highest, high or default (`jax.default_matmul_precision`)
+    round_products: bool = False  # whether TPUs and GPUs write those of bfloat16 factors as bfloat16
     local_features: bool = False  # whether an objective needs those of the anchors' tokens
     language_model: LanguageModel | None = None  # where an objective needs masked tokens
     projector: Projector | None = None  # between the embeddings and some objectives
@@ -143,7 +145,7 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
         return total(embedded, recipe.objectives, settings["objective"])
 
     def loss_and_gradient(*args: Any) -> tuple[Float[Array, ""], Params]:
-        with jax.default_matmul_precision(recipe.matmul_precision):
+        with jax.default_matmul_precision(recipe.matmul_precision), rounding(recipe.round_products):
             return jax.value_and_grad(loss)(*args)
 
     # `shard_map` sums the gradients of replicated parameters by itself, so there is no psum of them here.

@@ -89,6 +89,7 @@ def make_recipe(
         ),
         chunk_size=config.parallel.chunk_size,
         matmul_precision=config.train.matmul_precision,
+        round_products=config.train.round_products,
         local_features=needs(config.objective).local_features,
         language_model=language_model if needs(config.objective).masked_tokens else None,
         optimization=Optimization(config.train.optimizer, config.train.bias_correction, config.train.schedule),

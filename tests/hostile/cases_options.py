@@ -147,6 +147,9 @@ OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
         {
             "--batch-per-chip": NUMBERS,
             "--columns": NUMBERS,
+            "--fill": NUMBERS,
+            "--top": NUMBERS,
+            "--plan": CHOICES,
             "--config": NAMES,
             "--topology": CHOICES,
             "--topologies": CHOICES,
