@@ -9,6 +9,7 @@ the product's input alone, with a mask of its own for each linear map, as in PEF
 import functools
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ from jaxtyping import Array, Float, Key
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig, Lora, Site
 from simcse_jax.models.dropout import Mask, drop
+from simcse_jax.models.parameters import Arrays
 from simcse_jax.models.products import DType, einsum
 
 NAME = "lora"  # of a layer's adapters, among its parameters
@@ -109,7 +111,7 @@ def fresh(config: EncoderConfig, key: Key[Array, ""]) -> dict[str, jax.Array]:
     return params
 
 
-def merge(params: Mapping[str, jax.Array], config: EncoderConfig, prefix: str = "") -> dict[str, jax.Array]:
+def merge(params: Arrays, config: EncoderConfig, prefix: str = "") -> dict[str, Any]:
     """The parameters of an encoder without LoRA that computes the same: W + α/r · A B in the place of W, A and B.
 
     Args:

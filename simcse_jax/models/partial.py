@@ -6,11 +6,9 @@ A step takes both (`training.step`): gradients, the optimizer's state and checkp
 from collections.abc import Mapping
 from typing import Any
 
-import jax
-
 from simcse_jax.models import lora
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.parameters import SECOND, Value, subset
+from simcse_jax.models.parameters import SECOND, Arrays, Value, subset
 
 # Before the names of the frozen parameters, among those of a step; a generator's have none.
 BASE = "base."
@@ -55,7 +53,7 @@ def of_step(trained: Mapping[str, Any], frozen: Mapping[str, Any] | None) -> dic
     return whole(trained, subset(frozen or {}, BASE))
 
 
-def merged(params: Mapping[str, jax.Array], encoder: EncoderConfig) -> dict[str, jax.Array]:
+def merged(params: Arrays, encoder: EncoderConfig) -> dict[str, Any]:
     """All parameters of a run, without LoRA: its products are added to the linear maps."""
     if encoder.lora is None:
         return dict(params)

@@ -54,38 +54,29 @@ def parts(tiny_bert, corpus, *more):
 NUMBERS = settings(lora_dropout=0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.exact
-@pytest.mark.parametrize("fields", [LORA, pytest.param(FROZEN, marks=pytest.mark.slow)])
-def test_gradients_are_of_what_trains_and_the_same_in_chunks_and_on_any_number_of_devices(fields, tiny_bert, corpus):
+@pytest.mark.parametrize(
+    ("fields", "columns", "others"),
+    [(LORA, 1, [(1, BATCH // 4), (2, 0), (4, 0), (8, 0)]), (LORA, 3, [(2, 2)]), (FROZEN, 3, [(4, 2)])],
+)
+def test_gradients_are_of_what_trains_and_the_same_in_chunks_and_on_any_number_of_devices(
+    fields, columns, others, tiny_bert, corpus
+):
     graph, trained, frozen = parts(tiny_bert, corpus, *fields)
 
     def loss_and_gradient(devices, chunk_size=0):
-        function = make_loss(graph, recipe(3, chunk_size=chunk_size), data_mesh(jax.devices()[:devices]))
-        return jax.jit(function)(trained, jnp.int32(0), batch(3), NUMBERS, frozen)
+        function = make_loss(graph, recipe(columns, chunk_size=chunk_size), data_mesh(jax.devices()[:devices]))
+        return jax.jit(function)(trained, jnp.int32(0), batch(columns), NUMBERS, frozen)
 
     loss, gradient = loss_and_gradient(1)
     assert gradient.keys() == trained.keys() and not {name for name in gradient if "embeddings" in name}
-    for devices, chunk_size in ((1, BATCH // 4), (4, 0), (2, 2)):
+    for devices, chunk_size in others:
         again, found = loss_and_gradient(devices, chunk_size)
         assert float(again) == pytest.approx(float(loss), rel=1e-5)
         for name, value in gradient.items():
             assert np.abs(value).max() > 1e-7 or "qkv.bias" in name, name
             np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-5 * float(np.abs(value).max() + 1e-3))
-
-
-@pytest.mark.slow
-@pytest.mark.exact
-def test_on_eight_devices_too(tiny_bert, corpus):
-    graph, trained, frozen = parts(tiny_bert, corpus, *LORA)
-    found = [
-        jax.jit(make_loss(graph, recipe(1), data_mesh(jax.devices()[:count])))(
-            trained, jnp.int32(0), batch(1), NUMBERS, frozen
-        )
-        for count in (1, 8)
-    ]
-    assert float(found[0][0]) == pytest.approx(float(found[1][0]), rel=1e-5)
-    for name, value in found[0][1].items():
-        np.testing.assert_allclose(found[1][1][name], value, rtol=1e-4, atol=1e-5)
 
 
 def test_checkpoints_hold_what_trains_and_the_folder_the_rest_once(run_with_lora, tiny_bert):
