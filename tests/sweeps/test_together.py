@@ -81,6 +81,9 @@ def test_what_can_be_trained_together():
     assert changed(train__epsilon=1e-6, train__warmup=0.1) == changed()
     assert changed(views__positive_dropout=0.0) == changed(views__positive_dropout=0.3) != changed()
     assert changed(model__attention_dropout=0.0) == changed(model__attention_dropout=0.3) != changed()
+    lora = {"model__lora__rank": 4}
+    assert changed(**lora, model__lora__dropout=0.1) == changed(**lora, model__lora__dropout=0.3) != changed(**lora)
+    assert len({changed(**lora), changed(model__lora__rank=8), changed(**lora, model__lora__alpha=1.0), changed()}) == 4
     steps = {"train__schedule": "steps", "train__milestones": "5:0.5,9:0.1"}
     assert changed(**steps) == changed(**steps | {"train__milestones": "1:0.8,2:0.7"}) != changed()
     assert changed(**steps) != changed(**steps | {"train__milestones": "1:0.8"})
