@@ -60,9 +60,10 @@ class Masks(NamedTuple):
         def first(mask: Mask | None) -> Mask | None:
             return mask and mask._replace(keep=layout.first(mask.keep))
 
+        tokens = first(self.attention_output), first(self.output)
         attention = self.attention._replace(keep=self.attention.keep[:, :, :1])
         of_lora = {name: mask._replace(keep=layout.first(mask.keep)) for name, mask in self.lora.items()}
-        return Masks(attention, first(self.attention_output), first(self.output), of_lora)
+        return Masks(attention, *tokens, of_lora)
 
 
 class Order(NamedTuple):
