@@ -7,7 +7,6 @@ batch instead, and `--plan` computes from both what a whole corpus takes.
 """
 
 import argparse
-import dataclasses
 import json
 import sys
 
@@ -32,7 +31,7 @@ from simcse_jax.huggingface.published import encoder_config
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.objectives.registry import needs
 from simcse_jax.outputs import output_file, printing
-from simcse_jax.runs.state import convolutions_of
+from simcse_jax.runs.state import with_parts
 from simcse_jax.storage import write_atomically
 from simcse_jax.training.columns import positives_of
 from simcse_jax.training.generator import check_generator
@@ -224,7 +223,7 @@ def main() -> None:
     generator = encoder_config(config.model.generator) if needs(config.objective).replaced_tokens else None
     if generator:
         check_generator(config, encoder, generator)
-    check_projector(config, dataclasses.replace(encoder, convolutions=convolutions_of(config.model)))
+    check_projector(config, with_parts(encoder, config.model))
     columns = args.columns or guess_columns(config)
 
     names = [args.topology] if args.topologies is None else [name.strip() for name in args.topologies.split(",")]

@@ -19,11 +19,12 @@ from simcse_jax.costs.program import Program, product_flops
 from simcse_jax.costs.roofline import CHIPS, Report
 from simcse_jax.devices.mesh import data_mesh, replicated, split_over_examples
 from simcse_jax.errors import UserError
+from simcse_jax.models import partial
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import needs
-from simcse_jax.runs.state import convolutions_of, pretrained_shapes, trained_shapes
+from simcse_jax.runs.state import convolutions_of, pretrained_shapes, split_shapes, with_parts
 from simcse_jax.training.recipe import make_recipe, make_replacement, make_settings
 from simcse_jax.training.step import init_state, make_step
 from simcse_jax.training.token_losses import LanguageModel
@@ -51,26 +52,27 @@ def trace_step(
     """
     mesh = data_mesh(devices)
     encoder = dataclasses.replace(encoder, convolutions=convolutions_of(config.model))
-    graph, _ = build(encoder, HEADS[config.model.mlp].trained, jnp.dtype(config.train.dtype))
+    shapes, rest = split_shapes(encoder, config)
+    graph, _ = build(with_parts(encoder, config.model), HEADS[config.model.mlp].trained, jnp.dtype(config.train.dtype))
     settings = make_settings(config, total_steps=1)
     batch = _batch_shapes(config, columns)
     masking = LanguageModel(mask_id=103, special_ids=(0, 100, 101, 102, 103))  # BERT's
-    replacement, frozen = None, None
+    replacement, frozen = None, partial.in_step(rest)
     if generator is not None:
         replacement = make_replacement(config, encoder, generator, masking)
-        frozen = pretrained_shapes(generator)
+        frozen |= pretrained_shapes(generator)
     recipe = make_recipe(config, columns, masking, replacement)
     if fill < 1:
         recipe = recipe._replace(most_tokens=most_tokens(config, columns, len(devices), fill))
     initialize = functools.partial(init_state, chosen=recipe.optimization)
-    state = jax.eval_shape(initialize, trained_shapes(encoder, config), settings)
+    state = jax.eval_shape(initialize, shapes, settings)
     step = make_step(graph, recipe, mesh)
     everywhere = replicated(mesh)
     return step.trace(
         placed(state, everywhere),
         placed(batch, split_over_examples(mesh)),
         placed(settings, everywhere),
-        placed(frozen, everywhere),
+        placed(frozen or None, everywhere),
     )
 
 

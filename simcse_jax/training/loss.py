@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.devices.mesh import AXIS
-from simcse_jax.models import parameters
+from simcse_jax.models import parameters, partial
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.changes import DRAWN, UNCHANGED
 from simcse_jax.models.config import MASKED
@@ -76,7 +76,8 @@ class Recipe(NamedTuple):
         return self.views[self.positive.anchor]
 
 
-# Frozen parameters, those of a generator, come last: no gradient, and None where no objective needs them.
+# Frozen parameters come last: no gradient, and None where there are none. Those of a generator have their own names,
+# those of the sentence encoder a prefix (`models.partial.BASE`).
 Gradient = Callable[..., tuple[Float[Array, ""], Params]]  # (params, step, batch, settings, frozen=None)
 
 
@@ -85,7 +86,7 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
 
     Every device encodes its rows of the batch; embeddings are all-gathered *with* their gradients, so N devices
     compute what one device computes with the whole batch. One device alone has nothing to gather and to sum. `frozen`
-    are the parameters of the network that replaces tokens.
+    are the parameters of the network that replaces tokens, and those of the sentence encoder that do not train.
     """
     alone = mesh.size == 1
     shift_is_free = ignores_shift(recipe)
@@ -98,8 +99,10 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
     ) -> Float[Array, ""]:
         # Cast to device-varying once, here. Otherwise JAX casts at every use, and sums the gradient over the devices
         # each time (with chunks, in every iteration of the scan).
+        base = parameters.subset(frozen or {}, partial.BASE)
         if not alone:
-            params = jax.lax.pcast(params, AXIS, to="varying")
+            params, base = jax.lax.pcast((params, base), AXIS, to="varying")
+        params = partial.whole(params, base)
 
         def rows_of(batch: Batch) -> Rows:
             return Rows(batch, step, settings, recipe.most_tokens)

@@ -51,6 +51,22 @@ def test_a_step_with_a_generator_takes_its_parameters():
     assert "language_model.bias" in frozen and "projector.layers.0.kernel" in state.params
 
 
+def test_a_step_with_lora_has_no_gradient_and_no_optimizer_of_what_is_frozen():
+    """Each parameter is an argument with two moments where it trains, and alone where it does not."""
+
+    def numbers(**fields):
+        config = tiny_config(**{f"model.{name.replace('__', '.')}": value for name, value in fields.items()})
+        state, _, _, frozen = compile.trace_step(config, TINY, 1, jax.devices()[:1]).in_avals[0]
+        return [sum(x.size for x in jax.tree.leaves(part)) for part in (state.params, state.optimizer, frozen)]
+
+    whole, moments, nothing = numbers(mlp="none")
+    assert nothing == 0 and moments == 2 * whole + 1
+    for fields in ({"lora__rank": 2}, {"freeze__layers": 1, "freeze__embeddings": True}):
+        trained, moments, frozen = numbers(mlp="none", **fields)
+        assert moments == 2 * trained + 1 < whole / 2 * 3 and frozen > whole / 3
+        assert trained + frozen == whole + ("lora__rank" in fields) * 2 * 2 * 2 * (32 + 32)
+
+
 def test_a_step_of_an_encoder_with_local_layers_and_gates_is_lowered_for_tpus_from_here():
     encoder = EncoderConfig.from_hugging_face(CONFIGS["modernbert"], "test")
     traced = compile.trace_step(tiny_config(**{"model.attention_dropout": 0.0}), encoder, 1, jax.devices()[:2])

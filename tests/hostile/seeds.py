@@ -74,6 +74,31 @@ def write_sharded_model(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
 
 
+def write_small_adapter(folder: Path) -> None:
+    """A random adapter of the model `model`."""
+    import dataclasses
+
+    from simcse_jax.huggingface.adapters import base_fingerprint, write_adapter
+    from simcse_jax.huggingface.linear_maps import sites
+    from simcse_jax.huggingface.load import load
+    from simcse_jax.models import lora
+    from simcse_jax.models.config import Lora, Partial
+
+    model = load(str(folder.parent / "model"))
+    own = Lora(2, 4.0, sites(model.config, (), ""))
+    encoder = dataclasses.replace(model.config, partial=Partial(lora=own))
+    draw = np.random.default_rng(0)
+    params = {
+        name: draw.normal(0, 0.1, shape).astype(np.float32)
+        for (_, site), names in lora.names(encoder).items()
+        for name, shape in zip(
+            names, ((lora.features(encoder, site)[0], 2), (2, lora.features(encoder, site)[1])), strict=True
+        )
+    }
+    folder.mkdir()
+    write_adapter(params, encoder, folder, base="model", sha=base_fingerprint(model.params), dropout=0.0)
+
+
 SIMPLE: dict[str, Callable[[Path], object]] = {  # by the name in a case's folder
     "model": lambda folder: write_model(folder, "bert"),
     "roberta": lambda folder: write_model(folder, "roberta"),
@@ -82,6 +107,7 @@ SIMPLE: dict[str, Callable[[Path], object]] = {  # by the name in a case's folde
     "text.txt": write_text,
     "pairs.tsv": write_pairs,
     "train.csv": write_triplets,
+    "adapter": write_small_adapter,
 }
 FOREIGN = "foreign"
 RUN = train_arguments(

@@ -4,6 +4,7 @@ import hashlib
 from collections import Counter
 
 from hostile import (
+    cases_adapters,
     cases_building,
     cases_config,
     cases_corpora,
@@ -30,6 +31,7 @@ FILES = (
     cases_building,
     cases_words,
     cases_corpora,
+    cases_adapters,
 )
 PER_KIND = 5  # of the sample
 
