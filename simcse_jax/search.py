@@ -37,7 +37,8 @@ def main() -> None:
     from simcse_jax.index.index import check_search
     from simcse_jax.index.terminal import table
 
-    check = functools.partial(check_search, args.top_k, args.threshold, args.recall_target, args.backend)
+    numbers = args.top_k, args.threshold, args.recall_target, args.backend
+    check = functools.partial(check_search, *numbers, storage=args.storage)
     check()
     sentences = read_sentences(args.sentences, args.column) if args.sentences else None
     queries = args.query or (read_sentences(args.queries, args.queries_column) if args.queries else None)
@@ -96,6 +97,11 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
         "--recall-target", type=float, default=0.95, help="the share that --approximate should find, without FAISS"
     )
     parser.add_argument("--backend", default="jax", help="the library that compares: jax or faiss")
+    parser.add_argument(
+        "--storage",
+        default="float32",
+        help="of the vectors on the devices; float16 and bfloat16 take half the memory and find the same",
+    )
     parser.add_argument("--compare", metavar="MODEL", help="a second model, its results next to the first one's")
     parser.add_argument("--compare-pooler", choices=POOLERS, help="the pooler of the second model (default: its own)")
     parser.add_argument("--compare-index", help="like --index, for the second model")
@@ -156,6 +162,7 @@ def _search(
 ) -> "Iterable[tuple[list[Result], ...]]":
     """The results of each model, for each query."""
     options = {"approximate": args.approximate, "recall_target": args.recall_target, "backend": args.backend}
+    options |= {"storage": args.storage}
     with warnings_in_a_line():
         return zip(*[model.search(queries, args.top_k, args.threshold, **options) for model in models], strict=True)
 

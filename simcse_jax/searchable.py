@@ -14,6 +14,7 @@ from simcse_jax.encoding.embedder import Encoded, warn_of_cut
 from simcse_jax.errors import UserError
 from simcse_jax.index import files as index_files
 from simcse_jax.index.index import Backend, Index, Result, SearchOptions, check_search
+from simcse_jax.index.placed import Storage
 from simcse_jax.index.similarity import similarities
 from simcse_jax.progress import Progress
 
@@ -154,6 +155,7 @@ class Searchable(abc.ABC):
         approximate: bool = False,
         recall_target: float = 0.95,
         backend: Backend = "jax",
+        storage: Storage = "float32",
     ) -> list[Result] | list[list[Result]]:
         """The sentences of the index that are nearest to each query, best first: a list of `(sentence, row, score)`.
 
@@ -166,12 +168,13 @@ class Searchable(abc.ABC):
           top_k: the maximum number of results for each query.
           threshold: the smallest score of a result; None for any. The SimCSE authors' package has 0.6.
           column: of a file of queries, if it has no usual name.
-          approximate, recall_target, backend: see `simcse_jax.index.index.Index.search`.
+          approximate, recall_target, backend, storage: see `simcse_jax.index.index.Index.search`.
 
         Raises:
           UserError: when there is no index, or an argument is wrong.
         """
-        check_search(top_k, threshold, recall_target, backend, self.index.similarity if self.index else "cosine")
+        compared = self.index.similarity if self.index else "cosine"
+        check_search(top_k, threshold, recall_target, backend, compared, storage)
         if self.index is None:
             raise UserError("there is no index to search in; call build_index or load_index first")
         given = read_sentences(queries, column) if isinstance(queries, Path) else queries
@@ -183,6 +186,7 @@ class Searchable(abc.ABC):
             approximate=approximate,
             recall_target=recall_target,
             backend=backend,
+            storage=storage,
         )
         return found[0] if vectors.ndim == 1 else found
 

@@ -305,6 +305,7 @@ def test_queries_are_typed_where_none_is_given(tiny_bert, files, monkeypatch, ty
         ({"--top-k": "0"}, ["top_k=0: must be a whole number, 1 or more"]),
         ({"--top-k": "x"}, ["--top-k", "invalid int value"]),
         ({"--threshold": "nan"}, ["threshold=nan: must be a number"]),
+        ({"--storage": "int8"}, ["storage='int8': not one of float32, float16, bfloat16"]),
         ({"--backend": "annoy"}, ["backend='annoy': not one of jax, faiss"]),
         ({"--output": "no/such/results.json"}, ["--output no/such/results.json: there is no folder no/such"]),
         ({"--output": "tests"}, ["--output tests: a folder; name a .json file in it"]),
