@@ -34,6 +34,8 @@ class SearchOptions(TypedDict, total=False):
     recall_target: float
     backend: Backend
     storage: Storage
+    refine: int | None
+    nprobes: int | None
 
 
 class Result(NamedTuple):
