@@ -25,7 +25,7 @@ from simcse_jax.command_line import (
 from simcse_jax.errors import UserError
 from simcse_jax.models.config import POOLERS
 from simcse_jax.outputs import check_inputs, output_file, printing
-from simcse_jax.storage import local_path
+from simcse_jax.storage import is_remote, local_path
 
 REFINE_HELP = "so many times --top-k rows are read and compared exactly (default: 20)"
 NPROBES_HELP = "the cells that are looked into (default: 20)"
@@ -134,7 +134,7 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
         if getattr(args, option) and not args.compare:
             raise UserError(f"--{option.replace('_', '-')}: is for --compare, which is not given")
     inputs = {f"--{name}": getattr(args, name) for name in ("sentences", "queries", "model", "compare")}
-    for option in ("index", "compare_index"):
+    for option in ("compare_index",) if _is_on_disk(args) else ("index", "compare_index"):
         _check_index(option, getattr(args, option), option == "index" and not args.sentences, inputs)
     if args.index and args.compare_index and os.path.realpath(args.index) == os.path.realpath(args.compare_index):
         raise UserError("--compare-index: the same folder as --index; each model needs its own")
@@ -144,9 +144,7 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
 
 def _check_index(option: str, name: str | None, needed: bool, inputs: dict[str, str | None]) -> None:
     """Refuses a folder that is no index, and one with an input that saving the index would remove."""
-    from simcse_jax.index.lance import is_lance_index
-
-    if name is None or (option == "index" and is_lance_index(name)):
+    if name is None:
         return
     from simcse_jax.index.files import PATTERNS, is_index, is_writable_index, local_folder
 
@@ -163,7 +161,8 @@ def _is_on_disk(args: argparse.Namespace) -> bool:
     """Whether the index is one of `build`, which goes without some options; others go without its own."""
     from simcse_jax.index.lance import check_options, is_lance_index
 
-    on_disk = args.index is not None and is_lance_index(args.index)
+    # Sentences are encoded into an index in memory, which can be in no bucket.
+    on_disk = args.index is not None and is_lance_index(args.index) and not (args.sentences and is_remote(args.index))
     in_memory = {"sentences": bool(args.sentences), "compare": bool(args.compare), "approximate": args.approximate}
     in_memory |= {"backend": args.backend != "jax", "storage": args.storage != "float32"}
     check_options(on_disk, args.refine, args.nprobes, **in_memory)

@@ -144,7 +144,7 @@ def test_a_sentence_finds_itself_at_a_threshold_of_1(model):
 
 
 def test_mistakes_are_reported_in_one_line_and_the_index_stays(model, tmp_path):
-    with pytest.raises(UserError, match="there is no index to search in; call build_index or load_index first"):
+    with pytest.raises(UserError, match="call build_index, load_index or open_index first"):
         model.search("the cat")
     with pytest.raises(UserError, match="there is no index to save"):
         model.save_index(tmp_path / "index")

@@ -8,7 +8,6 @@ which these are ranked again. Without codes, as in a small table, all vectors ar
 """
 
 import contextlib
-import datetime
 import math
 import os
 from collections.abc import Iterator
@@ -164,8 +163,7 @@ def connect(folder: Folder) -> "lancedb.DBConnection":
     import lancedb
 
     session = lancedb.Session(index_cache_size_bytes=CACHE, metadata_cache_size_bytes=FILES_CACHE)
-    # A table is seen as it was when it was opened.
-    return lancedb.connect(str(folder), session=session, read_consistency_interval=datetime.timedelta(days=3650))
+    return lancedb.connect(str(folder), session=session)
 
 
 @contextlib.contextmanager

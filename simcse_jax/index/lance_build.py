@@ -128,12 +128,9 @@ def _added(folder: Folder, files: EmbeddingFiles, shift: int, before: About | No
     table = None
     if before is not None:
         table = database.open_table(TABLE)
-        table.checkout(before.version)
-        if table.version != _latest(table):
+        if table.version != before.version:
             table.checkout(before.version)
-            table.restore()  # what a build left that was stopped
-        else:
-            table.checkout_latest()
+            table.restore()  # without what a build left that was stopped
     wrong: list[UserError] = []
     with Progress(files.count, "rows") as bar:
         batches = _batches(files, schema, shift, bar, wrong)
@@ -147,10 +144,6 @@ def _added(folder: Folder, files: EmbeddingFiles, shift: int, before: About | No
                 raise wrong[0] from None
             raise
     return table
-
-
-def _latest(table: "lancedb.table.Table") -> int:
-    return max(int(each["version"]) for each in table.list_versions())
 
 
 def _batches(

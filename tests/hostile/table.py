@@ -10,6 +10,7 @@ from hostile import (
     cases_data,
     cases_folders,
     cases_json,
+    cases_lance,
     cases_options,
     cases_outputs,
     cases_tokenizer,
@@ -30,6 +31,7 @@ FILES = (
     cases_building,
     cases_words,
     cases_corpora,
+    cases_lance,
 )
 PER_KIND = 5  # of the sample
 
