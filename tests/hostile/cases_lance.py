@@ -75,7 +75,7 @@ INDEX: dict[str, tuple[Make, str]] = {
     "a version of text": (about(lambda value: value.update(version="1")), REFUSED),
     "no model": (about(lambda value: value.pop("model")), REFUSED),
     "another model": (about(lambda value: value["model"].update(sha256="0" * 64)), REFUSED),
-    "another pooler": (about(lambda value: value["model"].update(pooler="cls")), REFUSED),
+    "another pooler": (about(lambda value: value["model"].update(pooler="avg_top2")), REFUSED),
     "another size": (about(lambda value: value["model"].update(dimension=16)), REFUSED),
     "another similarity": (about(lambda value: value["model"].update(similarity="manhattan")), REFUSED),
     **{
