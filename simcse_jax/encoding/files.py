@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,6 +18,7 @@ from simcse_jax.errors import UserError, why
 from simcse_jax.storage import read_json, replace, replacing_file, write_atomically
 
 PARQUET_ROWS = 8192  # written at a time
+MAKER = b"simcse_jax.model"  # a .parquet's metadata has the model that made it there, in JSON
 
 
 class PartialEmbeddings:
@@ -82,12 +83,13 @@ class PartialEmbeddings:
             self._state, json.dumps({"done": self.done, "cut": self.cut, "about": self._about}, indent=2) + "\n"
         )
 
-    def finish(self, sentences: Iterator[str], first_row: int) -> None:
+    def finish(self, sentences: Iterator[str], first_row: int, maker: Mapping[str, Any] | None = None) -> None:
         """Makes the complete output, whole or not at all, and removes the temporary files.
 
         Args:
           sentences: of the rows, for a .parquet.
           first_row: the number of the first row in the input, for a .parquet.
+          maker: the model, for a .parquet; None if it is not to be named.
 
         Raises:
           UserError: when it cannot be written.
@@ -97,7 +99,7 @@ class PartialEmbeddings:
         with self._writing():
             if self.output.suffix.lower() == ".parquet":
                 with replacing_file(self.output) as file:
-                    _write_parquet(file, np.load(self._partial, mmap_mode="r"), sentences, first_row)
+                    _write_parquet(file, np.load(self._partial, mmap_mode="r"), sentences, first_row, maker)
                 self._partial.unlink()
             else:
                 replace(self._partial, self.output)
@@ -129,7 +131,9 @@ class PartialEmbeddings:
             raise UserError(f"{self.output}: cannot be written: {why(error)}") from None
 
 
-def _write_parquet(file: IO[bytes], embeddings: np.ndarray, sentences: Iterator[str], first_row: int) -> None:
+def _write_parquet(
+    file: IO[bytes], embeddings: np.ndarray, sentences: Iterator[str], first_row: int, maker: Mapping[str, Any] | None
+) -> None:
     """Columns `sentence`, `row` (its number in the input, from 0) and `embedding`."""
     import pyarrow
     import pyarrow.parquet
@@ -137,6 +141,8 @@ def _write_parquet(file: IO[bytes], embeddings: np.ndarray, sentences: Iterator[
     rows, size = embeddings.shape
     kind = pyarrow.list_(pyarrow.from_numpy_dtype(embeddings.dtype), size)
     schema = pyarrow.schema([("sentence", pyarrow.string()), ("row", pyarrow.int64()), ("embedding", kind)])
+    if maker is not None:
+        schema = schema.with_metadata({MAKER: json.dumps(maker)})
     with pyarrow.parquet.ParquetWriter(file, schema) as writer:
         for start in range(0, rows, PARQUET_ROWS):
             part = np.array(embeddings[start : start + PARQUET_ROWS])

@@ -82,6 +82,7 @@ OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
             "--threshold": NUMBERS,
             "--recall-target": NUMBERS,
             "--backend": CHOICES,
+            "--storage": CHOICES,
             "--pooler": CHOICES,
             "--model": NAMES,
             "--sentences": NAMES,

@@ -121,6 +121,7 @@ RUN = train_arguments(
     analysis__data="train.csv",
 )
 PREPARE = ["--data=text.txt", "--model=model", "--max-length=16", "--output=corpus", "--shard-rows=6"]
+ENCODE = ["--model=model", "--input=text.txt", "--output=embeddings/emb.parquet"]
 # Made by commands from the above: the inputs, the command line, and what it writes.
 MADE: dict[str, tuple[list[str], str, list[str]]] = {
     "workdir": (
@@ -131,6 +132,8 @@ MADE: dict[str, tuple[list[str], str, list[str]]] = {
     "exported": (["workdir"], "export", ["--workdir=workdir", "--output=exported"]),
     "index": (["model", "text.txt"], "search", ["--model=model", "--sentences=text.txt", "--index=index", "--query=a"]),
     "corpus": (["model", "text.txt"], "prepare", PREPARE),
+    "embeddings": (["model", "text.txt"], "hostile.seeds:encode_into_folder", ENCODE),
+    "lance": (["embeddings"], "search", ["build", "--embeddings=embeddings", "--output=lance"]),
     "state": (
         ["model", "text.txt"],
         "hostile.seeds:encode_half",
@@ -142,6 +145,16 @@ MADE: dict[str, tuple[list[str], str, list[str]]] = {
 def write_sentence_transformer(folder: Path, exported: Path) -> None:
     """An export as another program would have written it: without our own file."""
     shutil.copytree(exported, folder, ignore=shutil.ignore_patterns("simcse_jax.json"))
+
+
+def encode_into_folder() -> None:
+    """`encode`, into a folder that does not exist yet."""
+    import os
+
+    from simcse_jax import encode
+
+    os.mkdir("embeddings")
+    encode.main()
 
 
 def encode_half() -> None:

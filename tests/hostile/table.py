@@ -11,6 +11,7 @@ from hostile import (
     cases_data,
     cases_folders,
     cases_json,
+    cases_lance,
     cases_options,
     cases_outputs,
     cases_tokenizer,
@@ -32,6 +33,7 @@ FILES = (
     cases_words,
     cases_corpora,
     cases_adapters,
+    cases_lance,
 )
 PER_KIND = 5  # of the sample
 
