@@ -148,20 +148,20 @@ def choose_batch(config: config_dict.ConfigDict, batch_per_chip: int | None, chi
     return config.train.batch_size // first_chips * chips
 
 
-def check_plan(args: argparse.Namespace, max_length: int) -> dict[str, float]:
-    """Reads --plan, and sets the share of tokens from it.
+def check_plan(args: argparse.Namespace, config: config_dict.ConfigDict) -> dict[str, float]:
+    """Reads --plan, and sets the share of tokens from it if the run leaves padding out.
 
     Raises:
       UserError: when it has a mistake, or other options contradict it.
     """
     plan = read_plan(args.plan)
-    tokens = plan["tokens"]
+    tokens, max_length = plan["tokens"], config.data.max_length
     if tokens > max_length:
         raise UserError(f"--plan tokens={tokens:g}: sentences are cut at config.data.max_length={max_length}")
     for option, given in (("--topologies", args.topologies), ("--encode", args.encode), ("--fill", args.fill != 1)):
         if given:
             raise UserError(f"--plan: leave {option} out; a plan is for one --topology, and computes both programs")
-    args.fill = tokens / max_length
+    args.fill = tokens / max_length if config.train.unpad else 1.0
     return plan
 
 
@@ -214,7 +214,9 @@ def main() -> None:
     for option, set_ in (("--fill", args.fill != 1), ("--columns", args.columns)):
         if set_ and args.encode:
             raise UserError(f"--encode: leave {option} out, which is for training steps")
-    plan = check_plan(args, config.data.max_length) if args.plan is not None else None
+    if args.fill != 1 and not config.train.unpad:
+        raise UserError(f"--fill {args.fill}: leave it out, or train.unpad=False, with which padding is computed too")
+    plan = check_plan(args, config) if args.plan is not None else None
     recipe, _, _ = find_config(args.config).partition(":")
     output = None if args.output is None else output_file(args.output, {"--config": recipe})
     encoder = encoder_config(config.model.init_from, config.model.num_layers)
@@ -231,10 +233,11 @@ def main() -> None:
     chips = {name: len(described_devices(name)) for name in names}
     batches = {name: choose_batch(config, args.batch_per_chip, count, chips[names[0]]) for name, count in chips.items()}
     what = "encoding" if args.encode else f"{columns} column(s) of data{'' if args.columns else ' assumed'}"
+    precision = "highest" if args.encode else config.train.matmul_precision  # models are never used at a lower one
     with printing(output is not None) as say:
         say(
-            f"{config.model.init_from}, {encoder.num_layers} layers, {config.train.dtype} at precision "
-            f"{config.train.matmul_precision}; {what}, {config.data.max_length} tokens"
+            f"{config.model.init_from}, {encoder.num_layers} layers, {config.train.dtype} at precision {precision}; "
+            f"{what}, {config.data.max_length} tokens"
             f"{'' if args.fill == 1 else f', {args.fill:.0%} of the places filled'}"
         )
         reports = []

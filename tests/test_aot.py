@@ -55,6 +55,8 @@ def test_the_batch_is_that_of_the_first_topology_or_given_a_chip():
         (["--topology=v5e:2x4", *GENERATOR], "model.generator=distilroberta-base: its weights have 50,265 words"),
         (["--topology=v5e:2x4", "--batch-per-chip=0"], "--batch-per-chip 0: must be 1 or more"),
         (["--topology=h200:1", "--fill=0"], "--fill 0.0: must be above 0 and at most 1"),
+        (["--topology=h200:1", "--fill=0.5", "--config.train.unpad=False"], "--fill 0.5: leave it out, or train.unpad"),
+        (["--topology=h200:16"], "--topology h200:16: must be a number of GPUs, at most 8 a node"),
         (["--topology=h200:1", "--top=-1"], "--top -1: must be 0 or more"),
         (["--topology=h200:1", "--encode", "--fill=0.5"], "--encode: leave --fill out"),
         (["--topology=h200:1", "--encode", "--columns=2"], "--encode: leave --columns out"),
@@ -200,7 +202,7 @@ def test_a_plan_compiles_training_and_encoding(tiny_bert: Path, tmp_path: Path):
 
 @needs_cuda
 def test_a_step_beyond_a_gpu_s_memory_is_refused(monkeypatch):
-    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "1e-5")
+    monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", "1e-5")
     with pytest.raises(compile.OutOfMemory) as error:
         compile.compile_step(tiny_config(), TINY, 1, "h100:1")
     assert error.value.needed > error.value.available == pytest.approx(CHIPS["h100"].hbm * 1e-5)

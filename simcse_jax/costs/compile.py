@@ -29,6 +29,8 @@ from simcse_jax.training.recipe import make_recipe, make_replacement, make_setti
 from simcse_jax.training.step import init_state, make_step
 from simcse_jax.training.token_losses import LanguageModel
 
+FRACTIONS = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")  # JAX's variable, and its old name
+
 
 class OutOfMemory(Exception):
     """The step does not fit into a chip's memory; sizes in bytes."""
@@ -141,7 +143,8 @@ def compile_for(
     Raises:
       OutOfMemory: when it does not fit.
     """
-    devices = described_devices(topology)
+    devices, chip = described_devices(topology), CHIPS[topology.partition(":")[0]]
+    most = gpu_memory(chip.hbm) if is_gpu(topology) else math.inf
     started = time.perf_counter()
     traced = trace(devices)
     try:
@@ -151,7 +154,7 @@ def compile_for(
             raise
         raise OutOfMemory(*needed_and_available) from None
     memory, program = compiled.memory_analysis(), Program(compiled.as_text())
-    flops = product_flops(traced.jaxpr, CHIPS[topology.partition(":")[0]].passes)
+    flops = product_flops(traced.jaxpr, chip.passes)
     share = len(devices) if traces_all else 1
     report = Report(
         topology=topology,
@@ -173,22 +176,29 @@ def compile_for(
         nodes=nodes_and_gpus(topology)[0] if is_gpu(topology) else 1,
     )
     # The TPU compiler refuses what does not fit; that of GPUs leaves it to the run.
-    if is_gpu(topology) and sum(report.memory.values()) > gpu_memory(report.chip.hbm):
-        raise OutOfMemory(sum(report.memory.values()), gpu_memory(report.chip.hbm))
+    if (needed := sum(report.memory.values())) > most:
+        raise OutOfMemory(needed, most)
     return report
 
 
 def gpu_memory(whole: float) -> float:
-    """The bytes of a GPU's memory that JAX takes: three quarters, or XLA_PYTHON_CLIENT_MEM_FRACTION of it.
+    """The bytes of a GPU's memory that JAX takes: three quarters, or the share in XLA_CLIENT_MEM_FRACTION.
 
     Raises:
-      UserError: when that is no number.
+      UserError: when that is no number above 0, or the variable is set under its old name too.
     """
-    given = os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.75")
-    try:
-        return whole * float(given)
-    except ValueError:
-        raise UserError(f"XLA_PYTHON_CLIENT_MEM_FRACTION={given}: must be a number, e.g. 0.9") from None
+    given = {name: os.environ[name] for name in FRACTIONS if os.environ.get(name)}
+    if len(given) > 1:
+        raise UserError(f"{' and '.join(given)} are both set: unset the latter, which is the old name")
+    for name, value in given.items():
+        try:
+            share = float(value)
+        except ValueError:
+            share = math.nan
+        if not 0 < share < math.inf:
+            raise UserError(f"{name}={value}: must be a number above 0, e.g. 0.9")
+        return whole * share
+    return whole * 0.75
 
 
 def memory_of_error(message: str) -> tuple[float, float] | None:

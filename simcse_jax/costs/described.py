@@ -67,4 +67,7 @@ def _gpus(topology: str) -> list[jax.Device]:
         )
     config = gpus.target(topology.partition(":")[0])
     shape = f"1x{nodes}x{each}"  # slices, nodes, GPUs of a node
-    return list(topologies.get_topology_desc(topology, "cuda", target_config=config, topology=shape).devices)
+    try:
+        return list(topologies.get_topology_desc(topology, "cuda", target_config=config, topology=shape).devices)
+    except jax.errors.JaxRuntimeError as error:
+        raise UserError(f"--topology {topology}: JAX's CUDA plugin cannot describe it: {reason(error)}") from None

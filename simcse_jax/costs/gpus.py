@@ -7,6 +7,7 @@ from simcse_jax.costs.roofline import CHIPS
 from simcse_jax.errors import UserError
 
 EXAMPLES = "h200:1, h100:8, h200:2x8 (nodes x GPUs)"
+NODE = 8  # the most GPUs of a node: what NVLink connects in one
 MOST = 65_536  # GPUs of a topology
 
 
@@ -60,12 +61,15 @@ def nodes_and_gpus(topology: str) -> tuple[int, int]:
     """The nodes of a topology such as h200:8 or h200:2x8, and the GPUs of each.
 
     Raises:
-      UserError: when its name has another form.
+      UserError: when its name has another form, or a node would have more GPUs than there are in one.
     """
     found = re.fullmatch(r"(?:([1-9]\d{0,5})x)?([1-9]\d{0,5})", topology.partition(":")[2], re.ASCII)
     nodes, gpus = (int(found[1] or 1), int(found[2])) if found else (0, 0)
-    if not 0 < nodes * gpus <= MOST:
-        raise UserError(f"--topology {topology}: must be a number of GPUs, at most {MOST:,} in all, e.g. {EXAMPLES}")
+    if not (0 < gpus <= NODE and nodes * gpus <= MOST):
+        raise UserError(
+            f"--topology {topology}: must be a number of GPUs, at most {NODE} a node and {MOST:,} in all, "
+            f"e.g. {EXAMPLES}"
+        )
     return nodes, gpus
 
 

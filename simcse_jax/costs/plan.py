@@ -15,25 +15,31 @@ FORM = "sentences=1e10,tokens=22"
 
 
 class Assumption(NamedTuple):
-    """A number of a plan that may be given: its default (None: none, or the topology's), meaning and most."""
+    """A number of a plan that may be given: its default (None: none, or the topology's), meaning, most and least.
+
+    Where the least is 0, the number must be above it.
+    """
 
     default: float | None
     meaning: str
-    most: float = math.inf
+    most: float = 1e15
+    least: float = 0
 
 
 # Rates are those of docs/corpora.md, medians of a virtual machine that had other work.
 ASSUMPTIONS = {
-    "sentences": Assumption(None, "sentences of the corpus"),
-    "tokens": Assumption(None, "tokens of a sentence, on average, with those at its ends"),
+    "sentences": Assumption(None, "sentences of the corpus, all columns together"),
+    "tokens": Assumption(None, "tokens of a sentence, on average, with those at its ends", least=1),
     "text_bytes": Assumption(5, "bytes of text for a token"),
     "epochs": Assumption(1, "times that training reads the corpus"),
-    "hosts": Assumption(None, "machines with these devices (default: nodes of GPUs; a machine for 4 TPU chips)"),
+    "hosts": Assumption(
+        None, "machines with these devices (default: nodes of GPUs; a machine for 4 TPU chips)", least=1
+    ),
     "cores": Assumption(64, "processor cores of a host"),
     "tokenize_rate": Assumption(5300, "sentences a second that a core tokenizes and writes"),
     "read_rate": Assumption(35_000, "cold rows a second that a host reads from a prepared corpus on its disk"),
     "network": Assumption(1.25e9, "bytes a second that a host copies from a bucket"),
-    "disk": Assumption(2e9, "bytes a second that a host reads from its disk"),
+    "disk": Assumption(2e9, "bytes a second that a host reads from its disk, or writes to it"),
     "train_utilization": Assumption(0.5, "share of the bound's speed that training reaches", 1),
     "encode_utilization": Assumption(0.5, "share of the bound's speed that encoding reaches", 1),
     "vector_bytes": Assumption(2, "bytes of an embedding's element on disk (float16)"),
@@ -45,7 +51,7 @@ def read_plan(text: str) -> dict[str, float]:
     """Reads `NAME=NUMBER,…`; see `ASSUMPTIONS`.
 
     Raises:
-      UserError: for an unknown name, a value that is no positive number or too large, and without sentences or tokens.
+      UserError: for an unknown name, a value that is no number, too small or too large; without sentences or tokens.
     """
     given: dict[str, float] = {}
     for part in text.split(","):
@@ -54,13 +60,13 @@ def read_plan(text: str) -> dict[str, float]:
             raise UserError(f"--plan {part.strip()!r}: unknown; the nearest are {', '.join(near(name, ASSUMPTIONS))}")
         if name in given:
             raise UserError(f"--plan {text}: has {name} twice")
-        most = ASSUMPTIONS[name].most
+        most, least = ASSUMPTIONS[name].most, ASSUMPTIONS[name].least
         try:
             given[name] = float(number)
         except ValueError:
             given[name] = math.nan
-        if not 0 < given[name] <= min(most, 1e15):
-            limit = f"above 0 and at most {most:g}" if most < math.inf else "above 0, e.g. 1e10"
+        if not (0 < given[name] <= most and given[name] >= least):
+            limit = f"from {least:g} to {most:g}" if least else f"above 0 and at most {most:g}"
             raise UserError(f"--plan {name}={number}: must be a number {limit}")
     for name in ("sentences", "tokens"):
         if name not in given:
@@ -127,6 +133,7 @@ class Plan:
         steps = its["epochs"] * rows / self.training.sentences
         encoded = rows / self.encoding.sentences_per_second
         index = rows * size * 4
+        examples = rows * self.training.batch / self.training.sentences  # one read for all columns of an example
         return [
             Stage("prepare", {"text": text, "corpus": corpus}, {"tokenizing": tokenizing, "network": reading_text}, 0),
             Stage("copy to each host", {"each host's disk": corpus}, {"network": corpus / its["network"]}, 0),
@@ -135,7 +142,7 @@ class Plan:
                 {},
                 {
                     self.training.bound: steps * self.training.seconds / its["train_utilization"],
-                    "reading rows": its["epochs"] * rows / (hosts * its["read_rate"]),
+                    "reading rows": its["epochs"] * examples / (hosts * its["read_rate"]),
                 },
                 chips,
             ),
@@ -145,11 +152,12 @@ class Plan:
                 {
                     self.encoding.bound: encoded / its["encode_utilization"],
                     "tokenizing": tokenizing,
-                    "disk": 2 * text / its["disk"],  # each host checks the whole text, and reads it as far as its part
+                    "network": reading_text,  # each host copies files of its own to its disk
+                    "disk": (2 * text + vectors) / (hosts * its["disk"]),  # it checks them first, then encodes them
                 },
                 chips,
             ),
-            Stage("index", {"float32 vectors": index}, {"disk": index / (hosts * its["disk"])}, 0),
+            Stage("index", {"float32 vectors": index}, {"disk": (vectors + index) / (hosts * its["disk"])}, 0),
         ]
 
     @property

@@ -86,7 +86,8 @@ class Collective(NamedTuple):
         if self.kind == "collective-permute":
             return self.bytes / node
         nodes = self.devices / node
-        return self.bytes / node * self._ways * (nodes - 1) / nodes
+        part = self.bytes if self.kind == "all-to-all" else self.bytes / node  # of all-to-all, no two have the same
+        return part * self._ways * (nodes - 1) / nodes
 
     @property
     def _ways(self) -> int:
@@ -161,11 +162,17 @@ class Program:
                 self.computations[current][match[2]] = _instruction(match[2], text, bool(match[1]))
 
     def runs(self, computation: str = "", times: int = 1) -> Iterator[tuple[int, Lines, Instruction]]:
-        """For each instruction outside of fusions: its number of runs in a step, its computation, and itself."""
+        """For each instruction outside of fusions: its number of runs in a step, its computation, and itself.
+
+        Of the branches of a conditional, the one with the most traffic runs.
+        """
         lines = self.computations[computation or self.entry]
         for line in lines.values():
             if line.opcode in OUTER:
-                for callee in self._callees(line):
+                callees = self._callees(line)
+                if line.opcode == "conditional":
+                    callees = [max(callees, key=self._bytes_of)]
+                for callee in callees:
                     yield from self.runs(callee, times * (self._trip_count(line) if line.opcode == "while" else 1))
             else:
                 yield times, lines, line
@@ -173,6 +180,9 @@ class Program:
     def bytes_accessed(self, on_chip: bool = False) -> int:
         """Bytes that a step reads and writes in HBM; with `on_chip` also in memories on the chip, as XLA counts."""
         return sum(times * size for times, _, size in self._traffic(on_chip))
+
+    def _bytes_of(self, computation: str) -> int:
+        return sum(times * size for times, _, size in self._traffic(computation=computation))
 
     def consumers(self) -> list[Consumer]:
         """What reads and writes HBM, the largest first."""
@@ -195,9 +205,9 @@ class Program:
                 counts[kinds.get(line.opcode, "others")] += times
         return counts
 
-    def _traffic(self, on_chip: bool = False) -> Iterator[tuple[int, Instruction, int]]:
+    def _traffic(self, on_chip: bool = False, computation: str = "") -> Iterator[tuple[int, Instruction, int]]:
         """For each instruction that moves data: its number of runs, itself, and its bytes (see `bytes_accessed`)."""
-        for times, lines, line in self.runs():
+        for times, lines, line in self.runs(computation):
             if line.opcode in FREE or line.opcode.endswith("-done") or FREE_TARGETS.search(line.attributes):
                 continue
             size = sum(size for array, size in self._written(lines, line) if on_chip or not array.on_chip)

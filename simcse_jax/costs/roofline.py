@@ -153,7 +153,9 @@ def largest(report: Report, top: int) -> str:
     lines = [f"{report.topology}: the largest {min(top, len(report.consumers))} of {len(report.consumers)} consumers"]
     for each in report.consumers[:top]:
         share = each.bytes / report.hbm_bytes
-        lines.append(f"{each.bytes / 1e9:8.3f} GB {share:6.1%} {each.calls:6}x  {each.kind} {each.type}  {each.name}")
+        first, *others = each.type.split(", ")
+        kind = f"{each.kind} {first}{f' and {len(others)} more' if others else ''}"
+        lines.append(f"{each.bytes / 1e9:8.3f} GB {share:6.1%} {each.calls:6}x  {kind}  {each.name}")
     return "\n".join(lines)
 
 

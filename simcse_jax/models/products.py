@@ -25,7 +25,8 @@ def rounding(rounds: bool) -> Iterator[None]:
 
     They are still summed in float32, and what follows computes in float32. TPUs and GPUs round for free and then write
     and read half the bytes. CPUs do not, so nothing changes for them. The gradient of a float32 second factor, which is
-    a parameter's, is never rounded. Like `jax.default_matmul_precision`, this belongs to the program, not to a product.
+    a parameter's, is never rounded. This belongs to a program, not to a product. `jax.jit` does not see it, unlike
+    `jax.default_matmul_precision`: a function that was traced before stays as it is.
     """
     token = _rounds.set(rounds)
     try:

@@ -88,9 +88,15 @@ def test_a_gpu_s_memory_is_the_part_that_jax_takes(monkeypatch):
     assert compile.gpu_memory(100) == 75
     monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", ".9")
     assert compile.gpu_memory(100) == 90
-    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", "all")
-    with pytest.raises(UserError, match="XLA_PYTHON_CLIENT_MEM_FRACTION=all: must be a number"):
+    monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", ".5")
+    with pytest.raises(UserError, match="XLA_CLIENT_MEM_FRACTION and XLA_PYTHON_CLIENT_MEM_FRACTION are both set"):
         compile.gpu_memory(100)
+    monkeypatch.delenv("XLA_PYTHON_CLIENT_MEM_FRACTION")
+    assert compile.gpu_memory(100) == 50
+    for wrong in ("all", "nan", "0", "-1", "inf"):
+        monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", wrong)
+        with pytest.raises(UserError, match=f"XLA_CLIENT_MEM_FRACTION={wrong}: must be a number above 0"):
+            compile.gpu_memory(100)
 
 
 @pytest.mark.parametrize(("dtype", "most_tokens"), [("float32", ()), ("bfloat16", ()), ("bfloat16", (40,))])

@@ -1,7 +1,9 @@
 import importlib.util
 
+import jax
 import pytest
 
+from simcse_jax.costs import described
 from simcse_jax.costs.described import described_devices
 from simcse_jax.errors import UserError
 
@@ -19,3 +21,13 @@ def test_a_missing_compiler_and_an_unknown_topology_are_explained(topology, mess
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=message):
         described_devices(topology)
+
+
+def test_what_a_plugin_cannot_describe_is_one_line(monkeypatch):
+    def fail(*_, **__):
+        raise jax.errors.JaxRuntimeError("INVALID_ARGUMENT: no such field")
+
+    monkeypatch.setattr(described, "installed", lambda name: True)
+    monkeypatch.setattr(described.topologies, "get_topology_desc", fail)
+    with pytest.raises(UserError, match=r"^--topology h200:8: JAX's CUDA plugin cannot describe it: .*no such field"):
+        described_devices("h200:8")

@@ -15,9 +15,10 @@ def test_encoding_computes_each_layer_once():
     layer = 2 * rows * tokens * (4 * size * size + 2 * size * inner) + 4 * rows * tokens * tokens * size
     whole = TINY.num_layers * layer
     assert flops() == {6: whole}
-    # As a run is scored: without the head of training, and with that which stays.
+    # As a run is scored: without the head of training, and with one that stays.
     assert flops(**{"model.mlp": "train"}) == {6: whole}
+    head = 2 * rows * size * size
+    assert flops(**{"model.mlp": "always"}) == {6: whole + head}
     assert flops(**{"model.pooler": "cls", "model.mlp": "none"})[6] < whole
     # Only the head, of float32, is not rounded.
-    halved = flops(**{"train.dtype": "bfloat16"})
-    assert halved == {1: whole}
+    assert flops(**{"train.dtype": "bfloat16", "model.mlp": "always"}) == {1: whole, 6: head}

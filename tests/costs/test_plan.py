@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import pytest
@@ -37,9 +38,19 @@ def test_a_plan_by_hand():
     assert train.seconds["reading rows"] == pytest.approx(2 * 1e9 / 2e6)
     assert encode.seconds["compute"] == pytest.approx(1e9 / 64 * 1e-4 / 0.5, rel=1e-6)
     assert encode.bound == "tokenizing"
-    assert encode.seconds["disk"] == pytest.approx(2 * 1e11 / 2e9)
+    # Two hosts with half of the text each, which they copy, read twice, and write vectors for.
+    assert encode.seconds["network"] == pytest.approx(1e11 / (2 * 1.25e9))
+    assert encode.seconds["disk"] == pytest.approx((2 * 1e11 + 1e9 * SIZE * 2) / (2 * 2e9))
     assert encode.bytes == {"vectors": 1e9 * SIZE * 2}
-    assert index.least == pytest.approx(1e9 * SIZE * 4 / (2 * 2e9))
+    assert index.least == pytest.approx(1e9 * SIZE * (2 + 4) / (2 * 2e9))  # float16 read, float32 written
+
+
+def test_an_example_of_several_columns_is_one_read():
+    made = plan("sentences=3e9,tokens=20,read_rate=1e6")
+    triplets = dataclasses.replace(made, training=dataclasses.replace(made.training, sentences=3 * 64))
+    assert made.stages[2].seconds["reading rows"] == pytest.approx(3e9 / 2e6)
+    assert triplets.stages[2].seconds["reading rows"] == pytest.approx(1e9 / 2e6)
+    assert triplets.stages[2].seconds["compute"] == pytest.approx(made.stages[2].seconds["compute"] / 3)
 
 
 def test_where_search_ends():
@@ -54,9 +65,9 @@ def test_where_search_ends():
 def test_every_assumption_is_in_the_table():
     made = plan("sentences=1e10,tokens=22,cores=96")
     text = describe_plan(made)
-    for name, (_, meaning, _) in ASSUMPTIONS.items():
+    for name, assumption in ASSUMPTIONS.items():
         (line,) = [line for line in text.splitlines() if line.startswith(f"{name} ")]
-        assert meaning in line
+        assert assumption.meaning in line
         assert line.endswith("(given)" if name in ("sentences", "tokens", "cores") else "(assumed)")
     assert "520 GB" in text and "1.1 TB" in text
     assert json.loads(json.dumps(made.to_json()))["assumptions"]["hosts"] == 2
@@ -75,7 +86,10 @@ def test_hosts_of_tpus():
         ("sentences=5", "needs tokens"),
         ("sentence=1e10", "unknown; the nearest are sentences"),
         ("sentences=1e10,", "--plan '': unknown"),
-        ("sentences=many", "--plan sentences=many: must be a number above 0, e.g. 1e10"),
+        ("sentences=many", "--plan sentences=many: must be a number above 0 and at most 1e+15"),
+        ("sentences=1e16", "--plan sentences=1e16: must be a number above 0 and at most 1e+15"),
+        ("sentences=1,tokens=0.5", "--plan tokens=0.5: must be a number from 1 to 1e+15"),
+        ("sentences=1,tokens=2,hosts=0.5", "--plan hosts=0.5: must be a number from 1 to 1e+15"),
         ("sentences=nan", "must be a number above 0"),
         ("sentences=inf", "must be a number above 0"),
         ("sentences=-1", "must be a number above 0"),

@@ -88,6 +88,15 @@ def test_a_gathered_table_counts_by_its_rows():
     assert read(lambda table, rows: jnp.tanh(table[rows]), table, rows).bytes_accessed() < 2000
 
 
+def test_of_two_branches_the_one_with_more_traffic_counts():
+    def branches(*functions):
+        function = lambda x, w: jax.lax.cond(x[0, 0] > 0, *functions, x, w)  # noqa: E731
+        return read(function, X, W).bytes_accessed()
+
+    small, large = (lambda x, w: x @ w), (lambda x, w: jnp.tanh(x @ w) @ w)
+    assert branches(small, large) == branches(large, small) == branches(large, large) > branches(small, small)
+
+
 def test_collectives_are_found_and_multiplied():
     mesh = data_mesh(jax.devices())
 
@@ -120,6 +129,8 @@ def test_nodes_exchange_parts_after_their_devices():
         assert exchange.sent_inside(8) == ways * 1600 * 7 / 8
         assert exchange.sent_outside(8) == ways * 200 / 2
         assert exchange.sent_outside(16) == 0 and exchange.sent_inside(16) == exchange.bytes_sent
+    # Nothing of an all-to-all is the same on two devices: half of it goes to the other node.
+    assert Collective("all-to-all", 16, 1, 1600).sent_outside(8) == 800
 
 
 TPU_PROGRAM = """\

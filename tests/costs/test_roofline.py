@@ -18,7 +18,10 @@ def report(**changes):
         "hbm_bytes": 819_000_000,
         "collectives": [Collective("all-reduce", 8, 3, 800_000_000), Collective("all-gather", 8, 1, 80_000_000)],
         "kernels": {"fusions": 1000, "copies": 7},
-        "consumers": [Consumer("f/add", "fusion", "f32[8]", 12, 409_500_000), Consumer("f/x", "copy", "f32[1]", 1, 8)],
+        "consumers": [
+            Consumer("f/add", "fusion", "f32[8]", 12, 409_500_000),
+            Consumer("f/x", "copy", "f32[1], s8[2], s8[3]", 1, 8),
+        ],
     }
     return Report(**fields | changes)
 
@@ -64,4 +67,5 @@ KINDS = {"h200:16": 1, "h200:2x8": 2}
 def test_the_largest_consumers_of_traffic_are_listed():
     _, first = largest(report(), 1).splitlines()
     assert first.split() == ["0.409", "GB", "50.0%", "12x", "fusion", "f32[8]", "f/add"]
-    assert largest(report(), 5).startswith("v5e:2x4: the largest 2 of 2 consumers")
+    heading, _, second = largest(report(), 5).splitlines()
+    assert heading == "v5e:2x4: the largest 2 of 2 consumers" and "copy f32[1] and 2 more  f/x" in second
