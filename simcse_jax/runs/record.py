@@ -9,10 +9,10 @@ from math import inf
 from typing import Any
 
 from simcse_jax.config.fields import FIELDS
-from simcse_jax.config.partial_fields import PARTIAL_FIELDS, PARTIAL_SECTIONS
 from simcse_jax.errors import UserError
 
 NEEDED = ("seed", "model.init_from", "model.pooler", "model.mlp", "data.train", "eval.data", "eval.tasks")
+WHOLE = ("lora", "freeze")  # sections of config.model that have all of their fields, or are not there at all
 DEPTH = 8  # of a config; ours have 3 levels
 NUMBER = (int, float)
 
@@ -108,12 +108,10 @@ def _check_field(name: str, value: Any, where: str) -> None:
 
 
 def _check_parts(model: Mapping[str, Any], fields: set[str], where: str) -> None:
-    """LoRA and frozen parts are all there, or not at all as in earlier versions."""
-    for section in PARTIAL_SECTIONS:
-        if section.removeprefix("model.") in model:
-            for name in PARTIAL_FIELDS:
-                if name.startswith(f"{section}.") and name not in fields:
-                    raise _damaged(where, f"config.{name} is missing")
+    for section in WHOLE:
+        for name in FIELDS:
+            if section in model and name.startswith(f"model.{section}.") and name not in fields:
+                raise _damaged(where, f"config.{name} is missing")
 
 
 def _flat(section: Mapping[str, Any], prefix: str, where: str) -> Iterator[tuple[str, Any]]:
