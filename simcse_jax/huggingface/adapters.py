@@ -23,11 +23,16 @@ BASE = "base_model_name_or_path"  # in CONFIG
 BASE_SHA256 = "base_sha256"  # in our marker: of the base's encoder
 PREFIX = "base_model.model."  # of all tensors, the base's names come after it
 KINDS = ("lora_A", "lora_B")
-# Each of them makes something else of the products, or has parameters of its own.
-OTHERS = (
-    *("use_dora", "use_rslora", "use_qalora", "lora_bias", "fan_in_fan_out", "rank_pattern", "alpha_pattern"),
-    *("modules_to_save", "layer_replication", "trainable_token_indices", "target_parameters"),
-)
+# Of PEFT's fields, those that may have a value: they are compared with ours, or the tensors have what they say. Any
+# other one (DoRA, scales of another rule, ranks of single maps, saved modules, and those to come) makes something else
+# of the products, or has parameters of its own.
+UNDERSTOOD = {
+    *("peft_type", "peft_version", "task_type", "auto_mapping", "inference_mode", "revision", BASE),
+    *("r", "lora_alpha", "lora_dropout", "bias", "init_lora_weights", "target_modules", "exclude_modules"),
+    *("layers_to_transform", "layers_pattern", "ensure_weight_tying", "qalora_group_size", "megatron_core"),
+}
+# First values that leave the base as it is. With PEFT's others (PiSSA, OLoRA, LoftQ, CorDA) it changes.
+FIRST_VALUES = (True, False, None, "gaussian", "eva", "orthogonal")
 
 
 def base_fingerprint(params: Mapping[str, AnyArray]) -> str:
@@ -108,9 +113,14 @@ def read_adapter(name: str, encoder: EncoderConfig, model: Pretrained) -> dict[s
 def _check_config(fields: Mapping[str, Any], path: Path, own: Lora) -> None:
     if fields.get("peft_type") != "LORA":
         raise UserError(f"{path}: peft_type is {fields.get('peft_type')!r:.60}; only LORA is supported")
-    for field in OTHERS:
-        if fields.get(field):
-            raise UserError(f"{path}: {field} is {fields[field]!r:.60}; such an adapter is not supported")
+    for field in sorted(fields.keys() - UNDERSTOOD):
+        if fields[field]:
+            raise UserError(f"{path}: {field:.60} is {fields[field]!r:.60}; such an adapter is not supported")
+    if (first := fields.get("init_lora_weights")) not in FIRST_VALUES:
+        raise UserError(
+            f"{path}: init_lora_weights is {first!r:.60}, which changes the base too; let PEFT convert the adapter "
+            "(path_initial_model_for_weight_conversion of save_pretrained)"
+        )
     if fields.get("bias", "none") not in (None, "none"):
         raise UserError(f"{path}: bias is {fields['bias']!r:.60}; only 'none' is supported")
     for field, name, value in (("r", "rank", own.rank), ("lora_alpha", "alpha", own.alpha)):
@@ -128,7 +138,7 @@ def _check_base(fields: Mapping[str, Any], folder: Path, model: Pretrained) -> N
     if sha is not None:
         if sha != base_fingerprint(model.params):
             raise UserError(f"{folder}: is an adapter of {named!r:.100}; {model.name} has other weights")
-    elif named and Path(str(named)).name != Path(model.name).name:
+    elif Path(str(named or "")).name != Path(model.name).name:
         raise UserError(
             f"{folder / CONFIG}: {BASE} is {named!r:.100}, but config.model.init_from is {model.name!r:.100}; start "
             "from that model, or write the other name there if they are the same"

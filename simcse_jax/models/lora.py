@@ -73,7 +73,7 @@ class Adapters(nnx.Module):
 
 
 def lora_of(config: EncoderConfig) -> Lora:
-    """That of an encoder that has some."""
+    """The settings of an encoder that has LoRA."""
     assert config.lora is not None
     return config.lora
 

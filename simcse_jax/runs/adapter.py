@@ -65,7 +65,7 @@ def check_adapter(run: dict[str, Any], where: str) -> None:
 def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[Path], None]:
     """Reads the LoRA of a run's checkpoint.
 
-    A head of masked words that was trained next to it is left out: no embedding depends on it.
+    A head of masked words that was trained next to it is left out, which is said: no embedding depends on it.
 
     Args:
       folder: of the run.
@@ -89,6 +89,8 @@ def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[P
     for name, value in own.items():
         if not np.isfinite(np.asarray(value)).all():
             raise UserError(f"{folder}: {name} of the checkpoint of step {chosen} is not finite; it is not exported")
+    if any(name.startswith(parameters.LANGUAGE_MODEL) for name in trained):
+        print(f"{folder}: its head of masked words is left out; an export without --adapter has it", flush=True)
     base, sha = fields["init_from"], run["sha256"].get(FINGERPRINT, "")
     settings = lora_of(encoder)
     card = CARD.format(base=base, pooler=scoring_pooler(run["config"]), rank=settings.rank, alpha=settings.alpha)

@@ -90,4 +90,7 @@ def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:
     if sha256(*(np.asarray(model.params[part]) for part in sorted(model.params))) != run["sha256"]["model.init_from"]:
         print(f"{folder}: step 0 is left out: {name} has other weights than the run started from", flush=True)
         return None
+    if adapter and sha256(*adapter.values()) != run["sha256"].get("model.lora.init_from"):
+        print(f"{folder}: step 0 is left out: {config.model.lora.init_from} is another adapter by now", flush=True)
+        return None
     return partial.merged(initial_params(config, model, adapter), with_parts(model.config, config.model))

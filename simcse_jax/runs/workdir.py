@@ -159,8 +159,9 @@ class Workdir:
     ) -> None:
         """Creates a run's folder; `run.json` is written last, so a folder that has it is complete.
 
-        `examples` is the number of rows to train on, and `frozen` are the parameters that checkpoints lack. What an
-        earlier start has left, which was killed or found the disk full, is made whole.
+        `examples` is the number of rows to train on, and `frozen` are the parameters that checkpoints lack, of which
+        the fingerprint is written (see `keep_frozen`). What an earlier start has left, which was killed or found the
+        disk full, is made whole.
 
         Raises:
           UserError: when the folder cannot be written, or holds something that a run would overwrite.
@@ -177,8 +178,6 @@ class Workdir:
                 write_encoder_files(model, tokenizer, Path(temporary), scoring_pooler(config), head)
                 for file in sorted(Path(temporary).iterdir()):
                     write_atomically(ours / file.name, file.read_bytes())
-            if frozen:
-                write_frozen(frozen, ours)
         except OSError as error:
             raise UserError(f"{error.filename or self}: cannot be written: {why(error)}") from None
         devices = jax.devices()
@@ -192,6 +191,22 @@ class Workdir:
             "device": {"kind": devices[0].device_kind, "platform": devices[0].platform, "count": len(devices)},
         }
         write_atomically(self.run_file, json.dumps(run, indent=2) + "\n")
+
+    def keep_frozen(self, frozen: Mapping[str, AnyArray]) -> None:
+        """Writes the parameters that checkpoints lack, unless there are none or they are there.
+
+        Runs that a sweep trains together have no checkpoints, and so no such file until one continues alone.
+
+        Raises:
+          UserError: when the folder cannot be written.
+        """
+        path = self.path / "model" / FROZEN
+        if not frozen or path.is_file():
+            return
+        try:
+            write_frozen(frozen, path.parent)
+        except OSError as error:
+            raise UserError(f"{error.filename or path}: cannot be written: {why(error)}") from None
 
     def read_run(self) -> dict[str, Any]:
         """The contents of `run.json`.

@@ -27,6 +27,7 @@ from simcse_jax.locks.lock import held
 from simcse_jax.models.parameters import Params
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.metrics import Metrics
+from simcse_jax.runs.partial import frozen_params
 from simcse_jax.runs.state import TrainState
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.columns import check_columns
@@ -100,7 +101,8 @@ def _train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequenc
         if workdir.exists:
             workdir.check_same_run(config, inputs.fingerprints)
         else:
-            workdir.create(config, inputs.fingerprints, inputs.model, inputs.tokenizer)
+            frozen = frozen_params(config.model, inputs.model)
+            workdir.create(config, inputs.fingerprints, inputs.model, inputs.tokenizer, frozen=frozen)
 
     setup = make_setup(configs[0], inputs)
     state = first_state(setup, configs)

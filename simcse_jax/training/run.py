@@ -113,14 +113,16 @@ def enter(job: contextlib.ExitStack, folder: Workdir, config: config_dict.Config
     facts |= {"--workdir": str(folder), "whether there is a run in --workdir": str(resuming)}
     processes.agree(facts)
     check: Check = never_lost
+    frozen = frozen_params(config.model, inputs.model)
     with processes.together():
         if processes.is_first():
             check = job.enter_context(held(folder.path))
         if resuming or folder.exists:  # another job may have ended just now
             folder.check_same_run(config, prints)
         elif processes.is_first():
-            frozen = frozen_params(config.model, inputs.model)
             folder.create(config, prints, inputs.model, inputs.tokenizer, inputs.num_examples, frozen)
+        if processes.is_first():
+            folder.keep_frozen(frozen)
     with processes.together():
         folder.wait()
     return check

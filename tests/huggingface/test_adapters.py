@@ -62,6 +62,9 @@ def test_one_of_a_larger_class_is_read(written, tmp_path):
     assert read_adapter(str(other), encoder, model).keys() == params.keys()
     with pytest.raises(UserError, match=r"base_model_name_or_path is '.*tiny-bert', but config.model.init_from is 'x'"):
         read_adapter(str(other), encoder, dataclasses.replace(model, name="x"))
+    edit_json(other / CONFIG, base_model_name_or_path=None)
+    with pytest.raises(UserError, match=r"base_model_name_or_path is None, but config.model.init_from is "):
+        read_adapter(str(other), encoder, model)
 
 
 @pytest.mark.parametrize(
@@ -71,6 +74,9 @@ def test_one_of_a_larger_class_is_read(written, tmp_path):
         ({"use_dora": True}, "use_dora is True; such an adapter"),
         ({"use_rslora": True}, "use_rslora is True"),
         ({"modules_to_save": ["pooler"]}, "modules_to_save is "),
+        ({"alora_invocation_tokens": [1]}, "alora_invocation_tokens is "),
+        ({"of_a_later_peft": {"x": 1}}, "of_a_later_peft is "),
+        ({"init_lora_weights": "pissa_niter_4"}, "init_lora_weights is 'pissa_niter_4', which changes the base too"),
         ({"rank_pattern": {"query": 4}}, "rank_pattern is "),
         ({"bias": "all"}, "bias is 'all'"),
         ({"r": 8}, "r is 8, but config.model.lora.rank is 3"),
@@ -107,12 +113,10 @@ def test_an_adapter_of_another_model_is_refused(written, tmp_path):
         load(str(folder))
 
 
-# The package peft is no dependency of the project; without it these are skipped.
-ONE = ["bert", *(pytest.param(kind, marks=pytest.mark.slow) for kind in CONFIGS if kind != "bert")]
-
-
+# The package peft is only compared with; without it these are skipped.
+@pytest.mark.slow
 @pytest.mark.exact
-@pytest.mark.parametrize("kind", ONE)
+@pytest.mark.parametrize("kind", CONFIGS)
 def test_peft_opens_it_and_ours_opens_pefts(kind, tmp_path):
     peft, torch = pytest.importorskip("peft", reason="peft is not installed"), pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
