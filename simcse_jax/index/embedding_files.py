@@ -158,11 +158,13 @@ def _files(path: Folder) -> list[Folder]:
         raise UserError(f"{path}: has no .parquet and no .npy")
     if len({file.suffix for file in found}) > 1:
         raise UserError(f"{path}: has both .parquet and .npy; their order is open, so give one kind")
-    names = {file.name for file in found if file.suffix == ".npy"}  # they say nothing about their rows
-    for name in sorted(names):
-        part = re.fullmatch(r"(.*)-\d{5}-of-(\d{5})\.npy", name)
-        for number in range(int(part[2])) if part else ():
-            if (other := f"{part[1]}-{number:05}-of-{part[2]}.npy") not in names:
+    there = {file.name for file in found}
+    for name in sorted(there):
+        part = re.fullmatch(r"(.*)-\d{5}-of-(\d{5})\.npy", name)  # a .npy says nothing about its rows
+        if part is None:
+            continue
+        for number in range(int(part[2])):
+            if (other := f"{part[1]}-{number:05}-of-{part[2]}.npy") not in there:
                 raise UserError(f"{path / other}: missing; {name} is there, and rows are counted through all parts")
     return found
 
