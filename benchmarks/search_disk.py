@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from simcse_jax.command_line import Parser, run_command
+from simcse_jax.errors import UserError
 from simcse_jax.index.embedding_files import EmbeddingFiles
 from simcse_jax.index.files import ModelIdentity
 from simcse_jax.outputs import output_file
@@ -30,6 +31,7 @@ from simcse_jax.outputs import output_file
 TOP_K = 10
 KINDS = {"simcse_jax, LanceDB": "lance", "FAISS, inverted lists": "cells", "FAISS, cells and codes": "codes"}
 CLUSTER, SPREAD, AT_ONCE = 1000, 0.7, 10_000
+LEAST = 1000  # rows: FAISS finds its cells and codes in them
 
 
 def mixture(generator: np.random.Generator, centres: np.ndarray, count: int) -> np.ndarray:
@@ -184,7 +186,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--folder", help="for the files, removed afterwards (default: the temporary folder)")
     parser.add_argument("--output", type=output_file, help="the figures as JSON")
     parser.add_argument("--step", nargs=3, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    args = parser.parse_args()
+    for option, least in (("rows", LEAST), ("dimension", 4), ("queries", 1)):
+        if getattr(args, option) < least:
+            raise UserError(f"--{option} {getattr(args, option)}: must be {least:,} or more")
+    return args
 
 
 def main() -> None:
@@ -213,7 +219,7 @@ def main() -> None:
                 results[title] = in_process("build", kind, folder) | in_process("search", kind, folder)
                 print(title, json.dumps({name: round(value, 3) for name, value in results[title].items()}), flush=True)
     if args.output:
-        args.output.write_text(json.dumps(results, indent=2) + "\n")
+        args.output.write_text(json.dumps({"results": results}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -171,8 +171,10 @@ def encode_file(
             embeddings.append(encoded.embeddings, encoded.cut)
     if embeddings.done != end - first or sentences.has_changed():
         raise UserError(f"{sentences.path}: changed while it was read; start again")
-    # An index is built of them for this model. Products and distances also need the lengths that its queries have.
+    # An index is built of them for this model, which cuts sentences at its own length. Products and distances also
+    # need the lengths that its queries have.
     its_own = args.normalize in (None, model.normalize) or model.similarity_fn_name == "cosine"
+    its_own &= max_length == model.max_length
     maker = model.identity()._replace(prompt=model.prompt_of(**prompt))._asdict() if its_own else None
     embeddings.finish(itertools.islice(iter(sentences), first, end), first, maker)
     print(f"{output}: {end - first:,} embeddings of {model.dimension} elements, {args.output_dtype}")

@@ -27,8 +27,9 @@ def main(arguments: Sequence[str]) -> None:
     add_dtype(parser)
     add_truncation(parser)
     args = parser.parse_args(list(arguments))
-    if args.pooler and not args.model:
-        raise UserError("--pooler: is for --model, which is not given")
+    for option, default in (("pooler", None), ("truncate_dim", None), ("dtype", parser.get_default("dtype"))):
+        if getattr(args, option) != default and not args.model:
+            raise UserError(f"--{option.replace('_', '-')}: is for --model, which is not given")
     from simcse_jax.index.embedding_files import EmbeddingFiles
     from simcse_jax.index.lance_build import build, check_folder
 
@@ -36,7 +37,8 @@ def main(arguments: Sequence[str]) -> None:
     files = EmbeddingFiles(args.embeddings)
     made_by = _maker(files, args)
     about = build(folder, files, made_by)
-    print(f"{args.output}: {files.count:,} rows added, {about.rows:,} in all, of {made_by.name}")
+    numbers = f"{about.last - files.count + 1:,} to {about.last:,}"
+    print(f"{args.output}: {files.count:,} rows added, numbered {numbers}; {about.rows:,} in all, of {made_by.name}")
 
 
 def _maker(files: "EmbeddingFiles", args: argparse.Namespace) -> "ModelIdentity":

@@ -6,6 +6,7 @@ import sys
 import time
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 from support import ROOT, call, run, sentences, xla_flags
 from support.jobs import another_job
@@ -90,6 +91,14 @@ def test_options_are_those_of_the_class(tiny_bert, tmp_path):
     found = np.load(output)
     assert found.dtype == np.float16
     np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize(("option", "named"), [((), True), (("--max-length", 6), False)])
+def test_the_model_is_named_if_its_queries_are_cut_alike(tiny_bert, tmp_path, option, named):
+    source, output = write(tmp_path, ".txt"), tmp_path / "emb.parquet"
+    done = encode(tiny_bert, source, output, *option)
+    assert done.returncode == 0, done.stderr
+    assert (embedding_files.MAKER in (pyarrow.parquet.read_schema(output).metadata or {})) == named
 
 
 def test_products_in_bfloat16_give_float32_embeddings(tiny_bert, expected, tmp_path):

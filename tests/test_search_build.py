@@ -28,7 +28,7 @@ def made(tiny_bert, tmp_path_factory):
         np.save(folder / "npy" / f"{part}.npy", np.stack(table["embedding"].to_numpy()))
     done = call("search", "build", "--embeddings", folder / "parquet", "--output", folder / "index")
     assert done.returncode == 0, done.stderr
-    assert f"{folder / 'index'}: 30 rows added, 30 in all, of " in done.stdout
+    assert f"{folder / 'index'}: 30 rows added, numbered 0 to 29; 30 in all, of " in done.stdout
     return folder
 
 
@@ -103,6 +103,8 @@ def test_mistakes_are_reported_in_a_line(made, tmp_path):
         ((*build, tmp_path), "holds thesis.txt and is no index"),
         ((*build, made / "parquet"), "is the folder of the embeddings"),
         ((*build, tmp_path / "x", "--pooler", "avg"), "--pooler: is for --model, which is not given"),
+        ((*build, tmp_path / "x", "--truncate-dim", 8), "--truncate-dim: is for --model, which is not given"),
+        ((*build, tmp_path / "x", "--dtype", "bfloat16"), "--dtype: is for --model, which is not given"),
         ((*build, tmp_path / "x", "--backend", "faiss"), "--backend"),
     ):
         done = call(*arguments)

@@ -5,6 +5,7 @@ parts of one input, in the order of their names. All are looked at before the fi
 """
 
 import json
+import re
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
@@ -33,7 +34,7 @@ class Part(NamedTuple):
     dimension: int
     numbered: bool  # whether it has rows' numbers
     sentences: bool  # whether it has sentences
-    maker: str | None  # the model that made it, in JSON
+    maker: ModelIdentity | None  # the model that made it
 
 
 class Batch(NamedTuple):
@@ -60,36 +61,18 @@ class EmbeddingFiles:
             for what, mine, others in (
                 ("embeddings of {} elements", part.dimension, first.dimension),
                 ("rows that are {}", _numbered(part), _numbered(first)),
-                ("embeddings of the model {}", _short(part.maker), _short(first.maker)),
+                ("embeddings of the model {}", part.maker, first.maker),
             ):
                 if mine != others:
                     raise UserError(
-                        f"{part.path}: has {what.format(mine)}, {first.path.name} {what.format(others)}; "
-                        f"an index needs embeddings of one kind"
+                        f"{part.path}: has {what.format(_short(mine))}, {first.path.name} "
+                        f"{what.format(_short(others))}; an index needs embeddings of one kind"
                     )
-        self.dimension = first.dimension
+        self.dimension, self.maker = first.dimension, first.maker
         self.count = sum(part.rows for part in self.parts)
         if not self.count:
             raise UserError(f"{name}: has no embeddings")
         self.first, self.last = self._ends()
-
-    @property
-    def maker(self) -> ModelIdentity | None:
-        """The model that made the embeddings, if the files say so.
-
-        Raises:
-          UserError: when what they say is damaged.
-        """
-        part = self.parts[0]
-        if part.maker is None:
-            return None
-        try:
-            maker = ModelIdentity(**json.loads(part.maker))
-        except (ValueError, TypeError):
-            maker = None
-        if maker is None or not is_identity(maker):
-            raise UserError(f"{part.path}: what it says about its model is damaged; encode it again")
-        return maker
 
     def batches(self) -> Iterator[Batch]:
         """All rows, file by file.
@@ -101,10 +84,11 @@ class EmbeddingFiles:
         for part in self.parts:
             place = 0
             for batch in _npy(part, done) if part.path.suffix == ".npy" else _parquet(part):
-                wrong = ~np.isfinite(batch.embeddings).all(axis=1)
+                with np.errstate(over="ignore"):  # a length beyond float32 has no cosine, and its row is never found
+                    wrong = ~np.isfinite(np.linalg.norm(batch.embeddings.astype(np.float32), axis=1))
                 if wrong.any():
                     row = place + int(np.flatnonzero(wrong)[0])
-                    raise UserError(f"{part.path}: row {row} of the file has an embedding that is not finite")
+                    raise UserError(f"{part.path}: row {row} of the file has an embedding whose length is not finite")
                 place += len(batch.rows)
                 yield batch
             if place != part.rows:
@@ -112,25 +96,23 @@ class EmbeddingFiles:
             done += part.rows
 
     def _ends(self) -> tuple[int, int]:
-        """The smallest and the largest row. That each between them is there once is seen from their sums."""
+        """The smallest and the largest row. That each between them is there once is seen from a sum of their hashes."""
         if not self.parts[0].numbered:
             return 0, self.count - 1
-        least, most, total, squares = [], [], 0, 0
+        least, most, total = [], [], 0
         for part in self.parts:
             for batch in _columns(part, ["row"]):
                 rows = batch.column("row").to_numpy(zero_copy_only=False)
                 if len(rows):
                     least.append(int(rows.min()))
                     most.append(int(rows.max()))
-                    total += int(rows.sum(dtype=np.uint64))
-                    squares += int((rows.astype(np.uint64) ** 2).sum())
+                    total += _hashes(rows)
         first, last = min(least), max(most)
         if first < 0:
             raise UserError(f"{self.name}: has row {first}; rows are counted from 0")
-        expected = (first + last) * self.count // 2, _squares(last) - _squares(first - 1)
-        if last - first + 1 != self.count or any(
-            (a - b) % 2**64 for a, b in zip(expected, (total, squares), strict=True)
-        ):
+        starts = range(first, last + 1, AT_ONCE) if last - first + 1 == self.count else ()
+        expected = sum(_hashes(np.arange(start, min(start + AT_ONCE, last + 1))) for start in starts)
+        if expected != total:
             raise UserError(
                 f"{self.name}: has {self.count:,} rows with numbers from {first:,} to {last:,}, not each of them "
                 f"once; a file is missing, or there twice"
@@ -138,16 +120,23 @@ class EmbeddingFiles:
         return first, last
 
 
-def _squares(last: int) -> int:
-    return last * (last + 1) * (2 * last + 1) // 6
+def _hashes(rows: Int64[np.ndarray, " n"]) -> int:
+    """The sum of the rows' hashes, as of SplitMix64: of other rows it is another one."""
+    mixed = rows.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    halves = mixed >> np.uint64(32), mixed & np.uint64(2**32 - 1)  # their sums cannot exceed 64 bits
+    return (int(halves[0].sum()) << 32) + int(halves[1].sum())
 
 
 def _numbered(part: Part) -> str:
     return "numbered" if part.numbered else "not numbered"
 
 
-def _short(maker: str | None) -> str:
-    return "that is not named" if maker is None else " ".join(str(value) for value in json.loads(maker).values())[:120]
+def _short(value: object) -> str:
+    if value is None:
+        return "that is not named"
+    return " ".join(str(each) for each in value) if isinstance(value, ModelIdentity) else str(value)
 
 
 def _files(path: Folder) -> list[Folder]:
@@ -169,6 +158,14 @@ def _files(path: Folder) -> list[Folder]:
         raise UserError(f"{path}: has no .parquet and no .npy")
     if len({file.suffix for file in found}) > 1:
         raise UserError(f"{path}: has both .parquet and .npy; their order is open, so give one kind")
+    there = {file.name for file in found}
+    for name in sorted(there):
+        part = re.fullmatch(r"(.*)-\d{5}-of-(\d{5})\.npy", name)  # a .npy says nothing about its rows
+        if part is None:
+            continue
+        for number in range(int(part[2])):
+            if (other := f"{part[1]}-{number:05}-of-{part[2]}.npy") not in there:
+                raise UserError(f"{path / other}: missing; {name} is there, and rows are counted through all parts")
     return found
 
 
@@ -191,7 +188,7 @@ def _npy_header(path: Folder, file: IO[bytes]) -> tuple[tuple[int, int], str]:
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read(file)
-    if len(shape) != 2 or fortran or dtype.name not in DTYPES or not shape[1]:
+    if len(shape) != 2 or fortran or dtype.name not in DTYPES or not dtype.isnative or not shape[1]:
         raise UserError(f"{path}: {dtype} {shape}; embeddings are (rows, elements), of {' or '.join(DTYPES)}")
     return shape, dtype.name
 
@@ -211,9 +208,19 @@ def _look_parquet(path: Folder, file: IO[bytes]) -> Part:
     for name, wanted in (("row", pyarrow.int64()), ("sentence", pyarrow.string())):
         if name in schema.names and schema.field(name).type != wanted:
             raise UserError(f"{path}: {name} is {schema.field(name).type}; it must be {wanted}")
-    maker = (schema.metadata or {}).get(MAKER)
-    text = None if maker is None else maker.decode(errors="replace")
-    return Part(path, opened.metadata.num_rows, kind.list_size, numbered, texts, text)
+    said = (schema.metadata or {}).get(MAKER)
+    maker = None if said is None else _maker(path, said)
+    return Part(path, opened.metadata.num_rows, kind.list_size, numbered, texts, maker)
+
+
+def _maker(path: Folder, said: bytes) -> ModelIdentity:
+    try:
+        maker = ModelIdentity(**json.loads(said))
+    except (ValueError, TypeError):
+        maker = None
+    if maker is None or not is_identity(maker):
+        raise UserError(f"{path}: what it says about its model is damaged; encode it again")
+    return maker
 
 
 def _columns(part: Part, names: list[str]) -> "Iterator[pyarrow.RecordBatch]":

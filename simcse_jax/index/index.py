@@ -12,7 +12,7 @@ from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.devices.processes import agree
 from simcse_jax.errors import UserError
 from simcse_jax.index.faiss import FaissSearch
-from simcse_jax.index.placed import DTYPES, Placed, Storage
+from simcse_jax.index.placed import DTYPES, Placed, Storage, aligned
 from simcse_jax.index.refine import refined_top_k
 from simcse_jax.index.similarity import PRODUCTS, check_similarity, prepared
 from simcse_jax.index.top_k import Block, top_k
@@ -68,7 +68,7 @@ class Index:
         self.sentences: list[str] = []
         self._large: list[Float32[np.ndarray, "LARGE D"]] = []  # full
         self._small: list[Float32[np.ndarray, "SMALL D"]] = []  # full but the last, which is padded with zeros
-        self._placed: dict[Storage, Placed] = {}  # on devices, made when it is asked for
+        self._placed: Placed | None = None  # on devices, made when it is asked for
         # Approximate or not, made when it is asked for: with the number of rows that there were then.
         self._faiss: dict[bool, tuple[FaissSearch, int]] = {}
 
@@ -78,7 +78,7 @@ class Index:
     __copy__ = sharing_copy
 
     def __getstate__(self) -> dict[str, Any]:  # without the arrays on devices and in FAISS
-        return vars(self) | {"_placed": {}, "_faiss": {}}
+        return vars(self) | {"_placed": None, "_faiss": {}}
 
     def add(self, sentences: Sequence[str], embeddings: Float[np.ndarray, "n D"]) -> None:
         """Adds n sentences with their embeddings (n, D) of any length; rows are numbered on.
@@ -128,6 +128,7 @@ class Index:
         moved, self._small = self._small[full:], self._small[:full]
         if moved:
             new = np.concatenate([np.concatenate(moved)[: rest - SMALL * full], new])
+        new = aligned(new)  # so that a CPU needs no second copy
         for size, blocks in ((LARGE, self._large), (SMALL, self._small)):
             whole = len(new) // size * size
             blocks.extend(new[start : start + size] for start in range(0, whole, size))
@@ -201,10 +202,13 @@ class Index:
         self, queries: Float32[np.ndarray, "Q D"], k: int, recall_target: float | None, storage: Storage
     ) -> tuple[Float32[np.ndarray, "Q {k}"], Int64[np.ndarray, "Q {k}"]]:
         blocks = list(self.blocks())
-        ends = sha256(*[np.asarray(block.rows[:1]) for block in (blocks[0], blocks[-1])])
+        some = sha256(*[np.asarray(block.rows[:1]) for block in blocks])  # all would have to be read
         asked = f"{k} {recall_target} {storage} {sha256(queries)}"
-        agree({"the index": f"{len(self)} {self.similarity} {ends}", "the search": asked})
-        placed = self._placed.setdefault(storage, Placed(data_mesh(jax.devices()), storage))
+        agree({"the index": f"{len(self)} {self.similarity} {some}", "the search": asked})
+        if self._placed is None or self._placed.storage != storage:  # the vectors are there in one type, not in two
+            self._placed = None
+            self._placed = Placed(data_mesh(jax.devices()), storage)
+        placed = self._placed
         wanted = 1 << (k - 1).bit_length()  # so that few values compile
         if storage == "float32":
             scores, rows = top_k(queries, placed.blocks(blocks), wanted, placed.mesh, recall_target, self.similarity)

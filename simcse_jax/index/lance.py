@@ -87,8 +87,9 @@ class LanceIndex:
     ) -> list[list[Result]]:
         """The nearest sentences of each query, best first, of equal ones the lower row first.
 
-        The scores are exact. Which rows are found is approximate, if the table has codes. A cosine with zeros is
-        nothing that LanceDB has: such a query finds nothing, and such a row is not found.
+        If more than `top_k` are equal, LanceDB chooses which of them are among the results. The scores are exact. Which
+        rows are found is approximate, if the table has codes. A cosine with zeros is nothing that LanceDB has: such a
+        query finds nothing, and such a row is not found.
 
         Args:
           queries: (Q, D) embeddings of any length.

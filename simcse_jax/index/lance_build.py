@@ -4,6 +4,7 @@ index.json is written last and names the version of the table. If a build stops 
 it was, and the next build first puts the table back to that version.
 """
 
+import datetime
 import json
 import math
 from collections.abc import Iterator
@@ -88,10 +89,10 @@ def build(folder: Folder, files: EmbeddingFiles, model: ModelIdentity) -> About:
         before = read_about(folder) if (folder / ABOUT).exists() else None
         if before is not None:
             check_maker(folder, before.model, model)
-        shift = 0 if before is None or files.first > before.last else before.last + 1
+        shift = 0 if before is None or files.first > before.last else before.last + 1 - files.first
         with errors_of(folder):
             table = _added(folder, files, shift, before)
-            found_in = _find_cells(table, before.found_in if before else 0, files.dimension, model.similarity)
+            found_in = _find_cells(table, before, files.dimension, model.similarity)
             rows, version = table.count_rows(), table.version
         about = About(rows, files.last + shift, version, found_in, files.dimension, model)
         check()
@@ -163,12 +164,12 @@ def _batches(
         raise
 
 
-def _find_cells(table: "lancedb.table.Table", found_in: int, dimension: int, similarity: str) -> int:
+def _find_cells(table: "lancedb.table.Table", before: About | None, dimension: int, similarity: str) -> int:
     """Makes the codes, or adds those of new rows to the cells that there are.
 
     Args:
       table: all rows.
-      found_in: the number of rows in which the cells were found; 0: there are none.
+      before: what the index was.
       dimension, similarity: of the vectors.
 
     Returns:
@@ -179,8 +180,12 @@ def _find_cells(table: "lancedb.table.Table", found_in: int, dimension: int, sim
     rows = table.count_rows()
     if rows < LEAST:
         return 0
-    if found_in:
-        table.optimize()  # also removes what was replaced more than a week ago
+    found_in = 0 if before is None else before.found_in
+    if before is not None and found_in:
+        # What was replaced more than a week ago is removed; not what index.json names until this build is done.
+        made = next(each["timestamp"] for each in table.list_versions() if each["version"] == before.version)
+        age = max(datetime.timedelta(days=7), datetime.datetime.now() - made + datetime.timedelta(days=1))
+        table.optimize(cleanup_older_than=age)
         if rows < GROWN * found_in:
             return found_in
     shared: dict[str, Any] = {"distance_type": DISTANCES[similarity], "num_partitions": math.ceil(rows / ROWS_A_CELL)}

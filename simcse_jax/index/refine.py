@@ -7,10 +7,12 @@ is half of the smallest number. So, in the norm ‖·‖ (of Manhattan for that 
 
 and a device's float32 sum of D terms is off by at most γ = D 2⁻²⁴ / (1 − D 2⁻²⁴) of the sum of their sizes (Higham,
 Accuracy and Stability of Numerical Algorithms, 2nd edition, equation 3.5). Let E be the sum of both bounds for the
-longest x. The C rows with the largest s(q, x̃) are the candidates, and σ is the smallest of these. Any other row has
-s(q, x) ≤ σ + E. If the k-th best candidate's true score is above that, the best k candidates are the best k rows.
+longest x, and of D times the smallest normal number, below which a device may have 0. The C rows with the largest
+s(q, x̃) are the candidates, and σ is the smallest of these. Any other row has s(q, x) ≤ σ + E. If the k-th best
+candidate's true score is above that, the best k candidates are the best k rows.
 """
 
+import math
 from collections.abc import Sequence
 
 import ml_dtypes
@@ -19,7 +21,7 @@ from jaxtyping import Float, Float32, Int64
 
 from simcse_jax.index.placed import DTYPES, Placed
 from simcse_jax.index.similarity import PRODUCTS, norm_order, similarities
-from simcse_jax.index.top_k import Block, top_k
+from simcse_jax.index.top_k import MAX_QUERIES, Block, top_k
 
 FACTOR, LEAST, MOST = 4, 64, 1024  # candidates: so many times k, at least, and at most when more are tried
 
@@ -55,7 +57,9 @@ def refined_top_k(
     while len(left) and count <= max(FACTOR * k, MOST):
         asked = queries[left]
         rough, candidates = top_k(asked, placed.blocks(blocks), count, placed.mesh, recall_target, similarity)
-        exact = _scores(asked, candidates, rough, blocks, similarity)
+        # Not all at once, or the vectors of all candidates would be in memory.
+        parts = [slice(start, start + MAX_QUERIES) for start in range(0, len(asked), MAX_QUERIES)]
+        exact = np.concatenate([_scores(asked[at], candidates[at], rough[at], blocks, similarity) for at in parts])
         descending = np.where(np.isnan(exact), -np.inf, -exact).astype(np.float32)  # what is no number comes first
         order = np.lexsort((candidates, descending))[:, :k]  # by score, then by row
         exact = np.take_along_axis(exact, order, axis=1)
@@ -78,9 +82,10 @@ def bounds(queries: Float[np.ndarray, "Q D"], longest: float, storage: str, simi
     unit, tiny = float(info.eps) / 2, float(info.smallest_subnormal) / 2
     gamma = (dimension + 4) * 2.0**-23  # twice the bound, with some more for squares, differences and a root
     rounding = unit * longest + tiny * dimension
+    least = dimension * float(np.finfo(np.float32).tiny)  # devices take a product below the smallest number for 0
     if similarity in PRODUCTS:
-        return lengths * (rounding + gamma * (longest + rounding))
-    return rounding + gamma * (lengths + longest + rounding)
+        return lengths * (rounding + gamma * (longest + rounding)) + least
+    return rounding + gamma * (lengths + longest + rounding) + math.sqrt(least)  # the root of a sum of squares
 
 
 def _scores(

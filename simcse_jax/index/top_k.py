@@ -22,6 +22,7 @@ from simcse_jax.index.similarity import scores as similarity_scores
 from simcse_jax.models.arrays import AnyArray
 
 MAX_QUERIES = 128  # scored together; fewer are padded to the next power of two
+WHOLE = 128  # rows of a device's part are a multiple of this where they must be padded
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,8 +46,13 @@ class Best(NamedTuple):
 
 
 def on_devices(rows: Float[np.ndarray, "R D"], mesh: Mesh) -> Float[Array, "P D"]:
-    """Rows split over the devices of all processes, with zeros after them if they cannot be divided evenly."""
-    whole = -(-len(rows) // mesh.size) * mesh.size
+    """Rows split over the devices of all processes, with zeros after them if they cannot be divided evenly.
+
+    Parts of an odd size would be summed in another order at their ends, and equal rows would get different scores.
+    """
+    whole = len(rows)
+    if whole % mesh.size:
+        whole = -(-whole // (WHOLE * mesh.size)) * WHOLE * mesh.size
 
     def read(part: slice) -> np.ndarray:
         found = rows[part]

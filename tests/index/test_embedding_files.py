@@ -52,6 +52,9 @@ def test_npy_in_parts_is_numbered_in_the_order_of_names(tmp_path, dtype, monkeyp
     assert EmbeddingFiles(str(tmp_path / "emb-00000-of-00002.npy")).count == 20
 
 
+LONG = MODEL._replace(name="a/model-" + 120 * "x")
+
+
 def broken(folder, name: str) -> None:
     """Embeddings with a mistake."""
     whole = VECTORS.copy()
@@ -67,6 +70,16 @@ def broken(folder, name: str) -> None:
         rows = np.arange(50)
         rows[[10, 11, 12, 13]] = [10, 10, 13, 13]
         write_parquet(folder / "a.parquet", VECTORS, row=pyarrow.array(rows))
+    elif name == "same squares":  # 2, 3 and 7 in place of 1, 5 and 6: the same squares too
+        rows = np.arange(50)
+        rows[[1, 5, 6]] = [2, 3, 7]
+        write_parquet(folder / "a.parquet", VECTORS, row=pyarrow.array(rows))
+    elif name == "prompts":
+        write_parquet(folder / "a.parquet", VECTORS, maker=LONG)
+        write_parquet(folder / "b.parquet", VECTORS[:5], first=50, maker=LONG._replace(prompt="query: "))
+    elif name == "too long":
+        whole[7, 3] = 3e38
+        write_parquet(folder / "a.parquet", whole)
     elif name == "kinds":
         np.save(folder / "b.npy", VECTORS)
     elif name == "unfinished":
@@ -85,8 +98,9 @@ def broken(folder, name: str) -> None:
     elif name == "maker":
         write_parquet(folder / "a.parquet", VECTORS, maker=None)
         table = pyarrow.parquet.read_table(folder / "a.parquet")
-        table = table.replace_schema_metadata({embedding_files.MAKER: json.dumps({"name": 1})})
+        table = table.replace_schema_metadata({embedding_files.MAKER: json.dumps(["a", "list"])})
         pyarrow.parquet.write_table(table, folder / "a.parquet")
+        write_parquet(folder / "b.parquet", VECTORS[:5], first=50)
     elif name == "cut":
         data = (folder / "a.parquet").read_bytes()
         (folder / "a.parquet").write_bytes(data[: len(data) // 2])
@@ -104,9 +118,12 @@ def broken(folder, name: str) -> None:
         ("twice", "has 100 rows with numbers from 0 to 49, not each of them once; a file is missing, or there twice"),
         ("gap", "has 55 rows with numbers from 0 to 55, not each of them once"),
         ("same sum", "has 50 rows with numbers from 0 to 49, not each of them once"),
+        ("same squares", "has 50 rows with numbers from 0 to 49, not each of them once"),
+        ("prompts", r"b\.parquet: has embeddings of the model a/model.* query: , a\.parquet embeddings of the model"),
+        ("too long", r"a\.parquet: row 7 of the file has an embedding whose length is not finite"),
         ("kinds", "has both .parquet and .npy; their order is open, so give one kind"),
         ("unfinished", r"b\.parquet\.partial: is not complete; give the command that began it again"),
-        ("nan", r"a\.parquet: row 7 of the file has an embedding that is not finite"),
+        ("nan", r"a\.parquet: row 7 of the file has an embedding whose length is not finite"),
         ("no row", r"a\.parquet: has a row without row"),
         ("negative", "has row -1; rows are counted from 0"),
         ("lists", r"a\.parquet: embedding is list<.*>; it must be a fixed_size_list of float32 or float16"),
@@ -126,11 +143,26 @@ def test_files_that_cannot_be_an_index_are_refused_in_a_line(tmp_path, name, mes
         read(files)
 
 
-@pytest.mark.parametrize("array", [np.zeros(5, np.float32), np.zeros((5, 3)), np.zeros((5, 3), np.float32, order="F")])
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros(5, np.float32),
+        np.zeros((5, 3)),
+        np.zeros((5, 3), np.float32, order="F"),
+        np.zeros((5, 3), np.dtype(np.float32).newbyteorder()),
+    ],
+)
 def test_an_array_of_another_form_is_refused(tmp_path, array):
     np.save(tmp_path / "a.npy", array)
     with pytest.raises(UserError, match=r"a\.npy: .*; embeddings are \(rows, elements\), of float32 or float16"):
         EmbeddingFiles(str(tmp_path / "a.npy"))
+
+
+def test_a_part_that_is_missing_is_named(tmp_path):
+    for part in (0, 2):
+        np.save(tmp_path / f"emb-{part:05}-of-00003.npy", VECTORS)
+    with pytest.raises(UserError, match=r"emb-00001-of-00003\.npy: missing; emb-00000-of-00003\.npy is there"):
+        EmbeddingFiles(str(tmp_path))
 
 
 def test_a_npy_that_is_cut_is_refused(tmp_path):

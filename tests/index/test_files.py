@@ -60,7 +60,7 @@ def test_embeddings_are_memory_mapped_and_a_cpu_takes_them_from_the_file(tmp_pat
     mapped = [block.rows for block in loaded.blocks()]
     assert [isinstance(rows, np.memmap) for rows in mapped] == [True, True, True, False]  # the last one is padded
     loaded.search(QUERIES)
-    on_devices = [block.rows for block in loaded._placed["float32"].blocks(list(loaded.blocks()))]
+    on_devices = [block.rows for block in loaded._placed.blocks(list(loaded.blocks()))]
     for before, after in zip(mapped[:3], on_devices[:3], strict=True):
         assert after.unsafe_buffer_pointer() == before.ctypes.data
     stored = np.load(next(tmp_path.glob("embeddings-*.npy")))

@@ -91,6 +91,27 @@ def test_adding_a_little_leaves_the_blocks_that_are_there_alone():
     assert [len(rows) for rows in after] == [64, 16, 16, 16]
 
 
+def test_the_devices_have_the_vectors_once(monkeypatch):
+    monkeypatch.setattr(index_module, "data_mesh", lambda devices: data_mesh(devices[:1]))
+    index, _ = filled(64, 64, 32)
+    queries = embeddings(1)
+    index.search(queries, 1, storage="float16")
+    index.search(queries, 1)
+    assert index._placed.storage == "float32"
+    for mine, there in zip(index.blocks(), index._placed.blocks(list(index.blocks())), strict=True):
+        assert there.rows.unsafe_buffer_pointer() == mine.rows.ctypes.data  # a CPU's are the host's
+
+
+def test_processes_compare_a_row_of_each_block(monkeypatch):
+    said = []
+    monkeypatch.setattr(index_module, "agree", said.append)
+    index, _ = filled(200)
+    for _ in range(2):
+        index.search(embeddings(1), 1)
+        list(index.blocks())[1].rows[0] *= 0.5
+    assert said[0]["the search"] == said[1]["the search"] and said[0]["the index"] != said[1]["the index"]
+
+
 @pytest.mark.parametrize("counts", [(0, 3), (3, 0), (20, 70), (64, 64), (101, 150)])
 def test_an_index_after_another_one_is_as_if_its_sentences_had_been_added(counts):
     rows, more = embeddings(counts[0]), embeddings(counts[1], seed=5)

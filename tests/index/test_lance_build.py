@@ -1,3 +1,4 @@
+import datetime
 import json
 
 import numpy as np
@@ -34,6 +35,29 @@ def test_what_is_added_keeps_its_rows_or_is_numbered_on(tmp_path):
     assert rows_of(tmp_path) == [[row] for row in range(90)]
     found = LanceIndex(tmp_path / "ix", MODEL).search(VECTORS[[0, 50]], 1)
     assert [each[0].sentence for each in found] == ["sentence 0", "sentence 50"]
+
+
+def test_rows_that_overlap_those_of_the_index_follow_them_without_a_gap(tmp_path):
+    about = build(tmp_path, (0, VECTORS[:10]), (5, VECTORS[10:20]))
+    assert (about.rows, about.last) == (20, 19)
+    assert rows_of(tmp_path, VECTORS[:20]) == [[row] for row in range(20)]
+
+
+def test_the_version_that_others_read_stays_until_a_build_is_done(tmp_path, monkeypatch):
+    from lancedb.table import LanceTable
+
+    monkeypatch.setattr(lance_build, "LEAST", 300)
+    monkeypatch.setattr(lance_build, "ITERATIONS", 2)
+    many, month, kept, versions = clustered(320), datetime.timedelta(days=30), [], LanceTable.list_versions
+    build(tmp_path, (0, many[:300]))
+
+    def month_ago(table):
+        return [each | {"timestamp": each["timestamp"] - month} for each in versions(table)]
+
+    monkeypatch.setattr(LanceTable, "list_versions", month_ago)
+    monkeypatch.setattr(LanceTable, "optimize", lambda self, cleanup_older_than: kept.append(cleanup_older_than))
+    build(tmp_path, (300, many[300:]))
+    assert month < kept[0] < 2 * month
 
 
 def test_cells_are_found_again_when_the_table_has_doubled(tmp_path, monkeypatch):
@@ -73,7 +97,9 @@ def test_embeddings_with_a_mistake_leave_the_index_as_it_was(tmp_path):
     build(tmp_path, (0, VECTORS[:40]))
     wrong = VECTORS[40:].copy()
     wrong[3] = np.inf
-    with pytest.raises(UserError, match=r"part\.parquet: row 3 of the file has an embedding that is not finite"):
+    with pytest.raises(
+        UserError, match=r"part\.parquet: row 3 of the file has an embedding whose length is not finite"
+    ):
         build(tmp_path, (40, wrong))
     assert read_about(tmp_path / "ix").rows == len(LanceIndex(tmp_path / "ix", MODEL)) == 40
 

@@ -75,6 +75,22 @@ def test_an_approximate_search_is_not_asked_again(asked):
     assert asked == [("float16", 64)]
 
 
+def test_the_vectors_of_all_candidates_are_never_together(monkeypatch):
+    together, scores = [], refine._scores
+    monkeypatch.setattr(
+        refine, "_scores", lambda queries, *rest: together.append(len(queries)) or scores(queries, *rest)
+    )
+    monkeypatch.setattr(refine, "MAX_QUERIES", 2)
+    rows = prepared(close_rows(5), "cosine")
+    _, found = refined_top_k(rows, blocks(rows), 4, Placed(data_mesh(jax.devices()[:1]), "float16"))
+    assert together == [2, 2, 1] and found[:, 0].tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("similarity", "least"), [("dot", 12 * 2.0**-126), ("euclidean", (12 * 2.0**-126) ** 0.5)])
+def test_products_too_small_for_a_device_are_in_the_bound(similarity, least):
+    assert bounds(np.full((1, 12), 1e-30), 1e-30, "bfloat16", similarity) >= least
+
+
 def test_fewer_rows_than_candidates():
     rows = prepared(close_rows(5), "cosine")
     scores, found = refined_top_k(rows[:2], blocks(rows), 8, Placed(data_mesh(jax.devices()[:2]), "bfloat16"))
