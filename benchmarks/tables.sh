@@ -81,9 +81,11 @@ SimCSE + whitening,SimCSE + flow" ;;
       python -m simcse_jax.sweep --config ablations/systems --workdir "$output/systems" "${start[@]}" \
         --config.data.train=data/sentences.txt --config.train.epochs=1 --config.train.log_every=50 \
         --config.sweep.seeds=42 --config.sweep.metrics=stsb_dev,anisotropy,steps,training_minutes ;;
-    simcse_tableC1) # trains nothing; the flow has a seed
-      python -m simcse_jax.sweep --config ablations/$table --workdir "$output/$table" "${start[@]}" \
-        ;;
+    simcse_tableC1) # trains nothing; the flow alone has a seed
+      table_c1() { python -m simcse_jax.sweep --config ablations/$table --workdir "$output/$table" "${start[@]}" "$@"; }
+      table_c1 --config.sweep.seeds=42
+      table_c1 --config.sweep.only="none,flow (NLI),flow (target)"
+      table_c1 --config.sweep.run=False ;;
     *) echo "no table $table" >&2; exit 2 ;;
   esac
 done
