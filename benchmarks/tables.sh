@@ -58,7 +58,9 @@ for table in $tables; do
     simcse_pp_table3) sweep $table "${unsupervised[@]}" \
       --config.sweep.only="SimCSE,off-dropout,dimension-wise,SimCSE++" ;;
     simcse_pp_table5) # one seed a point: the line of m in both readings of m, those of λ and τ in both of the loss
-      rows="m-paper dcl-paper centre,m-paper dcl-released centre,m-released dcl-released centre"
+      centres="m-paper dcl-paper centre,m-paper dcl-released centre,m-released dcl-released centre,"
+      centres+="m-released dcl-paper centre"
+      rows=$centres
       for m in paper released; do
         for value in 0.5 0.8 1 1.1 1.2; do rows+=",m-$m dcl-released m $value"; done
       done
@@ -67,9 +69,8 @@ for table in $tables; do
         for value in 1 2 10 20 50; do rows+=",m-paper dcl-$dcl tau $value"; done
       done
       # Then three seeds of the centres and of what was best of each line here (of the printed τ the centre was).
-      best="m-paper dcl-paper centre,m-paper dcl-released centre,m-released dcl-released centre,\
-m-paper dcl-paper lambda 0.02,m-paper dcl-released lambda 1,m-paper dcl-released tau 1,m-paper dcl-released m 1.2,\
-m-released dcl-released m 0.8"
+      best="$centres,m-paper dcl-paper lambda 0.02,m-paper dcl-released lambda 1,m-paper dcl-released tau 1,"
+      best+="m-paper dcl-released m 1.2,m-released dcl-released m 0.8"
       table_5() { sweep $table "${one_task[@]}" "${unsupervised[@]}" "$@"; }
       table_5 --config.sweep.seeds=42 --config.sweep.only="$rows"
       table_5 --config.sweep.only="$best"
