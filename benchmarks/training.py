@@ -58,7 +58,8 @@ def ours(**options: Any) -> Round:
     """Our step, as `simcse_jax.training.run` builds it of a config."""
     import jax
 
-    from simcse_jax.devices.mesh import place, replicate
+    from simcse_jax.devices.mesh import place
+    from simcse_jax.devices.parts import distribute
     from simcse_jax.training.inputs import read_inputs
     from simcse_jax.training.programs import Updates
     from simcse_jax.training.setup import make_setup
@@ -79,7 +80,7 @@ def ours(**options: Any) -> Round:
     batches, settings, number = setup.batches(config.seed), setup.settings(config), 0
     unpad, frozen = config.train.unpad, setup.frozen
     updates = Updates(setup.graph, setup.recipe, setup.mesh, batches, TOTAL_STEPS, unpad=unpad, frozen=frozen)
-    state = replicate(setup.state(config), setup.replicated)
+    state = distribute(setup.state(config), setup.mesh)
 
     def read(step: int) -> Any:
         return place(functools.partial(batches.rows, step), setting.batch_size, setup.by_example)

@@ -18,6 +18,7 @@ from simcse_jax.costs.gpus import is_gpu, nodes_and_gpus
 from simcse_jax.costs.program import Program, product_flops
 from simcse_jax.costs.roofline import CHIPS, Report
 from simcse_jax.devices.mesh import data_mesh, replicated, split_over_examples
+from simcse_jax.devices.parts import shardings
 from simcse_jax.errors import UserError
 from simcse_jax.models import partial
 from simcse_jax.models.config import EncoderConfig
@@ -71,7 +72,7 @@ def trace_step(
     step = make_step(graph, recipe, mesh)
     everywhere = replicated(mesh)
     return step.trace(
-        placed(state, everywhere),
+        jax.tree.map(placed, state, shardings(state, mesh)),
         placed(batch, split_over_examples(mesh)),
         placed(settings, everywhere),
         placed(frozen or None, everywhere),

@@ -69,3 +69,8 @@ def abstract(build: Callable[[], Model]) -> tuple[nnx.GraphDef[Model], dict[str,
     """Like `split(build())`, without allocating anything."""
     graph, state = nnx.split(nnx.eval_shape(build), nnx.Param)
     return graph, {".".join(map(str, path)): variable.get_value() for path, variable in nnx.to_flat_state(state)}
+
+
+def only_multiplied(name: str) -> bool:
+    """Whether a parameter is a factor of an encoder's products, in the type of these, and nothing else."""
+    return "encoder." in name and name.endswith(".kernel") and ".lora." not in name

@@ -278,9 +278,11 @@ def checksum(tree: Any) -> jax.Array:
     """
     total = jnp.zeros((), jnp.uint32)
     for number, array in enumerate(jax.tree.leaves(tree)):
-        bits = jax.lax.bitcast_convert_type(array, jnp.uint32).ravel()
-        factors = 2 * jax.lax.iota(jnp.uint32, bits.size) + 1
-        total += jnp.uint32(2 * number + 1) * jnp.sum(factors * bits, dtype=jnp.uint32)
+        bits = jax.lax.bitcast_convert_type(array, jnp.uint32)
+        place = jnp.zeros((), jnp.uint32)  # i, without a flat copy: the array may be split over the devices
+        for axis, size in enumerate(bits.shape):
+            place = place * jnp.uint32(size) + jax.lax.broadcasted_iota(jnp.uint32, bits.shape, axis)
+        total += jnp.uint32(2 * number + 1) * jnp.sum((2 * place + 1) * bits, dtype=jnp.uint32)
     return total
 
 

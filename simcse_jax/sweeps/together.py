@@ -20,6 +20,7 @@ from simcse_jax.config.rules import read_milestones
 from simcse_jax.corpus.batches import PreparedBatches
 from simcse_jax.data.batches import Batches
 from simcse_jax.devices.mesh import AXIS
+from simcse_jax.devices.parts import distribute, whole
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import evaluate_all
@@ -143,7 +144,7 @@ def first_state(setup: Setup, configs: Sequence[config_dict.ConfigDict]) -> Trai
     """What all runs start from; `step` is common to them, all other arrays have an axis of runs."""
     states = [setup.state(config) for config in configs]
     state = TrainState(states[0].step, *_stack([state[1:] for state in states]))
-    return jax.device_put(state, setup.replicated)
+    return distribute(state, setup.mesh, runs=True)
 
 
 def shared_recipe(setup: Setup, batches: Sequence[Batches | PreparedBatches]) -> Recipe:
@@ -252,7 +253,7 @@ class Group:
                 continue
             own = jax.tree.map(lambda x: x[row], params)
             try:
-                embed = self.setup.embed.with_params(self.setup.model(own))
+                embed = self.setup.embed.with_params(self.setup.model(whole(own, self.setup.mesh)))
                 numbers = evaluate_all(embed.with_progress, self.setup.scoring)
             except UserError as error:  # the embeddings are not finite
                 self.give_up(member, f"step {number}: {error}")
@@ -283,7 +284,7 @@ class Group:
             own = jax.tree.map(lambda x: x[row], self.best)
             try:
                 with progress.doing(member.name):
-                    embed = self.setup.embed.with_params(self.setup.model(own))
+                    embed = self.setup.embed.with_params(self.setup.model(whole(own, self.setup.mesh)))
                     scores = final_scores(self.setup.inputs, embed, member.seed)
                     results[row] = scores | member.patience.result
             except UserError as error:  # no post-processing can be fit on its embeddings

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.devices.mesh import AXIS
+from simcse_jax.devices.parts import gather, spec
 from simcse_jax.models import parameters, partial
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.changes import DRAWN, UNCHANGED
@@ -60,6 +61,7 @@ class Recipe(NamedTuple):
     objectives: tuple[Term, ...]
     chunk_size: int = 0  # examples encoded at a time on each device; 0: all of its part of the batch
     matmul_precision: str = "highest"  # of float32 products: highest, high or default (`jax.default_matmul_precision`)
+    dtype: str = "float32"  # of the encoder's products, to which parameters may be rounded before they are gathered
     round_products: bool = False  # whether TPUs and GPUs write those of bfloat16 factors as bfloat16
     local_features: bool = False  # whether an objective needs those of the anchors' tokens
     language_model: LanguageModel | None = None  # where an objective needs masked tokens
@@ -85,8 +87,10 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
     """Builds loss_and_gradient(params, step, batch, settings, frozen=None), the gradient being that of the global loss.
 
     Every device encodes its rows of the batch; embeddings are all-gathered *with* their gradients, so N devices
-    compute what one device computes with the whole batch. One device alone has nothing to gather and to sum. `frozen`
-    are the parameters of the network that replaces tokens, and those of the sentence encoder that do not train.
+    compute what one device computes with the whole batch. The parameters, too, are gathered from the parts that the
+    devices keep (`devices.parts`), and the gradient is split like them. One device alone has nothing to gather and to
+    sum. `frozen` are the parameters of the network that replaces tokens, and those of the sentence encoder that do not
+    train.
     """
     alone = mesh.size == 1
     shift_is_free = ignores_shift(recipe)
@@ -95,13 +99,19 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
         return x if alone else jax.lax.psum(x, AXIS)
 
     def loss(
-        params: Params, step: Int[AnyArray, ""], batch: Batch, settings: Settings, frozen: Params | None
+        params: Params,
+        step: Int[AnyArray, ""],
+        batch: Batch,
+        settings: Settings,
+        frozen: Params | None,
+        split: dict[str, P],
     ) -> Float[Array, ""]:
-        # Cast to device-varying once, here. Otherwise JAX casts at every use, and sums the gradient over the devices
-        # each time (with chunks, in every iteration of the scan).
         base = parameters.subset(frozen or {}, partial.BASE)
         if not alone:
-            params, base = jax.lax.pcast((params, base), AXIS, to="varying")
+            # Gathered, and cast to device-varying, once, here. Otherwise JAX casts at every use, and sums the gradient
+            # over the devices each time (with chunks, in every iteration of the scan).
+            params = {name: gather(part, split[name], gathered_as(recipe, name)) for name, part in params.items()}
+            base = jax.lax.pcast(base, AXIS, to="varying")
         params = partial.whole(params, base)
 
         def rows_of(batch: Batch) -> Rows:
@@ -147,24 +157,27 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
             embedded = embedded._replace(token_losses={**embedded.token_losses, replaced_token_detection.NAME: found})
         return total(embedded, recipe.objectives, settings["objective"])
 
-    def loss_and_gradient(*args: Any) -> tuple[Float[Array, ""], Params]:
-        with jax.default_matmul_precision(recipe.matmul_precision), rounding(recipe.round_products):
-            return jax.value_and_grad(loss)(*args)
-
-    # `shard_map` sums the gradients of replicated parameters by itself, so there is no psum of them here.
-    specs = (P(), P(), P(AXIS), P(), P())
-    function = (
-        loss_and_gradient
-        if alone
-        else jax.shard_map(loss_and_gradient, mesh=mesh, in_specs=specs, out_specs=(P(), P()))
-    )
-
-    def with_frozen(
+    def loss_and_gradient(
         params: Params, step: Int[AnyArray, ""], batch: Batch, settings: Settings, frozen: Params | None = None
     ) -> tuple[Float[Array, ""], Params]:
+        split = {name: spec(value.shape, mesh.size) for name, value in params.items()}
+
+        def function(*args: Any) -> tuple[Float[Array, ""], Params]:
+            with jax.default_matmul_precision(recipe.matmul_precision), rounding(recipe.round_products):
+                return jax.value_and_grad(loss)(*args, split)
+
+        if not alone:
+            # It sums the gradients of replicated parameters by itself, so there is no psum of them here.
+            specs = (split, P(), P(AXIS), P(), P())
+            function = jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=(P(), split))
         return function(params, step, batch, settings, frozen)
 
-    return with_frozen
+    return loss_and_gradient
+
+
+def gathered_as(recipe: Recipe, name: str) -> jnp.dtype:
+    """The type in which a parameter is sent: that of products, if nothing but products, which round it, reads it."""
+    return jnp.dtype(recipe.dtype if parameters.only_multiplied(name) else jnp.float32)
 
 
 def encode_views(

@@ -8,7 +8,7 @@ from ml_collections import config_dict
 
 from simcse_jax.config.checks import ineffective, validate
 from simcse_jax.devices import processes
-from simcse_jax.devices.mesh import replicate
+from simcse_jax.devices.parts import distribute, whole
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.encoding.masked_tokens import masked_token_accuracy
@@ -56,7 +56,7 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
         check = enter(job, folder, config, inputs)
 
         setup = make_setup(config, inputs)
-        state = replicate(setup.state(config), setup.replicated)
+        state = distribute(setup.state(config), setup.mesh)
         checkpoints = Checkpoints(folder.path, config.checkpoint.keep_every)
         state, resumed = resume(checkpoints, state, inputs.total_steps)
         if resumed is not None:
@@ -90,7 +90,7 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
             best, params = checkpoints.restore_best(state.params)
             with processes.together():
                 check()
-            model = setup.model(params, checkpoints.tower(best))
+            model = setup.model(whole(params, setup.mesh), checkpoints.tower(best))
             report(folder, setup.embed.with_params(model), best, inputs, config.seed, run.patience)
 
 

@@ -77,6 +77,10 @@ class Setup:
         """All parameters, for scoring: with those that are frozen and without LoRA, whose products are added.
 
         The first or the second encoder stands in the place of the first one.
+
+        Args:
+          trained: whole on every device (`devices.parts.whole`).
+          tower: the encoder.
         """
         return with_encoder(partial.merged(partial.of_step(trained, self.frozen), self.encoder), tower)
 

@@ -15,6 +15,7 @@ from simcse_jax.corpus.batches import PreparedBatches
 from simcse_jax.data.batches import Batches
 from simcse_jax.devices import processes
 from simcse_jax.devices.mesh import place
+from simcse_jax.devices.parts import whole
 from simcse_jax.encoding.embedder import Embedder, NotFinite
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
@@ -106,9 +107,10 @@ class SingleRun:
         """Measures, scores and saves as is due. The last step is logged and measured in any case."""
         line = self.fetch()  # counts as the steps' time
         started = time.perf_counter()
+        trained = whole(state.params, self.setup.mesh)
         embed, *others = (
             CheckedEmbed(self.setup.embed.with_params(params), lambda reason: self.stop(number, reason))
-            for params in (self.setup.model(state.params, tower) for tower in self.setup.towers)
+            for params in (self.setup.model(trained, tower) for tower in self.setup.towers)
         )
         score, tower = None, 0
         for evaluator in self.setup.measuring if due.measure else []:

@@ -10,7 +10,7 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
-from simcse_jax.devices.mesh import replicated
+from simcse_jax.devices.parts import constrain
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.runs.state import TrainState
@@ -53,8 +53,18 @@ def make_update(graph: Graph, recipe: Recipe, mesh: Mesh) -> Update:
 
 @functools.lru_cache(maxsize=16)
 def make_step(graph: Graph, recipe: Recipe, mesh: Mesh) -> jax.stages.Wrapped:
-    """The jitted update, which donates the old state. The same arguments give the same function, compiled once."""
-    return jax.jit(make_update(graph, recipe, mesh), donate_argnums=0, out_shardings=replicated(mesh))
+    """The jitted update, which donates the old state. The same arguments give the same function, compiled once.
+
+    Each device updates its part of the state (`devices.parts`).
+    """
+    update = make_update(graph, recipe, mesh)
+
+    def step(
+        state: TrainState, batch: Batch, settings: Settings, frozen: Params | None = None
+    ) -> tuple[TrainState, Metrics]:
+        return constrain(update(state, batch, settings, frozen), mesh)
+
+    return jax.jit(step, donate_argnums=0)
 
 
 @functools.lru_cache(maxsize=16)
@@ -70,6 +80,6 @@ def make_steps(graph: Graph, recipe: Recipe, mesh: Mesh) -> jax.stages.Wrapped:
     def together(
         state: TrainState, batch: Batch, settings: Settings, frozen: Params | None = None
     ) -> tuple[TrainState, Metrics]:
-        return each(state, batch, settings, frozen)
+        return constrain(each(state, batch, settings, frozen), mesh, runs=True)
 
-    return jax.jit(together, donate_argnums=0, out_shardings=replicated(mesh))
+    return jax.jit(together, donate_argnums=0)

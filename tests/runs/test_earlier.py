@@ -13,7 +13,7 @@ import pytest
 from support import ROOT, call
 
 from simcse_jax.config.flags import parse
-from simcse_jax.devices.mesh import replicate
+from simcse_jax.devices.parts import distribute
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.simcse import SimCSE
 from simcse_jax.training.inputs import read_inputs
@@ -56,7 +56,7 @@ def test_its_state_is_restored_bit_for_bit_and_its_next_gradient_is_the_same(mon
     config, _ = parse(arguments("unused"))
     setup = make_setup(config, read_inputs(config))
     checkpoints = Checkpoints(EARLIER / "run", read_only=True)
-    state = checkpoints.restore(STOPPED, replicate(setup.state(config), setup.replicated))
+    state = checkpoints.restore(STOPPED, distribute(setup.state(config), setup.mesh))
     params, expected = state.params, named(arrays, "params")
     assert params.keys() == expected.keys() and int(state.step) == STOPPED == checkpoints.latest
     assert all(np.array_equal(params[name], expected[name]) for name in params)

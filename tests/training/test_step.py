@@ -5,7 +5,8 @@ import pytest
 from support import random_model
 from support.steps import batch, recipe, settings
 
-from simcse_jax.devices.mesh import data_mesh, replicated, split_over_examples
+from simcse_jax.devices.mesh import data_mesh, split_over_examples
+from simcse_jax.devices.parts import distribute
 from simcse_jax.training.step import init_state, make_step, make_steps
 
 pytestmark = pytest.mark.exact
@@ -20,7 +21,7 @@ def test_losses_and_parameters_of_twenty_steps_are_the_same_on_any_number_of_dev
         mesh = data_mesh(jax.devices()[:devices])
         update = make_step(graph, recipe(3, chunk_size=chunk_size), mesh)
         state = init_state(jax.tree.map(jnp.array, params), settings())
-        state = jax.device_put(state, replicated(mesh))
+        state = distribute(state, mesh)
         losses = []
         for step in range(20):
             placed = jax.device_put(data[step % 4], split_over_examples(mesh))
@@ -43,7 +44,7 @@ def test_updates_fall_linearly_learn_and_compile_once():
     update = make_step(graph, recipe(3), mesh)
     chosen = settings(learning_rate=1e-3, dropout=0.0)
     state = init_state(jax.tree.map(jnp.array, params), chosen)
-    state = jax.device_put(state, replicated(mesh))
+    state = distribute(state, mesh)
     data = jax.device_put(batch(3), split_over_examples(mesh))
     metrics = []
     for _ in range(20):

@@ -1,0 +1,92 @@
+"""The state of a run, split over the devices: each keeps and updates a part of the parameters and of the moments.
+
+An array is split along its longest axis that the devices divide, or not at all; so its name and its shape stay, and a
+checkpoint is the same on any number of devices. A step gathers the parameters, and sums each part's gradient where the
+part is (Rajbhandari et al. 2020, arXiv:1910.02054, ZeRO's first two stages and the parameters' float32 copies).
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Float
+
+from simcse_jax.devices.mesh import AXIS, replicated
+
+
+def spec(shape: Sequence[int], devices: int) -> P:
+    """How an array is split over devices: along the longest axis that their number divides, the first one of equals."""
+    axes = [axis for axis, size in enumerate(shape) if size and size % devices == 0]
+    if devices == 1 or not axes:
+        return P()
+    longest = max(axes, key=lambda axis: shape[axis])
+    return P(*[None] * longest, AXIS)
+
+
+def shardings(tree: Any, mesh: Mesh, runs: bool = False) -> Any:
+    """The sharding of each array of a state; with `runs` their first axis is one of runs, which stays whole."""
+
+    def of(array: Any) -> NamedSharding:
+        shape = np.shape(array)
+        split = spec(shape[1:], mesh.size) if runs else spec(shape, mesh.size)
+        return NamedSharding(mesh, P(None, *split) if runs and split else split)
+
+    return jax.tree.map(of, tree)
+
+
+def distribute(tree: Any, mesh: Mesh, runs: bool = False) -> Any:
+    """The arrays of a state on the devices of all processes; each process must pass the same values."""
+
+    def place(value: Any, sharding: NamedSharding) -> jax.Array:
+        array = np.asarray(value)
+        # Copies: on a CPU the parts could be views of the array, and a step donates them.
+        return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index].copy())
+
+    return jax.tree.map(place, tree, shardings(tree, mesh, runs))
+
+
+def constrain(tree: Any, mesh: Mesh, runs: bool = False) -> Any:
+    """While a program is traced: the state that it computes is split like the one that it takes."""
+    return jax.lax.with_sharding_constraint(tree, shardings(tree, mesh, runs))
+
+
+def whole(tree: Any, mesh: Mesh) -> Any:
+    """The arrays on every device, for scoring; all processes must call it."""
+    return tree if mesh.size == 1 else _copy(tree, mesh)
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _copy(tree: Any, mesh: Mesh) -> Any:
+    return jax.lax.with_sharding_constraint(tree, replicated(mesh))
+
+
+def gather(part: Float[Array, "..."], split: P, dtype: jnp.dtype) -> Float[Array, "..."]:
+    """Within `shard_map`: the whole array, rounded to `dtype` on its way; its gradient is summed in float32.
+
+    JAX's own rule would sum the gradient in `dtype`. What is not split is made device-varying; its gradient is summed
+    over the devices.
+    """
+    if AXIS not in split:
+        return jax.lax.pcast(part, AXIS, to="varying")
+    return _gather(split.index(AXIS), dtype, part)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _gather(axis: int, dtype: jnp.dtype, part: Float[Array, "..."]) -> Float[Array, "..."]:
+    return jax.lax.all_gather(part.astype(dtype), AXIS, axis=axis, tiled=True).astype(part.dtype)
+
+
+def _forward(axis: int, dtype: jnp.dtype, part: Float[Array, "..."]) -> tuple[Float[Array, "..."], None]:
+    return _gather(axis, dtype, part), None
+
+
+def _backward(axis: int, dtype: jnp.dtype, _: None, gradient: Float[Array, "..."]) -> tuple[Float[Array, "..."]]:
+    return (jax.lax.psum_scatter(gradient, AXIS, scatter_dimension=axis, tiled=True),)
+
+
+_gather.defvjp(_forward, _backward)

@@ -1,0 +1,80 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from simcse_jax.devices.mesh import AXIS, data_mesh
+from simcse_jax.devices.parts import constrain, distribute, gather, spec, whole
+
+
+@pytest.mark.parametrize(
+    ("shape", "devices", "expected"),
+    [
+        ((30522, 768), 8, P(None, AXIS)),  # 30,522 rows cannot be divided by 8
+        ((768, 3072), 8, P(None, AXIS)),
+        ((3072, 768), 8, P(AXIS)),
+        ((8, 8), 8, P(AXIS)),
+        ((768,), 8, P(AXIS)),
+        ((3,), 2, P()),
+        ((), 2, P()),
+        ((0, 3), 2, P()),
+        ((64, 64), 1, P()),
+    ],
+)
+def test_an_array_is_split_along_its_longest_axis_that_the_devices_divide(shape, devices, expected):
+    assert spec(shape, devices) == expected
+
+
+def arrays():
+    generator = np.random.default_rng(0)
+    return {name: generator.normal(size=shape).astype(np.float32) for name, shape in SHAPES.items()}
+
+
+SHAPES = {"rows": (8, 3), "columns": (2, 4), "odd": (3, 5), "number": ()}
+
+
+@pytest.mark.parametrize("runs", [False, True])
+@pytest.mark.parametrize("devices", [1, 4])
+def test_a_state_is_distributed_updated_where_it_is_and_put_together_again(devices, runs):
+    mesh = data_mesh(jax.devices()[:devices])
+    state = jax.tree.map(lambda x: np.stack([x, 2 * x]) if runs else x, arrays())
+    placed = distribute(state, mesh, runs)
+    update = jax.jit(lambda state: constrain(jax.tree.map(lambda x: x * 2, state), mesh, runs), donate_argnums=0)
+    updated = update(update(placed))
+    assert update._cache_size() == 1
+    part = {"rows": (8 // devices, 3), "columns": (2, 4 // devices), "odd": (3, 5), "number": ()}
+    together = whole(updated, mesh)
+    for name, shape in part.items():
+        assert updated[name].addressable_shards[0].data.shape == ((2, *shape) if runs else shape)
+        assert together[name].is_fully_replicated
+        np.testing.assert_array_equal(together[name], state[name] * 4)
+
+
+def test_a_distributed_state_shares_no_memory_with_what_it_came_from():
+    mesh, state = data_mesh(jax.devices()[:1]), arrays()
+    jax.jit(lambda state: jax.tree.map(lambda x: 0 * x, state), donate_argnums=0)(distribute(state, mesh))
+    assert state["rows"].any()
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_a_gathered_array_is_rounded_and_its_gradient_is_summed_in_float32(dtype):
+    """Four devices' gradients of 1 and 3 times 2⁻⁸, whose sum bfloat16 cannot hold."""
+    mesh, array, split = data_mesh(jax.devices()[:4]), arrays()["rows"], P(AXIS)
+    small = np.array([1, 2**-8, 2**-8, 2**-8], np.float32)
+
+    @jax.jit
+    @functools.partial(jax.shard_map, mesh=mesh, in_specs=(split, P(AXIS)), out_specs=(P(), split))
+    def function(part, factor):
+        def loss(part):
+            array = gather(part, split, jnp.dtype(dtype))
+            return jax.lax.psum(jnp.sum(array) * factor[0], AXIS)
+
+        return jax.value_and_grad(loss)(part)
+
+    value, gradient = function(array, small)
+    rounded = np.asarray(jnp.asarray(array).astype(dtype).astype(jnp.float32))
+    np.testing.assert_allclose(value, rounded.sum() * small.sum(), rtol=1e-6)
+    np.testing.assert_array_equal(gradient, np.full_like(array, small.sum()))
