@@ -135,6 +135,7 @@ FREE = ("parameter", "constant", "get-tuple-element", "tuple", "bitcast", "after
 OUTER = ("while", "call", "conditional", "async-start")  # their computations count in their place
 FREE_TARGETS = re.compile('"(ConcatBitcast|AssumeGatherIndicesInBound|AllocateBuffer)"')  # calls that move nothing
 SLICES = ("slice", "dynamic-slice", "gather", "slice-start", "dynamic-slice-start")
+STARTS = '"AsyncCollectiveStart"'
 WORKSPACES = re.compile('custom_call_target="__cublas')  # its last result is scratch memory
 NUMBER = re.compile(r"\d+")
 UPDATES = {"dynamic-update-slice": 1, "scatter": 2}  # the operand with the new values
@@ -219,15 +220,30 @@ class Program:
     def collectives(self) -> list[Collective]:
         """The exchanges between devices, by kind and size of group."""
         found: dict[tuple[str, int], list[int]] = {}
-        for times, lines, line in self.runs():
-            kind = line.opcode.removesuffix("-start")
-            if kind in COLLECTIVES:
-                taken = sum(lines[name].bytes for name in line.operands)
-                given = sum(size for _, size in self._written(lines, line))
-                totals = found.setdefault((kind, self._group(line)), [0, 0])
-                totals[0] += times
-                totals[1] += times * max(taken, given)
+        for times, outside, instruction in self.runs():
+            for lines, line in [(outside, instruction), *self._started(instruction)]:
+                kind = line.opcode.removesuffix("-start")
+                if kind in COLLECTIVES:
+                    taken = sum(lines[name].bytes for name in line.operands)
+                    given = sum(size for _, size in self._written(lines, line))
+                    totals = found.setdefault((kind, self._group(line)), [0, 0])
+                    totals[0] += times
+                    totals[1] += times * max(taken, given)
         return [Collective(*key, *totals) for key, totals in sorted(found.items())]
+
+    def _started(self, fusion: Instruction) -> Iterator[tuple[Lines, Instruction]]:
+        """The collectives that a fusion of a TPU starts.
+
+        Fusions that follow have them too, and carry them on. And it may be a whole reduce-scatter, written as an
+        all-reduce of which the device's part is taken.
+        """
+        for callee in self._callees(fusion) if fusion.opcode == "fusion" else ():
+            lines = self.computations[callee]
+            for line in lines.values():
+                if STARTS in line.attributes:
+                    yield from ((lines, lines[name]) for name in line.operands if name in lines)
+                if line.opcode == "all-reduce" and callee.startswith("all-reduce-scatter"):
+                    yield lines, line._replace(opcode="reduce-scatter")
 
     def _callees(self, line: Instruction) -> list[str]:
         return [name for names in CALLEES.findall(line.attributes) for name in re.findall(r"[^%, ]+", names)]

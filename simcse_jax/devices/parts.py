@@ -86,7 +86,18 @@ def _forward(axis: int, dtype: jnp.dtype, part: Float[Array, "..."]) -> tuple[Fl
 
 
 def _backward(axis: int, dtype: jnp.dtype, _: None, gradient: Float[Array, "..."]) -> tuple[Float[Array, "..."]]:
-    return (jax.lax.psum_scatter(gradient, AXIS, scatter_dimension=axis, tiled=True),)
+    return (_summed_part(gradient, axis),)
+
+
+def _summed_part(gradient: Float[Array, "..."], axis: int) -> Float[Array, "..."]:
+    """This device's part of the sum over the devices.
+
+    The parts come first: along another axis, XLA for TPUs sums the whole of a word embedding's gradient everywhere.
+    """
+    before, size, after = gradient.shape[:axis], gradient.shape[axis], gradient.shape[axis + 1 :]
+    devices = jax.lax.axis_size(AXIS)
+    parts = jnp.moveaxis(gradient.reshape(*before, devices, size // devices, *after), axis, 0)
+    return jax.lax.psum_scatter(parts, AXIS, scatter_dimension=0)
 
 
 _gather.defvjp(_forward, _backward)

@@ -57,14 +57,14 @@ def make_step(graph: Graph, recipe: Recipe, mesh: Mesh) -> jax.stages.Wrapped:
 
     Each device updates its part of the state (`devices.parts`).
     """
-    update = make_update(graph, recipe, mesh)
+    compute = make_update(graph, recipe, mesh)
 
-    def step(
+    def update(
         state: TrainState, batch: Batch, settings: Settings, frozen: Params | None = None
     ) -> tuple[TrainState, Metrics]:
-        return constrain(update(state, batch, settings, frozen), mesh)
+        return constrain(compute(state, batch, settings, frozen), mesh)
 
-    return jax.jit(step, donate_argnums=0)
+    return jax.jit(update, donate_argnums=0)
 
 
 @functools.lru_cache(maxsize=16)

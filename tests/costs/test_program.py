@@ -189,6 +189,49 @@ def test_a_tpu_s_program_is_read_with_its_two_memories():
 
 
 # As XLA writes it for a GPU: a product by cuBLAS with its scratch memory, a loop, an exchange of two arrays.
+ASYNCHRONOUS = """\
+HloModule jit_f, is_scheduled=true, num_partitions=8
+
+%begins (p.0: bf16[96,768]) -> (bf16[96,768], bf16[768,768], s32[2]) {
+  %p.0 = bf16[96,768]{1,0} parameter(0)
+  %g.0 = bf16[768,768]{1,0} all-gather(%p.0), replica_groups={{0,1,2,3,4,5,6,7}}, dimensions={0}
+  ROOT %c.0 = (bf16[96,768]{1,0}, bf16[768,768]{1,0}, s32[2]{0}) custom-call(%g.0), custom_call_target="AsyncCollectiveStart"
+}
+
+%ends (p.1: bf16[96,768], p.2: bf16[768,768]) -> bf16[768,768] {
+  %p.1 = bf16[96,768]{1,0} parameter(0)
+  %p.2 = bf16[768,768]{1,0} parameter(1)
+  %g.1 = bf16[768,768]{1,0} all-gather(%p.1), replica_groups={{0,1,2,3,4,5,6,7}}, dimensions={0}
+  ROOT %c.1 = bf16[768,768]{1,0} custom-call(%p.1, %p.2, %g.1), custom_call_target="AsyncCollectiveDone"
+}
+
+%all-reduce-scatter (input: f32[8,16,128]) -> f32[1,16,128] {
+  %input = f32[8,16,128]{2,1,0} parameter(0)
+  %sum = f32[8,16,128]{2,1,0} all-reduce(%input), replica_groups={{0,1,2,3,4,5,6,7}}, to_apply=%add
+  %zero = s32[] constant(0)
+  ROOT %own = f32[1,16,128]{2,1,0} dynamic-slice(%sum, %zero, %zero, %zero), dynamic_slice_sizes={1,16,128}
+}
+
+ENTRY %main (x: bf16[96,768], y: f32[8,16,128]) -> (bf16[768,768], f32[1,16,128]) {
+  %x = bf16[96,768]{1,0} parameter(0)
+  %y = f32[8,16,128]{2,1,0} parameter(1)
+  %begun = (bf16[96,768]{1,0}, bf16[768,768]{1,0}, s32[2]{0}) fusion(%x), kind=kCustom, calls=%begins
+  %part = bf16[96,768]{1,0} get-tuple-element(%begun), index=0
+  %buffer = bf16[768,768]{1,0} get-tuple-element(%begun), index=1
+  %whole = bf16[768,768]{1,0} fusion(%part, %buffer), kind=kCustom, calls=%ends
+  %scattered = f32[1,16,128]{2,1,0} fusion(%y), kind=kCustom, calls=%all-reduce-scatter
+  ROOT %both = (bf16[768,768]{1,0}, f32[1,16,128]{2,1,0}) tuple(%whole, %scattered)
+}
+"""
+
+
+def test_collectives_within_a_tpu_s_fusions_count_once():
+    assert Program(ASYNCHRONOUS).collectives() == [
+        Collective("all-gather", 8, 1, 2 * 768 * 768),
+        Collective("reduce-scatter", 8, 1, 4 * 8 * 16 * 128),
+    ]
+
+
 GPU_PROGRAM = """\
 HloModule jit_f, is_scheduled=true, num_partitions=8
 

@@ -16,6 +16,8 @@ from simcse_jax.sweeps.together import Group, Member, group_key, shared_recipe
 from simcse_jax.training.patience import Patience
 from simcse_jax.training.schedule import Due
 
+ALONE = SimpleNamespace(size=1)  # a mesh
+
 
 def test_a_run_that_cannot_be_scored_at_the_end_is_given_up_alone():
     def final_scores(embed, seed):
@@ -26,7 +28,7 @@ def test_a_run_that_cannot_be_scored_at_the_end_is_given_up_alone():
     members = [Member(f"run {seed}", seed, None, 0.0) for seed in (1, 2)]
     embed = SimpleNamespace(with_params=lambda params: SimpleNamespace(with_progress=None))
     inputs = SimpleNamespace(evaluation=SimpleNamespace(final_scores=final_scores), language_model=None)
-    setup = SimpleNamespace(embed=embed, inputs=inputs, model=dict)
+    setup = SimpleNamespace(embed=embed, inputs=inputs, model=dict, mesh=ALONE)
     group = Group(setup, [], {}, None, None, members, {"x": np.zeros((2, 3))})
     assert group.final_scores() == [None, {"seed": 2}]
     assert [member.problem for member in members] == ["the embeddings vary in 0 directions only", ""]
@@ -35,7 +37,8 @@ def test_a_run_that_cannot_be_scored_at_the_end_is_given_up_alone():
 def test_scores_are_computed_with_progress(capsys):
     encode = SimpleNamespace(with_progress=lambda sentences: np.eye(len(sentences)))
     score = SimpleNamespace(with_params=lambda params: encode)
-    setup = SimpleNamespace(embed=score, model=dict, scoring=[lambda embed: {"eval/x": float(embed(["a"])[0, 0])}])
+    evaluator = lambda embed: {"eval/x": float(embed(["a"])[0, 0])}  # noqa: E731
+    setup = SimpleNamespace(embed=score, model=dict, scoring=[evaluator], mesh=ALONE)
     member = Member("run 1", 1, SimpleNamespace(write=lambda number, line: None), 0.0)
     Group(setup, [], {}, None, None, [member], {}).score(1, {})
     assert member.best == 1.0 and "run 1 1.00" in capsys.readouterr().out
@@ -131,7 +134,10 @@ def test_a_run_whose_patience_is_over_ends_with_what_it_has_and_the_others_conti
     embed = SimpleNamespace(with_params=lambda own: SimpleNamespace(with_progress=lambda sentences: own["x"]))
     number = 0
     setup = SimpleNamespace(
-        embed=embed, model=dict, scoring=[lambda embed: {"eval/x": scores["ab"[int(embed([])) % 2]][number - 1]}]
+        embed=embed,
+        model=dict,
+        scoring=[lambda embed: {"eval/x": scores["ab"[int(embed([])) % 2]][number - 1]}],
+        mesh=ALONE,
     )
     group = Group(setup, [], {}, None, None, members, {"x": jnp.array(rows["x"])})
     ends = []
