@@ -50,10 +50,11 @@ def named(arrays: dict[str, np.ndarray], group: str) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.slow
-def test_its_state_is_restored_bit_for_bit_and_its_next_gradient_is_the_same(monkeypatch):
+@pytest.mark.parametrize("devices", [1, 2, 8])  # that version had the whole state on every device
+def test_its_state_is_restored_bit_for_bit_and_its_next_gradient_is_the_same(devices, monkeypatch):
     monkeypatch.chdir(ROOT)
     arrays = dict(np.load(EARLIER / "arrays.npz"))
-    config, _ = parse(arguments("unused"))
+    config, _ = parse([*arguments("unused"), f"--config.parallel.devices={devices}"])
     setup = make_setup(config, read_inputs(config))
     checkpoints = Checkpoints(EARLIER / "run", read_only=True)
     state = checkpoints.restore(STOPPED, distribute(setup.state(config), setup.mesh))
@@ -66,7 +67,7 @@ def test_its_state_is_restored_bit_for_bit_and_its_next_gradient_is_the_same(mon
     assert all(np.array_equal(moments[name], expected[name]) for name in moments)
 
     batches = setup.batches(config.seed)
-    sizes, chosen = batches.sizes(60, 1)
+    sizes, chosen = batches.sizes(60, devices)
     recipe = setup.recipe._replace(most_tokens=sizes[chosen[STOPPED]])
     compute = jax.jit(make_loss(setup.graph, recipe, setup.mesh))
     loss, gradient = compute(params, state.step, batches[STOPPED], setup.settings(config))

@@ -26,13 +26,14 @@ pytestmark = pytest.mark.exact
 ROTARY = ("modernbert", "nomic_bert")
 
 
-def loss_function(devices=1, columns=1, dtype=jnp.float32, model_type="bert", **changes):
-    """The jitted loss and gradient, and the arguments to try it on."""
+def loss_function(devices=1, columns=1, dtype=jnp.float32, model_type="bert", sent=None, **changes):
+    """The jitted loss and gradient, and the arguments to try it on; kernels are gathered in the type `sent`."""
     # One layer compiles in half the time of two, which ALBERT's share; the second one of ModernBERT is local.
     num_layers = 2 if model_type in ("albert", "modernbert") else 1
     graph, params, _ = random_model(model_type, dtype=dtype, num_layers=num_layers)
     mesh = data_mesh(jax.devices()[:devices])
-    function = jax.jit(make_loss(graph, recipe(columns, **changes), mesh))
+    chosen = recipe(columns, dtype=sent or jnp.dtype(dtype).name, **changes)
+    function = jax.jit(make_loss(graph, chosen, mesh))
     return function, (params, jnp.int32(0), batch(columns), settings())
 
 
@@ -303,7 +304,7 @@ def test_every_float32_product_has_the_precision_of_the_config(precision):
     assert len(products) > 20 and all(set(params["precision"]) == {expected} for params in products)
 
 
-IN_FLOAT32 = {"exp", "log", "rsqrt", "erf", "tanh", "reduce_sum", "div", "psum_invariant"}
+IN_FLOAT32 = {"exp", "log", "rsqrt", "erf", "tanh", "reduce_sum", "div", "psum_invariant", "reduce_scatter"}
 
 
 def test_bfloat16_is_of_the_encoder_s_products_alone():
@@ -325,6 +326,16 @@ def test_bfloat16_is_of_the_encoder_s_products_alone():
         if equation.primitive.name == "dot_general":
             found.add(equation.invars[0].aval.dtype.name)
     assert found >= IN_FLOAT32 | {"bfloat16", "float32"}
+
+
+def test_kernels_are_gathered_in_the_type_of_their_products_which_changes_no_bit():
+    found = [loss_function(2, 1, dtype=jnp.bfloat16, sent=dtype) for dtype in ("bfloat16", "float32")]
+    (rounded, arguments), (exact, _) = found
+    (loss, values), (expected, gradients) = rounded(*arguments), exact(*arguments)
+    assert loss == expected and all(np.array_equal(values[name], gradients[name]) for name in gradients)
+    gathered = [each.invars[0].aval for each in equations(jax.make_jaxpr(rounded)(*arguments).jaxpr, "all_gather")]
+    kernels = [name for name in arguments[0] if name.startswith("encoder.") and name.endswith("kernel")]
+    assert sum(part.dtype == jnp.bfloat16 for part in gathered) == len(kernels) == 4
 
 
 @pytest.mark.parametrize("columns", [1, 2, 3])
