@@ -195,7 +195,7 @@ HloModule jit_f, is_scheduled=true, num_partitions=8
 %begins (p.0: bf16[96,768]) -> (bf16[96,768], bf16[768,768], s32[2]) {
   %p.0 = bf16[96,768]{1,0} parameter(0)
   %g.0 = bf16[768,768]{1,0} all-gather(%p.0), replica_groups={{0,1,2,3,4,5,6,7}}, dimensions={0}
-  ROOT %c.0 = (bf16[96,768]{1,0}, bf16[768,768]{1,0}, s32[2]{0}) custom-call(%g.0), custom_call_target="AsyncCollectiveStart"
+  ROOT %c.0 = (bf16[96,768], bf16[768,768], s32[2]) custom-call(%g.0), custom_call_target="AsyncCollectiveStart"
 }
 
 %ends (p.1: bf16[96,768], p.2: bf16[768,768]) -> bf16[768,768] {
@@ -215,7 +215,7 @@ HloModule jit_f, is_scheduled=true, num_partitions=8
 ENTRY %main (x: bf16[96,768], y: f32[8,16,128]) -> (bf16[768,768], f32[1,16,128]) {
   %x = bf16[96,768]{1,0} parameter(0)
   %y = f32[8,16,128]{2,1,0} parameter(1)
-  %begun = (bf16[96,768]{1,0}, bf16[768,768]{1,0}, s32[2]{0}) fusion(%x), kind=kCustom, calls=%begins
+  %begun = (bf16[96,768], bf16[768,768], s32[2]) fusion(%x), kind=kCustom, calls=%begins
   %part = bf16[96,768]{1,0} get-tuple-element(%begun), index=0
   %buffer = bf16[768,768]{1,0} get-tuple-element(%begun), index=1
   %whole = bf16[768,768]{1,0} fusion(%part, %buffer), kind=kCustom, calls=%ends
