@@ -20,7 +20,7 @@ from simcse_jax.evaluation import beir, ranking, sts
 from simcse_jax.evaluation.beir import Collection
 from simcse_jax.evaluation.evaluator import Embed, Encode, Retriever, encode_once, titled
 from simcse_jax.evaluation.significance import paired_p
-from simcse_jax.evaluation.tasks import RANKINGS, USUAL
+from simcse_jax.evaluation.tasks import MEASURES, USUAL
 from simcse_jax.index.index import LARGE, SMALL
 from simcse_jax.index.placed import Storage, stored
 from simcse_jax.index.similarity import prepared
@@ -152,7 +152,7 @@ class Retrieval:
     def table(self, numbers: Mapping[str, Any]) -> str:
         """A row for each task, and one for their average if there are several; after a comparison, two for a task."""
         found = list(numbers["retrieval"].items())
-        rows = [["", *map(title, self.measures)]]
+        rows = [["", *(MEASURES[name] for name in self.measures)]]
         for task, result in [*found, *([("average", numbers["retrieval_average"])] if len(found) > 1 else [])]:
             rows.append([task, *(f"{result[name]:.2f}" for name in self.measures)])
             if "compared" in result:
@@ -166,7 +166,7 @@ class Retrieval:
     @property
     def protocol(self) -> str:
         """A description of the figures."""
-        lines = [f"{', '.join(map(title, self.measures))}, × 100, with ties as in trec_eval"]
+        lines = [f"{', '.join(MEASURES[name] for name in self.measures)}, × 100, with ties as in trec_eval"]
         for task, collection in self.tasks.items():
             documents = f"{len(collection.second):,}"
             documents += f" of {collection.total:,}" if len(collection.second) < collection.total else ""
@@ -246,9 +246,3 @@ def _difference(of: Mapping[str, Any]) -> str:
     p = of["p"]
     chance = "" if p is None else f" (p < {LEAST_P})" if p < LEAST_P else f" (p = {p:.3f})"
     return f"{of['difference']:+.2f}{chance}"
-
-
-def title(measure: str) -> str:
-    """`ndcg@10` as nDCG@10."""
-    name, _, cutoff = measure.partition("@")
-    return f"{RANKINGS[name]}@{cutoff}"

@@ -43,10 +43,11 @@ READ = (
     "data.train",
     "data.augment.lexicon",
     "eval.data",
+    "eval.retrieval.data",
     "eval.postprocess_data",
     "analysis.data",
 )
-LISTS = ("data.train", "eval.postprocess_data")  # those of them that may name several sources
+LISTS = ("data.train", "eval.retrieval.data", "eval.postprocess_data")  # those of them that may name several sources
 
 
 def sources(config: config_dict.ConfigDict) -> dict[str, str]:
