@@ -7,6 +7,7 @@ unless it is judged.
 """
 
 import dataclasses
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ from simcse_jax.progress import doing
 from simcse_jax.storage import local_path
 
 BEST = 100  # the highest score
+ROUNDING = 1e-9  # by which nDCG may be above it
 LEAST_P = 0.001  # smaller ones are printed as "< 0.001"
 
 
@@ -83,7 +85,8 @@ def _blocks(model: Sides, documents: Sequence[str], storage: Storage) -> Iterato
         size = LARGE if len(rows) == LARGE else SMALL
         for first in range(0, len(rows), size):
             part = rows[first : first + size]
-            yield Block(np.pad(part, ((0, size - len(part)), (0, 0))), start + first, len(part))
+            whole = part if len(part) == size else np.pad(part, ((0, size - len(part)), (0, 0)))
+            yield Block(whole, start + first, len(part))
 
 
 def score(
@@ -206,7 +209,7 @@ def read(folders: Sequence[str], split: str = "test", documents: int = 0, seed: 
     """
     found: dict[str, Collection] = {}
     for folder in folders:
-        name = local_path(folder).resolve().name
+        name = os.path.basename(os.path.abspath(local_path(folder)))
         if name in found:
             raise UserError(f"{folder}: another folder has the name {name}, too; rename one of them")
         found[name] = beir.read(folder, split, documents, seed)
@@ -237,7 +240,7 @@ def _earlier(
         if not isinstance(scores, dict):
             raise UserError(f"{where}: has no {name} of each query of {task}; score that model again with this measure")
         for query in collection.query_ids:
-            if type(scores.get(query)) not in (float, int) or not 0 <= scores[query] <= BEST:
+            if type(scores.get(query)) not in (float, int) or not 0 <= scores[query] <= BEST + ROUNDING:
                 raise UserError(f"{where}: the {name} of {task}'s query {query!r:.60} is not a number from 0 to {BEST}")
     return found
 

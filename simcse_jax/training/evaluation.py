@@ -73,7 +73,7 @@ class Evaluation(NamedTuple):
             elif isinstance(evaluator, transfer.Transfer):
                 yield f"transfer{after} (accuracy, protocol {evaluator.transfer_protocol}):\n{evaluator.table(numbers)}"
             elif isinstance(evaluator, retrieval.Retrieval):
-                yield f"retrieval ({evaluator.protocol}):\n{evaluator.table(numbers)}"
+                yield f"retrieval: {evaluator.protocol}\n{evaluator.table(numbers)}"
         extra = [
             f"{name} {numbers[name]:.4g}" for name in (*DEVELOPMENT_SETS, "alignment", "uniformity") if name in numbers
         ]

@@ -9,6 +9,8 @@ from simcse_jax.errors import UserError
 from simcse_jax.evaluation import beir, retrieval
 from simcse_jax.evaluation.evaluator import Retriever
 from simcse_jax.evaluation.retrieval import Ranking, Retrieval, Sides, search, sides
+from simcse_jax.evaluation.tasks import STORAGES
+from simcse_jax.index.placed import DTYPES
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +68,8 @@ def test_a_querys_own_document_is_left_out(collection):
 
 
 def test_documents_are_rounded_to_the_storage(collection):
+    assert set(STORAGES) == set(DTYPES)
+
     def fine(sentences):
         return coarse(sentences) + 1 / 3
 
