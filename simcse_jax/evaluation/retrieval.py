@@ -49,7 +49,13 @@ def sides(embed: Embed) -> Sides:
     return Sides(embed, embed, "cosine")
 
 
-def search(model: Sides, collection: Collection, count: int, storage: Storage = "float32") -> Int64[np.ndarray, "Q _"]:
+def search(
+    model: Sides,
+    collection: Collection,
+    count: int,
+    storage: Storage = "float32",
+    devices: Sequence[jax.Device] | None = None,
+) -> Int64[np.ndarray, "Q _"]:
     """The best documents of each query, in trec_eval's order, as if all scores had been sorted.
 
     Args:
@@ -57,6 +63,7 @@ def search(model: Sides, collection: Collection, count: int, storage: Storage = 
       collection: the queries and documents.
       count: of documents for each query.
       storage: the type that the documents' embeddings are rounded to; products are summed in float32.
+      devices: that search; None: all.
 
     Returns:
       (Q, count) rows of documents; -1 where there are no more.
@@ -69,7 +76,8 @@ def search(model: Sides, collection: Collection, count: int, storage: Storage = 
     asked = count + bool((collection.own >= 0).any())
     wanted = 1 << (asked - 1).bit_length()  # so that few values compile
     blocks = _blocks(model, collection.second, storage)
-    scores, rows = top_k(queries, blocks, wanted, data_mesh(jax.devices()), similarity=model.similarity)
+    mesh = data_mesh(list(devices or jax.devices()))
+    scores, rows = top_k(queries, blocks, wanted, mesh, similarity=model.similarity)
     rows = np.where(np.isneginf(scores), -1, rows)
     is_own = (rows == collection.own[:, None]) & (rows >= 0)
     rest = np.argsort(is_own, axis=1, kind="stable")  # the others in their order, then the query's own
@@ -90,11 +98,15 @@ def _blocks(model: Sides, documents: Sequence[str], storage: Storage) -> Iterato
 
 
 def score(
-    model: Sides, collection: Collection, measures: Sequence[str], storage: Storage = "float32"
+    model: Sides,
+    collection: Collection,
+    measures: Sequence[str],
+    storage: Storage = "float32",
+    devices: Sequence[jax.Device] | None = None,
 ) -> dict[str, Float64[np.ndarray, " Q"]]:
-    """The measures of each query, from 0 to 1, by their names."""
+    """The measures of each query, from 0 to 1, by their names; the arguments are those of `search`."""
     deepest = max(int(name.partition("@")[2]) for name in measures)
-    gains = collection.gains(search(model, collection, deepest, storage))
+    gains = collection.gains(search(model, collection, deepest, storage, devices))
     ideal, relevant = collection.ideal(deepest), collection.relevant
     return {name: ranking.measure(name, gains, ideal, relevant) for name in measures}
 
@@ -111,6 +123,7 @@ class Retrieval:
     tasks: Mapping[str, Collection]
     measures: Sequence[str] = USUAL
     storage: Storage = "float32"
+    devices: Sequence[jax.Device] | None = None  # that search; None: all
     per_query: bool = False
     baseline: Mapping[str, Mapping[str, Mapping[str, float]]] | None = None  # by task, measure and query id
 
@@ -135,7 +148,7 @@ class Retrieval:
         """The numbers of one model."""
         model, results = sides(embed), {}
         for task, collection in titled(self.tasks):
-            each = score(model, collection, self.measures, self.storage)
+            each = score(model, collection, self.measures, self.storage, self.devices)
             result: dict[str, Any] = {name: round(BEST * float(values.mean()), 4) for name, values in each.items()}
             result |= {"queries": len(collection.first), "documents": len(collection.second)}
             result |= {"corpus": collection.total, "sha256": collection.fingerprint}

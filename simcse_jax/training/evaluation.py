@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from ml_collections import config_dict
 
@@ -81,8 +82,10 @@ class Evaluation(NamedTuple):
             yield f"also{after}: {', '.join(extra)}"
 
 
-def read_evaluation(config: config_dict.ConfigDict) -> Evaluation | None:
+def read_evaluation(config: config_dict.ConfigDict, devices: Sequence[jax.Device] | None = None) -> Evaluation | None:
     """Reads the data of all evaluators; None when both `eval.data` and `eval.retrieval.data` are empty.
+
+    `devices` are those of the run, None for all.
 
     Raises:
       UserError: naming the field, for anything that is wrong with the data.
@@ -91,16 +94,18 @@ def read_evaluation(config: config_dict.ConfigDict) -> Evaluation | None:
         for field in ("transfer", "extra", "postprocess"):
             if config.eval[field]:
                 raise UserError(f"config.eval.{field}={config.eval[field]}: eval.data is empty, so nothing is scored")
-        return _with_retrieval(config, None)
+        return _with_retrieval(config, devices, None)
     fit_on = read_postprocess(config)
     try:
         found = _read_folder_or_file(config, fit_on)
     except UserError as error:
         raise UserError(f"config.eval.data: {error} (set it to nothing to train without evaluation)") from None
-    return _with_retrieval(config, found)
+    return _with_retrieval(config, devices, found)
 
 
-def _with_retrieval(config: config_dict.ConfigDict, found: Evaluation | None) -> Evaluation | None:
+def _with_retrieval(
+    config: config_dict.ConfigDict, devices: Sequence[jax.Device] | None, found: Evaluation | None
+) -> Evaluation | None:
     """The evaluation with retrieval, if it is asked for: its scores at the end, and its choice."""
     fields = config.eval.retrieval
     if not fields.data:
@@ -111,7 +116,7 @@ def _with_retrieval(config: config_dict.ConfigDict, found: Evaluation | None) ->
             tasks = retrieval.read(split_sources(fields.data), split, fields.documents, fields.seed)
         except UserError as error:
             raise UserError(f"config.eval.retrieval.data: {error}") from None
-        return retrieval.Retrieval(tasks, measures, fields.storage)
+        return retrieval.Retrieval(tasks, measures, fields.storage, devices)
 
     final = read(fields.split, fields.measures)
     if config.eval.development == RETRIEVAL:
