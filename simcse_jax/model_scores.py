@@ -52,12 +52,18 @@ def retrieval(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     first, *others = found.values()
     names = [name for name in first if name in MEASURES and all(name in values for values in others)]
     rows = [
-        (task, *(f"{values[name]:.2f}" for name in names), values["queries"], values["documents"])
+        (task, *(f"{values[name]:.2f}" for name in names), values["queries"], _documents(values))
         for task, values in found.items()
     ]
     chosen = chosen_on(run["config"])
     protocol = f"Retrieval by cosine, × 100, as trec_eval computes it; the checkpoint was chosen on {chosen}."
     return protocol + "\n\n" + table(("data", *(MEASURES[name] for name in names), "queries", "documents"), rows)
+
+
+def _documents(values: Mapping[str, Any]) -> str:
+    """Their number; of a sample, which is easier, that of the whole corpus as well."""
+    kept, whole = values["documents"], values.get("corpus", values["documents"])
+    return f"{kept} of {whole}" if kept < whole else str(kept)
 
 
 def similarity(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:

@@ -24,12 +24,12 @@ def test_what_chose_the_checkpoint(fields, words):
 
 
 def test_retrieval_has_a_table_of_its_own():
-    found = {"scifact": FOUND, "other": FOUND | {"ndcg@10": 1.0}}
+    found = {"scifact": FOUND, "other": FOUND | {"ndcg@10": 1.0, "documents": 900}}
     text = scores(run(development="retrieval"), {"retrieval": found, "retrieval_average": {"ndcg@10": 16.1}})
     assert text.splitlines()[2] == "| data | nDCG@10 | Recall@100 | queries | documents |"
     assert text.splitlines()[-2:] == [
         "| scifact | 31.25 | 60.00 | 300 | 5183 |",
-        "| other | 1.00 | 60.00 | 300 | 5183 |",
+        "| other | 1.00 | 60.00 | 300 | 900 of 5183 |",
     ]
     both = scores(
         run(data="dev.tsv", development="retrieval"), {"dev": {"spearman": 70.0, "pairs": 9}, "retrieval": found}
