@@ -1,10 +1,11 @@
-"""python -m simcse_jax.evaluate --model M --data SENTEVAL_FOLDER: STS and transfer scores of any model."""
+"""python -m simcse_jax.evaluate --model M --data SENTEVAL_FOLDER: STS, transfer and retrieval scores of any model."""
 
 import argparse
+import dataclasses
 import functools
 import json
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,14 +21,33 @@ from simcse_jax.command_line import (
 )
 from simcse_jax.config.checks import check_postprocess
 from simcse_jax.errors import UserError, no_such
-from simcse_jax.evaluation.tasks import AGGREGATIONS, METRICS, POSTPROCESSING, PROTOCOLS, TASKS, TRANSFER
+from simcse_jax.evaluation.tasks import (
+    AGGREGATIONS,
+    CUTOFFS,
+    MEASURES,
+    METRICS,
+    POSTPROCESSING,
+    PROTOCOLS,
+    RANKINGS,
+    RETRIEVAL,
+    STORAGES,
+    TASKS,
+    TRANSFER,
+    USUAL,
+)
 from simcse_jax.models.config import POOLERS
 from simcse_jax.outputs import output_file, printing
+from simcse_jax.storage import local_path, read_json
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from simcse_jax.evaluation.evaluator import Encode
     from simcse_jax.evaluation.relatedness import WithRegressor
+    from simcse_jax.evaluation.retrieval import Retrieval
     from simcse_jax.evaluation.sts import Similarity
     from simcse_jax.evaluation.transfer import Transfer
+    from simcse_jax.simcse import SimCSE
 
 SETS = {"sts": TASKS, "transfer": TRANSFER}
 
@@ -53,10 +73,13 @@ class Options(NamedTuple):
     args: argparse.Namespace
     sts_tasks: list[str]
     transfer_tasks: list[str]
-    metrics: list[str]
+    folders: list[str]  # of retrieval tasks
+    metrics: list[str]  # of similarity
+    measures: list[str]  # of retrieval
     aggregations: list[str]
     transfer_protocol: str
     output: Path | None
+    baseline: dict[str, Any] | None  # earlier scores
 
 
 def parse() -> Options:
@@ -67,14 +90,20 @@ def parse() -> Options:
     """
     parser = Parser(
         prog="simcse_jax.evaluate",
-        description="Scores a model on textual similarity (STS) and transfer tasks. Needs a model, and the tasks' data "
-        "in SentEval's layout or a file of graded pairs. Prints tables; writes the scores to --output if it is given.",
+        description="Scores a model on textual similarity (STS), transfer and retrieval tasks. Needs a model, and the "
+        "tasks' data in SentEval's layout or a file of graded pairs, or for retrieval in BEIR's layout. Prints tables; "
+        "writes the scores to --output if it is given.",
     )
     parser.add_argument("--model", required=True, help=MODEL)
-    parser.add_argument("--data", required=True, help="SentEval's data/downstream, or a file of graded pairs")
-    every = f"{', '.join((*TASKS, *TRANSFER))}; sts and transfer mean all tasks of a kind"
+    parser.add_argument("--data", help="for STS and transfer: SentEval's data/downstream, or a file of graded pairs")
+    every = f"{', '.join((*TASKS, *TRANSFER))}; sts and transfer mean all tasks of a kind; {RETRIEVAL}:FOLDER is one "
+    every += "of retrieval, with corpus.jsonl, queries.jsonl and qrels/test.tsv, and may be given several times"
     parser.add_argument("--tasks", default="sts", help=f"comma-separated: {every} (default: sts)")
-    parser.add_argument("--metric", help=f"for STS, comma-separated: {', '.join(METRICS)} (default: spearman)")
+    parser.add_argument(
+        "--metric",
+        help=f"comma-separated: for STS {', '.join(METRICS)} (default: spearman); for retrieval "
+        f"{', '.join(RANKINGS)}, each @K with K of {', '.join(map(str, CUTOFFS))} (default: {', '.join(USUAL)})",
+    )
     parser.add_argument(
         "--aggregation",
         help=f"over an STS task's subsets, comma-separated: {', '.join(AGGREGATIONS)} (default: all)",
@@ -82,7 +111,24 @@ def parse() -> Options:
     parser.add_argument("--regressor", action="store_true", help="train SentEval's regressor too, for STS-B and SICK-R")
     protocols = "; ".join(f"{name}: {meaning}" for name, meaning in PROTOCOLS.items())
     parser.add_argument("--transfer-protocol", choices=PROTOCOLS, help=f"for transfer; {protocols} (default: sklearn)")
-    parser.add_argument("--split", choices=("dev", "test"), default="test", help="dev is for STS-B and SICK-R alone")
+    parser.add_argument(
+        "--split", choices=("dev", "test"), default="test", help="dev is for STS-B, SICK-R and retrieval alone"
+    )
+    parser.add_argument(
+        "--documents",
+        type=int,
+        help="for retrieval: keep so many of the corpus, all judged ones and others drawn at random (default: all)",
+    )
+    parser.add_argument("--documents-seed", type=int, help="of that draw (default: 0)")
+    parser.add_argument(
+        "--storage", choices=STORAGES, help="for retrieval: round the documents' embeddings to it (default: float32)"
+    )
+    parser.add_argument(
+        "--baseline",
+        metavar="SCORES",
+        help="for retrieval: an earlier --output of another model, to compare with: differences, and p-values of a "
+        "paired t-test over the queries",
+    )
     parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
     parser.add_argument("--num-layers", type=int, default=0, help="keep the first n layers (default: all)")
     parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
@@ -90,34 +136,69 @@ def parse() -> Options:
     add_prompts(parser)
     add_postprocess(parser, POSTPROCESSING, "change the embeddings")
     parser.add_argument(
-        "--output", help="a JSON file for the scores, with all metrics, aggregations, subsets and folds"
+        "--output",
+        help="a JSON file for the scores, with all metrics, aggregations, subsets and folds, and those of each query",
     )
     renamed = {"--compute-dtype": "--dtype", "--grid": "--transfer-protocol"}
-    args = parser.parse_args(with_new_spellings(parser.spelled_out(sys.argv[1:], renamed), renamed))
-    named = choose("--tasks", args.tasks, (*TASKS, *TRANSFER, *SETS), "task")
-    named = list(dict.fromkeys(task for name in named for task in SETS.get(name, (name,))))
+    return _checked(parser.parse_args(with_new_spellings(parser.spelled_out(sys.argv[1:], renamed), renamed)))
+
+
+def _checked(args: argparse.Namespace) -> Options:
+    """The options after the checks."""
+    named = [name.strip() for name in args.tasks.split(",")]
+    folders = list(dict.fromkeys(name.partition(":")[2] for name in named if name.startswith(f"{RETRIEVAL}:")))
+    if "" in folders:
+        raise UserError(f"--tasks {RETRIEVAL}:FOLDER: name a folder")
+    others = ",".join(name for name in named if not name.startswith(f"{RETRIEVAL}:"))
+    if others or not folders:
+        named = choose("--tasks", others, (*TASKS, *TRANSFER, *SETS, f"{RETRIEVAL}:FOLDER"), "task")
+        named = list(dict.fromkeys(task for name in named for task in SETS.get(name, (name,))))
     sts_tasks, transfer_tasks = ([task for task in named if task in tasks] for tasks in (TASKS, TRANSFER))
+    asked = choose("--metric", args.metric, (*METRICS, *MEASURES), "metric") if args.metric is not None else []
+    metrics, measures = ([name for name in asked if name in known] for known in (METRICS, MEASURES))
     for option, value, chosen, kind in (
+        ("--data", args.data, sts_tasks + transfer_tasks, "similarity and transfer"),
         ("--transfer-protocol", args.transfer_protocol, transfer_tasks, "transfer"),
-        ("--metric", args.metric, sts_tasks, "similarity"),
+        (f"--metric {','.join(metrics)}", metrics or None, sts_tasks, "similarity"),
+        (f"--metric {','.join(measures)}", measures or None, folders, RETRIEVAL),
         ("--aggregation", args.aggregation, sts_tasks, "similarity"),
+        ("--documents", args.documents, folders, RETRIEVAL),
+        ("--documents-seed", args.documents_seed, folders, RETRIEVAL),
+        ("--storage", args.storage, folders, RETRIEVAL),
+        ("--baseline", args.baseline, folders, RETRIEVAL),
     ):
         if value is not None and not chosen:
             raise UserError(f"{option}: is for {kind} tasks, and --tasks has none")
-    metrics = choose("--metric", args.metric or "spearman", METRICS, "metric")
+    if args.data is None and (sts_tasks or transfer_tasks):
+        raise UserError(
+            f"--data is missing; {(sts_tasks + transfer_tasks)[0]} needs SentEval's data/downstream, or a "
+            "file of graded pairs"
+        )
+    for option, value, least in (("documents", args.documents, 1), ("documents-seed", args.documents_seed, 0)):
+        if value is not None and value < least:
+            raise UserError(f"--{option} {value}: must be {least} or more")
+    if args.documents_seed is not None and args.documents is None:
+        raise UserError("--documents-seed: is for --documents, which is not given")
     aggregations = choose("--aggregation", args.aggregation or "all", AGGREGATIONS, "aggregation")
     if args.split == "dev" and (transfer_tasks or args.regressor):
         what = f"--tasks {transfer_tasks[0]}" if transfer_tasks else "--regressor"
-        raise UserError(f"--split dev is for similarity alone; {what} makes its own use of development data")
+        raise UserError(f"--split dev is for similarity and retrieval; {what} makes its own use of development data")
     if args.regressor and not {"STSBenchmark", "SICKRelatedness"} & set(sts_tasks):
         raise UserError("--regressor is for STSBenchmark and SICKRelatedness; --tasks has neither")
     if args.batch_size < 1:
         raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
     check_postprocess(args.postprocess, args.postprocess_data, args.postprocess_dimensions, "--postprocess", "-")
+    if args.postprocess and folders:
+        raise UserError("--postprocess: is for similarity and transfer; leave it out, or the retrieval tasks")
     inputs = {"--data": args.data, "--model": args.model, "--postprocess-data": args.postprocess_data}
+    inputs |= {"--baseline": args.baseline, **{f"--tasks {RETRIEVAL}:{folder}": folder for folder in folders}}
     output = None if args.output is None else output_file(args.output, inputs)
     protocol = args.transfer_protocol or "sklearn"
-    return Options(args, sts_tasks, transfer_tasks, metrics, aggregations, protocol, output)
+    baseline = None if args.baseline is None else read_json(local_path(args.baseline))
+    return Options(
+        *(args, sts_tasks, transfer_tasks, folders, metrics or ["spearman"], measures or [*USUAL]),
+        *(aggregations, protocol, output, baseline),
+    )
 
 
 def main() -> None:
@@ -141,13 +222,13 @@ def main() -> None:
         dtype=args.dtype,
         truncate_dim=args.truncate_dim,
     )
-    chosen = {"prompt": args.prompt, "prompt_name": args.prompt_name}
-    before = f", prompt {prompt!r}" if (prompt := model.prompt_of(**chosen)) else ""
+    before = f", prompt {prompt!r}" if (prompt := model.prompt_of(args.prompt, args.prompt_name)) else ""
     before += f", {model.dimension} elements" if model.truncate_dim else ""
     if fit_on:
         postprocess.check(fit_on, model.dimension, [item for each in evaluators for item in each.tasks.items()])
     after = f", after {args.postprocess} fit on {args.postprocess_data}" if fit_on else ""
-    encode = functools.partial(model.encode, show_progress_bar=True, **chosen)
+    encode = encoders(model, args.prompt, args.prompt_name)
+    before += encode.roles if options.folders else ""
     scores: dict[str, Any] = {}
     with printing(options.output is not None) as say:
         say(f"{args.model}: pooler {model.pooler}{' with head' if model.use_head else ''}{before}{after}")
@@ -161,16 +242,50 @@ def main() -> None:
             write_atomically(options.output, json.dumps(scores, indent=2) + "\n")
 
 
-def read(options: Options) -> "list[Similarity | WithRegressor | Transfer]":
+@dataclasses.dataclass(frozen=True)
+class Encoders:
+    """A model as the options say, with progress: an evaluator's `embed`, and its two roles in retrieval."""
+
+    encode: "Encode"
+    encode_query: "Encode"
+    encode_document: "Encode"
+    similarity_fn_name: str
+    roles: str  # their prompts, for people; empty: they have none of their own
+
+    def __call__(self, sentences: Sequence[str]) -> "np.ndarray":
+        """(N, D) embeddings of N sentences."""
+        return self.encode(sentences)
+
+
+def encoders(model: "SimCSE", prompt: str | None, prompt_name: str | None) -> Encoders:
+    """The model's, with the prompt that is given; otherwise queries and documents have their own."""
+    from simcse_jax.encoding.arguments import EncodeOptions, with_prompt_of
+    from simcse_jax.simcse import DOCUMENT_PROMPTS
+
+    given: EncodeOptions = {"prompt": prompt, "prompt_name": prompt_name}
+    roles = ""
+    for role, names in (("queries", ("query",)), ("documents", DOCUMENT_PROMPTS)):
+        own = with_prompt_of(given, model.prompts, *names)
+        text = model.prompt_of(own["prompt"], own["prompt_name"])
+        roles += f", {role} with prompt {text!r}" if text != model.prompt_of(prompt, prompt_name) else ""
+
+    def shown(encode: Callable[..., "np.ndarray"]) -> "Encode":
+        return functools.partial(encode, show_progress_bar=True, **given)
+
+    encode, query, document = map(shown, (model.encode, model.encode_query, model.encode_document))
+    return Encoders(encode, query, document, model.similarity_fn_name, roles)
+
+
+def read(options: Options) -> "list[Similarity | WithRegressor | Transfer | Retrieval]":
     """The evaluators of the tasks in the options; prints which tasks have no data.
 
     Raises:
       UserError: for anything that is wrong with the data.
     """
-    from simcse_jax.evaluation import relatedness, sts, transfer, transfer_files
+    from simcse_jax.evaluation import relatedness, retrieval, sts, transfer, transfer_files
 
     args = options.args
-    evaluators: list[sts.Similarity | relatedness.WithRegressor | transfer.Transfer] = []
+    evaluators: list[Similarity | WithRegressor | Transfer | Retrieval] = []
     if options.sts_tasks:
         pairs, missing = sts.read(args.data, options.sts_tasks, args.split)
         say_missing(args.data, missing, "has no development set" if args.split == "dev" else "not found")
@@ -181,6 +296,10 @@ def read(options: Options) -> "list[Similarity | WithRegressor | Transfer]":
         classes, missing = transfer_files.read(args.data, options.transfer_tasks)
         say_missing(args.data, missing, "not found")
         evaluators.append(transfer.Transfer(classes, missing, options.transfer_protocol))
+    if options.folders:
+        tasks = retrieval.read(options.folders, args.split, args.documents or 0, args.documents_seed or 0)
+        scored = retrieval.Retrieval(tasks, options.measures, args.storage or "float32", per_query=True)
+        evaluators.append(scored.with_baseline(options.baseline, f"--baseline {args.baseline}"))
     return evaluators
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from simcse_jax.command_line import Model, Parser, run_command
 from simcse_jax.errors import UserError, require
-from simcse_jax.evaluation.tasks import TASKS
+from simcse_jax.evaluation.tasks import MEASURES, RETRIEVAL, TASKS
 from simcse_jax.geometry_arguments import Options, read_arguments
 from simcse_jax.outputs import output_folder, printing
 from simcse_jax.plotting import short_names, unique
@@ -104,7 +104,9 @@ def draw_records(runs: Mapping[str, str], say: Callable[[str], None]) -> tuple[d
         drawn["runs"] = geometry_runs.runs(places, f"{records.measured_on} (recorded)")
     if curves:
         where = {"stsb_dev": "STS-B dev", "sickr_dev": "SICK-R dev"}.get(records.scored_on, records.scored_on)
-        drawn["convergence"] = convergence.convergence(curves, where)
+        measure = MEASURES.get(records.scored_on.removeprefix(f"{RETRIEVAL}_"), "")
+        chosen = ("retrieval", measure) if measure else (where, "Spearman")
+        drawn["convergence"] = convergence.convergence(curves, *chosen)
     return {"measured_on": records.measured_on, "scored_on": records.scored_on, "runs": facts}, drawn
 
 

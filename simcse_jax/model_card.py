@@ -15,13 +15,13 @@ from typing import Any
 from simcse_jax.config.fields import default_config, flatten, scoring_pooler
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.sts import TITLES
-from simcse_jax.evaluation.tasks import DEVELOPMENT, TASKS
 from simcse_jax.huggingface.hub import split_name
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.name_tables import NAMES
 from simcse_jax.huggingface.public_names import base_name, is_from_hub, public_value
 from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.huggingface.sentence_transformers import AVERAGED
+from simcse_jax.model_scores import is_test, postprocessing, scores, table, task_scores
 from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.runs.workdir import FREE
 from simcse_jax.storage import local_path
@@ -262,54 +262,6 @@ def _with_transformers(arguments: str, model: Pretrained) -> list[str]:
     ]
 
 
-def task_scores(result: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]:
-    """The scores of a `result.json` by task, without its other fields."""
-    found = {task: values for task, values in (result or {}).items() if isinstance(values, dict)}
-    return {task: values for task, values in found.items() if "spearman" in values and "pairs" in values}
-
-
-def postprocessing(config: Mapping[str, Any]) -> str:
-    """How the embeddings were changed before they were scored; empty: not at all. An export does not contain it."""
-    return config.get("eval", {}).get("postprocess", "")
-
-
-def is_test(config: Mapping[str, Any], task: str) -> bool:
-    """Whether a task's pairs are a published test set. Otherwise they are those that the checkpoint was chosen by."""
-    evaluation = config.get("eval", {})
-    return task in TASKS and task in evaluation.get("tasks", ()) and not Path(evaluation.get("data", "")).suffix
-
-
-def chosen_by(config: Mapping[str, Any]) -> str:
-    """The data set whose development set chose the checkpoint, where SentEval's folder is given."""
-    task = DEVELOPMENT[config.get("eval", {}).get("development", "stsb")]
-    return TITLES.get(task, task)
-
-
-def scores(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
-    """The table and its protocol."""
-    found = task_scores(result)
-    if not found:
-        return "The run has no scores: none was evaluated, or it has not ended."
-    config = run["config"]
-    test = all(is_test(config, task) for task in found)
-    rows = [(TITLES.get(task, task), f"{values['spearman']:.2f}", values["pairs"]) for task, values in found.items()]
-    if len(found) == len(TASKS):
-        rows.append(("mean", f"{sum(values['spearman'] for values in found.values()) / len(found):.2f}", ""))
-    protocol = (
-        "Spearman's rank correlation × 100 between cosine similarity and the human ratings, over all pairs of a task "
-        'together ("all" of SimCSE, Appendix B), nothing trained on top. '
-    )
-    if test:
-        protocol += f"SentEval's test sets; the checkpoint was chosen on the development set of {chosen_by(config)}."
-    else:
-        protocol += "These are the pairs that the checkpoint was chosen by, not a test set."
-    if method := postprocessing(config):
-        fitted = config["eval"].get("postprocess_data", "")
-        fitted = public_value("eval.postprocess_data", fitted, run.get("hub"))
-        protocol += f" The embeddings went through {method} first, fit on `{fitted}`; this model does not contain it."
-    return protocol + "\n\n" + table(("task", "Spearman × 100", "pairs"), rows)
-
-
 def training(run: Mapping[str, Any]) -> str:
     """Data, seed and device in sentences."""
     config, device = run["config"], run.get("device", {})
@@ -341,9 +293,3 @@ def changed_fields(run: Mapping[str, Any]) -> dict[str, str]:
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
-
-
-def table(titles: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
-    """A table in Markdown."""
-    lines = [titles, ("---",) * len(titles), *rows]
-    return "\n".join("| " + " | ".join(str(cell).replace("|", r"\|") for cell in line) + " |" for line in lines)

@@ -4,10 +4,11 @@ import shutil
 
 import pytest
 from support import call
+from support.beir import write_beir
 from support.senteval import write_all
 
 from simcse_jax import evaluate
-from simcse_jax.evaluation import sts
+from simcse_jax.evaluation import beir, retrieval, sts
 from simcse_jax.evaluation.tasks import TRANSFER
 from simcse_jax.simcse import SimCSE
 
@@ -237,11 +238,17 @@ def test_a_regressor_without_its_tasks_is_refused(tiny_bert, corpus):
         ("TREC", "--metric", "pearson", "similarity"),
         ("TREC", "--aggregation", "wmean", "similarity"),
         ("STS12", "--transfer-protocol", "pytorch", "transfer"),
+        ("TREC", "--metric", "ndcg@10", "retrieval"),
+        ("STS12", "--documents", "10", "retrieval"),
+        ("STS12", "--documents-seed", "1", "retrieval"),
+        ("STS12", "--storage", "float16", "retrieval"),
+        ("STS12", "--baseline", "none.json", "retrieval"),
     ],
 )
 def test_an_option_of_the_other_kind_of_task_is_refused(tasks, option, value, kind):
     done = call("evaluate", "--model", "none", "--data", "none", "--tasks", tasks, option, value)
-    assert (done.returncode, done.stderr) == (2, f"error: {option}: is for {kind} tasks, and --tasks has none\n")
+    shown = f"{option} {value}" if option == "--metric" else option
+    assert (done.returncode, done.stderr) == (2, f"error: {shown}: is for {kind} tasks, and --tasks has none\n")
 
 
 def test_the_command_knows_all_transfer_tasks():
@@ -254,3 +261,53 @@ def test_a_file_s_task_has_the_file_s_name(tiny_bert, corpus, tmp_path):
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "result.json").read_text())
     assert set(result) == {"transfer", "average", "averages"} and "spearman" in result["transfer"]
+
+
+def test_retrieval_is_scored_with_the_models_prompts_and_compared(tmp_path, tiny_bert, prompted):
+    folder = write_beir(tmp_path / "tiny")
+    model = SimCSE(prompted)
+    tasks = ("--tasks", f"retrieval:{folder}", "--metric", "ndcg@10,recall@20", "--documents", 30)
+    first = tmp_path / "first.json"
+    assert call("evaluate", "--model", tiny_bert, *tasks, "--output", first).returncode == 0
+    output = tmp_path / "second.json"
+    done = call("evaluate", "--model", prompted, *tasks, "--output", output, "--baseline", first)
+    assert done.returncode == 0, done.stderr
+    results = json.loads(output.read_text())
+    collection = beir.read(str(folder), documents=30)
+    scores = retrieval.score(retrieval.sides(model), collection, ["ndcg@10", "recall@20"])
+    found = results["retrieval"]["tiny"]
+    for name, values in scores.items():
+        assert list(found["per_query"][name].values()) == pytest.approx((100 * values).tolist(), abs=1e-9)
+        assert found[name] == results["retrieval_average"][name] == pytest.approx(100 * values.mean(), abs=1e-4)
+    assert set(found["compared"]) == set(scores) and "queries with prompt 'the man '" in done.stdout
+    assert "tiny: 6 queries, 30 of 40 documents" in done.stdout and "difference | " in done.stdout
+    done = call("evaluate", "--model", prompted, *tasks, "--prompt", "", "--split", "dev", "--storage", "bfloat16")
+    assert done.returncode == 0 and "prompt '" not in done.stdout and "3 queries" in done.stdout
+
+
+def test_similarity_and_retrieval_stand_next_to_each_other(tmp_path, tiny_bert, corpus):
+    tasks = f"sts,retrieval:{write_beir(tmp_path / 'tiny')}"
+    printed, results = scored(tmp_path, tiny_bert, corpus["dev"], "--tasks", tasks, "--metric", "pearson,mrr@5")
+    assert set(results) == {"dev", "average", "averages", "retrieval", "retrieval_average"}
+    assert "Pearson × 100" in printed and "MRR@5, × 100" in printed
+
+
+@pytest.mark.parametrize(
+    "changes, parts",
+    [
+        ({"--data": "tests"}, ["--data: is for similarity and transfer tasks"]),
+        ({"--tasks": "STS12"}, ["--data is missing; STS12 needs SentEval's data/downstream"]),
+        ({"--tasks": "retrieval"}, ["no task 'retrieval'; the nearest one is retrieval:FOLDER"]),
+        ({"--tasks": "retrieval:"}, ["--tasks retrieval:FOLDER: name a folder"]),
+        ({"--tasks": "retrieval:tests"}, ["tests: no corpus.jsonl there"]),
+        ({"--metric": "ndcg@11"}, ["no metric 'ndcg@11'; the nearest one is ndcg@1"]),
+        ({"--documents": "0"}, ["--documents 0: must be 1 or more"]),
+        ({"--documents-seed": "1"}, ["--documents-seed: is for --documents, which is not given"]),
+        ({"--documents": "9", "--documents-seed": "-1"}, ["--documents-seed -1: must be 0 or more"]),
+        ({"--baseline": "no/such.json"}, ["no/such.json: cannot be read"]),
+        ({"--postprocess": "whitening", "--postprocess-data": "target"}, ["--postprocess: is for similarity"]),
+    ],
+)
+def test_a_bad_argument_of_retrieval_is_refused(tiny_bert, changes, parts):
+    args = {"--model": tiny_bert, "--tasks": "retrieval:none"} | changes
+    refused(*(part for pair in args.items() for part in pair), parts=parts)

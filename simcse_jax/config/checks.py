@@ -6,9 +6,10 @@ from ml_collections import config_dict
 
 from simcse_jax.config.fields import FIELDS, LARGEST, flatten, trains
 from simcse_jax.config.partial_fields import check_partial, partial_conditions
+from simcse_jax.config.retrieval_fields import check_retrieval, retrieval_conditions
 from simcse_jax.data.files import is_text
 from simcse_jax.errors import UserError, nearest, no_such
-from simcse_jax.evaluation.tasks import POSTPROCESSING
+from simcse_jax.evaluation.tasks import POSTPROCESSING, RETRIEVAL
 from simcse_jax.models.config import MASKED, SEVERAL_LAYERS
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.choices import UNPAIRED, UNPROJECTED
@@ -51,6 +52,7 @@ def validate(config: config_dict.ConfigDict) -> None:
         "config.eval.postprocess",
         "_",
     )
+    check_retrieval(config)
     if analysis.every and not analysis.data and not evaluation.data:
         raise UserError("config.analysis.data: must be set, a file of sentences, since eval.data is empty")
     _check_processes(config)
@@ -200,7 +202,7 @@ def _check_objectives(config: config_dict.ConfigDict) -> None:
 
 def _check_optimization(config: config_dict.ConfigDict) -> None:
     train = config.train
-    if train.patience and not config.eval.data and trains(config):
+    if train.patience and not config.eval.data and not config.eval.retrieval.data and trains(config):
         raise UserError(f"config.train.patience={train.patience}: eval.data is empty, so there are no scores")
     if train.schedule == "steps" and not train.milestones:
         raise UserError("config.train.milestones: must be set for train.schedule=steps, e.g. 500:0.8,1000:0.6")
@@ -300,6 +302,7 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
     unused = {name: set(term) - {"weight"} for name, term in objective.items() if not term.weight}
     off = {f"objective.{name}.{field}" for name, fields in unused.items() for field in fields}
     policies = {config.views.positive} | ({config.views.negative} if objective.off_dropout.weight else set())
+    by_retrieval = config.eval.development == RETRIEVAL
     conditions = {
         **partial_conditions(config),
         "model.convolutions.channels": bool(config.model.convolutions.widths),
@@ -320,8 +323,9 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         "train.bias_correction": config.train.optimizer == "adamw",
         "train.milestones": config.train.schedule == "steps",
         "train.round_products": config.train.dtype == "bfloat16",
-        "eval.development": bool(config.eval.data) and not local_path(config.eval.data).is_file(),
-        "eval.encoder": config.model.dual_encoder and bool(config.eval.data),
+        **retrieval_conditions(config),
+        "eval.development": by_retrieval or (bool(config.eval.data) and not local_path(config.eval.data).is_file()),
+        "eval.encoder": config.model.dual_encoder and (by_retrieval or bool(config.eval.data)),
         "analysis.data": config.analysis.every > 0,
         "analysis.sentences": config.analysis.every > 0,
         "analysis.split": config.analysis.every > 0,

@@ -8,6 +8,7 @@ from ml_collections import config_dict
 from simcse_jax.config.field import BELOW_ONE, Field, explain, field, number
 from simcse_jax.config.loss_fields import LOSS_FIELDS, LOSS_SECTIONS
 from simcse_jax.config.partial_fields import PARTIAL_FIELDS, PARTIAL_SECTIONS
+from simcse_jax.config.retrieval_fields import RETRIEVAL_FIELDS, RETRIEVAL_SECTIONS
 from simcse_jax.config.rules import (
     above,
     at_least,
@@ -23,7 +24,7 @@ from simcse_jax.config.rules import (
 )
 from simcse_jax.data.augment import AUGMENTATIONS
 from simcse_jax.data.examples import POSITIVES
-from simcse_jax.evaluation.tasks import DEVELOPMENT, EXTRA, POSTPROCESSING, PROTOCOLS, TASKS
+from simcse_jax.evaluation.tasks import DEVELOPMENT, EXTRA, POSTPROCESSING, PROTOCOLS, RETRIEVAL, TASKS
 from simcse_jax.models.config import (
     CONVOLUTION_ACTIVATIONS,
     DTYPES,
@@ -58,6 +59,7 @@ SECTIONS = {
     **LOSS_SECTIONS,
     "train": "The optimization.",
     "eval": "Scores during training, and at the end.",
+    **RETRIEVAL_SECTIONS,
     "analysis": "How the space changes during training: eight numbers of the last layer (docs/dynamics.md).",
     "checkpoint": "The checkpoints that a run keeps, besides the two latest and the best one.",
     "parallel": "Devices and processes.",
@@ -194,12 +196,12 @@ FIELDS = {
     ),
     "eval.data": field(
         "data/SentEval/data/downstream",
-        "SentEval's folder, or a file of graded pairs; empty: nothing is scored.",
+        "SentEval's folder, or a file of graded pairs; empty: nothing is scored but eval.retrieval.",
     ),
     "eval.development": field(
         "stsb",
-        "The development set of SentEval's folder that chooses the best checkpoint: STS-B's or SICK-R's.",
-        either(DEVELOPMENT),
+        "What chooses the best checkpoint: STS-B's or SICK-R's development set of SentEval's folder, or retrieval.",
+        one_of((*DEVELOPMENT, RETRIEVAL)),
     ),
     "eval.pooler": field(
         "",
@@ -235,6 +237,7 @@ FIELDS = {
         "the sentences that it is scored on; or target_all: those of its train, dev and test sets together.",
     ),
     "eval.postprocess_dimensions": field(0, "Dimensions that whitening keeps; 0: all.", at_least(0)),
+    **RETRIEVAL_FIELDS,
     "analysis.every": field(
         0, "Steps between measurements; the start and the end are measured too. 0: none.", at_least(0)
     ),

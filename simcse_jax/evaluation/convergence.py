@@ -52,12 +52,13 @@ def curve(runs: Sequence[Mapping[int, float]]) -> Curve:
     return Curve(np.array(steps, np.int64), values.mean(axis=0), deviation, best_steps, best)
 
 
-def convergence(found: Mapping[str, Curve], title: str) -> Pictures:
+def convergence(found: Mapping[str, Curve], title: str, score: str = "Spearman") -> Pictures:
     """Development scores over steps: mean and band of each group; a star where the best scores are, on average.
 
     Args:
       found: the curves, by the groups' labels.
-      title: the name of the development pairs.
+      title: the name of the development data.
+      score: the name of the score.
     """
     with new_figure((6.6, 4.2 + 0.2 * len(found))) as (figure, pictures):
         axes = figure.subplots()
@@ -73,7 +74,7 @@ def convergence(found: Mapping[str, Curve], title: str) -> Pictures:
             star: dict[str, Any] = {"marker": "*", "s": 110, "edgecolors": "black", "linewidths": 0.7, "zorder": 4}
             axes.scatter([at], [np.mean(one.best_scores)], color=style["color"], **star)
         axes.set_xlabel("training step   (star: the mean of the seeds' best steps and scores)")
-        axes.set_ylabel("Spearman × 100   (higher is better)")
+        axes.set_ylabel(f"{score} × 100   (higher is better)")
         axes.grid(color="0.92")
         axes.set_axisbelow(True)
         figure.legend(loc="outside lower center", ncols=1, frameon=False, handlelength=3.5)

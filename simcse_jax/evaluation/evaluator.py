@@ -28,6 +28,24 @@ class Embed(Protocol):
         ...
 
 
+@runtime_checkable
+class Retriever(Embed, Protocol):
+    """A model that may have one prompt for queries and another for documents, as the class SimCSE."""
+
+    @property
+    def similarity_fn_name(self) -> str:
+        """How it compares embeddings, one of `models.config.SIMILARITIES`."""
+        ...
+
+    def encode_query(self, sentences: Sequence[str], /) -> Float[np.ndarray, "N D"]:
+        """(N, D) embeddings of N queries."""
+        ...
+
+    def encode_document(self, sentences: Sequence[str], /) -> Float[np.ndarray, "N D"]:
+        """(N, D) embeddings of N documents."""
+        ...
+
+
 Model = TypeVar("Model", bound=Embed)
 Wanted = TypeVar("Wanted", bound=Embed, contravariant=True)
 

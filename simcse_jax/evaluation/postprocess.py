@@ -19,12 +19,13 @@ from simcse_jax.data.examples import PREFIXED, read_examples
 from simcse_jax.data.sources import split_sources
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import target
+from simcse_jax.evaluation.beir import Collection
 from simcse_jax.evaluation.evaluator import Encode
 from simcse_jax.evaluation.sts import Pairs
 from simcse_jax.evaluation.transfer_files import Task
 from simcse_jax.storage import local_path
 
-Scored = Pairs | Task | Mapping[str, Pairs]  # a task: a test set, or all of its splits
+Scored = Pairs | Task | Collection | Mapping[str, Pairs]  # a task: a test set, or all of its splits
 Embeddings = Float[np.ndarray, "N D"]
 Transform = Callable[[Float[np.ndarray, "B D"]], Float32[np.ndarray, "B K"]]
 

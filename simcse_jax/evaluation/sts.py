@@ -20,11 +20,11 @@ from simcse_jax.data.sts_texts import SINGLE_FILES, SUBSETS
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
 from simcse_jax.evaluation.tasks import AGGREGATIONS, METRICS, TASKS
-from simcse_jax.storage import local_path
+from simcse_jax.storage import local_path, sha256
 
 TITLES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}  # where the paper's table has another name
 GRADED = {"sentence1", "sentence2", "score"}  # the header of a file of graded pairs
-BESIDE_TASKS = ("average", "averages")  # the keys next to the tasks in a result file
+BESIDE_TASKS = ("average", "averages", "retrieval", "retrieval_average")  # the keys next to the tasks in a result file
 LARGEST = 1e100  # score; the square of a larger one overflows
 DEVELOPMENT = "STSBenchmark"  # the task that chooses the best checkpoint
 
@@ -262,6 +262,12 @@ class Correlation:
 
     name: str
     tasks: dict[str, Pairs]  # one
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the pairs, on which the choice depends."""
+        pairs = self.tasks.values()
+        return sha256(*(np.array([*each.first, *each.second]) for each in pairs), *(each.gold for each in pairs))
 
     def __call__(self, embed: Embed) -> dict[str, float]:
         """The number of one model."""

@@ -9,7 +9,7 @@ from simcse_jax.huggingface.hub import split_name
 from simcse_jax.names import split_glove
 from simcse_jax.storage import local_path
 
-LISTS = ("data.train", "eval.postprocess_data")  # these may name several sources
+LISTS = ("data.train", "eval.retrieval.data", "eval.postprocess_data")  # these may name several sources
 MODELS = ("model.init_from", "model.generator", "data.augment.mlm_model")  # these fields may name a model on the hub
 
 

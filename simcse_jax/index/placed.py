@@ -54,13 +54,13 @@ class Placed:
         for block in given:
             found = self._blocks.get(id(block.rows))  # kept here: another thread may search at the same time
             if found is None:
-                stored = self._stored(np.asarray(block.rows), block.first)
-                needed = stored.nbytes / self.mesh.size
+                rows = stored(np.asarray(block.rows), self.storage, block.first)
+                needed = rows.nbytes / self.mesh.size
                 if not self._keep or needed > room:
-                    yield Block(stored, block.first, block.count)
+                    yield Block(rows, block.first, block.count)
                     continue
                 room -= needed
-                found = self._blocks[id(block.rows)] = (block.rows, on_devices(stored, self.mesh))
+                found = self._blocks[id(block.rows)] = (block.rows, on_devices(rows, self.mesh))
             yield Block(found[1], block.first, block.count)
 
     def _forget(self, given: Sequence[Block]) -> None:
@@ -69,17 +69,6 @@ class Placed:
         for kept in (self._blocks, self._lengths):
             for key in set(kept) - there:
                 kept.pop(key, None)
-
-    def _stored(self, rows: Float32[np.ndarray, "R D"], first: int) -> Float[np.ndarray, "R D"]:
-        if self.storage == "float32":
-            return rows
-        with np.errstate(over="ignore"):
-            stored = rows.astype(DTYPES[self.storage])
-        beyond = np.isinf(stored).any(axis=1)
-        if beyond.any():
-            row = first + int(np.flatnonzero(beyond)[0])
-            raise UserError(f"row {row} of the index has an element beyond {self.storage}; choose another storage")
-        return stored
 
     def longest(self, given: Sequence[Block], similarity: str) -> float:
         """The largest norm of a vector; for `cosine` they all have unit length."""
@@ -91,6 +80,23 @@ class Placed:
                 lengths = np.linalg.norm(np.asarray(block.rows), norm_order(similarity), axis=1)
                 self._lengths[id(block.rows)] = (block.rows, float(lengths.max(initial=0)) * (1 + 1e-4))
         return max((self._lengths[id(block.rows)][1] for block in given), default=0.0)
+
+
+def stored(rows: Float32[np.ndarray, "R D"], storage: Storage, first: int = 0) -> Float[np.ndarray, "R D"]:
+    """The rows in another type; `first` is the number of the first one.
+
+    Raises:
+      UserError: when an element is too large for 16 bits.
+    """
+    if storage == "float32":
+        return rows
+    with np.errstate(over="ignore"):
+        found = rows.astype(DTYPES[storage])
+    beyond = np.isinf(found).any(axis=1)
+    if beyond.any():
+        row = first + int(np.flatnonzero(beyond)[0])
+        raise UserError(f"row {row} of the index has an element beyond {storage}; choose another storage")
+    return found
 
 
 def aligned(rows: Float32[np.ndarray, "R D"]) -> Float32[np.ndarray, "R D"]:

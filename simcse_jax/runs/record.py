@@ -61,6 +61,13 @@ def check_result(result: dict[str, Any], where: str) -> dict[str, Any]:
                 scores = _part(value, task, where)
                 used = {part: scores[part] for part in ("accuracy", "dev_accuracy") if part in scores}
                 _check_values(used, f"transfer.{task}", NUMBER, where)
+        elif name == "retrieval":
+            for task in _part(result, name, where):
+                scores = {name: score for name, score in _part(value, task, where).items() if name != "sha256"}
+                needed = {"queries": None, "documents": None}
+                _check_values(needed | scores, f"retrieval.{task}", NUMBER, where)
+        elif name == "retrieval_average":
+            _check_values(value, name, NUMBER, where)
         elif name == "transfer_protocol" and isinstance(value, str):
             continue
         elif isinstance(value, dict):

@@ -3,6 +3,8 @@
     TASK[_mean|_wmean][_pearson]        a similarity task: STS12 … STS16, STSBenchmark, SICKRelatedness
     sts_avg|sts_mean|sts_wmean[_pearson]  the average over the similarity tasks
     stsb_dev, sickr_dev                 the best checkpoint's Spearman correlation on a development set
+    retrieval_MEASURE                   the average over the retrieval tasks: retrieval_ndcg@10, and so on
+    retrieval_dev                       the first of eval.retrieval.measures where it chose the checkpoint
     TASK[_dev]                          a transfer task: MR, CR, SUBJ, MPQA, SST2, TREC, MRPC
     transfer_avg, transfer_dev_avg      the average over the transfer tasks
     alignment, uniformity               on STS-B's pairs
@@ -25,6 +27,7 @@ MEASURES = {
     "geometry": GEOMETRY,
 }  # of each value of `eval.extra`, in `result.json`
 ANISOTROPY, MINUTES, BEST_STEP, STEPS = "anisotropy", "training_minutes", "best_step", "steps"
+RETRIEVAL_DEV = f"{tasks.RETRIEVAL}_dev"
 TITLES = sts.TITLES | {"SST2": "SST"}  # of tasks, where the papers' tables have another name
 
 
@@ -35,6 +38,7 @@ class Metric(NamedTuple):
     tasks: tuple[str, ...] = ()  # one, or all that an average can have
     parts: tuple[str, ...] = ()  # of an average: the metrics of its tasks
     extra: str = ""  # the value of `eval.extra` that measures it
+    measure: str = ""  # of retrieval
     lower: bool = False  # whether lower is better
     decimals: int = 2
 
@@ -81,11 +85,18 @@ def _transfers() -> dict[str, Metric]:
     return found
 
 
+def retrieval(measure: str) -> str:
+    """The name of the average of a measure over the retrieval tasks."""
+    return f"{tasks.RETRIEVAL}_{measure}"
+
+
 METRICS = {
     "stsb_dev": Metric("STS-B dev", extra="stsb_dev"),
     "sickr_dev": Metric("SICK-R dev", extra="sickr_dev"),
     **_similarities(),
     **_transfers(),
+    RETRIEVAL_DEV: Metric("retrieval dev"),
+    **{retrieval(name): Metric(title, measure=name) for name, title in tasks.MEASURES.items()},
     **{name: Metric(name, extra="geometry", lower=True, decimals=3) for name in GEOMETRY},
     ANISOTROPY: Metric("anisotropy", lower=True, decimals=3),
     MINUTES: Metric("training, min", lower=True),
@@ -94,7 +105,8 @@ METRICS = {
 }
 HEADINGS = {name: metric.heading for name, metric in METRICS.items()}
 WORDS = (
-    f"any of {', '.join(name for name, one in METRICS.items() if not one.tasks)}; "
+    f"any of {', '.join(name for name, one in METRICS.items() if not one.tasks and not one.measure)}; "
     f"sts_avg, sts_mean, sts_wmean, or {', '.join(tasks.TASKS)}, those with _mean or _wmean, all with _pearson; "
-    f"transfer_avg, transfer_dev_avg, or {', '.join(tasks.TRANSFER)}, these with _dev"
+    f"transfer_avg, transfer_dev_avg, or {', '.join(tasks.TRANSFER)}, these with _dev; "
+    f"{', '.join(retrieval(f'{name}@K') for name in tasks.RANKINGS)} with K of {', '.join(map(str, tasks.CUTOFFS))}"
 )

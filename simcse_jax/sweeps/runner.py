@@ -13,10 +13,10 @@ from simcse_jax.data.sources import by_field
 from simcse_jax.errors import Preempted, UserError
 from simcse_jax.evaluation import transfer_files
 from simcse_jax.evaluation.postprocess import TARGET, TARGET_ALL
-from simcse_jax.evaluation.tasks import TRANSFER
+from simcse_jax.evaluation.tasks import RETRIEVAL, TRANSFER
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.storage import local_path
-from simcse_jax.sweeps.metrics import ANISOTROPY, MEASURES, METRICS, MINUTES
+from simcse_jax.sweeps.metrics import ANISOTROPY, MEASURES, METRICS, MINUTES, RETRIEVAL_DEV
 from simcse_jax.sweeps.together import group_key, train_together
 from simcse_jax.sweeps.variants import Variant, read_seeds
 from simcse_jax.training.evaluation import read_extra
@@ -67,7 +67,7 @@ def all_runs(
         where = f"variant {variant.name!r}: config"
         if config.parallel.processes != 1:
             raise UserError(f"{where}.parallel.processes: a sweep runs in one process; set it to 1")
-        if not config.eval.data:
+        if not config.eval.data and not config.eval.retrieval.data:
             raise UserError(f"{where}.eval.data is empty; a sweep is a table of scores")
         for field, name in sources(config).items():
             if not name.startswith(("hf:", "tfds:")) and not local_path(name.removeprefix("sts:")).exists():
@@ -101,13 +101,20 @@ def check_measured(config: config_dict.ConfigDict, metric: str, where: str) -> N
     Raises:
       UserError: naming the field that must be set.
     """
-    needed = METRICS[metric]
+    needed, of_retrieval = METRICS[metric], config.eval.retrieval
     measured, scored = config.analysis.every, config.eval.every
     if metric == ANISOTROPY and (not measured or scored % measured):
         raise UserError(
             f"{where}.analysis.every={measured}: must divide eval.every={scored} for the metric {metric}, so that "
             "every checkpoint that can be the best one is measured"
         )
+    if needed.measure and not of_retrieval.data:
+        raise UserError(f"{where}.eval.retrieval.data: must be set for the metric {metric}")
+    if needed.measure and needed.measure not in of_retrieval.measures:
+        measures = ",".join(of_retrieval.measures)
+        raise UserError(f"{where}.eval.retrieval.measures={measures}: has no {needed.measure}, for {metric}")
+    if metric == RETRIEVAL_DEV and config.eval.development != RETRIEVAL:
+        raise UserError(f"{where}.eval.development={config.eval.development!r}: must be retrieval, for {metric}")
     if not needed.tasks:
         return
     if needed.is_transfer:
@@ -129,11 +136,15 @@ def sources(config: config_dict.ConfigDict) -> dict[str, str]:
         found |= by_field("eval.postprocess_data", config.eval.postprocess_data)
     if config.analysis.every and config.analysis.data:
         found["analysis.data"] = config.analysis.data
-    return found | {"eval.data": config.eval.data}
+    if config.eval.retrieval.data:
+        found |= by_field("eval.retrieval.data", config.eval.retrieval.data)
+    return found | ({"eval.data": config.eval.data} if config.eval.data else {})
 
 
 def chosen_by(config: config_dict.ConfigDict) -> str:
     """The column of the development scores that chose the checkpoint; the pairs of a file are in STS-B's."""
+    if config.eval.development == RETRIEVAL:
+        return RETRIEVAL_DEV
     return "stsb_dev" if local_path(config.eval.data).is_file() else f"{config.eval.development}_dev"
 
 
@@ -144,7 +155,7 @@ def extra_of(config: config_dict.ConfigDict, wanted: Sequence[str]) -> list[str]
 
 def scores_tests(config: config_dict.ConfigDict) -> bool:
     """Whether the best checkpoint is scored on test tasks, not on the development pairs once more."""
-    return bool(config.eval.tasks) and not local_path(config.eval.data).is_file()
+    return bool(config.eval.data and config.eval.tasks) and not local_path(config.eval.data).is_file()
 
 
 def run_all(runs: Sequence[Run], vectorize: bool, folder: Path) -> list[str]:
@@ -239,6 +250,10 @@ def what_was_run(runs: Sequence[Run]) -> str:
     names += ["train.learning_rate", "eval.tasks"]
     if not any(trains(run.config) for run in runs):
         names = [name for name in names if not name.startswith(("data.train", "train."))]
+    if not any(run.config.eval.data for run in runs):
+        names.remove("eval.tasks")
+    if any(run.config.eval.retrieval.data for run in runs):
+        names += ["eval.retrieval.data", "eval.retrieval.documents"]
     if any(run.config.eval.transfer for run in runs):
         names.append("eval.transfer_protocol")
     common = [f"{name}={_text(fields[0][name])}" for name in names if all(f[name] == fields[0][name] for f in fields)]

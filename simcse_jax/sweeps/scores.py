@@ -30,10 +30,10 @@ class Scores(NamedTuple):
 def read_scores(runs: Sequence[Run]) -> Scores:
     """The scores of the finished runs; a metric that a run does not have is left out.
 
-    `stsb_dev`, or `sickr_dev` where `eval.development` says so, is the best of the development scores (of `eval.data`
-    if that is a file), by which the checkpoint was chosen, or that checkpoint's score after the post-processing;
-    `best_step` is the step of the best one. An average
-    is over the tasks that all finished runs have, so that rows can be compared.
+    `stsb_dev`, or `sickr_dev` or `retrieval_dev` where `eval.development` says so, is the best of the development
+    scores (of `eval.data` if that is a file), by which the checkpoint was chosen, or that checkpoint's score after the
+    post-processing; `best_step` is the step of the best one. An average is over the tasks that all finished runs have,
+    so that rows can be compared.
     """
     by_run: dict[str, dict[int, dict[str, float]]] = {}
     for run in runs:
@@ -89,6 +89,8 @@ def _of_tasks(config: config_dict.ConfigDict, result: Mapping[str, Any]) -> dict
                 for metric in CORRELATIONS
                 if metric in figures
             }
+    averages = {metrics.retrieval(name): value for name, value in result.get("retrieval_average", {}).items()}
+    found |= {name: value for name, value in averages.items() if name in METRICS}
     for task, figures in result.get("transfer", {}).items():
         for development, name in ((False, "accuracy"), (True, "dev_accuracy")):
             if name in figures:

@@ -4,15 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.stats
 from ml_collections import config_dict
 
+from simcse_jax.evaluation.significance import paired_p
 from simcse_jax.sweeps.metrics import HEADINGS
 from simcse_jax.sweeps.variants import Variant, baseline_of, read_seeds
 
 Results = Mapping[str, Mapping[int, Mapping[str, float]]]  # variant → seed → metric → value
 
-FLAT = 1e-9  # differences that vary by less, relative to their size, do not vary
 MOST_TOGETHER = 3  # metrics that stand next to each other with the paper's values
 
 
@@ -36,17 +35,6 @@ class Row(NamedTuple):
     cells: dict[str, Cell]  # by metric
     fields: Mapping[str, Any]  # of the config, as the variant sets them
     quoted: bool = False  # of another system, with the paper's values alone
-
-
-def paired_p(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """The p-value of a paired two-sided t-test: could the two have the same mean?
-
-    None where the test is undefined: below two pairs, or when all differences are the same.
-    """
-    differences = np.asarray(first, np.float64) - np.asarray(second, np.float64)
-    if len(differences) < 2 or np.ptp(differences) <= FLAT * max(1.0, np.abs(differences).max()):
-        return None
-    return float(scipy.stats.ttest_rel(first, second).pvalue)
 
 
 def summarize(

@@ -100,13 +100,13 @@ def as_recipe(recipe: config_dict.ConfigDict, base: config_dict.ConfigDict) -> d
       base: the table's, from its own.
 
     Returns:
-      Name to value of the fields in which they differ; those of the transfer tasks stay the table's.
+      Name to value of the fields in which they differ; those of transfer and retrieval tasks stay the table's.
     """
     tables = flatten(base)
     return {
         name: value
         for name, value in flatten(recipe).items()
-        if value != tables[name] and not name.startswith("eval.transfer")
+        if value != tables[name] and not name.startswith(("eval.transfer", "eval.retrieval."))
     }
 
 

@@ -1,29 +1,31 @@
-"""The evaluators of a run: pairs that choose its best checkpoint, and the tasks that score it at the end."""
+"""The evaluators of a run: what chooses its best checkpoint, and the tasks that score it at the end."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from ml_collections import config_dict
 
 from simcse_jax.analysis import last_layer
 from simcse_jax.analysis.data import evenly, read_data
 from simcse_jax.config.fields import FEWEST_ANALYSED
+from simcse_jax.data.sources import split_sources
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
-from simcse_jax.evaluation import geometry, postprocess, sts, transfer, transfer_files
+from simcse_jax.evaluation import geometry, postprocess, retrieval, sts, transfer, transfer_files
 from simcse_jax.evaluation.evaluator import Encode, evaluate_all
-from simcse_jax.evaluation.tasks import DEVELOPMENT, TRANSFER
+from simcse_jax.evaluation.tasks import DEVELOPMENT, RETRIEVAL, TRANSFER
 from simcse_jax.storage import local_path, sha256
 
 DEVELOPMENT_SETS = {f"{name}_dev": task for name, task in DEVELOPMENT.items()}  # by the names of their scores
-Final = sts.Similarity | sts.Correlation | transfer.Transfer | geometry.Plane
+Final = sts.Similarity | sts.Correlation | transfer.Transfer | retrieval.Retrieval | geometry.Plane
 
 
 class Evaluation(NamedTuple):
     """The evaluators of a run."""
 
-    development: sts.Correlation  # chooses the best checkpoint
+    development: sts.Correlation | retrieval.Ranking  # chooses the best checkpoint
     final: list[Final]  # score it at the end, for `result.json`
     has_tests: bool  # False: the development pairs are scored at the end, too
     postprocess: postprocess.Postprocess | None  # of the embeddings that are scored at the end
@@ -34,10 +36,14 @@ class Evaluation(NamedTuple):
         return [*self.development.tasks.items(), *(item for each in self.final for item in each.tasks.items())]
 
     @property
+    def pairs(self) -> sts.Pairs | None:
+        """The graded pairs that choose the best checkpoint; None if retrieval does."""
+        return next(iter(self.development.tasks.values())) if isinstance(self.development, sts.Correlation) else None
+
+    @property
     def fingerprint(self) -> str:
-        """SHA-256 of the development pairs, on which the choice of the best checkpoint depends."""
-        pairs = self.development.tasks.values()
-        return sha256(*(np.array([*each.first, *each.second]) for each in pairs), *(each.gold for each in pairs))
+        """SHA-256 of the data on which the choice of the best checkpoint depends."""
+        return self.development.fingerprint
 
     @property
     def final_fingerprint(self) -> str:
@@ -53,8 +59,8 @@ class Evaluation(NamedTuple):
 
         They are the results of `sts.evaluate` by task, and `average`; `development`, the development pairs' score after
         the post-processing, which did not choose the checkpoint; `transfer` by task, `transfer_average`, and
-        `transfer_protocol`; the numbers of `eval.extra`: `stsb_dev`; `sickr_dev`; `alignment`
-        and `uniformity`.
+        `transfer_protocol`; `retrieval` by task and `retrieval_average` by measure; the numbers of
+        `eval.extra`: `stsb_dev`; `sickr_dev`; `alignment` and `uniformity`.
         """
         return evaluate_all(postprocess.applied(embed, self.postprocess, seed), self.final)
 
@@ -67,6 +73,8 @@ class Evaluation(NamedTuple):
                 yield f"{kind} scores{after} (Spearman × 100, all):\n{evaluator.table(numbers)}"
             elif isinstance(evaluator, transfer.Transfer):
                 yield f"transfer{after} (accuracy, protocol {evaluator.transfer_protocol}):\n{evaluator.table(numbers)}"
+            elif isinstance(evaluator, retrieval.Retrieval):
+                yield f"retrieval: {evaluator.protocol}\n{evaluator.table(numbers)}"
         extra = [
             f"{name} {numbers[name]:.4g}" for name in (*DEVELOPMENT_SETS, "alignment", "uniformity") if name in numbers
         ]
@@ -74,8 +82,10 @@ class Evaluation(NamedTuple):
             yield f"also{after}: {', '.join(extra)}"
 
 
-def read_evaluation(config: config_dict.ConfigDict) -> Evaluation | None:
-    """Reads the data of all evaluators; None when `eval.data` is empty.
+def read_evaluation(config: config_dict.ConfigDict, devices: Sequence[jax.Device] | None = None) -> Evaluation | None:
+    """Reads the data of all evaluators; None when both `eval.data` and `eval.retrieval.data` are empty.
+
+    `devices` are those of the run, None for all.
 
     Raises:
       UserError: naming the field, for anything that is wrong with the data.
@@ -84,12 +94,37 @@ def read_evaluation(config: config_dict.ConfigDict) -> Evaluation | None:
         for field in ("transfer", "extra", "postprocess"):
             if config.eval[field]:
                 raise UserError(f"config.eval.{field}={config.eval[field]}: eval.data is empty, so nothing is scored")
-        return None
+        return _with_retrieval(config, devices, None)
     fit_on = read_postprocess(config)
     try:
-        return _read_folder_or_file(config, fit_on)
+        found = _read_folder_or_file(config, fit_on)
     except UserError as error:
         raise UserError(f"config.eval.data: {error} (set it to nothing to train without evaluation)") from None
+    return _with_retrieval(config, devices, found)
+
+
+def _with_retrieval(
+    config: config_dict.ConfigDict, devices: Sequence[jax.Device] | None, found: Evaluation | None
+) -> Evaluation | None:
+    """The evaluation with retrieval, if it is asked for: its scores at the end, and its choice."""
+    fields = config.eval.retrieval
+    if not fields.data:
+        return found
+
+    def read(split: str, measures: Sequence[str]) -> retrieval.Retrieval:
+        try:
+            tasks = retrieval.read(split_sources(fields.data), split, fields.documents, fields.seed)
+        except UserError as error:
+            raise UserError(f"config.eval.retrieval.data: {error}") from None
+        return retrieval.Retrieval(tasks, measures, fields.storage, devices)
+
+    final = read(fields.split, fields.measures)
+    if config.eval.development == RETRIEVAL:
+        first = fields.measures[0]
+        chooses = retrieval.Ranking(f"eval/{RETRIEVAL}_{first}", read(fields.development, [first]))
+        found = found._replace(development=chooses) if found else Evaluation(chooses, [], True, None)
+    assert found is not None  # the fields are checked together
+    return found._replace(final=[*found.final, final])
 
 
 def _read_folder_or_file(config: config_dict.ConfigDict, fit_on: postprocess.Postprocess | None) -> Evaluation:
@@ -102,9 +137,10 @@ def _read_folder_or_file(config: config_dict.ConfigDict, fit_on: postprocess.Pos
         chooses = sts.Correlation(f"eval/{next(iter(pairs))}", pairs)
         return Evaluation(chooses, [sts.Similarity(pairs), *extra], False, fit_on)
     chosen_by = f"{config.eval.development}_dev"
-    development, _ = sts.read(data, [DEVELOPMENT_SETS[chosen_by]], "dev")
+    own = [DEVELOPMENT_SETS[chosen_by]] if chosen_by in DEVELOPMENT_SETS else []  # otherwise retrieval chooses
+    development = sts.read(data, own, "dev")[0] if own else {}
     tests, missing = sts.read(data, config.eval.tasks) if config.eval.tasks else ({}, [])
-    final: list[Final] = [sts.Similarity(tests or development, missing)]
+    final: list[Final] = [sts.Similarity(tests or development, missing)] if tests or development else []
     if fit_on and tests:
         final.append(sts.Correlation("development", development))
     absent = list(missing)
@@ -163,14 +199,13 @@ def read_analysis(config: config_dict.ConfigDict, evaluation: Evaluation | None)
     settings = config.analysis
     if not settings.every:
         return None
-    development = next(iter(evaluation.development.tasks.values())) if evaluation else None
+    development = evaluation.pairs if evaluation else None
     name = settings.data or config.eval.data
     is_read = (settings.split, config.eval.development) == ("dev", "stsb")
     try:
-        if settings.data or (local_path(name).is_dir() and not is_read):
+        if settings.data or development is None or (local_path(name).is_dir() and not is_read):
             found, _, pairs = read_data(name, split=settings.split)
         else:
-            assert development is not None  # the fields are checked together
             found, pairs = development.first, development
     except UserError as error:
         raise UserError(f"config.analysis.data: {error}") from None

@@ -43,10 +43,11 @@ READ = (
     "data.train",
     "data.augment.lexicon",
     "eval.data",
+    "eval.retrieval.data",
     "eval.postprocess_data",
     "analysis.data",
 )
-LISTS = ("data.train", "eval.postprocess_data")  # those of them that may name several sources
+LISTS = ("data.train", "eval.retrieval.data", "eval.postprocess_data")  # those of them that may name several sources
 
 
 def sources(config: config_dict.ConfigDict) -> dict[str, str]:
@@ -108,7 +109,7 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
       UserError: in one line, for anything that is wrong.
     """
     devices = choose_devices(config)
-    evaluation = read_evaluation(config)
+    evaluation = read_evaluation(config, devices)
     model = load_model(config.model.init_from, config.model.num_layers)
     masked = needs(config.objective).masked_tokens
     check_transformer(config, model, masked)

@@ -164,9 +164,8 @@ def final_scores(inputs: Inputs, embed: Embedder, seed: int) -> dict[str, Any]:
     """
     assert inputs.evaluation is not None
     result = inputs.evaluation.final_scores(lambda some: embed.with_progress(some, processes.is_first()), seed)
-    if inputs.language_model:
-        pairs = inputs.evaluation.development.tasks.values()
-        sentences = [sentence for each in pairs for sentence in dict.fromkeys([*each.first, *each.second])]
+    if inputs.language_model and (pairs := inputs.evaluation.pairs):
+        sentences = list(dict.fromkeys([*pairs.first, *pairs.second]))
         accuracy = masked_token_accuracy(embed, sentences, **inputs.language_model._asdict())
         result |= {MASKED: accuracy} if math.isfinite(accuracy) else {}
     return result

@@ -47,7 +47,7 @@ MISTAKES = {
     "--config.train.epsilon=0": "above 0",
     "--config.train.patience=-1": "0 or more",
     "--config.eval.pooler=min": "config.eval.pooler='min': must be empty or one of cls,",
-    "--config.eval.development=mrpc": "config.eval.development='mrpc': must be stsb or sickr",
+    "--config.eval.development=mrpc": "config.eval.development='mrpc': must be one of stsb, sickr, retrieval",
     "--config.train.dtype=float16": "must be one of float32, bfloat16",
     "--config.train.matmul_precision=low": "must be one of highest, high, default",
     "--config.parallel.chunk_size=-1": "0 or more",

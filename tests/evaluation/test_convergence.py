@@ -29,4 +29,5 @@ def test_the_picture_says_where_the_best_scores_are():
     there = texts(drawn["svg"])
     assert {"SimCSE, 2 seeds: best 82.00 at step 25", "no dropout: best 84.00 at step 30"} <= set(there)
     assert any("Development score on stsb_dev" in text for text in there)
-    assert convergence({"SimCSE": curve([ONE])}, "x")["png"].startswith(b"\x89PNG")
+    other = convergence({"SimCSE": curve([ONE])}, "retrieval", "nDCG@10")
+    assert other["png"].startswith(b"\x89PNG") and any("nDCG@10 × 100" in text for text in texts(other["svg"]))

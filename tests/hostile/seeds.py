@@ -9,6 +9,7 @@ import numpy as np
 from hostile.case import Seeds
 from hostile.zygote import Zygote
 from support import sentences, write_model
+from support.beir import write_beir
 
 SENTENCES = sentences(12)
 GRADED = [("a cat", "the cat sat", 5.0), ("the dog ran", "she ran home", 2.5), ("a bird", "a bird", 4.5)]
@@ -108,6 +109,7 @@ SIMPLE: dict[str, Callable[[Path], object]] = {  # by the name in a case's folde
     "pairs.tsv": write_pairs,
     "train.csv": write_triplets,
     "adapter": write_small_adapter,
+    "beir": write_beir,
 }
 FOREIGN = "foreign"
 RUN = train_arguments(

@@ -14,6 +14,7 @@ from hostile import (
     cases_lance,
     cases_options,
     cases_outputs,
+    cases_retrieval,
     cases_tokenizer,
     cases_weights,
     cases_words,
@@ -34,6 +35,7 @@ FILES = (
     cases_corpora,
     cases_adapters,
     cases_lance,
+    cases_retrieval,
 )
 PER_KIND = 5  # of the sample
 

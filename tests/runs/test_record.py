@@ -9,6 +9,7 @@ from simcse_jax.runs.metrics import read_metrics
 from simcse_jax.runs.record import check_line, check_result, check_run
 
 RUN = json.loads((ROOT / "tests" / "earlier" / "run" / "run.json").read_text())
+RETRIEVED = {"tiny": {"mrr@5": 3.5, "queries": 6, "documents": 40, "corpus": 40, "sha256": "0"}}
 DEEP: dict = {}
 for _ in range(50):
     DEEP = {"a": DEEP}
@@ -79,6 +80,7 @@ def test_a_damaged_run_is_refused_with_the_place(path, values, message):
             "transfer_protocol": "pytorch",
         },
         {"average": None, "development": float("nan")},
+        {"retrieval": RETRIEVED, "retrieval_average": {"mrr@5": 3.5}},
     ],
 )
 def test_a_result_is_as_it_was(result):
@@ -100,6 +102,12 @@ def test_a_result_is_as_it_was(result):
         {"transfer": {"MR": {"dev_accuracy": None}}},
         {"transfer": 3.0, "average": [1]},
         {"transfer_protocol": ["pytorch"]},
+        {"retrieval": 3.0},
+        {"retrieval": {"tiny": [1]}},
+        {"retrieval": {"tiny": {"queries": 1}}},
+        {"retrieval": {"tiny": RETRIEVED["tiny"] | {"mrr@5": "3"}}},
+        {"retrieval_average": 3.0},
+        {"retrieval_average": {"mrr@5": None}},
     ],
 )
 def test_a_damaged_result_is_refused(result):

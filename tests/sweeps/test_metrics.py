@@ -3,6 +3,7 @@ import pytest
 from simcse_jax.config.fields import defaults_of
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.tasks import EXTRA, TASKS, TRANSFER
+from simcse_jax.evaluation.tasks import MEASURES as RANKINGS
 from simcse_jax.sweeps.metrics import HEADINGS, MEASURES, METRICS, WORDS
 from simcse_jax.sweeps.variants import FIELDS
 
@@ -25,9 +26,12 @@ def test_every_figure_has_a_name_and_a_heading():
         "uniformity": "uniformity",
         "training_minutes": "training, min",
         "best_step": "best step",
+        "retrieval_dev": "retrieval dev",
+        "retrieval_ndcg@10": "nDCG@10",
+        "retrieval_recall@100": "Recall@100",
     }
     assert headings.items() <= HEADINGS.items()
-    assert len(set(HEADINGS.values())) == len(HEADINGS) == 2 + 8 * 6 + 8 * 2 + 6
+    assert len(set(HEADINGS.values())) == len(HEADINGS) == 2 + 8 * 6 + 8 * 2 + 6 + 1 + len(RANKINGS)
     named = [word for word in WORDS.replace(",", "").replace(";", "").split() if word in METRICS]
     assert {"stsb_dev", "best_step", "sts_wmean", *TASKS, *TRANSFER} <= set(named)
     assert set(MEASURES) == set(EXTRA) == {metric.extra for metric in METRICS.values() if metric.extra}

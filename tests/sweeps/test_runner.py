@@ -14,6 +14,7 @@ import jax
 import numpy as np
 import pytest
 from support import write_model
+from support.beir import write_beir
 from support.jobs import another_job
 from support.models import add_language_model, add_mask_token
 from support.senteval import write, write_all, write_similarity
@@ -161,6 +162,9 @@ REFUSED = {
     "--config.sweep.metrics=STS12_wmean": "has no test tasks for STS12_wmean",
     "--config.sweep.metrics=sickr_dev": "config.sweep.metrics: ",
     "--config.sweep.metrics=anisotropy": "variant 'a': config.analysis.every=0: must divide eval.every=",
+    "--config.sweep.metrics=retrieval_map@5": "variant 'a': config.eval.retrieval.data: must be set for the metric ret",
+    "--config.sweep.metrics=retrieval_dev": "config.eval.development='stsb': must be retrieval, for retrieval_dev",
+    "--config.eval.retrieval.data=no/such": "variant 'a': config.eval.retrieval.data=no/such: no such file",
     "--config.sweep.only=b": "leaves out 'a', the baseline",
 }
 
@@ -338,6 +342,28 @@ def test_a_table_of_every_kind_of_column(tiny_bert, corpus, tmp_path, monkeypatc
     assert "56.7" not in text and "61.32" not in text and not (tmp_path / "sweep/GloVe").exists()
     run(monkeypatch, path, tmp_path / "quoted", columns, "--config.sweep.only=GloVe")
     assert "nothing is run" in (tmp_path / "quoted/many.md").read_text()
+
+
+def test_a_table_of_retrieval(tiny_bert, corpus, tmp_path, monkeypatch):
+    """Rows that train nothing, and have no other scores."""
+    nothing = '"train.epochs": 0, "train.max_steps": 0'
+    rows = f'Variant("a", {{{nothing}}}), Variant("avg", {{{nothing}, "model.pooler": "avg", "model.mlp": "none"}})'
+    path = tmp_path / "found.py"
+    path.write_text(sweep_text(tiny_bert, corpus | {"dev": ""}, rows, steps=2, seeds=(1,)))
+    fields = [f"--config.eval.retrieval.data={write_beir(tmp_path / 'tiny')}", "--config.eval.development=retrieval"]
+    columns = ("retrieval_dev", "retrieval_ndcg@10", "retrieval_recall@100")
+    run(monkeypatch, path, tmp_path / "sweep", *fields, f"--config.sweep.metrics={','.join(columns)}")
+    for name in ("a", "avg"):
+        folder = tmp_path / "sweep" / name / "seed1"
+        result = json.loads((folder / "result.json").read_text())["retrieval_average"]
+        development = json.loads((folder / "metrics.jsonl").read_text().splitlines()[0])["eval/retrieval_ndcg@10"]
+        rows = [row for row in csv_rows(tmp_path / "sweep/found.csv") if row["variant"] == name]
+        found = {row["metric"]: float(row["mean"]) for row in rows}
+        expected = {columns[0]: development, columns[1]: result["ndcg@10"], columns[2]: result["recall@100"]}
+        assert found == pytest.approx(expected)
+    assert "eval.retrieval.data=" in (tmp_path / "sweep/found.md").read_text()
+    with pytest.raises(UserError, match=r"eval\.retrieval\.measures=ndcg@10,.*: has no map@5, for retrieval_map@5"):
+        run(monkeypatch, path, tmp_path / "other", *fields, "--config.sweep.metrics=retrieval_map@5")
 
 
 def csv_rows(path):

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from simcse_jax.config.fields import default_config
-from simcse_jax.evaluation.tasks import TASKS, TRANSFER
+from simcse_jax.evaluation.tasks import MEASURES, TASKS, TRANSFER
 from simcse_jax.sweeps.metrics import METRICS
 from simcse_jax.sweeps.runner import Run, extra_of
 from simcse_jax.sweeps.scores import comparable, headings, note, read_scores
@@ -55,9 +55,12 @@ def test_every_figure_of_a_run_is_read(finished):
     tasks = {task: figures(10.0 * number) for number, task in enumerate(TASKS, 1)}
     transfer = {task: accuracies(80.0 + number) for number, task in enumerate(TRANSFER)}
     extra = {"sickr_dev": 66.0, "alignment": 0.2, "uniformity": -2.5}
-    run = finished(tasks | {"average": 40.0, "transfer": transfer} | extra)
+    averages = {name: 50.0 + place for place, name in enumerate(MEASURES)}
+    found = {"retrieval": {"tiny": averages | {"queries": 6, "documents": 40}}, "retrieval_average": averages}
+    run = finished(tasks | {"average": 40.0, "transfer": transfer} | found | extra)
     (scores,), absent = read_scores([run]).by_run["a"].values(), read_scores([run]).absent
-    assert scores.keys() == METRICS.keys() and absent == {}
+    assert scores.keys() == METRICS.keys() - {"retrieval_dev"} and absent == {}  # STS-B chose the checkpoint
+    assert {name: scores[f"retrieval_{name}"] for name in MEASURES} == averages
     assert [scores[f"STS13{kind}"] for kind in ("", "_pearson", "_mean", "_mean_pearson", "_wmean")] == [
         20,
         21,

@@ -3,7 +3,7 @@ import pytest
 from simcse_jax.config.fields import default_config, flatten
 from simcse_jax.config.flags import parse
 from simcse_jax.errors import UserError
-from simcse_jax.sweeps.variants import Variant, load_variants, read_seeds, read_sweep, sweep_defaults
+from simcse_jax.sweeps.variants import Variant, as_recipe, load_variants, read_seeds, read_sweep, sweep_defaults
 
 TEMPERATURE = "objective.info_nce.temperature"
 VARIANTS = (
@@ -187,3 +187,10 @@ def test_what_is_no_list_of_variants_is_refused(code, tmp_path):
     file.write_text(f"from simcse_jax.sweeps.variants import Variant\ndef get_variants():\n    {code}\n")
     with pytest.raises(UserError, match=r"--config .*sweep\.py: "):
         load_variants(str(file))
+
+
+def test_a_row_of_another_recipe_is_scored_as_its_table_is():
+    recipe, base = default_config(), default_config()
+    recipe.model.pooler, base.train.max_steps = "avg", 7
+    base.eval.transfer, base.eval.retrieval.data = True, "folder"
+    assert as_recipe(recipe, base) == {"model.pooler": "avg", "train.max_steps": 0}

@@ -1,17 +1,20 @@
 import functools
 import json
+import re
 
 import numpy as np
 import pytest
 from support import TEXT, call, lines, refused, train_args
+from support.beir import write_beir
 from support.senteval import write_similarity
 
 from simcse_jax.config.fields import default_config
-from simcse_jax.evaluation import postprocess, sts, transfer, transfer_files
+from simcse_jax.evaluation import beir, postprocess, retrieval, sts, transfer, transfer_files
 from simcse_jax.evaluation.evaluator import by_task
 from simcse_jax.simcse import SimCSE
 from simcse_jax.training.evaluation import read_analysis, read_evaluation
 
+CHOSEN = ("eval.development=retrieval", "eval.retrieval.measures=mrr@5,recall@10", "eval.retrieval.documents=30")
 NOTHING = ("--config.train.epochs=0", "--config.train.max_steps=0", "--config.model.mlp=none")
 
 
@@ -164,3 +167,57 @@ def test_the_space_is_measured_on_stsb_also_where_sickr_chooses(corpus, tmp_path
         config.eval.tasks = ()
         samples.append(read_analysis(config, read_evaluation(config)))
     assert samples[0] == samples[1]
+
+
+def test_retrieval_may_choose_the_checkpoint_and_is_scored_at_the_end(tiny_bert, corpus, tmp_path):
+    folders = [write_beir(tmp_path / name) for name in ("one", "two")]
+    fields = (*CHOSEN, f"eval.retrieval.data={folders[0]},{folders[1]}", "eval.every=1", "train.max_steps=2")
+    args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run")
+    done = call("main", *args, *(f"--config.{field}" for field in fields))
+    assert done.returncode == 0, done.stderr
+    name = "eval/retrieval_mrr@5"
+    scored = {line["step"]: line[name] for line in lines(tmp_path / "run") if name in line}
+    best = max((1, 2), key=lambda step: (scored[step], step))
+    assert set(scored) == {0, 1, 2} and f"best checkpoint: step {best};" in done.stdout
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert set(result) == {"dev", "average", "retrieval", "retrieval_average"}
+    assert set(result["retrieval_average"]) == {"mrr@5", "recall@10"} and set(result["retrieval"]) == {"one", "two"}
+    assert "two: 6 queries, 30 of 40 documents" in done.stdout
+    model = SimCSE(str(tmp_path / "run"))
+    for split, found in (("dev", scored[best]), ("test", result["retrieval_average"]["mrr@5"])):
+        both = [beir.read(str(folder), split, 30) for folder in folders]
+        values = [retrieval.score(retrieval.sides(model.encode), each, ["mrr@5"])["mrr@5"].mean() for each in both]
+        assert found == pytest.approx(100 * np.mean(values), abs=1e-3)
+    again = call("main", *args, *(f"--config.{field}" for field in fields))
+    assert again.returncode == 0 and json.loads((tmp_path / "run" / "result.json").read_text()) == result
+    (folders[1] / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq7\td3\t1\n")
+    refused(call("main", *args, *(f"--config.{field}" for field in fields)), "eval.data")
+
+
+def test_retrieval_needs_no_other_data_and_reports_its_mistakes(tiny_bert, corpus, tmp_path):
+    folder = write_beir(tmp_path / "one")
+    args = train_args(tiny_bert, "no/such.txt", "", tmp_path / "run", *NOTHING)
+    fields = [f"--config.{field}" for field in (*CHOSEN, f"eval.retrieval.data={folder}")]
+    done = call("main", *args, *fields)
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads((tmp_path / "run" / "result.json").read_text())) == {"retrieval", "retrieval_average"}
+    mistakes = {
+        "eval.retrieval.data=no/such": "config.eval.retrieval.data: no/such: no corpus.jsonl there",
+        f"eval.retrieval.data={folder},{tmp_path}/other/../one": "is named twice",
+        "eval.retrieval.development=train": "config.eval.retrieval.data: .*train.tsv: not found; there are dev, test",
+    }
+    for field, message in mistakes.items():
+        done = call("main", *args, *fields, f"--config.{field}")
+        assert done.returncode == 2 and re.search(message, done.stderr), done.stderr
+
+
+def test_the_space_is_measured_on_stsb_also_where_retrieval_chooses(corpus, tmp_path):
+    config = default_config()
+    config.eval.data = str(write_similarity(tmp_path / "senteval", corpus["dev"]))
+    config.eval.tasks, config.analysis.every = (), 1
+    expected = read_analysis(config, read_evaluation(config))
+    config.eval.development, config.eval.retrieval.data = "retrieval", str(write_beir(tmp_path / "one"))
+    evaluation = read_evaluation(config)
+    assert read_analysis(config, evaluation) == expected and evaluation.pairs is None
+    config.eval.data = str(corpus["dev"])
+    assert read_analysis(config, read_evaluation(config)).sentences

@@ -12,6 +12,7 @@ import time
 import numpy as np
 import pytest
 from support import ROOT, finish, run, start_processes, train_args, xla_flags
+from support.beir import write_beir
 from support.jobs import another_job
 
 from simcse_jax.huggingface.load import load
@@ -159,6 +160,18 @@ def test_patience_ends_several_processes_at_the_step_of_one(arguments, tmp_path)
         assert "ended at" not in ended[1][1]
         assert json.loads((tmp_path / "two" / "result.json").read_text())["ended_at_step"] == end
         assert [line["step"] for line in lines(tmp_path / "two")] == [line["step"] for line in lines(tmp_path / "one")]
+
+
+@pytest.mark.wiring
+def test_retrieval_scores_several_processes_as_one(arguments, tmp_path):
+    more = [f"--config.eval.retrieval.data={write_beir(tmp_path / 'tiny')}", "--config.train.max_steps=0"]
+    more += ["--config.train.epochs=0", "--config.eval.development=retrieval", "--config.model.mlp=none"]
+    done = run("main", *arguments(tmp_path / "one", *more))
+    assert done.returncode == 0, done.stderr
+    ended = finish(start_processes(arguments(tmp_path / "two", *more)))
+    assert [code for code, _, _ in ended] == [0, 0], ended
+    one, two = (json.loads((tmp_path / name / "result.json").read_text()) for name in ("one", "two"))
+    assert two["retrieval_average"] == pytest.approx(one["retrieval_average"]) and "ndcg@10" in one["retrieval_average"]
 
 
 @pytest.mark.wiring

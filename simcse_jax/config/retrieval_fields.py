@@ -1,0 +1,66 @@
+"""The fields of retrieval tasks, and which of them go together with others."""
+
+from ml_collections import config_dict
+
+from simcse_jax.config.field import field
+from simcse_jax.config.rules import at_least, each_once, given, one_of
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation.tasks import MEASURES, RETRIEVAL, STORAGES, USUAL
+
+RETRIEVAL_SECTIONS = {"eval.retrieval": "Scores of retrieval (docs/evaluation.md)."}
+SPLITS = ("train", "dev", "test")
+
+RETRIEVAL_FIELDS = {
+    "eval.retrieval.data": field(
+        "", "A folder with corpus.jsonl, queries.jsonl and qrels/, or several of them, with commas in between."
+    ),
+    "eval.retrieval.measures": field(
+        USUAL,
+        "The measures, NAME@K; the first one chooses the best checkpoint where eval.development=retrieval.",
+        given("one or more measures"),
+        each_once("measure", MEASURES),
+    ),
+    "eval.retrieval.split": field("test", "The judgements of the scores at the end: qrels/test.tsv.", one_of(SPLITS)),
+    "eval.retrieval.development": field(
+        "dev", "The judgements that choose the best checkpoint where eval.development=retrieval.", one_of(SPLITS)
+    ),
+    "eval.retrieval.documents": field(
+        0, "Keep so many documents: all that are judged, and others drawn at random; 0: all.", at_least(0)
+    ),
+    "eval.retrieval.seed": field(0, "The seed of that draw.", at_least(0)),
+    "eval.retrieval.storage": field(
+        "float32", "The type that the documents' embeddings are rounded to.", one_of(STORAGES)
+    ),
+}
+
+
+def check_retrieval(config: config_dict.ConfigDict) -> None:
+    """Refuses a choice by retrieval without its data, and data without a choice.
+
+    Raises:
+      UserError: naming the field.
+    """
+    evaluation = config.eval
+    if not evaluation.retrieval.data:
+        if evaluation.development == RETRIEVAL:
+            raise UserError("config.eval.retrieval.data: must be set for eval.development=retrieval, a folder")
+        return
+    if not evaluation.data and evaluation.development != RETRIEVAL:
+        raise UserError(
+            f"config.eval.development={evaluation.development!r}: eval.data is empty, so nothing would choose the best "
+            "checkpoint; set it to retrieval"
+        )
+    if evaluation.postprocess:
+        raise UserError(
+            f"config.eval.postprocess={evaluation.postprocess!r}: is for similarity and transfer; leave it empty, or "
+            "eval.retrieval.data"
+        )
+
+
+def retrieval_conditions(config: config_dict.ConfigDict) -> dict[str, bool]:
+    """For each of these fields that may be without effect, whether it has one."""
+    fields = config.eval.retrieval
+    found = {f"eval.retrieval.{name}": bool(fields.data) for name in fields if name != "data"}
+    found["eval.retrieval.development"] = config.eval.development == RETRIEVAL
+    found["eval.retrieval.seed"] &= fields.documents > 0
+    return found

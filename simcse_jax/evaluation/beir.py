@@ -1,0 +1,186 @@
+"""Queries, documents and judgements in BEIR's layout: corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv.
+
+As in BEIR, the text of a document is its title, a space, and its text, and the queries are those that the split judges.
+"""
+
+import dataclasses
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Int64
+
+from simcse_jax.data.files import open_text
+from simcse_jax.errors import UserError
+from simcse_jax.storage import local_path, parse_json, sha256
+
+CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
+HEADER = ["query-id", "corpus-id", "score"]  # of qrels
+LAYOUT = f"expected BEIR's layout, with {CORPUS}, {QUERIES} and {QRELS}/"
+LARGEST = 2**31  # relevance, in size
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Collection:
+    """Q queries, N documents, and J judgements.
+
+    Documents are in the order of their ids, the last one first: trec_eval breaks ties so. Where the lower row comes
+    first among equal scores, the first k rows are therefore trec_eval's, also if k cuts a tie in two.
+    """
+
+    query_ids: list[str]
+    first: list[str]  # the queries
+    ids: list[str]  # of the documents
+    second: list[str]  # the documents
+    judged: Int64[np.ndarray, "J 3"]  # the number of the query, the row of the document, the relevance; sorted
+    own: Int64[np.ndarray, " Q"]  # the row of the document that has the query's id, and is not judged; -1: none
+    total: int  # documents before some were drawn
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of all of it."""
+        texts = "\n".join([*self.query_ids, *self.first, *self.ids, *self.second])
+        return sha256(np.frombuffer(texts.encode(), np.uint8), self.judged, self.own)
+
+    @property
+    def relevant(self) -> Int64[np.ndarray, " Q"]:
+        """The number of each query's relevant documents."""
+        return np.bincount(self.judged[self.judged[:, 2] > 0, 0], minlength=len(self.first))
+
+    def ideal(self, most: int) -> Int64[np.ndarray, "Q _"]:
+        """(Q, at most `most`) the relevance of each query's judged documents, falling, and zeros after them."""
+        query, _, relevance = self.judged[np.lexsort((-self.judged[:, 2], self.judged[:, 0]))].T
+        places = np.arange(len(query)) - np.searchsorted(query, query)
+        kept = places < most
+        found = np.zeros((len(self.first), int(places[kept].max(initial=0)) + 1), np.int64)
+        found[query[kept], places[kept]] = relevance[kept]
+        return found
+
+    def gains(self, rows: Int64[np.ndarray, "Q K"]) -> Int64[np.ndarray, "Q K"]:
+        """The relevance of documents to their query: of those not judged, and of the row -1, 0."""
+        keys = self.judged[:, 0] * len(self.ids) + self.judged[:, 1]
+        asked = np.arange(len(rows))[:, None] * len(self.ids) + rows
+        places = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
+        return np.where((keys[places] == asked) & (rows >= 0), self.judged[places, 2], 0)
+
+
+class _Judgement(NamedTuple):
+    where: str
+    query: str
+    document: str
+    relevance: int
+
+
+def read(folder: str, split: str = "test", documents: int = 0, seed: int = 0) -> Collection:
+    """Reads a folder.
+
+    Args:
+      folder: in BEIR's layout.
+      split: the name of a file of judgements, `test` for qrels/test.tsv.
+      documents: keep so many documents: all that the split judges, and others drawn with the seed, whatever their order
+        in the file; 0: all. If more are judged, all of these and no others.
+      seed: of the draw.
+
+    Raises:
+      UserError: when a file is missing or damaged, naming the line; or when a judgement names an unknown id.
+    """
+    path = local_path(folder)
+    for name in (CORPUS, QUERIES):
+        if not (path / name).is_file():
+            raise UserError(f"{folder}: no {name} there; {LAYOUT}{split}.tsv")
+    judgements = _read_judgements(path, split)
+    wanted = {one.query for one in judgements}
+    queries = {name: text for name, text in _read_texts(path / QUERIES) if name in wanted}
+    for one in judgements:
+        if one.query not in queries:
+            raise UserError(f"{one.where}: the query {one.query!r:.60} is not in {QUERIES}; correct or remove the line")
+    texts = dict(_read_texts(path / CORPUS, titled=True))
+    for one in judgements:
+        if one.document not in texts:
+            raise UserError(
+                f"{one.where}: the document {one.document!r:.60} is not in {CORPUS}; correct or remove the line"
+            )
+    ids = _drawn(sorted(texts), {one.document for one in judgements}, documents, seed)
+    return _collection(queries, {name: texts[name] for name in reversed(ids)}, judgements, len(texts))
+
+
+def _drawn(ids: list[str], judged: set[str], count: int, seed: int) -> list[str]:
+    """`count` of the sorted ids, all judged ones among them, in their order."""
+    if not 0 < count < len(ids):
+        return ids
+    others = [name for name in ids if name not in judged]
+    rows = np.random.default_rng(seed).choice(len(others), max(count - len(judged), 0), replace=False)
+    kept = judged.union(others[row] for row in rows.tolist())
+    return [name for name in ids if name in kept]
+
+
+def _collection(
+    queries: dict[str, str], documents: dict[str, str], judgements: list[_Judgement], total: int
+) -> Collection:
+    number = {name: place for place, name in enumerate(queries)}
+    row = {name: place for place, name in enumerate(documents)}
+    judged = sorted((number[one.query], row[one.document], one.relevance) for one in judgements)
+    known = {(query, document) for query, document, _ in judged}
+    same = [(number[name], row.get(name, -1)) for name in queries]
+    own = np.array([-1 if pair in known else pair[1] for pair in same])
+    return Collection(
+        [*queries], [*queries.values()], [*documents], [*documents.values()], np.array(judged), own, total
+    )
+
+
+def _read_texts(path: Path, titled: bool = False) -> Iterator[tuple[str, str]]:
+    """The ids and the texts of a file with a JSON object a line; those of documents begin with their title."""
+    seen: set[str] = set()
+    for number, line in enumerate(open_text(path), 1):
+        if not line.strip():
+            continue
+        where = f"{path}: line {number}"
+        record = parse_json(line, where)
+        name, text = _text(record, "_id", where), _text(record, "text", where)
+        if name in seen:
+            raise UserError(f"{where}: the _id {name!r:.60} is given twice")
+        seen.add(name)
+        if titled:
+            title = _text(record, "title", where) if record.get("title") is not None else ""
+            text = f"{title} {text}".strip()
+        yield name, text
+    if not seen:
+        raise UserError(f"{path}: empty; expected lines with an object each, with _id and text")
+
+
+def _text(record: dict[str, Any], name: str, where: str) -> str:
+    if name not in record:
+        raise UserError(f"{where}: has no {name}")
+    if not isinstance(value := record[name], str):
+        raise UserError(f"{where}: {name} is {value!r:.60}, not text in quotes")
+    return value
+
+
+def _read_judgements(folder: Path, split: str) -> list[_Judgement]:
+    path = folder / QRELS / f"{split}.tsv"
+    if not path.is_file():
+        there = ", ".join(sorted(file.stem for file in (folder / QRELS).glob("*.tsv")))
+        raise UserError(f"{path}: not found; {f'there are {there}' if there else LAYOUT + 'SPLIT.tsv'}")
+    found: dict[tuple[str, str], _Judgement] = {}
+    for number, line in enumerate(open_text(path), 1):
+        where, fields = f"{path}: line {number}", line.split("\t")
+        if number == 1 and fields != HEADER:
+            raise UserError(f"{where}: must be the header {', '.join(HEADER)}, separated by tabs")
+        if number == 1 or not line.strip():
+            continue
+        if len(fields) != len(HEADER):
+            raise UserError(f"{where}: {len(fields)} tab-separated columns, expected {', '.join(HEADER)}")
+        query, document, score = fields
+        if not re.fullmatch(r"[+-]?[0-9]{1,15}", score) or abs(int(score)) >= LARGEST:
+            raise UserError(
+                f"{where}: the score {score!r:.60} is not a whole number that can be used, such as 0, 1 or 2"
+            )
+        if (query, document) in found:
+            raise UserError(f"{where}: the document {document!r:.60} is judged twice for the query {query!r:.60}")
+        found[query, document] = _Judgement(where, query, document, int(score))
+    if not any(one.relevance > 0 for one in found.values()):
+        raise UserError(f"{path}: no document is relevant (a score of 1 or more), so nothing can be scored")
+    return [*found.values()]

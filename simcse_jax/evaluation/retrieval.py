@@ -1,0 +1,264 @@
+"""Retrieval: the documents of a corpus that are nearest to each query, compared with those judged relevant.
+
+Documents are encoded and compared block by block, on all devices; of a block's embeddings only the best of each query
+are kept, so a corpus may be larger than memory for its embeddings. The ranking is trec_eval's: by score in float32, of
+equal scores by the id of the document, the last one first. As in BEIR, a document with the id of the query is left out,
+unless it is judged.
+"""
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from simcse_jax.devices.mesh import data_mesh
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation import beir, ranking, sts
+from simcse_jax.evaluation.beir import Collection
+from simcse_jax.evaluation.evaluator import Embed, Encode, Retriever, encode_once, titled
+from simcse_jax.evaluation.significance import paired_p
+from simcse_jax.evaluation.tasks import MEASURES, USUAL
+from simcse_jax.index.index import LARGE, SMALL
+from simcse_jax.index.placed import Storage, stored
+from simcse_jax.index.similarity import prepared
+from simcse_jax.index.top_k import Block, top_k
+from simcse_jax.progress import doing
+from simcse_jax.storage import local_path
+
+BEST = 100  # the highest score
+ROUNDING = 1e-9  # by which nDCG may be above it
+LEAST_P = 0.001  # smaller ones are printed as "< 0.001"
+
+
+class Sides(NamedTuple):
+    """How a model encodes queries and documents, and compares them."""
+
+    query: Encode
+    document: Encode
+    similarity: str
+
+
+def sides(embed: Embed) -> Sides:
+    """Those of a model that treats queries in another way than documents; any other encodes both alike, for cosines."""
+    if isinstance(embed, Retriever):
+        return Sides(embed.encode_query, embed.encode_document, embed.similarity_fn_name)
+    return Sides(embed, embed, "cosine")
+
+
+def search(
+    model: Sides,
+    collection: Collection,
+    count: int,
+    storage: Storage = "float32",
+    devices: Sequence[jax.Device] | None = None,
+) -> Int64[np.ndarray, "Q _"]:
+    """The best documents of each query, in trec_eval's order, as if all scores had been sorted.
+
+    Args:
+      model: encodes both sides.
+      collection: the queries and documents.
+      count: of documents for each query.
+      storage: the type that the documents' embeddings are rounded to; products are summed in float32.
+      devices: that search; None: all.
+
+    Returns:
+      (Q, count) rows of documents; -1 where there are no more.
+
+    Raises:
+      UserError: when an embedding is not finite, or an element is too large for the type.
+    """
+    with doing("queries"):
+        queries = prepared(encode_once(model.query, [collection.first])[0], model.similarity).astype(np.float32)
+    asked = count + bool((collection.own >= 0).any())
+    wanted = 1 << (asked - 1).bit_length()  # so that few values compile
+    blocks = _blocks(model, collection.second, storage)
+    mesh = data_mesh(list(devices or jax.devices()))
+    scores, rows = top_k(queries, blocks, wanted, mesh, similarity=model.similarity)
+    rows = np.where(np.isneginf(scores), -1, rows)
+    is_own = (rows == collection.own[:, None]) & (rows >= 0)
+    rest = np.argsort(is_own, axis=1, kind="stable")  # the others in their order, then the query's own
+    return np.take_along_axis(np.where(is_own, -1, rows), rest, axis=1)[:, :count]
+
+
+def _blocks(model: Sides, documents: Sequence[str], storage: Storage) -> Iterator[Block]:
+    """The embeddings of all documents, in blocks of two sizes, so that any corpus compiles the same programs."""
+    for start in range(0, len(documents), LARGE):
+        with doing(f"documents from {start + 1:,} of {len(documents):,}"):
+            embeddings = encode_once(model.document, [documents[start : start + LARGE]])[0]
+        rows = stored(prepared(embeddings, model.similarity).astype(np.float32), storage, start)
+        size = LARGE if len(rows) == LARGE else SMALL
+        for first in range(0, len(rows), size):
+            part = rows[first : first + size]
+            whole = part if len(part) == size else np.pad(part, ((0, size - len(part)), (0, 0)))
+            yield Block(whole, start + first, len(part))
+
+
+def score(
+    model: Sides,
+    collection: Collection,
+    measures: Sequence[str],
+    storage: Storage = "float32",
+    devices: Sequence[jax.Device] | None = None,
+) -> dict[str, Float64[np.ndarray, " Q"]]:
+    """The measures of each query, from 0 to 1, by their names; the arguments are those of `search`."""
+    deepest = max(int(name.partition("@")[2]) for name in measures)
+    gains = collection.gains(search(model, collection, deepest, storage, devices))
+    ideal, relevant = collection.ideal(deepest), collection.relevant
+    return {name: ranking.measure(name, gains, ideal, relevant) for name in measures}
+
+
+@dataclasses.dataclass(frozen=True)
+class Retrieval:
+    """Scores retrieval tasks: {"retrieval": results by task, "retrieval_average": means over the tasks by measure}.
+
+    A task's result is {"ndcg@10": …, "queries": Q, "documents": N, "corpus": N before some were drawn, "sha256": of the
+    data}, with the measures × 100, as means over the queries; with `per_query` also {"per_query": {measure: {query id:
+    × 100}}}; with a baseline, {"compared": {measure: the result of `compare`}}.
+    """
+
+    tasks: Mapping[str, Collection]
+    measures: Sequence[str] = USUAL
+    storage: Storage = "float32"
+    devices: Sequence[jax.Device] | None = None  # that search; None: all
+    per_query: bool = False
+    baseline: Mapping[str, Mapping[str, Mapping[str, float]]] | None = None  # by task, measure and query id
+
+    def with_baseline(self, earlier: Mapping[str, Any] | None, where: str) -> "Retrieval":
+        """The same, with each task's differences from another model, and their p-values.
+
+        Args:
+          earlier: the other model's numbers, with those of each query; None for no comparison.
+          where: the file that has them.
+
+        Raises:
+          UserError: when it lacks a task or a measure, or the task was scored on other data.
+        """
+        if earlier is None:
+            return self
+        items = self.tasks.items()
+        return dataclasses.replace(
+            self, baseline={task: _earlier(earlier, task, data, self.measures, where) for task, data in items}
+        )
+
+    def __call__(self, embed: Embed) -> dict[str, Any]:
+        """The numbers of one model."""
+        model, results = sides(embed), {}
+        for task, collection in titled(self.tasks):
+            each = score(model, collection, self.measures, self.storage, self.devices)
+            result: dict[str, Any] = {name: round(BEST * float(values.mean()), 4) for name, values in each.items()}
+            result |= {"queries": len(collection.first), "documents": len(collection.second)}
+            result |= {"corpus": collection.total, "sha256": collection.fingerprint}
+            by_query = {
+                name: dict(zip(collection.query_ids, (BEST * values).tolist(), strict=True))
+                for name, values in each.items()
+            }
+            if self.baseline:
+                pairs = ((name, (by_query[name], self.baseline[task][name])) for name in self.measures)
+                result["compared"] = {name: compare(*pair) for name, pair in pairs}
+            results[task] = result | ({"per_query": by_query} if self.per_query else {})
+        means = {
+            name: round(float(np.mean([result[name] for result in results.values()])), 4) for name in self.measures
+        }
+        return {"retrieval": results, "retrieval_average": means}
+
+    def table(self, numbers: Mapping[str, Any]) -> str:
+        """A row for each task, and one for their average if there are several; after a comparison, two for a task."""
+        found = list(numbers["retrieval"].items())
+        rows = [["", *(MEASURES[name] for name in self.measures)]]
+        for task, result in [*found, *([("average", numbers["retrieval_average"])] if len(found) > 1 else [])]:
+            rows.append([task, *(f"{result[name]:.2f}" for name in self.measures)])
+            if "compared" in result:
+                rows.append(["difference", *(_difference(result["compared"][name]) for name in self.measures)])
+        return sts.aligned(rows)
+
+    def flat(self, numbers: dict[str, Any]) -> dict[str, Any]:
+        """The numbers: tasks have names of their own choice, which could be those of other figures."""
+        return numbers
+
+    @property
+    def protocol(self) -> str:
+        """A description of the figures."""
+        lines = [f"{', '.join(MEASURES[name] for name in self.measures)}, × 100, with ties as in trec_eval"]
+        for task, collection in self.tasks.items():
+            documents = f"{len(collection.second):,}"
+            documents += f" of {collection.total:,}" if len(collection.second) < collection.total else ""
+            lines.append(f"{task}: {len(collection.first):,} queries, {documents} documents")
+            if left_out := int((collection.own >= 0).sum()):
+                lines[-1] += f"; {left_out:,} with the id of a query are left out for that query"
+        return "\n".join(lines)
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranking:
+    """The mean over retrieval tasks of their first measure, under a name; it chooses the best checkpoint."""
+
+    name: str
+    retrieval: Retrieval
+
+    @property
+    def tasks(self) -> Mapping[str, Collection]:
+        """The retrieval tasks."""
+        return self.retrieval.tasks
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the data that the number depends on."""
+        return " ".join(collection.fingerprint for collection in self.tasks.values())
+
+    def __call__(self, embed: Embed) -> dict[str, float]:
+        """The number of one model."""
+        return {self.name: next(iter(self.retrieval(embed)["retrieval_average"].values()))}
+
+
+def read(folders: Sequence[str], split: str = "test", documents: int = 0, seed: int = 0) -> dict[str, Collection]:
+    """The tasks of several folders, by the folders' names; the arguments are those of `beir.read`.
+
+    Raises:
+      UserError: when two folders have the same name, or for anything that is wrong with the data.
+    """
+    found: dict[str, Collection] = {}
+    for folder in folders:
+        name = os.path.basename(os.path.abspath(local_path(folder)))
+        if name in found:
+            raise UserError(f"{folder}: another folder has the name {name}, too; rename one of them")
+        found[name] = beir.read(folder, split, documents, seed)
+    return found
+
+
+def compare(values: Mapping[str, float], earlier: Mapping[str, float]) -> dict[str, float | None]:
+    """{"difference": of the means, "p": of `paired_p`}, for the scores of the same queries by their ids."""
+    mine, theirs = zip(*((value, earlier[query]) for query, value in values.items()), strict=True)
+    return {"difference": round(float(np.mean(np.subtract(mine, theirs))), 4), "p": paired_p(mine, theirs)}
+
+
+def _earlier(
+    earlier: Mapping[str, Any], task: str, collection: Collection, measures: Sequence[str], where: str
+) -> dict[str, dict[str, float]]:
+    """The earlier scores of each query of a task, by measure."""
+    tasks = earlier.get("retrieval")
+    result = tasks.get(task) if isinstance(tasks, dict) else None
+    if not isinstance(result, dict):
+        raise UserError(f"{where}: has no scores of the retrieval task {task}; give an --output of evaluate that has")
+    if result.get("sha256") != collection.fingerprint:
+        raise UserError(f"{where}: {task} was scored on other queries, documents or judgements; score that model again")
+    found = result.get("per_query")
+    if not isinstance(found, dict):
+        raise UserError(f"{where}: has no scores of each query of {task}; score that model again")
+    for name in measures:
+        scores = found.get(name)
+        if not isinstance(scores, dict):
+            raise UserError(f"{where}: has no {name} of each query of {task}; score that model again with this measure")
+        for query in collection.query_ids:
+            if type(scores.get(query)) not in (float, int) or not 0 <= scores[query] <= BEST + ROUNDING:
+                raise UserError(f"{where}: the {name} of {task}'s query {query!r:.60} is not a number from 0 to {BEST}")
+    return found
+
+
+def _difference(of: Mapping[str, Any]) -> str:
+    p = of["p"]
+    chance = "" if p is None else f" (p < {LEAST_P})" if p < LEAST_P else f" (p = {p:.3f})"
+    return f"{of['difference']:+.2f}{chance}"

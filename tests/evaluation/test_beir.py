@@ -1,0 +1,92 @@
+import json
+
+import numpy as np
+import pytest
+from support.beir import write_beir
+
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation import beir
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_beir(tmp_path_factory.mktemp("beir") / "tiny")
+
+
+def test_documents_are_in_the_falling_order_of_their_ids(folder):
+    found = beir.read(str(folder))
+    assert found.query_ids == [f"q{number}" for number in range(6)]
+    assert found.ids == sorted((f"d{number}" for number in range(40)), reverse=True)
+    record = json.loads((folder / "corpus.jsonl").read_text().splitlines()[3])
+    assert record["title"] and found.second[found.ids.index("d3")] == f"{record['title']} {record['text']}"
+    assert (
+        found.second[found.ids.index("d2")] == json.loads((folder / "corpus.jsonl").read_text().splitlines()[2])["text"]
+    )
+    assert beir.read(str(folder), "dev").query_ids == ["q6", "q7", "q8"]
+
+
+def test_judgements_give_gains_and_the_best_order(folder):
+    found = beir.read(str(folder))
+    rows = np.array([[found.ids.index(name) for name in ("d7", "d5", "d0", "d6")] + [-1]] * 6)
+    assert found.gains(rows)[:2].tolist() == [[0, 0, 2, 0, 0], [0, 2, 0, 1, 0]]
+    assert found.ideal(9)[0].tolist() == [2, 1, 0] and found.ideal(1).tolist() == [[2]] * 6
+    assert found.relevant.tolist() == [2] * 6
+
+
+def test_a_sample_has_all_judged_documents_and_depends_on_the_seed_alone(folder, tmp_path):
+    judged = {f"d{5 * row + place}" for row in range(6) for place in range(3)}
+    found = beir.read(str(folder), documents=25, seed=1)
+    assert (len(found.ids), found.total) == (25, 40) and judged <= set(found.ids)
+    assert found.ids == sorted(found.ids, reverse=True)
+    shuffled = write_beir(tmp_path / "shuffled")
+    lines = (shuffled / "corpus.jsonl").read_text().splitlines()
+    (shuffled / "corpus.jsonl").write_text("\n".join(reversed(lines)) + "\n")
+    assert beir.read(str(shuffled), documents=25, seed=1).fingerprint == found.fingerprint
+    assert beir.read(str(folder), documents=25, seed=2).ids != found.ids
+    assert set(beir.read(str(folder), documents=3).ids) == judged
+    assert beir.read(str(folder), documents=41).fingerprint == beir.read(str(folder)).fingerprint != found.fingerprint
+
+
+def test_a_document_with_the_id_of_a_query_is_its_own_unless_it_is_judged(folder, tmp_path):
+    copy = write_beir(tmp_path / "copy")
+    with (copy / "corpus.jsonl").open("a") as file:
+        file.write('{"_id": "q0", "text": "the cat"}\n{"_id": "q2", "title": null, "text": "a dog"}\n')
+    with (copy / "qrels" / "test.tsv").open("a") as file:
+        file.write("q2\tq2\t1\n")
+    found = beir.read(str(copy))
+    assert found.own.tolist() == [found.ids.index("q0"), -1, -1, -1, -1, -1]
+
+
+QUERY, DOCUMENT = '{"_id": "q0", "text": "a"}\n', '{"_id": "d0", "text": "b"}\n'
+HEAD = "query-id\tcorpus-id\tscore\n"
+
+
+@pytest.mark.parametrize(
+    "files, split, message",
+    [
+        ({"corpus.jsonl": None}, "test", "no corpus.jsonl there; expected BEIR's layout, with corpus.jsonl, queries"),
+        ({}, "dev", "qrels/dev.tsv: not found; there are test"),
+        ({"corpus.jsonl": ""}, "test", "corpus.jsonl: empty"),
+        ({"corpus.jsonl": "[]\n"}, "test", "corpus.jsonl: line 1: not a JSON object"),
+        ({"corpus.jsonl": DOCUMENT * 2}, "test", "corpus.jsonl: line 2: the _id 'd0' is given twice"),
+        ({"corpus.jsonl": '{"_id": 0, "text": "b"}\n'}, "test", "line 1: _id is 0, not text in quotes"),
+        ({"queries.jsonl": '{"_id": "q0"}\n'}, "test", "queries.jsonl: line 1: has no text"),
+        ({"qrels/test.tsv": "q0\td0\t1\n"}, "test", "test.tsv: line 1: must be the header query-id, corpus-id, score"),
+        ({"qrels/test.tsv": HEAD + "q0 0 d0 1\n"}, "test", "line 2: 1 tab-separated columns, expected query-id"),
+        ({"qrels/test.tsv": HEAD + "q0\td0\t0.5\n"}, "test", "line 2: the score '0.5' is not a whole number"),
+        ({"qrels/test.tsv": HEAD + "q0\td0\tmany\n"}, "test", "line 2: the score 'many' is not a whole number"),
+        ({"qrels/test.tsv": HEAD + "q0\td0\t1\nq1\td0\t1\n"}, "test", "line 3: the query 'q1' is not in queries.jsonl"),
+        ({"qrels/test.tsv": HEAD + "q0\td9\t1\n"}, "test", "line 2: the document 'd9' is not in corpus.jsonl"),
+        ({"qrels/test.tsv": HEAD + "q0\td0\t1\n" * 2}, "test", "line 3: the document 'd0' is judged twice"),
+        ({"qrels/test.tsv": HEAD + "q0\td0\t0\n"}, "test", "no document is relevant"),
+    ],
+)
+def test_what_is_wrong_is_named(files, split, message, tmp_path):
+    whole = {"corpus.jsonl": DOCUMENT, "queries.jsonl": QUERY, "qrels/test.tsv": HEAD + "q0\td0\t1\n"}
+    (tmp_path / "qrels").mkdir()
+    for name, text in (whole | files).items():
+        if text is not None:
+            (tmp_path / name).write_text(text)
+    with pytest.raises(UserError) as error:
+        beir.read(str(tmp_path), split)
+    assert message in str(error.value) and "\n" not in str(error.value)

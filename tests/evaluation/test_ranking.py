@@ -1,0 +1,101 @@
+import importlib
+
+import numpy as np
+import pytest
+
+from simcse_jax.evaluation import beir, ranking
+
+CUTOFFS = (1, 3, 10, 100)
+DOCUMENTS = [f"d{number}" for number in range(30)]
+# The sums over the five queries below, by pytrec-eval-terrier 0.5.11.
+EXPECTED = {
+    "ndcg@1": 1.0,
+    "ndcg@3": 0.587309895,
+    "ndcg@10": 1.133172459,
+    "ndcg@100": 2.082478222,
+    "map@1": 0.166666667,
+    "map@3": 0.203703704,
+    "map@10": 0.519301146,
+    "map@100": 1.100861669,
+    "recall@1": 0.166666667,
+    "recall@3": 0.277777778,
+    "recall@10": 1.305555556,
+    "recall@100": 4.0,
+    "mrr@1": 1.0,
+    "mrr@3": 1.333333333,
+    "mrr@10": 1.708333333,
+    "mrr@100": 1.708333333,
+}
+
+
+def problem():
+    """Scores with many ties, and judgements from -1 to 3, of queries by their ids; the last has nothing relevant."""
+    run = {f"q{q}": {f"d{d}": (3 * q + d * d) % 7 / 4 for d in range(30)} for q in range(5)}
+    qrels = {f"q{q}": {f"d{d}": (q + 2 * d) % 5 - 1 for d in range(q, 30, q + 2)} for q in range(4)}
+    return run, qrels | {"q4": {"d3": 0, "d4": -1}}
+
+
+def ours(run, qrels):
+    """Each measure of each query, of the documents in the order that a search has them: ties by row."""
+    judged = [beir._Judgement("", query, each, score) for query, of in qrels.items() for each, score in of.items()]
+    collection = beir._collection(
+        dict.fromkeys(run, ""), dict.fromkeys(sorted(DOCUMENTS, reverse=True), ""), judged, 30
+    )
+    scores = np.array([[of[each] for each in collection.ids] for of in run.values()], np.float32)
+    rows = np.argsort(-scores, axis=1, kind="stable")
+
+    def measured(name, cutoff):
+        first = rows[:, :cutoff]  # a search finds no more
+        return ranking.measure(
+            f"{name}@{cutoff}", collection.gains(first), collection.ideal(max(CUTOFFS)), collection.relevant
+        )
+
+    return {
+        f"{name}@{cutoff}": measured(name, cutoff) for name in ("ndcg", "mrr", "map", "recall") for cutoff in CUTOFFS
+    }
+
+
+def theirs(run, qrels):
+    """The same by pytrec-eval-terrier; MRR@k of the run cut off at k, as trec_eval orders it."""
+    pytrec_eval = importlib.import_module("pytrec_eval")
+    cut = ",".join(map(str, CUTOFFS))
+    names = {"ndcg": "ndcg_cut", "map": "map_cut", "recall": "recall"}
+    found = pytrec_eval.RelevanceEvaluator(qrels, {f"{name}.{cut}" for name in names.values()}).evaluate(run)
+    values = {
+        f"{ours}@{cutoff}": [found[query][f"{name}_{cutoff}"] for query in run]
+        for ours, name in names.items()
+        for cutoff in CUTOFFS
+    }
+    for cutoff in CUTOFFS:
+        order = {query: sorted(of, key=lambda each: (of[each], each), reverse=True) for query, of in run.items()}
+        part = {query: {each: of[each] for each in order[query][:cutoff]} for query, of in run.items()}
+        found = pytrec_eval.RelevanceEvaluator(qrels, {"recip_rank"}).evaluate(part)
+        values[f"mrr@{cutoff}"] = [found[query]["recip_rank"] for query in run]
+    return values
+
+
+def test_measures_are_trec_evals():
+    found = {name: round(values.sum(), 9) for name, values in ours(*problem()).items()}
+    assert found == pytest.approx(EXPECTED, abs=2e-9)
+
+
+def test_measures_are_trec_evals_today():
+    pytest.importorskip("pytrec_eval")
+    run, qrels = problem()
+    found, expected = ours(run, qrels), theirs(run, qrels)
+    assert found.keys() == expected.keys()
+    for name, values in found.items():
+        np.testing.assert_allclose(values, expected[name], rtol=0, atol=1e-9, err_msg=name)
+
+
+def test_a_ranking_that_ends_early_and_a_query_without_relevant_documents():
+    gains, ideal = np.array([[0, 2], [0, 0]]), np.array([[2, 1], [0, 0]])
+    relevant = np.array([2, 0])
+    found = {name: ranking.measure(f"{name}@10", gains, ideal, relevant) for name in ("ndcg", "mrr", "map", "recall")}
+    first = {name: values[0] for name, values in found.items()}
+    assert first == pytest.approx(
+        {"ndcg": 2 / np.log2(3) / (2 + 1 / np.log2(3)), "mrr": 0.5, "map": 0.25, "recall": 0.5}
+    )
+    assert all(values[1] == 0 for values in found.values())
+    nothing = np.zeros((2, 0), int)
+    assert not any(ranking.measure(f"{name}@1", nothing, ideal, relevant).any() for name in found)

@@ -1,0 +1,199 @@
+import dataclasses
+import hashlib
+
+import jax
+import numpy as np
+import pytest
+from support.beir import write_beir
+
+from simcse_jax.errors import UserError
+from simcse_jax.evaluation import beir, retrieval
+from simcse_jax.evaluation.evaluator import Retriever
+from simcse_jax.evaluation.retrieval import Ranking, Retrieval, Sides, search, sides
+from simcse_jax.evaluation.tasks import STORAGES
+from simcse_jax.index.placed import DTYPES
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_beir(tmp_path_factory.mktemp("retrieval") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def collection(folder):
+    return beir.read(str(folder))
+
+
+def coarse(sentences) -> np.ndarray:
+    """Embeddings of small whole numbers, which follow from the words: many products are equal, and all are exact."""
+    seeds = [int(hashlib.sha256(sentence.encode()).hexdigest()[:8], 16) for sentence in sentences]
+    return np.array([np.random.default_rng(seed).integers(-1, 2, 4) for seed in seeds], np.float32).reshape(-1, 4)
+
+
+def sorted_by_trec_eval(collection, similarity="dot"):
+    """All documents of each query by score, then by id, the last one first; without the query's own."""
+    scores = coarse(collection.first) @ coarse(collection.second).T
+    return [
+        [
+            row
+            for row in sorted(range(len(of)), key=lambda row: (of[row], collection.ids[row]), reverse=True)
+            if row != own
+        ]
+        for of, own in zip(scores, collection.own, strict=True)
+    ]
+
+
+DOT = Sides(coarse, coarse, "dot")
+
+
+@pytest.mark.parametrize("count", [1, 4, 17, 64])
+def test_the_first_documents_are_trec_evals_also_where_a_tie_is_cut(collection, count, monkeypatch):
+    monkeypatch.setattr(retrieval, "LARGE", 16)  # two blocks of this size, and two small ones
+    monkeypatch.setattr(retrieval, "SMALL", 4)
+    encoded = []
+    model = Sides(coarse, lambda some: encoded.append(len(some)) or coarse(some), "dot")
+    expected = [rows[:count] + [-1] * (count - len(rows)) for rows in sorted_by_trec_eval(collection)]
+    scores = coarse(collection.first) @ coarse(collection.second).T
+    assert any(len(set(of)) < 12 for of in scores)  # there are ties
+    assert search(model, collection, count).tolist() == expected
+    assert sum(encoded) < 40  # texts that repeat within a block are encoded once
+
+
+def test_a_querys_own_document_is_left_out(collection):
+    nearest = search(DOT, collection, 1)[:, 0]
+    own = np.where(np.arange(6) % 2, nearest, -1)
+    changed = dataclasses.replace(collection, own=own)
+    expected = [rows[:4] for rows in sorted_by_trec_eval(changed)]
+    assert search(DOT, changed, 4).tolist() == expected  # as many as are looked for at once
+    assert (search(DOT, changed, 64) == nearest[:, None]).any(axis=1).tolist() == [row % 2 == 0 for row in range(6)]
+
+
+def test_documents_are_rounded_to_the_storage(collection):
+    assert set(STORAGES) == set(DTYPES)
+
+    def fine(sentences):
+        return coarse(sentences) + 1 / 3
+
+    def rounded(storage):
+        return lambda sentences: fine(sentences).astype(retrieval.stored(fine(["a"]), storage).dtype).astype(np.float32)
+
+    for storage in ("float16", "bfloat16"):
+        found = search(Sides(fine, fine, "dot"), collection, 40, storage)
+        assert (found == search(Sides(fine, rounded(storage), "dot"), collection, 40)).all()
+    with pytest.raises(UserError, match="beyond float16; choose another storage"):
+        search(Sides(coarse, lambda some: 1e6 * fine(some), "dot"), collection, 4, "float16")
+
+
+@dataclasses.dataclass
+class TwoSided:
+    """A model whose queries are encoded in another way than its documents."""
+
+    similarity_fn_name: str = "euclidean"
+
+    def __call__(self, sentences):
+        raise AssertionError("neither a query nor a document")
+
+    def encode_query(self, sentences):
+        return coarse([f"query {sentence}" for sentence in sentences])
+
+    def encode_document(self, sentences):
+        return coarse(sentences)
+
+
+def test_a_models_own_way_with_both_sides_is_taken(collection):
+    assert isinstance(TwoSided(), Retriever) and not isinstance(coarse, Retriever)
+    assert sides(coarse) == Sides(coarse, coarse, "cosine")
+    queries, documents = coarse([f"query {each}" for each in collection.first]), coarse(collection.second)
+    distances = np.linalg.norm(queries[:, None] - documents, axis=2)
+    assert (
+        search(sides(TwoSided()), collection, 3).tolist()
+        == np.argsort(distances, axis=1, kind="stable")[:, :3].tolist()
+    )
+
+
+def test_scores_tables_and_the_average_over_tasks(folder, collection):
+    dev = beir.read(str(folder), "dev", documents=30)
+    found = Retrieval({"one": collection, "two": dev}, ["recall@10", "ndcg@5"])
+    numbers = found(coarse)
+    by_query = Retrieval({"one": collection}, ["recall@10"], per_query=True)(coarse)["retrieval"]["one"]["per_query"]
+    rows = search(sides(coarse), collection, 10)
+    expected = 100 * (collection.gains(rows) > 0).sum(axis=1) / 2
+    assert by_query == {"recall@10": dict(zip(collection.query_ids, expected.tolist(), strict=True))}
+    one, two = numbers["retrieval"]["one"], numbers["retrieval"]["two"]
+    assert one["recall@10"] == pytest.approx(expected.mean(), abs=1e-4) and "per_query" not in one
+    assert (two["queries"], two["documents"], two["corpus"]) == (3, 30, 40)
+    assert numbers["retrieval_average"]["ndcg@5"] == pytest.approx((one["ndcg@5"] + two["ndcg@5"]) / 2, abs=1e-4)
+    header, _, *lines = found.table(numbers).splitlines()
+    assert [cell.strip() for cell in header.split("|")] == ["", "Recall@10", "nDCG@5"]
+    assert [line.split("|")[0].strip() for line in lines] == ["one", "two", "average"]
+    assert "two: 3 queries, 30 of 40 documents" in found.protocol
+    chooses = Ranking("eval/it", found)
+    assert chooses(coarse) == {"eval/it": numbers["retrieval_average"]["recall@10"]}
+    assert len(chooses.fingerprint) == 129
+
+
+def test_a_baseline_gives_differences_and_their_p(collection):
+    def other(sentences):
+        return coarse([f"{sentence}!" for sentence in sentences])
+
+    plain = Retrieval({"tiny": collection}, ["ndcg@10"], per_query=True)
+    earlier, mine = plain(other), plain(coarse)
+    found = plain.with_baseline(earlier, "--baseline a.json")(coarse)
+    difference = mine["retrieval"]["tiny"]["ndcg@10"] - earlier["retrieval"]["tiny"]["ndcg@10"]
+    compared = found["retrieval"]["tiny"]["compared"]["ndcg@10"]
+    values = [list(each["retrieval"]["tiny"]["per_query"]["ndcg@10"].values()) for each in (mine, earlier)]
+    assert compared == {"difference": pytest.approx(difference, abs=2e-4), "p": retrieval.paired_p(*values)}
+    assert f"{difference:+.2f} (p = {compared['p']:.3f})" in plain.table(found)
+    assert plain.with_baseline(None, "") is plain
+
+
+def without(path: str, value: object = None) -> dict:
+    """The numbers of a baseline with a change."""
+    scores = {f"q{number}": 50.0 for number in range(6)}
+    numbers = {"retrieval": {"tiny": {"sha256": "", "per_query": {"ndcg@10": scores}}}}
+    *folders, name = path.split("/")
+    place = numbers
+    for folder in folders:
+        place = place[folder]
+    place[name] = value
+    return numbers
+
+
+@pytest.mark.parametrize(
+    "path, value, message",
+    [
+        ("retrieval", [], "has no scores of the retrieval task tiny"),
+        ("retrieval/tiny", None, "has no scores of the retrieval task tiny"),
+        ("retrieval/tiny/sha256", "0", "was scored on other queries, documents or judgements"),
+        ("retrieval/tiny/per_query", None, "has no scores of each query of tiny"),
+        ("retrieval/tiny/per_query/ndcg@10", 3.0, "has no ndcg@10 of each query"),
+        ("retrieval/tiny/per_query/ndcg@10/q3", "50", "query 'q3' is not a number from 0 to 100"),
+        ("retrieval/tiny/per_query/ndcg@10/q3", float("nan"), "query 'q3' is not a number"),
+        ("retrieval/tiny/per_query/ndcg@10/q3", True, "query 'q3' is not a number"),
+    ],
+)
+def test_a_baseline_of_something_else_is_refused(path, value, message, collection):
+    earlier = without(path, value)
+    if "sha256" not in path and isinstance(earlier["retrieval"], dict) and earlier["retrieval"]["tiny"]:
+        earlier["retrieval"]["tiny"]["sha256"] = collection.fingerprint
+    with pytest.raises(UserError) as error:
+        Retrieval({"tiny": collection}, ["ndcg@10"]).with_baseline(earlier, "--baseline a.json")
+    assert f"--baseline a.json: {'the ndcg@10 of tiny' if 'q3' in path else ''}" in str(error.value)
+    assert message in str(error.value)
+
+
+def test_two_folders_of_one_name_are_refused(folder, tmp_path):
+    other = write_beir(tmp_path / "tiny")
+    assert list(retrieval.read([str(folder)], "dev")) == ["tiny"]
+    with pytest.raises(UserError, match="another folder has the name tiny, too; rename one of them"):
+        retrieval.read([str(folder), str(other)])
+
+
+def test_the_devices_can_be_chosen(collection):
+    found = [search(DOT, collection, 9, devices=jax.devices()[:count]).tolist() for count in (1, 3)]
+    assert found[0] == found[1] == search(DOT, collection, 9).tolist()
+
+
+def test_embeddings_that_are_not_finite_are_refused(collection):
+    with pytest.raises(UserError, match="not finite"):
+        search(Sides(coarse, lambda some: np.full((len(some), 4), np.nan, np.float32), "dot"), collection, 3)

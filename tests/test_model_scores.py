@@ -1,0 +1,39 @@
+import pytest
+
+from simcse_jax.model_scores import chosen_on, scores
+
+FOUND = {"ndcg@10": 31.25, "recall@100": 60.0, "queries": 300, "documents": 5183, "corpus": 5183, "sha256": "0"}
+
+
+def run(**fields):
+    return {"config": {"eval": fields}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, "the development set of STS-B"),
+        ({"data": "SentEval", "development": "sickr"}, "the development set of SICK-R"),
+        ({"data": "dev.tsv"}, "a file of graded pairs"),
+        ({"data": "dev.tsv", "development": "retrieval"}, "judgements of retrieval"),
+    ],
+)
+def test_what_chose_the_checkpoint(fields, words):
+    assert chosen_on(run(**fields)["config"]) == words
+    assert f"the checkpoint was chosen on {words}." in scores(run(**fields), {"retrieval": {"scifact": FOUND}})
+
+
+def test_retrieval_has_a_table_of_its_own():
+    found = {"scifact": FOUND, "other": FOUND | {"ndcg@10": 1.0, "documents": 900}}
+    text = scores(run(development="retrieval"), {"retrieval": found, "retrieval_average": {"ndcg@10": 16.1}})
+    assert text.splitlines()[2] == "| data | nDCG@10 | Recall@100 | queries | documents |"
+    assert text.splitlines()[-2:] == [
+        "| scifact | 31.25 | 60.00 | 300 | 5183 |",
+        "| other | 1.00 | 60.00 | 300 | 900 of 5183 |",
+    ]
+    both = scores(
+        run(data="dev.tsv", development="retrieval"), {"dev": {"spearman": 70.0, "pairs": 9}, "retrieval": found}
+    )
+    assert "No published test set; the checkpoint was chosen on judgements of retrieval." in both
+    assert both.index("| dev | 70.00 | 9 |") < both.index("| scifact |")
+    assert "has no scores" in scores(run(), None)
