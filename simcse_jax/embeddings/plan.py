@@ -1,0 +1,112 @@
+"""What a folder of embeddings is made from: the files, their rows, and how these are divided into blocks."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from simcse_jax.corpus.begun import Plan
+from simcse_jax.corpus.claims import claimed
+from simcse_jax.corpus.sealed import read_sealed, write_sealed
+from simcse_jax.corpus.stamps import stamp_of
+from simcse_jax.data.files import Place
+from simcse_jax.data.sentences import SentenceFile
+from simcse_jax.errors import UserError
+from simcse_jax.storage import Folder, is_remote
+
+BLOCK_ROWS = 1 << 17
+LOOK_SECONDS = 0.5  # between two looks at what other processes count
+
+
+class Block(NamedTuple):
+    """Rows that are encoded together, into a file of their own."""
+
+    source: int  # the number of the file with the sentences
+    number: int  # of the block among the source's
+    first: int  # its first row in the source, from 0
+    rows: int
+    row: int  # the number of its first row among the rows of all sources
+    place: Place | None  # where it begins in a text file
+
+    @property
+    def file(self) -> str:
+        """The name of its file."""
+        return f"embeddings-{self.source:05}-{self.number:05}.parquet"
+
+
+def make_plan(
+    sources: Sequence[str], column: str | None, about: Mapping[str, Any], block_rows: int, keep_text: bool
+) -> Plan:
+    """Looks at all sources, and reads none but its first rows.
+
+    Args:
+      sources: names of files.
+      column: of the sentences; None takes a usual one.
+      about: all that the embeddings depend on in addition to the sentences.
+      block_rows: the most rows of a block.
+      keep_text: whether sentences are written next to their embeddings.
+
+    Raises:
+      UserError: naming the source that cannot be read.
+    """
+    described: list[dict[str, Any]] = []
+    stamps: dict[str, str] = {}
+    for name in sources:
+        file, stamp = SentenceFile(name, column), stamp_of(name)
+        stamps[name] = stamp.written
+        described.append({"name": name, "bytes": stamp.bytes, "column": file.column})
+    return Plan({"sources": described, **about, "--block-rows": block_rows, "--keep-text": keep_text}, stamps)
+
+
+def count_rows(folder: Folder, plan: Plan, source: int, patient: bool = False) -> bool:
+    """Counts the rows of a source, unless that was done, or another process does; returns whether it is done now.
+
+    Raises:
+      UserError: naming a line that cannot be read.
+    """
+    path = folder / _counted(source)
+    with claimed(path, patient) as mine:
+        if mine and read_sealed(path) is None:
+            about = plan.key["sources"][source]
+            rows, places = SentenceFile(about["name"], about["column"]).count(plan.key["--block-rows"])
+            write_sealed(path, {"rows": rows, "places": places})
+        return mine
+
+
+def blocks_of(folder: Folder, plan: Plan) -> list[Block]:
+    """All blocks; rows that were not counted yet are counted first, together with other processes.
+
+    Raises:
+      UserError: naming a line that cannot be read, or when no source has a row.
+    """
+    left, patient = list(range(len(plan.sources))), False
+    while left:
+        before, left = len(left), [source for source in left if not _is_counted(folder, plan, source, patient)]
+        if left:
+            patient = is_remote(folder) and len(left) == before
+            time.sleep(LOOK_SECONDS)
+    found: list[Block] = []
+    size, row = plan.key["--block-rows"], 0
+    for source in range(len(plan.sources)):
+        counted = read_sealed(folder / _counted(source))
+        assert counted is not None
+        places = [Place(*each) for each in counted["places"]]
+        for number, first in enumerate(range(0, counted["rows"], size)):
+            rows = min(size, counted["rows"] - first)
+            found.append(Block(source, number, first, rows, row, places[number] if places else None))
+            row += rows
+    if not found:
+        raise UserError(f"{plan.sources[0]}: holds no sentences")
+    return found
+
+
+def counted_files(plan: Plan) -> list[str]:
+    """The names of the files that the sources' numbers of rows are in."""
+    return [_counted(source) for source in range(len(plan.sources))]
+
+
+def _is_counted(folder: Folder, plan: Plan, source: int, patient: bool) -> bool:
+    return read_sealed(folder / _counted(source)) is not None or count_rows(folder, plan, source, patient)
+
+
+def _counted(source: int) -> str:
+    return f"rows-{source:05}.json"
