@@ -4,7 +4,9 @@ import contextlib
 import importlib.util
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from simcse_jax.corpus.begun import Plan
@@ -13,10 +15,11 @@ from simcse_jax.embeddings.encoder import Encoder, Options
 from simcse_jax.embeddings.manifest import Manifest, complete, finish, missing
 from simcse_jax.embeddings.plan import Block, blocks_of
 from simcse_jax.errors import UserError, reason
-from simcse_jax.progress import Progress
+from simcse_jax.progress import Clock, Progress, write
 from simcse_jax.storage import Folder, as_path
 
 ACCELERATORS = ("TPU", "GPU")
+LOOK_SECONDS = 5.0  # between two looks at whether there is a host
 
 
 class Share(NamedTuple):
@@ -32,8 +35,8 @@ def encode_on_ray(
 ) -> Manifest | None:
     """Makes the blocks that are missing, in any order; what a lost actor was making is made again.
 
-    An actor reads, encodes and writes a block by itself, so that no rows pass through Ray, and none of its other work
-    waits for a processor.
+    An actor reads, encodes and writes a block by itself: no rows pass through Ray, and no other work of it needs a
+    processor, for which it would wait without end where actors have all of them.
 
     Args:
       folder: of the embeddings, which all hosts see; `corpus.begun.enter` has seen it.
@@ -57,9 +60,7 @@ def encode_on_ray(
         left = missing(folder, blocks)
         with Progress(rows, done=rows - sum(block.rows for block in left)) as bar:
             for made in _made(folder, plan, options, left, share):
-                if made["error"]:
-                    raise UserError(made["error"])
-                bar.advance(made["rows"])
+                bar.advance(made.rows)
     return None if missing(folder, blocks) else finish(folder, plan, blocks)
 
 
@@ -99,63 +100,83 @@ def share_of(nodes: list[dict[str, Any]], hosts: int | None) -> Share:
 
 
 class BlockEncoder:
-    """An actor of Ray Data. Its model is loaded once."""
+    """An actor. Its model is loaded once."""
 
-    def __init__(self, folder: str, plan: Plan, options: Options, blocks: Sequence[Block]):
-        self._folder, self._plan, self._options, self._blocks = as_path(folder), plan, options, blocks
-        self._encoder: Encoder | None = None
+    def __init__(self, folder: str, plan: Plan, options: Options):
+        self._folder, self._plan, self._options = as_path(folder), plan, options
 
-    def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[Any]]:
-        """Makes a block.
-
-        Args:
-          batch: `block`, the number of one.
-        """
-        (block,) = (self._blocks[number] for number in batch["block"])
-        error = ""
+    def load(self) -> str:
+        """Loads the model; returns what is wrong with it."""
         try:
-            if self._encoder is None:
-                self._encoder = self._load()
+            self._encoder = Encoder(self._options)
+            for option, value in self._encoder.about().items():
+                if value != self._plan.key[option]:
+                    raise UserError(f"{option} {self._options.model}: is another one on {os.uname().nodename}")
+        except UserError as mistake:
+            return str(mistake)
+        return ""
+
+    def make(self, block: Block) -> str:
+        """Makes a block; returns what is wrong with it."""
+        try:
             make_block(self._folder, self._plan, block, self._encoder, patient=True)
         except UserError as mistake:
-            error = str(mistake)
-        return {"rows": [block.rows], "error": [error]}
-
-    def _load(self) -> Encoder:
-        encoder = Encoder(self._options)
-        for option, value in encoder.about().items():
-            if value != self._plan.key[option]:
-                raise UserError(f"{option} {self._options.model}: is another model on {os.uname().nodename}")
-        return encoder
+            return str(mistake)
+        return ""
 
 
-def _made(folder: Folder, plan: Plan, options: Options, blocks: list[Block], share: Share) -> Iterator[dict[str, Any]]:
-    """Facts of blocks, as they are made."""
-    import ray.data
+class _Work(NamedTuple):
+    actor: Any
+    block: Block | None  # None: it loads its model
 
-    resources: dict[str, Any] = {"num_cpus": 1 if share.kind != "CPU" else max(share.each - 1, share.each / 2)}
-    if share.kind == "GPU":
-        resources["num_gpus"] = share.each
-    elif share.kind == "TPU":
-        resources["resources"] = {"TPU": share.each}
-    items = ray.data.from_items([{"block": number} for number in range(len(blocks))], override_num_blocks=len(blocks))
-    made = items.map_batches(
-        BlockEncoder,
-        fn_constructor_args=(str(folder), plan, options, blocks),
-        batch_size=1,
-        batch_format="numpy",
-        compute=ray.data.ActorPoolStrategy(size=min(share.hosts, len(blocks)), max_tasks_in_flight_per_actor=2),
-        scheduling_strategy="SPREAD",
-        **resources,
-    )
-    return made.iter_rows()
+
+def _made(folder: Folder, plan: Plan, options: Options, blocks: Sequence[Block], share: Share) -> Iterator[Block]:
+    """The blocks, as they are made.
+
+    An actor that is lost is replaced, and its block goes to the one that is free next.
+    """
+    import ray
+    from ray.exceptions import RayActorError
+
+    amount = {
+        "CPU": {"num_cpus": share.each},
+        "GPU": {"num_gpus": share.each},
+        "TPU": {"resources": {"TPU": share.each}},
+    }
+    kind = ray.remote(scheduling_strategy="SPREAD", **amount[share.kind])(BlockEncoder)
+    waiting, running, clock = deque(blocks), {}, Clock()
+
+    def start() -> None:
+        actor = kind.remote(str(folder), plan, options)
+        running[actor.load.remote()] = _Work(actor, None)
+
+    for _ in range(min(share.hosts, len(blocks))):
+        start()
+    while waiting or any(work.block for work in running.values()):
+        done, _ = ray.wait(list(running), num_returns=1, timeout=LOOK_SECONDS)
+        if not done and not any(work.block for work in running.values()) and clock.is_due():
+            write(f"waiting for a host with {share.each:g} {share.kind}s", sys.stderr)
+        for result in done:
+            actor, block = running.pop(result)
+            try:
+                mistake = ray.get(result)
+            except RayActorError:  # its process or its host was lost
+                waiting.extendleft([block] * (block is not None))
+                start()
+                continue
+            if mistake:
+                raise UserError(mistake)
+            if block:
+                yield block
+            if waiting:
+                following = waiting.popleft()
+                running[actor.make.remote(following)] = _Work(actor, following)
 
 
 @contextlib.contextmanager
 def _connected(address: str | None) -> Iterator[Any]:
     check_installed()
     import ray
-    import ray.data
 
     quiet = {"logging_level": logging.ERROR, "log_to_driver": False}
     try:
@@ -164,8 +185,6 @@ def _connected(address: str | None) -> Iterator[Any]:
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
         raise UserError(f"--address {address}: cannot be reached: {reason(error)}") from None
     try:
-        ray.data.DataContext.get_current().enable_progress_bars = False
-        logging.getLogger("ray.data").setLevel(logging.ERROR)
         yield ray
     finally:
         ray.shutdown()
