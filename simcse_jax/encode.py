@@ -6,6 +6,7 @@ number of processes, or the hosts of a Ray cluster, make them. The same command,
 """
 
 import argparse
+import contextlib
 import itertools
 import sys
 from collections.abc import Sequence
@@ -112,7 +113,7 @@ def parse() -> argparse.Namespace:
         help="into a folder: this process, next to others with the same command, or the hosts of a Ray cluster",
     )
     parser.add_argument("--address", help="of the Ray cluster, or auto (default: one is started on this machine)")
-    parser.add_argument("--hosts", type=int, help="of the Ray cluster, with an actor on each (default: all)")
+    parser.add_argument("--hosts", type=int, help="of the Ray cluster, an actor on each (default: all)")
     parser.add_argument("--block-rows", type=int, help="rows of a file in the folder (default: 131072)")
     parser.add_argument("--keep-text", action="store_true", help="write the sentences into the folder too")
     parser.add_argument("--save-every", type=int, default=32768, help="rows that a kill can lose at most")
@@ -164,22 +165,25 @@ def encode_into_folder(args: argparse.Namespace) -> None:
     from simcse_jax.corpus.patterns import expand
     from simcse_jax.embeddings.encoder import Encoder
     from simcse_jax.embeddings.local import encode_here
-    from simcse_jax.embeddings.on_ray import check_installed, encode_on_ray
+    from simcse_jax.embeddings.on_ray import connected, encode_on_ray
     from simcse_jax.embeddings.plan import BLOCK_ROWS, make_plan
 
     sources = expand([args.input], "--input")
     folder = output_of_folder(args, sources)
     options = options_of(args)
-    if args.engine == "ray":
-        check_installed()
-    encoder = Encoder(options)
-    plan = make_plan(sources, args.column, encoder.about(), args.block_rows or BLOCK_ROWS, args.keep_text)
-    enter(folder, plan, "that of other embeddings")
-    if args.engine == "ray":
-        del encoder
-        manifest = encode_on_ray(folder, plan, options, args.address, args.hosts)
-    else:
-        manifest = encode_here(folder, plan, encoder)
+    with contextlib.ExitStack() as job:
+        if args.engine == "ray":
+            job.enter_context(connected(args.address))
+            import jax
+
+            jax.config.update("jax_platforms", "cpu")  # accelerators are the actors'
+        encoder = Encoder(options)
+        plan = make_plan(sources, args.column, encoder.about(), args.block_rows or BLOCK_ROWS, args.keep_text)
+        enter(folder, plan, "that of other embeddings")
+        if args.engine == "ray":
+            manifest = encode_on_ray(folder, plan, options, args.hosts)
+        else:
+            manifest = encode_here(folder, plan, encoder)
     if manifest is None:
         print(f"{args.output}: other processes are making the files that are left; the last one completes the folder")
         return

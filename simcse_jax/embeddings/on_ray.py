@@ -20,6 +20,7 @@ from simcse_jax.storage import Folder, as_path
 
 ACCELERATORS = ("TPU", "GPU")
 LOOK_SECONDS = 5.0  # between two looks at whether there is a host
+CHIPS = {1: "1,1,1", 2: "1,2,1", 4: "2,2,1", 8: "2,4,1"}  # how a host's TPU chips lie
 
 
 class Share(NamedTuple):
@@ -27,13 +28,38 @@ class Share(NamedTuple):
 
     hosts: int  # the number of actors
     kind: str  # TPU, GPU or CPU
-    each: float  # how many of them
+    each: int  # how many of them
 
 
-def encode_on_ray(
-    folder: Folder, plan: Plan, options: Options, address: str | None = None, hosts: int | None = None
-) -> Manifest | None:
-    """Makes the blocks that are missing, in any order; what a lost actor was making is made again.
+@contextlib.contextmanager
+def connected(address: str | None) -> Iterator[None]:
+    """A connection to a cluster. Connect before JAX is used: a cluster's processes are started with a fork.
+
+    Args:
+      address: of the cluster; None starts one on this machine.
+
+    Raises:
+      UserError: when Ray is not installed, or the cluster cannot be reached.
+    """
+    if importlib.util.find_spec("ray") is None:
+        raise UserError("--engine ray: the package is missing; pip install 'simcse_jax[ray]'")
+    import ray
+
+    os.environ.setdefault("RAY_worker_niceness", "0")  # of a cluster on this machine; Ray's own is 15
+    own: dict[str, Any] = {} if address else {"include_dashboard": False}
+    try:
+        # Without an address Ray would look for a cluster that another program has started.
+        ray.init(address or "local", logging_level=logging.ERROR, log_to_driver=False, **own)
+    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+        raise UserError(f"--address {address}: cannot be reached: {reason(error)}") from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def encode_on_ray(folder: Folder, plan: Plan, options: Options, hosts: int | None = None) -> Manifest | None:
+    """Makes the blocks that are missing, on the connected cluster; what a lost actor was making is made again.
 
     An actor reads, encodes and writes a block by itself: no rows pass through Ray, and no other work of it needs a
     processor, for which it would wait without end where actors have all of them.
@@ -42,36 +68,25 @@ def encode_on_ray(
       folder: of the embeddings, which all hosts see; `corpus.begun.enter` has seen it.
       plan: of the folder.
       options: of the plan's encoder.
-      address: of the cluster; None starts one on this machine.
-      hosts: the number of actors; None: one for each host with accelerators, or for each host where none has any.
+      hosts: the number of actors, see `share_of`.
 
     Returns:
       The manifest; None if processes outside the cluster are still making blocks.
 
     Raises:
-      UserError: naming the row or file that is wrong, or when the cluster cannot be reached or has too few hosts.
+      UserError: naming the row or file that is wrong, or when the cluster has too few hosts.
     """
     blocks = blocks_of(folder, plan)
     if manifest := complete(folder, blocks):
         return manifest
-    with _connected(address) as ray:
-        share = share_of(ray.nodes(), hosts)
-        rows = sum(block.rows for block in blocks)
-        left = missing(folder, blocks)
-        with Progress(rows, done=rows - sum(block.rows for block in left)) as bar:
-            for made in _made(folder, plan, options, left, share):
-                bar.advance(made.rows)
+    import ray
+
+    share = share_of(ray.nodes(), hosts)
+    rows, left = sum(block.rows for block in blocks), missing(folder, blocks)
+    with Progress(rows, done=rows - sum(block.rows for block in left)) as bar:
+        for made in _made(folder, plan, options, left, share):
+            bar.advance(made.rows)
     return None if missing(folder, blocks) else finish(folder, plan, blocks)
-
-
-def check_installed() -> None:
-    """Refuses to go on without Ray.
-
-    Raises:
-      UserError: with the command that installs it.
-    """
-    if importlib.util.find_spec("ray") is None:
-        raise UserError("--engine ray: the package is missing; pip install 'simcse_jax[ray]'")
 
 
 def share_of(nodes: list[dict[str, Any]], hosts: int | None) -> Share:
@@ -80,9 +95,10 @@ def share_of(nodes: list[dict[str, Any]], hosts: int | None) -> Share:
     Args:
       nodes: as `ray.nodes` has them.
       hosts: the number of actors; None: one for each host with accelerators, or for each host where none has any.
+        There more than hosts share their processors.
 
     Raises:
-      UserError: when there are fewer hosts, which Ray would wait for without end.
+      UserError: when there are too few, for which Ray would wait without end.
     """
     alive = [node["Resources"] for node in nodes if node["Alive"]]
     for kind in ACCELERATORS:
@@ -93,17 +109,24 @@ def share_of(nodes: list[dict[str, Any]], hosts: int | None) -> Share:
         kind, found = "CPU", [resources["CPU"] for resources in alive if resources.get("CPU")]
     if not found:
         raise UserError("--engine ray: no host of the cluster has a processor to give; start Ray with --num-cpus")
-    if hosts is not None and hosts > len(found):
-        what = f"hosts with {kind}s" if kind in ACCELERATORS else "hosts"
-        raise UserError(f"--hosts {hosts}: the cluster has only {len(found)} {what}")
-    return Share(hosts or len(found), kind, min(found))
+    each, hosts = int(min(found)), hosts or len(found)
+    on_each = -(-hosts // len(found))
+    if on_each > (1 if kind in ACCELERATORS else each):
+        has = f"{len(found)} host{'s' * (len(found) > 1)} with {each} {kind}{'s' * (each > 1)} each"
+        raise UserError(f"--hosts {hosts}: the cluster has {has}")
+    return Share(hosts, kind, each // on_each)
 
 
 class BlockEncoder:
     """An actor. Its model is loaded once."""
 
-    def __init__(self, folder: str, plan: Plan, options: Options):
+    def __init__(self, folder: str, plan: Plan, options: Options, share: Share):
         self._folder, self._plan, self._options = as_path(folder), plan, options
+        # JAX reads these when it looks for devices, which it has not done yet.
+        if share.kind == "CPU":
+            os.environ["NPROC"] = str(share.each)
+        elif share.kind == "TPU" and share.each in CHIPS:  # by itself a host would wait for the others of its slice
+            os.environ |= {"TPU_PROCESS_BOUNDS": "1,1,1", "TPU_CHIPS_PER_PROCESS_BOUNDS": CHIPS[share.each]}
 
     def load(self) -> str:
         """Loads the model; returns what is wrong with it."""
@@ -138,16 +161,16 @@ def _made(folder: Folder, plan: Plan, options: Options, blocks: Sequence[Block],
     import ray
     from ray.exceptions import RayActorError
 
-    amount = {
+    amount: dict[str, dict[str, Any]] = {
         "CPU": {"num_cpus": share.each},
         "GPU": {"num_gpus": share.each},
         "TPU": {"resources": {"TPU": share.each}},
     }
-    kind = ray.remote(scheduling_strategy="SPREAD", **amount[share.kind])(BlockEncoder)
+    kind: Any = ray.remote(scheduling_strategy="SPREAD", **amount[share.kind])(BlockEncoder)
     waiting, running, clock = deque(blocks), {}, Clock()
 
     def start() -> None:
-        actor = kind.remote(str(folder), plan, options)
+        actor = kind.remote(str(folder), plan, options, share)
         running[actor.load.remote()] = _Work(actor, None)
 
     for _ in range(min(share.hosts, len(blocks))):
@@ -161,7 +184,8 @@ def _made(folder: Folder, plan: Plan, options: Options, blocks: Sequence[Block],
             try:
                 mistake = ray.get(result)
             except RayActorError:  # its process or its host was lost
-                waiting.extendleft([block] * (block is not None))
+                if block:
+                    waiting.appendleft(block)
                 start()
                 continue
             if mistake:
@@ -171,20 +195,3 @@ def _made(folder: Folder, plan: Plan, options: Options, blocks: Sequence[Block],
             if waiting:
                 following = waiting.popleft()
                 running[actor.make.remote(following)] = _Work(actor, following)
-
-
-@contextlib.contextmanager
-def _connected(address: str | None) -> Iterator[Any]:
-    check_installed()
-    import ray
-
-    quiet = {"logging_level": logging.ERROR, "log_to_driver": False}
-    try:
-        # Without an address Ray would look for a cluster that another program has started.
-        ray.init(address or "local", **({} if address else {"include_dashboard": False}), **quiet)
-    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-        raise UserError(f"--address {address}: cannot be reached: {reason(error)}") from None
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
