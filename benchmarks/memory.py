@@ -15,7 +15,8 @@ from pathlib import Path
 import jax
 
 from simcse_jax.config.fields import default_config
-from simcse_jax.costs.compile import described_devices, memory_of_error, prepare, trace_step
+from simcse_jax.costs.compile import memory_of_error, trace_step
+from simcse_jax.costs.described import described_devices, prepare
 from simcse_jax.huggingface.published import encoder_config
 
 

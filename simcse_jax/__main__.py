@@ -19,7 +19,7 @@ COMMANDS = {
     "geometry": "measure and draw alignment, uniformity and singular values of models and runs",
     "build-data": "make the papers' training files from what people can download",
     "prepare": "tokenize training data once, into shards on a disk or in a bucket",
-    "aot": "compute what a training step costs on TPUs, without a TPU",
+    "aot": "compute what a training step costs on TPUs or GPUs, without any of them",
     "demo": "open a page in the browser on which to try a model",
 }
 

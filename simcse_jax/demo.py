@@ -25,10 +25,12 @@ def main() -> None:
     parser = Parser(
         prog="simcse_jax.demo",
         description="Serves a page with search, comparison and a heat map, and an API of the same. Needs Gradio, a "
-        "model and a file of sentences. Writes nothing.",
+        "model, and a file of sentences or an index. Writes nothing.",
     )
     parser.add_argument("--model", required=True, help=MODEL)
-    parser.add_argument("--sentences", required=True, help="what to search: .txt, .csv, .tsv, .jsonl or .parquet")
+    searched = parser.add_mutually_exclusive_group(required=True)
+    searched.add_argument("--sentences", help="what to search: .txt, .csv, .tsv, .jsonl or .parquet")
+    searched.add_argument("--index", help="what to search, in place of a file: an index of simcse_jax.search build")
     parser.add_argument("--column", help="the column of --sentences, if its name is not a usual one")
     parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
     parser.add_argument("--host", default=LOCAL, help=f"the address to serve at (default: {LOCAL}, this machine alone)")
@@ -46,7 +48,9 @@ def main() -> None:
         raise UserError("the page needs Gradio; pip install 'simcse_jax[demo]'")
     from simcse_jax.data.sentences import read_sentences
 
-    sentences = read_sentences(args.sentences, args.column)
+    if args.index and args.column:
+        raise UserError("--column: is for --sentences, which is not given")
+    sentences = read_sentences(args.sentences, args.column) if args.sentences else []
     port = free_port(args.host, args.port)
     keep_to_this_machine()
 
@@ -54,12 +58,29 @@ def main() -> None:
 
     model = SimCSE(args.model, pooler=args.pooler)
     model.similarity_fn_name = "cosine"  # what the page says and colours
-    print(f"{args.sentences}: encoding {len(sentences)} sentences", flush=True)
     with warnings_in_a_line():
-        model.build_index(sentences)
-        model.search(sentences[0])  # compiles the program of a single query
+        if args.index:
+            count, sentences = open_index(model, args.index)
+        else:
+            print(f"{args.sentences}: encoding {len(sentences)} sentences", flush=True)
+            model.build_index(sentences)
+            count = len(sentences)
+        model.search((sentences or ["a sentence"])[0])  # compiles the program of a single query
     names = Names(args.host, args.allow_host)
-    serve(model, PurePath(args.model).name, sentences, args.host, port, names, args.share)
+    serve(model, PurePath(args.model).name, count, sentences, args.host, port, names, args.share)
+
+
+def open_index(model: "SimCSE", folder: str) -> tuple[int, list[str]]:
+    """Opens an index for the model; the number of its rows, and some of its sentences.
+
+    Raises:
+      UserError: when there is none for this model.
+    """
+    from simcse_jax.index.lance import LanceIndex
+
+    model.open_index(folder)
+    assert isinstance(model.index, LanceIndex)
+    return len(model.index), model.index.first_sentences(10 * EXAMPLES)
 
 
 def free_port(host: str, port: int) -> int:
@@ -97,8 +118,12 @@ def examples_of(sentences: Sequence[str]) -> list[str]:
     return different[:: max(1, len(different) // EXAMPLES)][:EXAMPLES]
 
 
-def serve(model: "SimCSE", title: str, sentences: list[str], host: str, port: int, names: Names, share: bool) -> None:
+def serve(
+    model: "SimCSE", title: str, count: int, sentences: list[str], host: str, port: int, names: Names, share: bool
+) -> None:
     """Serves the page until it is interrupted. It answers to `names` only.
+
+    `count` sentences are searched; `sentences` are these or some of them.
 
     Raises:
       UserError: when another process has taken the port in the meantime.
@@ -107,7 +132,7 @@ def serve(model: "SimCSE", title: str, sentences: list[str], host: str, port: in
 
     from simcse_jax.index.demo_page import CSS, build, shade_rules
 
-    page = build(model, title, len(sentences), examples_of(sentences))
+    page = build(model, title, count, examples_of(sentences))
     try:
         page.launch(
             server_name=f"[{host}]" if ":" in host else host,

@@ -256,7 +256,7 @@ def encode_file(
             embeddings.append(encoded.embeddings, encoded.cut)
     if embeddings.done != end - first or sentences.has_changed():
         raise UserError(f"{sentences.path}: changed while it was read; start again")
-    embeddings.finish(itertools.islice(sentences.read(first), end - first), first)
+    embeddings.finish(itertools.islice(sentences.read(first), end - first), first, encoder.maker())
     print(f"{output}: {end - first:,} embeddings of {encoder.dimension} elements, {args.output_dtype}")
     report_cut(embeddings.cut, sentences.path, encoder.max_length)
 

@@ -13,6 +13,8 @@ from simcse_jax.outputs import check_replaced_folder, printing
 from simcse_jax.storage import local_path
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from simcse_jax.storage import Folder
 
 LICENSE = re.compile(r"[a-z0-9][a-z0-9.-]*")
@@ -31,6 +33,9 @@ def main() -> None:
         help="a run's folder, whose best checkpoint is exported; DIR@step=200 exports that one",
     )
     parser.add_argument("--output", required=True, help="the folder to write; an earlier export there is replaced")
+    parser.add_argument(
+        "--adapter", action="store_true", help="write LoRA alone, as a folder for PEFT; by default it is merged"
+    )
     parser.add_argument("--push-to-hub", metavar="OWNER/NAME", help="upload it to this model of the hub")
     parser.add_argument(
         "--license",
@@ -44,6 +49,9 @@ def main() -> None:
     args = parser.parse_args()
     if args.push_to_hub is None and (args.private or args.revision is not None):
         raise UserError(f"--{'private' if args.private else 'revision'}: has no use without --push-to-hub OWNER/NAME")
+    for option in ("push_to_hub", "license"):
+        if args.adapter and getattr(args, option) is not None:
+            raise UserError(f"--{option.replace('_', '-')}: is for a whole model; leave out --adapter")
     if args.license is not None and not LICENSE.fullmatch(args.license):
         raise UserError(f"--license {args.license}: must be one of the hub's identifiers, such as apache-2.0 or mit")
     from simcse_jax.storage import as_path
@@ -53,6 +61,13 @@ def main() -> None:
     check_places(workdir, output)
     if args.push_to_hub is not None:
         hub.check_push(args.push_to_hub, args.private, args.revision)
+    if args.adapter:
+        export_adapter(workdir, output, step)
+        with printing(False) as say:
+            say(f"exported to {args.output}; open it with")
+            say(f"  peft.PeftModel.from_pretrained(transformers.AutoModel.from_pretrained(BASE), {args.output!r})")
+            say("  --config.model.lora.init_from, which trains it further")
+        return
     export(workdir, output, args.push_to_hub, args.revision, args.license, step)
     with printing(args.push_to_hub is not None) as say:
         say(f"exported to {args.output}; open it with")
@@ -103,10 +118,8 @@ def export(
       UserError: when there is no run or checkpoint, `output` is not an earlier export, or another job exports there.
     """
     import numpy as np
-    from safetensors import SafetensorError
 
     from simcse_jax.huggingface.write import write_model
-    from simcse_jax.locks.replace import replacing
     from simcse_jax.model_card import model_card
     from simcse_jax.runs.loading import load_workdir, other_than_best
     from simcse_jax.runs.workdir import Workdir
@@ -119,12 +132,43 @@ def export(
             which = "best checkpoint" if other is None else f"checkpoint of step {other}"
             raise UserError(f"{workdir}: {name} of the {which} is not finite; it is not exported")
     run = Workdir(workdir)
+    card = model_card(
+        model, run.read_run(), run.read_result(), hub_name or output.resolve().name, revision, license, other
+    )
+
+    def write(folder: Path) -> None:
+        write_model(model, folder)
+        (folder / "README.md").write_text(card, encoding="utf-8")
+
+    write_whole(output, write)
+
+
+def export_adapter(workdir: "Folder", output: Path, step: int | str | None = None) -> None:
+    """Writes the LoRA of a checkpoint of `workdir` to the folder `output`, whole or not at all; the rest as `export`.
+
+    Raises:
+      UserError: also when the run has no LoRA, or its model is more than that.
+    """
+    from simcse_jax.runs.adapter import adapter_writer
+
+    check_places(workdir, output)
+    write_whole(output, adapter_writer(workdir, step))
+
+
+def write_whole(output: Path, write: "Callable[[Path], None]") -> None:
+    """Lets `write` fill a new folder, which then takes the place of `output`.
+
+    Raises:
+      UserError: when it cannot be written, or another job exports there.
+    """
+    from safetensors import SafetensorError
+
+    from simcse_jax.locks.replace import replacing
+
     output = Path(os.path.realpath(output))  # a link stays one, what it points to is replaced
-    card = model_card(model, run.read_run(), run.read_result(), hub_name or output.name, revision, license, other)
     try:
         with replacing(output) as temporary:
-            write_model(model, temporary)
-            (temporary / "README.md").write_text(card, encoding="utf-8")
+            write(temporary)
     except (OSError, SafetensorError) as error:
         raise UserError(f"--output {output}: cannot be written: {getattr(error, 'strerror', None) or error}") from None
 

@@ -1,4 +1,7 @@
-"""python -m simcse_jax.search --model M --sentences FILE: the nearest sentences to each query, by one model or two."""
+"""python -m simcse_jax.search --model M --sentences FILE: the nearest sentences to each query, by one model or two.
+
+python -m simcse_jax.search build --embeddings FOLDER --output FOLDER: an index that need not fit into memory.
+"""
 
 import argparse
 import functools
@@ -9,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from simcse_jax import search_build
 from simcse_jax.command_line import (
     MODEL,
     Parser,
@@ -21,7 +25,10 @@ from simcse_jax.command_line import (
 from simcse_jax.errors import UserError
 from simcse_jax.models.config import POOLERS
 from simcse_jax.outputs import check_inputs, output_file, printing
-from simcse_jax.storage import local_path
+from simcse_jax.storage import is_remote, local_path
+
+REFINE_HELP = "so many times --top-k rows are read and compared exactly (default: 20)"
+NPROBES_HELP = "the cells that are looked into (default: 20)"
 
 if TYPE_CHECKING:
     from simcse_jax.index.index import Index, Result
@@ -32,17 +39,22 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Reads all files first, so that a mistake in one is reported before a model is loaded."""
+    if sys.argv[1:2] == ["build"]:
+        search_build.main(sys.argv[2:])
+        return
     args, output = _parse()
     from simcse_jax.data.sentences import read_sentences
     from simcse_jax.index.index import check_search
     from simcse_jax.index.terminal import table
 
-    check = functools.partial(check_search, args.top_k, args.threshold, args.recall_target, args.backend)
+    numbers = args.top_k, args.threshold, args.recall_target, args.backend
+    check = functools.partial(check_search, *numbers, storage=args.storage)
     check()
+    on_disk = _is_on_disk(args)
     sentences = read_sentences(args.sentences, args.column) if args.sentences else None
     queries = args.query or (read_sentences(args.queries, args.queries_column) if args.queries else None)
 
-    models = _load_models(args, sentences, check)
+    models = _load_models(args, sentences, check, on_disk)
     titles = [f"{model.name}, pooler {model.pooler}{' with head' if model.use_head else ''}" for model in models]
     by = "" if args.compare else f", {titles[0]}"
     index = models[0].index
@@ -67,7 +79,7 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
         prog="simcse_jax.search",
         description="Finds the nearest sentences to each query, by cosine or as the model says. Needs a model, and "
         "--sentences or an earlier --index. Prints tables; writes the embeddings to --index and the results to "
-        "--output if given.",
+        "--output if given. `build --help` is about indexes that need not fit into memory.",
     )
     parser.add_argument("--model", required=True, help=MODEL)
     parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
@@ -75,7 +87,9 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
     parser.add_argument(
         "--column", help="the column of --sentences (default: sentence, text, sent0 or anchor, or the only one)"
     )
-    parser.add_argument("--index", help="a folder that keeps the embeddings; it is made, or read and added to")
+    parser.add_argument(
+        "--index", help="a folder that keeps the embeddings; it is made, or read and added to; or one of `build`"
+    )
     asked = parser.add_mutually_exclusive_group()
     asked.add_argument(
         "--query", action="append", help="a query; may be given several times (default: typed, one a line)"
@@ -96,6 +110,13 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
         "--recall-target", type=float, default=0.95, help="the share that --approximate should find, without FAISS"
     )
     parser.add_argument("--backend", default="jax", help="the library that compares: jax or faiss")
+    parser.add_argument(
+        "--storage",
+        default="float32",
+        help="of the vectors on the devices; float16 and bfloat16 take half the memory and find the same",
+    )
+    parser.add_argument("--refine", type=int, help=f"for an index of `build`: {REFINE_HELP}")
+    parser.add_argument("--nprobes", type=int, help=f"for an index of `build`: {NPROBES_HELP}")
     parser.add_argument("--compare", metavar="MODEL", help="a second model, its results next to the first one's")
     parser.add_argument("--compare-pooler", choices=POOLERS, help="the pooler of the second model (default: its own)")
     parser.add_argument("--compare-index", help="like --index, for the second model")
@@ -113,7 +134,7 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
         if getattr(args, option) and not args.compare:
             raise UserError(f"--{option.replace('_', '-')}: is for --compare, which is not given")
     inputs = {f"--{name}": getattr(args, name) for name in ("sentences", "queries", "model", "compare")}
-    for option in ("index", "compare_index"):
+    for option in ("compare_index",) if _is_on_disk(args) else ("index", "compare_index"):
         _check_index(option, getattr(args, option), option == "index" and not args.sentences, inputs)
     if args.index and args.compare_index and os.path.realpath(args.index) == os.path.realpath(args.compare_index):
         raise UserError("--compare-index: the same folder as --index; each model needs its own")
@@ -136,13 +157,30 @@ def _check_index(option: str, name: str | None, needed: bool, inputs: dict[str, 
         raise UserError(f"--{option.replace('_', '-')} {name}: exists and is not an index; choose another folder")
 
 
-def _load_models(args: argparse.Namespace, sentences: list[str] | None, check: Callable[[str], None]) -> "list[SimCSE]":
+def _is_on_disk(args: argparse.Namespace) -> bool:
+    """Whether the index is one of `build`, which goes without some options; others go without its own."""
+    from simcse_jax.index.lance import check_options, is_lance_index
+
+    # Sentences are encoded into an index in memory, which can be in no bucket.
+    on_disk = args.index is not None and is_lance_index(args.index) and not (args.sentences and is_remote(args.index))
+    in_memory = {"sentences": bool(args.sentences), "compare": bool(args.compare), "approximate": args.approximate}
+    in_memory |= {"backend": args.backend != "jax", "storage": args.storage != "float32"}
+    check_options(on_disk, args.refine, args.nprobes, **in_memory)
+    return on_disk
+
+
+def _load_models(
+    args: argparse.Namespace, sentences: list[str] | None, check: Callable[[str], None], on_disk: bool
+) -> "list[SimCSE]":
     """The model, and the one to compare it with if there is one, each with an index of the same sentences."""
     from simcse_jax.simcse import SimCSE
 
     shared = {"batch_size": args.batch_size, "dtype": args.dtype, "truncate_dim": args.truncate_dim}
     models = [SimCSE(args.model, pooler=args.pooler, **shared)]
     check(models[0].similarity_fn_name)
+    if on_disk:
+        models[0].open_index(args.index)
+        return models
     index = prepare(models[0], sentences, args.index)
     if args.compare:
         models.append(SimCSE(args.compare, pooler=args.compare_pooler, **shared))
@@ -156,6 +194,7 @@ def _search(
 ) -> "Iterable[tuple[list[Result], ...]]":
     """The results of each model, for each query."""
     options = {"approximate": args.approximate, "recall_target": args.recall_target, "backend": args.backend}
+    options |= {"storage": args.storage, "refine": args.refine, "nprobes": args.nprobes}
     with warnings_in_a_line():
         return zip(*[model.search(queries, args.top_k, args.threshold, **options) for model in models], strict=True)
 
@@ -190,8 +229,7 @@ def prepare(model: "SimCSE", sentences: list[str] | None, folder: str | None) ->
         with held(local_path(folder)):  # a second job ends here, not after it has encoded all
             _add(model, _left(model, sentences, folder))  # another one may have saved some meanwhile
             model.save_index(folder)
-    assert model.index is not None
-    return model.index
+    return _in_memory(model)
 
 
 def _add(model: "SimCSE", sentences: list[str]) -> None:
@@ -207,15 +245,21 @@ def _left(model: "SimCSE", sentences: list[str] | None, folder: str) -> list[str
         assert sentences is not None  # without an index there must be some
         return sentences
     model.load_index(folder)
-    assert model.index is not None
     if sentences is None:
         return []
-    known = model.index.sentences
+    known = _in_memory(model).sentences
     if sentences[: len(known)] != known:
         row = next((row for row, pair in enumerate(zip(known, sentences, strict=False)) if len(set(pair)) > 1), None)
         where = f"row {row} differs" if row is not None else f"it has {len(known)}, {len(sentences)} were given"
         raise UserError(f"{folder}: an index of other sentences ({where}); remove it or choose another folder")
     return sentences[len(known) :]
+
+
+def _in_memory(model: "SimCSE") -> "Index":
+    from simcse_jax.index.index import Index
+
+    assert isinstance(model.index, Index)
+    return model.index
 
 
 def _typed() -> Iterator[list[str]]:

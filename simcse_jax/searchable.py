@@ -3,7 +3,7 @@
 import abc
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Unpack, overload
+from typing import Self, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +14,8 @@ from simcse_jax.encoding.embedder import Encoded, warn_of_cut
 from simcse_jax.errors import UserError
 from simcse_jax.index import files as index_files
 from simcse_jax.index.index import Backend, Index, Result, SearchOptions, check_search
+from simcse_jax.index.lance import LanceIndex, check_options
+from simcse_jax.index.placed import Storage
 from simcse_jax.index.similarity import similarities
 from simcse_jax.progress import Progress
 
@@ -27,7 +29,7 @@ INDEXED_AT_ONCE = 1 << 17  # sentences, so that memory does not hold the embeddi
 class Searchable(abc.ABC):
     """What needs nothing of a model but its embeddings."""
 
-    index: Index | None
+    index: Index | LanceIndex | None
     max_length: int
     similarity_fn_name: str
 
@@ -108,7 +110,13 @@ class Searchable(abc.ABC):
     def add_to_index(
         self, sentences_or_file: Corpus, *, column: str | None = None, show_progress_bar: bool = False
     ) -> None:
-        """Adds sentences after those of the index, all or none, or starts an index; see `build_index`."""
+        """Adds sentences after those of the index, all or none, or starts an index; see `build_index`.
+
+        Raises:
+          UserError: also for an index of LanceDB.
+        """
+        if isinstance(self.index, LanceIndex):
+            raise UserError("an index of LanceDB is added to from embeddings: python -m simcse_jax.search build")
         new = self._indexed(sentences_or_file, column, show_progress_bar)
         if self.index is None:
             self.index = new
@@ -154,6 +162,9 @@ class Searchable(abc.ABC):
         approximate: bool = False,
         recall_target: float = 0.95,
         backend: Backend = "jax",
+        storage: Storage = "float32",
+        refine: int | None = None,
+        nprobes: int | None = None,
     ) -> list[Result] | list[list[Result]]:
         """The sentences of the index that are nearest to each query, best first: a list of `(sentence, row, score)`.
 
@@ -166,24 +177,33 @@ class Searchable(abc.ABC):
           top_k: the maximum number of results for each query.
           threshold: the smallest score of a result; None for any. The SimCSE authors' package has 0.6.
           column: of a file of queries, if it has no usual name.
-          approximate, recall_target, backend: see `simcse_jax.index.index.Index.search`.
+          approximate, recall_target, backend, storage: see `simcse_jax.index.index.Index.search`.
+          refine, nprobes: for an index of `open_index`, see `simcse_jax.index.lance.LanceIndex.search`.
 
         Raises:
           UserError: when there is no index, or an argument is wrong.
         """
-        check_search(top_k, threshold, recall_target, backend, self.index.similarity if self.index else "cosine")
+        compared = self.index.similarity if self.index else "cosine"
+        check_search(top_k, threshold, recall_target, backend, compared, storage)
+        in_memory = {"approximate": approximate, "backend": backend != "jax", "storage": storage != "float32"}
+        check_options(isinstance(self.index, LanceIndex), refine, nprobes, **in_memory)
         if self.index is None:
-            raise UserError("there is no index to search in; call build_index or load_index first")
+            raise UserError("there is no index to search in; call build_index, load_index or open_index first")
         given = read_sentences(queries, column) if isinstance(queries, Path) else queries
         vectors = self._vectors(given, self.encode_query, "query")
-        found = self.index.search(
-            np.atleast_2d(vectors),
-            top_k,
-            threshold,
-            approximate=approximate,
-            recall_target=recall_target,
-            backend=backend,
-        )
+        asked = np.atleast_2d(vectors)
+        if isinstance(self.index, LanceIndex):
+            found = self.index.search(asked, top_k, threshold, refine=refine, nprobes=nprobes)
+        else:
+            found = self.index.search(
+                asked,
+                top_k,
+                threshold,
+                approximate=approximate,
+                recall_target=recall_target,
+                backend=backend,
+                storage=storage,
+            )
         return found[0] if vectors.ndim == 1 else found
 
     def save_index(self, folder: str | Path) -> None:
@@ -194,6 +214,8 @@ class Searchable(abc.ABC):
         """
         if self.index is None:
             raise UserError("there is no index to save; call build_index first")
+        if isinstance(self.index, LanceIndex):
+            raise UserError(f"{self.index.folder}: an index of LanceDB is saved already; copy its folder")
         check_path(folder, "the folder")
         index_files.save(self.index, folder, self.identity())
 
@@ -205,3 +227,17 @@ class Searchable(abc.ABC):
         """
         check_path(folder, "the folder")
         self.index = index_files.load(folder, self.identity())
+
+    def open_index(self, folder: str | Path) -> Self:
+        """Takes an index of LanceDB, which stays in its folder or bucket; `python -m simcse_jax.search build` makes it.
+
+        Returns:
+          This object: `SimCSE("runs/unsup").open_index("gs://b/index").search("A dog runs.", refine=20)`.
+
+        Raises:
+          UserError: when there is none, it is damaged, another model made its embeddings, its bucket cannot be
+            reached, or LanceDB is not installed.
+        """
+        check_path(folder, "the folder")
+        self.index = LanceIndex(folder, self.identity())
+        return self

@@ -9,12 +9,19 @@ from support import ROOT, run
 from support.costs import TINY, tiny_config
 
 from simcse_jax import aot
-from simcse_jax.aot import choose_batch, guess_columns, main
-from simcse_jax.costs import compile
+from simcse_jax.aot import choose_batch, guess_columns, main, padded_length
+from simcse_jax.config.fields import flatten, is_number_of_step
+from simcse_jax.config.flags import parse
+from simcse_jax.config.recipes import FOLDER
+from simcse_jax.config.variants import list_recipes
+from simcse_jax.costs import compile, encoding
+from simcse_jax.costs.described import PLUGINS
 from simcse_jax.costs.program import product_flops
 from simcse_jax.costs.roofline import CHIPS
 from simcse_jax.errors import UserError
 from simcse_jax.models.sentence_encoder import build
+from simcse_jax.objectives.registry import OBJECTIVES, needs
+from simcse_jax.training.recipe import terms_of
 
 UNSUP = "--config=configs/unsup_bert.py"
 GENERATOR = ["--config.objective.replaced_token_detection.weight=1", "--config.model.generator=distilroberta-base"]
@@ -47,6 +54,17 @@ def test_the_batch_is_that_of_the_first_topology_or_given_a_chip():
         (["--topology=v5e:2x4", *WRONG_SIZE], "config.projector.widths='9': gives embeddings of 9 numbers"),
         (["--topology=v5e:2x4", *GENERATOR], "model.generator=distilroberta-base: its weights have 50,265 words"),
         (["--topology=v5e:2x4", "--batch-per-chip=0"], "--batch-per-chip 0: must be 1 or more"),
+        (["--topology=h200:1", "--fill=0"], "--fill 0.0: must be above 0 and at most 1"),
+        (["--topology=h200:1", "--fill=0.5", "--config.train.unpad=False"], "--fill 0.5: leave it out, or train.unpad"),
+        (["--topology=h200:16"], "--topology h200:16: must be a number of GPUs, at most 8 a node"),
+        (["--topology=h200:1", "--top=-1"], "--top -1: must be 0 or more"),
+        (["--topology=h200:1", "--encode", "--fill=0.5"], "--encode: leave --fill out"),
+        (["--topology=h200:1", "--encode", "--columns=2"], "--encode: leave --columns out"),
+        (["--topology=h200:1", "--plan=sentences=1,tokens=33"], "--plan tokens=33: sentences are cut at"),
+        (["--topology=h200:1", "--plan=sentences=1,tokens=3", "--encode"], "--plan: leave --encode out"),
+        (["--topologies=h200:1", "--plan=sentences=1,tokens=3"], "--plan: leave --topologies out"),
+        (["--topology=h200:1", "--plan=tokens"], "--plan tokens=: must be a number above 0"),
+        (["--topology=h200:8x"], "--topology h200:8x: must be a number of GPUs"),
         (["--topology=v5e:2x4", "--output=no/such.json"], "--output no/such.json: there is no folder no"),
     ],
 )
@@ -62,7 +80,7 @@ def test_an_unknown_topology_is_one_line():
     done = run("aot", UNSUP, "--topology=v9:2x2")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert done.stderr.startswith(
-        "error: --topology v9:2x2: must be one of v4, v5e, v5p, v6e and a shape, e.g. v5e:2x4"
+        "error: --topology v9:2x2: must be one of v4, v5e, v5p, v6e, a100, h100, h200, b200 and a shape, e.g. v5e:2x4"
     )
 
 
@@ -90,7 +108,7 @@ def test_the_columns_that_a_config_lets_expect(fields, columns):
     [(2, "it fits with --config.parallel.chunk_size=2"), (0, "no parallel.chunk_size makes it fit")],
 )
 def test_a_step_that_does_not_fit_comes_with_the_chunk_size_that_does(limit, advice, monkeypatch, capsys):
-    def compile_step(config, encoder, columns, topology, generator):
+    def compile_step(config, encoder, columns, topology, generator, fill):
         if not 0 < config.parallel.chunk_size <= limit:
             raise compile.OutOfMemory(24 * 2**30, 16 * 2**30)
         return f"a report of chunks of {config.parallel.chunk_size}"
@@ -104,6 +122,24 @@ def test_a_step_that_does_not_fit_comes_with_the_chunk_size_that_does(limit, adv
     captured = capsys.readouterr()
     assert "trying --config.parallel.chunk_size=4" in captured.err
     assert captured.out == ("a report of chunks of 2\n" if limit else "")
+
+
+def test_an_encoding_that_does_not_fit_comes_with_the_batch_that_does(monkeypatch, capsys):
+    def compile_encoding(config, encoder, length, topology):
+        if config.train.batch_size > 8:  # two sentences for each of 4
+            raise compile.OutOfMemory(24 * 2**30, 16 * 2**30)
+        return "a report"
+
+    monkeypatch.setattr(aot, "compile_encoding", compile_encoding)
+    monkeypatch.setattr(aot, "describe", str)
+    with pytest.raises(UserError, match=r"8 sentences a device: out of memory: .*; it fits with --batch-per-chip=2"):
+        aot.encoding_or_explain(tiny_config(), TINY, 16, "v5e:2x2", 4)
+    assert capsys.readouterr().out == "a report\n"
+
+
+@pytest.mark.parametrize(("tokens", "most", "length"), [(22, 32, 24), (29.5, 30, 30), (3, 32, 8), (600, 1024, 1024)])
+def test_many_sentences_are_padded_to_fine_lengths(tokens, most, length):
+    assert padded_length(tokens, most) == length
 
 
 @pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed (pip install libtpu)")
@@ -124,3 +160,78 @@ def test_a_tiny_model_s_step_compiles_for_a_tpu(tiny_bert: Path, tmp_path: Path)
     assert figures["hbm_bytes"] > 2 * 3 * 4 * parameters
     assert 3 * 4 * parameters < figures["memory"]["arguments"] < CHIPS["v5e"].hbm
     assert figures["chips"] == 4 and figures["sentences"] == 16
+
+
+needs_cuda = pytest.mark.skipif(
+    not any(importlib.util.find_spec(name) for name in PLUGINS), reason='no CUDA plugin (pip install "jax[cuda13]")'
+)
+
+
+@needs_cuda
+def test_a_tiny_model_s_step_compiles_for_gpus_of_two_nodes(tiny_bert: Path, tmp_path: Path):
+    fields = {"model.init_from": tiny_bert, "data.max_length": 16, "train.batch_size": 16, "train.dtype": "bfloat16"}
+    arguments = [f"--config.{name}={value}" for name, value in fields.items()]
+    done = run("aot", UNSUP, "--topology=h200:2x2", "--top=3", *arguments, f"--output={tmp_path / 'figures.json'}")
+    assert done.returncode == 0, done.stderr
+    assert "kernels" in done.stdout and "the largest 3 of" in done.stdout
+    (figures,) = json.loads((tmp_path / "figures.json").read_text())
+    parameters = sum(value.size for value in build(TINY, with_head=True)[1].values())
+    reduced = sum(each["bytes"] for each in figures["collectives"] if each["kind"] == "all-reduce")
+    assert 4 * parameters <= reduced < 1.05 * 4 * parameters
+    assert {each["devices"] for each in figures["collectives"]} == {4}
+    assert figures["bytes_sent"] == pytest.approx(2 * figures["bytes_between_nodes"], rel=0.01)
+    assert figures["hbm_bytes"] > 2 * 3 * 4 * parameters
+    assert sum(each["bytes"] for each in figures["consumers"]) == figures["hbm_bytes"]
+    assert 50 < sum(figures["kernels"].values()) < 500
+
+
+@needs_cuda
+def test_a_plan_compiles_training_and_encoding(tiny_bert: Path, tmp_path: Path):
+    fields = {"model.init_from": tiny_bert, "data.max_length": 16, "train.batch_size": 16}
+    arguments = [f"--config.{name}={value}" for name, value in fields.items()]
+    plan = ["--plan=sentences=1e9,tokens=11", f"--output={tmp_path / 'figures.json'}"]
+    done = run("aot", UNSUP, "--topology=h100:2", *arguments, *plan)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    # Of one of two GPUs, at batches of 12 tokens.
+    config = tiny_config(**fields | {"model.init_from": ""})
+    traced = encoding.trace_encoding(config, TINY, 12, jax.devices()[:1])
+    assert figures["encoding"]["flops"] == product_flops(traced.jaxpr).total() // 2
+    assert "read_rate" in done.stdout and "exact search: a GPU holds" in done.stdout
+
+
+@needs_cuda
+def test_a_step_beyond_a_gpu_s_memory_is_refused(monkeypatch):
+    monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", "1e-5")
+    with pytest.raises(compile.OutOfMemory) as error:
+        compile.compile_step(tiny_config(), TINY, 1, "h100:1")
+    assert error.value.needed > error.value.available == pytest.approx(CHIPS["h100"].hbm * 1e-5)
+
+
+@needs_cuda
+def test_every_recipe_and_objective_compiles_for_gpus():
+    """Each with a tiny model of two layers; variants that differ in numbers or sizes alone compile once."""
+    seen, objectives = set(), set()
+    for recipe in list_recipes(FOLDER):
+        for variant in recipe.variants or ("",):
+            config, _ = parse([f"--config={recipe.file}{':' * bool(variant)}{variant}"], needs_workdir=False)
+            config.update_from_flattened_dict({"data.max_length": 16, "train.batch_size": 16})
+            columns, fields = guess_columns(config), flatten(config)
+            kind = repr((columns, [fields[name] for name in fields if is_compiled(name)]))
+            objectives |= set(terms_of(config))
+            if kind not in seen:
+                generator = TINY if needs(config.objective).replaced_tokens else None
+                report = compile.compile_step(config, TINY, columns, "h200:2", generator)
+                assert report.flops and report.hbm_bytes, (recipe.file, variant)
+            seen.add(kind)
+    assert objectives == set(OBJECTIVES)
+
+
+def is_compiled(name: str) -> bool:
+    """Whether the step of a tiny model depends on a field (on those of data by the number of columns)."""
+    section, _, last = name.partition(".")
+    return (
+        section in ("model", "objective", "projector", "train", "views")
+        and not is_number_of_step(name)
+        and last not in ("init_from", "generator", "epochs", "max_steps", "log_every", "patience")
+    )

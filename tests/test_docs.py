@@ -22,11 +22,17 @@ OPTION = re.compile(r"(?<![\w-])--([a-z][\w-]*)")  # "config" of --config.seed
 FIELD = re.compile(r"--config\.([a-z][\w.]*[a-z_])")
 SWEEP = {f"sweep.{name}" for name in sweep_defaults("", "", ("stsb_dev",), baseline="")}
 KNOWN_FIELDS = {*FIELDS, *SWEEP}
-FLAGS = {"main": {"config", *FOLDERS}, "sweep": {"config", "workdir"}, "aot": {"config"}}  # besides a parser's options
+FLAGS = {  # besides a parser's options
+    "main": {"config", *FOLDERS},
+    "sweep": {"config", "workdir"},
+    "aot": {"config"},
+    "search": {"embeddings"},  # of `search build`
+}
 OTHERS = {  # options of other programs that the pages name
     "no-deps",  # pip
     "wheel-dir",
     "logdir",  # xprof
+    "xla_gpu_enable_triton_gemm",  # XLA
     "dry-run",  # launch/*.sh
     "mode",  # SimCSE's evaluation.py
     "version",  # simcse-jax

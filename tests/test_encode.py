@@ -6,6 +6,7 @@ import sys
 import time
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 from support import ROOT, call, run, sentences, xla_flags
 from support.jobs import another_job
@@ -16,6 +17,7 @@ from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.encode import renamed
 from simcse_jax.encoding import files as embedding_files
 from simcse_jax.encoding.files import PartialEmbeddings
+from simcse_jax.encoding.parquet import MAKER
 from simcse_jax.errors import UserError
 from simcse_jax.locks.lock import held_next_to
 
@@ -90,6 +92,14 @@ def test_options_are_those_of_the_class(tiny_bert, tmp_path):
     found = np.load(output)
     assert found.dtype == np.float16
     np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize(("option", "named"), [((), True), (("--max-length", 6), False)])
+def test_the_model_is_named_if_its_queries_are_cut_alike(tiny_bert, tmp_path, option, named):
+    source, output = write(tmp_path, ".txt"), tmp_path / "emb.parquet"
+    done = encode(tiny_bert, source, output, *option)
+    assert done.returncode == 0, done.stderr
+    assert (MAKER in (pyarrow.parquet.read_schema(output).metadata or {})) == named
 
 
 def test_products_in_bfloat16_give_float32_embeddings(tiny_bert, expected, tmp_path):

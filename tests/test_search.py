@@ -144,7 +144,7 @@ def test_a_sentence_finds_itself_at_a_threshold_of_1(model):
 
 
 def test_mistakes_are_reported_in_one_line_and_the_index_stays(model, tmp_path):
-    with pytest.raises(UserError, match="there is no index to search in; call build_index or load_index first"):
+    with pytest.raises(UserError, match="call build_index, load_index or open_index first"):
         model.search("the cat")
     with pytest.raises(UserError, match="there is no index to save"):
         model.save_index(tmp_path / "index")
@@ -305,6 +305,7 @@ def test_queries_are_typed_where_none_is_given(tiny_bert, files, monkeypatch, ty
         ({"--top-k": "0"}, ["top_k=0: must be a whole number, 1 or more"]),
         ({"--top-k": "x"}, ["--top-k", "invalid int value"]),
         ({"--threshold": "nan"}, ["threshold=nan: must be a number"]),
+        ({"--storage": "int8"}, ["storage='int8': not one of float32, float16, bfloat16"]),
         ({"--backend": "annoy"}, ["backend='annoy': not one of jax, faiss"]),
         ({"--output": "no/such/results.json"}, ["--output no/such/results.json: there is no folder no/such"]),
         ({"--output": "tests"}, ["--output tests: a folder; name a .json file in it"]),

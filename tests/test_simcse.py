@@ -13,7 +13,7 @@ import pytest
 from support import DATA, PROMPTS, sentences, write_model
 
 from simcse_jax import SimCSE
-from simcse_jax.encoding.embedder import _make_embed, to_unit
+from simcse_jax.encoding.embedder import make_embed, to_unit
 from simcse_jax.errors import UserError
 
 SCRIPTS = ["漢字かな交じり文。", "Привет, мир!", "שלום עולם", "مرحبا بالعالم", "नमस्ते दुनिया", "สวัสดีชาวโลก", "안녕하세요"]
@@ -42,7 +42,7 @@ def test_encode_keeps_the_order_for_any_batch_size(tiny_folder):
 def test_all_devices_take_part(model):
     embedder = model._embedder
     assert embedder.sharding.num_devices == len(jax.local_devices()) == 8
-    embed = _make_embed(embedder.graph, embedder.pooler, embedder.use_head, embedder.sharding)
+    embed = make_embed(embedder.graph, embedder.pooler, embedder.use_head, embedder.sharding)
     ids = jax.device_put(np.ones((16, 8), np.int32), embedder.sharding)
     program = embed.lower(embedder.params, ids, ids).compile()
     assert program.output_shardings.shard_shape((16, 32)) == (2, 32)

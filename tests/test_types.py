@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from jaxtyping import TypeCheckError
 from mypy import api
 from support import ROOT
 
+from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.evaluation.sts import cosine
 from simcse_jax.index.top_k import top_k
 from simcse_jax.models.pooling import mean
@@ -29,7 +31,7 @@ print(cosine(np.ones((2, 3)), np.ones((1, 3))).shape)
         pytest.param(lambda: mean(jnp.ones((2, 3, 4)), np.ones((2, 5), int)), id="models"),
         pytest.param(lambda: normalize(jnp.ones((2, 3), int)), id="objectives"),
         pytest.param(lambda: cosine(np.ones((2, 3)), np.ones((1, 3))), id="evaluation"),
-        pytest.param(lambda: top_k(np.ones(3, np.float32), [], 1), id="index"),
+        pytest.param(lambda: top_k(np.ones(3, np.float32), [], 1, data_mesh(jax.devices())), id="index"),
     ],
 )
 def test_a_wrong_shape_is_an_error_in_the_tests(call):

@@ -5,6 +5,7 @@ from math import isfinite
 from ml_collections import config_dict
 
 from simcse_jax.config.fields import FIELDS, LARGEST, flatten, trains
+from simcse_jax.config.partial_fields import check_partial, partial_conditions
 from simcse_jax.data.files import is_text
 from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.evaluation.tasks import POSTPROCESSING
@@ -33,6 +34,7 @@ def validate(config: config_dict.ConfigDict) -> None:
             rule.check(f"config.{name}", given[name])
         check_range(f"config.{name}", given[name])
     _check_model(config)
+    check_partial(config)
     _check_data(config)
     _check_spans(config)
     _check_objectives(config)
@@ -299,6 +301,7 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
     off = {f"objective.{name}.{field}" for name, fields in unused.items() for field in fields}
     policies = {config.views.positive} | ({config.views.negative} if objective.off_dropout.weight else set())
     conditions = {
+        **partial_conditions(config),
         "model.convolutions.channels": bool(config.model.convolutions.widths),
         "model.convolutions.activation": bool(config.model.convolutions.widths),
         "views.negative": objective.off_dropout.weight > 0,
@@ -316,6 +319,7 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         "data.augment.mlm_model": augment.name == "mlm",
         "train.bias_correction": config.train.optimizer == "adamw",
         "train.milestones": config.train.schedule == "steps",
+        "train.round_products": config.train.dtype == "bfloat16",
         "eval.development": bool(config.eval.data) and not local_path(config.eval.data).is_file(),
         "eval.encoder": config.model.dual_encoder and bool(config.eval.data),
         "analysis.data": config.analysis.every > 0,

@@ -7,6 +7,7 @@ from ml_collections import config_dict
 
 from simcse_jax.config.field import BELOW_ONE, Field, explain, field, number
 from simcse_jax.config.loss_fields import LOSS_FIELDS, LOSS_SECTIONS
+from simcse_jax.config.partial_fields import PARTIAL_FIELDS, PARTIAL_SECTIONS
 from simcse_jax.config.rules import (
     above,
     at_least,
@@ -49,6 +50,7 @@ FEWEST_ANALYSED = 10  # sentences of analysis.sentences
 SECTIONS = {
     "model": "The encoder.",
     "model.convolutions": "Convolutions between the encoder and the pooler (IS-BERT).",
+    **PARTIAL_SECTIONS,
     "data": "The training data.",
     "data.columns": "Names of columns, if they are not the usual ones. Once one is set, only those set are read.",
     "data.spans": "Spans of documents as anchors and positives (DeCLUTR).",
@@ -96,6 +98,7 @@ FIELDS = {
     "model.generator": field(
         "", "For objective.replaced_token_detection: a model with its language-model head, which is not trained."
     ),
+    **PARTIAL_FIELDS,
     "data.train": field(
         "data/wiki1m_for_simcse.txt",
         "A .txt, .csv, .tsv, .jsonl or .parquet file, hf:NAME[:CONFIG[:SPLIT]], tfds:NAME[:SPLIT] or sts:FOLDER (the "
@@ -185,6 +188,9 @@ FIELDS = {
     "train.unpad": field(True, "Leave padding out: faster, and the same up to the rounding of sums."),
     "train.matmul_precision": field(
         "highest", "The precision of float32 products on TPUs and GPUs; highest is float32.", one_of(PRECISIONS)
+    ),
+    "train.round_products": field(
+        False, "Write products of bfloat16 factors as bfloat16 on TPUs and GPUs: less memory traffic, more rounding."
     ),
     "eval.data": field(
         "data/SentEval/data/downstream",

@@ -1,7 +1,8 @@
-"""Compiles the training step of a config for a TPU topology that is only described, and reads its costs."""
+"""Compiles the training step of a config for a topology that is only described, and reads its costs."""
 
 import dataclasses
 import functools
+import math
 import os
 import re
 import time
@@ -10,31 +11,25 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.experimental import topologies
 from ml_collections import config_dict
 
+from simcse_jax.costs.described import described_devices
+from simcse_jax.costs.gpus import is_gpu, nodes_and_gpus
 from simcse_jax.costs.program import Program, product_flops
 from simcse_jax.costs.roofline import CHIPS, Report
 from simcse_jax.devices.mesh import data_mesh, replicated, split_over_examples
-from simcse_jax.errors import UserError, installed, reason
+from simcse_jax.errors import UserError
+from simcse_jax.models import partial
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import needs
-from simcse_jax.runs.state import convolutions_of, pretrained_shapes, trained_shapes
+from simcse_jax.runs.state import convolutions_of, pretrained_shapes, split_shapes, with_parts
 from simcse_jax.training.recipe import make_recipe, make_replacement, make_settings
 from simcse_jax.training.step import init_state, make_step
 from simcse_jax.training.token_losses import LanguageModel
 
-EXAMPLES = "v5e:2x4, v6e:4x4, v5p:2x2x2"
-# No chip is used: several processes may compile at a time, and libtpu need not look for a TPU of this machine, nor
-# complain that there is none.
-ENVIRONMENT = {
-    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
-    "TPU_SKIP_MDS_QUERY": "1",
-    "TPU_ACCELERATOR_TYPE": "v5litepod-8",
-    "TPU_WORKER_HOSTNAMES": "localhost",
-}
+FRACTIONS = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")  # JAX's variable, and its old name
 
 
 class OutOfMemory(Exception):
@@ -44,67 +39,56 @@ class OutOfMemory(Exception):
         self.needed, self.available = needed, available
 
 
-def prepare() -> None:
-    """Lets libtpu compile without a TPU; call it before JAX uses a device."""
-    jax.config.update("jax_platforms", "cpu")  # otherwise JAX would look for a TPU here
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-
-
-def described_devices(topology: str) -> list[jax.Device]:
-    """The chips of a topology such as v5e:2x4; none is needed here.
-
-    Raises:
-      UserError: when libtpu is missing or there is no such topology.
-    """
-    generation = topology.partition(":")[0]
-    if generation not in CHIPS:
-        raise UserError(f"--topology {topology}: must be one of {', '.join(CHIPS)} and a shape, e.g. {EXAMPLES}")
-    if not installed("libtpu"):
-        raise UserError(
-            "libtpu is missing: run `pip install libtpu`, best in an environment of its own, since "
-            "with it other JAX programs look for a TPU unless JAX_PLATFORMS=cpu is set"
-        )
-    # Without this option a v4 chip counts as two devices; since v5p a chip is always one.
-    options = {"chip_config_name": "megacore"} if generation == "v4" else {}
-    try:
-        return list(topologies.get_topology_desc(topology, "tpu", **options).devices)
-    except jax.errors.JaxRuntimeError as error:
-        raise UserError(f"--topology {topology}: {reason(error)}; examples are {EXAMPLES}") from None
-
-
 def trace_step(
     config: config_dict.ConfigDict,
     encoder: EncoderConfig,
     columns: int,
     devices: list[jax.Device],
     generator: EncoderConfig | None = None,
+    fill: float = 1.0,
 ) -> jax.stages.Traced:
     """Traces the training step as a run of `config` compiles it, from shapes alone.
 
-    `generator` is the shape of config.model.generator, where an objective needs it.
+    `generator` is the shape of config.model.generator, where an objective needs it. `fill` is the share of the places
+    for tokens that a program without padding has.
     """
     mesh = data_mesh(devices)
     encoder = dataclasses.replace(encoder, convolutions=convolutions_of(config.model))
-    graph, _ = build(encoder, HEADS[config.model.mlp].trained, jnp.dtype(config.train.dtype))
+    shapes, rest = split_shapes(encoder, config)
+    graph, _ = build(with_parts(encoder, config.model), HEADS[config.model.mlp].trained, jnp.dtype(config.train.dtype))
     settings = make_settings(config, total_steps=1)
     batch = _batch_shapes(config, columns)
     masking = LanguageModel(mask_id=103, special_ids=(0, 100, 101, 102, 103))  # BERT's
-    replacement, frozen = None, None
+    replacement, frozen = None, partial.in_step(rest)
     if generator is not None:
         replacement = make_replacement(config, encoder, generator, masking)
-        frozen = pretrained_shapes(generator)
+        frozen |= pretrained_shapes(generator)
     recipe = make_recipe(config, columns, masking, replacement)
+    if fill < 1:
+        recipe = recipe._replace(most_tokens=most_tokens(config, columns, len(devices), fill))
     initialize = functools.partial(init_state, chosen=recipe.optimization)
-    state = jax.eval_shape(initialize, trained_shapes(encoder, config), settings)
+    state = jax.eval_shape(initialize, shapes, settings)
     step = make_step(graph, recipe, mesh)
     everywhere = replicated(mesh)
     return step.trace(
-        _placed(state, everywhere),
-        _placed(batch, split_over_examples(mesh)),
-        _placed(settings, everywhere),
-        _placed(frozen, everywhere),
+        placed(state, everywhere),
+        placed(batch, split_over_examples(mesh)),
+        placed(settings, everywhere),
+        placed(frozen or None, everywhere),
     )
+
+
+def most_tokens(config: config_dict.ConfigDict, columns: int, devices: int, fill: float) -> tuple[int, ...]:
+    """The places for tokens of each column, in the program of a batch without padding; see `loss.Recipe.most_tokens`.
+
+    Args:
+      config, columns: of the step.
+      devices: the number that share a batch.
+      fill: the share of the padded places that are tokens.
+    """
+    share = config.train.batch_size // devices
+    together = min(config.parallel.chunk_size or share, share)
+    return (math.ceil(fill * together * config.data.max_length),) * columns
 
 
 def _batch_shapes(config: config_dict.ConfigDict, columns: int) -> dict[str, jax.ShapeDtypeStruct]:
@@ -118,7 +102,8 @@ def _batch_shapes(config: config_dict.ConfigDict, columns: int) -> dict[str, jax
     return batch
 
 
-def _placed(tree: Any, sharding: jax.sharding.Sharding) -> Any:
+def placed(tree: Any, sharding: jax.sharding.Sharding) -> Any:
+    """Abstract arrays, on the devices of `sharding`."""
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree)
 
 
@@ -128,15 +113,40 @@ def compile_step(
     columns: int,
     topology: str,
     generator: EncoderConfig | None = None,
+    fill: float = 1.0,
 ) -> Report:
     """Compiles the step for a topology and reads its costs; see `trace_step`.
 
     Raises:
       OutOfMemory: when it does not fit.
     """
-    devices = described_devices(topology)
+    trace = functools.partial(trace_step, config, encoder, columns, generator=generator, fill=fill)
+    return compile_for(topology, trace, config.train.batch_size, config.train.batch_size * columns)
+
+
+def compile_for(
+    topology: str,
+    trace: Callable[[list[jax.Device]], jax.stages.Traced],
+    batch: int,
+    sentences: int,
+    *,
+    traces_all: bool = False,
+) -> Report:
+    """Compiles a program for a topology and reads its costs.
+
+    Args:
+      topology: its name.
+      trace: traces the program for the devices.
+      batch, sentences: that the program takes.
+      traces_all: whether `trace` shows the work of all devices, which the compiler splits, and not that of one.
+
+    Raises:
+      OutOfMemory: when it does not fit.
+    """
+    devices, chip = described_devices(topology), CHIPS[topology.partition(":")[0]]
+    most = gpu_memory(chip.hbm) if is_gpu(topology) else math.inf
     started = time.perf_counter()
-    traced = trace_step(config, encoder, columns, devices, generator)
+    traced = trace(devices)
     try:
         compiled = traced.lower().compile()
     except jax.errors.JaxRuntimeError as error:
@@ -144,11 +154,13 @@ def compile_step(
             raise
         raise OutOfMemory(*needed_and_available) from None
     memory, program = compiled.memory_analysis(), Program(compiled.as_text())
-    return Report(
+    flops = product_flops(traced.jaxpr, chip.passes)
+    share = len(devices) if traces_all else 1
+    report = Report(
         topology=topology,
         chips=len(devices),
-        batch=config.train.batch_size,
-        sentences=config.train.batch_size * columns,
+        batch=batch,
+        sentences=sentences,
         compile_seconds=time.perf_counter() - started,
         memory={
             "arguments": memory.argument_size_in_bytes,
@@ -156,10 +168,37 @@ def compile_step(
             "temporaries": memory.temp_size_in_bytes,
             "program": memory.generated_code_size_in_bytes,
         },
-        passes=dict(product_flops(traced.jaxpr)),
+        passes={passes: count // share for passes, count in flops.items()},
         hbm_bytes=program.bytes_accessed(),
         collectives=program.collectives(),
+        kernels=program.kernels(),
+        consumers=program.consumers(),
+        nodes=nodes_and_gpus(topology)[0] if is_gpu(topology) else 1,
     )
+    # The TPU compiler refuses what does not fit; that of GPUs leaves it to the run.
+    if (needed := sum(report.memory.values())) > most:
+        raise OutOfMemory(needed, most)
+    return report
+
+
+def gpu_memory(whole: float) -> float:
+    """The bytes of a GPU's memory that JAX takes: three quarters, or the share in XLA_CLIENT_MEM_FRACTION.
+
+    Raises:
+      UserError: when that is no number above 0, or the variable is set under its old name too.
+    """
+    given = {name: os.environ[name] for name in FRACTIONS if os.environ.get(name)}
+    if len(given) > 1:
+        raise UserError(f"{' and '.join(given)} are both set: unset the latter, which is the old name")
+    for name, value in given.items():
+        try:
+            share = float(value)
+        except ValueError:
+            share = math.nan
+        if not 0 < share < math.inf:
+            raise UserError(f"{name}={value}: must be a number above 0, e.g. 0.9")
+        return whole * share
+    return whole * 0.75
 
 
 def memory_of_error(message: str) -> tuple[float, float] | None:

@@ -8,17 +8,18 @@ gathered; and it does not distinguish a TPU's memory on the chip from HBM. Excep
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
-# How many bfloat16 products a TPU makes of one product with no, one and two float32 inputs; by default always one.
-PASSES = {jax.lax.Precision.HIGHEST: (1, 3, 6), jax.lax.Precision.HIGH: (1, 2, 3)}
+# The time of a product with no, one and two float32 inputs, in that of a bfloat16 product, by its precision.
+Passes = Mapping[str, tuple[float, float, float]]
+# A TPU makes so many bfloat16 products of one; by default always one.
+TPU_PASSES: Passes = {"HIGHEST": (1, 3, 6), "HIGH": (1, 2, 3), "DEFAULT": (1, 1, 1)}
 
 
-def product_flops(jaxpr: Any) -> Counter[int]:
+def product_flops(jaxpr: Any, passes: Passes = TPU_PASSES) -> Counter[float]:
     """FLOPs of all matrix products, by the number of bfloat16 passes that a TPU makes of each.
 
     Scans are multiplied out; of several branches the most expensive one counts. The body of a `shard_map` counts once:
@@ -26,29 +27,30 @@ def product_flops(jaxpr: Any) -> Counter[int]:
 
     Args:
       jaxpr: `jax.jit(f).trace(...).jaxpr`.
+      passes: those of other hardware.
     """
-    flops: Counter[int] = Counter()
+    flops: Counter[float] = Counter()
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         name, params = equation.primitive.name, equation.params
         if name == "dot_general":
             left = equation.invars[0].aval.shape
             contracted = math.prod(left[axis] for axis in params["dimension_numbers"][0][0])
-            flops[_passes(equation)] += 2 * math.prod(equation.outvars[0].aval.shape) * contracted
+            flops[_passes(equation, passes)] += 2 * math.prod(equation.outvars[0].aval.shape) * contracted
             continue
         values = [each for value in params.values() for each in (value if isinstance(value, tuple) else (value,))]
-        inner = [product_flops(value) for value in values if hasattr(value, "eqns")]
+        inner = [product_flops(value, passes) for value in values if hasattr(value, "eqns")]
         if name == "cond":
             inner = [max(inner, key=Counter.total)]
         for part in inner:
-            flops.update({passes: count * params.get("length", 1) for passes, count in part.items()})
+            flops.update({each: count * params.get("length", 1) for each, count in part.items()})
     return flops
 
 
-def _passes(product: Any) -> int:
+def _passes(product: Any, passes: Passes) -> float:
     inputs = sum(variable.aval.dtype == np.float32 for variable in product.invars)
     precision = product.params["precision"]
     sides = precision if isinstance(precision, tuple) else (precision,)
-    return max(PASSES.get(side, (1, 1, 1))[inputs] for side in sides)
+    return max(passes["DEFAULT" if side is None else side.name][inputs] for side in sides)
 
 
 class Collective(NamedTuple):
@@ -65,9 +67,41 @@ class Collective(NamedTuple):
     @property
     def bytes_sent(self) -> float:
         """The bytes that each device sends on a ring: the share of the others, twice for all-reduce."""
+        return self.sent_inside(self.devices)
+
+    def sent_inside(self, node: int) -> float:
+        """The bytes that each device sends to others of its node, which has `node` devices.
+
+        Devices of a node exchange first, then each a part of the result with the same part's devices of other nodes.
+        """
         if self.kind == "collective-permute":
             return self.bytes
-        return self.bytes * (2 if self.kind == "all-reduce" else 1) * (self.devices - 1) / self.devices
+        inside = min(self.devices, node)
+        return self.bytes * self._ways * (inside - 1) / inside
+
+    def sent_outside(self, node: int) -> float:
+        """The bytes that each device sends to other nodes; see `sent_inside`."""
+        if self.devices <= node:
+            return 0.0
+        if self.kind == "collective-permute":
+            return self.bytes / node
+        nodes = self.devices / node
+        part = self.bytes if self.kind == "all-to-all" else self.bytes / node  # of all-to-all, no two have the same
+        return part * self._ways * (nodes - 1) / nodes
+
+    @property
+    def _ways(self) -> int:
+        return 2 if self.kind == "all-reduce" else 1
+
+
+class Consumer(NamedTuple):
+    """Instructions of one kind, result and place in the code, which differ only in numbers, such as a layer's."""
+
+    name: str  # the place in the code, with * for numbers
+    kind: str
+    type: str  # of the result
+    calls: int
+    bytes: int  # of HBM, all calls together
 
 
 class Array(NamedTuple):
@@ -86,6 +120,7 @@ class Instruction(NamedTuple):
     operands: list[str]
     attributes: str
     is_root: bool
+    type: str
 
     @property
     def bytes(self) -> int:
@@ -100,6 +135,8 @@ FREE = ("parameter", "constant", "get-tuple-element", "tuple", "bitcast", "after
 OUTER = ("while", "call", "conditional", "async-start")  # their computations count in their place
 FREE_TARGETS = re.compile('"(ConcatBitcast|AssumeGatherIndicesInBound|AllocateBuffer)"')  # calls that move nothing
 SLICES = ("slice", "dynamic-slice", "gather", "slice-start", "dynamic-slice-start")
+WORKSPACES = re.compile('custom_call_target="__cublas')  # its last result is scratch memory
+NUMBER = re.compile(r"\d+")
 UPDATES = {"dynamic-update-slice": 1, "scatter": 2}  # the operand with the new values
 HEADER = re.compile(r"(ENTRY )?%?([\w.-]+) \(.*\{$")
 LINE = re.compile(r"\s+(ROOT )?%?([\w.-]+) = (.*)")
@@ -125,26 +162,59 @@ class Program:
                 self.computations[current][match[2]] = _instruction(match[2], text, bool(match[1]))
 
     def runs(self, computation: str = "", times: int = 1) -> Iterator[tuple[int, Lines, Instruction]]:
-        """For each instruction outside of fusions: its number of runs in a step, its computation, and itself."""
+        """For each instruction outside of fusions: its number of runs in a step, its computation, and itself.
+
+        Of the branches of a conditional, the one with the most traffic runs.
+        """
         lines = self.computations[computation or self.entry]
         for line in lines.values():
             if line.opcode in OUTER:
-                for callee in self._callees(line):
+                callees = self._callees(line)
+                if line.opcode == "conditional":
+                    callees = [max(callees, key=self._bytes_of)]
+                for callee in callees:
                     yield from self.runs(callee, times * (self._trip_count(line) if line.opcode == "while" else 1))
             else:
                 yield times, lines, line
 
     def bytes_accessed(self, on_chip: bool = False) -> int:
         """Bytes that a step reads and writes in HBM; with `on_chip` also in memories on the chip, as XLA counts."""
-        total = 0
-        for times, lines, line in self.runs():
+        return sum(times * size for times, _, size in self._traffic(on_chip))
+
+    def _bytes_of(self, computation: str) -> int:
+        return sum(times * size for times, _, size in self._traffic(computation=computation))
+
+    def consumers(self) -> list[Consumer]:
+        """What reads and writes HBM, the largest first."""
+        found: dict[tuple[str, str, str], list[int]] = {}
+        for times, line, size in self._traffic():
+            place = re.search(r'op_name="([^"]*)"', line.attributes)
+            name = NUMBER.sub("*", place[1] if place else line.name)
+            totals = found.setdefault((name, line.opcode, line.type), [0, 0])
+            totals[0] += times
+            totals[1] += times * size
+        made = [Consumer(*key, *totals) for key, totals in found.items() if totals[1]]
+        return sorted(made, key=lambda each: -each.bytes)
+
+    def kernels(self) -> dict[str, int]:
+        """Kernel launches of a GPU's program: fusions, library calls, copies and others; without collectives."""
+        counts = {"fusions": 0, "library calls": 0, "copies": 0, "others": 0}
+        kinds = {"fusion": "fusions", "custom-call": "library calls", "copy": "copies", "copy-start": "copies"}
+        for times, line, _ in self._traffic():
+            if line.opcode.removesuffix("-start") not in COLLECTIVES:
+                counts[kinds.get(line.opcode, "others")] += times
+        return counts
+
+    def _traffic(self, on_chip: bool = False, computation: str = "") -> Iterator[tuple[int, Instruction, int]]:
+        """For each instruction that moves data: its number of runs, itself, and its bytes (see `bytes_accessed`)."""
+        for times, lines, line in self.runs(computation):
             if line.opcode in FREE or line.opcode.endswith("-done") or FREE_TARGETS.search(line.attributes):
                 continue
+            size = sum(size for array, size in self._written(lines, line) if on_chip or not array.on_chip)
             for position, name in enumerate(line.operands):
                 if name in lines and (on_chip or not any(array.on_chip for array in lines[name].arrays)):
-                    total += times * self._read(lines, line, position)
-            total += times * sum(size for array, size in self._written(lines, line) if on_chip or not array.on_chip)
-        return total
+                    size += self._read(lines, line, position)
+            yield times, line, size
 
     def collectives(self) -> list[Collective]:
         """The exchanges between devices, by kind and size of group."""
@@ -202,8 +272,11 @@ class Program:
         """The arrays that an instruction returns, and the bytes it writes to each: for an update the new part."""
         if line.opcode == "copy-start":  # (target, source, flag)
             return [(line.arrays[0], line.arrays[0].bytes)]
-        if line.opcode.endswith("-start") and line.opcode != "all-reduce-start":  # (source, target, flags)
-            return [(line.arrays[1], line.arrays[1].bytes)]
+        if line.opcode.endswith("-start") and line.opcode != "all-reduce-start":  # (sources, targets, flags)
+            sources = len(line.operands) if line.opcode == "all-gather-start" else 1
+            return [(array, array.bytes) for array in line.arrays[sources : 2 * sources]]
+        if line.opcode == "custom-call" and len(line.arrays) > 1 and WORKSPACES.search(line.attributes):
+            return [(array, array.bytes) for array in line.arrays[:-1]]
         made = [line] * len(line.arrays)
         if line.opcode == "fusion":
             (callee,) = self._callees(line)
@@ -240,7 +313,8 @@ def _instruction(name: str, text: str, is_root: bool) -> Instruction:
     start = text.index("(", end)
     stop = _closing(text, start)
     operands = [operand.strip().rpartition("%")[2] for operand in text[start + 1 : stop - 1].split(",")]
-    return Instruction(name, arrays, text[end:start].strip(), operands, text[stop:], is_root)
+    kinds = ", ".join(f"{kind}[{shape}]" for kind, _, shape, _ in ARRAY.findall(text[:end]))
+    return Instruction(name, arrays, text[end:start].strip(), operands, text[stop:], is_root, kinds)
 
 
 def _closing(text: str, start: int) -> int:

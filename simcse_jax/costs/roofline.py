@@ -1,27 +1,48 @@
-"""The least time that a step can take on a chip with known peaks, and its bottleneck."""
+"""The least time that a program can take on devices with known peaks, and its bottleneck."""
 
 import dataclasses
 from typing import Any, NamedTuple
 
-from simcse_jax.costs.program import Collective
+from simcse_jax.costs.program import TPU_PASSES, Collective, Consumer, Passes
 
 
 class Chip(NamedTuple):
-    """One chip's peaks: bfloat16 FLOP/s, bytes of HBM, its bytes/s, and bytes/s out of the chip over all its links."""
+    """One device's peaks: bfloat16 FLOP/s, bytes of HBM, its bytes/s, and bytes/s out of it over all its links.
+
+    GPUs of several nodes have a second, slower link: `node_bandwidth` is a GPU's share of what leaves its node.
+    `passes` has the time of float32 products in that of bfloat16 ones.
+    """
 
     flops: float
     hbm: float
     hbm_bandwidth: float
     link_bandwidth: float
+    node_bandwidth: float = 0.0
+    passes: Passes = TPU_PASSES
 
 
-# From cloud.google.com/tpu/docs, the pages v4, v5e, v5p and v6e. They give the links' bandwidth in both
+def _gpu_passes(times: float) -> Passes:
+    """XLA computes float32 products with TensorFloat32, at half the speed of bfloat16, unless all bits are asked for.
+
+    Those are computed by the ordinary cores, which take `times` the time of bfloat16.
+    """
+    return {"HIGHEST": (1, times, times), "HIGH": (1, 2, 2), "DEFAULT": (1, 2, 2)}
+
+
+# TPUs: from cloud.google.com/tpu/docs, the pages v4, v5e, v5p and v6e. They give the links' bandwidth in both
 # directions together: half of it goes out.
+# GPUs: NVIDIA's data sheets of A100 (SXM, 80 GB), H100 (SXM), H200 (SXM) and B200 (HGX), without sparsity; again half
+# of NVLink's bandwidth goes out. Bytes and bandwidth of the memory are those of XLA's descriptions (see `gpus`). Of a
+# DGX A100's node each GPU has 200 Gb/s, of the others 400.
 CHIPS = {
     "v4": Chip(275e12, 32 * 2**30, 1200e9, 300e9),
     "v5e": Chip(197e12, 16 * 2**30, 819e9, 200e9),
     "v5p": Chip(459e12, 95 * 2**30, 2765e9, 600e9),
     "v6e": Chip(918e12, 32 * 2**30, 1600e9, 400e9),
+    "a100": Chip(312e12, 85_100_068_864, 2039.04e9, 300e9, 25e9, _gpu_passes(312 / 19.5)),
+    "h100": Chip(989e12, 84_942_979_072, 3352.32e9, 450e9, 50e9, _gpu_passes(989 / 67)),
+    "h200": Chip(989e12, 151_397_597_184, 4800e9, 450e9, 50e9, _gpu_passes(989 / 67)),
+    "b200": Chip(2250e12, 191_514_411_008, 7672.32e9, 900e9, 50e9, _gpu_passes(2250 / 75)),
 }
 
 
@@ -35,9 +56,12 @@ class Report:
     sentences: int  # rows of data times columns, as the training log counts them
     compile_seconds: float
     memory: dict[str, int]
-    passes: dict[int, int]  # FLOPs of the matrix products, by the bfloat16 passes that a product takes
+    passes: dict[float, int]  # FLOPs of the matrix products, by the bfloat16 passes that a product takes
     hbm_bytes: int
     collectives: list[Collective]
+    kernels: dict[str, int]  # launches by kind, loops multiplied out
+    consumers: list[Consumer]  # of HBM traffic, the largest first
+    nodes: int = 1
 
     @property
     def chip(self) -> Chip:
@@ -51,17 +75,25 @@ class Report:
 
     @property
     def bytes_sent(self) -> float:
-        """Bytes sent over the links."""
-        return sum(collective.bytes_sent for collective in self.collectives)
+        """Bytes sent over the links (of several nodes: over those inside of a node)."""
+        return sum(collective.sent_inside(self.chips // self.nodes) for collective in self.collectives)
+
+    @property
+    def bytes_between_nodes(self) -> float:
+        """Bytes that leave a node for each of its devices."""
+        return sum(collective.sent_outside(self.chips // self.nodes) for collective in self.collectives)
 
     @property
     def times(self) -> dict[str, float]:
         """Seconds of the matrix products, of HBM and of the links, each alone at its peak."""
-        return {
+        times = {
             "compute": sum(passes * flops for passes, flops in self.passes.items()) / self.chip.flops,
             "HBM": self.hbm_bytes / self.chip.hbm_bandwidth,
             "links": self.bytes_sent / self.chip.link_bandwidth,
         }
+        if self.nodes > 1:
+            times["nodes"] = self.bytes_between_nodes / self.chip.node_bandwidth
+        return times
 
     @property
     def bound(self) -> str:
@@ -85,22 +117,24 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """All figures by name."""
-        names = ("flops", "bytes_sent", "times", "bound", "seconds", "sentences_per_second", "share_of_peak")
-        collectives = [collective._asdict() for collective in self.collectives]
-        derived = {name: getattr(self, name) for name in names}
-        return dataclasses.asdict(self) | {"collectives": collectives} | derived
+        names = ("flops", "bytes_sent", "bytes_between_nodes", "times", "bound", "seconds", "sentences_per_second")
+        tuples = {name: [each._asdict() for each in getattr(self, name)] for name in ("collectives", "consumers")}
+        return dataclasses.asdict(self) | tuples | {name: getattr(self, name) for name in (*names, "share_of_peak")}
 
 
 def describe(report: Report) -> str:
     """All figures of one topology, for people."""
+    kind, on_gpus = ("GPU", True) if report.chip.node_bandwidth else ("chip", False)
     parts = ", ".join(f"{name} {size / 2**30:.2f}" for name, size in report.memory.items())
-    passes = ", ".join(f"{flops / 1e9:.1f} in {count}" for count, flops in sorted(report.passes.items()))
+    passes = ", ".join(f"{flops / 1e9:.1f} in {count:.3g}" for count, flops in sorted(report.passes.items()))
+    kernels = ", ".join(f"{name} {count:,}" for name, count in report.kernels.items())
     rows = [
         ("memory", f"{sum(report.memory.values()) / 2**30:.2f} of {report.chip.hbm / 2**30:.0f} GiB: {parts}"),
         ("FLOPs", f"{report.flops / 1e9:.1f} G in matrix products (bfloat16 passes: {passes})"),
         ("HBM traffic", f"{report.hbm_bytes / 1e9:.2f} GB"),
+        *([("kernels", f"{sum(report.kernels.values()):,} launches: {kernels}")] if on_gpus else []),
         *(
-            (each.kind, f"{each.bytes / 1e6:.2f} MB, calls: {each.calls}, chips: {each.devices}")
+            (each.kind, f"{each.bytes / 1e6:.2f} MB, calls: {each.calls}, {kind}s: {each.devices}")
             for each in report.collectives
         ),
         ("times", ", ".join(f"{name} {1e3 * seconds:.2f}" for name, seconds in report.times.items()) + " ms"),
@@ -110,8 +144,19 @@ def describe(report: Report) -> str:
             f"{report.sentences_per_second:,.0f} sentences/s or less, {report.share_of_peak:.1%} of the peak",
         ),
     ]
-    note = f"For one chip, at its peaks: a bound, not a measurement. Compiled in {report.compile_seconds:.0f} s."
+    note = f"For one {kind}, at its peaks: a bound, not a measurement. Compiled in {report.compile_seconds:.0f} s."
     return "\n".join([*(f"{name:<20}{text}" for name, text in rows), note])
+
+
+def largest(report: Report, top: int) -> str:
+    """The `top` largest consumers of HBM traffic of one topology, for people."""
+    lines = [f"{report.topology}: the largest {min(top, len(report.consumers))} of {len(report.consumers)} consumers"]
+    for each in report.consumers[:top]:
+        share = each.bytes / report.hbm_bytes
+        first, *others = each.type.split(", ")
+        kind = f"{each.kind} {first}{f' and {len(others)} more' if others else ''}"
+        lines.append(f"{each.bytes / 1e9:8.3f} GB {share:6.1%} {each.calls:6}x  {kind}  {each.name}")
+    return "\n".join(lines)
 
 
 def table(reports: list[Report]) -> str:

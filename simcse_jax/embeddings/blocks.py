@@ -88,7 +88,7 @@ def _make(folder: Folder, plan: Plan, block: Block, encoder: Encoder, advance: C
     about = plan.key["sources"][block.source]
     source, keep_text = SentenceFile(about["name"], about["column"]), plan.key["--keep-text"]
     dtype = np.dtype(plan.key["--output-dtype"])
-    schema = schema_of(encoder.dimension, dtype, keep_text)
+    schema = schema_of(encoder.dimension, dtype, encoder.maker(), keep_text)
     sentences = itertools.islice(source.read(block.first, block.place), block.rows)
     with (
         written_to(folder / block.file, texts=False) as path,

@@ -73,6 +73,18 @@ class Encoder:
             "--batch-size": options.batch_size,
         }
 
+    def maker(self) -> dict[str, Any] | None:
+        """What identifies the model for indexes of the embeddings; None if queries would be encoded in another way.
+
+        An index cuts sentences at the model's own length. Products and distances also need the lengths that its queries
+        have.
+        """
+        normalize, model = self._options.normalize, self._model
+        same = normalize in (None, model.normalize) or model.similarity_fn_name == "cosine"
+        if not same or self.max_length != model.max_length:
+            return None
+        return model.identity()._replace(prompt=model.prompt_of(**self._prompt))._asdict()
+
     def encode(self, sentences: Iterable[str], advance: Callable[[int], object] | None = None) -> Encoded:
         """The embeddings, and how many sentences were cut.
 

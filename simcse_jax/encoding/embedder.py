@@ -84,7 +84,7 @@ class Embedder:
         occurrences = np.bincount(inverse, minlength=len(numbers))
         params = {**parameters.sentence_encoder(self.params), **self.module_weights}
         skipped = 0 if self.include_prompt else self.tokenizer.count_prompt(self.prompt, self.max_length)
-        embed = _make_embed(self.graph, self.pooler, self.use_head, self.sharding, self.modules, skipped)
+        embed = make_embed(self.graph, self.pooler, self.use_head, self.sharding, self.modules, skipped)
         embeddings = np.empty((len(numbers), self.dimension), np.float32)
         cut = np.zeros(len(numbers), bool)
         unique = list(numbers)
@@ -179,14 +179,16 @@ def to_unit(embeddings: np.ndarray) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=16)  # many encoders of one shape, as in a sweep, compile once
-def _make_embed(
+def make_embed(
     graph: Graph,
     pooler: str,
     use_head: bool,
     sharding: NamedSharding | None,
     modules: tuple[Module, ...] = (),
     skipped: int = 0,
-) -> Callable[..., jax.Array]:
+) -> jax.stages.Wrapped:
+    """The compiled function of an `Embedder` with these fields: of parameters, token ids and mask, both (B, T)."""
+
     @functools.partial(jax.jit, out_shardings=sharding)
     def embed(params: Params, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
         with jax.default_matmul_precision("highest"):  # float32 on TPUs and GPUs too

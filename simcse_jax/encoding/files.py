@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -83,12 +83,13 @@ class PartialEmbeddings:
             self._state, json.dumps({"done": self.done, "cut": self.cut, "about": self._about}, indent=2) + "\n"
         )
 
-    def finish(self, sentences: Iterator[str], first_row: int) -> None:
+    def finish(self, sentences: Iterator[str], first_row: int, maker: Mapping[str, Any] | None = None) -> None:
         """Makes the complete output, whole or not at all, and removes the temporary files.
 
         Args:
           sentences: of the rows, for a .parquet.
           first_row: the number of the first row in the input, for a .parquet.
+          maker: the model, for a .parquet; None if it is not to be named.
 
         Raises:
           UserError: when it cannot be written.
@@ -98,7 +99,7 @@ class PartialEmbeddings:
         with self._writing():
             if self.output.suffix.lower() == ".parquet":
                 with replacing_file(self.output) as file:
-                    _write_parquet(file, np.load(self._partial, mmap_mode="r"), sentences, first_row)
+                    _write_parquet(file, np.load(self._partial, mmap_mode="r"), sentences, first_row, maker)
                 self._partial.unlink()
             else:
                 replace(self._partial, self.output)
@@ -130,11 +131,13 @@ class PartialEmbeddings:
             raise UserError(f"{self.output}: cannot be written: {why(error)}") from None
 
 
-def _write_parquet(file: IO[bytes], embeddings: np.ndarray, sentences: Iterator[str], first_row: int) -> None:
+def _write_parquet(
+    file: IO[bytes], embeddings: np.ndarray, sentences: Iterator[str], first_row: int, maker: Mapping[str, Any] | None
+) -> None:
     import pyarrow.parquet
 
     rows, size = embeddings.shape
-    schema = schema_of(size, embeddings.dtype)
+    schema = schema_of(size, embeddings.dtype, maker)
     with pyarrow.parquet.ParquetWriter(file, schema) as writer:
         for start in range(0, rows, PARQUET_ROWS):
             part = np.array(embeddings[start : start + PARQUET_ROWS])

@@ -1,24 +1,29 @@
 """Embeddings as a table: a row for each sentence, for .parquet files."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+MAKER = b"simcse_jax.model"  # a file's metadata has the model that made it there, in JSON
 
-def schema_of(size: int, dtype: np.dtype, texts: bool = True) -> Any:
+
+def schema_of(size: int, dtype: np.dtype, maker: Mapping[str, Any] | None, texts: bool = True) -> Any:
     """The columns `sentence`, if wanted, `row` (its number in the input, from 0) and `embedding`.
 
     Args:
       size: the elements of an embedding.
       dtype: of an element.
+      maker: what identifies the model; None: an index must be given its name.
       texts: whether sentences are kept.
     """
     import pyarrow
 
     kind = pyarrow.list_(pyarrow.from_numpy_dtype(dtype), size)
     columns = [("row", pyarrow.int64()), ("embedding", kind)]
-    return pyarrow.schema([("sentence", pyarrow.string()), *columns] if texts else columns)
+    schema = pyarrow.schema([("sentence", pyarrow.string()), *columns] if texts else columns)
+    return schema if maker is None else schema.with_metadata({MAKER: json.dumps(maker)})
 
 
 def rows_table(schema: Any, texts: Sequence[str] | None, first_row: int, embeddings: np.ndarray) -> Any:

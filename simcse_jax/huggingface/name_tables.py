@@ -58,6 +58,15 @@ NOMIC_LAYER = {
 }
 
 
+# In transformers' class, which splits and renames what the checkpoints have.
+NOMIC_MODULES = {
+    "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "attention_output": ("self_attn.o_proj",),
+    "intermediate": ("mlp.gate_proj", "mlp.up_proj"),
+    "output": ("mlp.down_proj",),
+}
+
+
 def _language_model(dense: str, norm: str, bias: str) -> dict[str, str]:
     names = {"dense.kernel": f"{dense}.weight", "dense.bias": f"{dense}.bias"}
     return names | {"norm.scale": f"{norm}.weight", "norm.bias": f"{norm}.bias", "bias": bias}
@@ -89,6 +98,8 @@ class Names(NamedTuple):
     words: str = TABLES["encoder.embeddings.word.embedding"]
     embedding_norm: str = "embeddings.LayerNorm"
     head_may_lack: tuple[str, ...] = ()  # biases of the language model's head, zero where a checkpoint has none
+    modules: Mapping[str, tuple[str, ...]] | None = None  # of linear maps in transformers' class; None: as in `layer`
+    module_stack: str = ""  # the module of a layer there; empty: as in `stack`
 
 
 NAMES = {
@@ -121,6 +132,8 @@ NAMES = {
         has_pooler=False,
         embedding_norm="emb_ln",
         head_may_lack=("dense.bias", "bias"),  # Nomic's code has neither, transformers' class both
+        modules=NOMIC_MODULES,
+        module_stack="layers.{}",
     ),
 }
 # The decoder's bias and weights under other names; the weights are stored although they are tied.

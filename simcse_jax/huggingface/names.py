@@ -99,7 +99,7 @@ def to_params(
         sources = _sources(name, config.model_type, head)
         wanted = expected.shape[::-1] if name.endswith("kernel") else expected.shape
         wanted = (wanted[0] // len(sources), *wanted[1:])
-        parts = [_float32(part(source, wanted), source, where) for source in sources]
+        parts = [as_float32(part(source, wanted), source, where) for source in sources]
         joined = np.concatenate(parts) if len(parts) > 1 else parts[0]
         params[name] = np.ascontiguousarray(joined.T) if name.endswith("kernel") else joined
     return params
@@ -187,7 +187,7 @@ def check_parts(tensors: Container[str], config: EncoderConfig, where: str) -> N
             raise UserError(f"{where}: has the tensor {source!r}, but config.json says that {said}")
 
 
-def _float32(tensor: np.ndarray, name: str, where: str) -> np.ndarray:
+def as_float32(tensor: np.ndarray, name: str, where: str) -> np.ndarray:
     """A tensor of weights as float32.
 
     Raises:

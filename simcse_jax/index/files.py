@@ -23,7 +23,7 @@ from jaxtyping import Float32
 from simcse_jax.errors import UserError, reason, why
 from simcse_jax.index.index import Index
 from simcse_jax.locks.lock import LOCK, held
-from simcse_jax.storage import is_remote, local_path, read_json, write_atomically
+from simcse_jax.storage import Folder, is_remote, local_path, read_json, write_atomically
 from simcse_jax.version import __version__
 
 FORMAT = 1
@@ -109,6 +109,10 @@ def load(folder: str | Path, model: ModelIdentity) -> Index:
 
 def _load(folder: Path, about: dict[str, Any], model: ModelIdentity) -> Index:
     damaged = f"{folder / ABOUT}: damaged; build the index again"
+    if about.get("backend") is not None:
+        raise UserError(
+            f"{folder}: an index of {about['backend']!s:.40}; open_index opens it, --index of the commands too"
+        )
     if about.get("format", FORMAT) != FORMAT:
         raise UserError(f"{folder / ABOUT}: format {about['format']!r}; this version reads {FORMAT}")
     try:
@@ -116,12 +120,12 @@ def _load(folder: Path, about: dict[str, Any], model: ModelIdentity) -> Index:
         rows, *names = about["rows"], about["embeddings"], about["sentences"]
     except (KeyError, TypeError):
         raise UserError(damaged) from None
-    if type(rows) is not int or not 0 <= rows < 1 << 48 or not _is_identity(maker):
+    if type(rows) is not int or not 0 <= rows < 1 << 48 or not is_identity(maker):
         raise UserError(damaged)
     if not all(isinstance(name, str) and fnmatch(name, pattern) for name, pattern in zip(names, PATTERNS, strict=True)):
         raise UserError(damaged)
     embeddings, sentences = (folder / name for name in names)
-    _check_maker(folder, maker, model)
+    check_maker(folder, maker, model)
     texts = _read_sentences(sentences, rows)
     return Index.from_rows(texts, _map_embeddings(embeddings, (rows, model.dimension)), model.similarity)
 
@@ -181,11 +185,13 @@ def _write_sentences(sentences: list[str], file: IO[bytes]) -> None:
             writer.write_table(pyarrow.table([sentences[start : start + SENTENCES_AT_ONCE]], schema))
 
 
-def _is_identity(maker: ModelIdentity) -> bool:
+def is_identity(maker: ModelIdentity) -> bool:
+    """Whether each field has its type."""
     return all(type(value) is kind for value, kind in zip(maker, ModelIdentity.__annotations__.values(), strict=True))
 
 
-def _check_maker(folder: Path, maker: ModelIdentity, model: ModelIdentity) -> None:
+def check_maker(folder: Folder, maker: ModelIdentity, model: ModelIdentity) -> None:
+    """Raises a `UserError` when `folder` is an index of another model than `model`."""
     if maker._replace(name=model.name) == model:
         return
 

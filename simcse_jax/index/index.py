@@ -1,4 +1,4 @@
-"""An index to search in: sentences and their embeddings, which lie on the device as long as they fit."""
+"""An index to search in: sentences and their embeddings, which lie on the devices as long as they fit."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -6,16 +6,20 @@ from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Float32, Int
+from jaxtyping import Float, Float32, Int64
 
+from simcse_jax.devices.mesh import data_mesh
+from simcse_jax.devices.processes import agree
 from simcse_jax.errors import UserError
 from simcse_jax.index.faiss import FaissSearch
+from simcse_jax.index.placed import DTYPES, Placed, Storage, aligned
+from simcse_jax.index.refine import refined_top_k
 from simcse_jax.index.similarity import PRODUCTS, check_similarity, prepared
 from simcse_jax.index.top_k import Block, top_k
+from simcse_jax.storage import sha256
 
 LARGE, SMALL = 1 << 17, 1 << 12  # rows of a block: all lie in large ones but the last, which lie in small ones
 ROUNDING = 1e-6  # of a cosine in float32
-RESERVE = 0.25  # of a device's memory, for the encoder and the scores
 
 T = TypeVar("T")
 Backend = Literal["jax", "faiss"]
@@ -29,6 +33,9 @@ class SearchOptions(TypedDict, total=False):
     approximate: bool
     recall_target: float
     backend: Backend
+    storage: Storage
+    refine: int | None
+    nprobes: int | None
 
 
 class Result(NamedTuple):
@@ -59,8 +66,9 @@ class Index:
         self.dimension = dimension
         self.similarity = similarity
         self.sentences: list[str] = []
-        self._large: list[Float32[Array | np.ndarray, "LARGE D"]] = []  # full
-        self._small: list[Float32[Array | np.ndarray, "SMALL D"]] = []  # full but the last, which is padded with zeros
+        self._large: list[Float32[np.ndarray, "LARGE D"]] = []  # full
+        self._small: list[Float32[np.ndarray, "SMALL D"]] = []  # full but the last, which is padded with zeros
+        self._placed: Placed | None = None  # on devices, made when it is asked for
         # Approximate or not, made when it is asked for: with the number of rows that there were then.
         self._faiss: dict[bool, tuple[FaissSearch, int]] = {}
 
@@ -70,8 +78,7 @@ class Index:
     __copy__ = sharing_copy
 
     def __getstate__(self) -> dict[str, Any]:  # without the arrays on devices and in FAISS
-        blocks = {name: [np.asarray(rows) for rows in getattr(self, name)] for name in ("_large", "_small")}
-        return vars(self) | blocks | {"_faiss": {}}
+        return vars(self) | {"_placed": None, "_faiss": {}}
 
     def add(self, sentences: Sequence[str], embeddings: Float[np.ndarray, "n D"]) -> None:
         """Adds n sentences with their embeddings (n, D) of any length; rows are numbered on.
@@ -120,7 +127,8 @@ class Index:
         full = 0 if rest + len(new) >= LARGE else rest // SMALL
         moved, self._small = self._small[full:], self._small[:full]
         if moved:
-            new = np.concatenate([np.concatenate([np.asarray(rows) for rows in moved])[: rest - SMALL * full], new])
+            new = np.concatenate([np.concatenate(moved)[: rest - SMALL * full], new])
+        new = aligned(new)  # so that a CPU needs no second copy
         for size, blocks in ((LARGE, self._large), (SMALL, self._small)):
             whole = len(new) // size * size
             blocks.extend(new[start : start + size] for start in range(0, whole, size))
@@ -149,10 +157,12 @@ class Index:
         approximate: bool = False,
         recall_target: float = 0.95,
         backend: Backend = "jax",
+        storage: Storage = "float32",
     ) -> list[list[Result]]:
         """The nearest sentences of each query, best first, of equal ones the lower row first.
 
-        Scores are cosines, or those of the index's similarity; distances are negative.
+        Scores are cosines, or those of the index's similarity; distances are negative. JAX searches on all devices; if
+        they are those of several processes, each of them has the same index and must ask for the same.
 
         Args:
           queries: (Q, D) embeddings of any length.
@@ -162,20 +172,23 @@ class Index:
           recall_target: the share of the true ones that an approximate search is to find; not for FAISS.
           backend: `jax`, or `faiss`, which takes a copy of the embeddings and leaves the order of equal ones open; it
             compares by cosine or dot product.
+          storage: of the vectors on the devices; 16 bits take half the memory and find the same, see
+            `simcse_jax.index.refine`.
 
         Raises:
-          UserError: when an argument is out of its range, or FAISS is not installed or cannot compare so.
+          UserError: when an argument is out of its range, or FAISS is not installed or cannot compare so, or the
+            processes differ in what they ask for.
         """
-        check_search(top_k, threshold, recall_target, backend, self.similarity)
+        check_search(top_k, threshold, recall_target, backend, self.similarity, storage)
         k = min(top_k, len(self))
         if not k or not len(queries):
             return [[] for _ in range(len(queries))]
         least = -math.inf if threshold is None else threshold - ROUNDING
-        queries = prepared(queries, self.similarity)
+        queries = prepared(queries, self.similarity).astype(np.float32)
         if backend == "faiss":
-            scores, rows = self._search_faiss(queries.astype(np.float32), k, approximate)
+            scores, rows = self._search_faiss(queries, k, approximate)
         else:
-            scores, rows = self._search_jax(queries, k, recall_target if approximate else None)
+            scores, rows = self._search_jax(queries, k, recall_target if approximate else None, storage)
         return [
             [
                 Result(self.sentences[row], row, score)
@@ -186,31 +199,29 @@ class Index:
         ]
 
     def _search_jax(
-        self, queries: Float[np.ndarray, "Q D"], k: int, recall_target: float | None
-    ) -> tuple[Float32[np.ndarray, "Q {k}"], Int[np.ndarray, "Q {k}"]]:
-        self._move_to_device()
+        self, queries: Float32[np.ndarray, "Q D"], k: int, recall_target: float | None, storage: Storage
+    ) -> tuple[Float32[np.ndarray, "Q {k}"], Int64[np.ndarray, "Q {k}"]]:
+        blocks = list(self.blocks())
+        some = sha256(*[np.asarray(block.rows[:1]) for block in blocks])  # all would have to be read
+        asked = f"{k} {recall_target} {storage} {sha256(queries)}"
+        agree({"the index": f"{len(self)} {self.similarity} {some}", "the search": asked})
+        if self._placed is None or self._placed.storage != storage:  # the vectors are there in one type, not in two
+            self._placed = None
+            self._placed = Placed(data_mesh(jax.devices()), storage)
+        placed = self._placed
         wanted = 1 << (k - 1).bit_length()  # so that few values compile
-        scores, rows = top_k(queries, self.blocks(), wanted, recall_target, self.similarity)
+        if storage == "float32":
+            scores, rows = top_k(queries, placed.blocks(blocks), wanted, placed.mesh, recall_target, self.similarity)
+        else:
+            scores, rows = refined_top_k(queries, blocks, wanted, placed, recall_target, self.similarity)
         if not (scores < np.inf).all():  # the choice puts what is no number first
             row = int(rows[~(scores < np.inf)][0])
             raise UserError(f"row {row} of the index has a score that is not finite; build the index again")
         return scores[:, :k], rows[:, :k]
 
-    def _move_to_device(self) -> None:
-        """Blocks that fit go to the device for good; the others are sent at every search.
-
-        A CPU's device memory is the host's: there a memory-mapped block stays the file's.
-        """
-        room = free_memory()
-        for blocks in (self._large, self._small):
-            for place, rows in enumerate(blocks):
-                if isinstance(rows, np.ndarray) and rows.nbytes <= room:
-                    room -= rows.nbytes
-                    blocks[place] = jax.device_put(rows)
-
     def _search_faiss(
         self, queries: Float32[np.ndarray, "Q D"], k: int, approximate: bool
-    ) -> tuple[Float32[np.ndarray, "Q {k}"], Int[np.ndarray, "Q {k}"]]:
+    ) -> tuple[Float32[np.ndarray, "Q {k}"], Int64[np.ndarray, "Q {k}"]]:
         faiss, made_of = self._faiss.get(approximate, (None, 0))
         if faiss is None or (approximate and len(self) >= 2 * made_of):  # cells found in few rows do not suit many
             sample = None
@@ -226,7 +237,12 @@ class Index:
 
 
 def check_search(
-    top_k: Any, threshold: Any, recall_target: Any = 0.95, backend: Any = "jax", similarity: str = "cosine"
+    top_k: Any,
+    threshold: Any,
+    recall_target: Any = 0.95,
+    backend: Any = "jax",
+    similarity: str = "cosine",
+    storage: Any = "float32",
 ) -> None:
     """Checks the arguments of `Index.search` before anything is encoded.
 
@@ -241,13 +257,11 @@ def check_search(
         raise UserError(f"recall_target={recall_target!r}: must be above 0 and at most 1")
     if not isinstance(backend, str) or backend not in BACKENDS:
         raise UserError(f"backend={backend!r}: not one of {', '.join(BACKENDS)}")
+    if not isinstance(storage, str) or storage not in DTYPES:
+        raise UserError(f"storage={storage!r}: not one of {', '.join(DTYPES)}")
+    if backend != "jax" and storage != "float32":
+        raise UserError(f"storage={storage!r}: is for backend='jax'; {backend} keeps float32")
     if backend == "faiss":
         FaissSearch.check_installed()
         if similarity not in PRODUCTS:
             raise UserError(f"backend='faiss': compares by {' or '.join(PRODUCTS)}, not by {similarity}; leave it out")
-
-
-def free_memory() -> float:
-    """Bytes of the first device that an index may take; unlimited if the device does not say, as a CPU."""
-    stats = jax.local_devices()[0].memory_stats() or {}
-    return (1 - RESERVE) * stats.get("bytes_limit", math.inf) - stats.get("bytes_in_use", 0)

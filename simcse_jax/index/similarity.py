@@ -17,6 +17,11 @@ def check_similarity(name: str) -> None:
         raise UserError(f"similarity_fn_name={name!r}: not one of {', '.join(SIMILARITIES)}")
 
 
+def norm_order(name: str) -> int:
+    """The order of the norm that bounds how much a change of a vector changes its similarities."""
+    return 1 if name == "manhattan" else 2
+
+
 def prepared(x: Float[np.ndarray, "N D"], name: str) -> Float[np.ndarray, "N D"]:
     """The vectors that are compared: for `cosine` of unit length (zeros stay zeros), otherwise those given."""
     if name != "cosine":
@@ -34,8 +39,7 @@ def similarities(a: Float[np.ndarray, "N D"], b: Float[np.ndarray, "M D"], name:
     a, b = prepared(a, name), prepared(b, name)
     if name in PRODUCTS:
         return a @ b.T
-    order = 2 if name == "euclidean" else 1
-    found = [-np.linalg.norm(row - b, ord=order, axis=1) for row in a]
+    found = [-np.linalg.norm(row - b, ord=norm_order(name), axis=1) for row in a]
     return np.stack(found) if found else np.zeros((0, len(b)), a.dtype)
 
 

@@ -1,7 +1,8 @@
 """The k rows of a matrix that are nearest to each query: scores and a running top k, a block of rows after another.
 
-Never more than the scores of one block are there, and a block's shape is one of few, so that a step compiles once
-for each of them, however many rows there are in all.
+A block's rows are split over all devices, of all processes. Each device keeps the best k of its own rows; at the end
+these are gathered and merged. Never more than the scores of one block are there, and a block's shape is one of few, so
+that a step compiles once for each of them, however many rows there are in all.
 """
 
 import dataclasses
@@ -12,46 +13,75 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Float32, Int, Int32
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, ArrayLike, Float, Float32, Int, Int32, Int64
 
+from simcse_jax.devices.mesh import AXIS, place, replicate, replicated, split_over_examples
 from simcse_jax.index.similarity import scores as similarity_scores
+from simcse_jax.models.arrays import AnyArray
 
 MAX_QUERIES = 128  # scored together; fewer are padded to the next power of two
+WHOLE = 128  # rows of a device's part are a multiple of this where they must be padded
 
 
 @dataclasses.dataclass(frozen=True)
 class Block:
     """Some rows of the matrix."""
 
-    rows: Float32[Array | np.ndarray, "R D"]  # NumPy's are copied to the device when their turn comes
-    first: int  # the number of its first row
+    rows: Float[Array | np.ndarray, "R D"]  # NumPy's are sent to the devices when their turn comes
+    first: int  # the number of its first row; Python's, so it has no largest value
     count: int  # how many of its rows are meant; the others are padding
 
 
 class Best(NamedTuple):
-    """The best rows so far of Q queries, best first; of equal ones the lower row first."""
+    """The best rows so far of Q queries, best first; of equal ones the lower row first.
 
-    scores: Float32[Array, "Q k"]  # -inf where there are fewer than k
-    rows: Int32[Array, "Q k"]
+    JAX's integers have 32 bits unless all are made wider, so a row is the number of its block and its place in it.
+    """
+
+    scores: Float32[AnyArray, "... Q k"]  # -inf where there are fewer than k
+    blocks: Int32[AnyArray, "... Q k"]
+    places: Int32[AnyArray, "... Q k"]
+
+
+def on_devices(rows: Float[np.ndarray, "R D"], mesh: Mesh) -> Float[Array, "P D"]:
+    """Rows split over the devices of all processes, with zeros after them if they cannot be divided evenly.
+
+    Parts of an odd size would be summed in another order at their ends, and equal rows would get different scores.
+    """
+    whole = len(rows)
+    if whole % mesh.size:
+        whole = -(-whole // (WHOLE * mesh.size)) * WHOLE * mesh.size
+
+    def read(part: slice) -> np.ndarray:
+        found = rows[part]
+        missing = len(range(*part.indices(whole))) - len(found)
+        return np.pad(found, ((0, missing), (0, 0))) if missing else found
+
+    return place(read, whole, split_over_examples(mesh))
 
 
 def top_k(
     queries: Float[np.ndarray, "Q D"],
     blocks: Iterable[Block],
     k: int,
+    mesh: Mesh,
     recall_target: float | None = None,
     similarity: str = "dot",
-) -> tuple[Float32[np.ndarray, "Q {k}"], Int32[np.ndarray, "Q {k}"]]:
+) -> tuple[Float32[np.ndarray, "Q {k}"], Int64[np.ndarray, "Q {k}"]]:
     """The k largest of the products q·x of each query q with all rows x, or of another similarity.
 
-    Products are summed in float32, at the highest precision that the device has.
+    Products are summed in float32, at the highest precision that the devices have. With several processes, all of them
+    must call it, with the same arguments.
 
     Args:
       queries: (Q, D) float32.
-      blocks: all rows, in their order.
+      blocks: all rows, in their order; those on devices as `on_devices` splits them.
       k: how many are wanted.
-      recall_target: None is exact. Otherwise `jax.lax.approx_max_k` chooses within each block, and should find this
-        share of the true ones; it is made for TPUs, and on a CPU it is exact.
+      mesh: the devices.
+      recall_target: None is exact. Otherwise `jax.lax.approx_max_k` chooses within each device's part of a block, and
+        should find this share of the true ones; it is made for TPUs, and on a CPU it is exact.
       similarity: of `simcse_jax.index.similarity`; for `cosine` queries and rows have unit length.
 
     Returns:
@@ -62,50 +92,87 @@ def top_k(
     parts = []
     for start in range(0, len(queries), size):
         part = queries[start : start + size].astype(np.float32)
-        parts.append(jax.device_put(np.pad(part, ((0, size - len(part)), (0, 0)))))
-    best = [Best(jnp.full((size, k), -jnp.inf, jnp.float32), jnp.zeros((size, k), jnp.int32)) for _ in parts]
-    for block in blocks:
-        before, rows = best, jax.device_put(block.rows)
-        best = [
-            merge(part, rows, block.first, block.count, old, recall_target=recall_target, similarity=similarity)
-            for part, old in zip(parts, best, strict=True)
-        ]
-        if isinstance(block.rows, np.ndarray):
+        parts.append(replicate(np.pad(part, ((0, size - len(part)), (0, 0))), replicated(mesh)))
+    best = [_nothing(size, k, mesh) for _ in parts]
+    firsts = []
+    for number, block in enumerate(blocks):
+        firsts.append(block.first)
+        before, sent = best, isinstance(block.rows, np.ndarray)
+        rows = on_devices(block.rows, mesh) if isinstance(block.rows, np.ndarray) else block.rows
+        options = {"mesh": mesh, "recall_target": recall_target, "similarity": similarity}
+        best = [merge(part, rows, number, block.count, old, **options) for part, old in zip(parts, best, strict=True)]
+        if sent:
             # At most two blocks are in flight; otherwise all would be sent before the first is done.
             jax.block_until_ready(before)
-    if not best:
-        return np.zeros((0, k), np.float32), np.zeros((0, k), np.int32)
-    scores, rows = (np.concatenate([np.asarray(array) for array in arrays]) for arrays in zip(*best, strict=True))
-    return scores[: len(queries)], rows[: len(queries)]
+    if not best or not firsts:
+        return np.full((len(queries), k), -np.inf, np.float32), np.zeros((len(queries), k), np.int64)
+    found = [Best(*map(np.asarray, gather(part, mesh=mesh))) for part in best]
+    scores, numbers, places = (np.concatenate(arrays)[: len(queries)] for arrays in zip(*found, strict=True))
+    return scores, np.array(firsts, np.int64)[numbers] + places
 
 
-@functools.partial(jax.jit, static_argnames=("recall_target", "similarity"))
+def _nothing(queries: int, k: int, mesh: Mesh) -> Best:
+    """No rows so far, on each device."""
+
+    def read(part: slice) -> Best:
+        shape = (len(range(*part.indices(mesh.size))), queries, k)
+        return Best(np.full(shape, -np.inf, np.float32), np.zeros(shape, np.int32), np.zeros(shape, np.int32))
+
+    return place(read, mesh.size, split_over_examples(mesh))
+
+
+@functools.partial(jax.jit, static_argnames=("mesh", "recall_target", "similarity"))
 def merge(
     queries: Float32[Array, "Q D"],
-    rows: Float32[Array, "R D"],
-    first: Int[ArrayLike, ""],
+    rows: Float[Array, "R D"],
+    number: Int[ArrayLike, ""],
     count: Int[ArrayLike, ""],
     best: Best,
     *,
+    mesh: Mesh,
     recall_target: float | None = None,
     similarity: str = "dot",
 ) -> Best:
-    """The best k of those so far and of a block's rows: their scores (Q, R), one choice of k from it, one from 2k.
+    """Each device's best k of those so far and of its part of a block.
+
+    It has their scores (Q, R / devices), makes one choice of k from them, and one from 2k.
 
     Args:
       queries: (Q, D).
-      rows, first, count: the block's; `first` is above every row in `best`.
-      best: of the rows before.
-      recall_target, similarity: see `top_k`.
+      rows: (R, D), split over the devices; of 16 bits or float32.
+      number, count: of the block, and of its rows that are meant; `number` is above every block in `best`.
+      best: of the rows before, for each device.
+      mesh, recall_target, similarity: see `top_k`.
     """
-    scores = similarity_scores(queries, rows, similarity)
-    scores = jnp.where(jnp.arange(len(rows)) < count, scores, -jnp.inf)
-    k = best.scores.shape[1]
-    if recall_target is None:
-        found, places = jax.lax.top_k(scores, min(k, len(rows)))
-    else:
-        found, places = jax.lax.approx_max_k(scores, min(k, len(rows)), recall_target=recall_target)
-    # Those so far are lower rows and stand first; of equal elements `top_k` takes the first.
-    scores, chosen = jax.lax.top_k(jnp.concatenate([best.scores, found], axis=1), k)
-    numbers = jnp.concatenate([best.rows, places + first], axis=1)
-    return Best(scores, jnp.take_along_axis(numbers, chosen, axis=1))
+
+    def local(queries: jax.Array, rows: jax.Array, number: ArrayLike, count: ArrayLike, each: Best) -> Best:
+        best = jax.tree.map(lambda array: array[0], each)
+        mine = jax.lax.axis_index(AXIS) * len(rows) + jnp.arange(len(rows))
+        scores = similarity_scores(queries, rows.astype(jnp.float32), similarity)
+        scores = jnp.where(scores == 0, 0.0, scores)  # a choice may put 0 before -0; they are equal
+        scores = jnp.where(mine < count, scores, -jnp.inf)
+        k = best.scores.shape[1]
+        if recall_target is None:
+            found, places = jax.lax.top_k(scores, min(k, len(rows)))
+        else:
+            found, places = jax.lax.approx_max_k(scores, min(k, len(rows)), recall_target=recall_target)
+        # Those so far are lower rows and stand first; of equal elements `top_k` takes the first.
+        scores, chosen = jax.lax.top_k(jnp.concatenate([best.scores, found], axis=1), k)
+        new = (jnp.full_like(places, number), mine[places])
+        numbers = [jnp.concatenate(pair, axis=1) for pair in zip(best[1:], new, strict=True)]
+        kept = Best(scores, *[jnp.take_along_axis(array, chosen, axis=1) for array in numbers])
+        return jax.tree.map(lambda array: array[None], kept)
+
+    specs = (P(), P(AXIS), P(), P(), P(AXIS))
+    return jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=P(AXIS))(queries, rows, number, count, best)
+
+
+@functools.partial(jax.jit, static_argnames="mesh")
+def gather(best: Best, *, mesh: Mesh) -> Best:
+    """The best k of all devices' (devices, Q, k), on every device: (Q, k)."""
+    k = best.scores.shape[-1]
+    whole = jax.lax.with_sharding_constraint(best, replicated(mesh))
+    scores, blocks, places = (jnp.moveaxis(array, 0, 1).reshape(array.shape[1], -1) for array in whole)
+    descending = jnp.where(jnp.isnan(scores), -jnp.inf, -scores)  # what is no number comes first, as in `top_k`
+    _, blocks, places, scores = jax.lax.sort((descending, blocks, places, scores), dimension=1, num_keys=3)
+    return Best(scores[:, :k], blocks[:, :k], places[:, :k])

@@ -77,6 +77,43 @@ class Convolutions:
 
 
 @dataclasses.dataclass(frozen=True)
+class Site:
+    """A linear map of a layer, as Hugging Face's classes have them: some columns of one of our products."""
+
+    part: str  # the product: qkv, attention_output, intermediate or output
+    index: int = 0  # the map's number among those that the product joins
+    count: int = 1  # how many it joins
+
+    @property
+    def name(self) -> str:
+        """Its name among the parameters of a layer."""
+        return self.part if self.count == 1 else f"{self.part}_{self.index}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Lora:
+    """Products of low rank that are added to linear maps (see `models.lora`)."""
+
+    rank: int
+    alpha: float
+    sites: tuple[Site, ...]  # of each layer that trains
+
+    @property
+    def scale(self) -> float:
+        """What the products are multiplied by."""
+        return self.alpha / self.rank
+
+
+@dataclasses.dataclass(frozen=True)
+class Partial:
+    """Which part of an encoder trains (see `models.partial`)."""
+
+    frozen_embeddings: bool = False
+    frozen_layers: int = 0  # the first so many
+    lora: Lora | None = None  # then nothing else of the encoder trains
+
+
+@dataclasses.dataclass(frozen=True)
 class EncoderConfig:
     """Everything that decides an encoder's shapes and its deterministic forward pass."""
 
@@ -114,6 +151,7 @@ class EncoderConfig:
     feed_forward_bias: bool = dataclasses.field(default=True, repr=False)
     norm_bias: bool = dataclasses.field(default=True, repr=False)
     language_model_bias: bool = dataclasses.field(default=True, repr=False)  # of the dense layer in its head
+    partial: Partial | None = dataclasses.field(default=None, repr=False)  # None: all of it trains
 
     @property
     def token_size(self) -> int:
@@ -136,6 +174,17 @@ class EncoderConfig:
         if self.layer_groups is None:
             return list(range(self.num_layers))
         return [int(layer / (self.num_layers / self.layer_groups)) for layer in range(self.num_layers)]  # as ALBERT
+
+    @property
+    def lora(self) -> Lora | None:
+        """What is added to linear maps; None: nothing."""
+        return self.partial.lora if self.partial else None
+
+    def adapted(self, group: int) -> tuple[Site, ...]:
+        """The linear maps with LoRA of the layers whose parameters have this number; frozen layers have none."""
+        if not (self.partial and self.lora) or group in self.groups[: self.partial.frozen_layers]:
+            return ()
+        return self.lora.sites
 
     @classmethod
     def of_words(cls, vocab_size: int, hidden_size: int) -> "EncoderConfig":

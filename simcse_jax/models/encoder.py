@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from simcse_jax.models import lora
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.changes import UNCHANGED, Change
 from simcse_jax.models.config import EncoderConfig
@@ -98,7 +99,7 @@ class Encoder(nnx.Module):
     def __init__(self, config: EncoderConfig, *, rngs: nnx.Rngs, dtype: DType = jnp.float32):
         is_words = config.model_type == WORD_VECTORS
         self.embeddings = WordVectors(config, rngs, dtype) if is_words else Embeddings(config, rngs, dtype)
-        self.layers = nnx.List([Layer(config, rngs, dtype, is_first=not group) for group in sorted(set(config.groups))])
+        self.layers = nnx.List([Layer(config, rngs, dtype, group=group) for group in sorted(set(config.groups))])
         self.final_norm = LayerNorm(config, config.hidden_size) if config.pre_norm else None
         # Shared by all layers: a number for each bucket of distances and each head.
         shape = (BUCKETS, config.num_heads)
@@ -114,6 +115,7 @@ class Encoder(nnx.Module):
         dropout_keys: Keys = None,
         dropout_rate: Rate = 0.1,
         attention_dropout_rate: Rate | None = None,
+        lora_dropout_rate: Rate | None = None,
         most_tokens: int | None = None,
         first_only: bool = False,
         change: Change = UNCHANGED,
@@ -127,6 +129,7 @@ class Encoder(nnx.Module):
           dropout_keys: (B,) typed threefry keys, one for each example, or None for a deterministic pass.
           dropout_rate: in [0, 1), a number or a traced scalar; unused without keys.
           attention_dropout_rate: another one for attention's probabilities; None: the same.
+          lora_dropout_rate: that of LoRA's inputs; None: nothing of them is dropped.
           most_tokens: the most tokens that the B sentences have together, without padding. Nothing is then computed for
             padding, which changes results only by the rounding of sums. With more tokens, all results are NaN.
           first_only: compute the last layer for each sentence's first token alone.
@@ -150,7 +153,7 @@ class Encoder(nnx.Module):
             return hidden + jnp.where(too_many, jnp.nan, 0.0).astype(hidden.dtype)
 
         embedding_mask, masks = self.draw_masks(
-            layout, input_ids.shape[1], dropout_keys, dropout_rate, attention_dropout_rate
+            layout, input_ids.shape[1], dropout_keys, dropout_rate, attention_dropout_rate, lora_dropout_rate
         )
         hidden = self.embeddings(input_ids, attention_mask, layout, embedding_mask, change)
         if first is not None:
@@ -194,7 +197,13 @@ class Encoder(nnx.Module):
         return bias if positions is None else jnp.moveaxis(bias[:, positions[:, :, None], positions[:, None]], 0, 1)
 
     def draw_masks(
-        self, layout: Layout, length: int, dropout_keys: Keys, dropout_rate: Rate, attention_rate: Rate | None = None
+        self,
+        layout: Layout,
+        length: int,
+        dropout_keys: Keys,
+        dropout_rate: Rate,
+        attention_rate: Rate | None = None,
+        lora_rate: Rate | None = None,
     ) -> tuple[Mask | None, Sequence[Masks]]:
         """The masks of the embeddings and of each layer, for sentences of T = `length` tokens."""
         count = self.config.num_layers
@@ -216,4 +225,18 @@ class Encoder(nnx.Module):
             others = token_masks(keys, layout.positions, of_layers, size, dropout_rate)
         drawn = iter(others)
         outputs = [[next(drawn) if drops else None for drops in dropped] for _ in sites]
-        return embedding, [Masks(mask, *each) for mask, each in zip(attention, outputs, strict=True)]
+        of_lora = [{} for _ in sites] if lora_rate is None else self.lora_masks(layout, keys, lora_rate)
+        return embedding, [Masks(*each) for each in zip(attention, *zip(*outputs, strict=True), of_lora, strict=True)]
+
+    def lora_masks(self, layout: Layout, keys: Key[Array, "..."], rate: Rate) -> list[dict[str, Mask]]:
+        """For each layer the masks of its linear maps with LoRA; `keys` are the tokens'."""
+        masks: list[dict[str, Mask]] = [{} for _ in self.config.groups]
+        places = [
+            (layer, site) for layer, group in enumerate(self.config.groups) for site in self.config.adapted(group)
+        ]
+        for size in sorted({lora.features(self.config, site)[0] for _, site in places}):
+            own = [(layer, site) for layer, site in places if lora.features(self.config, site)[0] == size]
+            drawn = token_masks(keys, layout.positions, [lora.mask_site(*place) for place in own], size, rate)
+            for (layer, site), mask in zip(own, drawn, strict=True):
+                masks[layer][site.name] = mask
+        return masks

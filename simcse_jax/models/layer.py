@@ -14,6 +14,8 @@ from jaxtyping import Array, Bool, Float, Int
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.dropout import Mask, drop
+from simcse_jax.models.lora import NO_MASKS, Adapters
+from simcse_jax.models.lora import Masks as LoraMasks
 from simcse_jax.models.model_types import ROTARY
 from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS, layer_norm, softmax
 from simcse_jax.models.padding import Layout, Padded
@@ -48,14 +50,20 @@ class Masks(NamedTuple):
     attention: Mask | None = None  # for the probabilities
     attention_output: Mask | None = None
     output: Mask | None = None
+    lora: LoraMasks = NO_MASKS  # of its linear maps
 
     def first(self, layout: Layout) -> "Masks":
         """The masks of each sentence's first token alone."""
-        attention, *tokens = self
-        if attention is None:
+        if self.attention is None:
             return self
-        firsts = [mask and mask._replace(keep=layout.first(mask.keep)) for mask in tokens]
-        return Masks(attention._replace(keep=attention.keep[:, :, :1]), *firsts)
+
+        def first(mask: Mask | None) -> Mask | None:
+            return mask and mask._replace(keep=layout.first(mask.keep))
+
+        tokens = first(self.attention_output), first(self.output)
+        attention = self.attention._replace(keep=self.attention.keep[:, :, :1])
+        of_lora = {name: mask._replace(keep=layout.first(mask.keep)) for name, mask in self.lora.items()}
+        return Masks(attention, *tokens, of_lora)
 
 
 class Order(NamedTuple):
@@ -101,7 +109,8 @@ class Layer(nnx.Module):
     values, and nothing else is computed for them.
     """
 
-    def __init__(self, config: EncoderConfig, rngs: nnx.Rngs, dtype: DType, *, is_first: bool = False):
+    def __init__(self, config: EncoderConfig, rngs: nnx.Rngs, dtype: DType, *, group: int = 0):
+        is_first = not group
         size, inner, bias = config.hidden_size, config.intermediate_size, config.feed_forward_bias
         self.qkv = linear(size, 3 * size, rngs, bias=config.attention_bias)  # one product for query, key and value
         self.attention_output = linear(size, size, rngs, bias=config.attention_bias)
@@ -109,6 +118,7 @@ class Layer(nnx.Module):
         self.intermediate = linear(size, 2 * inner if config.gated else inner, rngs, bias=bias)
         self.output = linear(inner, size, rngs, bias=bias)
         self.output_norm = LayerNorm(config, size)
+        self.lora = Adapters(config, group, rngs) if config.adapted(group) else None
         self.pre_norm, self.gated, self.rotary = config.pre_norm, config.gated, config.positions == ROTARY
         self.num_heads = config.num_heads
         self.head_size = size // config.num_heads
@@ -128,22 +138,24 @@ class Layer(nnx.Module):
         """The hidden states after the layer, and their layout."""
         shown = self.before(hidden, self.attention_norm)
         if first_only:
-            key, value = self.project(shown, layout, KEY_AND_VALUE)
+            key, value = self.project(shown, layout, KEY_AND_VALUE, masks.lora)
             masks, of_keys, first = masks.first(layout), order, layout.first(hidden)
             shown = first if shown is hidden else layout.first(shown)
             hidden, layout = first, Padded(1)
-            (query,) = self.project(shown, layout, QUERY)
+            (query,) = self.project(shown, layout, QUERY, masks.lora)
             order = order.first()
         else:
-            query, key, value = self.project(shown, layout, QUERY_KEY_AND_VALUE)
+            query, key, value = self.project(shown, layout, QUERY_KEY_AND_VALUE, masks.lora)
             of_keys = order
         query, key = rotate(query, order.rotation), rotate(key, of_keys.rotation)
         scores = self.scores(query, key, attention_mask, order)
         probabilities = drop(softmax(scores), masks.attention)
         context = self.context(probabilities, value, layout)
-        update = dense(context, self.attention_output, self.dtype)
+        update = self.adapted(
+            dense(context, self.attention_output, self.dtype), context, "attention_output", masks.lora
+        )
         attended = self.after(hidden + drop(update, masks.attention_output), self.attention_norm)
-        update = self.feed_forward(self.before(attended, self.output_norm))
+        update = self.feed_forward(self.before(attended, self.output_norm), masks.lora)
         transformed = self.after(attended + drop(update, masks.output), self.output_norm)
         return transformed.astype(self.dtype), layout
 
@@ -155,8 +167,14 @@ class Layer(nnx.Module):
         """What becomes of its result, added to the hidden states."""
         return added if self.pre_norm or norm is None else norm(added)
 
+    def adapted(
+        self, y: Float[Array, "*tokens G"], x: Float[Array, "*tokens F"], part: str, masks: LoraMasks, start: int = 0
+    ) -> Float[Array, "*tokens G"]:
+        """`y`, a product of x (or its columns from `start` on), with what LoRA adds to it, if the layer has any."""
+        return y if self.lora is None else self.lora(y, x, part, masks, self.dtype, start)
+
     def project(
-        self, hidden: Float[Array, "*tokens D"], layout: Layout, thirds: slice
+        self, hidden: Float[Array, "*tokens D"], layout: Layout, thirds: slice, masks: LoraMasks
     ) -> list[Float[Array, "B H _ d"]]:
         """The heads' queries, keys and values, or those of the three that `thirds` selects."""
         size = hidden.shape[-1]
@@ -170,6 +188,7 @@ class Layer(nnx.Module):
         projected = product(hidden, self.qkv.kernel[...][:, columns], self.dtype)
         if bias is not None:
             projected += bias[columns]
+        projected = self.adapted(projected, hidden, "qkv", masks, columns.start)
         parts = jnp.split(projected.astype(self.dtype), thirds.stop - thirds.start, axis=-1)
         rows = [layout.to_rows(part) for part in parts]
         # Heads before tokens: the products below are then of contiguous matrices.
@@ -199,13 +218,16 @@ class Layer(nnx.Module):
         context = einsum("bhqk,bhkd->bhqd", probabilities, value, self.dtype).astype(self.dtype).swapaxes(1, 2)
         return layout.to_tokens(context.reshape(*context.shape[:2], self.num_heads * self.head_size))
 
-    def feed_forward(self, hidden: Float[Array, "*tokens D"]) -> Float[Array, "*tokens D"]:
+    def feed_forward(self, hidden: Float[Array, "*tokens D"], masks: LoraMasks) -> Float[Array, "*tokens D"]:
         """Two dense layers with the activation between them; with a gate, of half the features, times the others.
 
         Shazeer 2020, "GLU variants improve transformer" (arXiv:2002.05202), equation 6: GeGLU, SwiGLU.
         """
         inner, activation = dense(hidden, self.intermediate, self.dtype), ACTIVATION_FUNCTIONS[self.activation]
-        if not self.gated:
-            return dense(activation(inner), self.output, self.dtype)
-        activated, gate = jnp.split(inner, 2, axis=-1)
-        return dense(activation(activated) * gate, self.output, self.dtype)
+        inner = self.adapted(inner, hidden, "intermediate", masks)
+        if self.gated:
+            activated, gate = jnp.split(inner, 2, axis=-1)
+            inner = activation(activated) * gate
+        else:
+            inner = activation(inner)
+        return self.adapted(dense(inner, self.output, self.dtype), inner, "output", masks)

@@ -1,6 +1,9 @@
 """Matrix products with rounded factors and float32 sums, forward and backward."""
 
+import contextlib
 import functools
+from collections.abc import Iterator
+from contextvars import ContextVar
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +16,23 @@ DType = jnp.dtype | type
 Factor = Float[AnyArray, "..."]
 Pair = tuple[Factor, Factor]
 Named = tuple[str, Factor]  # subscripts and the array that they index
+_rounds: ContextVar[bool] = ContextVar("rounds_products", default=False)
+
+
+@contextlib.contextmanager
+def rounding(rounds: bool) -> Iterator[None]:
+    """While a program is traced: whether its products of bfloat16 factors are written as bfloat16.
+
+    They are still summed in float32, and what follows computes in float32. TPUs and GPUs round for free and then write
+    and read half the bytes. CPUs do not, so nothing changes for them. The gradient of a float32 second factor, which is
+    a parameter's, is never rounded. This belongs to a program, not to a product. `jax.jit` does not see it, unlike
+    `jax.default_matmul_precision`: a function that was traced before stays as it is.
+    """
+    token = _rounds.set(rounds)
+    try:
+        yield
+    finally:
+        _rounds.reset(token)
 
 
 def einsum(subscripts: str, x: Factor, y: Factor, dtype: DType) -> Float32[Array, "..."]:
@@ -28,36 +48,53 @@ def einsum(subscripts: str, x: Factor, y: Factor, dtype: DType) -> Float32[Array
     """
     if dtype == jnp.float32:
         return jnp.einsum(subscripts, x.astype(dtype), y.astype(dtype))
-    return _rounded(subscripts, jnp.dtype(dtype), (x.dtype, y.dtype), x, y)
+    return _rounded(subscripts, jnp.dtype(dtype), (x.dtype, y.dtype), _rounds.get(), x, y)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2, 3))
 def _rounded(
-    subscripts: str, dtype: jnp.dtype, types: tuple[jnp.dtype, jnp.dtype], x: Factor, y: Factor
+    subscripts: str, dtype: jnp.dtype, types: tuple[jnp.dtype, jnp.dtype], rounds: bool, x: Factor, y: Factor
 ) -> Float32[Array, "..."]:
-    return jnp.einsum(subscripts, x.astype(dtype), y.astype(dtype), preferred_element_type=jnp.float32)
+    return _product(subscripts, x.astype(dtype), y.astype(dtype), rounds)
+
+
+def _product(subscripts: str, x: Factor, y: Factor, rounds: bool) -> Float32[Array, "..."]:
+    """Summed in float32, and rounded to the factors' type where `rounds` and the hardware does so for free."""
+    exact = functools.partial(jnp.einsum, subscripts, preferred_element_type=jnp.float32)
+    if not rounds:
+        return exact(x, y)
+
+    def rounded(x: Factor, y: Factor) -> Float32[Array, "..."]:
+        return jnp.einsum(subscripts, x, y, preferred_element_type=x.dtype).astype(jnp.float32)
+
+    return jax.lax.platform_dependent(x, y, cpu=exact, default=rounded)
 
 
 def _forward(
-    subscripts: str, dtype: jnp.dtype, types: tuple[jnp.dtype, jnp.dtype], x: Factor, y: Factor
+    subscripts: str, dtype: jnp.dtype, types: tuple[jnp.dtype, jnp.dtype], rounds: bool, x: Factor, y: Factor
 ) -> tuple[Float32[Array, "..."], Pair]:
     x, y = x.astype(dtype), y.astype(dtype)  # halves the memory kept for the backward pass
-    return _rounded(subscripts, dtype, types, x, y), (x, y)
+    return _rounded(subscripts, dtype, types, rounds, x, y), (x, y)
 
 
 def _backward(
-    subscripts: str, dtype: jnp.dtype, types: tuple[jnp.dtype, jnp.dtype], factors: Pair, gradient: Float[Array, "..."]
+    subscripts: str,
+    dtype: jnp.dtype,
+    types: tuple[jnp.dtype, jnp.dtype],
+    rounds: bool,
+    factors: Pair,
+    gradient: Float[Array, "..."],
 ) -> Pair:
     x, y = factors
     inputs, output = subscripts.split("->")
     left, right = inputs.split(",")
     gradient = gradient.astype(dtype)
-    dx = _sum_of_products((output, gradient), (right, y), left)
-    dy = _sum_of_products((left, x), (output, gradient), right)
+    dx = _sum_of_products((output, gradient), (right, y), left, rounds)
+    dy = _sum_of_products((left, x), (output, gradient), right, rounds and types[1] == dtype)
     return dx.astype(types[0]), dy.astype(types[1])
 
 
-def _sum_of_products(x: Named, y: Named, output: str) -> Float32[Array, "..."]:
+def _sum_of_products(x: Named, y: Named, output: str, rounds: bool) -> Float32[Array, "..."]:
     """`einsum` of two named factors, in the only order in which XLA on CPUs multiplies bfloat16 directly.
 
     The output's first axes are the left factor's, and the left factor's last axes are summed over. In any other order
@@ -68,7 +105,7 @@ def _sum_of_products(x: Named, y: Named, output: str) -> Float32[Array, "..."]:
     axes = tuple(left.index(letter) for letter in order)
     if axes != tuple(range(a.ndim)):
         a = jax.lax.platform_dependent(a, cpu=functools.partial(_moved, axes), default=lambda a: a.transpose(axes))
-    return jnp.einsum(f"{''.join(order)},{right}->{output}", a, b, preferred_element_type=jnp.float32)
+    return _product(f"{''.join(order)},{right}->{output}", a, b, rounds)
 
 
 def _moved(axes: tuple[int, ...], x: Float[Array, "..."]) -> Float[Array, "..."]:

@@ -11,12 +11,13 @@ from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import choose_pooler
 from simcse_jax.huggingface.tokenizer import Tokenizer
-from simcse_jax.models import parameters
+from simcse_jax.models import parameters, partial
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.loading import load_model, load_workdir
-from simcse_jax.runs.state import initial_params, trained_shapes
+from simcse_jax.runs.partial import own_adapter, read_frozen
+from simcse_jax.runs.state import initial_params, split_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.storage import Folder, sha256
 
@@ -66,10 +67,11 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
     start = starting_params(folder, run)
     if start is not None:
         yield kept(0, start)
-    shapes = trained_shapes(model.config, run["config"])
+    shapes, of_frozen = split_shapes(model.config, run["config"])
+    encoder, frozen = with_parts(model.config, run["config"]["model"]), read_frozen(model.folder, run, of_frozen)
     with contextlib.closing(Checkpoints(folder, read_only=True)) as checkpoints:
         for step in steps_of(folder):
-            params = checkpoints.restore_params(step, shapes)
+            params = partial.merged(partial.whole(checkpoints.restore_params(step, shapes), frozen), encoder)
             yield kept(step, parameters.sentence_encoder(params, checkpoints.tower(step)))
 
 
@@ -81,10 +83,14 @@ def starting_params(folder: Folder, run: dict[str, Any]) -> Params | None:
     name = config.model.init_from
     try:
         model = load_model(name, config.model.num_layers)
+        adapter = own_adapter(config.model, model)
     except UserError as error:
         print(f"{folder}: step 0 is left out: {error}", flush=True)
         return None
     if sha256(*(np.asarray(model.params[part]) for part in sorted(model.params))) != run["sha256"]["model.init_from"]:
         print(f"{folder}: step 0 is left out: {name} has other weights than the run started from", flush=True)
         return None
-    return initial_params(config, model)
+    if adapter and sha256(*adapter.values()) != run["sha256"].get("model.lora.init_from"):
+        print(f"{folder}: step 0 is left out: {config.model.lora.init_from} is another adapter by now", flush=True)
+        return None
+    return partial.merged(initial_params(config, model, adapter), with_parts(model.config, config.model))

@@ -16,6 +16,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import Pretrained, load
 from simcse_jax.huggingface.tokenizer import WORDS_FILE
 from simcse_jax.huggingface.word_tokenizer import read_vocabulary
+from simcse_jax.models import partial
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS, PREFIX
 from simcse_jax.models.model_types import WORD_VECTORS
@@ -23,7 +24,8 @@ from simcse_jax.models.parameters import LANGUAGE_MODEL, sentence_encoder, subse
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.names import LAST, AtStep, split_glove, split_step
 from simcse_jax.runs.checkpoints import Checkpoints
-from simcse_jax.runs.state import convolutions_of, trained_shapes
+from simcse_jax.runs.partial import read_frozen
+from simcse_jax.runs.state import convolutions_of, split_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.storage import Folder, as_path, check_readable, is_remote, read_json
 
@@ -78,11 +80,13 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
     pooler, has_head = scoring_pooler(run["config"]), HEADS[model["mlp"]].scored
     where = folder / "model" / "config.json"
     config = EncoderConfig.from_hugging_face(read_json(where), str(where))
-    config = dataclasses.replace(config, convolutions=convolutions_of(model))
+    shapes, of_frozen = split_shapes(config, run["config"])
     with contextlib.closing(Checkpoints(folder, read_only=True)) as checkpoints:
         chosen = choose_step(checkpoints, workdir, step)
-        trained = checkpoints.restore_params(chosen, trained_shapes(config, run["config"]))
-        tower = checkpoints.tower(chosen)
+        trained, tower = checkpoints.restore_params(chosen, shapes), checkpoints.tower(chosen)
+    copy = _local_copy(folder / "model")
+    trained = partial.merged(partial.whole(trained, read_frozen(copy, run, of_frozen)), with_parts(config, model))
+    config = dataclasses.replace(config, convolutions=convolutions_of(model))
     language_model = {name: np.asarray(value) for name, value in subset(trained, LANGUAGE_MODEL).items()} or None
     own = sentence_encoder(trained, tower)
     params = {name: np.asarray(value) for name, value in own.items() if has_head or not name.startswith(PREFIX)}
@@ -90,7 +94,6 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
     if kept != config:
         _, shapes = build(kept, with_head=has_head)
         params = {name: params[name] for name in shapes}
-    copy = _local_copy(folder / "model")
     vocabulary = read_vocabulary(copy / WORDS_FILE) if kept.model_type == WORD_VECTORS else None
     if vocabulary and len(vocabulary.words) != kept.vocab_size:
         words = len(vocabulary.words)

@@ -12,6 +12,7 @@ from simcse_jax.config.fields import FIELDS
 from simcse_jax.errors import UserError
 
 NEEDED = ("seed", "model.init_from", "model.pooler", "model.mlp", "data.train", "eval.data", "eval.tasks")
+WHOLE = ("lora", "freeze")  # sections of config.model that have all of their fields, or are not there at all
 DEPTH = 8  # of a config; ours have 3 levels
 NUMBER = (int, float)
 
@@ -32,6 +33,7 @@ def check_run(run: dict[str, Any], where: str) -> dict[str, Any]:
             raise _damaged(where, f"config.{name} is missing")
     for name, value in fields.items():
         _check_field(name, value, where)
+    _check_parts(run["config"]["model"], set(fields), where)
     _part(run["config"], "objective", where)
     for name, term in run["config"]["objective"].items():
         if not isinstance(term, dict):
@@ -103,6 +105,13 @@ def _check_field(name: str, value: Any, where: str) -> None:
                 rule.check(name, value)
             except UserError as error:
                 raise _damaged(where, f"config.{error}") from None
+
+
+def _check_parts(model: Mapping[str, Any], fields: set[str], where: str) -> None:
+    for section in WHOLE:
+        for name in FIELDS:
+            if section in model and name.startswith(f"model.{section}.") and name not in fields:
+                raise _damaged(where, f"config.{name} is missing")
 
 
 def _flat(section: Mapping[str, Any], prefix: str, where: str) -> Iterator[tuple[str, Any]]:

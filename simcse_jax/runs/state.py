@@ -12,7 +12,7 @@ from ml_collections import config_dict
 
 from simcse_jax.devices import processes
 from simcse_jax.huggingface.load import Pretrained, choose_pooler
-from simcse_jax.models import convolutions, language_model, parameters
+from simcse_jax.models import convolutions, language_model, lora, parameters, partial
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import Convolutions, EncoderConfig
 from simcse_jax.models.head import HEADS, PREFIX
@@ -21,6 +21,7 @@ from simcse_jax.models.projector import Projector, fresh_projector, read_project
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.objective import Parameters
 from simcse_jax.objectives.registry import trained
+from simcse_jax.runs.partial import model_has_lora, partial_of
 
 
 class TrainState(NamedTuple):
@@ -35,7 +36,7 @@ Shapes = dict[str, jax.ShapeDtypeStruct]
 
 # Folded into the seed for fresh parameters, so that they share no key with the masks. Objectives have streams too.
 HEAD_STREAM, SECOND_HEAD_STREAM, PROJECTOR_STREAM = 0x68656164, 0x68656165, 0x68656169
-CONVOLUTION_STREAM = 0x636F6E76
+CONVOLUTION_STREAM, LORA_STREAM = 0x636F6E76, 0x6C6F7261
 
 
 def convolutions_of(model: Mapping[str, Any] | config_dict.ConfigDict) -> Convolutions | None:
@@ -46,6 +47,15 @@ def convolutions_of(model: Mapping[str, Any] | config_dict.ConfigDict) -> Convol
     return Convolutions(tuple(int(width) for width in fields["widths"]), fields["channels"], fields["activation"])
 
 
+def with_parts(encoder: EncoderConfig, model: Mapping[str, Any] | config_dict.ConfigDict) -> EncoderConfig:
+    """The encoder with what a run's `config.model` adds to it, and with the part of it that trains.
+
+    Raises:
+      UserError: naming the field, when LoRA or what is frozen does not fit the encoder.
+    """
+    return dataclasses.replace(encoder, convolutions=convolutions_of(model), partial=partial_of(model, encoder))
+
+
 def trained_shapes(encoder: EncoderConfig, run: Mapping[str, Any] | config_dict.ConfigDict) -> Shapes:
     """The abstract float32 parameters of a run's checkpoints, by name.
 
@@ -53,7 +63,12 @@ def trained_shapes(encoder: EncoderConfig, run: Mapping[str, Any] | config_dict.
       encoder: its config.
       run: the run's config, also that of `run.json`; a field that an older run lacks is off.
     """
-    encoder = dataclasses.replace(encoder, convolutions=convolutions_of(run["model"]))
+    return split_shapes(encoder, run)[0]
+
+
+def split_shapes(encoder: EncoderConfig, run: Mapping[str, Any] | config_dict.ConfigDict) -> tuple[Shapes, Shapes]:
+    """The abstract parameters of a run's checkpoints, and those that are frozen; the arguments as above."""
+    encoder = with_parts(encoder, run["model"])
     _, first = build(encoder, with_head=HEADS[run["model"]["mlp"]].trained)
     shapes = dict(first)
     if run["model"].get("dual_encoder", False):
@@ -63,7 +78,7 @@ def trained_shapes(encoder: EncoderConfig, run: Mapping[str, Any] | config_dict.
     for objective in trained(run["objective"]).values():
         if own := objective.parameters:
             shapes |= _shapes(own, encoder) | {own.copy_of_encoder + name: first[name] for name in _copied(own, first)}
-    return shapes
+    return partial.split(shapes, encoder)
 
 
 def pretrained_shapes(encoder: EncoderConfig) -> Shapes:
@@ -73,13 +88,19 @@ def pretrained_shapes(encoder: EncoderConfig) -> Shapes:
     return shapes | {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in head.items()}
 
 
-def initial_params(config: config_dict.ConfigDict, model: Pretrained) -> Params:
-    """The loaded weights and all other trained parameters, which are fresh if the model has none.
+def initial_params(
+    config: config_dict.ConfigDict, model: Pretrained, adapter: Mapping[str, AnyArray] | None = None
+) -> Params:
+    """The loaded weights and all other parameters of a run, frozen ones too. They are fresh if the model has none.
 
-    A second encoder starts from the same weights, with a fresh head of its own.
+    A second encoder starts from the same weights, with a fresh head of its own. `adapter` has LoRA's parameters where
+    they are not fresh.
     """
     encoder = {name: jnp.asarray(value) for name, value in model.params.items() if name.startswith("encoder.")}
     encoder |= _convolutions(config, model)
+    if model_has_lora(config.model):
+        encoder |= lora.fresh(with_parts(model.config, config.model), _key(config.seed, LORA_STREAM))
+        encoder |= {name: jnp.asarray(value) for name, value in (adapter or {}).items()}
     params = encoder | _head(config, model, HEAD_STREAM)
     if config.model.dual_encoder:
         second = encoder | _head(config, model, SECOND_HEAD_STREAM)
@@ -140,8 +161,9 @@ def _fresh_projector(projector: Projector, encoder: EncoderConfig, seed: int) ->
 
 
 def _copied(own: Parameters, encoder: Iterable[str]) -> list[str]:
-    """The encoder's parameters that an objective has a copy of: all without convolutions and head, or none."""
-    return [name for name in encoder if own.copy_of_encoder and name.startswith("encoder.")]
+    """The encoder's parameters that an objective has a copy of: all without convolutions, LoRA and head, or none."""
+    copied = [name for name in encoder if own.copy_of_encoder and name.startswith("encoder.")]
+    return [name for name in copied if f".{lora.NAME}." not in name]
 
 
 def _shapes(own: Parameters, encoder: EncoderConfig) -> Shapes:

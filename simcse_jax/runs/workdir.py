@@ -4,7 +4,8 @@ run.json        the resolved config, which of its names are the hub's, versions,
                 fingerprints of data and weights
 metrics.jsonl   a line for each logged step, each evaluation and each measurement of the last layer
 result.json     the test scores of the best checkpoint
-model/          the encoder's config.json and tokenizer, so that the folder is complete
+model/          the encoder's config.json and tokenizer, so that the folder is complete; frozen.safetensors, the
+                parameters that do not train, if there are any
 checkpoints/    Orbax
 .lock           while a job writes here (`locks/`)
 tensorboard/    the metrics again
@@ -26,12 +27,16 @@ from ml_collections import config_dict
 
 from simcse_jax.config.fields import default_config, flatten, scoring_pooler
 from simcse_jax.errors import UserError, why
+from simcse_jax.huggingface.adapters import base_fingerprint
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.public_names import from_hub
 from simcse_jax.huggingface.tokenizer import FILES, MARKER, WORDS_FILE, Tokenizer
 from simcse_jax.huggingface.write import write_encoder_files
+from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.head import HEADS
 from simcse_jax.runs.metrics import Metrics, read_metrics
+from simcse_jax.runs.partial import FILE as FROZEN
+from simcse_jax.runs.partial import FINGERPRINT, write_frozen
 from simcse_jax.runs.record import check_result, check_run
 from simcse_jax.storage import Folder, read_json, write_atomically
 from simcse_jax.version import __version__
@@ -150,11 +155,13 @@ class Workdir:
         model: Pretrained,
         tokenizer: Tokenizer,
         examples: int = 0,
+        frozen: Mapping[str, AnyArray] | None = None,
     ) -> None:
         """Creates a run's folder; `run.json` is written last, so a folder that has it is complete.
 
-        `examples` is the number of rows to train on. What an earlier start has left, which was killed or found the disk
-        full, is made whole.
+        `examples` is the number of rows to train on, and `frozen` are the parameters that checkpoints lack, of which
+        the fingerprint is written (see `keep_frozen`). What an earlier start has left, which was killed or found the
+        disk full, is made whole.
 
         Raises:
           UserError: when the folder cannot be written, or holds something that a run would overwrite.
@@ -178,12 +185,28 @@ class Workdir:
             "config": resolved(config),
             "hub": from_hub(flatten(config)),
             "examples": examples,
-            "sha256": dict(fingerprints),
+            "sha256": dict(fingerprints) | ({FINGERPRINT: base_fingerprint(frozen)} if frozen else {}),
             "model": {"max_length": model.max_length},
             "versions": {"python": platform.python_version(), **versions()},
             "device": {"kind": devices[0].device_kind, "platform": devices[0].platform, "count": len(devices)},
         }
         write_atomically(self.run_file, json.dumps(run, indent=2) + "\n")
+
+    def keep_frozen(self, frozen: Mapping[str, AnyArray]) -> None:
+        """Writes the parameters that checkpoints lack, unless there are none or they are there.
+
+        Runs that a sweep trains together have no checkpoints, and so no such file until one continues alone.
+
+        Raises:
+          UserError: when the folder cannot be written.
+        """
+        path = self.path / "model" / FROZEN
+        if not frozen or path.is_file():
+            return
+        try:
+            write_frozen(frozen, path.parent)
+        except OSError as error:
+            raise UserError(f"{error.filename or path}: cannot be written: {why(error)}") from None
 
     def read_run(self) -> dict[str, Any]:
         """The contents of `run.json`.
@@ -230,7 +253,7 @@ class Workdir:
 
 def _is_unfinished(folder: Folder) -> bool:
     """Whether nothing is in a `model/` but files that a start writes there, whole or not."""
-    ours = {"config.json", "tokenizer.json", MARKER, WORDS_FILE, *FILES}
+    ours = {"config.json", "tokenizer.json", FROZEN, MARKER, WORDS_FILE, *FILES}
     return folder.is_dir() and all(path.name.removesuffix(".tmp") in ours for path in folder.iterdir())
 
 

@@ -27,6 +27,7 @@ from simcse_jax.locks.lock import held
 from simcse_jax.models.parameters import Params
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.metrics import Metrics
+from simcse_jax.runs.partial import frozen_params
 from simcse_jax.runs.state import TrainState
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.columns import check_columns
@@ -60,6 +61,8 @@ def group_key(config: config_dict.ConfigDict) -> str | None:
             fields[name] = len(read_milestones(fields[name]))  # and so is the number of numbers
         elif name in ("views.positive_dropout", "model.attention_dropout"):
             fields[name] = fields[name] >= 0  # whether positives or attention have a rate of their own, too
+        elif name == "model.lora.dropout":
+            fields[name] = fields[name] > 0  # and whether LoRA has masks
         else:
             del fields[name]
     return json.dumps(sorted(fields.items()), default=str)
@@ -98,7 +101,8 @@ def _train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequenc
         if workdir.exists:
             workdir.check_same_run(config, inputs.fingerprints)
         else:
-            workdir.create(config, inputs.fingerprints, inputs.model, inputs.tokenizer)
+            frozen = frozen_params(config.model, inputs.model)
+            workdir.create(config, inputs.fingerprints, inputs.model, inputs.tokenizer, frozen=frozen)
 
     setup = make_setup(configs[0], inputs)
     state = first_state(setup, configs)
@@ -248,7 +252,8 @@ class Group:
                 continue
             own = jax.tree.map(lambda x: x[row], params)
             try:
-                numbers = evaluate_all(self.setup.embed.with_params(own).with_progress, self.setup.scoring)
+                embed = self.setup.embed.with_params(self.setup.model(own))
+                numbers = evaluate_all(embed.with_progress, self.setup.scoring)
             except UserError as error:  # the embeddings are not finite
                 self.give_up(member, f"step {number}: {error}")
                 continue
@@ -278,7 +283,8 @@ class Group:
             own = jax.tree.map(lambda x: x[row], self.best)
             try:
                 with progress.doing(member.name):
-                    scores = final_scores(self.setup.inputs, self.setup.embed.with_params(own), member.seed)
+                    embed = self.setup.embed.with_params(self.setup.model(own))
+                    scores = final_scores(self.setup.inputs, embed, member.seed)
                     results[row] = scores | member.patience.result
             except UserError as error:  # no post-processing can be fit on its embeddings
                 self.give_up(member, str(error))

@@ -27,7 +27,8 @@ from simcse_jax.models.projector import width
 from simcse_jax.objectives.registry import needs
 from simcse_jax.objectives.replaced_token_detection import NAME
 from simcse_jax.runs.loading import load_model
-from simcse_jax.runs.state import convolutions_of
+from simcse_jax.runs.partial import own_adapter
+from simcse_jax.runs.state import convolutions_of, with_parts
 from simcse_jax.storage import sha256
 from simcse_jax.training.columns import check_columns
 from simcse_jax.training.evaluation import Evaluation, read_analysis, read_evaluation
@@ -38,6 +39,7 @@ from simcse_jax.training.token_losses import LanguageModel
 READ = (
     "model.init_from",
     "model.generator",
+    "model.lora.init_from",
     "data.train",
     "data.augment.lexicon",
     "eval.data",
@@ -69,6 +71,7 @@ class Inputs(NamedTuple):
     analysis: last_layer.Sample | None  # sentences that the last layer is measured on during training
     total_steps: int
     generator: Generator | None = None  # replaces tokens
+    adapter: dict[str, np.ndarray] | None = None  # LoRA's first values; None: fresh ones
 
     @property
     def num_columns(self) -> int:
@@ -94,6 +97,7 @@ class Inputs(NamedTuple):
             "eval.data": self.evaluation.fingerprint if self.evaluation else "",
             **({"analysis.data": self.analysis.fingerprint} if self.analysis else {}),
             **({"model.generator": self.generator.fingerprint} if self.generator else {}),
+            **({"model.lora.init_from": sha256(*self.adapter.values())} if self.adapter else {}),
         }
 
 
@@ -121,6 +125,8 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
     model = dataclasses.replace(model, config=dataclasses.replace(model.config, convolutions=convolutions))
     for pooler in (config.model.pooler, scoring_pooler(config)):
         choose_pooler(model, pooler)
+    with_parts(model.config, config.model)  # refuses what does not fit
+    adapter = own_adapter(config.model, model)
     language_model = LanguageModel(*special_tokens(model.folder)) if masked else None
     generator = read_generator(config, model)
     check_projector(config, model.config)
@@ -136,14 +142,16 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
                 f"config.model.mlp=always: nothing is trained, and {model.name} has no such head of its own; "
                 "set model.mlp=none"
             )
-        return Inputs(devices, evaluation, model, tokenizer, None, language_model, analysis, 0)
+        return Inputs(devices, evaluation, model, tokenizer, None, language_model, analysis, 0, adapter=adapter)
     corpus = read_corpus(config, model, tokenizer)
     check_columns(config, corpus.num_columns, corpus.fewest_columns)
     epoch = steps_per_epoch(corpus.num_examples, config.train.batch_size)
     total_steps = config.train.max_steps or config.train.epochs * epoch
     if total_steps > LARGEST:
         raise UserError(f"config.train.epochs={config.train.epochs}: gives {total_steps:,} steps; at most {LARGEST:,}")
-    return Inputs(devices, evaluation, model, tokenizer, corpus, language_model, analysis, total_steps, generator)
+    return Inputs(
+        *(devices, evaluation, model, tokenizer, corpus, language_model, analysis, total_steps, generator, adapter)
+    )
 
 
 def check_transformer(config: config_dict.ConfigDict, model: Pretrained, masked: bool) -> None:

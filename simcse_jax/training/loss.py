@@ -11,13 +11,14 @@ from jaxtyping import Array, Float, Int
 
 from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.devices.mesh import AXIS
-from simcse_jax.models import parameters
+from simcse_jax.models import parameters, partial
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.changes import DRAWN, UNCHANGED
 from simcse_jax.models.config import MASKED
 from simcse_jax.models.convolutions import PREFIX as CONVOLUTIONS
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.pooling import FIRST_TOKEN
+from simcse_jax.models.products import rounding
 from simcse_jax.models.projector import Projector, project
 from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.objectives import masked_lm, replaced_token_detection
@@ -59,6 +60,7 @@ class Recipe(NamedTuple):
     objectives: tuple[Term, ...]
     chunk_size: int = 0  # examples encoded at a time on each device; 0: all of its part of the batch
     matmul_precision: str = "highest"  # of float32 products: highest, high or default (`jax.default_matmul_precision`)
+    round_products: bool = False  # whether TPUs and GPUs write those of bfloat16 factors as bfloat16
     local_features: bool = False  # whether an objective needs those of the anchors' tokens
     language_model: LanguageModel | None = None  # where an objective needs masked tokens
     projector: Projector | None = None  # between the embeddings and some objectives
@@ -74,7 +76,8 @@ class Recipe(NamedTuple):
         return self.views[self.positive.anchor]
 
 
-# Frozen parameters, those of a generator, come last: no gradient, and None where no objective needs them.
+# Frozen parameters come last: no gradient, and None where there are none. Those of a generator have their own names,
+# those of the sentence encoder a prefix (`models.partial.BASE`).
 Gradient = Callable[..., tuple[Float[Array, ""], Params]]  # (params, step, batch, settings, frozen=None)
 
 
@@ -83,7 +86,7 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
 
     Every device encodes its rows of the batch; embeddings are all-gathered *with* their gradients, so N devices
     compute what one device computes with the whole batch. One device alone has nothing to gather and to sum. `frozen`
-    are the parameters of the network that replaces tokens.
+    are the parameters of the network that replaces tokens, and those of the sentence encoder that do not train.
     """
     alone = mesh.size == 1
     shift_is_free = ignores_shift(recipe)
@@ -96,8 +99,10 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
     ) -> Float[Array, ""]:
         # Cast to device-varying once, here. Otherwise JAX casts at every use, and sums the gradient over the devices
         # each time (with chunks, in every iteration of the scan).
+        base = parameters.subset(frozen or {}, partial.BASE)
         if not alone:
-            params = jax.lax.pcast(params, AXIS, to="varying")
+            params, base = jax.lax.pcast((params, base), AXIS, to="varying")
+        params = partial.whole(params, base)
 
         def rows_of(batch: Batch) -> Rows:
             return Rows(batch, step, settings, recipe.most_tokens)
@@ -143,7 +148,7 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
         return total(embedded, recipe.objectives, settings["objective"])
 
     def loss_and_gradient(*args: Any) -> tuple[Float[Array, ""], Params]:
-        with jax.default_matmul_precision(recipe.matmul_precision):
+        with jax.default_matmul_precision(recipe.matmul_precision), rounding(recipe.round_products):
             return jax.value_and_grad(loss)(*args)
 
     # `shard_map` sums the gradients of replicated parameters by itself, so there is no psum of them here.

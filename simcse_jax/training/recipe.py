@@ -28,16 +28,26 @@ def make_settings(config: config_dict.ConfigDict, total_steps: int) -> Settings:
 
     They are `fields.numbers_of_step()`, by the last part of their names, and `total_steps`. Those of objectives that
     have a weight are grouped by objective. `warmup` is a number of steps, and `milestones` (M, 2) steps and factors.
-    `attention_dropout` is among them only if attention has a rate of its own.
+    `attention_dropout` is among them only if attention has a rate of its own, and `lora_dropout` only if LoRA has one.
     """
     settings: Settings = {"total_steps": jnp.float32(total_steps), "objective": {name: {} for name in terms_of(config)}}
     for name in numbers_of_step():
         section, _, last = name.rpartition(".")
         objective = section.removeprefix("objective.") if section.startswith("objective.") else None
         numbers = settings if objective is None else settings["objective"].get(objective)
-        if numbers is not None and not (name == "model.attention_dropout" and config.model.attention_dropout < 0):
+        if name == "model.lora.dropout":
+            last = "lora_dropout"
+        if numbers is not None and not _is_off(name, config):
             numbers[last] = (jnp.uint32 if name == "seed" else jnp.float32)(_in_step(name, config, total_steps))
     return settings
+
+
+def _is_off(name: str, config: config_dict.ConfigDict) -> bool:
+    """Whether the step does not take a number, since there is nothing that it would be for."""
+    model = config.model
+    off = {"model.attention_dropout": model.attention_dropout < 0}
+    off |= {"model.lora.dropout": not (model.lora.rank and model.lora.dropout)}
+    return off.get(name, False)
 
 
 def _in_step(name: str, config: config_dict.ConfigDict, total_steps: int) -> Any:
@@ -89,6 +99,7 @@ def make_recipe(
         ),
         chunk_size=config.parallel.chunk_size,
         matmul_precision=config.train.matmul_precision,
+        round_products=config.train.round_products,
         local_features=needs(config.objective).local_features,
         language_model=language_model if needs(config.objective).masked_tokens else None,
         optimization=Optimization(config.train.optimizer, config.train.bias_correction, config.train.schedule),

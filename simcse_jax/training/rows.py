@@ -29,8 +29,9 @@ class Rows:
         return dropout_keys(self.settings["seed"], self.step, self.batch["index"], numbers)
 
     def rates(self, name: str = "dropout") -> dict[str, Any]:
-        """The encoder's arguments for the dropout rate of that name, and for attention's own if it has one."""
-        return {"dropout_rate": self.settings[name], "attention_dropout_rate": self.settings.get("attention_dropout")}
+        """The encoder's arguments for the dropout rate of that name, and attention's and LoRA's if they have others."""
+        others = {f"{part}_dropout_rate": self.settings.get(f"{part}_dropout") for part in ("attention", "lora")}
+        return {"dropout_rate": self.settings[name]} | others
 
     def tokens(self, columns: Sequence[int]) -> tuple[Int[Array, "PB T"], Int[Array, "PB T"]]:
         """The ids and the mask of P columns, stacked into P · B rows."""

@@ -13,10 +13,10 @@ from simcse_jax.devices.preemption import Preemption
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.encoding.masked_tokens import masked_token_accuracy
 from simcse_jax.locks.lock import Check, held, never_lost
-from simcse_jax.models.parameters import with_encoder
 from simcse_jax.outputs import output_folder
 from simcse_jax.progress import doing
 from simcse_jax.runs.checkpoints import Checkpoints
+from simcse_jax.runs.partial import frozen_params
 from simcse_jax.runs.state import TrainState
 from simcse_jax.runs.workdir import Workdir, identity
 from simcse_jax.storage import as_path
@@ -90,7 +90,7 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
             best, params = checkpoints.restore_best(state.params)
             with processes.together():
                 check()
-            model = with_encoder(params, checkpoints.tower(best))
+            model = setup.model(params, checkpoints.tower(best))
             report(folder, setup.embed.with_params(model), best, inputs, config.seed, run.patience)
 
 
@@ -113,13 +113,16 @@ def enter(job: contextlib.ExitStack, folder: Workdir, config: config_dict.Config
     facts |= {"--workdir": str(folder), "whether there is a run in --workdir": str(resuming)}
     processes.agree(facts)
     check: Check = never_lost
+    frozen = frozen_params(config.model, inputs.model)
     with processes.together():
         if processes.is_first():
             check = job.enter_context(held(folder.path))
         if resuming or folder.exists:  # another job may have ended just now
             folder.check_same_run(config, prints)
         elif processes.is_first():
-            folder.create(config, prints, inputs.model, inputs.tokenizer, inputs.num_examples)
+            folder.create(config, prints, inputs.model, inputs.tokenizer, inputs.num_examples, frozen)
+        if processes.is_first():
+            folder.keep_frozen(frozen)
     with processes.together():
         folder.wait()
     return check

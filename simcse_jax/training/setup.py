@@ -16,10 +16,13 @@ from simcse_jax.data.batches import Batches, Corpus
 from simcse_jax.devices.mesh import data_mesh, replicate, replicated, split_over_examples
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.evaluation.evaluator import Encode, Evaluator
+from simcse_jax.models import partial
+from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
-from simcse_jax.models.parameters import Params
+from simcse_jax.models.parameters import Params, with_encoder
 from simcse_jax.models.sentence_encoder import Graph, build
-from simcse_jax.runs.state import TrainState, initial_params
+from simcse_jax.runs.partial import frozen_params
+from simcse_jax.runs.state import TrainState, initial_params, with_parts
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.loss import Recipe, Settings
 from simcse_jax.training.recipe import make_recipe, make_replacement, make_settings
@@ -42,6 +45,7 @@ class Setup:
     schedule: Schedule
     measuring: list[Evaluator[Embed]]  # look at the model every `analysis.every` steps
     scoring: list[Evaluator[Encode]]  # every `eval.every`; the first number chooses the best checkpoint
+    encoder: EncoderConfig  # with the part of it that trains
     frozen: Params | None = None  # parameters of the step that are not trained, on the devices
 
     @property
@@ -65,8 +69,16 @@ class Setup:
 
     def state(self, config: config_dict.ConfigDict) -> TrainState:
         """The initial state of one run, on no particular device."""
-        params = initial_params(config, self.inputs.model)
-        return init_state(params, self.settings(config), self.recipe.optimization)
+        params = initial_params(config, self.inputs.model, self.inputs.adapter)
+        trained, _ = partial.split(params, self.encoder)
+        return init_state(trained, self.settings(config), self.recipe.optimization)
+
+    def model(self, trained: Params, tower: int = 0) -> Params:
+        """All parameters, for scoring: with those that are frozen and without LoRA, whose products are added.
+
+        The first or the second encoder stands in the place of the first one.
+        """
+        return with_encoder(partial.merged(partial.of_step(trained, self.frozen), self.encoder), tower)
 
     def batches(self, seed: int) -> Batches | PreparedBatches:
         """The batches of one run."""
@@ -87,16 +99,19 @@ def make_setup(config: config_dict.ConfigDict, inputs: Inputs) -> Setup:
     )
     sample, evaluation, generator = inputs.analysis, inputs.evaluation, inputs.generator
     replacement = generator and make_replacement(config, model.config, generator.model.config, generator.masking)
+    encoder = with_parts(model.config, config.model)
+    frozen = (generator.params if generator else {}) | partial.in_step(frozen_params(config.model, model))
     where = "config.analysis.data"
     return Setup(
         config,
         inputs,
         mesh,
-        graph=build(model.config, head.trained, jnp.dtype(config.train.dtype))[0],
+        graph=build(encoder, head.trained, jnp.dtype(config.train.dtype))[0],
         recipe=make_recipe(config, inputs.num_columns, inputs.language_model, replacement),
         embed=embed,
         schedule=make_schedule(config, inputs.total_steps),
         measuring=[LastLayer(survey(embed.tokens, sample.sentences, Protocol(), where), sample)] if sample else [],
         scoring=[evaluation.development] if evaluation else [],
-        frozen=generator and replicate(generator.params, replicated(mesh)),
+        encoder=encoder,
+        frozen=replicate(frozen, replicated(mesh)) if frozen else None,
     )

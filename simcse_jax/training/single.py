@@ -20,7 +20,6 @@ from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import evaluate_all
 from simcse_jax.locks.lock import Check, never_lost
-from simcse_jax.models.parameters import with_encoder
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.metrics import Metrics
 from simcse_jax.runs.state import TrainState
@@ -109,7 +108,7 @@ class SingleRun:
         started = time.perf_counter()
         embed, *others = (
             CheckedEmbed(self.setup.embed.with_params(params), lambda reason: self.stop(number, reason))
-            for params in (with_encoder(state.params, tower) for tower in self.setup.towers)
+            for params in (self.setup.model(state.params, tower) for tower in self.setup.towers)
         )
         score, tower = None, 0
         for evaluator in self.setup.measuring if due.measure else []:

@@ -12,7 +12,7 @@ from support import ROOT
 from simcse_jax.errors import UserError
 
 sys.path.insert(0, str(ROOT))
-from benchmarks import compile_time, encode, scale, search, startup, sts, systems, train_step
+from benchmarks import compile_time, encode, scale, search, search_disk, startup, sts, systems, train_step
 from benchmarks import corpus as reading
 from benchmarks.training import Setting
 
@@ -30,6 +30,8 @@ WRONG = [
     (scale, ["--axes", "width"], "--axes"),
     (scale, ["--largest", "8"], "--largest 8"),
     (search, ["--rows", "3"], "--rows 3"),
+    (search_disk, ["--rows", "3"], "--rows 3"),
+    (search_disk, ["--queries", "0"], "--queries 0"),
     (reading, ["--folder", "x", "--rows", "3"], "--rows 3"),
     (reading, ["--folder", "x", "--rounds", "0"], "--rounds 0"),
 ]
@@ -265,6 +267,15 @@ def test_search_in_a_few_rows(tmp_path):
     assert [each["missing"] for each in found] == [{}, {}]
     recalls = {name: each["notes"]["recall"] for name, each in found[1]["contenders"].items()}
     assert recalls["simcse_jax, exact"] == recalls["FAISS, flat"] == 1
+
+
+@pytest.mark.slow
+def test_an_index_on_disk_of_a_few_rows(tmp_path):
+    for package in ("faiss", "lancedb"):
+        pytest.importorskip(package)
+    found = run("search_disk", tmp_path / "out.json", "--rows", 2000, "--dimension", 16, "--queries", 5)
+    assert list(found) == list(search_disk.KINDS) and found["simcse_jax, LanceDB"]["recall"] == 1
+    assert all(each["private_mb"] > 0 and each["disk"] > 0 for each in found.values())
 
 
 def test_a_corpus_of_drawn_rows_is_one_that_can_be_read(tmp_path):

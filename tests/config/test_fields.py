@@ -58,6 +58,7 @@ def test_the_numbers_of_the_step():
         "seed",
         "model.dropout",
         "model.attention_dropout",
+        "model.lora.dropout",
         "views.noise",
         "views.cutoff",
         "views.positive_dropout",

@@ -1,4 +1,4 @@
-import importlib.util
+import collections
 import re
 
 import jax
@@ -51,6 +51,22 @@ def test_a_step_with_a_generator_takes_its_parameters():
     assert "language_model.bias" in frozen and "projector.layers.0.kernel" in state.params
 
 
+def test_a_step_with_lora_has_no_gradient_and_no_optimizer_of_what_is_frozen():
+    """Each parameter is an argument with two moments where it trains, and alone where it does not."""
+
+    def numbers(**fields):
+        config = tiny_config(**{f"model.{name.replace('__', '.')}": value for name, value in fields.items()})
+        state, _, _, frozen = compile.trace_step(config, TINY, 1, jax.devices()[:1]).in_avals[0]
+        return [sum(x.size for x in jax.tree.leaves(part)) for part in (state.params, state.optimizer, frozen)]
+
+    whole, moments, nothing = numbers(mlp="none")
+    assert nothing == 0 and moments == 2 * whole + 1
+    for fields in ({"lora__rank": 2}, {"freeze__layers": 1, "freeze__embeddings": True}):
+        trained, moments, frozen = numbers(mlp="none", **fields)
+        assert moments == 2 * trained + 1 < whole / 2 * 3 and frozen > whole / 3
+        assert trained + frozen == whole + ("lora__rank" in fields) * 2 * 2 * 2 * (32 + 32)
+
+
 def test_a_step_of_an_encoder_with_local_layers_and_gates_is_lowered_for_tpus_from_here():
     encoder = EncoderConfig.from_hugging_face(CONFIGS["modernbert"], "test")
     traced = compile.trace_step(tiny_config(**{"model.attention_dropout": 0.0}), encoder, 1, jax.devices()[:2])
@@ -58,10 +74,29 @@ def test_a_step_of_an_encoder_with_local_layers_and_gates_is_lowered_for_tpus_fr
     assert "stablehlo.cosine" in traced.lower(lowering_platforms=("tpu",)).as_text()
 
 
-def test_a_missing_libtpu_names_the_command_that_installs_it(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"`pip install libtpu`.*JAX_PLATFORMS=cpu"):
-        compile.described_devices("v5e:2x4")
+def test_a_step_without_padding_has_places_for_its_tokens_alone():
+    devices, config = jax.devices(), tiny_config(**{"parallel.chunk_size": 3})
+    assert compile.most_tokens(config, 2, 8, 0.68) == (33, 33)  # of 3 * 16
+    assert compile.most_tokens(tiny_config(), 1, 8, 0.5) == (32,)
+    whole, half = (
+        product_flops(compile.trace_step(tiny_config(), TINY, 1, devices, fill=fill).jaxpr).total() for fill in (1, 0.5)
+    )
+    assert 0.5 * whole < half < 0.8 * whole
+
+
+def test_a_gpu_s_memory_is_the_part_that_jax_takes(monkeypatch):
+    assert compile.gpu_memory(100) == 75
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_MEM_FRACTION", ".9")
+    assert compile.gpu_memory(100) == 90
+    monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", ".5")
+    with pytest.raises(UserError, match="XLA_CLIENT_MEM_FRACTION and XLA_PYTHON_CLIENT_MEM_FRACTION are both set"):
+        compile.gpu_memory(100)
+    monkeypatch.delenv("XLA_PYTHON_CLIENT_MEM_FRACTION")
+    assert compile.gpu_memory(100) == 50
+    for wrong in ("all", "nan", "0", "-1", "inf"):
+        monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", wrong)
+        with pytest.raises(UserError, match=f"XLA_CLIENT_MEM_FRACTION={wrong}: must be a number above 0"):
+            compile.gpu_memory(100)
 
 
 @pytest.mark.parametrize(("dtype", "most_tokens"), [("float32", ()), ("bfloat16", ()), ("bfloat16", (40,))])
@@ -86,6 +121,18 @@ def test_the_step_is_lowered_for_gpus_from_here(dtype, most_tokens, monkeypatch)
         assert halved == 0 < len(products)
     else:  # those of attention and dense layers, forward and backward; the head's and the losses' stay float32
         assert halved == 3 * (6 * TINY.num_layers + 1)  # the last layer projects queries separately
+
+
+def test_a_gpu_s_step_writes_products_as_bfloat16_if_the_config_says_so():
+    def written(rounds):
+        config = tiny_config(**{"train.dtype": "bfloat16", "train.round_products": rounds})
+        text = compile.trace_step(config, TINY, 1, jax.devices()).lower(lowering_platforms=("cuda",)).as_text()
+        return collections.Counter(re.findall(r"dot_general .*xbf16>\) -> tensor<[\dx]+x(\w+)>", text))
+
+    products = 3 * (6 * TINY.num_layers + 1)
+    assert written(False) == {"f32": products}
+    parameters = 4 * TINY.num_layers + 1  # their gradients stay float32, and those of attention are of bfloat16 values
+    assert written(True) == {"f32": parameters, "bf16": products - parameters}
 
 
 def test_the_step_s_flops_are_those_of_its_layers():

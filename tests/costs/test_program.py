@@ -3,7 +3,8 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from simcse_jax.costs.program import Collective, Program, product_flops
+from simcse_jax.costs.program import Collective, Consumer, Program, product_flops
+from simcse_jax.costs.roofline import CHIPS
 from simcse_jax.devices.mesh import AXIS, data_mesh
 
 X, W = jnp.ones((64, 32)), jnp.ones((32, 32))
@@ -29,6 +30,13 @@ def test_a_float32_product_takes_as_many_passes_as_its_precision_asks_for(precis
         assert flops(jnp.matmul, X.astype(jnp.bfloat16), W.astype(jnp.bfloat16)) == {1: PRODUCT}
         mixed = lambda x, w: jax.lax.dot(x, w, preferred_element_type=jnp.float32)  # noqa: E731
         assert flops(mixed, X, W.astype(jnp.bfloat16)) == {(1 + passes) // 2: PRODUCT}
+
+
+def test_a_gpu_computes_float32_products_by_its_ordinary_cores_or_with_fewer_bits():
+    for precision, passes in (("highest", 989 / 67), ("high", 2), (None, 2)):
+        with jax.default_matmul_precision(precision):
+            traced = jax.jit(jnp.matmul).trace(X, W)
+        assert product_flops(traced.jaxpr, CHIPS["h200"].passes) == {passes: PRODUCT}
 
 
 def test_flops_are_multiplied_by_loops_and_found_in_gradients_branches_and_checkpoints():
@@ -80,6 +88,15 @@ def test_a_gathered_table_counts_by_its_rows():
     assert read(lambda table, rows: jnp.tanh(table[rows]), table, rows).bytes_accessed() < 2000
 
 
+def test_of_two_branches_the_one_with_more_traffic_counts():
+    def branches(*functions):
+        function = lambda x, w: jax.lax.cond(x[0, 0] > 0, *functions, x, w)  # noqa: E731
+        return read(function, X, W).bytes_accessed()
+
+    small, large = (lambda x, w: x @ w), (lambda x, w: jnp.tanh(x @ w) @ w)
+    assert branches(small, large) == branches(large, small) == branches(large, large) > branches(small, small)
+
+
 def test_collectives_are_found_and_multiplied():
     mesh = data_mesh(jax.devices())
 
@@ -104,6 +121,16 @@ def test_the_bytes_that_a_ring_sends():
     assert sent == {"all-reduce": 1500, "all-gather": 750, "reduce-scatter": 750}
     assert Collective("collective-permute", 4, 1, 1000).bytes_sent == 1000
     assert Collective("all-reduce", 1, 1, 1000).bytes_sent == 0
+
+
+def test_nodes_exchange_parts_after_their_devices():
+    for kind, ways in (("all-reduce", 2), ("all-gather", 1)):
+        exchange = Collective(kind, 16, 1, 1600)  # over 2 nodes with 8 devices each
+        assert exchange.sent_inside(8) == ways * 1600 * 7 / 8
+        assert exchange.sent_outside(8) == ways * 200 / 2
+        assert exchange.sent_outside(16) == 0 and exchange.sent_inside(16) == exchange.bytes_sent
+    # Nothing of an all-to-all is the same on two devices: half of it goes to the other node.
+    assert Collective("all-to-all", 16, 1, 1600).sent_outside(8) == 800
 
 
 TPU_PROGRAM = """\
@@ -159,3 +186,57 @@ def test_a_tpu_s_program_is_read_with_its_two_memories():
     ]
     with pytest.raises(ValueError, match="the loop loop runs an unknown number of times"):
         Program(TPU_PROGRAM.replace("constant(7)", "parameter(1)")).collectives()
+
+
+# As XLA writes it for a GPU: a product by cuBLAS with its scratch memory, a loop, an exchange of two arrays.
+GPU_PROGRAM = """\
+HloModule jit_f, is_scheduled=true, num_partitions=8
+
+%fused (p.0: f32[64,32]) -> bf16[64,32] {
+  %p.0 = f32[64,32]{1,0} parameter(0)
+  ROOT %half = bf16[64,32]{1,0} convert(%p.0)
+}
+
+%body (state: (s32[], f32[64,32])) -> (s32[], f32[64,32]) {
+  %state = (s32[], f32[64,32]{1,0}) parameter(0)
+  %counter = s32[] get-tuple-element(%state), index=0
+  %x.1 = f32[64,32]{1,0} get-tuple-element(%state), index=1
+  %fusion.1 = bf16[64,32]{1,0} fusion(%x.1), kind=kLoop, calls=%fused, metadata={op_name="layers.1/convert" x=1}
+  %fusion.2 = bf16[64,32]{1,0} fusion(%x.1), kind=kLoop, calls=%fused, metadata={op_name="layers.2/convert" x=1}
+  ROOT %next = (s32[], f32[64,32]{1,0}) tuple(%counter, %x.1)
+}
+
+%condition (state.1: (s32[], f32[64,32])) -> pred[] {
+  %state.1 = (s32[], f32[64,32]{1,0}) parameter(0)
+  ROOT %true = pred[] constant(true)
+}
+
+ENTRY %main (x: bf16[64,32], w: bf16[32,32]) -> f32[64,32] {
+  %x = bf16[64,32]{1,0} parameter(0)
+  %w = bf16[32,32]{1,0} parameter(1)
+  %both = (f32[64,32]{1,0}, s8[33554432]{0}) custom-call(%x, %w), custom_call_target="__cublas$lt$matmul"
+  %y = f32[64,32]{1,0} get-tuple-element(%both), index=0
+  %zero = s32[] constant(0)
+  %start = (s32[], f32[64,32]{1,0}) tuple(%zero, %y)
+  %loop = (s32[], f32[64,32]{1,0}) while(%start), condition=%condition, body=%body, \
+backend_config={"known_trip_count":{"n":"5"}}
+  %z = f32[64,32]{1,0} get-tuple-element(%loop), index=1
+  %gather = ((bf16[64,32]{1,0}, bf16[32,32]{1,0}), (bf16[512,32]{1,0}, bf16[256,32]{1,0})) \
+all-gather-start(%x, %w), replica_groups=[1,8]<=[8], dimensions={0}
+  %gathered = (bf16[512,32]{1,0}, bf16[256,32]{1,0}) all-gather-done(%gather)
+  ROOT %copy = f32[64,32]{0,1} copy(%z)
+}
+"""
+
+
+def test_a_gpu_s_program_is_read_with_its_launches_and_consumers():
+    program = Program(GPU_PROGRAM)
+    product = 2 * (64 * 32 + 32 * 32) + 4 * 64 * 32  # without the scratch memory
+    fusions, copy, exchange = 10 * (4 + 2) * 64 * 32, 2 * 4 * 64 * 32, 9 * 2 * (64 * 32 + 32 * 32)
+    assert program.bytes_accessed() == product + fusions + copy + exchange
+    assert program.kernels() == {"fusions": 10, "library calls": 1, "copies": 1, "others": 0}
+    assert program.collectives() == [Collective("all-gather", 8, 1, 2 * 768 * 32)]
+    largest, second, *_ = program.consumers()
+    assert largest == Consumer("layers.*/convert", "fusion", "bf16[64,32]", 10, fusions)
+    assert (second.kind, second.bytes) == ("all-gather-start", exchange)
+    assert sum(each.bytes for each in program.consumers()) == program.bytes_accessed()

@@ -1,6 +1,6 @@
 import pytest
 from support import sentences
-from support.embeddings import encoder_of
+from support.embedding_folders import encoder_of
 
 
 @pytest.fixture(scope="module")

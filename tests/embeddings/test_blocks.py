@@ -1,7 +1,7 @@
 import numpy as np
 import pyarrow.parquet
 import pytest
-from support.embeddings import begin, encoder_of
+from support.embedding_folders import begin, encoder_of
 
 from simcse_jax import SimCSE
 from simcse_jax.corpus.claims import claimed

@@ -1,5 +1,5 @@
 import pytest
-from support.embeddings import encoder_of
+from support.embedding_folders import encoder_of
 
 from simcse_jax import SimCSE
 

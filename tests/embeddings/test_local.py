@@ -1,5 +1,5 @@
 import numpy as np
-from support.embeddings import begin, rows_in
+from support.embedding_folders import begin, rows_in
 from support.object_store import NEEDS_GCSFS
 
 from simcse_jax.corpus.claims import claimed

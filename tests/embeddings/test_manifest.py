@@ -1,7 +1,7 @@
 import os
 
 import pytest
-from support.embeddings import begin
+from support.embedding_folders import begin
 
 from simcse_jax.embeddings.blocks import make_block
 from simcse_jax.embeddings.manifest import complete, finish, missing, read_manifest

@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 from support import ROOT
-from support.embeddings import rows_in
+from support.embedding_folders import rows_in
 
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.embeddings.on_ray import Share, connected, share_of

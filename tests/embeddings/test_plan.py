@@ -1,5 +1,5 @@
 import pytest
-from support.embeddings import begin
+from support.embedding_folders import begin
 
 from simcse_jax.corpus.claims import claimed
 from simcse_jax.data.sentences import SentenceFile

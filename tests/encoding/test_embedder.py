@@ -3,7 +3,7 @@ import pytest
 from support import random_model, sentences
 
 from simcse_jax.encoding import batching
-from simcse_jax.encoding.embedder import Embedder, NotFinite, _make_embed, check_finite
+from simcse_jax.encoding.embedder import Embedder, NotFinite, check_finite, make_embed
 from simcse_jax.huggingface.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.exact
@@ -78,7 +78,7 @@ def test_a_batch_on_a_cpu_has_no_more_tokens_than_its_cache_takes(model, monkeyp
 
 
 def test_a_shape_compiles_once(model):
-    embed = _make_embed(model[0], "max", False, None, (), 0)
+    embed = make_embed(model[0], "max", False, None, (), 0)
     before = embed._cache_size()
     for texts in (sentences(20), sentences(30, seed=1), sentences(20)):
         encode(model, texts, pooler="max", batch_size=10)

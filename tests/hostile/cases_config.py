@@ -40,6 +40,10 @@ WITH = {  # what makes a field matter
     "projector.objectives": "--config.projector.widths=D",
     "model.generator": "--config.objective.replaced_token_detection.weight=1",
     "train.milestones": "--config.train.schedule=steps",
+    "model.lora.alpha": "--config.model.lora.rank=2",
+    "model.lora.targets": "--config.model.lora.rank=2",
+    "model.lora.dropout": "--config.model.lora.rank=2",
+    "model.lora.init_from": "--config.model.lora.rank=2",
     "eval.postprocess_data": "--config.eval.postprocess=whitening",
 }
 

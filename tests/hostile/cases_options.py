@@ -82,6 +82,7 @@ OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
             "--threshold": NUMBERS,
             "--recall-target": NUMBERS,
             "--backend": CHOICES,
+            "--storage": CHOICES,
             "--pooler": CHOICES,
             "--model": NAMES,
             "--sentences": NAMES,
@@ -147,6 +148,9 @@ OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
         {
             "--batch-per-chip": NUMBERS,
             "--columns": NUMBERS,
+            "--fill": NUMBERS,
+            "--top": NUMBERS,
+            "--plan": CHOICES,
             "--config": NAMES,
             "--topology": CHOICES,
             "--topologies": CHOICES,

@@ -74,6 +74,31 @@ def write_sharded_model(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
 
 
+def write_small_adapter(folder: Path) -> None:
+    """A random adapter of the model `model`."""
+    import dataclasses
+
+    from simcse_jax.huggingface.adapters import base_fingerprint, write_adapter
+    from simcse_jax.huggingface.linear_maps import sites
+    from simcse_jax.huggingface.load import load
+    from simcse_jax.models import lora
+    from simcse_jax.models.config import Lora, Partial
+
+    model = load(str(folder.parent / "model"))
+    own = Lora(2, 4.0, sites(model.config, (), ""))
+    encoder = dataclasses.replace(model.config, partial=Partial(lora=own))
+    draw = np.random.default_rng(0)
+    params = {
+        name: draw.normal(0, 0.1, shape).astype(np.float32)
+        for (_, site), names in lora.names(encoder).items()
+        for name, shape in zip(
+            names, ((lora.features(encoder, site)[0], 2), (2, lora.features(encoder, site)[1])), strict=True
+        )
+    }
+    folder.mkdir()
+    write_adapter(params, encoder, folder, base="model", sha=base_fingerprint(model.params), dropout=0.0)
+
+
 SIMPLE: dict[str, Callable[[Path], object]] = {  # by the name in a case's folder
     "model": lambda folder: write_model(folder, "bert"),
     "roberta": lambda folder: write_model(folder, "roberta"),
@@ -82,6 +107,7 @@ SIMPLE: dict[str, Callable[[Path], object]] = {  # by the name in a case's folde
     "text.txt": write_text,
     "pairs.tsv": write_pairs,
     "train.csv": write_triplets,
+    "adapter": write_small_adapter,
 }
 FOREIGN = "foreign"
 RUN = train_arguments(
@@ -95,6 +121,7 @@ RUN = train_arguments(
     analysis__data="train.csv",
 )
 PREPARE = ["--data=text.txt", "--model=model", "--max-length=16", "--output=corpus", "--shard-rows=6"]
+ENCODE = ["--model=model", "--input=text.txt", "--output=embeddings/emb.parquet"]
 # Made by commands from the above: the inputs, the command line, and what it writes.
 MADE: dict[str, tuple[list[str], str, list[str]]] = {
     "workdir": (
@@ -105,6 +132,8 @@ MADE: dict[str, tuple[list[str], str, list[str]]] = {
     "exported": (["workdir"], "export", ["--workdir=workdir", "--output=exported"]),
     "index": (["model", "text.txt"], "search", ["--model=model", "--sentences=text.txt", "--index=index", "--query=a"]),
     "corpus": (["model", "text.txt"], "prepare", PREPARE),
+    "embeddings": (["model", "text.txt"], "hostile.seeds:encode_into_folder", ENCODE),
+    "lance": (["embeddings"], "search", ["build", "--embeddings=embeddings", "--output=lance"]),
     "state": (
         ["model", "text.txt"],
         "hostile.seeds:encode_half",
@@ -116,6 +145,16 @@ MADE: dict[str, tuple[list[str], str, list[str]]] = {
 def write_sentence_transformer(folder: Path, exported: Path) -> None:
     """An export as another program would have written it: without our own file."""
     shutil.copytree(exported, folder, ignore=shutil.ignore_patterns("simcse_jax.json"))
+
+
+def encode_into_folder() -> None:
+    """`encode`, into a folder that does not exist yet."""
+    import os
+
+    from simcse_jax import encode
+
+    os.mkdir("embeddings")
+    encode.main()
 
 
 def encode_half() -> None:

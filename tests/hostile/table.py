@@ -4,12 +4,14 @@ import hashlib
 from collections import Counter
 
 from hostile import (
+    cases_adapters,
     cases_building,
     cases_config,
     cases_corpora,
     cases_data,
     cases_folders,
     cases_json,
+    cases_lance,
     cases_options,
     cases_outputs,
     cases_tokenizer,
@@ -30,6 +32,8 @@ FILES = (
     cases_building,
     cases_words,
     cases_corpora,
+    cases_adapters,
+    cases_lance,
 )
 PER_KIND = 5  # of the sample
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from support.jobs import another_job
 
+from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.errors import UserError
 from simcse_jax.index import files as index_files
 from simcse_jax.index import index as index_module
@@ -52,14 +53,15 @@ def test_what_is_loaded_is_what_was_saved(tmp_path, count):
     assert loaded.search(QUERIES[:1], 1)[0][0][:2] == ("more", count)
 
 
-def test_embeddings_are_memory_mapped_and_a_cpu_takes_them_from_the_file(tmp_path):
+def test_embeddings_are_memory_mapped_and_a_cpu_takes_them_from_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(index_module, "data_mesh", lambda devices: data_mesh(devices[:1]))
     index_files.save(made(150), tmp_path, MODEL)
     loaded = index_files.load(tmp_path, MODEL)
     mapped = [block.rows for block in loaded.blocks()]
     assert [isinstance(rows, np.memmap) for rows in mapped] == [True, True, True, False]  # the last one is padded
     loaded.search(QUERIES)
-    on_device = [block.rows for block in loaded.blocks()]
-    for before, after in zip(mapped[:3], on_device[:3], strict=True):
+    on_devices = [block.rows for block in loaded._placed.blocks(list(loaded.blocks()))]
+    for before, after in zip(mapped[:3], on_devices[:3], strict=True):
         assert after.unsafe_buffer_pointer() == before.ctypes.data
     stored = np.load(next(tmp_path.glob("embeddings-*.npy")))
     np.testing.assert_allclose(np.linalg.norm(stored, axis=1), 1, atol=1e-6)

@@ -1,9 +1,15 @@
 import itertools
+import os
+import pickle
+import socket
+import subprocess
+import sys
 
-import jax
 import numpy as np
 import pytest
+from support import ROOT, finish, xla_flags
 
+from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.errors import UserError
 from simcse_jax.index import index as index_module
 from simcse_jax.index.index import Index, Result, check_search
@@ -15,6 +21,7 @@ DIMENSION = 12
 def small_blocks(monkeypatch):
     monkeypatch.setattr(index_module, "LARGE", 64)
     monkeypatch.setattr(index_module, "SMALL", 16)
+    monkeypatch.setattr(index_module, "data_mesh", lambda devices: data_mesh(devices[:2]))  # compiles faster
 
 
 def embeddings(rows: int, seed: int = 0) -> np.ndarray:
@@ -52,6 +59,16 @@ def test_it_finds_what_all_cosines_sorted_give(count, top_k, threshold):
     assert sum(map(len, expected(queries, rows, top_k, threshold))) > 0 or count == 1
 
 
+@pytest.mark.parametrize("storage", ["float16", "bfloat16"])
+def test_vectors_of_16_bits_find_the_same_also_after_more_were_added(storage):
+    index, rows = filled(150)
+    queries = embeddings(3, seed=1)
+    assert found(index, queries, 5, 0.3, storage=storage) == expected(queries, rows, 5, 0.3)
+    index.add(["one more"], queries[:1])
+    assert index.search(queries[:1], 1, storage=storage) == [[("one more", 150, pytest.approx(1, abs=1e-6))]]
+    assert found(pickle.loads(pickle.dumps(index)), queries, 3) == found(index, queries, 3, storage=storage)
+
+
 @pytest.mark.parametrize("counts", [(1, 1, 1), (10, 10, 10), (16, 1), (60, 3, 1, 70), (64, 64, 5), (5, 200, 5)])
 def test_rows_that_are_added_are_numbered_on(counts):
     index, rows = filled(*counts)
@@ -74,6 +91,27 @@ def test_adding_a_little_leaves_the_blocks_that_are_there_alone():
     assert [len(rows) for rows in after] == [64, 16, 16, 16]
 
 
+def test_the_devices_have_the_vectors_once(monkeypatch):
+    monkeypatch.setattr(index_module, "data_mesh", lambda devices: data_mesh(devices[:1]))
+    index, _ = filled(64, 64, 32)
+    queries = embeddings(1)
+    index.search(queries, 1, storage="float16")
+    index.search(queries, 1)
+    assert index._placed.storage == "float32"
+    for mine, there in zip(index.blocks(), index._placed.blocks(list(index.blocks())), strict=True):
+        assert there.rows.unsafe_buffer_pointer() == mine.rows.ctypes.data  # a CPU's are the host's
+
+
+def test_processes_compare_a_row_of_each_block(monkeypatch):
+    said = []
+    monkeypatch.setattr(index_module, "agree", said.append)
+    index, _ = filled(200)
+    for _ in range(2):
+        index.search(embeddings(1), 1)
+        list(index.blocks())[1].rows[0] *= 0.5
+    assert said[0]["the search"] == said[1]["the search"] and said[0]["the index"] != said[1]["the index"]
+
+
 @pytest.mark.parametrize("counts", [(0, 3), (3, 0), (20, 70), (64, 64), (101, 150)])
 def test_an_index_after_another_one_is_as_if_its_sentences_had_been_added(counts):
     rows, more = embeddings(counts[0]), embeddings(counts[1], seed=5)
@@ -85,18 +123,6 @@ def test_an_index_after_another_one_is_as_if_its_sentences_had_been_added(counts
     for block, expected_block in zip(index.blocks(), whole.blocks(), strict=True):
         assert (block.first, block.count) == (expected_block.first, expected_block.count)
         np.testing.assert_array_equal(block.rows, expected_block.rows)
-
-
-def test_blocks_lie_on_the_device_as_long_as_they_fit(monkeypatch):
-    bytes_a_row = 4 * DIMENSION
-    monkeypatch.setattr(index_module, "free_memory", lambda: 70 * bytes_a_row)
-    index, rows = filled(150)
-    queries = embeddings(3, seed=1)
-    assert found(index, queries, 5, -1) == expected(queries, rows, 5, -1)
-    assert [isinstance(block.rows, jax.Array) for block in index.blocks()] == [True, False, False, False]
-    monkeypatch.setattr(index_module, "free_memory", lambda: 0)
-    index.add(["one more"], queries[:1])
-    assert index.search(queries[:1], 1) == [[("one more", 150, pytest.approx(1, abs=1e-6))]]
 
 
 def test_duplicates_keep_their_own_rows_and_come_in_their_order():
@@ -163,6 +189,8 @@ def test_faiss_that_is_not_installed_is_reported_in_one_line(monkeypatch):
         ({"threshold": float("nan")}, "threshold=nan: must be a number"),
         ({"recall_target": 0}, "recall_target=0: must be above 0"),
         ({"backend": "annoy"}, "backend='annoy': not one of jax, faiss"),
+        ({"storage": "int8"}, "storage='int8': not one of float32, float16, bfloat16"),
+        ({"storage": "float16", "backend": "faiss"}, "storage='float16': is for backend='jax'"),
     ],
 )
 def test_a_bad_argument_is_refused_in_one_line(arguments, message):
@@ -181,3 +209,46 @@ def test_a_score_that_is_not_finite_is_refused():
     rows[2, 1] = np.nan
     with pytest.raises(UserError, match="row 2 of the index has a score that is not finite"):
         Index.from_rows(list("abcd"), rows).search(rows[:1], 1)
+
+
+SEARCHER = """
+import pickle, sys
+import jax
+from simcse_jax.errors import UserError
+from simcse_jax.index import index as index_module
+folder, port, process, storage, differs = sys.argv[1:]
+jax.distributed.initialize(f"127.0.0.1:{port}", 2, int(process))
+index_module.LARGE, index_module.SMALL = 64, 16
+index, queries = pickle.load(open(f"{folder}/asked", "rb"))
+try:
+    found = index.search(queries[int(process) * int(differs) :], 5, storage=storage)
+except UserError as error:
+    sys.exit(str(error))
+assert jax.device_count() == 2 * jax.local_device_count() == 4
+pickle.dump(found, open(f"{folder}/found-{process}", "wb"))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("storage", "differs"), [("float32", 0), ("float16", 0), ("float32", 1)])
+def test_several_processes_find_what_one_finds(tmp_path, storage, differs):
+    index, _ = filled(200)
+    queries = embeddings(4, seed=1)
+    (tmp_path / "asked").write_bytes(pickle.dumps((index, queries)))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    options = {"cwd": ROOT, "env": {**os.environ, "XLA_FLAGS": xla_flags(2)}, "text": True}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    commands = [[sys.executable, "-c", SEARCHER, tmp_path, port, str(n), storage, str(differs)] for n in range(2)]
+    ended = finish([subprocess.Popen(command, **options, **pipes) for command in commands])
+    if differs:
+        assert all("the search: differs between process 1 and process 0" in error for *_, error in ended), ended
+        return
+    assert [code for code, *_ in ended] == [0, 0], ended
+    expected = index.search(queries, 5)
+    for process in range(2):
+        results = pickle.loads((tmp_path / f"found-{process}").read_bytes())
+        assert [[each[:2] for each in one] for one in results] == [[each[:2] for each in one] for one in expected]
+        scores = [[each.score for one in all_ for each in one] for all_ in (results, expected)]
+        np.testing.assert_allclose(*scores, atol=1e-6)

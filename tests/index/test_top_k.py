@@ -2,7 +2,10 @@ import jax
 import numpy as np
 import pytest
 
-from simcse_jax.index.top_k import MAX_QUERIES, Best, Block, merge, top_k
+from simcse_jax.devices.mesh import data_mesh
+from simcse_jax.index.top_k import MAX_QUERIES, WHOLE, Best, Block, merge, on_devices, top_k
+
+MESH = data_mesh(jax.devices()[:2])
 
 
 def unit(rows: int, dimension: int, seed: int = 0) -> np.ndarray:
@@ -31,7 +34,7 @@ def brute_force(queries: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarr
 @pytest.mark.parametrize("k", [1, 5, 32])
 def test_it_equals_a_ranking_of_all_scores_in_float64(count, queries, k):
     rows, asked = unit(count, 12), unit(queries, 12, seed=1)
-    scores, found = top_k(asked, blocks(rows, 16), k)
+    scores, found = top_k(asked, blocks(rows, 16), k, MESH)
     expected, order = brute_force(asked, rows, k)
     there = min(k, count)
     assert scores.shape == found.shape == (queries, k)
@@ -42,7 +45,7 @@ def test_it_equals_a_ranking_of_all_scores_in_float64(count, queries, k):
 
 def test_queries_beyond_those_scored_together():
     rows, asked = unit(40, 8), unit(2 * MAX_QUERIES + 3, 8, seed=1)
-    scores, found = top_k(asked, blocks(rows, 16), 4)
+    scores, found = top_k(asked, blocks(rows, 16), 4, MESH)
     expected, order = brute_force(asked, rows, 4)
     np.testing.assert_array_equal(found, order)
     np.testing.assert_allclose(scores, expected, atol=1e-6)
@@ -52,7 +55,7 @@ def test_of_equal_scores_the_lower_row_comes_first():
     few = unit(5, 16)
     rows = few[np.random.default_rng(2).integers(0, 5, 200)]  # each of them some forty times, over many blocks
     for asked in (few[:1], few):
-        scores, found = top_k(asked, blocks(rows, 16), 64)
+        scores, found = top_k(asked, blocks(rows, 16), 64, MESH)
         for query, (of_query, numbers) in enumerate(zip(scores, found, strict=True)):
             twins = np.flatnonzero((rows == few[query]).all(axis=1))
             np.testing.assert_array_equal(numbers[: len(twins)], twins)
@@ -60,13 +63,13 @@ def test_of_equal_scores_the_lower_row_comes_first():
 
 
 def test_no_queries_give_nothing():
-    scores, found = top_k(np.zeros((0, 8), np.float32), blocks(unit(5, 8), 16), 3)
+    scores, found = top_k(np.zeros((0, 8), np.float32), blocks(unit(5, 8), 16), 3, MESH)
     assert scores.shape == found.shape == (0, 3)
 
 
 def test_what_is_approximate_on_a_tpu_is_exact_on_a_cpu():
     rows, asked = unit(100, 12), unit(3, 12, seed=1)
-    exact, approximate = (top_k(asked, blocks(rows, 32), 5, recall) for recall in (None, 0.9))
+    exact, approximate = (top_k(asked, blocks(rows, 32), 5, MESH, recall) for recall in (None, 0.9))
     for one, other in zip(exact, approximate, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -77,16 +80,18 @@ def steps(jaxpr) -> list:
     for equation in jaxpr.eqns:
         found.append(equation)
         for value in equation.params.values():
-            if hasattr(value, "jaxpr"):
-                found += steps(value.jaxpr)
+            value = getattr(value, "jaxpr", value)  # closed or, as of shard_map, not
+            if hasattr(value, "eqns"):
+                found += steps(value)
     return found
 
 
 @pytest.mark.parametrize(("recall_target", "chosen_by"), [(None, "top_k"), (0.9, "approx_top_k")])
 def test_a_step_holds_the_scores_of_one_block_and_multiplies_at_the_highest_precision(recall_target, chosen_by):
     queries, rows, k, dimension = 4, 64, 8, 12
-    best = Best(np.zeros((queries, k), np.float32), np.zeros((queries, k), np.int32))
-    traced = jax.make_jaxpr(lambda q, x, b: merge(q, x, 128, 64, b, recall_target=recall_target))(
+    mesh, numbers = data_mesh(jax.devices()[:1]), np.zeros((1, queries, k), np.int32)
+    best = Best(np.zeros((1, queries, k), np.float32), numbers, numbers)
+    traced = jax.make_jaxpr(lambda q, x, b: merge(q, x, 128, 64, b, mesh=mesh, recall_target=recall_target))(
         np.zeros((queries, dimension), np.float32), np.zeros((rows, dimension), np.float32), best
     )
     made = steps(traced.jaxpr)
@@ -103,6 +108,45 @@ def test_a_step_compiles_once_for_each_shape_of_block_however_many_rows_there_ar
         rows = unit(count, 20)
         cut = count // 32 * 32
         tail = [Block(b.rows, b.first + cut, b.count) for b in blocks(rows[cut:], 8)]
-        _, found = top_k(asked, [*blocks(rows[:cut], 32), *tail], 8)
+        _, found = top_k(asked, [*blocks(rows[:cut], 32), *tail], 8, MESH)
         np.testing.assert_array_equal(found[:, :5], brute_force(asked, rows, 5)[1])
     assert merge._cache_size() == 2
+
+
+@pytest.mark.parametrize("devices", [8, *(pytest.param(few, marks=pytest.mark.slow) for few in (1, 3, 4))])
+def test_any_number_of_devices_finds_the_same_rows(devices):
+    few = unit(40, 16)
+    rows = few[np.random.default_rng(2).integers(0, 40, 190)]  # equal ones on all devices
+    asked = unit(3, 16, seed=1)
+    scores, found = top_k(asked, blocks(rows, 64), 32, data_mesh(jax.devices()[:devices]))
+    two_scores, two = top_k(asked, blocks(rows, 64), 32, MESH)
+    np.testing.assert_array_equal(found, two)
+    np.testing.assert_allclose(scores, two_scores, atol=1e-6)
+    for of_query, numbers in zip(scores, found, strict=True):
+        order = sorted(zip(-of_query, numbers, strict=True))
+        assert [row for _, row in order] == numbers.tolist()
+
+
+def test_rows_beyond_those_that_32_bits_can_count():
+    rows, asked = unit(64, 12), unit(3, 12, seed=1)
+    far = [0, 2**31 - 8, 2**33, 10**10]  # the first rows of blocks, as of a matrix of ten billion
+    parts = [Block(rows[16 * place : 16 * place + 16], first, 16) for place, first in enumerate(far)]
+    _, found = top_k(asked, parts, 64, MESH)
+    assert found.dtype == np.int64
+    _, order = brute_force(asked, rows, 64)
+    np.testing.assert_array_equal(found, np.array(far)[order // 16] + order % 16)
+
+
+def test_zero_and_minus_zero_are_equal():
+    rows = np.zeros((8, 4), np.float32)
+    rows[::2] = -0.0
+    rows[:, 0] = np.where(np.arange(8) % 2, 1, -1)  # times 0
+    _, found = top_k(np.array([[0, 1, 1, 1]], np.float32), blocks(rows, 8), 8, MESH)
+    np.testing.assert_array_equal(found, [np.arange(8)])
+
+
+def test_a_block_that_cannot_be_divided_evenly_is_padded():
+    rows = unit(10, 4)
+    array = on_devices(rows, data_mesh(jax.devices()[:4]))
+    np.testing.assert_array_equal(array, np.pad(rows, ((0, 4 * WHOLE - 10), (0, 0))))
+    assert {shard.data.shape for shard in array.addressable_shards} == {(WHOLE, 4)}  # the sums of all have one order

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simcse_jax.models.products import einsum
+from simcse_jax.models.products import einsum, rounding
 
 pytestmark = pytest.mark.exact
 
@@ -80,3 +80,34 @@ def test_products_of_a_bfloat16_step_sum_over_the_left_factors_last_axis_with_a_
     assert summed == [str(x.ndim - 1)] * 3
     layouts = re.findall(r"LayoutConstraint.* result_layouts = \[dense<\[([\d, ]+)\]>", text)
     assert layouts == ([", ".join(map(str, reversed(range(x.ndim))))] if platform == "cpu" else [])
+
+
+@pytest.mark.parametrize(
+    ("platform", "written"), [("cpu", "f32 f32 f32"), ("cuda", "bf16 bf16 f32"), ("tpu", "bf16 bf16 f32")]
+)
+def test_products_are_written_as_bfloat16_where_that_is_asked_for_and_free(platform, written):
+    """The product, and the gradients of the values and of the float32 parameter."""
+    x, y = operands("nf,fg->ng")
+
+    def types(rounds):
+        step = jax.jit(jax.grad(lambda x, y: jnp.sum(einsum("nf,fg->ng", x, y, jnp.bfloat16) ** 2), argnums=(0, 1)))
+        with rounding(rounds):
+            text = step.trace(x, y).lower(lowering_platforms=(platform,)).as_text()
+        return sorted(re.findall(r"dot_general.*-> tensor<[\dx]+x(\w+)>", text))
+
+    assert types(False) == ["f32"] * 3
+    assert types(True) == (["f32"] * 3 if platform == "cpu" else ["bf16", "bf16", "f32"])
+
+
+@pytest.mark.parametrize("subscripts", SHAPES)
+def test_on_a_cpu_products_stay_as_they_are(subscripts):
+    x, y = operands(subscripts)
+
+    def gradients(rounds):
+        def loss(x, y):  # a new function, since `jax.jit` does not trace the same one again
+            return jnp.sum(einsum(subscripts, x, y, jnp.bfloat16) ** 2)
+
+        with rounding(rounds):
+            return jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))(x, y)
+
+    jax.tree.map(np.testing.assert_array_equal, gradients(True), gradients(False))

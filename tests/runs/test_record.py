@@ -44,6 +44,8 @@ def test_a_run_of_an_earlier_version_is_as_it_was():
         ("config/model/mlp", [*WRONG, "sometimes"], r"config\.model\.mlp"),
         ("config/model/num_layers", [-1, "1", 0.0], r"config\.model\.num_layers"),
         ("config/model/init_from", [3, ""], r"config\.model\.init_from"),
+        ("config/model/lora", [5, None, "x", {}, {"rank": 2}], r"config\.model\.lora\..* is missing"),
+        ("config/model/freeze", [5, {"layers": 1}], r"config\.model\.freeze\.embeddings is missing"),
         ("config/objective", [None, "x", [1]], "objective"),
         ("config/objective/info_nce", [3, None], r"config\.objective\.info_nce is no object"),
         ("config/objective/mlm/weight", ["0.1", None, True], r"config\.objective\.mlm\.weight is"),

@@ -1,27 +1,38 @@
-"""Folders of embeddings for tests."""
+"""Files of embeddings, as `encode` writes them."""
 
+import json
 from pathlib import Path
 
-import pyarrow.parquet
+import numpy as np
 
-from simcse_jax.corpus.begun import Plan, enter
-from simcse_jax.embeddings.encoder import Encoder, Options
-from simcse_jax.embeddings.plan import make_plan
+from simcse_jax.encoding.parquet import MAKER
+from simcse_jax.index.files import ModelIdentity
 
-
-def begin(folder: Path, encoder: Encoder, *sources: Path, block_rows: int = 8, keep_text: bool = True) -> Plan:
-    """Begins a folder of small blocks."""
-    plan = make_plan([str(source) for source in sources], None, encoder.about(), block_rows, keep_text)
-    enter(folder, plan, "that of other embeddings")
-    return plan
+MODEL = ModelIdentity("runs/a", "avg", False, 12, "0" * 64)
 
 
-def encoder_of(model: Path, **options) -> Encoder:
-    return Encoder(Options(str(model), **options))
+def clustered(rows: int, dimension: int = 12, seed: int = 0) -> np.ndarray:
+    """Around a few points, of any length."""
+    generator = np.random.default_rng(seed)
+    centres = generator.normal(size=(5, dimension))
+    return (centres[generator.integers(0, 5, rows)] + 0.5 * generator.normal(size=(rows, dimension))).astype(np.float32)
 
 
-def rows_in(folder: Path) -> list[dict]:
-    """The rows of all files, in the order of their numbers."""
-    files = sorted(folder.glob("embeddings-*.parquet"))
-    rows = [row for file in files for row in pyarrow.parquet.read_table(file).to_pylist()]
-    return sorted(rows, key=lambda row: row["row"])
+def write_parquet(
+    path: Path, embeddings: np.ndarray, first: int = 0, maker: ModelIdentity | None = MODEL, **columns: object
+) -> None:
+    """`columns` replace those that `encode` writes; None leaves one out."""
+    import pyarrow
+    import pyarrow.parquet
+
+    kind = pyarrow.list_(pyarrow.from_numpy_dtype(embeddings.dtype), embeddings.shape[1])
+    numbers = np.arange(first, first + len(embeddings))
+    content = {
+        "sentence": pyarrow.array([f"sentence {row}" for row in numbers], pyarrow.string()),
+        "row": pyarrow.array(numbers),
+        "embedding": pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(embeddings.ravel()), type=kind),
+    }
+    table = pyarrow.table({name: array for name, array in (content | columns).items() if array is not None})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    metadata = None if maker is None else {MAKER: json.dumps(maker._asdict())}
+    pyarrow.parquet.write_table(table.replace_schema_metadata(metadata), path)

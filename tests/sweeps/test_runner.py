@@ -250,6 +250,24 @@ def test_runs_together_end_by_patience_where_each_alone_ends(file, tmp_path, mon
             assert end == json.loads(expected[2])["ended_at_step"] == max(losses) == max(scores)
 
 
+@pytest.mark.slow
+def test_runs_with_lora_together_equal_each_alone_and_one_can_continue_alone(file, tmp_path, monkeypatch):
+    fields = ("model.lora.rank=2", "model.lora.dropout=0.1", "train.learning_rate=0.03", "train.max_steps=4")
+    for name in ("alone", "together"):
+        given = [f"--config.{field}" for field in (*fields, f"sweep.vectorize={name == 'together'}")]
+        run(monkeypatch, file, tmp_path / name, TAME, *given)
+    for variant in ("a", "b"):
+        for seed in (1, 2):
+            (losses, scores, _), expected = (read(tmp_path / name, variant, seed) for name in ("together", "alone"))
+            np.testing.assert_allclose(list(losses.values()), list(expected[0].values()), rtol=1e-4)
+            assert scores == pytest.approx(expected[1], abs=0.2)
+    folder = tmp_path / "together" / "a" / "seed1"
+    assert not (folder / "model" / "frozen.safetensors").exists()
+    (folder / "result.json").unlink()
+    run(monkeypatch, file, tmp_path / "together", TAME, *(f"--config.{field}" for field in fields))
+    assert load_model(str(folder)).params.keys() == load_model(str(tmp_path / "alone" / "a" / "seed1")).params.keys()
+
+
 def test_a_run_that_was_begun_alone_resumes_alone(file, tmp_path):
     config = parse(["--config", str(file), "--workdir=w"])[0]
     runs = runner.all_runs(read_sweep(config, load_variants(str(file))), config.sweep, tmp_path)

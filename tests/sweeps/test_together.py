@@ -26,7 +26,7 @@ def test_a_run_that_cannot_be_scored_at_the_end_is_given_up_alone():
     members = [Member(f"run {seed}", seed, None, 0.0) for seed in (1, 2)]
     embed = SimpleNamespace(with_params=lambda params: SimpleNamespace(with_progress=None))
     inputs = SimpleNamespace(evaluation=SimpleNamespace(final_scores=final_scores), language_model=None)
-    setup = SimpleNamespace(embed=embed, inputs=inputs)
+    setup = SimpleNamespace(embed=embed, inputs=inputs, model=dict)
     group = Group(setup, [], {}, None, None, members, {"x": np.zeros((2, 3))})
     assert group.final_scores() == [None, {"seed": 2}]
     assert [member.problem for member in members] == ["the embeddings vary in 0 directions only", ""]
@@ -35,7 +35,7 @@ def test_a_run_that_cannot_be_scored_at_the_end_is_given_up_alone():
 def test_scores_are_computed_with_progress(capsys):
     encode = SimpleNamespace(with_progress=lambda sentences: np.eye(len(sentences)))
     score = SimpleNamespace(with_params=lambda params: encode)
-    setup = SimpleNamespace(embed=score, scoring=[lambda embed: {"eval/x": float(embed(["a"])[0, 0])}])
+    setup = SimpleNamespace(embed=score, model=dict, scoring=[lambda embed: {"eval/x": float(embed(["a"])[0, 0])}])
     member = Member("run 1", 1, SimpleNamespace(write=lambda number, line: None), 0.0)
     Group(setup, [], {}, None, None, [member], {}).score(1, {})
     assert member.best == 1.0 and "run 1 1.00" in capsys.readouterr().out
@@ -81,6 +81,9 @@ def test_what_can_be_trained_together():
     assert changed(train__epsilon=1e-6, train__warmup=0.1) == changed()
     assert changed(views__positive_dropout=0.0) == changed(views__positive_dropout=0.3) != changed()
     assert changed(model__attention_dropout=0.0) == changed(model__attention_dropout=0.3) != changed()
+    lora = {"model__lora__rank": 4}
+    assert changed(**lora, model__lora__dropout=0.1) == changed(**lora, model__lora__dropout=0.3) != changed(**lora)
+    assert len({changed(**lora), changed(model__lora__rank=8), changed(**lora, model__lora__alpha=1.0), changed()}) == 4
     steps = {"train__schedule": "steps", "train__milestones": "5:0.5,9:0.1"}
     assert changed(**steps) == changed(**steps | {"train__milestones": "1:0.8,2:0.7"}) != changed()
     assert changed(**steps) != changed(**steps | {"train__milestones": "1:0.8"})
@@ -128,7 +131,7 @@ def test_a_run_whose_patience_is_over_ends_with_what_it_has_and_the_others_conti
     embed = SimpleNamespace(with_params=lambda own: SimpleNamespace(with_progress=lambda sentences: own["x"]))
     number = 0
     setup = SimpleNamespace(
-        embed=embed, scoring=[lambda embed: {"eval/x": scores["ab"[int(embed([])) % 2]][number - 1]}]
+        embed=embed, model=dict, scoring=[lambda embed: {"eval/x": scores["ab"[int(embed([])) % 2]][number - 1]}]
     )
     group = Group(setup, [], {}, None, None, members, {"x": jnp.array(rows["x"])})
     ends = []

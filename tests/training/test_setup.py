@@ -16,7 +16,9 @@ def inputs(tiny_bert):
     model = load_model(str(tiny_bert))
     given = {"devices": jax.devices()[:2], "evaluation": None, "analysis": None, "language_model": None}
     tokenizer = Tokenizer(model.folder, model.config)
-    return SimpleNamespace(model=model, tokenizer=tokenizer, num_columns=1, total_steps=0, generator=None, **given)
+    return SimpleNamespace(
+        model=model, tokenizer=tokenizer, num_columns=1, total_steps=0, generator=None, adapter=None, **given
+    )
 
 
 def config(**fields):

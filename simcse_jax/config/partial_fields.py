@@ -1,0 +1,48 @@
+"""The fields that say which part of the encoder trains, and which of them go together."""
+
+from ml_collections import config_dict
+
+from simcse_jax.config.field import BELOW_ONE, field, number
+from simcse_jax.config.rules import above, at_least
+from simcse_jax.errors import UserError
+
+PARTIAL_SECTIONS = {
+    "model.lora": "Products of low rank that train in the place of the encoder (LoRA; docs/lora.md).",
+    "model.freeze": "Parts of the encoder that stay as they are.",
+}
+
+PARTIAL_FIELDS = {
+    "model.lora.rank": field(0, "The rank of the products; 0: no LoRA, the encoder itself trains.", at_least(0)),
+    "model.lora.alpha": field(16.0, "The products are multiplied by alpha / rank.", above(0)),
+    "model.lora.targets": field(
+        (),
+        "The linear maps of each layer that have them, as PEFT names them: query,value (DistilBERT: q_lin,v_lin; "
+        "ModernBERT: Wqkv); or all-linear; empty: those of queries and values.",
+    ),
+    "model.lora.dropout": number(0.0, "The dropout rate of their inputs in training.", BELOW_ONE),
+    "model.lora.init_from": field(
+        "", "A folder in PEFT's format with the products to start from; empty: new ones, which change nothing at first."
+    ),
+    "model.freeze.embeddings": field(False, "The tables of the embedding layer, with their norm."),
+    "model.freeze.layers": field(0, "The first n layers; with LoRA, they have none.", at_least(0)),
+}
+
+
+def check_partial(config: config_dict.ConfigDict) -> None:
+    """Refuses an adapter that nothing would read.
+
+    Raises:
+      UserError: naming the field.
+    """
+    if config.model.lora.init_from and not config.model.lora.rank:
+        raise UserError(
+            f"config.model.lora.init_from={config.model.lora.init_from}: model.lora.rank is 0; set it to the rank of "
+            "the adapter, r in its adapter_config.json"
+        )
+
+
+def partial_conditions(config: config_dict.ConfigDict) -> dict[str, bool]:
+    """For each of these fields that may be without effect, whether it has one."""
+    has_lora = config.model.lora.rank > 0
+    needing = ("alpha", "targets", "dropout", "init_from")
+    return {f"model.lora.{name}": has_lora for name in needing} | {"model.freeze.embeddings": not has_lora}

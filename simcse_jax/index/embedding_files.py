@@ -1,0 +1,268 @@
+"""Embeddings in files, as `simcse_jax.encode` writes them, read a few thousand rows at a time.
+
+A .parquet has columns `embedding`, and perhaps `row` and `sentence`; a .npy has embeddings alone. Several files are
+parts of one input, in the order of their names. All are looked at before the first row is used.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int64
+
+from simcse_jax.encoding.parquet import MAKER
+from simcse_jax.errors import UserError, reason, why
+from simcse_jax.index.files import ModelIdentity, is_identity
+from simcse_jax.storage import Folder, as_path
+
+if TYPE_CHECKING:
+    import pyarrow
+    import pyarrow.parquet
+
+KINDS = (".parquet", ".npy")
+AT_ONCE = 8192  # rows
+DTYPES = ("float32", "float16")
+
+
+class Part(NamedTuple):
+    """A file."""
+
+    path: Folder
+    rows: int
+    dimension: int
+    numbered: bool  # whether it has rows' numbers
+    sentences: bool  # whether it has sentences
+    maker: ModelIdentity | None  # the model that made it
+
+
+class Batch(NamedTuple):
+    """Some rows of a file."""
+
+    rows: Int64[np.ndarray, " n"]
+    sentences: "pyarrow.Array"  # None where a file has none
+    embeddings: Float[np.ndarray, "n D"]
+
+
+class EmbeddingFiles:
+    """The files of a folder, or a single one; N rows of `dimension` elements."""
+
+    def __init__(self, name: str):
+        """Looks at all files.
+
+        Raises:
+          UserError: when there are none, one cannot be read, or they do not belong together.
+        """
+        self.name, path = name, as_path(name)
+        self.parts = [_look(file) for file in _files(path)]
+        first = self.parts[0]
+        for part in self.parts[1:]:
+            for what, mine, others in (
+                ("embeddings of {} elements", part.dimension, first.dimension),
+                ("rows that are {}", _numbered(part), _numbered(first)),
+                ("embeddings of the model {}", part.maker, first.maker),
+            ):
+                if mine != others:
+                    raise UserError(
+                        f"{part.path}: has {what.format(_short(mine))}, {first.path.name} "
+                        f"{what.format(_short(others))}; an index needs embeddings of one kind"
+                    )
+        self.dimension, self.maker = first.dimension, first.maker
+        self.count = sum(part.rows for part in self.parts)
+        if not self.count:
+            raise UserError(f"{name}: has no embeddings")
+        self.first, self.last = self._ends()
+
+    def batches(self) -> Iterator[Batch]:
+        """All rows, file by file.
+
+        Raises:
+          UserError: naming the file and the row of an embedding that is missing or not finite.
+        """
+        done = 0
+        for part in self.parts:
+            place = 0
+            for batch in _npy(part, done) if part.path.suffix == ".npy" else _parquet(part):
+                with np.errstate(over="ignore"):  # a length beyond float32 has no cosine, and its row is never found
+                    wrong = ~np.isfinite(np.linalg.norm(batch.embeddings.astype(np.float32), axis=1))
+                if wrong.any():
+                    row = place + int(np.flatnonzero(wrong)[0])
+                    raise UserError(f"{part.path}: row {row} of the file has an embedding whose length is not finite")
+                place += len(batch.rows)
+                yield batch
+            if place != part.rows:
+                raise UserError(f"{part.path}: changed while it was read; start again")
+            done += part.rows
+
+    def _ends(self) -> tuple[int, int]:
+        """The smallest and the largest row. That each between them is there once is seen from a sum of their hashes."""
+        if not self.parts[0].numbered:
+            return 0, self.count - 1
+        least, most, total = [], [], 0
+        for part in self.parts:
+            for batch in _columns(part, ["row"]):
+                rows = batch.column("row").to_numpy(zero_copy_only=False)
+                if len(rows):
+                    least.append(int(rows.min()))
+                    most.append(int(rows.max()))
+                    total += _hashes(rows)
+        first, last = min(least), max(most)
+        if first < 0:
+            raise UserError(f"{self.name}: has row {first}; rows are counted from 0")
+        starts = range(first, last + 1, AT_ONCE) if last - first + 1 == self.count else ()
+        expected = sum(_hashes(np.arange(start, min(start + AT_ONCE, last + 1))) for start in starts)
+        if expected != total:
+            raise UserError(
+                f"{self.name}: has {self.count:,} rows with numbers from {first:,} to {last:,}, not each of them "
+                f"once; a file is missing, or there twice"
+            )
+        return first, last
+
+
+def _hashes(rows: Int64[np.ndarray, " n"]) -> int:
+    """The sum of the rows' hashes, as of SplitMix64: of other rows it is another one."""
+    mixed = rows.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    halves = mixed >> np.uint64(32), mixed & np.uint64(2**32 - 1)  # their sums cannot exceed 64 bits
+    return (int(halves[0].sum()) << 32) + int(halves[1].sum())
+
+
+def _numbered(part: Part) -> str:
+    return "numbered" if part.numbered else "not numbered"
+
+
+def _short(value: object) -> str:
+    if value is None:
+        return "that is not named"
+    return " ".join(str(each) for each in value) if isinstance(value, ModelIdentity) else str(value)
+
+
+def _files(path: Folder) -> list[Folder]:
+    try:
+        if not path.exists():
+            raise UserError(f"{path}: no such file or folder")
+        if not path.is_dir():
+            if path.suffix not in KINDS:
+                raise UserError(f"{path}: must be a folder, a .parquet or a .npy")
+            return [path]
+        names = sorted(path.iterdir(), key=lambda file: file.name)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {why(error)}") from None
+    left = [file for file in names if file.name.endswith(".partial")]
+    if left:
+        raise UserError(f"{left[0]}: is not complete; give the command that began it again")
+    found = [file for file in names if file.suffix in KINDS and not file.name.startswith((".", "_"))]
+    if not found:
+        raise UserError(f"{path}: has no .parquet and no .npy")
+    if len({file.suffix for file in found}) > 1:
+        raise UserError(f"{path}: has both .parquet and .npy; their order is open, so give one kind")
+    there = {file.name for file in found}
+    for name in sorted(there):
+        part = re.fullmatch(r"(.*)-\d{5}-of-(\d{5})\.npy", name)  # a .npy says nothing about its rows
+        if part is None:
+            continue
+        for number in range(int(part[2])):
+            if (other := f"{part[1]}-{number:05}-of-{part[2]}.npy") not in there:
+                raise UserError(f"{path / other}: missing; {name} is there, and rows are counted through all parts")
+    return found
+
+
+def _look(path: Folder) -> Part:
+    try:
+        with path.open("rb") as file:
+            return _look_npy(path, file) if path.suffix == ".npy" else _look_parquet(path, file)
+    except UserError:
+        raise
+    except Exception as error:  # of a disk, a store's client, pyarrow or NumPy
+        raise UserError(f"{path}: cannot be read as embeddings: {why(error)}") from None
+
+
+def _look_npy(path: Folder, file: IO[bytes]) -> Part:
+    shape, _ = _npy_header(path, file)
+    return Part(path, shape[0], shape[1], numbered=False, sentences=False, maker=None)
+
+
+def _npy_header(path: Folder, file: IO[bytes]) -> tuple[tuple[int, int], str]:
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(file)
+    if len(shape) != 2 or fortran or dtype.name not in DTYPES or not dtype.isnative or not shape[1]:
+        raise UserError(f"{path}: {dtype} {shape}; embeddings are (rows, elements), of {' or '.join(DTYPES)}")
+    return shape, dtype.name
+
+
+def _look_parquet(path: Folder, file: IO[bytes]) -> Part:
+    import pyarrow
+    import pyarrow.parquet
+
+    opened = pyarrow.parquet.ParquetFile(file)
+    schema = opened.schema_arrow
+    if "embedding" not in schema.names:
+        raise UserError(f"{path}: has no column embedding, but {', '.join(schema.names)[:200]}")
+    kind = schema.field("embedding").type
+    if not pyarrow.types.is_fixed_size_list(kind) or kind.value_type not in (pyarrow.float32(), pyarrow.float16()):
+        raise UserError(f"{path}: embedding is {kind}; it must be a fixed_size_list of {' or '.join(DTYPES)}")
+    numbered, texts = "row" in schema.names, "sentence" in schema.names
+    for name, wanted in (("row", pyarrow.int64()), ("sentence", pyarrow.string())):
+        if name in schema.names and schema.field(name).type != wanted:
+            raise UserError(f"{path}: {name} is {schema.field(name).type}; it must be {wanted}")
+    said = (schema.metadata or {}).get(MAKER)
+    maker = None if said is None else _maker(path, said)
+    return Part(path, opened.metadata.num_rows, kind.list_size, numbered, texts, maker)
+
+
+def _maker(path: Folder, said: bytes) -> ModelIdentity:
+    try:
+        maker = ModelIdentity(**json.loads(said))
+    except (ValueError, TypeError):
+        maker = None
+    if maker is None or not is_identity(maker):
+        raise UserError(f"{path}: what it says about its model is damaged; encode it again")
+    return maker
+
+
+def _columns(part: Part, names: list[str]) -> "Iterator[pyarrow.RecordBatch]":
+    """Columns of a .parquet, which may not have missing values."""
+    import pyarrow.parquet
+
+    try:
+        with part.path.open("rb") as file:
+            for batch in pyarrow.parquet.ParquetFile(file).iter_batches(AT_ONCE, columns=names):
+                for name in names:
+                    if batch.column(name).null_count and name != "sentence":
+                        raise UserError(f"{part.path}: has a row without {name}")
+                yield batch
+    except UserError:
+        raise
+    except Exception as error:  # of a disk, a store's client or pyarrow
+        raise UserError(f"{part.path}: truncated or damaged ({reason(error)})") from None
+
+
+def _parquet(part: Part) -> Iterator[Batch]:
+    names = ["embedding", *["row"] * part.numbered, *["sentence"] * part.sentences]
+    for batch in _columns(part, names):
+        column: Any = batch.column("embedding")
+        vectors = column.flatten().to_numpy(zero_copy_only=False).reshape(-1, part.dimension)
+        texts = batch.column("sentence") if part.sentences else _no_sentences(len(batch))
+        yield Batch(batch.column("row").to_numpy(), texts, vectors)
+
+
+def _npy(part: Part, first: int) -> Iterator[Batch]:
+    try:
+        with part.path.open("rb") as file:
+            (rows, dimension), dtype = _npy_header(part.path, file)
+            for start in range(0, rows, AT_ONCE):
+                count = min(AT_ONCE, rows - start)
+                data = file.read(count * dimension * np.dtype(dtype).itemsize)
+                vectors = np.frombuffer(data, dtype).reshape(count, dimension)
+                yield Batch(np.arange(first + start, first + start + count), _no_sentences(count), vectors)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{part.path}: truncated or damaged ({reason(error)})") from None
+
+
+def _no_sentences(count: int) -> "pyarrow.Array":
+    import pyarrow
+
+    return pyarrow.nulls(count, pyarrow.string())

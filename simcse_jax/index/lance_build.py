@@ -1,0 +1,197 @@
+"""Builds an index of LanceDB from embeddings, or adds to one.
+
+index.json is written last and names the version of the table. If a build stops before, an index that was there is as
+it was, and the next build first puts the table back to that version.
+"""
+
+import datetime
+import json
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simcse_jax.errors import UserError, require
+from simcse_jax.index.embedding_files import EmbeddingFiles
+from simcse_jax.index.files import ABOUT, ModelIdentity, check_maker
+from simcse_jax.index.lance import (
+    BACKEND,
+    CODES,
+    DISTANCES,
+    FOLDER,
+    FORMAT,
+    TABLE,
+    About,
+    connect,
+    errors_of,
+    read_about,
+)
+from simcse_jax.locks.lock import LOCK, held
+from simcse_jax.progress import Progress
+from simcse_jax.storage import Folder, as_path, write_atomically
+from simcse_jax.version import __version__
+
+if TYPE_CHECKING:
+    import lancedb
+    import pyarrow
+
+LEAST = 10_000  # rows: fewer are compared with each query, without codes
+ROWS_A_CELL = 4096
+CODE_OF = 4  # elements of a vector in a byte of its code, or as few more as divide it evenly
+MOST_OF_A_CODE = 8
+ITERATIONS = 20  # of finding cells and codes; more take time and find no better ones
+GROWN = 2  # times as many rows as when the cells were found: they are found again
+
+
+def check_folder(name: str, embeddings: str) -> Folder:
+    """The folder to build in, on a disk or in a bucket; it need not exist.
+
+    Raises:
+      UserError: when it holds anything but an index of LanceDB, is the folder of the embeddings, its bucket cannot be
+        reached, or LanceDB is not installed.
+    """
+    require(BACKEND, "lancedb")
+    folder = as_path(name)
+    if str(folder) == str(as_path(embeddings)):
+        raise UserError(f"{name}: is the folder of the embeddings; choose another")
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{name}: a file; an index is a folder")
+    if (folder / ABOUT).exists():
+        read_about(folder)
+    elif folder.is_dir():
+        other = sorted({path.name for path in folder.iterdir()} - {FOLDER, LOCK, ABOUT + ".tmp"})
+        if other:
+            raise UserError(f"{name}: holds {other[0]} and is no index; choose another folder")
+    return folder
+
+
+def build(folder: Folder, files: EmbeddingFiles, model: ModelIdentity) -> About:
+    """Builds the index, or adds the embeddings to the one that is there.
+
+    Numbered rows keep their numbers if all of them come after those of the index; otherwise they are numbered on.
+
+    Args:
+      folder: of `check_folder`.
+      files: the embeddings.
+      model: what made them.
+
+    Raises:
+      UserError: when they do not fit the index or cannot be read, another job builds there, or it cannot be written.
+    """
+    if files.dimension != model.dimension:
+        raise UserError(
+            f"{files.name}: has embeddings of {files.dimension} elements, those of {model.name} have {model.dimension}"
+        )
+    if model.similarity not in DISTANCES:
+        raise UserError(f"{model.name}: compares by {model.similarity}, which LanceDB cannot; build an index in memory")
+    with held(folder) as check:
+        before = read_about(folder) if (folder / ABOUT).exists() else None
+        if before is not None:
+            check_maker(folder, before.model, model)
+        shift = 0 if before is None or files.first > before.last else before.last + 1 - files.first
+        with errors_of(folder):
+            table = _added(folder, files, shift, before)
+            found_in = _find_cells(table, before, files.dimension, model.similarity)
+            rows, version = table.count_rows(), table.version
+        about = About(rows, files.last + shift, version, found_in, files.dimension, model)
+        check()
+        _write(folder, about)
+    return about
+
+
+def _write(folder: Folder, about: About) -> None:
+    content = {
+        "backend": BACKEND,
+        "format": FORMAT,
+        "rows": about.rows,
+        "last": about.last,
+        "version": about.version,
+        "found_in": about.found_in,
+        "model": about.model._asdict(),
+        "versions": {"simcse_jax": __version__},
+    }
+    write_atomically(folder / ABOUT, json.dumps(content, indent=2) + "\n")
+
+
+def _added(folder: Folder, files: EmbeddingFiles, shift: int, before: About | None) -> "lancedb.table.Table":
+    """The table with the embeddings, which come in one piece or not at all."""
+    import pyarrow
+
+    database = connect(folder)
+    schema = pyarrow.schema(
+        [
+            ("row", pyarrow.int64()),
+            ("sentence", pyarrow.string()),
+            ("vector", pyarrow.list_(pyarrow.float32(), files.dimension)),  # in float16, scores would be rounded too
+        ]
+    )
+    table = None
+    if before is not None:
+        table = database.open_table(TABLE)
+        if table.version != before.version:
+            table.checkout(before.version)
+            table.restore()  # without what a build left that was stopped
+    wrong: list[UserError] = []
+    with Progress(files.count, "rows") as bar:
+        batches = _batches(files, schema, shift, bar, wrong)
+        reader = pyarrow.RecordBatchReader.from_batches(schema, batches)
+        try:
+            if table is None:
+                return database.create_table(TABLE, reader, schema=schema, mode="overwrite")
+            table.add(reader)
+        except Exception:
+            if wrong:  # LanceDB makes an error of its own of it
+                raise wrong[0] from None
+            raise
+    return table
+
+
+def _batches(
+    files: EmbeddingFiles, schema: "pyarrow.Schema", shift: int, bar: Progress, wrong: list[UserError]
+) -> "Iterator[pyarrow.RecordBatch]":
+    import pyarrow
+
+    kind = schema.field("vector").type
+    try:
+        for batch in files.batches():
+            vectors = pyarrow.array(batch.embeddings.astype(np.float32, copy=False).ravel())
+            listed = pyarrow.FixedSizeListArray.from_arrays(vectors, type=kind)
+            yield pyarrow.record_batch([pyarrow.array(batch.rows + shift), batch.sentences, listed], schema=schema)
+            bar.advance(len(batch.rows))
+    except UserError as error:
+        wrong.append(error)
+        raise
+
+
+def _find_cells(table: "lancedb.table.Table", before: About | None, dimension: int, similarity: str) -> int:
+    """Makes the codes, or adds those of new rows to the cells that there are.
+
+    Args:
+      table: all rows.
+      before: what the index was.
+      dimension, similarity: of the vectors.
+
+    Returns:
+      The number of rows in which the cells were found now.
+    """
+    from lancedb.index import IvfFlat, IvfPq
+
+    rows = table.count_rows()
+    if rows < LEAST:
+        return 0
+    found_in = 0 if before is None else before.found_in
+    if before is not None and found_in:
+        # What was replaced more than a week ago is removed; not what index.json names until this build is done.
+        made = next(each["timestamp"] for each in table.list_versions() if each["version"] == before.version)
+        age = max(datetime.timedelta(days=7), datetime.datetime.now() - made + datetime.timedelta(days=1))
+        table.optimize(cleanup_older_than=age)
+        if rows < GROWN * found_in:
+            return found_in
+    shared: dict[str, Any] = {"distance_type": DISTANCES[similarity], "num_partitions": math.ceil(rows / ROWS_A_CELL)}
+    shared |= {"max_iterations": ITERATIONS}
+    width = next((width for width in range(CODE_OF, MOST_OF_A_CODE + 1) if dimension % width == 0), None)
+    # No code divides some vectors evenly.
+    config = IvfFlat(**shared) if width is None else IvfPq(**shared, num_sub_vectors=dimension // width)
+    table.create_index("vector", config=config, name=CODES, replace=True)
+    return rows

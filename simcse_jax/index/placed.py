@@ -1,0 +1,110 @@
+"""Where the vectors of an index are while it is searched: on all devices, of all processes, in float32 or 16 bits.
+
+Each device has a part of each block. Blocks that fit stay there; the others are sent at every search. The index keeps
+its vectors in float32 on the host as well, or mapped from its file: they are saved, and results are refined with them.
+On a CPU, float32 is there only once, since the host's memory is the device's.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import jax
+import ml_dtypes
+import numpy as np
+from jax.sharding import Mesh
+from jaxtyping import Float, Float32
+
+from simcse_jax.errors import UserError
+from simcse_jax.index.similarity import norm_order
+from simcse_jax.index.top_k import Block, on_devices
+
+Storage = Literal["float32", "float16", "bfloat16"]
+DTYPES = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
+RESERVE = 0.25  # of a device's memory, for the encoder and the scores
+ALIGNMENT = 64  # bytes: JAX copies what starts elsewhere, even on a CPU
+
+
+class Placed:
+    """Blocks on the devices, known by the host's arrays that they are made of."""
+
+    def __init__(self, mesh: Mesh, storage: Storage = "float32", keep: bool = True):
+        """None so far.
+
+        Args:
+          mesh: the devices.
+          storage: the type of the elements there.
+          keep: whether blocks that fit stay; otherwise all are sent at every search.
+        """
+        self.mesh, self.storage, self._keep = mesh, storage, keep
+        # By the identity of the host's array, which is kept too, itself and no view, so that no other array gets it.
+        self._blocks: dict[int, tuple[Any, jax.Array]] = {}
+        self._lengths: dict[int, tuple[Any, float]] = {}
+
+    def blocks(self, given: Sequence[Block]) -> Iterator[Block]:
+        """The blocks of an index as they are searched.
+
+        A CPU's device memory is the host's: there a memory-mapped block in float32 stays the file's.
+
+        Raises:
+          UserError: when an element is too large for 16 bits.
+        """
+        self._forget(given)
+        room = free_memory()
+        for block in given:
+            found = self._blocks.get(id(block.rows))  # kept here: another thread may search at the same time
+            if found is None:
+                stored = self._stored(np.asarray(block.rows), block.first)
+                needed = stored.nbytes / self.mesh.size
+                if not self._keep or needed > room:
+                    yield Block(stored, block.first, block.count)
+                    continue
+                room -= needed
+                found = self._blocks[id(block.rows)] = (block.rows, on_devices(stored, self.mesh))
+            yield Block(found[1], block.first, block.count)
+
+    def _forget(self, given: Sequence[Block]) -> None:
+        """Lets go of what is no longer in the index: the last block is replaced when rows are added."""
+        there = {id(block.rows) for block in given}
+        for kept in (self._blocks, self._lengths):
+            for key in set(kept) - there:
+                kept.pop(key, None)
+
+    def _stored(self, rows: Float32[np.ndarray, "R D"], first: int) -> Float[np.ndarray, "R D"]:
+        if self.storage == "float32":
+            return rows
+        with np.errstate(over="ignore"):
+            stored = rows.astype(DTYPES[self.storage])
+        beyond = np.isinf(stored).any(axis=1)
+        if beyond.any():
+            row = first + int(np.flatnonzero(beyond)[0])
+            raise UserError(f"row {row} of the index has an element beyond {self.storage}; choose another storage")
+        return stored
+
+    def longest(self, given: Sequence[Block], similarity: str) -> float:
+        """The largest norm of a vector; for `cosine` they all have unit length."""
+        if similarity == "cosine":
+            return 1 + 1e-6
+        self._forget(given)
+        for block in given:
+            if id(block.rows) not in self._lengths:
+                lengths = np.linalg.norm(np.asarray(block.rows), norm_order(similarity), axis=1)
+                self._lengths[id(block.rows)] = (block.rows, float(lengths.max(initial=0)) * (1 + 1e-4))
+        return max((self._lengths[id(block.rows)][1] for block in given), default=0.0)
+
+
+def aligned(rows: Float32[np.ndarray, "R D"]) -> Float32[np.ndarray, "R D"]:
+    """The same rows, copied if they start where a CPU's device could not take them as they are."""
+    if rows.ctypes.data % ALIGNMENT == 0 and rows.flags.c_contiguous:
+        return rows
+    buffer = np.empty(rows.nbytes + ALIGNMENT, np.uint8)
+    start = -buffer.ctypes.data % ALIGNMENT
+    found = buffer[start : start + rows.nbytes].view(np.float32).reshape(rows.shape)
+    found[:] = rows
+    return found
+
+
+def free_memory() -> float:
+    """Bytes that an index may take on each of this process's devices; unlimited if they do not say, as CPUs."""
+    found = [device.memory_stats() or {} for device in jax.local_devices()]
+    return min((1 - RESERVE) * each.get("bytes_limit", math.inf) - each.get("bytes_in_use", 0) for each in found)

@@ -1,0 +1,102 @@
+"""A run's LoRA as a folder of PEFT's."""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simcse_jax.config.fields import scoring_pooler
+from simcse_jax.errors import UserError
+from simcse_jax.huggingface.adapters import write_adapter
+from simcse_jax.models import parameters
+from simcse_jax.models.config import EncoderConfig
+from simcse_jax.models.head import HEADS
+from simcse_jax.models.lora import lora_of
+from simcse_jax.runs.checkpoints import Checkpoints
+from simcse_jax.runs.loading import choose_step
+from simcse_jax.runs.partial import FINGERPRINT, model_has_lora
+from simcse_jax.runs.state import trained_shapes, with_parts
+from simcse_jax.runs.workdir import Workdir
+from simcse_jax.storage import Folder, read_json
+
+CARD = """---
+base_model: {base}
+library_name: peft
+---
+
+LoRA for `{base}`: rank {rank}, α {alpha:g}. Open it with
+
+```python
+from peft import PeftModel
+from transformers import AutoModel
+
+model = PeftModel.from_pretrained(AutoModel.from_pretrained("{base}"), "this folder")
+```
+
+An embedding is what the pooler `{pooler}` makes of the last hidden states.
+"""
+
+
+def check_adapter(run: dict[str, Any], where: str) -> None:
+    """Refuses a run whose model is more than its base and LoRA.
+
+    Args:
+      run: the contents of its `run.json`.
+      where: its folder, for error messages.
+
+    Raises:
+      UserError: naming what a folder of PEFT's cannot hold.
+    """
+    model = run["config"]["model"]
+    if not model_has_lora(model):
+        raise UserError(f"{where}: has no LoRA (its model.lora.rank is 0); leave out --adapter")
+    reasons = {
+        "a head": HEADS[model["mlp"]].scored,
+        "convolutions": bool(model.get("convolutions", {}).get("widths")),
+        f"the first {model.get('num_layers', 0)} layers of its base alone": model.get("num_layers", 0) > 0,
+    }
+    for what, holds in reasons.items():
+        if holds:
+            raise UserError(f"{where}: its model has {what}, which is not in an adapter; leave out --adapter")
+
+
+def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[Path], None]:
+    """Reads the LoRA of a run's checkpoint.
+
+    A head of masked words that was trained next to it is left out, which is said: no embedding depends on it.
+
+    Args:
+      folder: of the run.
+      step: of the checkpoint, or "last"; None for the best one.
+
+    Returns:
+      A function that writes it into an empty folder.
+
+    Raises:
+      UserError: when there is no such checkpoint, its values are not finite, or `check_adapter` refuses the run.
+    """
+    workdir = Workdir(folder)
+    run = workdir.read_run()
+    check_adapter(run, str(folder))
+    fields, where = run["config"]["model"], folder / "model" / "config.json"
+    encoder = with_parts(EncoderConfig.from_hugging_face(read_json(where), str(where)), fields)
+    with contextlib.closing(Checkpoints(folder, read_only=True)) as checkpoints:
+        chosen = choose_step(checkpoints, workdir, step)
+        trained = checkpoints.restore_params(chosen, trained_shapes(encoder, run["config"]))
+        own = parameters.sentence_encoder(trained, checkpoints.tower(chosen))
+    for name, value in own.items():
+        if not np.isfinite(np.asarray(value)).all():
+            raise UserError(f"{folder}: {name} of the checkpoint of step {chosen} is not finite; it is not exported")
+    if any(name.startswith(parameters.LANGUAGE_MODEL) for name in trained):
+        print(f"{folder}: its head of masked words is left out; an export without --adapter has it", flush=True)
+    base, sha = fields["init_from"], run["sha256"].get(FINGERPRINT, "")
+    settings = lora_of(encoder)
+    card = CARD.format(base=base, pooler=scoring_pooler(run["config"]), rank=settings.rank, alpha=settings.alpha)
+
+    def write(target: Path) -> None:
+        write_adapter(own, encoder, target, base=base, sha=sha, dropout=fields["lora"]["dropout"])
+        (target / "README.md").write_text(card, encoding="utf-8")
+
+    return write

@@ -1,0 +1,161 @@
+import json
+
+import numpy as np
+import pytest
+from support.embeddings import MODEL, clustered, write_parquet
+
+from simcse_jax.errors import UserError
+from simcse_jax.index import files as index_files
+from simcse_jax.index import lance, lance_build
+from simcse_jax.index.embedding_files import EmbeddingFiles
+from simcse_jax.index.lance import LanceIndex, check_options, is_lance_index
+from simcse_jax.index.similarity import similarities
+
+pytest.importorskip("lancedb", reason="LanceDB is not installed: pip install 'simcse_jax[lance]'")
+VECTORS = clustered(600)
+QUERIES = clustered(8, seed=1)
+
+
+def made(folder, similarity: str = "cosine", vectors=VECTORS, **columns):
+    write_parquet(folder / "emb.parquet", vectors, **columns)
+    files = EmbeddingFiles(str(folder / "emb.parquet"))
+    lance_build.build(folder / "ix", files, MODEL._replace(similarity=similarity, dimension=vectors.shape[1]))
+    return folder / "ix"
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot", "euclidean"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_small_index_is_exact(tmp_path, similarity, dtype):
+    vectors = VECTORS.astype(dtype)
+    index = LanceIndex(made(tmp_path, similarity, vectors), MODEL._replace(similarity=similarity))
+    assert (len(index), index.dimension, index.similarity) == (600, 12, similarity)
+    true = similarities(QUERIES, vectors.astype(np.float32), similarity)
+    order = np.argsort(-true, axis=1, kind="stable")[:, :7]
+    found = index.search(QUERIES, 7)
+    assert [[one.row for one in each] for each in found] == order.tolist()
+    scores = np.array([[one.score for one in each] for each in found])
+    np.testing.assert_allclose(scores, np.take_along_axis(true, order, axis=1), atol=2e-5, rtol=2e-5)
+    assert found[0][0].sentence == f"sentence {order[0, 0]}"
+    least = found[0][3].score
+    assert index.search(QUERIES[:1], 7, least) == [found[0][:4]]
+
+
+def test_codes_are_refined_with_the_vectors(tmp_path, monkeypatch):
+    monkeypatch.setattr(lance_build, "LEAST", 300)
+    monkeypatch.setattr(lance_build, "ITERATIONS", 5)
+    monkeypatch.setattr(lance_build, "ROWS_A_CELL", 100)
+    vectors = clustered(600, 16)
+    index = LanceIndex(made(tmp_path, vectors=vectors), MODEL._replace(dimension=16))
+    queries = clustered(20, 16, seed=1)
+    true = similarities(queries, vectors, "cosine")
+    best = np.argsort(-true, axis=1, kind="stable")[:, :10]
+
+    def recall(**options: int) -> float:
+        found = index.search(queries, 10, **options)
+        for of_query, each in zip(true, found, strict=True):  # what is found has its true score
+            np.testing.assert_allclose([one.score for one in each], of_query[[one.row for one in each]], atol=1e-5)
+        hits = [len({one.row for one in each} & set(rows)) for each, rows in zip(found, best.tolist(), strict=True)]
+        return sum(hits) / best.size
+
+    assert recall() >= 0.95
+    assert recall(refine=1) < recall(refine=30) and recall(nprobes=1) < recall()
+
+
+def test_of_equal_scores_the_lower_row_comes_first_and_a_zero_finds_nothing(tmp_path):
+    index = LanceIndex(made(tmp_path, vectors=np.repeat(VECTORS[:1], 6, axis=0)), MODEL)
+    assert [one.row for one in index.search(VECTORS[:1], 9)[0]] == [0, 1, 2, 3, 4, 5]
+    assert index.search(0 * VECTORS[:1], 3) == [[]]
+
+
+def test_sentences_that_are_missing_are_empty(tmp_path):
+    np.save(tmp_path / "emb.npy", VECTORS[:5])
+    lance_build.build(tmp_path / "ix", EmbeddingFiles(str(tmp_path / "emb.npy")), MODEL)
+    index = LanceIndex(tmp_path / "ix", MODEL)
+    assert [one[:2] for one in index.search(VECTORS[2:3], 1)[0]] == [("", 2)]
+    assert index.first_sentences(3) == []
+    assert LanceIndex(made(tmp_path / "texts"), MODEL).first_sentences(2) == ["sentence 0", "sentence 1"]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return made(tmp_path_factory.mktemp("whole"))
+
+
+def changed(folder, **fields):
+    content = json.loads((folder / "index.json").read_text()) | fields
+    (folder / "index.json").write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"format": 2}, "format 2; this version reads 1"),
+        ({"rows": "600"}, "damaged"),
+        ({"rows": 599}, "has 600 rows, but index.json says 599"),
+        ({"version": 99}, "the table cannot be read or written: "),
+        ({"model": {"name": "x"}}, "damaged"),
+        ({"model": MODEL._replace(similarity="manhattan")._asdict()}, "damaged"),
+        (
+            {"model": MODEL._replace(sha256="1" * 64)._asdict()},
+            r"an index of runs/a .* with other weights, not of runs/a",
+        ),
+        ({"backend": None}, "not an index of LanceDB; load_index reads it"),
+    ],
+)
+def test_an_index_that_is_damaged_or_anothers_is_refused_in_a_line(whole, tmp_path, fields, message):
+    import shutil
+
+    shutil.copytree(whole, tmp_path / "ix")
+    changed(tmp_path / "ix", **fields)
+    with pytest.raises(UserError, match=message) as error:
+        LanceIndex(tmp_path / "ix", MODEL)
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_is_missing_is_reported_by_the_search(whole, tmp_path):
+    import shutil
+
+    shutil.copytree(whole, tmp_path / "ix")
+    for file in (tmp_path / "ix" / lance.FOLDER / "data").iterdir():
+        file.unlink()
+    with pytest.raises(UserError, match="the table cannot be read or written: "):
+        LanceIndex(tmp_path / "ix", MODEL).search(QUERIES, 1)
+
+
+def test_each_kind_of_index_names_the_other(whole, tmp_path, monkeypatch):
+    assert is_lance_index(whole) and is_lance_index("gs://b/index") and not is_lance_index(tmp_path)
+    with pytest.raises(UserError, match="an index of lance; open_index opens it"):
+        index_files.load(whole, MODEL)
+    with pytest.raises(UserError, match="no index there"):
+        LanceIndex(tmp_path, MODEL)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r'not installed: lancedb; run: pip install "simcse_jax\[lance\]"'):
+        LanceIndex(whole, MODEL)
+
+
+def test_a_bucket_that_cannot_be_reached_is_refused_at_once(monkeypatch):
+    import socket
+
+    def refuse(*_, **__):
+        raise OSError(113, "No route to host")
+
+    monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
+    monkeypatch.setattr("urllib.request.getproxies", dict)
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    with pytest.raises(UserError, match=r"gs://b/index: cannot be reached: storage\.googleapis\.com: No route to host"):
+        LanceIndex("gs://b/index", MODEL)
+
+
+@pytest.mark.parametrize(
+    ("on_disk", "options", "message"),
+    [
+        (False, {"refine": 5}, "refine=5: is for an index of LanceDB"),
+        (True, {"refine": 0}, "refine=0: must be a whole number, from 1 to 65,536"),
+        (True, {"nprobes": True}, "nprobes=True: must be a whole number"),
+        (True, {"backend": True}, "backend: is for an index in memory"),
+    ],
+)
+def test_options_of_the_other_kind_are_refused(on_disk, options, message):
+    with pytest.raises(UserError, match=message):
+        check_options(on_disk, **{"refine": None, "nprobes": None, **options})
+    check_options(True, 5, np.int64(3), backend=False)

@@ -1,0 +1,135 @@
+import datetime
+import json
+
+import numpy as np
+import pytest
+from support.embeddings import MODEL, clustered, write_parquet
+from support.jobs import another_job
+
+from simcse_jax.errors import UserError
+from simcse_jax.index import lance_build
+from simcse_jax.index.embedding_files import EmbeddingFiles
+from simcse_jax.index.lance import LanceIndex, read_about
+from simcse_jax.locks.lock import held
+
+pytest.importorskip("lancedb", reason="LanceDB is not installed: pip install 'simcse_jax[lance]'")
+VECTORS = clustered(90)
+
+
+def build(folder, *parts: tuple[int, np.ndarray], model=MODEL):
+    """Each part, with its first row, one after the other."""
+    for first, vectors in parts:
+        path = folder / "emb" / "part.parquet"
+        write_parquet(path, vectors, first)
+        about = lance_build.build(lance_build.check_folder(str(folder / "ix"), "emb"), EmbeddingFiles(str(path)), model)
+    return about
+
+
+def rows_of(folder, queries=VECTORS, count: int = 1) -> list[list[int]]:
+    return [[one.row for one in each] for each in LanceIndex(folder / "ix", MODEL).search(queries, count)]
+
+
+def test_what_is_added_keeps_its_rows_or_is_numbered_on(tmp_path):
+    about = build(tmp_path, (0, VECTORS[:40]), (40, VECTORS[40:60]), (0, VECTORS[60:]))
+    assert (about.rows, about.last) == (90, 89)
+    assert rows_of(tmp_path) == [[row] for row in range(90)]
+    found = LanceIndex(tmp_path / "ix", MODEL).search(VECTORS[[0, 50]], 1)
+    assert [each[0].sentence for each in found] == ["sentence 0", "sentence 50"]
+
+
+def test_rows_that_overlap_those_of_the_index_follow_them_without_a_gap(tmp_path):
+    about = build(tmp_path, (0, VECTORS[:10]), (5, VECTORS[10:20]))
+    assert (about.rows, about.last) == (20, 19)
+    assert rows_of(tmp_path, VECTORS[:20]) == [[row] for row in range(20)]
+
+
+def test_the_version_that_others_read_stays_until_a_build_is_done(tmp_path, monkeypatch):
+    from lancedb.table import LanceTable
+
+    monkeypatch.setattr(lance_build, "LEAST", 300)
+    monkeypatch.setattr(lance_build, "ITERATIONS", 2)
+    many, month, kept, versions = clustered(320), datetime.timedelta(days=30), [], LanceTable.list_versions
+    build(tmp_path, (0, many[:300]))
+
+    def month_ago(table):
+        return [each | {"timestamp": each["timestamp"] - month} for each in versions(table)]
+
+    monkeypatch.setattr(LanceTable, "list_versions", month_ago)
+    monkeypatch.setattr(LanceTable, "optimize", lambda self, cleanup_older_than: kept.append(cleanup_older_than))
+    build(tmp_path, (300, many[300:]))
+    assert month < kept[0] < 2 * month
+
+
+def test_cells_are_found_again_when_the_table_has_doubled(tmp_path, monkeypatch):
+    monkeypatch.setattr(lance_build, "LEAST", 300)
+    monkeypatch.setattr(lance_build, "ITERATIONS", 2)
+    many = clustered(700)
+    found_in = [
+        build(tmp_path, part).found_in for part in ((0, many[:280]), (280, many[280:310]), (310, many[310:400]))
+    ]
+    assert found_in == [0, 310, 310]
+    assert build(tmp_path, (400, many[400:])).found_in == 700
+    assert rows_of(tmp_path, many[::70]) == [[row] for row in range(0, 700, 70)]
+
+
+def test_a_build_that_is_stopped_leaves_the_index_as_it_was(tmp_path, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lance_build, "_write", stop)
+        with pytest.raises(KeyboardInterrupt):
+            build(tmp_path, (0, VECTORS[:20]))
+        with pytest.raises(UserError, match="no index there"):
+            rows_of(tmp_path)
+    build(tmp_path, (0, VECTORS[:40]))
+    with monkeypatch.context() as patched:
+        patched.setattr(lance_build, "_write", stop)
+        with pytest.raises(KeyboardInterrupt):
+            build(tmp_path, (40, VECTORS[40:60]))
+    assert len(LanceIndex(tmp_path / "ix", MODEL)) == 40
+    assert rows_of(tmp_path, VECTORS[:40]) == [[row] for row in range(40)]
+    assert build(tmp_path, (40, VECTORS[40:])).rows == 90  # those that were left are gone
+    assert rows_of(tmp_path) == [[row] for row in range(90)]
+
+
+def test_embeddings_with_a_mistake_leave_the_index_as_it_was(tmp_path):
+    build(tmp_path, (0, VECTORS[:40]))
+    wrong = VECTORS[40:].copy()
+    wrong[3] = np.inf
+    with pytest.raises(
+        UserError, match=r"part\.parquet: row 3 of the file has an embedding whose length is not finite"
+    ):
+        build(tmp_path, (40, wrong))
+    assert read_about(tmp_path / "ix").rows == len(LanceIndex(tmp_path / "ix", MODEL)) == 40
+
+
+def test_what_does_not_fit_is_refused(tmp_path):
+    with pytest.raises(UserError, match="compares by manhattan, which LanceDB cannot"):
+        build(tmp_path, (0, VECTORS), model=MODEL._replace(similarity="manhattan"))
+    with pytest.raises(UserError, match=r"embeddings of 8 elements, those of runs/a have 12"):
+        build(tmp_path, (0, clustered(5, 8)))
+    build(tmp_path, (0, VECTORS))
+    other = MODEL._replace(name="runs/b", sha256="1" * 64)
+    with pytest.raises(UserError, match=r"an index of runs/a .* not of runs/b"):
+        build(tmp_path, (0, VECTORS), model=other)
+    with another_job(held(tmp_path / "ix")), pytest.raises(UserError, match=r"ix"):
+        build(tmp_path, (0, VECTORS))
+
+
+def test_a_folder_that_holds_something_else_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.txt").touch()
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "index.json").write_text(json.dumps({"format": 1}))
+    for name, message in (
+        ("file", "a file; an index is a folder"),
+        ("other", r"holds thesis\.txt and is no index"),
+        ("memory", "not an index of LanceDB"),
+        ("emb", "is the folder of the embeddings"),
+    ):
+        with pytest.raises(UserError, match=message):
+            lance_build.check_folder(str(tmp_path / name), str(tmp_path / "emb"))
+    with pytest.raises(UserError, match=r"s3://b/index: must be a folder on a disk or gs://"):
+        lance_build.check_folder("s3://b/index", "emb")

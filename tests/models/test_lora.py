@@ -1,0 +1,164 @@
+"""Products of low rank: where they are added, and what they are merged to."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import CONFIGS, random_batch, row_keys
+
+from simcse_jax.huggingface.linear_maps import linear_maps
+from simcse_jax.models import lora, parameters, partial
+from simcse_jax.models.config import EncoderConfig, Lora, Partial, Site
+from simcse_jax.models.padding import Padded
+from simcse_jax.models.sentence_encoder import build
+
+pytestmark = pytest.mark.exact
+
+
+def model(kind="bert", rank=3, maps=None, frozen_layers=0, alpha=6.0, dtype=jnp.float32, start=False):
+    """(graph, params, config) with LoRA at some linear maps, or all; B is zero only at a `start`."""
+    config = EncoderConfig.from_hugging_face(CONFIGS[kind], "test")
+    known = linear_maps(kind)
+    sites = tuple(known[name] for name in maps or known)
+    config = dataclasses.replace(config, partial=Partial(False, frozen_layers, Lora(rank, alpha, sites)))
+    graph, shapes = build(config, with_head=False, dtype=dtype)
+    generator = np.random.default_rng(0)
+    params = {
+        name: jnp.float32(name.endswith("scale")) + generator.normal(0, 0.2, shape.shape).astype(np.float32)
+        for name, shape in shapes.items()
+    }
+    return graph, params | lora.fresh(config, jax.random.key(1)) if start else params, config
+
+
+@functools.cache
+def program(graph, **options):
+    return jax.jit(
+        lambda params, ids, mask, draws: parameters.merge(graph, params).encoder(ids, mask, **draws, **options)
+    )
+
+
+def states(graph, params, ids, mask, draws=None, **options):
+    return program(graph, **options)(params, ids, mask, draws or {})
+
+
+def batch(rows=3, length=9):
+    ids, mask = random_batch(rows, length)
+    return ids[:, 0] % 30, mask[:, 0]
+
+
+MOST = [pytest.param(kind, marks=pytest.mark.slow) for kind in CONFIGS if kind != "modernbert"]
+
+
+@pytest.mark.parametrize("kind", ["modernbert", *MOST])
+def test_a_fresh_one_changes_nothing_and_a_merged_one_computes_the_same(kind):
+    graph, params, config = model(kind)
+    assert len(lora.names(config)) == len(set(config.groups)) * len(linear_maps(kind))
+    plain, _ = build(dataclasses.replace(config, partial=None), with_head=False)
+    of_base, ids, mask = {name: value for name, value in params.items() if ".lora." not in name}, *batch()
+    start = states(graph, of_base | lora.fresh(config, jax.random.key(1)), ids, mask)
+    for ours, expected in zip(start, states(plain, of_base, ids, mask), strict=True):
+        np.testing.assert_allclose(ours, expected, atol=1e-5)
+
+    merged = partial.merged(params, config)
+    assert merged.keys() == of_base.keys()
+    unmerged, found = states(graph, params, ids, mask), states(plain, merged, ids, mask)
+    for ours, expected in zip(unmerged, found, strict=True):
+        np.testing.assert_allclose(ours, expected, atol=1e-5)
+    assert np.abs(unmerged[-1] - start[-1]).max() > 0.1
+    first = states(graph, params, ids, mask, first_only=True)[-1]
+    np.testing.assert_allclose(first[:, 0], unmerged[-1][:, 0], atol=1e-5)
+
+
+def test_with_the_identity_as_a_b_makes_the_full_matrix_step():
+    """SGD's steps of B and of W are the same; of a fused product, of one of three joined ones, and of a narrow one."""
+    for kind, name in (("bert", "attention.self.query"), ("modernbert", "attn.Wqkv"), ("bert", "output.dense")):
+        site = linear_maps(kind)[name]
+        width = CONFIGS[kind]["intermediate_size" if site.part == "output" else "hidden_size"]
+        graph, params, config = model(kind, rank=width, maps=[name], alpha=float(width))
+        ids, mask = batch()
+        _, b = lora.names(config)[1, site]
+        kernel = f"encoder.layers.1.{site.part}.kernel"
+        params |= {pair[0]: jnp.eye(width) for pair in lora.names(config).values()}
+        params |= {pair[1]: 0 * params[pair[1]] for pair in lora.names(config).values()}
+
+        def loss(changed, graph=graph, params=params, ids=ids, mask=mask):
+            hidden = parameters.merge(graph, {**params, **changed}).encoder(ids, mask)[-1]
+            return jnp.sum(jnp.sin(hidden) * mask[..., None])
+
+        gradient = jax.jit(jax.grad(loss))({b: params[b], kernel: params[kernel]})
+        columns = gradient[b].shape[1]
+        full = gradient[kernel][:, site.index * columns : (site.index + 1) * columns]
+        step = 0.1 / np.abs(full).max()
+        np.testing.assert_allclose(step * gradient[b], step * full, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_masks_belong_to_examples_and_to_linear_maps():
+    graph, params, _ = model()
+    ids, mask = batch(length=9)
+    longer = [np.pad(part, ((0, 0), (0, 5))) for part in (ids, mask)]
+    options = {"dropout_keys": row_keys(3), "dropout_rate": 0.0, "lora_dropout_rate": 0.3}
+    full = states(graph, params, ids, mask, options)[-1]
+    padded = states(graph, params, *longer, options)[-1]
+    kept = mask[..., None] > 0
+    np.testing.assert_allclose(np.where(kept, padded[:, :9], 0), np.where(kept, full, 0), atol=1e-5)
+    unpadded = states(graph, params, *longer, options, most_tokens=int(mask.sum()) + 1)[-1]
+    np.testing.assert_allclose(np.where(kept, unpadded[:, :9], 0), np.where(kept, full, 0), atol=1e-5)
+    first = states(graph, params, ids, mask, options, first_only=True)[-1]
+    np.testing.assert_allclose(first[:, 0], full[:, 0], atol=1e-5)
+    others = options | {"dropout_keys": row_keys(3, seed=1)}
+    assert np.abs(states(graph, params, ids, mask, others)[-1] - full).max() > 0.01
+    row = states(graph, params, ids[1:2], mask[1:2], options | {"dropout_keys": row_keys(3)[1:2]})[-1]
+    np.testing.assert_allclose(row[0][kept[1, :, 0]], full[1][kept[1, :, 0]], atol=1e-5)
+    # Without keys, or at rate 0, nothing is dropped.
+    plain = states(graph, params, ids, mask)[-1]
+    assert np.abs(plain - full).max() > 0.01
+    none = states(graph, params, ids, mask, options | {"lora_dropout_rate": 0.0})[-1]
+    np.testing.assert_allclose(none, plain, atol=1e-5)
+
+
+def test_masks_are_bits_of_their_own():
+    """Whatever the padding; no two linear maps of one row, nor another dropout, have the same."""
+    graph, params, config = model()
+    encoder, before = parameters.merge(graph, params).encoder, {}
+    for length in (9, 14):
+        drawn = encoder.draw_masks(Padded(length), length, row_keys(3), 0.1, None, 0.3)[1]
+        of_lora = {(number, name): mask for number, one in enumerate(drawn) for name, mask in one.lora.items()}
+        keeps = {place: np.asarray(mask.keep[:, :9]) for place, mask in of_lora.items()}
+        assert len(keeps) == 2 * 6 and keeps[0, "output"].shape == (3, 9, config.intermediate_size)
+        before = before or keeps
+    for place, keep in keeps.items():
+        np.testing.assert_array_equal(keep, before[place])
+        assert 0.6 < keep.mean() < 0.8
+    alike = [keep for keep in keeps.values() if keep.shape[-1] == config.hidden_size]
+    alike += [mask.keep[:, :9] for one in drawn for mask in (one.attention_output, one.output)]
+    assert len({np.asarray(keep).tobytes() for keep in alike}) == len(alike) == 2 * 7
+
+
+def test_bfloat16_has_float32_parameters_and_nearly_the_same_states():
+    graph, params, _ = model("modernbert", maps=["attn.Wqkv"])
+    rounded, _, _ = model("modernbert", maps=["attn.Wqkv"], dtype=jnp.bfloat16)
+    ids, mask = batch()
+    exact, found = (states(each, params, ids, mask)[-1] for each in (graph, rounded))
+    assert found.dtype == jnp.bfloat16
+    np.testing.assert_allclose(np.float32(found), exact, atol=0.1)
+
+
+def test_frozen_layers_have_none_and_shared_ones_one_set():
+    _, _, config = model("bert", frozen_layers=1, maps=["attention.self.value"])
+    assert list(lora.names(config)) == [(1, Site("qkv", 2, 3))] and Site("qkv", 2, 3).name == "qkv_2"
+    _, params, config = model("albert", maps=["ffn"])
+    assert sorted(name for name in params if ".lora." in name) == sorted(
+        f"encoder.layers.{group}.lora.intermediate.{part}.kernel" for group in (0, 1) for part in "ab"
+    )
+
+
+def test_first_values_are_uniform_and_zero():
+    _, params, config = model(rank=16, start=True)
+    for a, b in lora.names(config).values():
+        bound = 1 / np.sqrt(params[a].shape[0])
+        assert bound * 0.95 < np.abs(params[a]).max() <= bound and not np.any(params[b])
+    assert len({np.asarray(params[a]).tobytes() for a, _ in lora.names(config).values()}) == 12

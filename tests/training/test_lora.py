@@ -1,0 +1,161 @@
+"""Runs that train a part of the encoder: the same on any number of devices, resumed, exported, and together."""
+
+import json
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import call, lines, refused, train_args
+from support.resuming import trained_and_resumed
+from support.steps import BATCH, batch, recipe, settings
+
+from simcse_jax.config.flags import parse
+from simcse_jax.devices.mesh import data_mesh
+from simcse_jax.huggingface.load import load
+from simcse_jax.models import partial
+from simcse_jax.models.sentence_encoder import build
+from simcse_jax.runs.kept import starting_params
+from simcse_jax.runs.loading import load_model
+from simcse_jax.runs.state import initial_params, with_parts
+from simcse_jax.simcse import SimCSE
+from simcse_jax.storage import as_path
+from simcse_jax.training.loss import make_loss
+from simcse_jax.training.step import init_state, make_step, make_steps
+
+LORA = ["--config.model.lora.rank=2", "--config.model.lora.dropout=0.2"]
+FROZEN = ["--config.model.freeze.layers=1", "--config.model.freeze.embeddings=True"]
+
+
+def config_of(model, corpus, *more):
+    config, _ = parse(train_args(model, corpus["txt"], corpus["dev"], "w", *more))
+    return config
+
+
+def train(model, corpus, workdir):
+    """A run with LoRA, at a learning rate that changes the scores."""
+    more = ["--config.train.max_steps=3", "--config.train.learning_rate=0.1"]
+    done = call("main", *train_args(model, corpus["txt"], corpus["dev"], workdir, *LORA, *more))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def run_with_lora(tiny_bert, corpus, shared):
+    return shared("run-with-lora", lambda workdir: train(tiny_bert, corpus, workdir))
+
+
+def parts(tiny_bert, corpus, *more):
+    config, model = config_of(tiny_bert, corpus, *more), load(str(tiny_bert))
+    encoder = with_parts(model.config, config.model)
+    graph, _ = build(encoder, with_head=True)
+    trained, frozen = partial.split(initial_params(config, model), encoder)
+    noise = np.random.default_rng(0)
+    trained = {name: value + noise.normal(0, 0.1, value.shape).astype(np.float32) for name, value in trained.items()}
+    return graph, trained, partial.in_step(frozen)
+
+
+NUMBERS = settings(lora_dropout=0.2)
+
+
+@pytest.mark.slow
+@pytest.mark.exact
+@pytest.mark.parametrize(
+    ("fields", "columns", "others"),
+    [(LORA, 1, [(1, BATCH // 4), (2, 0), (4, 0), (8, 0)]), (LORA, 3, [(2, 2)]), (FROZEN, 3, [(4, 2)])],
+)
+def test_gradients_are_of_what_trains_and_the_same_in_chunks_and_on_any_number_of_devices(
+    fields, columns, others, tiny_bert, corpus
+):
+    graph, trained, frozen = parts(tiny_bert, corpus, *fields)
+
+    def loss_and_gradient(devices, chunk_size=0):
+        function = make_loss(graph, recipe(columns, chunk_size=chunk_size), data_mesh(jax.devices()[:devices]))
+        return jax.jit(function)(trained, jnp.int32(0), batch(columns), NUMBERS, frozen)
+
+    loss, gradient = loss_and_gradient(1)
+    assert gradient.keys() == trained.keys() and not {name for name in gradient if "embeddings" in name}
+    for devices, chunk_size in others:
+        again, found = loss_and_gradient(devices, chunk_size)
+        assert float(again) == pytest.approx(float(loss), rel=1e-5)
+        for name, value in gradient.items():
+            assert np.abs(value).max() > 1e-7 or "qkv.bias" in name, name
+            np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-5 * float(np.abs(value).max() + 1e-3))
+
+
+def test_checkpoints_hold_what_trains_and_the_folder_the_rest_once(run_with_lora, tiny_bert):
+    base = SimCSE(str(tiny_bert), pooler="cls")
+    run = json.loads((run_with_lora / "run.json").read_text())
+    assert "model/frozen.safetensors" in run["sha256"]
+    size = sum(file.stat().st_size for file in (run_with_lora / "checkpoints" / "3" / "params").rglob("*"))
+    assert size < (tiny_bert / "model.safetensors").stat().st_size
+    trained = SimCSE(str(run_with_lora))
+    sentences = ["the cat sat on the mat.", "a dog"]
+    assert np.abs(trained.encode(sentences) - base.encode(sentences)).max() > 1e-4
+    scored = {line["step"]: line["eval/dev"] for line in lines(run_with_lora) if "eval/dev" in line}
+    result = json.loads((run_with_lora / "result.json").read_text())["dev"]["spearman"]
+    assert result == pytest.approx(scored[3], abs=0.01) and abs(result - scored[0]) > 0.1
+
+
+def test_an_export_is_merged_or_an_adapter_that_trains_further(run_with_lora, tiny_bert, corpus, tmp_path, capsys):
+    assert call("export", "--workdir", run_with_lora, "--output", tmp_path / "merged").returncode == 0
+    done = call("export", "--workdir", run_with_lora, "--output", tmp_path / "adapter", "--adapter")
+    assert done.returncode == 0 and "PeftModel" in done.stdout, done.stderr
+    model, merged = load_model(str(run_with_lora)), load(str(tmp_path / "merged"))
+    for name, value in model.params.items():
+        np.testing.assert_allclose(merged.params[name], value, atol=1e-6)
+
+    more = ["--config.model.lora.rank=2", f"--config.model.lora.init_from={tmp_path / 'adapter'}"]
+    again = tmp_path / "again"
+    arguments = train_args(tiny_bert, corpus["txt"], corpus["dev"], again, *more)
+    done = call("main", *arguments, "--config.train.max_steps=0", "--config.train.epochs=0")
+    assert done.returncode == 0, done.stderr
+    scores = [json.loads((folder / "result.json").read_text()) for folder in (run_with_lora, again)]
+    assert scores[0]["dev"]["spearman"] == pytest.approx(scores[1]["dev"]["spearman"], abs=0.01)
+
+    licensed = call("export", "--workdir", run_with_lora, "--output", tmp_path / "x", "--adapter", "--license", "mit")
+    refused(licensed, "--license")
+
+    run, scored = json.loads((again / "run.json").read_text()), load_model(str(again))
+    start = starting_params(as_path(str(again)), run)
+    for name, value in scored.params.items():
+        np.testing.assert_array_equal(start[name], value)
+    run["sha256"]["model.lora.init_from"] = "0" * 64
+    capsys.readouterr()
+    assert starting_params(as_path(str(again)), run) is None
+    assert "adapter is another adapter by now" in capsys.readouterr().out
+
+
+def test_a_folder_without_its_frozen_part_is_refused_until_the_run_goes_on(run_with_lora, tiny_bert, corpus, tmp_path):
+    damaged = shutil.copytree(run_with_lora, tmp_path / "run")
+    (damaged / "model" / "frozen.safetensors").write_bytes(b"cut")
+    refused(call("export", "--workdir", damaged, "--output", tmp_path / "model"), "frozen.safetensors")
+    (damaged / "model" / "frozen.safetensors").unlink()
+    refused(call("export", "--workdir", damaged, "--output", tmp_path / "model"), "frozen.safetensors")
+    train(tiny_bert, corpus, damaged)
+    sentences = ["the cat sat on the mat."]
+    again, before = (SimCSE(str(folder)).encode(sentences) for folder in (damaged, run_with_lora))
+    np.testing.assert_array_equal(again, before)
+
+
+@pytest.mark.jobs
+@pytest.mark.slow
+@pytest.mark.parametrize("fields", [LORA, FROZEN, [*LORA, "--config.model.dual_encoder=True"]])
+def test_a_run_is_resumed_bit_for_bit(fields, tiny_bert, corpus, tmp_path):
+    more = ["--config.eval.every=2", "--config.train.max_steps=4", "--config.parallel.devices=2"]
+    straight = trained_and_resumed(config_of(tiny_bert, corpus, *fields, *more), tmp_path)
+    assert not any("embeddings" in name for name in straight)
+
+
+@pytest.mark.slow
+def test_several_runs_at_once_are_each_alone(tiny_bert, corpus):
+    graph, trained, frozen = parts(tiny_bert, corpus, *LORA)
+    mesh, each = data_mesh(jax.devices()[:1]), [NUMBERS, settings(lora_dropout=0.4, learning_rate=1e-3)]
+    states = [init_state(jax.tree.map(jnp.array, trained), one) for one in each]
+    stacked = (jax.tree.map(lambda *x: jnp.stack(x), *some) for some in (states, [batch(1)] * 2, each))
+    state, data, numbers = stacked
+    state, values = make_steps(graph, recipe(1), mesh)(state._replace(step=jnp.int32(0)), data, numbers, frozen)
+    for row, one in enumerate(each):
+        alone = init_state(jax.tree.map(jnp.array, trained), one)
+        _, metrics = make_step(graph, recipe(1), mesh)(alone, batch(1), one, frozen)
+        assert float(values["loss"][row]) == pytest.approx(float(metrics["loss"]), rel=1e-5)
