@@ -199,12 +199,15 @@ def output_of_folder(args: argparse.Namespace, sources: Sequence[str]) -> Folder
     Raises:
       UserError: when it cannot be written to, or has an input.
     """
+    from simcse_jax.corpus.begun import check_own
     from simcse_jax.corpus.manifest import corpus_path
 
     folder = corpus_path(args.output)
     if not is_remote(folder):
         inputs = {f"--input {name}": name for name in sources} | {"--model": args.model}
         output_folder(args.output, inputs, files=("embeddings-*", "embeddings.json", "rows-*", "plan.json"))
+    if folder.is_dir():
+        check_own(folder)
     return folder
 
 

@@ -257,7 +257,13 @@ def fails(message, *args):
 def test_mistakes_in_the_options(tmp_path):
     good = write(tmp_path, ".txt")
     start = ("--model", "none", "--input", good, "--output")
-    fails(": a folder;", *start, tmp_path)
+    fails("has other files (corpus.txt) and no plan.json", *start, tmp_path)
+    fails("--block-rows: emb.npy is a file", *start, "emb.npy", "--block-rows", 5)
+    fails("--keep-text: emb.npy is a file", *start, "emb.npy", "--keep-text")
+    fails("--engine ray: emb.npy is a file", *start, "emb.npy", "--engine", "ray")
+    fails("--hosts: needs --engine ray", *start, f"{tmp_path}/new/", "--hosts", 2)
+    fails("--hosts 0: must be 1 or more", *start, f"{tmp_path}/new/", "--engine", "ray", "--hosts", 0)
+    fails("--parts: a folder needs none", *start, f"{tmp_path}/new/", "--parts", 2, "--part", 0)
     fails("must end in .npy or .parquet", *start, tmp_path / "emb.csv")
     fails("there is no folder", *start, tmp_path / "none" / "emb.npy")
     output = tmp_path / "emb.npy"

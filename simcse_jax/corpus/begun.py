@@ -54,10 +54,21 @@ def _write_or_compare(folder: Folder, plan: Plan, whose: str) -> None:
     if before is not None:
         _compare(folder, before["key"], plan.key, whose)
         _compare_stamps(folder, before["stamps"], plan.stamps)
-    elif others := sorted(name for name in names_in(folder) if not name.startswith(".")):
-        raise UserError(f"--output {folder}: has other files ({others[0]}) and no {FILE}; choose another folder")
     else:
+        check_own(folder)
         write_sealed(folder / FILE, {"key": plan.key, "stamps": plan.stamps})
+
+
+def check_own(folder: Folder) -> None:
+    """Refuses a folder with files but without a plan.
+
+    Raises:
+      UserError: naming one.
+    """
+    there = names_in(folder)
+    others = sorted(name for name in there if not name.startswith("."))
+    if others and FILE not in there:
+        raise UserError(f"--output {folder}: has other files ({others[0]}) and no {FILE}; choose another folder")
 
 
 def check_unchanged(folder: Folder, plan: Plan) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet
 
 KINDS = (".parquet", ".npy")
+PLAN, MANIFEST = "plan.json", "embeddings.json"
 AT_ONCE = 8192  # rows
 DTYPES = ("float32", "float16")
 
@@ -150,7 +151,10 @@ def _files(path: Folder) -> list[Folder]:
         names = sorted(path.iterdir(), key=lambda file: file.name)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {why(error)}") from None
+    listed = {file.name for file in names}
     left = [file for file in names if file.name.endswith(".partial")]
+    if PLAN in listed and MANIFEST not in listed:  # of a folder that `encode` fills block by block
+        left.append(path / MANIFEST)
     if left:
         raise UserError(f"{left[0]}: is not complete; give the command that began it again")
     found = [file for file in names if file.suffix in KINDS and not file.name.startswith((".", "_"))]
