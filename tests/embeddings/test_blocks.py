@@ -51,7 +51,7 @@ def test_cut_sentences_are_counted_and_numbers_too_large_refused(tiny_bert, sour
     (folder / block.file).unlink()
 
     class Large:
-        dimension = short.dimension
+        dimension, maker = short.dimension, short.maker
 
         def encode(self, sentences, advance):
             found = short.encode(sentences, advance)
