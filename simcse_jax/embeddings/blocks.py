@@ -73,6 +73,8 @@ def read_facts(folder: Folder, block: Block) -> Facts:
 
     path = folder / block.file
     try:
+        if not path.is_file():  # a pipe would not be opened before somebody writes to it
+            raise ValueError(path)
         with path.open("rb") as file:
             facts = Facts(**json.loads(pyarrow.parquet.read_metadata(file).metadata[ABOUT]))
     except (OSError, ValueError, TypeError, KeyError, pyarrow.ArrowException):

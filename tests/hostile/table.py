@@ -5,6 +5,7 @@ from collections import Counter
 
 from hostile import (
     cases_adapters,
+    cases_blocks,
     cases_building,
     cases_config,
     cases_corpora,
@@ -34,6 +35,7 @@ FILES = (
     cases_corpora,
     cases_adapters,
     cases_lance,
+    cases_blocks,
 )
 PER_KIND = 5  # of the sample
 
