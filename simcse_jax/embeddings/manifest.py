@@ -1,6 +1,7 @@
 """The list of all blocks of a folder of embeddings, written last."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from simcse_jax.corpus.begun import Plan, check_unchanged
@@ -8,7 +9,7 @@ from simcse_jax.corpus.claims import claimed
 from simcse_jax.corpus.placing import remove_leftovers
 from simcse_jax.corpus.sealed import read_sealed, write_sealed
 from simcse_jax.embeddings.blocks import is_made, read_facts
-from simcse_jax.embeddings.plan import Block
+from simcse_jax.embeddings.plan import AT_A_TIME, Block
 from simcse_jax.storage import Folder
 
 NAME = "embeddings.json"
@@ -36,7 +37,8 @@ def finish(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | No
             return None
         if read_sealed(folder / NAME) is None:
             check_unchanged(folder, plan)
-            facts = [read_facts(folder, block) for block in blocks]
+            with ThreadPoolExecutor(AT_A_TIME) as threads:
+                facts = list(threads.map(lambda block: read_facts(folder, block), blocks))
             (dimension,) = {each.dimension for each in facts}
             files = [[block.file, block.row] for block in blocks]
             rows, cut = (sum(column) for column in zip(*((each.rows, each.cut) for each in facts), strict=True))

@@ -13,7 +13,7 @@ from simcse_jax.corpus.begun import Plan
 from simcse_jax.embeddings.blocks import make_block
 from simcse_jax.embeddings.encoder import Encoder, Options
 from simcse_jax.embeddings.manifest import Manifest, complete, finish, missing
-from simcse_jax.embeddings.plan import Block, blocks_of
+from simcse_jax.embeddings.plan import Block, blocks_of, count_rows, uncounted
 from simcse_jax.errors import UserError, reason
 from simcse_jax.progress import Clock, Progress, write
 from simcse_jax.storage import Folder, as_path
@@ -76,11 +76,15 @@ def encode_on_ray(folder: Folder, plan: Plan, options: Options, hosts: int | Non
     Raises:
       UserError: naming the row or file that is wrong, or when the cluster has too few hosts.
     """
+    import ray
+
+    counts = [ray.remote(_count).remote(str(folder), plan, source) for source in uncounted(folder, plan)]
+    for mistake in ray.get(counts):
+        if mistake:
+            raise UserError(mistake)
     blocks = blocks_of(folder, plan)
     if manifest := complete(folder, blocks):
         return manifest
-    import ray
-
     share = share_of(ray.nodes(), hosts)
     rows, left = sum(block.rows for block in blocks), missing(folder, blocks)
     with Progress(rows, done=rows - sum(block.rows for block in left)) as bar:
@@ -115,6 +119,15 @@ def share_of(nodes: list[dict[str, Any]], hosts: int | None) -> Share:
         has = f"{len(found)} host{'s' * (len(found) > 1)} with {each} {kind}{'s' * (each > 1)} each"
         raise UserError(f"--hosts {hosts}: the cluster has {has}")
     return Share(hosts, kind, each // on_each)
+
+
+def _count(folder: str, plan: Plan, source: int) -> str:
+    """Counts a source's rows, on any host; returns what is wrong with them."""
+    try:
+        count_rows(as_path(folder), plan, source)
+    except UserError as mistake:
+        return str(mistake)
+    return ""
 
 
 class BlockEncoder:

@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from simcse_jax.corpus.begun import Plan
+from simcse_jax.corpus.begun import Plan, names_in
 from simcse_jax.corpus.claims import claimed
 from simcse_jax.corpus.sealed import read_sealed, write_sealed
 from simcse_jax.corpus.stamps import stamp_of
@@ -14,6 +15,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.storage import Folder, is_remote
 
 BLOCK_ROWS = 1 << 17
+AT_A_TIME = 32  # files that are looked at
 LOOK_SECONDS = 0.5  # between two looks at what other processes count
 
 
@@ -48,13 +50,11 @@ def make_plan(
     Raises:
       UserError: naming the source that cannot be read.
     """
-    described: list[dict[str, Any]] = []
-    stamps: dict[str, str] = {}
-    for name in sources:
-        file, stamp = SentenceFile(name, column), stamp_of(name)
-        stamps[name] = stamp.written
-        described.append({"name": name, "bytes": stamp.bytes, "column": file.column})
-    return Plan({"sources": described, **about, "--block-rows": block_rows, "--keep-text": keep_text}, stamps)
+    with ThreadPoolExecutor(AT_A_TIME) as threads:  # a bucket answers slowly
+        looked = list(threads.map(lambda name: (name, stamp_of(name), SentenceFile(name, column).column), sources))
+    described = [{"name": name, "bytes": stamp.bytes, "column": chosen} for name, stamp, chosen in looked]
+    key = {"sources": described, **about, "--block-rows": block_rows, "--keep-text": keep_text}
+    return Plan(key, {name: stamp.written for name, stamp, _ in looked})
 
 
 def count_rows(folder: Folder, plan: Plan, source: int, patient: bool = False) -> bool:
@@ -78,16 +78,17 @@ def blocks_of(folder: Folder, plan: Plan) -> list[Block]:
     Raises:
       UserError: naming a line that cannot be read, or when no source has a row.
     """
-    left, patient = list(range(len(plan.sources))), False
-    while left:
-        before, left = len(left), [source for source in left if not _is_counted(folder, plan, source, patient)]
-        if left:
-            patient = is_remote(folder) and len(left) == before
+    patient = False
+    while left := uncounted(folder, plan):
+        done = [count_rows(folder, plan, source, patient) for source in left]
+        if not any(done):
             time.sleep(LOOK_SECONDS)
+        patient = is_remote(folder) and not any(done)
     found: list[Block] = []
     size, row = plan.key["--block-rows"], 0
-    for source in range(len(plan.sources)):
-        counted = read_sealed(folder / _counted(source))
+    with ThreadPoolExecutor(AT_A_TIME) as threads:
+        counts = threads.map(read_sealed, [folder / _counted(source) for source in range(len(plan.sources))])
+    for source, counted in enumerate(counts):
         assert counted is not None
         places = [Place(*each) for each in counted["places"]]
         for number, first in enumerate(range(0, counted["rows"], size)):
@@ -99,13 +100,10 @@ def blocks_of(folder: Folder, plan: Plan) -> list[Block]:
     return found
 
 
-def counted_files(plan: Plan) -> list[str]:
-    """The names of the files that the sources' numbers of rows are in."""
-    return [_counted(source) for source in range(len(plan.sources))]
-
-
-def _is_counted(folder: Folder, plan: Plan, source: int, patient: bool) -> bool:
-    return read_sealed(folder / _counted(source)) is not None or count_rows(folder, plan, source, patient)
+def uncounted(folder: Folder, plan: Plan) -> list[int]:
+    """The sources whose rows were not counted yet."""
+    there = names_in(folder)
+    return [source for source in range(len(plan.sources)) if _counted(source) not in there]
 
 
 def _counted(source: int) -> str:
