@@ -66,7 +66,14 @@ for table in $tables; do
         for value in 0.02 0.05 0.2 0.5 1; do rows+=",m-paper dcl-$dcl lambda $value"; done
         for value in 1 2 10 20 50; do rows+=",m-paper dcl-$dcl tau $value"; done
       done
-      sweep $table "${one_task[@]}" "${unsupervised[@]}" --config.sweep.seeds=42 --config.sweep.only="$rows" ;;
+      # Then three seeds of the centres and of what was best of each line here (of the printed τ the centre was).
+      best="m-paper dcl-paper centre,m-paper dcl-released centre,m-released dcl-released centre,\
+m-paper dcl-paper lambda 0.02,m-paper dcl-released lambda 1,m-paper dcl-released tau 1,m-paper dcl-released m 1.2,\
+m-released dcl-released m 0.8"
+      table_5() { sweep $table "${one_task[@]}" "${unsupervised[@]}" "$@"; }
+      table_5 --config.sweep.seeds=42 --config.sweep.only="$rows"
+      table_5 --config.sweep.only="$best"
+      table_5 --config.sweep.run=False --config.sweep.only="$rows" ;;
     simcse_pp_table4) sweep $table "${unsupervised[@]}" --config.sweep.only="none,whitening on wiki,\
 dimension-wise on wiki,flow on NLI,whitening on NLI,whitening on NLI (layer 1),dimension-wise on NLI,SimCSE,\
 SimCSE + whitening,SimCSE + flow" ;;
@@ -81,9 +88,11 @@ SimCSE + whitening,SimCSE + flow" ;;
       python -m simcse_jax.sweep --config ablations/systems --workdir "$output/systems" "${start[@]}" \
         --config.data.train=data/sentences.txt --config.train.epochs=1 --config.train.log_every=50 \
         --config.sweep.seeds=42 --config.sweep.metrics=stsb_dev,anisotropy,steps,training_minutes ;;
-    simcse_tableC1) # trains nothing; the flow has a seed
-      python -m simcse_jax.sweep --config ablations/$table --workdir "$output/$table" "${start[@]}" \
-        ;;
+    simcse_tableC1) # trains nothing; the flow alone has a seed
+      table_c1() { python -m simcse_jax.sweep --config ablations/$table --workdir "$output/$table" "${start[@]}" "$@"; }
+      table_c1 --config.sweep.seeds=42
+      table_c1 --config.sweep.only="none,flow (NLI),flow (target)"
+      table_c1 --config.sweep.run=False ;;
     *) echo "no table $table" >&2; exit 2 ;;
   esac
 done

@@ -170,8 +170,8 @@ def padded_length(tokens: float, max_length: int) -> int:
     return min(next((length for length in FINE_LENGTHS if length >= tokens), max_length), max_length)
 
 
-def main() -> None:
-    """Checks all arguments before it compiles, which takes minutes."""
+def _read_arguments() -> tuple[argparse.Namespace, config_dict.ConfigDict]:
+    """The options and the recipe with its fields, each checked alone."""
     parser = Parser(
         prog="simcse_jax.aot",
         description="Computes the costs of a training step on TPUs or GPUs, without any of them: memory, FLOPs, bytes, "
@@ -216,9 +216,11 @@ def main() -> None:
             raise UserError(f"--encode: leave {option} out, which is for training steps")
     if args.fill != 1 and not config.train.unpad:
         raise UserError(f"--fill {args.fill}: leave it out, or train.unpad=False, with which padding is computed too")
-    plan = check_plan(args, config) if args.plan is not None else None
-    recipe, _, _ = find_config(args.config).partition(":")
-    output = None if args.output is None else output_file(args.output, {"--config": recipe})
+    return args, config
+
+
+def _read_models(config: config_dict.ConfigDict) -> tuple[EncoderConfig, EncoderConfig | None]:
+    """The encoder, and the generator if the objective has one; both fit the recipe."""
     encoder = encoder_config(config.model.init_from, config.model.num_layers)
     if config.data.max_length > encoder.max_length:
         raise UserError(f"config.data.max_length={config.data.max_length}: the model takes {encoder.max_length} tokens")
@@ -226,6 +228,16 @@ def main() -> None:
     if generator:
         check_generator(config, encoder, generator)
     check_projector(config, with_parts(encoder, config.model))
+    return encoder, generator
+
+
+def main() -> None:
+    """Checks all arguments before it compiles, which takes minutes."""
+    args, config = _read_arguments()
+    plan = check_plan(args, config) if args.plan is not None else None
+    recipe, _, _ = find_config(args.config).partition(":")
+    output = None if args.output is None else output_file(args.output, {"--config": recipe})
+    encoder, generator = _read_models(config)
     columns = args.columns or guess_columns(config)
 
     names = [args.topology] if args.topologies is None else [name.strip() for name in args.topologies.split(",")]

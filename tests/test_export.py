@@ -168,6 +168,7 @@ CASES = [
 
 
 @pytest.mark.slow
+@pytest.mark.wiring
 @pytest.mark.parametrize(("model_type", "pooler", "mlp"), CASES)
 def test_transformers_and_sentence_transformers_open_it(model_type, pooler, mlp, corpus, tmp_path):
     torch = pytest.importorskip("torch")
@@ -177,7 +178,7 @@ def test_transformers_and_sentence_transformers_open_it(model_type, pooler, mlp,
     # A source stored in float16 must not make the export one.
     model = write_model(tmp_path / model_type, model_type, torch_dtype="float16")
     args = train_args(model, corpus["csv"], "", tmp_path / "run", "--config.train.max_steps=3")
-    done = run("main", *args, f"--config.model.pooler={pooler}", f"--config.model.mlp={mlp}")
+    done = call("main", *args, f"--config.model.pooler={pooler}", f"--config.model.mlp={mlp}")
     assert done.returncode == 0, done.stderr
     export(tmp_path / "run", tmp_path / "export")
     ours = SimCSE(str(tmp_path / "run")).encode(SENTENCES)
@@ -215,6 +216,7 @@ def test_transformers_and_sentence_transformers_open_it(model_type, pooler, mlp,
 
 
 @pytest.mark.slow
+@pytest.mark.wiring
 def test_a_real_tokenizer_goes_out_as_it_came_in(minilm, tmp_path):
     pytest.importorskip("torch")
     from sentence_transformers import SentenceTransformer

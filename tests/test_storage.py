@@ -288,7 +288,7 @@ def test_a_store_that_refuses_is_reported_in_one_line(store, monkeypatch, capfd)
 
 
 @NEEDS_GCSFS
-@pytest.mark.jobs
+@pytest.mark.wiring
 @pytest.mark.slow
 def test_a_store_that_cannot_be_reached_is_reported_in_one_line(tmp_path):
     """It takes the client half a minute to give up."""

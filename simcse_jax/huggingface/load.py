@@ -262,14 +262,14 @@ def _check_kind(folder: Path, hf_config: dict[str, Any], settings: Settings, lis
 
 
 def _read_config(transformer: Path, folder: Path) -> dict[str, Any]:
-    if (folder / "adapter_config.json").is_file() and not (transformer / "config.json").is_file():
+    if (transformer / "config.json").is_file():
+        return read_json(transformer / "config.json")
+    if (folder / "adapter_config.json").is_file():
         raise UserError(
             f"{folder}: is an adapter, without the model that it belongs to; give that model as model.init_from and "
             "this folder as model.lora.init_from"
         )
-    if not (transformer / "config.json").is_file():
-        raise UserError(f"{folder}: no config.json; give a folder in Hugging Face format, a hub id or package:NAME")
-    return read_json(transformer / "config.json")
+    raise UserError(f"{folder}: no config.json; give a folder in Hugging Face format, a hub id or package:NAME")
 
 
 def _read_marker(marker: dict[str, Any], path: Path) -> tuple[str, bool]:

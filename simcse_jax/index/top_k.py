@@ -94,14 +94,14 @@ def top_k(
         part = queries[start : start + size].astype(np.float32)
         parts.append(replicate(np.pad(part, ((0, size - len(part)), (0, 0))), replicated(mesh)))
     best = [_nothing(size, k, mesh) for _ in parts]
+    options = {"mesh": mesh, "recall_target": recall_target, "similarity": similarity}
     firsts = []
     for number, block in enumerate(blocks):
         firsts.append(block.first)
-        before, sent = best, isinstance(block.rows, np.ndarray)
+        before = best
         rows = on_devices(block.rows, mesh) if isinstance(block.rows, np.ndarray) else block.rows
-        options = {"mesh": mesh, "recall_target": recall_target, "similarity": similarity}
         best = [merge(part, rows, number, block.count, old, **options) for part, old in zip(parts, best, strict=True)]
-        if sent:
+        if rows is not block.rows:
             # At most two blocks are in flight; otherwise all would be sent before the first is done.
             jax.block_until_ready(before)
     if not best or not firsts:

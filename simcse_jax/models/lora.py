@@ -2,8 +2,8 @@
 
     h = x W + b + α/r · drop(x) A B
 
-W (F, G) and b are frozen, A (F, r) and B (r, G) train. B starts at zero, so the network starts as it was. Dropout is of
-the product's input alone, with a mask of its own for each linear map, as in PEFT.
+W (F, G) and b are frozen, A (F, r) and B (r, G) train. B starts at zero, so the network starts as it was. Dropout is
+applied to the product's input alone, with a mask of its own for each linear map, as in PEFT.
 """
 
 import functools

@@ -1,6 +1,6 @@
 """What of a run's parameters trains, and what is frozen: a split of the dictionary, by name.
 
-A step takes both (`training.step`): gradients, the optimizer's state and checkpoints are of what trains alone.
+A step takes both (`training.step`): gradients, the optimizer's state and checkpoints hold what trains alone.
 """
 
 from collections.abc import Mapping

@@ -203,10 +203,7 @@ class Workdir:
         path = self.path / "model" / FROZEN
         if not frozen or path.is_file():
             return
-        try:
-            write_frozen(frozen, path.parent)
-        except OSError as error:
-            raise UserError(f"{error.filename or path}: cannot be written: {why(error)}") from None
+        write_frozen(frozen, path.parent)
 
     def read_run(self) -> dict[str, Any]:
         """The contents of `run.json`.

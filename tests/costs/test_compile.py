@@ -131,7 +131,7 @@ def test_a_gpu_s_step_writes_products_as_bfloat16_if_the_config_says_so():
 
     products = 3 * (6 * TINY.num_layers + 1)
     assert written(False) == {"f32": products}
-    parameters = 4 * TINY.num_layers + 1  # their gradients stay float32, and those of attention are of bfloat16 values
+    parameters = 4 * TINY.num_layers + 1  # their gradients stay float32, and attention's are made from bfloat16 values
     assert written(True) == {"f32": parameters, "bf16": products - parameters}
 
 

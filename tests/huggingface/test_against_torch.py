@@ -106,6 +106,7 @@ def test_hidden_states_and_gradients_of_small_random_models(their_folder):
     assert_same_states_and_gradients(their_folder, ids, (np.arange(64) < lengths[:, None]).astype(np.int32))
 
 
+@pytest.mark.wiring
 def test_dropout_is_where_theirs_is(their_folder, monkeypatch):
     """Every dropout, ours and theirs, multiplies by 0.7 here; some encoders leave one of them out."""
     torch = pytest.importorskip("torch")

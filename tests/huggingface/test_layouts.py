@@ -39,14 +39,17 @@ def test_each_opens_with_the_pooler_the_head_and_the_prompts_of_its_files(opened
 
 # One for each model type and kind of tokenizer.
 TOKENIZED = ("intfloat/multilingual-e5-base", "albert/albert-base-v2", "google/electra-small-generator")
-OTHERS = (
-    *("intfloat/multilingual-e5-small", "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2"),
-    *("almanach/camembert-base", "nghuyong/ernie-2.0-base-en", "sentence-transformers/LaBSE"),
-    *("distilbert/distilroberta-base", "answerdotai/ModernBERT-base", "nomic-ai/nomic-embed-text-v1.5"),
-)
+OTHERS = [
+    pytest.param(name, marks=(pytest.mark.slow, pytest.mark.wiring))
+    for name in (
+        *("intfloat/multilingual-e5-small", "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2"),
+        *("almanach/camembert-base", "nghuyong/ernie-2.0-base-en", "sentence-transformers/LaBSE"),
+        *("distilbert/distilroberta-base", "answerdotai/ModernBERT-base", "nomic-ai/nomic-embed-text-v1.5"),
+    )
+]
 
 
-@pytest.mark.parametrize("name", [*TOKENIZED, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
+@pytest.mark.parametrize("name", [*TOKENIZED, *OTHERS])
 def test_tokens_are_those_of_transformers_in_ten_scripts_and_after_an_export(name, tmp_path):
     pytest.importorskip("torch")
     from transformers import AutoTokenizer
@@ -86,6 +89,7 @@ def test_the_documentation_has_a_line_for_each_layout():
 
 
 @pytest.mark.slow
+@pytest.mark.wiring
 def test_embeddings_are_those_of_sentence_transformers(opened):
     pytest.importorskip("torch")
     from sentence_transformers import SentenceTransformer

@@ -51,7 +51,9 @@ def test_names_of_modules():
     assert module_of("bert", 0, Site("qkv", 2, 3)) == "encoder.layer.0.attention.self.value"
 
 
-@pytest.mark.parametrize("kind", [pytest.param(kind, marks=pytest.mark.slow) for kind in CONFIGS])
+@pytest.mark.slow
+@pytest.mark.wiring
+@pytest.mark.parametrize("kind", CONFIGS)
 def test_transformers_has_these_modules_and_no_others_in_its_layers(kind):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     model = transformers.AutoModel.from_config(transformers.AutoConfig.for_model(**CONFIGS[kind]))

@@ -58,7 +58,7 @@ def test_a_run_in_a_store_is_the_same_as_in_a_folder(store, stored, trained):
 
 
 @NEEDS_GCSFS
-@pytest.mark.jobs
+@pytest.mark.wiring
 @pytest.mark.slow
 def test_a_finished_run_in_a_store_changes_nothing(store, stored):
     before = {name: store.objects[name].data for name in store.names("run/") if "/tensorboard/" not in name}
@@ -68,7 +68,7 @@ def test_a_finished_run_in_a_store_changes_nothing(store, stored):
 
 
 @NEEDS_GCSFS
-@pytest.mark.jobs
+@pytest.mark.wiring
 @pytest.mark.slow
 def test_a_run_in_a_store_is_scored_and_exported(store, stored, trained, corpus, tmp_path):
     tables = []
@@ -108,7 +108,7 @@ def assert_same_end(store, name: str, of: str = "run") -> None:
 
 
 @NEEDS_GCSFS
-@pytest.mark.jobs
+@pytest.mark.wiring
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["params/", "optimizer/d/", "metrics/metrics"])
 def test_a_damaged_checkpoint_is_set_aside_for_the_one_before(store, stored, part):
@@ -127,7 +127,7 @@ def test_a_damaged_checkpoint_is_set_aside_for_the_one_before(store, stored, par
 
 
 @NEEDS_GCSFS
-@pytest.mark.jobs
+@pytest.mark.wiring
 @pytest.mark.slow
 def test_a_save_that_was_killed_in_a_store_is_as_if_it_had_not_begun(store, stored):
     copy(store, "run", "begun")
@@ -147,7 +147,7 @@ def start(args: list[str]) -> subprocess.Popen:
 
 
 @NEEDS_GCSFS
-@pytest.mark.jobs
+@pytest.mark.wiring
 @pytest.mark.slow
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
 def test_a_stopped_run_in_a_store_resumes(store, tiny_bert, corpus, sent):
@@ -167,7 +167,7 @@ def test_a_stopped_run_in_a_store_resumes(store, tiny_bert, corpus, sent):
 
 
 @NEEDS_GCSFS
-@pytest.mark.jobs
+@pytest.mark.wiring
 @pytest.mark.slow
 def test_one_job_at_a_time_writes_to_a_workdir_in_a_store(store, stored, monkeypatch):
     monkeypatch.setattr(in_store, "HEARTBEAT", 0.1)
@@ -178,7 +178,7 @@ def test_one_job_at_a_time_writes_to_a_workdir_in_a_store(store, stored, monkeyp
 
 
 @NEEDS_GCSFS
-@pytest.mark.jobs
+@pytest.mark.wiring
 @pytest.mark.slow
 def test_a_right_that_is_missing_or_lost_is_reported_in_one_line(store, tiny_bert, corpus, monkeypatch):
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], "gs://bucket/lost", "--config.train.max_steps=40")
@@ -203,7 +203,7 @@ def test_a_right_that_is_missing_or_lost_is_reported_in_one_line(store, tiny_ber
 
 
 @NEEDS_GCSFS
-@pytest.mark.jobs
+@pytest.mark.wiring
 @pytest.mark.slow
 def test_several_processes_share_a_store(store, stored):
     ended = finish(start_processes([*stored, "--workdir=gs://bucket/shared"]))

@@ -234,6 +234,7 @@ def test_runs_together_equal_each_alone_also_when_stopped_and_with_one_that_fail
 
 
 @pytest.mark.slow
+@pytest.mark.wiring
 def test_runs_together_end_by_patience_where_each_alone_ends(file, tmp_path, monkeypatch):
     fields = ("train.patience=2", "eval.every=2", "train.optimizer=rmsprop", "train.epsilon=1e-4", "train.warmup=0.1")
     for name in ("alone", "together"):
@@ -251,6 +252,7 @@ def test_runs_together_end_by_patience_where_each_alone_ends(file, tmp_path, mon
 
 
 @pytest.mark.slow
+@pytest.mark.wiring
 def test_runs_with_lora_together_equal_each_alone_and_one_can_continue_alone(file, tmp_path, monkeypatch):
     fields = ("model.lora.rank=2", "model.lora.dropout=0.1", "train.learning_rate=0.03", "train.max_steps=4")
     for name in ("alone", "together"):
@@ -350,7 +352,7 @@ TABLE_E1 += ["SBERT-base (published)", "sup. SimCSE-BERT-base with MLM"]
 PP_TABLE_4 = ["DiffCSE", "DiffCSE + SimCSE++", "DiffCSE (published)"]
 
 
-@pytest.mark.jobs
+@pytest.mark.wiring
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "table, rows", [("simcse_table5", TABLE_5), ("simcse_tableE1", TABLE_E1), ("simcse_pp_table4", PP_TABLE_4)]

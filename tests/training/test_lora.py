@@ -138,7 +138,7 @@ def test_a_folder_without_its_frozen_part_is_refused_until_the_run_goes_on(run_w
     np.testing.assert_array_equal(again, before)
 
 
-@pytest.mark.jobs
+@pytest.mark.wiring
 @pytest.mark.slow
 @pytest.mark.parametrize("fields", [LORA, FROZEN, [*LORA, "--config.model.dual_encoder=True"]])
 def test_a_run_is_resumed_bit_for_bit(fields, tiny_bert, corpus, tmp_path):

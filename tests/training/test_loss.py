@@ -97,8 +97,12 @@ def test_changes_without_masks_are_the_same_on_two_devices_in_chunks_and_without
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model_type", "changes"),
-    [("bert", CONSERT), ("roberta", CONSERT), ("mpnet", CONSERT), ("bert", SCD)],  # a rate knows nothing of positions
-    ids=["bert-changes", "roberta-changes", "mpnet-changes", "rates"],
+    [
+        pytest.param("bert", CONSERT, id="bert-changes"),
+        pytest.param("roberta", CONSERT, id="roberta-changes", marks=pytest.mark.wiring),
+        pytest.param("mpnet", CONSERT, id="mpnet-changes", marks=pytest.mark.wiring),
+        pytest.param("bert", SCD, id="rates"),  # which knows nothing of positions
+    ],
 )
 def test_changes_of_every_encoder_and_rates_are_the_same_on_any_number_of_devices(changes, model_type):
     expected = gradient(1, model_type=model_type, **changes)
@@ -191,6 +195,7 @@ def test_a_change_is_drawn_for_its_row_and_member_and_the_rate_is_the_positive_s
 
 
 @pytest.mark.slow
+@pytest.mark.wiring
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 @pytest.mark.parametrize("model_type", ["mpnet", "distilbert", "xlm-roberta", "ernie", "electra", "albert", *ROTARY])
 def test_other_encoders_gradients_are_the_same_on_several_devices_and_in_chunks(model_type, dtype):
