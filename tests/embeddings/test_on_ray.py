@@ -55,7 +55,7 @@ def test_a_missing_package_is_named(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.jobs
+@pytest.mark.wiring
 def test_killed_actors_and_a_killed_driver_lose_no_row_and_repeat_none(tiny_bert, sources, tmp_path):
     pytest.importorskip("ray", reason="ray is not installed: pip install 'simcse_jax[ray]'")
     big = tmp_path / "big.txt"
