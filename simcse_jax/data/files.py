@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, reason, why
 from simcse_jax.storage import is_remote
 
 PARQUET_ROWS = 8192  # read at once
@@ -68,13 +68,20 @@ class _Lines:
                     byte += len(line)
                     self.place = Place(number, byte)
                     yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UserError:
+            raise
         except UnicodeDecodeError as error:
             bad = f"byte 0x{error.object[error.start]:02x}"
             raise UserError(
                 f"{path}: line {number} is not UTF-8 ({bad}); convert the file, e.g. `iconv -f LATIN1 -t UTF-8`"
             ) from None
-        except OSError as error:
-            raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+        except _errors_of(path, OSError) as error:
+            raise UserError(f"{path}: cannot be read: {why(error)}") from None
+
+
+def _errors_of(path: Path, *local: type[Exception]) -> tuple[type[Exception], ...]:
+    """What reading a file may raise: these on a disk, in a bucket any error of the store's client."""
+    return (*local, *((Exception,) if is_remote(path) else ()))
 
 
 def _check_text(path: Path, number: int, line: bytes) -> None:
@@ -198,7 +205,7 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None, first: int = 
                 for fields in zip(*(wanted.column(place).to_pylist() for place in places), strict=True):
                     number += 1
                     yield Row(f"{path}: row {number}", fields)
-        except _parquet_errors() as error:
+        except _parquet_errors(path) as error:
             raise UserError(f"{path}: damaged after row {number}: {reason(error)}") from None
 
     return names, rows()
@@ -210,15 +217,16 @@ def _open_parquet(path: Path) -> Any:
     try:
         file = pyarrow.parquet.ParquetFile(path.open("rb") if is_remote(path) else path)
         file.schema_arrow  # noqa: B018 - which reads it
-    except _parquet_errors() as error:
+    except _parquet_errors(path) as error:
         raise UserError(f"{path}: not a readable parquet file: {reason(error)}") from None
     return file
 
 
-def _parquet_errors() -> tuple[type[Exception], ...]:
+def _parquet_errors(path: Path) -> tuple[type[Exception], ...]:
     import pyarrow
 
-    return (OSError, ValueError, OverflowError, pyarrow.ArrowException)  # text not in UTF-8, times out of range
+    # Of text that is not UTF-8 and times out of range, too.
+    return _errors_of(path, OSError, ValueError, OverflowError, pyarrow.ArrowException)
 
 
 def count_parquet(path: Path) -> int:

@@ -1,5 +1,6 @@
 """All sentences of a file, unchanged: row n of the file is sentence n."""
 
+import contextlib
 import hashlib
 import itertools
 from collections.abc import Iterable, Iterator
@@ -8,7 +9,7 @@ from typing import Any
 
 from simcse_jax.data.columns import USUAL_NAMES, check_unique
 from simcse_jax.data.files import MISSING, READERS, START, Place, Row, count_parquet, is_text, read_parquet
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, why
 from simcse_jax.storage import Folder, as_path
 
 
@@ -30,8 +31,10 @@ class SentenceFile:
         """
         self.path: Folder = as_path(str(name))
         self._suffix = self.path.suffix.lower()
-        if not self.path.is_file():
-            raise UserError(f"{name}: {'a folder' if self.path.is_dir() else 'no such file'}; give a file of sentences")
+        with _reported(self.path):
+            if not self.path.is_file():
+                what = "a folder" if self.path.is_dir() else "no such file"
+                raise UserError(f"{name}: {what}; give a file of sentences")
         if self._suffix not in READERS:
             raise UserError(f"{name}: unknown file type {self._suffix!r}; known are {', '.join(READERS)}")
         self._seen = self._stamp()
@@ -101,7 +104,8 @@ class SentenceFile:
         return self._stamp() != self._seen
 
     def _stamp(self) -> tuple[int, float]:
-        stat: Any = self.path.stat()
+        with _reported(self.path):
+            stat: Any = self.path.stat()
         return (stat.st_size, stat.st_mtime_ns) if isinstance(self.path, Path) else (stat.length, stat.mtime)
 
     def _rows(self, first: int = 0, place: Place | None = None) -> Iterator[Row]:
@@ -109,8 +113,18 @@ class SentenceFile:
             return read_parquet(self.path, [self.column], first)[1]
         names, rows = READERS[self._suffix](self.path, place or START)
         at = list(names).index(self.column)
-        chosen = (row._replace(fields=[row.fields[at]]) for row in rows)
+        chosen = (Row(row.where, [row.fields[at]], row.end) for row in rows)
         return chosen if place else itertools.islice(chosen, first, None)
+
+
+@contextlib.contextmanager
+def _reported(path: Folder) -> Iterator[None]:
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # an OSError, or an error of a store's client
+        raise UserError(f"{path}: cannot be read: {why(error)}") from None
 
 
 def read_sentences(file: str | Path, column: str | None = None) -> list[str]:

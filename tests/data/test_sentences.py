@@ -2,6 +2,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+from support.object_store import NEEDS_GCSFS
 
 from simcse_jax.data.files import Place
 from simcse_jax.data.sentences import SentenceFile, check_sentences, read_sentences
@@ -144,3 +145,18 @@ def test_groups_of_rows_before_the_first_are_not_read(tmp_path, monkeypatch):
     file = SentenceFile(tmp_path / "a.parquet")
     assert [list(file.read(first)) for first in (0, 4, 6, 7)] == [list("abcdefg"), list("efg"), ["g"], []]
     assert read == [[0, 1, 2], [1, 2], [2], []]
+
+
+@NEEDS_GCSFS
+@pytest.mark.parametrize("suffix", [".txt", ".parquet"])
+def test_a_file_in_a_bucket_that_cannot_be_read_is_named_in_a_line(tmp_path, store, monkeypatch, caplog, suffix):
+    store.put(f"a{suffix}", written(tmp_path, suffix).read_bytes())
+    file = SentenceFile(f"gs://bucket/a{suffix}")
+    assert list(file.read(1)) == SENTENCES[1:]
+    monkeypatch.setattr(store, "refused", r"GET /(download/)?storage/v1/b/bucket/o/a.*alt=media")
+    with pytest.raises(UserError, match=rf"^gs://bucket/a\{suffix}: [^\n]*permission"):
+        list(file)
+    monkeypatch.setattr(store, "refused", r"GET /storage/v1/b/bucket/o")
+    with pytest.raises(UserError, match=rf"^gs://bucket/a\{suffix}: cannot be read: [^\n]*permission"):
+        SentenceFile(f"gs://bucket/a{suffix}")
+    assert not caplog.records
