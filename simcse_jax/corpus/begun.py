@@ -1,8 +1,10 @@
 """A folder that several processes fill, and what is made there: a plan, written first."""
 
+import fnmatch
 import itertools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from simcse_jax.corpus.claims import claimed
@@ -12,6 +14,7 @@ from simcse_jax.errors import UserError, why
 from simcse_jax.storage import Folder, is_remote
 
 FILE = "plan.json"  # stays in the folder, so that a part that was lost can be made again
+AT_A_TIME = 32  # sources that are looked at
 ATTEMPTS = 20  # before a claim in a bucket counts as a dead process's, perhaps
 
 
@@ -66,18 +69,21 @@ def check_own(folder: Folder) -> None:
       UserError: naming one.
     """
     there = names_in(folder)
-    others = sorted(name for name in there if not name.startswith("."))
+    others = sorted(name for name in there if not name.startswith((".", f"{FILE}.")))  # a plan that was not finished
     if others and FILE not in there:
         raise UserError(f"--output {folder}: has other files ({others[0]}) and no {FILE}; choose another folder")
 
 
-def check_unchanged(folder: Folder, plan: Plan) -> None:
-    """Looks at the sources once more.
+def check_unchanged(folder: Folder, plan: Plan, sources: Sequence[str] | None = None) -> None:
+    """Looks at sources once more, by default at all of them.
 
     Raises:
       UserError: naming one that was changed since the plan was made.
     """
-    _compare_stamps(folder, plan.stamps, {name: stamp_of(name).written for name in plan.sources})
+    names = plan.sources if sources is None else sources
+    with ThreadPoolExecutor(AT_A_TIME) as threads:  # a bucket answers slowly
+        stamps = threads.map(stamp_of, names)
+        _compare_stamps(folder, plan.stamps, {name: stamp.written for name, stamp in zip(names, stamps, strict=True)})
 
 
 def names_in(folder: Folder) -> set[str]:
@@ -92,13 +98,19 @@ def names_in(folder: Folder) -> set[str]:
         raise UserError(f"{folder}: cannot be read: {why(error)}") from None
 
 
-def leave(folder: Folder) -> None:
+def leave(folder: Folder, notes: str = FILE) -> None:
     """After a mistake in the data: removes the plan, and the folder, if nothing was made and nobody else is at work.
 
     A source that is corrected is another one, with which a folder that was begun does not go on.
+
+    Args:
+      folder: which was entered.
+      notes: a pattern of files that are no work, and are removed too.
     """
-    if folder.is_dir() and names_in(folder) == {FILE}:
-        (folder / FILE).unlink()
+    there = names_in(folder) if folder.is_dir() else set()
+    if FILE in there and all(name == FILE or fnmatch.fnmatch(name, notes) for name in there):
+        for name in sorted(there, key=lambda name: name == FILE):  # the plan last
+            (folder / name).unlink()
         if not is_remote(folder):
             folder.rmdir()
 
@@ -121,7 +133,8 @@ def _difference(name: str, before: Any, now: Any) -> str:
             was, new = (each.get("name", "missing") for each in (one, other))
             return f"source {place} was {was}, is {new}"
         if fields:
-            return f"{one['name']}: {fields[0]} was {one[fields[0]]}, is {other[fields[0]]}"
+            was, new = (each.get(fields[0]) for each in (one, other))  # another command's have other fields
+            return f"{one['name']}: {fields[0]} was {was}, is {new}"
     raise AssertionError(name)
 
 

@@ -211,7 +211,7 @@ def shard_of(facts: Mapping[str, Any]) -> Shard:
 
 def _finish(folder: Folder, plan: Plan) -> Manifest | None:
     """Writes the manifest of all shards."""
-    with claimed(folder / NAME) as mine:
+    with claimed(folder / NAME, patient=True) as mine:
         if not mine:
             return None
         if not is_prepared(folder):

@@ -1,6 +1,7 @@
 """The files that patterns name, on a disk or in a bucket."""
 
 import glob
+import os
 from collections.abc import Sequence
 
 from simcse_jax.data.examples import prefix_of, source_path
@@ -29,9 +30,12 @@ def expand(data: Sequence[str], option: str) -> list[str]:
             if not files:
                 raise UserError(f"{option} {name}: no file has such a name")
             found += files
-    for place, name in enumerate(found):
-        if name in found[:place]:
+    seen: set[str] = set()
+    for name in found:
+        place = name if prefix_of(name) or is_remote(name) else os.path.abspath(source_path(name))
+        if place in seen:
             raise UserError(f"{option}: {name} is named twice; remove one")
+        seen.add(place)
     return found
 
 

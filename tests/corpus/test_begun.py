@@ -50,6 +50,7 @@ def test_sources_that_were_written_to_are_named(plan, tmp_path):
     enter(tmp_path / "out", plan, "another job's")
     check_unchanged(tmp_path / "out", plan)
     os.utime(tmp_path / "a.txt", (1, 1))
+    check_unchanged(tmp_path / "out", plan, [])
     with pytest.raises(UserError, match=r"a\.txt: was changed since"):
         check_unchanged(tmp_path / "out", plan)
 
@@ -59,8 +60,29 @@ def test_it_is_left_as_it_was_if_nothing_was_made(plan, tmp_path):
     with claimed(tmp_path / "out" / "part"):
         leave(tmp_path / "out")
         assert (tmp_path / "out" / FILE).exists()
+    (tmp_path / "out" / "rows-0.json").touch()
     leave(tmp_path / "out")
+    assert (tmp_path / "out" / FILE).exists()
+    leave(tmp_path / "out", "rows-*.json")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_of_another_command_is_named_whatever_its_sources_say(plan, tmp_path):
+    enter(tmp_path / "out", plan, "another job's")
+    (source,) = plan.key["sources"]
+    for message, other in {
+        "column was None, is text": {**source, "column": "text"},
+        "bytes was 6, is None": {"name": source["name"]},
+    }.items():
+        with pytest.raises(UserError, match=rf"is another job's: \S*a\.txt: {message}"):
+            enter(tmp_path / "out", plan._replace(key={"sources": [other]}), "another job's")
+
+
+def test_a_kill_while_the_plan_is_written_leaves_a_folder_that_can_be_begun(plan, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / f"{FILE}.tmp").touch()
+    enter(tmp_path / "out", plan, "another job's")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [FILE]
 
 
 @NEEDS_GCSFS

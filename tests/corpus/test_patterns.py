@@ -14,8 +14,9 @@ def test_patterns_are_files_in_the_order_of_their_names(tmp_path):
     )
     with pytest.raises(UserError, match="no file has such a name"):
         expand([f"{tmp_path}/*.csv"], "--data")
-    with pytest.raises(UserError, match=r"a\.txt is named twice"):
-        expand([f"{tmp_path}/*.txt", f"{tmp_path}/a.txt"], "--data")
+    for again in (f"{tmp_path}/a.txt", f"{tmp_path}/./a.txt"):
+        with pytest.raises(UserError, match=r"a\.txt is named twice"):
+            expand([f"{tmp_path}/*.txt", again], "--data")
 
 
 @NEEDS_GCSFS
