@@ -151,13 +151,13 @@ def _files(path: Folder) -> list[Folder]:
         names = sorted(path.iterdir(), key=lambda file: file.name)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {why(error)}") from None
+    found = [file for file in names if file.suffix in KINDS and not file.name.startswith((".", "_"))]
     listed = {file.name for file in names}
     left = [file for file in names if file.name.endswith(".partial")]
-    if PLAN in listed and MANIFEST not in listed:  # of a folder that `encode` fills block by block
+    if found and PLAN in listed and MANIFEST not in listed:  # of a folder that `encode` fills block by block
         left.append(path / MANIFEST)
     if left:
         raise UserError(f"{left[0]}: is not complete; give the command that began it again")
-    found = [file for file in names if file.suffix in KINDS and not file.name.startswith((".", "_"))]
     if not found:
         raise UserError(f"{path}: has no .parquet and no .npy")
     if len({file.suffix for file in found}) > 1:
