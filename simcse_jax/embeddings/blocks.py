@@ -2,12 +2,13 @@
 
 import itertools
 import json
+import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from simcse_jax.corpus.begun import Plan
+from simcse_jax.corpus.begun import Plan, check_unchanged
 from simcse_jax.corpus.claims import claimed
 from simcse_jax.corpus.placing import written_to
 from simcse_jax.corpus.stamps import size_of
@@ -25,6 +26,8 @@ ABOUT = b"simcse_jax"  # where a file has what is known of it
 class Facts(NamedTuple):
     """What is known of a block's file."""
 
+    plan: str  # the block's
+    row: int  # the block's
     rows: int
     dimension: int
     cut: int  # sentences that were longer than the model reads
@@ -79,8 +82,10 @@ def read_facts(folder: Folder, block: Block) -> Facts:
             facts = Facts(**json.loads(pyarrow.parquet.read_metadata(file).metadata[ABOUT]))
     except (OSError, ValueError, TypeError, KeyError, pyarrow.ArrowException):
         facts = None
-    if facts is None or facts.rows != block.rows:
+    if facts is None or (facts.row, facts.rows) != (block.row, block.rows):
         raise UserError(f"{path}: damaged; remove it, and give the command again")
+    if facts.plan != block.plan:
+        raise UserError(f"{path}: is another command's; remove it, and give the command again")
     return facts
 
 
@@ -92,20 +97,22 @@ def _make(folder: Folder, plan: Plan, block: Block, encoder: Encoder, advance: C
     dtype = np.dtype(plan.key["--output-dtype"])
     schema = schema_of(encoder.dimension, dtype, encoder.maker(), keep_text)
     sentences = itertools.islice(source.read(block.first, block.place), block.rows)
-    with (
-        written_to(folder / block.file, texts=False) as path,
-        pyarrow.parquet.ParquetWriter(path, schema) as writer,
-    ):
-        done, cut = 0, 0
-        while part := list(itertools.islice(sentences, ROWS)):
-            encoded = encoder.encode(part, advance)
-            with np.errstate(over="ignore"):
-                embeddings = np.asarray(encoded.embeddings, dtype)
-            if not np.isfinite(embeddings).all():
-                raise UserError(f"{folder / block.file}: an embedding has an element beyond {dtype}; write float32")
-            writer.write_table(rows_table(schema, part if keep_text else None, block.row + done, embeddings))
-            done, cut = done + len(part), cut + encoded.cut
-        if done != block.rows or source.has_changed():
-            raise UserError(f"{about['name']}: changed while it was read; remove {folder}, and start again")
-        facts: dict[str, Any] = Facts(done, encoder.dimension, cut)._asdict()
-        writer.add_key_value_metadata({ABOUT: json.dumps(facts).encode()})
+    with written_to(folder / block.file, texts=False) as path:
+        with pyarrow.parquet.ParquetWriter(path, schema) as writer:
+            done, cut = 0, 0
+            check_unchanged(folder, plan, [about["name"]])  # in a file that was, a block begins anywhere
+            while part := list(itertools.islice(sentences, ROWS)):
+                encoded = encoder.encode(part, advance)
+                with np.errstate(over="ignore"):
+                    embeddings = np.asarray(encoded.embeddings, dtype)
+                if not np.isfinite(embeddings).all():
+                    raise UserError(f"{folder / block.file}: an embedding has an element beyond {dtype}; write float32")
+                writer.write_table(rows_table(schema, part if keep_text else None, block.row + done, embeddings))
+                done, cut = done + len(part), cut + encoded.cut
+            check_unchanged(folder, plan, [about["name"]])
+            if done != block.rows:
+                raise UserError(f"{about['name']}: has fewer rows than were counted; remove {folder}, and start again")
+            facts: dict[str, Any] = Facts(block.plan, block.row, done, encoder.dimension, cut)._asdict()
+            writer.add_key_value_metadata({ABOUT: json.dumps(facts).encode()})
+        with path.open("rb") as file:
+            os.fsync(file.fileno())  # before it has its name, which says that it is whole

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from simcse_jax.corpus.begun import Plan, check_unchanged
+from simcse_jax.corpus.begun import AT_A_TIME, Plan, check_unchanged, names_in
 from simcse_jax.corpus.claims import claimed
 from simcse_jax.corpus.placing import remove_leftovers
 from simcse_jax.corpus.sealed import read_sealed, write_sealed
-from simcse_jax.embeddings.blocks import is_made, read_facts
-from simcse_jax.embeddings.plan import AT_A_TIME, Block
+from simcse_jax.embeddings.blocks import Facts, read_facts
+from simcse_jax.embeddings.plan import Block
 from simcse_jax.storage import Folder
 
 NAME = "embeddings.json"
@@ -32,13 +32,12 @@ def finish(folder: Folder, plan: Plan, blocks: Sequence[Block]) -> Manifest | No
     Raises:
       UserError: naming a file that is damaged or a source that was changed.
     """
-    with claimed(folder / NAME) as mine:
+    with claimed(folder / NAME, patient=True) as mine:
         if not mine:
             return None
         if read_sealed(folder / NAME) is None:
             check_unchanged(folder, plan)
-            with ThreadPoolExecutor(AT_A_TIME) as threads:
-                facts = list(threads.map(lambda block: read_facts(folder, block), blocks))
+            facts = _facts(folder, blocks)
             (dimension,) = {each.dimension for each in facts}
             files = [[block.file, block.row] for block in blocks]
             rows, cut = (sum(column) for column in zip(*((each.rows, each.cut) for each in facts), strict=True))
@@ -61,13 +60,21 @@ def complete(folder: Folder, blocks: Sequence[Block]) -> Manifest | None:
     """The manifest of a folder in which nothing is missing.
 
     Raises:
-      UserError: as `read_manifest`.
+      UserError: naming a file that is damaged.
     """
     manifest = read_manifest(folder)
-    return manifest if manifest and all(is_made(folder, block) for block in blocks) else None
+    if manifest is None or missing(folder, blocks):
+        return None
+    _facts(folder, blocks)
+    return manifest
 
 
 def missing(folder: Folder, blocks: Sequence[Block]) -> list[Block]:
     """The blocks whose files are not there."""
-    there = {path.name for path in folder.iterdir()}
+    there = names_in(folder)
     return [block for block in blocks if block.file not in there]
+
+
+def _facts(folder: Folder, blocks: Sequence[Block]) -> list[Facts]:
+    with ThreadPoolExecutor(AT_A_TIME) as threads:
+        return list(threads.map(lambda block: read_facts(folder, block), blocks))

@@ -1,7 +1,10 @@
+import os
+
 import pytest
 from support.embedding_folders import begin
 
 from simcse_jax.corpus.claims import claimed
+from simcse_jax.corpus.sealed import read_sealed, write_sealed
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.embeddings.plan import blocks_of, count_rows
 from simcse_jax.errors import UserError
@@ -40,3 +43,22 @@ def test_files_without_rows_are_refused(encoder, tmp_path):
     (tmp_path / "a.csv").write_text("text\n")
     with pytest.raises(UserError, match=r"a\.csv: holds no sentences"):
         blocks_of(tmp_path / "out", begin(tmp_path / "out", encoder, tmp_path / "a.csv"))
+    with pytest.raises(UserError, match="hf:x: no such file; give a file of sentences"):
+        begin(tmp_path / "out", encoder, "hf:x")
+
+
+def test_numbers_of_rows_of_another_command_are_refused(encoder, sources, tmp_path):
+    plan = begin(tmp_path / "out", encoder, *sources)
+    blocks_of(tmp_path / "out", plan)
+    counted = read_sealed(tmp_path / "out" / "rows-00001.json")
+    write_sealed(tmp_path / "out" / "rows-00001.json", counted | {"plan": "0" * 64})
+    with pytest.raises(UserError, match=r"rows-00001\.json: is another command's; remove it"):
+        blocks_of(tmp_path / "out", plan)
+
+
+def test_a_source_that_was_changed_is_not_counted(encoder, sources, tmp_path):
+    plan = begin(tmp_path / "out", encoder, *sources)
+    os.utime(sources[0], (1, 1))
+    with pytest.raises(UserError, match=r"a\.txt: was changed since"):
+        count_rows(tmp_path / "out", plan, 0)
+    assert not (tmp_path / "out" / "rows-00000.json").exists()
