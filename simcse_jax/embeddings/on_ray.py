@@ -1,25 +1,28 @@
 """Encoding on the machines of a Ray cluster: an actor on each encodes blocks."""
 
 import contextlib
-import importlib.util
 import logging
 import os
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from simcse_jax.corpus.begun import Plan
+from simcse_jax.corpus.begun import FILE, Plan
+from simcse_jax.corpus.sealed import read_sealed
 from simcse_jax.embeddings.blocks import make_block
 from simcse_jax.embeddings.encoder import Encoder, Options
 from simcse_jax.embeddings.manifest import Manifest, complete, finish, missing
 from simcse_jax.embeddings.plan import Block, blocks_of, count_rows, uncounted
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, reason, require
 from simcse_jax.progress import Clock, Progress, write
 from simcse_jax.storage import Folder, as_path
 
 ACCELERATORS = ("TPU", "GPU")
-LOOK_SECONDS = 5.0  # between two looks at whether there is a host
+LOOK_SECONDS = 5.0  # between two looks at what is done
+LOST = 3  # actors of each host that may be lost in a row
+NEEDED = {"TPU": "tpu", "GPU": "cuda13"}  # JAX's extras
+NOT_IMPORTED = "failed to import on the worker"  # Ray's words
 CHIPS = {1: "1,1,1", 2: "1,2,1", 4: "2,2,1", 8: "2,4,1"}  # how a host's TPU chips lie
 
 
@@ -29,6 +32,36 @@ class Share(NamedTuple):
     hosts: int  # the number of actors
     kind: str  # TPU, GPU or CPU
     each: int  # how many of them
+
+
+class Job(NamedTuple):
+    """What every host has to know."""
+
+    place: str  # the command's working directory, where relative names begin
+    folder: str
+    plan: Plan
+    options: Options
+
+    def arrive(self) -> Folder:
+        """The folder of the embeddings, as this host sees it.
+
+        Raises:
+          UserError: when it is another one.
+        """
+        with contextlib.suppress(OSError):  # a host may do without it if no name is relative
+            os.chdir(self.place)
+        folder = as_path(self.folder)
+        before = read_sealed(folder / FILE)
+        if before is None or before["key"] != self.plan.key or before["stamps"] != self.plan.stamps:
+            raise UserError(f"--output {folder}: is another folder here; name one that all hosts see")
+        return folder
+
+
+class Answer(NamedTuple):
+    """Of work on a host."""
+
+    done: bool  # False: another process does it
+    mistake: str = ""  # what is wrong, and on which host
 
 
 @contextlib.contextmanager
@@ -41,8 +74,7 @@ def connected(address: str | None) -> Iterator[None]:
     Raises:
       UserError: when Ray is not installed, or the cluster cannot be reached.
     """
-    if importlib.util.find_spec("ray") is None:
-        raise UserError("--engine ray: the package is missing; pip install 'simcse_jax[ray]'")
+    require("ray", "ray")
     import ray
 
     os.environ.setdefault("RAY_worker_niceness", "0")  # of a cluster on this machine; Ray's own is 15
@@ -78,19 +110,21 @@ def encode_on_ray(folder: Folder, plan: Plan, options: Options, hosts: int | Non
     """
     import ray
 
-    counts = [ray.remote(_count).remote(str(folder), plan, source) for source in uncounted(folder, plan)]
-    for mistake in ray.get(counts):
-        if mistake:
-            raise UserError(mistake)
+    job = ray.put(Job(os.getcwd(), str(folder), plan, options))
+    _count_together(job, uncounted(folder, plan))
     blocks = blocks_of(folder, plan)
     if manifest := complete(folder, blocks):
         return manifest
     share = share_of(ray.nodes(), hosts)
     rows, left = sum(block.rows for block in blocks), missing(folder, blocks)
     with Progress(rows, done=rows - sum(block.rows for block in left)) as bar:
-        for made in _made(folder, plan, options, left, share):
-            bar.advance(made.rows)
-    return None if missing(folder, blocks) else finish(folder, plan, blocks)
+        while left:
+            for made in _made(job, left, share):
+                bar.advance(made.rows)
+            before, left = left, missing(folder, blocks)
+            if left == before:  # processes outside the cluster are making them
+                return None
+    return finish(folder, plan, blocks)
 
 
 def share_of(nodes: list[dict[str, Any]], hosts: int | None) -> Share:
@@ -121,44 +155,89 @@ def share_of(nodes: list[dict[str, Any]], hosts: int | None) -> Share:
     return Share(hosts, kind, each // on_each)
 
 
-def _count(folder: str, plan: Plan, source: int) -> str:
-    """Counts a source's rows, on any host; returns what is wrong with them."""
+def _answer(work: Callable[[], bool]) -> Answer:
     try:
-        count_rows(as_path(folder), plan, source)
-    except UserError as mistake:
-        return str(mistake)
-    return ""
+        return Answer(work())
+    except UserError as mistake:  # as it cannot be pickled by other versions of Ray's, or ours
+        return Answer(False, f"{mistake} (on {os.uname().nodename})")
+
+
+def _answered(result: Any) -> bool:
+    """Whether the work on a host was done.
+
+    Raises:
+      UserError: for a mistake that the host found, or when it does not have the package.
+      RayActorError: when the actor was lost.
+    """
+    import ray
+    from ray.exceptions import RayTaskError
+
+    try:
+        answer: Answer = ray.get(result)
+    except RayTaskError as error:
+        if NOT_IMPORTED in str(error):
+            raise UserError(f"--engine ray: a host of the cluster cannot import simcse_jax: {_end(error)}") from None
+        raise
+    if answer.mistake:
+        raise UserError(answer.mistake)
+    return answer.done
+
+
+def _end(error: Exception) -> str:
+    """The last line of an error with a host's traceback."""
+    return str(error).strip().rpartition("\n")[2][:200]
+
+
+def _count_together(job: Any, sources: Sequence[int]) -> None:
+    import ray
+
+    count, clock = ray.remote(_count), Clock()
+    left = [count.remote(job, source) for source in sources]
+    while left:
+        done, left = ray.wait(left, num_returns=len(left), timeout=LOOK_SECONDS)
+        for result in done:
+            _answered(result)
+        if left and clock.is_due():
+            counted = f"{len(sources) - len(left):,} of {len(sources):,} files"
+            write(f"counted the rows of {counted}; each takes a processor of the cluster", sys.stderr)
+
+
+def _count(job: Job, source: int) -> Answer:
+    """Counts a source's rows, on any host."""
+    return _answer(lambda: count_rows(job.arrive(), job.plan, source))
 
 
 class BlockEncoder:
     """An actor. Its model is loaded once."""
 
-    def __init__(self, folder: str, plan: Plan, options: Options, share: Share):
-        self._folder, self._plan, self._options = as_path(folder), plan, options
+    def __init__(self, job: Job, share: Share):
+        self._job, self._share = job, share
         # JAX reads these when it looks for devices, which it has not done yet.
         if share.kind == "CPU":
             os.environ["NPROC"] = str(share.each)
         elif share.kind == "TPU" and share.each in CHIPS:  # by itself a host would wait for the others of its slice
             os.environ |= {"TPU_PROCESS_BOUNDS": "1,1,1", "TPU_CHIPS_PER_PROCESS_BOUNDS": CHIPS[share.each]}
 
-    def load(self) -> str:
-        """Loads the model; returns what is wrong with it."""
-        try:
-            self._encoder = Encoder(self._options)
-            for option, value in self._encoder.about().items():
-                if value != self._plan.key[option]:
-                    raise UserError(f"{option} {self._options.model}: is another one on {os.uname().nodename}")
-        except UserError as mistake:
-            return str(mistake)
-        return ""
+    def load(self) -> Answer:
+        """Loads the model, and compares what it finds with the plan."""
+        return _answer(self._load)
 
-    def make(self, block: Block) -> str:
-        """Makes a block; returns what is wrong with it."""
-        try:
-            make_block(self._folder, self._plan, block, self._encoder, patient=True)
-        except UserError as mistake:
-            return str(mistake)
-        return ""
+    def make(self, block: Block) -> Answer:
+        """Makes a block."""
+        return _answer(lambda: make_block(self._folder, self._job.plan, block, self._encoder, patient=True))
+
+    def _load(self) -> bool:
+        import jax
+
+        self._folder = self._job.arrive()
+        kind = self._share.kind
+        if kind in ACCELERATORS and jax.default_backend() == "cpu":
+            raise UserError(f'--engine ray: JAX sees no {kind} here; run: pip install "jax[{NEEDED[kind]}]"')
+        self._encoder = Encoder(self._job.options)
+        for option, value in self._encoder.about().items():
+            if value != self._job.plan.key[option]:
+                raise UserError(f"{option} {self._job.options.model}: is another one here")
+        return True
 
 
 class _Work(NamedTuple):
@@ -166,10 +245,13 @@ class _Work(NamedTuple):
     block: Block | None  # None: it loads its model
 
 
-def _made(folder: Folder, plan: Plan, options: Options, blocks: Sequence[Block], share: Share) -> Iterator[Block]:
-    """The blocks, as they are made.
+def _made(job: Any, blocks: Sequence[Block], share: Share) -> Iterator[Block]:
+    """The blocks, as they are made; not those that processes outside the cluster are making.
 
     An actor that is lost is replaced, and its block goes to the one that is free next.
+
+    Raises:
+      UserError: when an actor finds a mistake, or all of them are lost again and again.
     """
     import ray
     from ray.exceptions import RayActorError
@@ -180,10 +262,10 @@ def _made(folder: Folder, plan: Plan, options: Options, blocks: Sequence[Block],
         "TPU": {"resources": {"TPU": share.each}},
     }
     kind: Any = ray.remote(scheduling_strategy="SPREAD", **amount[share.kind])(BlockEncoder)
-    waiting, running, clock = deque(blocks), {}, Clock()
+    waiting, running, clock, lost = deque(blocks), {}, Clock(), 0
 
     def start() -> None:
-        actor = kind.remote(str(folder), plan, options, share)
+        actor = kind.remote(job, share)
         running[actor.load.remote()] = _Work(actor, None)
 
     for _ in range(min(share.hosts, len(blocks))):
@@ -195,15 +277,17 @@ def _made(folder: Folder, plan: Plan, options: Options, blocks: Sequence[Block],
         for result in done:
             actor, block = running.pop(result)
             try:
-                mistake = ray.get(result)
-            except RayActorError:  # its process or its host was lost
+                made = _answered(result)
+            except RayActorError as error:  # its process or its host was lost
+                lost += 1
+                if lost == LOST * share.hosts:
+                    raise UserError(f"--engine ray: {lost} actors in a row were lost: {_end(error)}") from None
                 if block:
                     waiting.appendleft(block)
                 start()
                 continue
-            if mistake:
-                raise UserError(mistake)
-            if block:
+            if block and made:
+                lost = 0
                 yield block
             if waiting:
                 following = waiting.popleft()

@@ -6,15 +6,21 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from support import ROOT
-from support.embedding_folders import rows_in
+from support.embedding_folders import begin, rows_in
 
 from simcse_jax.data.sentences import SentenceFile
-from simcse_jax.embeddings.on_ray import Share, connected, share_of
+from simcse_jax.embeddings import on_ray
+from simcse_jax.embeddings.encoder import Options
+from simcse_jax.embeddings.on_ray import Answer, BlockEncoder, Job, Share, connected, encode_on_ray, share_of
+from simcse_jax.embeddings.plan import blocks_of
 from simcse_jax.errors import UserError
+
+RAY = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
 
 
 def nodes(*resources):
@@ -50,14 +56,113 @@ def test_a_cluster_with_too_few_hosts_is_refused_and_not_waited_for(cluster, hos
 
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'simcse_jax\[ray\]'"), connected(None):
+    with pytest.raises(UserError, match=r'not installed: ray; run: pip install "simcse_jax\[ray\]"'), connected(None):
         pass
 
 
+@pytest.fixture
+def job(encoder, sources, tiny_bert, tmp_path, monkeypatch):
+    """That of a folder which was begun; the cluster's processes began in another working directory."""
+    plan = begin(tmp_path / "out", encoder, *sources)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.setenv("NPROC", "1")
+    return Job(str(tmp_path), "out", plan, Options(str(tiny_bert)))
+
+
+def test_relative_names_begin_where_the_command_was_given(job, tmp_path):
+    assert on_ray._count(job, 0) == on_ray._count(job, 1) == Answer(True)
+    block = blocks_of(tmp_path / "out", job.plan)[0]
+    actor = BlockEncoder(job, Share(1, "CPU", 2))
+    assert actor.load() == actor.make(block) == Answer(True)
+    assert (tmp_path / "out" / block.file).exists() and os.environ["NPROC"] == "2"
+
+
+def test_a_host_that_differs_says_so(job, tmp_path):
+    host = os.uname().nodename
+    elsewhere = f"is another folder here; name one that all hosts see (on {host})"
+    for other in (job._replace(folder="new"), job._replace(plan=job.plan._replace(stamps={}))):
+        assert on_ray._count(other, 0) == Answer(False, f"--output {other.folder}: {elsewhere}")
+        assert BlockEncoder(other, Share(1, "CPU", 1)).load().mistake.endswith(elsewhere)
+    assert not (tmp_path / "new").exists()
+    no_accelerator = 'JAX sees no TPU here; run: pip install "jax[tpu]"'
+    assert no_accelerator in BlockEncoder(job, Share(1, "TPU", 3)).load().mistake
+    another = job._replace(options=Options(job.options.model, max_length=5))
+    assert "--max-length" in BlockEncoder(another, Share(1, "CPU", 1)).load().mistake
+
+
+class Cluster:
+    """In place of Ray's. `answer` of a block, None for a model to load, gives an actor's answer, or raises an error."""
+
+    def __init__(self, answer, monkeypatch):
+        import ray
+
+        method = SimpleNamespace(remote=lambda block=None: (object(), block))
+        actor = SimpleNamespace(load=method, make=method)
+        kind = SimpleNamespace(remote=lambda job, share: actor)
+        monkeypatch.setattr(ray, "remote", lambda *work, **amount: lambda encoder: kind)
+        monkeypatch.setattr(ray, "wait", lambda left, **options: (left[:1], left[1:]))
+        monkeypatch.setattr(ray, "get", lambda result: answer(result[1]))
+        monkeypatch.setattr(ray, "put", lambda job: job)
+        monkeypatch.setattr(ray, "nodes", lambda: nodes({"CPU": 1}))
+
+
+@RAY
+def test_actors_that_are_lost_again_and_again_end_the_job(monkeypatch):
+    from ray.exceptions import ActorDiedError
+
+    lost = []
+
+    def answer(block):
+        lost.append(block)
+        if len(lost) % 3 and block != "b":  # a few lost ones are no harm, but one block kills every actor
+            return Answer(True)
+        raise ActorDiedError
+
+    Cluster(answer, monkeypatch)
+    made = on_ray._made(None, ["a", "c", "d", "e", "b"], Share(1, "CPU", 1))
+    assert [next(made) for _ in range(4)] == ["a", "c", "d", "e"]
+    with pytest.raises(UserError, match="--engine ray: 3 actors in a row were lost: The actor died"):
+        next(made)
+
+
+@RAY
+def test_a_host_without_the_package_is_named(monkeypatch):
+    from ray.exceptions import RayTaskError
+
+    def answer(block):
+        raise RayTaskError(
+            "load", f"RuntimeError: {on_ray.NOT_IMPORTED}\n\nNo module named 'simcse_jax'", ImportError()
+        )
+
+    Cluster(answer, monkeypatch)
+    with pytest.raises(UserError, match="a host of the cluster cannot import simcse_jax: No module named 'simcse_jax'"):
+        list(on_ray._made(None, ["a"], Share(1, "CPU", 1)))
+
+
+@RAY
+def test_a_block_that_was_not_made_is_given_out_again_until_nothing_changes(job, encoder, tmp_path, monkeypatch):
+    folder = tmp_path / "out"
+    first = blocks_of(folder, job.plan)[0]
+    asked = []
+
+    def answer(block):
+        asked.append(block)
+        if block and (block != first or asked.count(first) == 2):
+            return Answer(on_ray.make_block(folder, job.plan, block, encoder))
+        return Answer(not block)
+
+    Cluster(answer, monkeypatch)
+    assert encode_on_ray(folder, job.plan, job.options).rows == 25 and asked.count(first) == 2
+    (folder / first.file).unlink()
+    monkeypatch.setattr("ray.get", lambda result: Answer(not result[1]))
+    assert encode_on_ray(folder, job.plan, job.options) is None
+
+
+@RAY
 @pytest.mark.slow
 @pytest.mark.wiring
 def test_killed_actors_and_a_killed_driver_lose_no_row_and_repeat_none(tiny_bert, sources, tmp_path):
-    pytest.importorskip("ray", reason="ray is not installed: pip install 'simcse_jax[ray]'")
     big = tmp_path / "big.txt"
     big.write_text(sources[0].read_text() * 200)
     command = [sys.executable, "-m", "simcse_jax.encode", "--engine", "ray", "--model", tiny_bert, "--keep-text"]
