@@ -8,6 +8,7 @@ number of processes, or the hosts of a Ray cluster, make them. The same command,
 import argparse
 import contextlib
 import itertools
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,6 +31,8 @@ RENAMED = {
     "--processes": "--parts",
     "--process-id": "--part",
 }
+SAVE_EVERY = 32768
+KINDS = (".npy", ".parquet")
 TEMPORARY = (".tmp", ".partial", ".state.json", ".state.json.tmp")  # endings of the output until it is complete
 
 
@@ -116,7 +119,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--hosts", type=int, help="of the Ray cluster, an actor on each (default: all)")
     parser.add_argument("--block-rows", type=int, help="rows of a file in the folder (default: 131072)")
     parser.add_argument("--keep-text", action="store_true", help="write the sentences into the folder too")
-    parser.add_argument("--save-every", type=int, default=32768, help="rows that a kill can lose at most")
+    parser.add_argument("--save-every", type=int, help=f"rows that a kill can lose at most (default: {SAVE_EVERY})")
     parser.add_argument("--parts", type=int, default=1, help="parts that the rows are divided into, a file each")
     parser.add_argument("--part", type=int, help="the one to encode, from 0; other commands encode the others")
     arguments = parser.spelled_out(sys.argv[1:], RENAMED)
@@ -127,8 +130,10 @@ def parse() -> argparse.Namespace:
             raise UserError(f"--{name} {value}: must be 1 or more")
         if value is not None and value >= 2**31:
             raise UserError(f"--{name} {str(value)[:40]}: must be below 2³¹")
-    args.folder = args.output.endswith("/") or is_remote(args.output) or local_path(args.output).is_dir()
+    named = args.output.endswith("/") or is_remote(args.output)
+    args.folder = bool(args.output) and (named or local_path(args.output).is_dir())
     check_options_of_folders(args)
+    args.save_every = args.save_every or SAVE_EVERY
     if args.part is None:
         if args.parts > 1:
             raise UserError("--parts: give --part too, the one to encode, from 0")
@@ -145,9 +150,14 @@ def check_options_of_folders(args: argparse.Namespace) -> None:
       UserError: naming one, for an output that is a folder or a file, or an engine.
     """
     if args.folder:
-        unused = [name for name, given in (("--parts", args.parts > 1), ("--part", args.part is not None)) if given]
-        if unused:
-            raise UserError(f"{unused[0]}: a folder needs none; give the same command to each process")
+        if is_remote(args.output) and args.output.lower().endswith(KINDS):
+            raise UserError(
+                f"--output {args.output}: a single file is written to a disk; name a folder: {args.output}/"
+            )
+        if args.parts > 1 or args.part is not None:
+            raise UserError("--parts, --part: a folder needs none; give the same command to each process")
+        if args.save_every is not None:
+            raise UserError("--save-every: a kill loses the blocks that are being made; set --block-rows")
     else:
         given = {"--block-rows": args.block_rows, "--keep-text": args.keep_text or None}
         given["--engine ray"] = True if args.engine == "ray" else None
@@ -161,12 +171,12 @@ def check_options_of_folders(args: argparse.Namespace) -> None:
 
 def encode_into_folder(args: argparse.Namespace) -> None:
     """Makes the blocks of the folder that are missing."""
-    from simcse_jax.corpus.begun import enter
+    from simcse_jax.corpus.begun import enter, leave
     from simcse_jax.corpus.patterns import expand
     from simcse_jax.embeddings.encoder import Encoder
     from simcse_jax.embeddings.local import encode_here
     from simcse_jax.embeddings.on_ray import connected, encode_on_ray
-    from simcse_jax.embeddings.plan import BLOCK_ROWS, make_plan
+    from simcse_jax.embeddings.plan import BLOCK_ROWS, COUNTED, make_plan
 
     sources = expand([args.input], "--input")
     folder = output_of_folder(args, sources)
@@ -180,10 +190,14 @@ def encode_into_folder(args: argparse.Namespace) -> None:
         encoder = Encoder(options)
         plan = make_plan(sources, args.column, encoder.about(), args.block_rows or BLOCK_ROWS, args.keep_text)
         enter(folder, plan, "that of other embeddings")
-        if args.engine == "ray":
-            manifest = encode_on_ray(folder, plan, options, args.hosts)
-        else:
-            manifest = encode_here(folder, plan, encoder)
+        try:
+            if args.engine == "ray":
+                manifest = encode_on_ray(folder, plan, options, args.hosts)
+            else:
+                manifest = encode_here(folder, plan, encoder)
+        except UserError:
+            leave(folder, COUNTED)
+            raise
     if manifest is None:
         print(f"{args.output}: other processes are making the files that are left; the last one completes the folder")
         return
@@ -194,7 +208,7 @@ def encode_into_folder(args: argparse.Namespace) -> None:
 
 
 def output_of_folder(args: argparse.Namespace, sources: Sequence[str]) -> Folder:
-    """The folder to write to, which is created.
+    """The folder to write to, which need not exist.
 
     Raises:
       UserError: when it cannot be written to, or has an input.
@@ -204,11 +218,20 @@ def output_of_folder(args: argparse.Namespace, sources: Sequence[str]) -> Folder
 
     folder = corpus_path(args.output)
     if not is_remote(folder):
-        inputs = {f"--input {name}": name for name in sources} | {"--model": args.model}
-        output_folder(args.output, inputs, files=("embeddings-*", "embeddings.json", "rows-*", "plan.json"))
+        files = ("embeddings-*", "embeddings.json", "rows-*", "plan.json")
+        output_folder(args.output, {"--model": args.model}, files=files)
+    for name in sources:  # which are too many for a comparison with each file of the folder
+        same = name.rpartition("/")[0] == str(folder) if is_remote(name) else _is_in(local_path(name), folder)
+        if same:
+            raise UserError(f"--output {args.output}: is the folder of --input {name}; choose another")
     if folder.is_dir():
         check_own(folder)
     return folder
+
+
+def _is_in(file: Path, folder: Folder) -> bool:
+    """Whether a file, or what a link points to, lies in a folder."""
+    return os.path.dirname(os.path.realpath(file)) == os.path.realpath(folder)
 
 
 def options_of(args: argparse.Namespace) -> "Options":
@@ -232,11 +255,11 @@ def check_output(args: argparse.Namespace) -> Path:
       UserError: when it cannot be written there, or would take the place of an input.
     """
     name = args.output
-    if args.parts > 1 and not local_path(name).is_dir():
+    if args.parts > 1:
         path = Path(name)
         name = str(path.with_name(f"{path.stem}-{args.part:05}-of-{args.parts:05}{path.suffix}"))
     inputs = {"--input": args.input, "--model": args.model}
-    return output_file(name, inputs, kinds=(".npy", ".parquet"), temporary=TEMPORARY, streamed=False)
+    return output_file(name, inputs, kinds=KINDS, temporary=TEMPORARY, streamed=False)
 
 
 def encode_file(
