@@ -159,4 +159,4 @@ def test_a_file_in_a_bucket_that_cannot_be_read_is_named_in_a_line(tmp_path, sto
     monkeypatch.setattr(store, "refused", r"GET /storage/v1/b/bucket/o")
     with pytest.raises(UserError, match=rf"^gs://bucket/a\{suffix}: cannot be read: [^\n]*permission"):
         SentenceFile(f"gs://bucket/a{suffix}")
-    assert not caplog.records
+    assert not [record for record in caplog.records if record.name.startswith(("fsspec", "gcsfs"))]
