@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import socket
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -14,12 +15,13 @@ from simcse_jax.embeddings.blocks import make_block
 from simcse_jax.embeddings.encoder import Encoder, Options
 from simcse_jax.embeddings.manifest import Manifest, complete, finish, missing
 from simcse_jax.embeddings.plan import Block, blocks_of, count_rows, uncounted
-from simcse_jax.errors import UserError, reason, require
+from simcse_jax.errors import UserError, reason, require, why
 from simcse_jax.progress import Clock, Progress, write
 from simcse_jax.storage import Folder, as_path
 
 ACCELERATORS = ("TPU", "GPU")
 LOOK_SECONDS = 5.0  # between two looks at what is done
+CONNECT_SECONDS = 5.0  # until an address counts as wrong
 LOST = 3  # actors of each host that may be lost in a row
 NEEDED = {"TPU": "tpu", "GPU": "cuda13"}  # JAX's extras
 NOT_IMPORTED = "failed to import on the worker"  # Ray's words
@@ -75,6 +77,8 @@ def connected(address: str | None) -> Iterator[None]:
       UserError: when Ray is not installed, or the cluster cannot be reached.
     """
     require("ray", "ray")
+    if address:
+        _check_reached(address)
     import ray
 
     os.environ.setdefault("RAY_worker_niceness", "0")  # of a cluster on this machine; Ray's own is 15
@@ -83,11 +87,23 @@ def connected(address: str | None) -> Iterator[None]:
         # Without an address Ray would look for a cluster that another program has started.
         ray.init(address or "local", logging_level=logging.ERROR, log_to_driver=False, **own)
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-        raise UserError(f"--address {address}: cannot be reached: {reason(error)}") from None
+        what = f"--address {address}: cannot be reached" if address else "--engine ray: no cluster can be started"
+        raise UserError(f"{what}: {reason(error)}") from None
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _check_reached(address: str) -> None:
+    """Finds in seconds that nobody listens: Ray tries for many minutes. Names without a port are left to it."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "/" in host:
+        return
+    try:
+        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise UserError(f"--address {address}: cannot be reached: {why(error)}") from None
 
 
 def encode_on_ray(folder: Folder, plan: Plan, options: Options, hosts: int | None = None) -> Manifest | None:

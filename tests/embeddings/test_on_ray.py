@@ -60,6 +60,13 @@ def test_a_missing_package_is_named(monkeypatch):
         pass
 
 
+@RAY
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1:99999", "no.such.host.invalid:6379"])
+def test_an_address_where_nobody_listens_is_refused_at_once(address):
+    with pytest.raises(UserError, match=rf"^--address {address}: cannot be reached: \w"), connected(address):
+        pass
+
+
 @pytest.fixture
 def job(encoder, sources, tiny_bert, tmp_path, monkeypatch):
     """That of a folder which was begun; the cluster's processes began in another working directory."""
