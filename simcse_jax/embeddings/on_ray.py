@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import re
 import socket
 import sys
 from collections import deque
@@ -24,7 +25,6 @@ LOOK_SECONDS = 5.0  # between two looks at what is done
 CONNECT_SECONDS = 5.0  # until an address counts as wrong
 LOST = 3  # actors of each host that may be lost in a row
 NEEDED = {"TPU": "tpu", "GPU": "cuda13"}  # JAX's extras
-NOT_IMPORTED = "failed to import on the worker"  # Ray's words
 CHIPS = {1: "1,1,1", 2: "1,2,1", 4: "2,2,1", 8: "2,4,1"}  # how a host's TPU chips lie
 
 
@@ -88,7 +88,8 @@ def connected(address: str | None) -> Iterator[None]:
         ray.init(address or "local", logging_level=logging.ERROR, log_to_driver=False, **own)
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
         what = f"--address {address}: cannot be reached" if address else "--engine ray: no cluster can be started"
-        raise UserError(f"{what}: {reason(error)}") from None
+        token = "; if it asks for a token, set RAY_AUTH_MODE=token" * (address not in (None, "auto"))
+        raise UserError(f"{what}: {reason(error)}{token}") from None
     try:
         yield
     finally:
@@ -182,17 +183,19 @@ def _answered(result: Any) -> bool:
     """Whether the work on a host was done.
 
     Raises:
-      UserError: for a mistake that the host found, or when it does not have the package.
+      UserError: for a mistake that the host found, or a package that it does not have.
       RayActorError: when the actor was lost.
     """
     import ray
-    from ray.exceptions import RayTaskError
+    from ray.exceptions import RayActorError, RayTaskError
 
     try:
         answer: Answer = ray.get(result)
-    except RayTaskError as error:
-        if NOT_IMPORTED in str(error):
-            raise UserError(f"--engine ray: a host of the cluster cannot import simcse_jax: {_end(error)}") from None
+    except (RayActorError, RayTaskError) as error:
+        if absent := re.search(r"No module named '[\w.]+'", str(error)):
+            raise UserError(
+                f"--engine ray: on a host of the cluster: {absent[0]}; install the same packages on all hosts"
+            ) from None
         raise
     if answer.mistake:
         raise UserError(answer.mistake)
