@@ -128,7 +128,7 @@ def _difference(name: str, before: Any, now: Any) -> str:
         return f"{name} was {before!r:.80}, is {now!r:.80}"
     nothing: dict[str, Any] = {}
     for place, (one, other) in enumerate(itertools.zip_longest(before, now, fillvalue=nothing), 1):
-        fields = [field for field in other or one if one.get(field) != other.get(field)]
+        fields = [field for field in {**other, **one} if one.get(field) != other.get(field)]
         if "name" in fields:
             was, new = (each.get("name", "missing") for each in (one, other))
             return f"source {place} was {was}, is {new}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from hostile.case import DONE, EITHER, REFUSED, Case
 from hostile.damages import PLACES, Make, both, cut, instead, remove, write
 from hostile.json_damages import WHOLE
-from hostile.seeds import BLOCKS
+from hostile.seeds import BLOCKS, PREPARE
 
 KIND = "folders of embeddings"
 FOLDER = "blocks"
@@ -48,17 +48,34 @@ def cases() -> Iterator[Case]:
     yield case("into the folder of the input", nothing, "", "--output=model/")
     for share in (0, 0.3, 0.99):
         yield case(f"a block cut to {share:.0%}", both(remove(MANIFEST), cut(FIRST, share)), FIRST)
+        yield case(f"a block cut to {share:.0%} in a complete folder", cut(FIRST, share), FIRST)
+    for name, folder, command, arguments in (
+        ("a corpus's folder", "corpus", "encode", BLOCKS),
+        ("a folder of embeddings", FOLDER, "prepare", PREPARE),
+    ):
+        inputs = ("model", "text.txt", folder)
+        there = [*arguments, f"--output={folder}/"]
+        yield Case(KIND, command, f"into {name}", there, inputs, nothing, REFUSED, "choose another folder")
+    yield case("the blocks of one file under the names of another", both(remove(MANIFEST), swap), FIRST)
     for damage, put in PLACES.items():
         yield case(f"a block that is {damage}", both(remove(MANIFEST), instead(FIRST, put)), "", end=EITHER)
     yield case("complete", nothing, "", end=DONE)
     yield case("unfinished", unfinished, "", end=DONE)
+    yield case("--output=gs://bucket/emb.npy", nothing, "name a folder", "--output=gs://bucket/emb.npy")
     for name in ("gs://", "gs:///x", "s3://bucket/blocks", "gs://no such bucket/blocks"):
         yield case(f"--output={name}", nothing, name, f"--output={name}")
         yield case(f"--input={name}", nothing, name, f"--input={name}")
-    for option in ("hosts=2", "address=auto", "parts=2", "part=0"):
+    for option in ("hosts=2", "address=auto", "parts=2", "part=0", "save-every=5"):
         yield case(f"--{option}", nothing, f"--{option.split('=')[0]}", f"--{option}")
     build = ["build", f"--embeddings={FOLDER}", "--output=out.lance"]
     yield Case(KIND, "search", "an index of an unfinished folder", build, INPUTS, unfinished, REFUSED, MANIFEST)
+
+
+def swap(folder: Path) -> None:
+    """Two blocks of as many rows change their names."""
+    (folder / FIRST).rename(folder / "kept")
+    (folder / SECOND).rename(folder / FIRST)
+    (folder / "kept").rename(folder / SECOND)
 
 
 def others(folder: Path) -> None:
