@@ -102,7 +102,7 @@ def _check_reached(address: str) -> None:
     if not host or not port.isdecimal() or "/" in host:
         return
     try:
-        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise UserError(f"--address {address}: cannot be reached: {why(error)}") from None
 
@@ -175,7 +175,7 @@ def share_of(nodes: list[dict[str, Any]], hosts: int | None) -> Share:
 def _answer(work: Callable[[], bool]) -> Answer:
     try:
         return Answer(work())
-    except UserError as mistake:  # as it cannot be pickled by other versions of Ray's, or ours
+    except UserError as mistake:  # which Ray would wrap into an error of its own, with a traceback
         return Answer(False, f"{mistake} (on {os.uname().nodename})")
 
 
@@ -249,8 +249,8 @@ class BlockEncoder:
         import jax
 
         self._folder = self._job.arrive()
-        kind = self._share.kind
-        if kind in ACCELERATORS and jax.default_backend() == "cpu":
+        kind, chosen = self._share.kind, os.environ.get("JAX_PLATFORMS")
+        if kind in ACCELERATORS and not chosen and jax.default_backend() == "cpu":  # JAX's warning is not seen here
             raise UserError(f'--engine ray: JAX sees no {kind} here; run: pip install "jax[{NEEDED[kind]}]"')
         self._encoder = Encoder(self._job.options)
         for option, value in self._encoder.about().items():
@@ -292,7 +292,7 @@ def _made(job: Any, blocks: Sequence[Block], share: Share) -> Iterator[Block]:
     while waiting or any(work.block for work in running.values()):
         done, _ = ray.wait(list(running), num_returns=1, timeout=LOOK_SECONDS)
         if not done and not any(work.block for work in running.values()) and clock.is_due():
-            write(f"waiting for a host with {share.each:g} {share.kind}s", sys.stderr)
+            write(f"waiting for a host with {share.each} {share.kind}s, and for the model on it", sys.stderr)
         for result in done:
             actor, block = running.pop(result)
             try:

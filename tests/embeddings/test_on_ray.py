@@ -85,13 +85,14 @@ def test_relative_names_begin_where_the_command_was_given(job, tmp_path):
     assert (tmp_path / "out" / block.file).exists() and os.environ["NPROC"] == "2"
 
 
-def test_a_host_that_differs_says_so(job, tmp_path):
+def test_a_host_that_differs_says_so(job, tmp_path, monkeypatch):
     host = os.uname().nodename
     elsewhere = f"is another folder here; name one that all hosts see (on {host})"
     for other in (job._replace(folder="new"), job._replace(plan=job.plan._replace(stamps={}))):
         assert on_ray._count(other, 0) == Answer(False, f"--output {other.folder}: {elsewhere}")
         assert BlockEncoder(other, Share(1, "CPU", 1)).load().mistake.endswith(elsewhere)
     assert not (tmp_path / "new").exists()
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
     no_accelerator = 'JAX sees no TPU here; run: pip install "jax[tpu]"'
     assert no_accelerator in BlockEncoder(job, Share(1, "TPU", 3)).load().mistake
     another = job._replace(options=Options(job.options.model, max_length=5))
