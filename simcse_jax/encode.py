@@ -1,11 +1,14 @@
-"""python -m simcse_jax.encode --model M --input corpus.txt --output emb.npy: a file's sentences as embeddings.
+"""python -m simcse_jax.encode --model M --input corpus.txt --output emb.npy: the sentences of files as embeddings.
 
-The input is read once before a model is loaded, so that a mistake in it is reported immediately. It is then encoded
-some thousand rows at a time, so memory does not grow with it. The same command, given again, resumes after a kill.
+For a file, the input is read once before a model is loaded, so that a mistake in it is reported immediately. It is then
+encoded some thousand rows at a time, so memory does not grow with it. A folder gets a file for each block of rows; any
+number of processes, or the hosts of a Ray cluster, make them. The same command, given again, resumes after a kill.
 """
 
 import argparse
+import contextlib
 import itertools
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,11 +17,12 @@ from typing import TYPE_CHECKING
 from simcse_jax.command_line import MODEL, Parser, add_dtype, add_prompts, run_command, with_new_spellings
 from simcse_jax.errors import UserError
 from simcse_jax.models.config import POOLERS
-from simcse_jax.outputs import output_file
-from simcse_jax.storage import local_path
+from simcse_jax.outputs import output_file, output_folder
+from simcse_jax.storage import Folder, is_remote, local_path
 
 if TYPE_CHECKING:
     from simcse_jax.data.sentences import SentenceFile
+    from simcse_jax.embeddings.encoder import Options
 
 # New names of options, by their earlier names.
 RENAMED = {
@@ -27,12 +31,17 @@ RENAMED = {
     "--processes": "--parts",
     "--process-id": "--part",
 }
+SAVE_EVERY = 32768
+KINDS = (".npy", ".parquet")
 TEMPORARY = (".tmp", ".partial", ".state.json", ".state.json.tmp")  # endings of the output until it is complete
 
 
 def main() -> None:
     """The command."""
     args = parse()
+    if args.folder:
+        encode_into_folder(args)
+        return
     output = check_output(args)
     from simcse_jax.data.sentences import SentenceFile
     from simcse_jax.locks.lock import held_next_to
@@ -62,14 +71,23 @@ def parse() -> argparse.Namespace:
     """The options, after all checks that need no file."""
     parser = Parser(
         prog="simcse_jax.encode",
-        description="Encodes the sentences of a file. Needs a model and the file. Writes the embeddings to --output; "
-        "until they are complete, OUTPUT.partial and OUTPUT.state.json, from which the same command resumes.",
+        description="Encodes the sentences of a file, or of many into a folder. Writes the embeddings to --output; "
+        "until they are complete, OUTPUT.partial and OUTPUT.state.json, or some of the folder's files, from which the "
+        "same command resumes.",
     )
     parser.add_argument("--model", required=True, help=MODEL)
     parser.add_argument(
-        "--input", required=True, help="a .txt (a sentence a line), .csv, .tsv, .jsonl or .parquet file"
+        "--input",
+        required=True,
+        help="a .txt (a sentence a line), .csv, .tsv, .jsonl or .parquet file; for a folder also a pattern, or several "
+        "with commas, on a disk or in a bucket",
     )
-    parser.add_argument("--output", required=True, help="a .npy, or a .parquet with columns sentence, row, embedding")
+    parser.add_argument(
+        "--output",
+        required=True,
+        help="a .npy, a .parquet with columns sentence, row, embedding, or a folder for .parquet files: one that "
+        "exists, FOLDER/ or gs://…",
+    )
     parser.add_argument(
         "--column", help="the column of the sentences (default: sentence, text, sent0 or anchor, or the only one)"
     )
@@ -92,16 +110,31 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--output-dtype", choices=("float32", "float16"), default="float32", help="the type of the output"
     )
-    parser.add_argument("--save-every", type=int, default=32768, help="rows that a kill can lose at most")
+    parser.add_argument(
+        "--engine",
+        choices=("local", "ray"),
+        default="local",
+        help="into a folder: this process, next to others with the same command, or the hosts of a Ray cluster",
+    )
+    parser.add_argument("--address", help="of the Ray cluster, or auto (default: one is started on this machine)")
+    parser.add_argument("--hosts", type=int, help="of the Ray cluster, an actor on each (default: all)")
+    parser.add_argument("--block-rows", type=int, help="rows of a file in the folder (default: 131072)")
+    parser.add_argument("--keep-text", action="store_true", help="write the sentences into the folder too")
+    parser.add_argument("--save-every", type=int, help=f"rows that a kill can lose at most (default: {SAVE_EVERY})")
     parser.add_argument("--parts", type=int, default=1, help="parts that the rows are divided into, a file each")
     parser.add_argument("--part", type=int, help="the one to encode, from 0; other commands encode the others")
     arguments = parser.spelled_out(sys.argv[1:], RENAMED)
     args = parser.parse_args(with_new_spellings(arguments, renamed(arguments)))
-    for option in ("batch_size", "save_every", "parts"):
-        if getattr(args, option) < 1:
-            raise UserError(f"--{option.replace('_', '-')} {getattr(args, option)}: must be 1 or more")
-        if getattr(args, option) >= 2**31:
-            raise UserError(f"--{option.replace('_', '-')} {str(getattr(args, option))[:40]}: must be below 2³¹")
+    for option in ("batch_size", "save_every", "parts", "hosts", "block_rows"):
+        value, name = getattr(args, option), option.replace("_", "-")
+        if value is not None and value < 1:
+            raise UserError(f"--{name} {value}: must be 1 or more")
+        if value is not None and value >= 2**31:
+            raise UserError(f"--{name} {str(value)[:40]}: must be below 2³¹")
+    named = args.output.endswith("/") or is_remote(args.output)
+    args.folder = bool(args.output) and (named or local_path(args.output).is_dir())
+    check_options_of_folders(args)
+    args.save_every = args.save_every or SAVE_EVERY
     if args.part is None:
         if args.parts > 1:
             raise UserError("--parts: give --part too, the one to encode, from 0")
@@ -111,6 +144,111 @@ def parse() -> argparse.Namespace:
     return args
 
 
+def check_options_of_folders(args: argparse.Namespace) -> None:
+    """Refuses options that have no effect.
+
+    Raises:
+      UserError: naming one, for an output that is a folder or a file, or an engine.
+    """
+    if args.folder:
+        if is_remote(args.output) and args.output.lower().endswith(KINDS):
+            raise UserError(
+                f"--output {args.output}: a single file is written to a disk; name a folder: {args.output}/"
+            )
+        if args.parts > 1 or args.part is not None:
+            raise UserError("--parts, --part: a folder needs none; give the same command to each process")
+        if args.save_every is not None:
+            raise UserError("--save-every: a kill loses the blocks that are being made; set --block-rows")
+    else:
+        given = {"--block-rows": args.block_rows, "--keep-text": args.keep_text or None}
+        given["--engine ray"] = True if args.engine == "ray" else None
+        for name, value in given.items():
+            if value is not None:
+                raise UserError(f"{name}: {args.output} is a file; name a folder: --output FOLDER/")
+    for name, value in {"--address": args.address, "--hosts": args.hosts}.items():
+        if value is not None and args.engine != "ray":
+            raise UserError(f"{name}: needs --engine ray")
+
+
+def encode_into_folder(args: argparse.Namespace) -> None:
+    """Makes the blocks of the folder that are missing."""
+    from simcse_jax.corpus.begun import enter, leave
+    from simcse_jax.corpus.patterns import expand
+    from simcse_jax.embeddings.encoder import Encoder
+    from simcse_jax.embeddings.local import encode_here
+    from simcse_jax.embeddings.on_ray import connected, encode_on_ray
+    from simcse_jax.embeddings.plan import BLOCK_ROWS, COUNTED, make_plan
+
+    sources = expand([args.input], "--input")
+    folder = output_of_folder(args, sources)
+    options = options_of(args)
+    with contextlib.ExitStack() as job:
+        if args.engine == "ray":
+            job.enter_context(connected(args.address))
+            import jax
+
+            jax.config.update("jax_platforms", "cpu")  # accelerators are the actors'
+        encoder = Encoder(options)
+        plan = make_plan(sources, args.column, encoder.about(), args.block_rows or BLOCK_ROWS, args.keep_text)
+        enter(folder, plan, "that of other embeddings")
+        try:
+            if args.engine == "ray":
+                manifest = encode_on_ray(folder, plan, options, args.hosts)
+            else:
+                manifest = encode_here(folder, plan, encoder)
+        except UserError:
+            leave(folder, COUNTED)
+            raise
+    if manifest is None:
+        print(f"{args.output}: other processes are making the files that are left; the last one completes the folder")
+        return
+    files = f"{len(manifest.files)} file{'s' * (len(manifest.files) > 1)}"
+    what = f"{manifest.rows:,} embeddings of {manifest.dimension} elements, {args.output_dtype}"
+    print(f"{args.output}: {what}, in {files}")
+    report_cut(manifest.cut, args.input, plan.key["--max-length"])
+
+
+def output_of_folder(args: argparse.Namespace, sources: Sequence[str]) -> Folder:
+    """The folder to write to, which need not exist.
+
+    Raises:
+      UserError: when it cannot be written to, or has an input.
+    """
+    from simcse_jax.corpus.begun import check_own
+    from simcse_jax.corpus.manifest import corpus_path
+
+    folder = corpus_path(args.output)
+    if not is_remote(folder):
+        files = ("embeddings-*", "embeddings.json", "rows-*", "plan.json")
+        output_folder(args.output, {"--model": args.model}, files=files)
+    for name in sources:  # which are too many for a comparison with each file of the folder
+        same = name.rpartition("/")[0] == str(folder) if is_remote(name) else _is_in(local_path(name), folder)
+        if same:
+            raise UserError(f"--output {args.output}: is the folder of --input {name}; choose another")
+    if folder.is_dir():
+        check_own(folder)
+    return folder
+
+
+def _is_in(file: Path, folder: Folder) -> bool:
+    """Whether a file, or what a link points to, lies in a folder."""
+    return os.path.dirname(os.path.realpath(file)) == os.path.realpath(folder)
+
+
+def options_of(args: argparse.Namespace) -> "Options":
+    """How sentences are encoded."""
+    from simcse_jax.embeddings.encoder import Options
+
+    return Options(**{field: getattr(args, field) for field in Options.__dataclass_fields__})
+
+
+def report_cut(cut: int, name: object, max_length: int) -> None:
+    """Says how many sentences were cut."""
+    if cut:
+        count = "1 sentence was" if cut == 1 else f"{cut:,} sentences were"
+        print(f"{name}: {count} longer than {max_length} tokens and cut there", file=sys.stderr)
+
+
 def check_output(args: argparse.Namespace) -> Path:
     """The file to write; for a part its own, such as `emb-00000-of-00004.npy`.
 
@@ -118,69 +256,36 @@ def check_output(args: argparse.Namespace) -> Path:
       UserError: when it cannot be written there, or would take the place of an input.
     """
     name = args.output
-    if args.parts > 1 and not local_path(name).is_dir():
+    if args.parts > 1:
         path = Path(name)
         name = str(path.with_name(f"{path.stem}-{args.part:05}-of-{args.parts:05}{path.suffix}"))
     inputs = {"--input": args.input, "--model": args.model}
-    return output_file(name, inputs, kinds=(".npy", ".parquet"), temporary=TEMPORARY, streamed=False)
+    return output_file(name, inputs, kinds=KINDS, temporary=TEMPORARY, streamed=False)
 
 
 def encode_file(
     args: argparse.Namespace, sentences: "SentenceFile", output: Path, first: int, end: int, fingerprint: str
 ) -> None:
     """Encodes the rows from `first` up to, but without, `end` that are not done yet, and writes the output."""
+    from simcse_jax.embeddings.encoder import Encoder
     from simcse_jax.encoding.files import PartialEmbeddings
     from simcse_jax.progress import Progress
-    from simcse_jax.simcse import SimCSE
 
-    model = SimCSE(
-        args.model,
-        pooler=args.pooler,
-        num_layers=args.num_layers,
-        batch_size=args.batch_size,
-        dtype=args.dtype,
-        truncate_dim=args.truncate_dim,
-    )
-    prompt = {"prompt": args.prompt, "prompt_name": args.prompt_name}
-    normalize = model.normalize if args.normalize is None else args.normalize
-    if normalize and args.normalize is None and model.truncate_dim:
-        normalize = "before --truncate-dim"
-    max_length = model.max_length if args.max_length is None else args.max_length
-    about = {
-        "--input": fingerprint,
-        "--truncate-dim": model.truncate_dim,
-        "--prompt": model.prompt_of(**prompt) or None,
-        "--model": model.identity().sha256,
-        "--pooler": f"{model.pooler}{' with head' if model.use_head else ''}",
-        "--max-length": max_length,
-        "--normalize": normalize,
-        "--dtype": args.dtype,
-        "--output-dtype": args.output_dtype,
-        "--batch-size": args.batch_size,
-        "--save-every": args.save_every,
-    }
+    encoder = Encoder(options_of(args))
+    about = {"--input": fingerprint, **encoder.about(), "--save-every": args.save_every}
     embeddings = PartialEmbeddings(output, end - first, args.output_dtype, about)
     if embeddings.done:
         print(f"{output}: resuming after row {embeddings.done:,} of {end - first:,}", flush=True)
-    left = itertools.islice(iter(sentences), first + embeddings.done, end)
+    left = itertools.islice(sentences.read(first + embeddings.done), end - first - embeddings.done)
     with Progress(end - first, done=embeddings.done) as bar:
         while part := list(itertools.islice(left, min(args.save_every, end - first))):
-            encoded = model.encode_counted(
-                part, max_length=max_length, normalize_to_unit=args.normalize, advance=bar.advance, **prompt
-            )
+            encoded = encoder.encode(part, bar.advance)
             embeddings.append(encoded.embeddings, encoded.cut)
     if embeddings.done != end - first or sentences.has_changed():
         raise UserError(f"{sentences.path}: changed while it was read; start again")
-    # An index is built of them for this model, which cuts sentences at its own length. Products and distances also
-    # need the lengths that its queries have.
-    its_own = args.normalize in (None, model.normalize) or model.similarity_fn_name == "cosine"
-    its_own &= max_length == model.max_length
-    maker = model.identity()._replace(prompt=model.prompt_of(**prompt))._asdict() if its_own else None
-    embeddings.finish(itertools.islice(iter(sentences), first, end), first, maker)
-    print(f"{output}: {end - first:,} embeddings of {model.dimension} elements, {args.output_dtype}")
-    if embeddings.cut:
-        count = "1 sentence was" if embeddings.cut == 1 else f"{embeddings.cut:,} sentences were"
-        print(f"{sentences.path}: {count} longer than {max_length} tokens and cut there", file=sys.stderr)
+    embeddings.finish(itertools.islice(sentences.read(first), end - first), first, encoder.maker())
+    print(f"{output}: {end - first:,} embeddings of {encoder.dimension} elements, {args.output_dtype}")
+    report_cut(embeddings.cut, sentences.path, encoder.max_length)
 
 
 if __name__ == "__main__":

@@ -62,8 +62,9 @@ def main() -> None:
 
 def prepare(args: argparse.Namespace, folder: Folder, tokenizer: "Tokenizer", vocabulary: int) -> "Manifest | None":
     """Makes what is missing of the corpus; None if other processes will complete it."""
+    from simcse_jax.corpus.begun import leave
     from simcse_jax.corpus.making import make
-    from simcse_jax.corpus.plan import enter, leave, make_plan
+    from simcse_jax.corpus.plan import enter, make_plan
 
     augment = {name: getattr(args, f"augment_{name}") for name in AUGMENT} | {"name": args.augment}
     plan = make_plan(
@@ -250,8 +251,8 @@ def verify(folder: Path) -> None:
     Raises:
       UserError: naming the first file that differs.
     """
+    from simcse_jax.corpus.begun import FILE
     from simcse_jax.corpus.manifest import REPAIR, check_sizes, read_manifest
-    from simcse_jax.corpus.plan import FILE
     from simcse_jax.corpus.stamps import hash_file
 
     manifest = read_manifest(folder)

@@ -76,7 +76,8 @@ def as_path(name: str) -> Folder:
     bucket = rest.split("/")[0]
     if scheme != "gs" or not bucket:
         raise UserError(f"{name}: must be a folder on a disk or gs://BUCKET/FOLDER")
-    logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it also raises its errors, and we report those
+    for client in ("gcsfs", "fsspec"):  # they also raise their errors, and we report those
+        logging.getLogger(client).setLevel(logging.CRITICAL)
     try:
         import fsspec
         import gcsfs  # noqa: F401 - missing packages come before a missing network

@@ -34,6 +34,7 @@ OTHERS = {  # options of other programs that the pages name
     "logdir",  # xprof
     "xla_gpu_enable_triton_gemm",  # XLA
     "dry-run",  # launch/*.sh
+    "head",  # ray start
     "mode",  # SimCSE's evaluation.py
     "version",  # simcse-jax
 }

@@ -17,6 +17,7 @@ from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.encode import renamed
 from simcse_jax.encoding import files as embedding_files
 from simcse_jax.encoding.files import PartialEmbeddings
+from simcse_jax.encoding.parquet import MAKER
 from simcse_jax.errors import UserError
 from simcse_jax.locks.lock import held_next_to
 
@@ -98,7 +99,7 @@ def test_the_model_is_named_if_its_queries_are_cut_alike(tiny_bert, tmp_path, op
     source, output = write(tmp_path, ".txt"), tmp_path / "emb.parquet"
     done = encode(tiny_bert, source, output, *option)
     assert done.returncode == 0, done.stderr
-    assert (embedding_files.MAKER in (pyarrow.parquet.read_schema(output).metadata or {})) == named
+    assert (MAKER in (pyarrow.parquet.read_schema(output).metadata or {})) == named
 
 
 def test_products_in_bfloat16_give_float32_embeddings(tiny_bert, expected, tmp_path):
@@ -254,9 +255,21 @@ def fails(message, *args):
 
 
 def test_mistakes_in_the_options(tmp_path):
-    good = write(tmp_path, ".txt")
+    good, other = write(tmp_path, ".txt"), tmp_path / "other"
+    other.mkdir()
+    (other / "emb.npy").touch()
     start = ("--model", "none", "--input", good, "--output")
-    fails(": a folder;", *start, tmp_path)
+    fails("has other files (emb.npy) and no plan.json", *start, other)
+    fails("--block-rows: emb.npy is a file", *start, "emb.npy", "--block-rows", 5)
+    fails("--keep-text: emb.npy is a file", *start, "emb.npy", "--keep-text")
+    fails("--engine ray: emb.npy is a file", *start, "emb.npy", "--engine", "ray")
+    fails("--hosts: needs --engine ray", *start, f"{tmp_path}/new/", "--hosts", 2)
+    fails("--hosts 0: must be 1 or more", *start, f"{tmp_path}/new/", "--engine", "ray", "--hosts", 0)
+    fails("--parts, --part: a folder needs none", *start, f"{tmp_path}/new/", "--parts", 2, "--part", 0)
+    fails("--save-every: a kill loses the blocks", *start, f"{tmp_path}/new/", "--save-every", 32768)
+    fails("name a folder: gs://bucket/emb.npy/", *start, "gs://bucket/emb.npy")
+    fails("--output : a folder; name a .npy or .parquet", *start, "")
+    fails(f"is the folder of --input {good}", *start, f"{tmp_path}/")
     fails("must end in .npy or .parquet", *start, tmp_path / "emb.csv")
     fails("there is no folder", *start, tmp_path / "none" / "emb.npy")
     output = tmp_path / "emb.npy"
@@ -269,7 +282,16 @@ def test_mistakes_in_the_options(tmp_path):
     fails("none: no such folder", *start, output)
     fails("no such file", "--model", "none", "--input", tmp_path / "no.txt", "--output", output)
     fails("give a file of sentences", "--model", "none", "--input", tmp_path, "--output", output)
-    assert [path.name for path in tmp_path.iterdir()] == ["corpus.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.txt", "other"]
+
+
+def test_a_mistake_in_the_input_leaves_no_folder_so_that_it_can_be_corrected(tiny_bert, tmp_path):
+    good, bad = write(tmp_path, ".jsonl"), tmp_path / "bad.txt"
+    for content, message in ((b"a cat\n\xff\n", "line 2 is not UTF-8"), (b"a cat\n", "26 embeddings")):
+        bad.write_bytes(content)
+        done = encode(tiny_bert, f"{bad},{good}", f"{tmp_path / 'out'}/", "--block-rows", 8)
+        assert message in done.stdout + done.stderr, done.stderr
+        assert (tmp_path / "out").exists() == (done.returncode == 0)
 
 
 def test_the_output_is_not_the_input(tmp_path):

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from simcse_jax import progress
+from simcse_jax.corpus.begun import Plan, check_unchanged, names_in
 from simcse_jax.corpus.claims import claimed
 from simcse_jax.corpus.items import Change, Item, Items, make_change
 from simcse_jax.corpus.manifest import NAME, Manifest, Shard, is_prepared, is_whole, read_manifest, write_manifest
 from simcse_jax.corpus.placing import remove_leftovers, written_to
-from simcse_jax.corpus.plan import Plan, check_unchanged, names_in
+from simcse_jax.corpus.plan import most_columns
 from simcse_jax.corpus.sealed import read_sealed, write_sealed
 from simcse_jax.corpus.shards import TEXT, ShardWriter
 from simcse_jax.corpus.stamps import hash_file, size_of
@@ -210,7 +211,7 @@ def shard_of(facts: Mapping[str, Any]) -> Shard:
 
 def _finish(folder: Folder, plan: Plan) -> Manifest | None:
     """Writes the manifest of all shards."""
-    with claimed(folder / NAME) as mine:
+    with claimed(folder / NAME, patient=True) as mine:
         if not mine:
             return None
         if not is_prepared(folder):
@@ -221,9 +222,10 @@ def _finish(folder: Folder, plan: Plan) -> Manifest | None:
 
 
 def _manifest(folder: Folder, plan: Plan) -> Manifest:
+    columns = most_columns(plan)
     shards: list[Shard] = []
     sources = []
-    histogram = np.zeros((plan.columns, plan.key["max_length"] + 1), np.int64)
+    histogram = np.zeros((columns, plan.key["max_length"] + 1), np.int64)
     for number, source in enumerate(plan.sources):
         own, left_out = [], Counter[str]()
         for block in itertools.count():
@@ -233,7 +235,7 @@ def _manifest(folder: Folder, plan: Plan) -> Manifest:
             left_out.update(facts["left_out"])
             counts = np.array(facts["histogram"], np.int64)
             if len(counts):
-                histogram += spread(counts, plan.columns, len(plan.key["special_tokens"]))
+                histogram += spread(counts, columns, len(plan.key["special_tokens"]))
             if facts["last"]:
                 break
         used = sum(shard.rows for shard in own)
@@ -242,7 +244,7 @@ def _manifest(folder: Folder, plan: Plan) -> Manifest:
         shards += own
     rows = sum(shard.rows for shard in shards)
     token_bytes, labels = plan.key["token_bytes"], plan.key["labels"]
-    return Manifest(plan.key, sources, rows, plan.columns, token_bytes, labels, histogram.tolist(), shards)
+    return Manifest(plan.key, sources, rows, columns, token_bytes, labels, histogram.tolist(), shards)
 
 
 def spread(counts: np.ndarray, columns: int, empty: int) -> np.ndarray:

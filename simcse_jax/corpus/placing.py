@@ -1,4 +1,4 @@
-"""How a shard's file gets its name: whole, once what is written is on the disk."""
+"""How a file gets its name: whole, once what is written is on the disk."""
 
 import contextlib
 import errno
@@ -70,8 +70,8 @@ def put_in_place(written: Path, path: Path) -> None:
         os.close(folder)
 
 
-def remove_leftovers(folder: Folder) -> None:
-    """Removes what killed processes were writing; all shards are there."""
+def remove_leftovers(folder: Folder, pattern: str = LEFTOVERS) -> None:
+    """Removes what killed processes were writing; all that the folder needs is there."""
     if not is_remote(folder):
-        for path in folder.glob(LEFTOVERS):
+        for path in folder.glob(pattern):
             path.unlink(missing_ok=True)

@@ -1,12 +1,13 @@
 """Reads rows from .txt, .csv, .tsv, .jsonl and .parquet files. `READERS` has a function for each."""
 
 import csv
+import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simcse_jax.errors import UserError, reason
+from simcse_jax.errors import UserError, reason, why
 from simcse_jax.storage import is_remote
 
 PARQUET_ROWS = 8192  # read at once
@@ -18,11 +19,22 @@ MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF
 MISSING = object()  # a field that a row does not have
 
 
+class Place(NamedTuple):
+    """A place in a text file, between two lines."""
+
+    line: int = 0  # the lines before it
+    byte: int = 0  # the bytes before it
+
+
+START = Place()
+
+
 class Row(NamedTuple):
     """The fields of one row, and its place, for messages."""
 
     where: str
     fields: Sequence[object]
+    end: Place = START  # after the row, of a text file
 
 
 Table = tuple[list[str], Iterator[Row]]  # the names of the columns, and the rows
@@ -34,20 +46,42 @@ def open_text(path: Path) -> Iterator[str]:
     Raises:
       UserError: when the file is missing, unreadable, no text or, naming the line, not UTF-8.
     """
-    number = 0
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if number == 1 or b"\0" in line:
-                    _check_text(path, number, line)
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        bad = f"byte 0x{error.object[error.start]:02x}"
-        raise UserError(
-            f"{path}: line {number} is not UTF-8 ({bad}); convert the file, e.g. `iconv -f LATIN1 -t UTF-8`"
-        ) from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    yield from _Lines(path)
+
+
+class _Lines:
+    """The lines of `open_text`, from a place on, and how far they were read."""
+
+    def __init__(self, path: Path, start: Place = START):
+        self._path, self.place = path, start
+
+    def __iter__(self) -> Iterator[str]:
+        path, (before, byte) = self._path, self.place
+        number = before
+        try:
+            with path.open("rb") as file:
+                if byte:
+                    file.seek(byte)
+                for number, line in enumerate(file, before + 1):
+                    if number == 1 or b"\0" in line:
+                        _check_text(path, number, line)
+                    byte += len(line)
+                    self.place = Place(number, byte)
+                    yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UserError:
+            raise
+        except UnicodeDecodeError as error:
+            bad = f"byte 0x{error.object[error.start]:02x}"
+            raise UserError(
+                f"{path}: line {number} is not UTF-8 ({bad}); convert the file, e.g. `iconv -f LATIN1 -t UTF-8`"
+            ) from None
+        except _errors_of(path, OSError) as error:
+            raise UserError(f"{path}: cannot be read: {why(error)}") from None
+
+
+def _errors_of(path: Path, *local: type[Exception]) -> tuple[type[Exception], ...]:
+    """What reading a file may raise: these on a disk, in a bucket any error of the store's client."""
+    return (*local, *((Exception,) if is_remote(path) else ()))
 
 
 def _check_text(path: Path, number: int, line: bytes) -> None:
@@ -64,63 +98,66 @@ def _check_text(path: Path, number: int, line: bytes) -> None:
         raise UserError(f"{path}: line {number} has a zero byte, so it is not UTF-8 text; it looks like {like}")
 
 
-def _read_lines(path: Path) -> Table:
-    return ["sentence"], (Row(f"{path}: line {number}", [line]) for number, line in enumerate(open_text(path), 1))
+def _read_lines(path: Path, start: Place = START) -> Table:
+    lines = _Lines(path, start)
+    return ["sentence"], (Row(f"{path}: line {lines.place.line}", [line], lines.place) for line in lines)
 
 
-def _read_separated(path: Path, **dialect: Any) -> Table:
-    reader = csv.reader((line + "\n" for line in open_text(path)), strict=True, **dialect)
-
-    def records() -> Iterator[list[str]]:
+def _read_separated(path: Path, start: Place, **dialect: Any) -> Table:
+    def records(lines: _Lines) -> Iterator[list[str]]:
         try:
-            yield from reader
+            yield from csv.reader((line + "\n" for line in lines), strict=True, **dialect)
         except csv.Error as error:
             quote = "; is a quotation mark missing, or should one be doubled?" if path.suffix.lower() == ".csv" else ""
-            raise UserError(f"{path}: line {reader.line_num}: {error}{quote}") from None
+            raise UserError(f"{path}: line {lines.place.line}: {error}{quote}") from None
 
-    iterator = records()
+    lines = _Lines(path)
+    iterator = records(lines)
     names = next((fields for fields in iterator if any(field.strip() for field in fields)), None)
     if not names:
         raise UserError(f"{path}: empty; its first line must name the columns, e.g. sent0,sent1,hard_neg")
+    if start.byte:
+        lines = _Lines(path, start)
+        iterator = records(lines)
 
     def rows() -> Iterator[Row]:
         for fields in iterator:
-            where = f"{path}: line {reader.line_num}"
+            where = f"{path}: line {lines.place.line}"
             if not fields or not any(field.strip() for field in fields):
                 fields = [""] * len(names)
             if len(fields) != len(names):
                 raise UserError(
                     f"{where}: {len(fields)} columns, but the first line has {len(names)}; quote or correct it"
                 )
-            yield Row(where, fields)
+            yield Row(where, fields, lines.place)
 
     return names, rows()
 
 
-def _read_csv(path: Path) -> Table:
-    return _read_separated(path)
+def _read_csv(path: Path, start: Place = START) -> Table:
+    return _read_separated(path, start)
 
 
-def _read_tsv(path: Path) -> Table:
+def _read_tsv(path: Path, start: Place = START) -> Table:
     # As in SentEval's and STS's files: a quotation mark is an ordinary character.
-    return _read_separated(path, delimiter="\t", quoting=csv.QUOTE_NONE)
+    return _read_separated(path, start, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
-def _read_jsonl(path: Path) -> Table:
-    def records() -> Iterator[tuple[int, dict]]:
-        for number, line in enumerate(open_text(path), 1):
+def _read_jsonl(path: Path, start: Place = START) -> Table:
+    def records(lines: _Lines) -> Iterator[dict]:
+        for line in lines:
             if not line.strip():
-                yield number, {}
+                yield {}
                 continue
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise UserError(f"{path}: line {number}: not JSON: {error}") from None
+                raise UserError(f"{path}: line {lines.place.line}: not JSON: {error}") from None
             if not isinstance(record, dict):
-                raise UserError(f"{path}: line {number}: not a JSON object")
-            yield number, record
+                raise UserError(f"{path}: line {lines.place.line}: not a JSON object")
+            yield record
 
-    names = next((list(record) for _, record in records() if record), None)
+    names = next((list(record) for record in records(_Lines(path)) if record), None)
     if names is None:
         raise UserError(f"{path}: holds no sentences")
     for name in names:
@@ -128,46 +165,77 @@ def _read_jsonl(path: Path) -> Table:
             raise UserError(f"{path}: the field {name!r} has half a surrogate pair, which is not a character")
 
     def rows() -> Iterator[Row]:
-        for number, record in records():
+        lines = _Lines(path, start)
+        for record in records(lines):
             absent = MISSING if record else None  # no record: a blank line
-            yield Row(f"{path}: line {number}", [record.get(name, absent) for name in names])
+            where = f"{path}: line {lines.place.line}"
+            yield Row(where, [record.get(name, absent) for name in names], lines.place)
 
     return names, rows()
 
 
-def read_parquet(path: Path, columns: Sequence[str] | None = None) -> Table:
+def read_parquet(path: Path, columns: Sequence[str] | None = None, first: int = 0) -> Table:
     """The names of all columns, and the rows of the wanted ones (None: all), a few thousand read at a time.
 
     Other columns are not read, so that nothing in them can be wrong. The wanted ones come in the order that is asked.
 
+    Args:
+      path: the file.
+      columns: the wanted ones.
+      first: the first row that is read, from 0; groups of rows before it are passed over.
+
     Raises:
       UserError: when it is not a parquet file; while reading rows, when it is damaged.
     """
-    import pyarrow
-    import pyarrow.parquet
-
-    # Its errors, text that is not UTF-8 and times out of range are these.
-    errors = (OSError, ValueError, OverflowError, pyarrow.ArrowException)
-    try:
-        file = pyarrow.parquet.ParquetFile(path.open("rb") if is_remote(path) else path)
-        names = file.schema_arrow.names
-    except errors as error:
-        raise UserError(f"{path}: not a readable parquet file: {reason(error)}") from None
+    file = _open_parquet(path)
+    names = file.schema_arrow.names
     if not names:
         raise UserError(f"{path}: has no columns")
 
     def rows() -> Iterator[Row]:
-        number = 0
+        ends = list(itertools.accumulate(file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)))
+        groups = [at for at, end in enumerate(ends) if end > first]
+        number = ends[groups[0] - 1] if groups and groups[0] else 0
         try:
-            for batch in file.iter_batches(PARQUET_ROWS, columns=columns):
-                places = [batch.schema.names.index(name) for name in columns or names]
-                for fields in zip(*(batch.column(place).to_pylist() for place in places), strict=True):
+            for batch in file.iter_batches(PARQUET_ROWS, row_groups=groups, columns=columns):
+                left_out = min(max(first - number, 0), len(batch))
+                number += left_out
+                wanted = batch.slice(left_out)
+                places = [wanted.schema.names.index(name) for name in columns or names]
+                for fields in zip(*(wanted.column(place).to_pylist() for place in places), strict=True):
                     number += 1
                     yield Row(f"{path}: row {number}", fields)
-        except errors as error:
+        except _parquet_errors(path) as error:
             raise UserError(f"{path}: damaged after row {number}: {reason(error)}") from None
 
     return names, rows()
+
+
+def _open_parquet(path: Path) -> Any:
+    import pyarrow.parquet
+
+    try:
+        file = pyarrow.parquet.ParquetFile(path.open("rb") if is_remote(path) else path)
+        file.schema_arrow  # noqa: B018 - which reads it
+    except _parquet_errors(path) as error:
+        raise UserError(f"{path}: not a readable parquet file: {reason(error)}") from None
+    return file
+
+
+def _parquet_errors(path: Path) -> tuple[type[Exception], ...]:
+    import pyarrow
+
+    # Of text that is not UTF-8 and times out of range, too.
+    return _errors_of(path, OSError, ValueError, OverflowError, pyarrow.ArrowException)
+
+
+def count_parquet(path: Path) -> int:
+    """The rows of a .parquet file, by what it says at its end.
+
+    Raises:
+      UserError: when it is not a parquet file.
+    """
+    return _open_parquet(path).metadata.num_rows
 
 
 def is_text(text: str) -> bool:
@@ -178,7 +246,7 @@ def is_text(text: str) -> bool:
         return False
 
 
-READERS: dict[str, Callable[[Path], Table]] = {
+READERS: dict[str, Callable[..., Table]] = {  # by a path and, for all but the last, a place to start at
     ".txt": _read_lines,
     ".csv": _read_csv,
     ".tsv": _read_tsv,

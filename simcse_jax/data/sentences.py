@@ -1,13 +1,16 @@
 """All sentences of a file, unchanged: row n of the file is sentence n."""
 
+import contextlib
 import hashlib
+import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from simcse_jax.data.columns import USUAL_NAMES, check_unique
-from simcse_jax.data.files import MISSING, READERS, is_text, read_parquet
-from simcse_jax.errors import UserError
-from simcse_jax.storage import local_path
+from simcse_jax.data.files import MISSING, READERS, START, Place, Row, count_parquet, is_text, read_parquet
+from simcse_jax.errors import UserError, why
+from simcse_jax.storage import Folder, as_path
 
 
 class SentenceFile:
@@ -20,16 +23,18 @@ class SentenceFile:
         """Checks the file's type and chooses the column.
 
         Args:
-          name: the file.
+          name: the file, on a disk or in a bucket.
           column: None takes one with a usual name (`sentence`, `text`, `sent0`, `anchor`), or the only one.
 
         Raises:
           UserError: when there is no such file or column, or the choice of a column is not clear.
         """
-        self.path = local_path(name)
+        self.path: Folder = as_path(str(name))
         self._suffix = self.path.suffix.lower()
-        if not self.path.is_file():
-            raise UserError(f"{name}: {'a folder' if self.path.is_dir() else 'no such file'}; give a file of sentences")
+        with _reported(self.path):
+            if not self.path.is_file():
+                what = "a folder" if self.path.is_dir() else "no such file"
+                raise UserError(f"{name}: {what}; give a file of sentences")
         if self._suffix not in READERS:
             raise UserError(f"{name}: unknown file type {self._suffix!r}; known are {', '.join(READERS)}")
         self._seen = self._stamp()
@@ -39,20 +44,44 @@ class SentenceFile:
         self.column = _choose(list(names), column, str(name))
 
     def __iter__(self) -> Iterator[str]:
-        """The sentences.
+        """The sentences; errors as in `read`."""
+        return self.read()
+
+    def read(self, first: int = 0, place: Place | None = None) -> Iterator[str]:
+        """The sentences from a row on.
+
+        Args:
+          first: the row, from 0. What is before it in a .parquet file is not read.
+          place: where it begins in a file of another kind (see `count`); None: the rows before it are passed over.
 
         Raises:
           UserError: naming the row that is not text, or the line that is not UTF-8.
         """
-        for where, value in self._rows():
+        for row in self._rows(first, place):
+            (value,) = row.fields
             if value is MISSING:
-                raise UserError(f"{where}: the field {self.column!r} is missing")
+                raise UserError(f"{row.where}: the field {self.column!r} is missing")
             if value is not None and not isinstance(value, str):
-                raise UserError(f"{where}: the field {self.column!r} holds {value!r:.60}, not text")
+                raise UserError(f"{row.where}: the field {self.column!r} holds {value!r:.60}, not text")
             sentence = value or ""
             if not is_text(sentence):
-                raise UserError(f"{where}: holds half a surrogate pair, which is not a character")
+                raise UserError(f"{row.where}: holds half a surrogate pair, which is not a character")
             yield sentence
+
+    def count(self, every: int) -> tuple[int, list[Place]]:
+        """The number of rows, and where the rows 0, `every`, 2 · `every` … begin; no places of a .parquet file.
+
+        Raises:
+          UserError: naming a line that cannot be read.
+        """
+        if self._suffix == ".parquet":
+            return count_parquet(self.path), []
+        rows, places, end = 0, [START], START
+        for row in self._rows():
+            if rows and rows % every == 0:
+                places.append(end)
+            rows, end = rows + 1, row.end
+        return rows, places
 
     def scan(self) -> tuple[int, str]:
         """Reads the whole file: the number of rows, and the SHA-256 of the column's name and sentences.
@@ -74,16 +103,28 @@ class SentenceFile:
         """Whether the file was written to since it was opened."""
         return self._stamp() != self._seen
 
-    def _stamp(self) -> tuple[int, int]:
-        stat = self.path.stat()
-        return stat.st_size, stat.st_mtime_ns
+    def _stamp(self) -> tuple[int, float]:
+        with _reported(self.path):
+            stat: Any = self.path.stat()
+        return (stat.st_size, stat.st_mtime_ns) if isinstance(self.path, Path) else (stat.length, stat.mtime)
 
-    def _rows(self) -> Iterator[tuple[str, object]]:
+    def _rows(self, first: int = 0, place: Place | None = None) -> Iterator[Row]:
         if self._suffix == ".parquet":  # its other columns, vectors perhaps, need not be read
-            return ((row.where, row.fields[0]) for row in read_parquet(self.path, [self.column])[1])
-        names, rows = READERS[self._suffix](self.path)
-        place = list(names).index(self.column)
-        return ((row.where, row.fields[place]) for row in rows)
+            return read_parquet(self.path, [self.column], first)[1]
+        names, rows = READERS[self._suffix](self.path, place or START)
+        at = list(names).index(self.column)
+        chosen = (Row(row.where, [row.fields[at]], row.end) for row in rows)
+        return chosen if place else itertools.islice(chosen, first, None)
+
+
+@contextlib.contextmanager
+def _reported(path: Folder) -> Iterator[None]:
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # an OSError, or an error of a store's client
+        raise UserError(f"{path}: cannot be read: {why(error)}") from None
 
 
 def read_sentences(file: str | Path, column: str | None = None) -> list[str]:

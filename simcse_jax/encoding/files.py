@@ -14,11 +14,11 @@ from typing import IO, Any
 
 import numpy as np
 
+from simcse_jax.encoding.parquet import rows_table, schema_of
 from simcse_jax.errors import UserError, why
 from simcse_jax.storage import read_json, replace, replacing_file, write_atomically
 
 PARQUET_ROWS = 8192  # written at a time
-MAKER = b"simcse_jax.model"  # a .parquet's metadata has the model that made it there, in JSON
 
 
 class PartialEmbeddings:
@@ -134,21 +134,14 @@ class PartialEmbeddings:
 def _write_parquet(
     file: IO[bytes], embeddings: np.ndarray, sentences: Iterator[str], first_row: int, maker: Mapping[str, Any] | None
 ) -> None:
-    """Columns `sentence`, `row` (its number in the input, from 0) and `embedding`."""
-    import pyarrow
     import pyarrow.parquet
 
     rows, size = embeddings.shape
-    kind = pyarrow.list_(pyarrow.from_numpy_dtype(embeddings.dtype), size)
-    schema = pyarrow.schema([("sentence", pyarrow.string()), ("row", pyarrow.int64()), ("embedding", kind)])
-    if maker is not None:
-        schema = schema.with_metadata({MAKER: json.dumps(maker)})
+    schema = schema_of(size, embeddings.dtype, maker)
     with pyarrow.parquet.ParquetWriter(file, schema) as writer:
         for start in range(0, rows, PARQUET_ROWS):
             part = np.array(embeddings[start : start + PARQUET_ROWS])
             texts = list(itertools.islice(sentences, len(part)))
             if len(texts) < len(part):
                 raise UserError(f"{file.name}: the input changed while it was read; start again")
-            numbers = np.arange(first_row + start, first_row + start + len(part))
-            vectors = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(part.ravel()), type=kind)
-            writer.write_table(pyarrow.table([pyarrow.array(texts), pyarrow.array(numbers), vectors], schema=schema))
+            writer.write_table(rows_table(schema, texts, first_row + start, part))

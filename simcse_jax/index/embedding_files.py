@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int64
 
-from simcse_jax.encoding.files import MAKER
+from simcse_jax.encoding.parquet import MAKER
 from simcse_jax.errors import UserError, reason, why
 from simcse_jax.index.files import ModelIdentity, is_identity
 from simcse_jax.storage import Folder, as_path
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet
 
 KINDS = (".parquet", ".npy")
+PLAN, MANIFEST = "plan.json", "embeddings.json"
 AT_ONCE = 8192  # rows
 DTYPES = ("float32", "float16")
 
@@ -150,10 +151,13 @@ def _files(path: Folder) -> list[Folder]:
         names = sorted(path.iterdir(), key=lambda file: file.name)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {why(error)}") from None
+    found = [file for file in names if file.suffix in KINDS and not file.name.startswith((".", "_"))]
+    listed = {file.name for file in names}
     left = [file for file in names if file.name.endswith(".partial")]
+    if found and PLAN in listed and MANIFEST not in listed:  # of a folder that `encode` fills block by block
+        left.append(path / MANIFEST)
     if left:
         raise UserError(f"{left[0]}: is not complete; give the command that began it again")
-    found = [file for file in names if file.suffix in KINDS and not file.name.startswith((".", "_"))]
     if not found:
         raise UserError(f"{path}: has no .parquet and no .npy")
     if len({file.suffix for file in found}) > 1:

@@ -7,10 +7,10 @@ from ml_collections import config_dict
 
 from simcse_jax.config.checks import check_mixed
 from simcse_jax.corpus.batches import PreparedCorpus
+from simcse_jax.corpus.begun import FILE
 from simcse_jax.corpus.local_copy import local_copy
 from simcse_jax.corpus.manifest import NAME, Manifest, corpus_path, is_prepared
 from simcse_jax.corpus.opened import Prepared
-from simcse_jax.corpus.plan import FILE
 from simcse_jax.data.examples import prefix_of
 from simcse_jax.data.files import READERS
 from simcse_jax.data.sources import KINDS, split_sources

@@ -15,6 +15,8 @@ from simcse_jax.corpus.claims import claimed
 from simcse_jax.corpus.making import make, shard_name
 from simcse_jax.corpus.plan import enter, make_plan
 from simcse_jax.errors import UserError
+from simcse_jax.locks import store as stored
+from simcse_jax.locks.owner import this_job
 from simcse_jax.storage import as_path
 
 
@@ -198,3 +200,17 @@ def test_a_corpus_in_a_bucket_has_the_bytes_of_one_on_a_disk(start, store, tripl
     assert {name.removeprefix("corpus/"): store.objects[name].data for name in store.names("corpus/")} == files(
         triplets
     )
+
+
+@NEEDS_GCSFS
+def test_a_process_that_was_killed_while_it_finished_a_corpus_in_a_bucket_is_followed_by_another(
+    start, store, triplets, monkeypatch
+):
+    for name, seconds in (("HEARTBEAT", 0.1), ("LOST", 0.3), ("LOOK", 0.05)):
+        monkeypatch.setattr(stored, name, seconds)
+    for name, content in files(triplets).items():
+        if name != "corpus.json":
+            store.put(f"corpus/{name}", content)
+    store.put("corpus/.corpus.json.lock", this_job().text().encode())
+    assert start(as_path("gs://bucket/corpus")) is not None
+    assert store.objects["corpus/corpus.json"].data == (triplets / "corpus.json").read_bytes()

@@ -2,7 +2,9 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+from support.object_store import NEEDS_GCSFS
 
+from simcse_jax.data.files import Place
 from simcse_jax.data.sentences import SentenceFile, check_sentences, read_sentences
 from simcse_jax.errors import UserError
 
@@ -103,3 +105,58 @@ def test_a_name_of_two_columns_is_refused(tmp_path):
     assert read_sentences(tmp_path / "a.csv", "n") == ["b"]
     with pytest.raises(UserError, match="2 columns are called 'text'; rename them"):
         read_sentences(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".csv", ".tsv", ".jsonl", ".parquet"])
+def test_reading_begins_at_any_row(tmp_path, suffix):
+    file = SentenceFile(written(tmp_path, suffix))
+    rows, places = file.count(every=1)
+    assert rows == 4 and len(places) == (0 if suffix == ".parquet" else 4)
+    for first in range(6):
+        assert list(file.read(first)) == SENTENCES[first:]
+    for first, place in enumerate(places):
+        assert list(file.read(first, place)) == SENTENCES[first:]
+    assert file.count(every=3)[1] == places[::3]
+
+
+def test_places_in_a_csv_are_between_rows_not_lines_and_errors_name_the_line(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'\xef\xbb\xbfid,text\r\n1,"a\r\ncat"\r\n2,"a ""dog"""\r\n3\r\n')
+    file = SentenceFile(path)
+    with pytest.raises(UserError, match="line 5: 1 columns"):
+        file.count(every=1)
+    path.write_bytes(path.read_bytes().replace(b"\r\n3\r\n", b"\r\n3,x\r\n"))
+    file = SentenceFile(path)
+    rows, places = file.count(every=1)
+    assert rows == 3 and [list(file.read(place=place)) for place in places[1:]] == [['a "dog"', "x"], ["x"]]
+    (tmp_path / "b.txt").write_bytes(b"one\ntwo\n\xff\n")
+    with pytest.raises(UserError, match="line 3 is not UTF-8"):
+        list(SentenceFile(tmp_path / "b.txt").read(place=Place(1, 4)))
+
+
+def test_groups_of_rows_before_the_first_are_not_read(tmp_path, monkeypatch):
+    pyarrow.parquet.write_table(pyarrow.table({"text": list("abcdefg")}), tmp_path / "a.parquet", row_group_size=3)
+    read, original = [], pyarrow.parquet.ParquetFile.iter_batches
+    monkeypatch.setattr(
+        pyarrow.parquet.ParquetFile,
+        "iter_batches",
+        lambda self, *args, **options: read.append(options["row_groups"]) or original(self, *args, **options),
+    )
+    file = SentenceFile(tmp_path / "a.parquet")
+    assert [list(file.read(first)) for first in (0, 4, 6, 7)] == [list("abcdefg"), list("efg"), ["g"], []]
+    assert read == [[0, 1, 2], [1, 2], [2], []]
+
+
+@NEEDS_GCSFS
+@pytest.mark.parametrize("suffix", [".txt", ".parquet"])
+def test_a_file_in_a_bucket_that_cannot_be_read_is_named_in_a_line(tmp_path, store, monkeypatch, caplog, suffix):
+    store.put(f"a{suffix}", written(tmp_path, suffix).read_bytes())
+    file = SentenceFile(f"gs://bucket/a{suffix}")
+    assert list(file.read(1)) == SENTENCES[1:]
+    monkeypatch.setattr(store, "refused", r"GET /(download/)?storage/v1/b/bucket/o/a.*alt=media")
+    with pytest.raises(UserError, match=rf"^gs://bucket/a\{suffix}: [^\n]*permission"):
+        list(file)
+    monkeypatch.setattr(store, "refused", r"GET /storage/v1/b/bucket/o")
+    with pytest.raises(UserError, match=rf"^gs://bucket/a\{suffix}: cannot be read: [^\n]*permission"):
+        SentenceFile(f"gs://bucket/a{suffix}")
+    assert not [record for record in caplog.records if record.name.startswith(("fsspec", "gcsfs"))]

@@ -27,7 +27,7 @@ class Seeds:
 
     def copy(self, name: str, target: Path) -> Path:
         source = self.paths[name]
-        (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
+        (shutil.copytree if source.is_dir() else shutil.copy2)(source, target)  # with the time of its last change
         return target
 
 

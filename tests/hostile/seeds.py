@@ -124,6 +124,7 @@ RUN = train_arguments(
 )
 PREPARE = ["--data=text.txt", "--model=model", "--max-length=16", "--output=corpus", "--shard-rows=6"]
 ENCODE = ["--model=model", "--input=text.txt", "--output=embeddings/emb.parquet"]
+BLOCKS = ["--model=model", "--input=text.txt", "--output=blocks/", "--block-rows=6", "--keep-text"]
 # Made by commands from the above: the inputs, the command line, and what it writes.
 MADE: dict[str, tuple[list[str], str, list[str]]] = {
     "workdir": (
@@ -135,6 +136,7 @@ MADE: dict[str, tuple[list[str], str, list[str]]] = {
     "index": (["model", "text.txt"], "search", ["--model=model", "--sentences=text.txt", "--index=index", "--query=a"]),
     "corpus": (["model", "text.txt"], "prepare", PREPARE),
     "embeddings": (["model", "text.txt"], "hostile.seeds:encode_into_folder", ENCODE),
+    "blocks": (["model", "text.txt"], "encode", BLOCKS),
     "lance": (["embeddings"], "search", ["build", "--embeddings=embeddings", "--output=lance"]),
     "state": (
         ["model", "text.txt"],

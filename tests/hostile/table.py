@@ -5,6 +5,7 @@ from collections import Counter
 
 from hostile import (
     cases_adapters,
+    cases_blocks,
     cases_building,
     cases_config,
     cases_corpora,
@@ -36,6 +37,7 @@ FILES = (
     cases_adapters,
     cases_lance,
     cases_retrieval,
+    cases_blocks,
 )
 PER_KIND = 5  # of the sample
 

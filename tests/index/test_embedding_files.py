@@ -106,6 +106,10 @@ def broken(folder, name: str) -> None:
         (folder / "a.parquet").write_bytes(data[: len(data) // 2])
     elif name == "nothing":
         (folder / "a.parquet").unlink()
+    elif name == "begun":
+        (folder / "plan.json").touch()
+    elif name == "a corpus":
+        (folder / "a.parquet").rename(folder / "plan.json")
     elif name == "empty":
         write_parquet(folder / "a.parquet", VECTORS[:0])
 
@@ -130,7 +134,9 @@ def broken(folder, name: str) -> None:
         ("no column", r"a\.parquet: has no column embedding, but sentence, row"),
         ("maker", r"a\.parquet: what it says about its model is damaged"),
         ("cut", r"a\.parquet: cannot be read as embeddings: "),
+        ("begun", r"embeddings\.json: is not complete; give the command that began it again"),
         ("nothing", "has no .parquet and no .npy"),
+        ("a corpus", "has no .parquet and no .npy"),
         ("empty", "has no embeddings"),
     ],
 )

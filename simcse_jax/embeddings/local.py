@@ -1,0 +1,39 @@
+"""Encoding in this process, next to any number of others that do the same."""
+
+from simcse_jax.corpus.begun import Plan
+from simcse_jax.embeddings.blocks import make_block
+from simcse_jax.embeddings.encoder import Encoder
+from simcse_jax.embeddings.manifest import Manifest, complete, finish, missing
+from simcse_jax.embeddings.plan import blocks_of
+from simcse_jax.progress import Progress
+from simcse_jax.storage import Folder, is_remote
+
+
+def encode_here(folder: Folder, plan: Plan, encoder: Encoder) -> Manifest | None:
+    """Makes the blocks that are missing, and that no other process is making.
+
+    Args:
+      folder: of the embeddings; `corpus.begun.enter` has seen it.
+      plan: of the folder.
+      encoder: the plan's.
+
+    Returns:
+      The manifest; None if other processes are still making blocks, the last of which will write it.
+
+    Raises:
+      UserError: naming the row that cannot be read, or the file that cannot be written.
+    """
+    blocks = blocks_of(folder, plan)
+    if manifest := complete(folder, blocks):
+        return manifest
+    rows = sum(block.rows for block in blocks)
+    left, patient = missing(folder, blocks), False
+    with Progress(rows, done=rows - sum(block.rows for block in left)) as bar:
+        while left:
+            for block in left:
+                make_block(folder, plan, block, encoder, advance=bar.advance, patient=patient)
+            before, left = left, missing(folder, blocks)
+            if left == before and (patient or not is_remote(folder)):
+                return None
+            patient = left == before
+    return finish(folder, plan, blocks)

@@ -1,0 +1,43 @@
+"""Embeddings as a table: a row for each sentence, for .parquet files."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+MAKER = b"simcse_jax.model"  # a file's metadata has the model that made it there, in JSON
+
+
+def schema_of(size: int, dtype: np.dtype, maker: Mapping[str, Any] | None, texts: bool = True) -> Any:
+    """The columns `sentence`, if wanted, `row` (its number in the input, from 0) and `embedding`.
+
+    Args:
+      size: the elements of an embedding.
+      dtype: of an element.
+      maker: what identifies the model; None: an index must be given its name.
+      texts: whether sentences are kept.
+    """
+    import pyarrow
+
+    kind = pyarrow.list_(pyarrow.from_numpy_dtype(dtype), size)
+    columns = [("row", pyarrow.int64()), ("embedding", kind)]
+    schema = pyarrow.schema([("sentence", pyarrow.string()), *columns] if texts else columns)
+    return schema if maker is None else schema.with_metadata({MAKER: json.dumps(maker)})
+
+
+def rows_table(schema: Any, texts: Sequence[str] | None, first_row: int, embeddings: np.ndarray) -> Any:
+    """Some rows.
+
+    Args:
+      schema: of `schema_of`.
+      texts: R sentences; None: the schema has none.
+      first_row: the number of the first one.
+      embeddings: (R, D).
+    """
+    import pyarrow
+
+    kind = schema.field("embedding").type
+    vectors = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(np.ascontiguousarray(embeddings).ravel()), type=kind)
+    numbers = pyarrow.array(np.arange(first_row, first_row + len(embeddings)))
+    return pyarrow.table([*([] if texts is None else [pyarrow.array(texts)]), numbers, vectors], schema=schema)

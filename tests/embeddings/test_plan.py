@@ -1,0 +1,64 @@
+import os
+
+import pytest
+from support.embedding_folders import begin
+
+from simcse_jax.corpus.claims import claimed
+from simcse_jax.corpus.sealed import read_sealed, write_sealed
+from simcse_jax.data.sentences import SentenceFile
+from simcse_jax.embeddings.plan import blocks_of, count_rows
+from simcse_jax.errors import UserError
+
+
+def test_blocks_have_the_rows_of_their_files_and_numbers_that_go_on(encoder, sources, tmp_path):
+    blocks = blocks_of(tmp_path / "out", begin(tmp_path / "out", encoder, *sources))
+    assert [(block.source, block.number, block.first, block.rows, block.row) for block in blocks] == [
+        (0, 0, 0, 8, 0),
+        (0, 1, 8, 8, 8),
+        (0, 2, 16, 4, 16),
+        (1, 0, 0, 5, 20),
+    ]
+    for block in blocks:
+        file = SentenceFile(sources[block.source])
+        assert list(file.read(place=block.place))[: block.rows] == list(file)[block.first : block.first + block.rows]
+
+
+def test_rows_are_counted_by_one_process_at_a_time(encoder, sources, tmp_path):
+    plan = begin(tmp_path / "out", encoder, *sources)
+    with claimed(tmp_path / "out" / "rows-00000.json"):
+        assert not count_rows(tmp_path / "out", plan, 0)
+    assert count_rows(tmp_path / "out", plan, 0) and not (tmp_path / "out" / "rows-00001.json").exists()
+
+
+def test_other_embeddings_folder_is_refused(encoder, sources, tmp_path):
+    begin(tmp_path / "out", encoder, *sources)
+    for message, change in {"--block-rows was 8, is 9": {"block_rows": 9}, "--keep-text": {"keep_text": False}}.items():
+        with pytest.raises(UserError, match=f"is that of other embeddings: {message}"):
+            begin(tmp_path / "out", encoder, *sources, **change)
+    with pytest.raises(UserError, match=r"source 2 was \S*b\.txt, is missing"):
+        begin(tmp_path / "out", encoder, sources[0])
+
+
+def test_files_without_rows_are_refused(encoder, tmp_path):
+    (tmp_path / "a.csv").write_text("text\n")
+    with pytest.raises(UserError, match=r"a\.csv: holds no sentences"):
+        blocks_of(tmp_path / "out", begin(tmp_path / "out", encoder, tmp_path / "a.csv"))
+    with pytest.raises(UserError, match="hf:x: no such file; give a file of sentences"):
+        begin(tmp_path / "out", encoder, "hf:x")
+
+
+def test_numbers_of_rows_of_another_command_are_refused(encoder, sources, tmp_path):
+    plan = begin(tmp_path / "out", encoder, *sources)
+    blocks_of(tmp_path / "out", plan)
+    counted = read_sealed(tmp_path / "out" / "rows-00001.json")
+    write_sealed(tmp_path / "out" / "rows-00001.json", counted | {"plan": "0" * 64})
+    with pytest.raises(UserError, match=r"rows-00001\.json: is another command's; remove it"):
+        blocks_of(tmp_path / "out", plan)
+
+
+def test_a_source_that_was_changed_is_not_counted(encoder, sources, tmp_path):
+    plan = begin(tmp_path / "out", encoder, *sources)
+    os.utime(sources[0], (1, 1))
+    with pytest.raises(UserError, match=r"a\.txt: was changed since"):
+        count_rows(tmp_path / "out", plan, 0)
+    assert not (tmp_path / "out" / "rows-00000.json").exists()

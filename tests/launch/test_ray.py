@@ -1,0 +1,39 @@
+"""The manifests for Ray: the command in them, and their pods."""
+
+import shlex
+import sys
+
+import pytest
+import yaml
+from support import ROOT
+
+from simcse_jax import encode
+
+MANIFESTS = sorted((ROOT / "launch" / "ray").glob("*.yaml"))
+
+
+@pytest.fixture(params=MANIFESTS, ids=lambda path: path.name)
+def job(request):
+    return yaml.safe_load(request.param.read_text().replace("IMAGE", "image:1"))
+
+
+def test_its_command_has_options_that_go_together(job, monkeypatch):
+    python, *arguments = shlex.split(job["spec"]["entrypoint"])
+    assert (python, arguments[:2]) == ("python", ["-m", "simcse_jax.encode"])
+    monkeypatch.setattr(sys, "argv", arguments[1:])
+    args = encode.parse()
+    assert (args.engine, args.address, args.folder) == ("ray", "auto", True) and args.input.endswith("/*.parquet")
+
+
+def test_its_pods_are_valid_and_have_all_of_a_host_s_accelerators(job):
+    kubernetes_validate = pytest.importorskip("kubernetes_validate")
+    assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
+    cluster = job["spec"]["rayClusterSpec"]
+    (workers,) = cluster["workerGroupSpecs"]
+    assert workers["minReplicas"] <= workers["replicas"] <= workers["maxReplicas"] and workers["numOfHosts"] == 1
+    assert cluster["headGroupSpec"]["rayStartParams"] == {"num-cpus": "0"}
+    for group in (cluster["headGroupSpec"], workers):
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": group["template"]["spec"]}
+        kubernetes_validate.validate(pod, "1.31", strict=True)
+    limits = workers["template"]["spec"]["containers"][0]["resources"]["limits"]
+    assert [limits[name] for name in ("nvidia.com/gpu", "google.com/tpu") if name in limits] == ["8"]

@@ -1,0 +1,27 @@
+"""Folders of embeddings for tests."""
+
+from pathlib import Path
+
+import pyarrow.parquet
+
+from simcse_jax.corpus.begun import Plan, enter
+from simcse_jax.embeddings.encoder import Encoder, Options
+from simcse_jax.embeddings.plan import make_plan
+
+
+def begin(folder: Path, encoder: Encoder, *sources: Path, block_rows: int = 8, keep_text: bool = True) -> Plan:
+    """Begins a folder of small blocks."""
+    plan = make_plan([str(source) for source in sources], None, encoder.about(), block_rows, keep_text)
+    enter(folder, plan, "that of other embeddings")
+    return plan
+
+
+def encoder_of(model: Path, **options) -> Encoder:
+    return Encoder(Options(str(model), **options))
+
+
+def rows_in(folder: Path) -> list[dict]:
+    """The rows of all files, in the order of their numbers."""
+    files = sorted(folder.glob("embeddings-*.parquet"))
+    rows = [row for file in files for row in pyarrow.parquet.read_table(file).to_pylist()]
+    return sorted(rows, key=lambda row: row["row"])
