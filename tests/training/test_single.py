@@ -61,6 +61,7 @@ def test_the_step_at_which_patience_ends_a_run_is_logged_and_measured():
     embed = SimpleNamespace(with_params=lambda params: None)
     setup = SimpleNamespace(
         embed=embed,
+        mesh=SimpleNamespace(size=1),
         model=lambda params, tower: params,
         towers=range(1),
         inputs=SimpleNamespace(num_columns=2),
