@@ -15,7 +15,8 @@ def run(**fields):
         ({}, "the development set of STS-B"),
         ({"data": "SentEval", "development": "sickr"}, "the development set of SICK-R"),
         ({"data": "dev.tsv"}, "a file of graded pairs"),
-        ({"data": "dev.tsv", "development": "retrieval"}, "judgements of retrieval"),
+        ({"data": "dev.tsv", "development": "retrieval"}, "the judgements `dev` of retrieval"),
+        ({"development": "retrieval", "retrieval": {"development": "train"}}, "the judgements `train` of retrieval"),
     ],
 )
 def test_what_chose_the_checkpoint(fields, words):
@@ -34,6 +35,10 @@ def test_retrieval_has_a_table_of_its_own():
     both = scores(
         run(data="dev.tsv", development="retrieval"), {"dev": {"spearman": 70.0, "pairs": 9}, "retrieval": found}
     )
-    assert "No published test set; the checkpoint was chosen on judgements of retrieval." in both
+    assert "No published test set; the checkpoint was chosen on the judgements `dev` of retrieval." in both
     assert both.index("| dev | 70.00 | 9 |") < both.index("| scifact |")
+    own = {"split": "dev", "development": "dev", "storage": "bfloat16"}
+    text = scores(run(development="retrieval", retrieval=own), {"retrieval": found})
+    assert "on the judgements `dev`, with documents' embeddings in bfloat16. These are the judgements that the" in text
+    assert "not a test set" in text and "not a test set" not in scores(run(retrieval=own), {"retrieval": found})
     assert "has no scores" in scores(run(), None)
