@@ -46,7 +46,7 @@ def scores(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
 
 def retrieval(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     """The table of retrieval and its protocol; empty if there are no such scores."""
-    found = (result or {}).get("retrieval", {})
+    found = result.get("retrieval") if result and "retrieval_average" in result else None
     if not found:
         return ""
     first, *others = found.values()
