@@ -31,7 +31,7 @@ def chosen_on(config: Mapping[str, Any]) -> str:
     evaluation = config.get("eval", {})
     name = evaluation.get("development", "stsb")
     if name == RETRIEVAL:
-        return "judgements of retrieval"
+        return f"the judgements `{evaluation.get('retrieval', {}).get('development', 'dev')}` of retrieval"
     if Path(evaluation.get("data", "")).suffix:
         return "a file of graded pairs"
     task = DEVELOPMENT[name]
@@ -46,7 +46,7 @@ def scores(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
 
 def retrieval(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     """The table of retrieval and its protocol; empty if there are no such scores."""
-    found = (result or {}).get("retrieval", {})
+    found = result.get("retrieval") if result and "retrieval_average" in result else None
     if not found:
         return ""
     first, *others = found.values()
@@ -55,8 +55,15 @@ def retrieval(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
         (task, *(f"{values[name]:.2f}" for name in names), values["queries"], _documents(values))
         for task, values in found.items()
     ]
-    chosen = chosen_on(run["config"])
-    protocol = f"Retrieval by cosine, × 100, as trec_eval computes it; the checkpoint was chosen on {chosen}."
+    fields = run["config"].get("eval", {})
+    here = fields.get("retrieval", {})
+    protocol = f"Retrieval by cosine, × 100, as trec_eval computes it, on the judgements `{here.get('split', 'test')}`"
+    if (rounded := here.get("storage", "float32")) != "float32":
+        protocol += f", with documents' embeddings in {rounded}"
+    if fields.get("development") == RETRIEVAL and here.get("development", "dev") == here.get("split", "test"):
+        protocol += ". These are the judgements that the checkpoint was chosen by, not a test set."
+    else:
+        protocol += f"; the checkpoint was chosen on {chosen_on(run['config'])}."
     return protocol + "\n\n" + table(("data", *(MEASURES[name] for name in names), "queries", "documents"), rows)
 
 

@@ -283,6 +283,7 @@ def test_retrieval_is_scored_with_the_models_prompts_and_compared(tmp_path, tiny
     assert "tiny: 6 queries, 30 of 40 documents" in done.stdout and "difference | " in done.stdout
     done = call("evaluate", "--model", prompted, *tasks, "--prompt", "", "--split", "dev", "--storage", "bfloat16")
     assert done.returncode == 0 and "prompt '" not in done.stdout and "3 queries" in done.stdout
+    assert "documents' embeddings in bfloat16" in done.stdout
 
 
 def test_similarity_and_retrieval_stand_next_to_each_other(tmp_path, tiny_bert, corpus):

@@ -5,7 +5,9 @@ As in BEIR, the text of a document is its title, a space, and its text, and the 
 
 import dataclasses
 import functools
+import hashlib
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,9 +43,14 @@ class Collection:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of all of it."""
-        texts = "\n".join([*self.query_ids, *self.first, *self.ids, *self.second])
-        return sha256(np.frombuffer(texts.encode(), np.uint8), self.judged, self.own)
+        """SHA-256 of all of it, text by text: a corpus may fill most of the memory."""
+        digest = hashlib.sha256()
+        for texts in (self.query_ids, self.first, self.ids, self.second):
+            digest.update(f"{len(texts)}\n".encode())
+            for text in texts:
+                encoded = text.encode()
+                digest.update(b"%d\n%b" % (len(encoded), encoded))
+        return sha256(np.frombuffer(digest.digest(), np.uint8), self.judged, self.own)
 
     @property
     def relevant(self) -> Int64[np.ndarray, " Q"]:
@@ -146,7 +153,7 @@ def _read_texts(path: Path, titled: bool = False) -> Iterator[tuple[str, str]]:
         if titled:
             title = _text(record, "title", where) if record.get("title") is not None else ""
             text = f"{title} {text}".strip()
-        yield name, text
+        yield sys.intern(name), sys.intern(text)  # two splits of a folder have the same texts, which are there once
     if not seen:
         raise UserError(f"{path}: empty; expected lines with an object each, with _id and text")
 

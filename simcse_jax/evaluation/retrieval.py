@@ -2,8 +2,8 @@
 
 Documents are encoded and compared block by block, on all devices; of a block's embeddings only the best of each query
 are kept, so a corpus may be larger than memory for its embeddings. The ranking is trec_eval's: by score in float32, of
-equal scores by the id of the document, the last one first. As in BEIR, a document with the id of the query is left out,
-unless it is judged.
+equal scores by the id of the document, the last one first. As in BEIR, a document with the id of the query is left out;
+not so if it is judged, where BEIR leaves it out as well.
 """
 
 import dataclasses
@@ -183,6 +183,7 @@ class Retrieval:
     def protocol(self) -> str:
         """A description of the figures."""
         lines = [f"{', '.join(MEASURES[name] for name in self.measures)}, × 100, with ties as in trec_eval"]
+        lines[0] += f"; documents' embeddings in {self.storage}" if self.storage != "float32" else ""
         for task, collection in self.tasks.items():
             documents = f"{len(collection.second):,}"
             documents += f" of {collection.total:,}" if len(collection.second) < collection.total else ""

@@ -36,7 +36,7 @@ def read_records(folders: Mapping[str, Folder], labels: Mapping[str, str]) -> Re
       labels: those that the user gave, by the runs' names; empty for none. Runs of a group have the same.
 
     Raises:
-      UserError: when a folder is no run's, a run recorded nothing, or runs were scored on different pairs.
+      UserError: when a folder is no run's, a run recorded nothing, or runs were scored on different data.
     """
     runs = {name: read_run(folder) for name, folder in folders.items()}
     found = {name: _scores(name, folder) for name, folder in folders.items()}
@@ -45,6 +45,10 @@ def read_records(folders: Mapping[str, Folder], labels: Mapping[str, str]) -> Re
     if len(tasks) > 1:
         (one, first), (other, second), *_ = tasks.items()
         raise UserError(f"--runs {first} was scored on {one}, {second} on {other}; draw them separately")
+    judged = {_retrieval_data(folders[name]): name for name in scored}
+    if len(judged) > 1:
+        first, second, *_ = judged.values()
+        raise UserError(f"--runs {first} and {second} were scored on different data of retrieval; draw them separately")
     measured = {name: folder for name, folder in folders.items() if _has_measures(folder)}
     points: dict[str, list[Point]] = {}
     measured_on = ""
@@ -81,6 +85,11 @@ def _scores(name: str, folder: Folder) -> tuple[str, dict[int, float]]:
     if len(tasks) > 1:
         raise UserError(f"--runs {name}: metrics.jsonl has scores of {' and '.join(sorted(tasks))}; one is expected")
     return next(iter(tasks), ""), scores
+
+
+def _retrieval_data(folder: Folder) -> str:
+    """SHA-256 of the data of retrieval that chose the checkpoint; empty if others did."""
+    return Workdir(folder).read_run()["sha256"].get("eval.retrieval.data", "")
 
 
 def _has_measures(folder: Folder) -> bool:

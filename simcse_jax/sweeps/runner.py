@@ -108,6 +108,8 @@ def check_measured(config: config_dict.ConfigDict, metric: str, where: str) -> N
             f"{where}.analysis.every={measured}: must divide eval.every={scored} for the metric {metric}, so that "
             "every checkpoint that can be the best one is measured"
         )
+    if extra_of(config, [metric]) and not config.eval.data:
+        raise UserError(f"{where}.eval.data: must be set for the metric {metric}")
     if needed.measure and not of_retrieval.data:
         raise UserError(f"{where}.eval.retrieval.data: must be set for the metric {metric}")
     if needed.measure and needed.measure not in of_retrieval.measures:
@@ -253,7 +255,7 @@ def what_was_run(runs: Sequence[Run]) -> str:
     if not any(run.config.eval.data for run in runs):
         names.remove("eval.tasks")
     if any(run.config.eval.retrieval.data for run in runs):
-        names += ["eval.retrieval.data", "eval.retrieval.documents"]
+        names += [f"eval.retrieval.{name}" for name in ("data", "split", "documents", "storage")]
     if any(run.config.eval.transfer for run in runs):
         names.append("eval.transfer_protocol")
     common = [f"{name}={_text(fields[0][name])}" for name in names if all(f[name] == fields[0][name] for f in fields)]

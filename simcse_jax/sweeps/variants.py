@@ -19,6 +19,7 @@ from simcse_jax.config.recipes import find
 from simcse_jax.config.rules import Rule, each_once
 from simcse_jax.config.variants import load_file
 from simcse_jax.errors import UserError, nearest, no_such, reason
+from simcse_jax.evaluation.tasks import RETRIEVAL
 from simcse_jax.sweeps.metrics import METRICS, WORDS
 
 LONGEST_NAME = 200  # bytes: a folder's name
@@ -100,13 +101,16 @@ def as_recipe(recipe: config_dict.ConfigDict, base: config_dict.ConfigDict) -> d
       base: the table's, from its own.
 
     Returns:
-      Name to value of the fields in which they differ; those of transfer and retrieval tasks stay the table's.
+      Name to value of the fields in which they differ; those of transfer and retrieval tasks stay the table's, and the
+      choice of the checkpoint where it is by retrieval.
     """
     tables = flatten(base)
+    chooses = ("eval.development",) if RETRIEVAL in (recipe.eval.development, base.eval.development) else ()
+    of_table = ("eval.transfer", "eval.retrieval.", *chooses)
     return {
         name: value
         for name, value in flatten(recipe).items()
-        if value != tables[name] and not name.startswith(("eval.transfer", "eval.retrieval."))
+        if value != tables[name] and not name.startswith(of_table)
     }
 
 

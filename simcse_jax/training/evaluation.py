@@ -14,6 +14,7 @@ from simcse_jax.data.sources import split_sources
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import geometry, postprocess, retrieval, sts, transfer, transfer_files
+from simcse_jax.evaluation.beir import Collection
 from simcse_jax.evaluation.evaluator import Encode, evaluate_all
 from simcse_jax.evaluation.tasks import DEVELOPMENT, RETRIEVAL, TRANSFER
 from simcse_jax.storage import local_path, sha256
@@ -27,7 +28,7 @@ class Evaluation(NamedTuple):
 
     development: sts.Correlation | retrieval.Ranking  # chooses the best checkpoint
     final: list[Final]  # score it at the end, for `result.json`
-    has_tests: bool  # False: the development pairs are scored at the end, too
+    has_tests: bool  # False: the pairs that chose the checkpoint are scored at the end, too
     postprocess: postprocess.Postprocess | None  # of the embeddings that are scored at the end
 
     @property
@@ -41,14 +42,16 @@ class Evaluation(NamedTuple):
         return next(iter(self.development.tasks.values())) if isinstance(self.development, sts.Correlation) else None
 
     @property
-    def fingerprint(self) -> str:
-        """SHA-256 of the data on which the choice of the best checkpoint depends."""
-        return self.development.fingerprint
+    def fingerprints(self) -> dict[str, str]:
+        """SHA-256 of the data on which the choice of the best checkpoint depends, by the field that names them."""
+        return {"eval.data" if self.pairs else "eval.retrieval.data": self.development.fingerprint}
 
     @property
     def final_fingerprint(self) -> str:
-        """SHA-256 of all sentences that are encoded at the end; all processes must encode the same."""
-        sentences = [sentence for _, task in self.tasks for sentence in postprocess.sentences_of(task)]
+        """SHA-256 of all that is encoded and searched at the end; all processes must do the same."""
+        sentences = []
+        for _, task in self.tasks:
+            sentences += [task.fingerprint] if isinstance(task, Collection) else postprocess.sentences_of(task)
         if self.postprocess:
             sentences += self.postprocess.sentences or []
             sentences += [sentence for _, task in sorted(self.postprocess.splits.items()) for sentence in task]
@@ -122,7 +125,7 @@ def _with_retrieval(
     if config.eval.development == RETRIEVAL:
         first = fields.measures[0]
         chooses = retrieval.Ranking(f"eval/{RETRIEVAL}_{first}", read(fields.development, [first]))
-        found = found._replace(development=chooses) if found else Evaluation(chooses, [], True, None)
+        found = (found or Evaluation(chooses, [], True, None))._replace(development=chooses, has_tests=True)
     assert found is not None  # the fields are checked together
     return found._replace(final=[*found.final, final])
 

@@ -95,7 +95,7 @@ class Inputs(NamedTuple):
         return {
             "data.train": sha256() if self.corpus is None else self.corpus.fingerprint,
             "model.init_from": sha256(*(np.asarray(self.model.params[name]) for name in sorted(self.model.params))),
-            "eval.data": self.evaluation.fingerprint if self.evaluation else "",
+            **(self.evaluation.fingerprints if self.evaluation else {"eval.data": ""}),
             **({"analysis.data": self.analysis.fingerprint} if self.analysis else {}),
             **({"model.generator": self.generator.fingerprint} if self.generator else {}),
             **({"model.lora.init_from": sha256(*self.adapter.values())} if self.adapter else {}),

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import numpy as np
@@ -45,6 +46,19 @@ def test_a_sample_has_all_judged_documents_and_depends_on_the_seed_alone(folder,
     assert beir.read(str(folder), documents=25, seed=2).ids != found.ids
     assert set(beir.read(str(folder), documents=3).ids) == judged
     assert beir.read(str(folder), documents=41).fingerprint == beir.read(str(folder)).fingerprint != found.fingerprint
+
+
+def test_a_fingerprint_knows_where_a_text_ends(folder):
+    found = beir.read(str(folder))
+    texts = {"query_ids": ["a"], "first": ["x\ny"], "ids": ["b"], "second": ["z"]}
+    moved = texts | {"first": ["x"], "ids": ["y\nb"]}
+    one, other = (dataclasses.replace(found, **each).fingerprint for each in (texts, moved))
+    assert one != other == dataclasses.replace(found, **moved).fingerprint
+
+
+def test_two_splits_share_their_texts(folder):
+    test, dev = beir.read(str(folder)), beir.read(str(folder), "dev")
+    assert all(one is other for one, other in zip(test.second, dev.second, strict=True))
 
 
 def test_a_document_with_the_id_of_a_query_is_its_own_unless_it_is_judged(folder, tmp_path):

@@ -81,6 +81,7 @@ def test_a_damaged_run_is_refused_with_the_place(path, values, message):
         },
         {"average": None, "development": float("nan")},
         {"retrieval": RETRIEVED, "retrieval_average": {"mrr@5": 3.5}},
+        {"retrieval": {"spearman": 70.5, "pairs": 9}},
     ],
 )
 def test_a_result_is_as_it_was(result):
@@ -102,10 +103,11 @@ def test_a_result_is_as_it_was(result):
         {"transfer": {"MR": {"dev_accuracy": None}}},
         {"transfer": 3.0, "average": [1]},
         {"transfer_protocol": ["pytorch"]},
-        {"retrieval": 3.0},
-        {"retrieval": {"tiny": [1]}},
-        {"retrieval": {"tiny": {"queries": 1}}},
-        {"retrieval": {"tiny": RETRIEVED["tiny"] | {"mrr@5": "3"}}},
+        {"retrieval": 3.0, "retrieval_average": {}},
+        {"retrieval": {"tiny": [1]}, "retrieval_average": {}},
+        {"retrieval": {"tiny": {"queries": 1}}, "retrieval_average": {}},
+        {"retrieval": {"tiny": RETRIEVED["tiny"] | {"mrr@5": "3"}}, "retrieval_average": {}},
+        {"retrieval": RETRIEVED},
         {"retrieval_average": 3.0},
         {"retrieval_average": {"mrr@5": None}},
     ],

@@ -55,6 +55,17 @@ def test_the_same_run_again_is_no_other_seed(run):
     assert list(read(*folders).groups.values()) == [[" 1", " 2"], ["flow 1", "flow 2"]]
 
 
+def test_runs_that_retrieval_chose_are_drawn_together_on_the_same_data_alone(run):
+    folders = [run(name, scores(5.0, task="retrieval_ndcg@10")) for name in ("a", "b")]
+    for folder, fingerprint in zip(folders, "01", strict=True):
+        about = json.loads((folder / "run.json").read_text())
+        about["sha256"] = {"eval.retrieval.data": fingerprint}
+        (folder / "run.json").write_text(json.dumps(about))
+    assert read(folders[0]).scored_on == "retrieval_ndcg@10"
+    with pytest.raises(UserError, match="--runs a and b were scored on different data of retrieval; draw them sep"):
+        read(*folders)
+
+
 def test_records_without_alignment_have_no_place(run):
     found = read(run("a", [*scores(5.0), {"step": 0, "analysis": {"uniformity": -1.0}}]))
     assert found.plane == {} and found.scores == {"a": {0: 5.0}}

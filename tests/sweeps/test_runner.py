@@ -361,7 +361,11 @@ def test_a_table_of_retrieval(tiny_bert, corpus, tmp_path, monkeypatch):
         found = {row["metric"]: float(row["mean"]) for row in rows}
         expected = {columns[0]: development, columns[1]: result["ndcg@10"], columns[2]: result["recall@100"]}
         assert found == pytest.approx(expected)
-    assert "eval.retrieval.data=" in (tmp_path / "sweep/found.md").read_text()
+    table = (tmp_path / "sweep/found.md").read_text()
+    assert "eval.retrieval.split=test, eval.retrieval.documents=0, eval.retrieval.storage=float32" in table
+    for metric in ("stsb_dev", "uniformity"):
+        with pytest.raises(UserError, match=rf"variant 'a': config\.eval\.data: must be set for the metric {metric}"):
+            run(monkeypatch, path, tmp_path / "none", *fields, f"--config.sweep.metrics={metric}")
     with pytest.raises(UserError, match=r"eval\.retrieval\.measures=ndcg@10,.*: has no map@5, for retrieval_map@5"):
         run(monkeypatch, path, tmp_path / "other", *fields, "--config.sweep.metrics=retrieval_map@5")
 

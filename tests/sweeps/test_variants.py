@@ -193,4 +193,8 @@ def test_a_row_of_another_recipe_is_scored_as_its_table_is():
     recipe, base = default_config(), default_config()
     recipe.model.pooler, base.train.max_steps = "avg", 7
     base.eval.transfer, base.eval.retrieval.data = True, "folder"
-    assert as_recipe(recipe, base) == {"model.pooler": "avg", "train.max_steps": 0}
+    recipe.eval.development = "sickr"
+    trained = {"model.pooler": "avg", "train.max_steps": 0}
+    assert as_recipe(recipe, base) == trained | {"eval.development": "sickr"}
+    base.eval.development = "retrieval"
+    assert as_recipe(recipe, base) == trained

@@ -182,7 +182,7 @@ def test_retrieval_may_choose_the_checkpoint_and_is_scored_at_the_end(tiny_bert,
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert set(result) == {"dev", "average", "retrieval", "retrieval_average"}
     assert set(result["retrieval_average"]) == {"mrr@5", "recall@10"} and set(result["retrieval"]) == {"one", "two"}
-    assert "two: 6 queries, 30 of 40 documents" in done.stdout
+    assert "two: 6 queries, 30 of 40 documents" in done.stdout and "development scores" not in done.stdout
     model = SimCSE(str(tmp_path / "run"))
     for split, found in (("dev", scored[best]), ("test", result["retrieval_average"]["mrr@5"])):
         both = [beir.read(str(folder), split, 30) for folder in folders]
@@ -191,7 +191,11 @@ def test_retrieval_may_choose_the_checkpoint_and_is_scored_at_the_end(tiny_bert,
     again = call("main", *args, *(f"--config.{field}" for field in fields))
     assert again.returncode == 0 and json.loads((tmp_path / "run" / "result.json").read_text()) == result
     (folders[1] / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq7\td3\t1\n")
-    refused(call("main", *args, *(f"--config.{field}" for field in fields)), "eval.data")
+    refused(
+        call("main", *args, *(f"--config.{field}" for field in fields)),
+        "the contents of eval.retrieval.data=",
+        "have changed since",
+    )
 
 
 def test_retrieval_needs_no_other_data_and_reports_its_mistakes(tiny_bert, corpus, tmp_path):
@@ -221,3 +225,14 @@ def test_the_space_is_measured_on_stsb_also_where_retrieval_chooses(corpus, tmp_
     assert read_analysis(config, evaluation) == expected and evaluation.pairs is None
     config.eval.data = str(corpus["dev"])
     assert read_analysis(config, read_evaluation(config)).sentences
+
+
+def test_all_processes_must_have_the_same_judgements_at_the_end(corpus, tmp_path):
+    config = default_config()
+    folder = write_beir(tmp_path / "one")
+    config.eval.data, config.eval.retrieval.data = str(corpus["dev"]), str(folder)
+    before = read_evaluation(config)
+    file = folder / "qrels" / "test.tsv"
+    file.write_text(file.read_text().replace("q0\td0\t2", "q0\td0\t1"))
+    after = read_evaluation(config)
+    assert before.final_fingerprint != after.final_fingerprint and before.fingerprints == after.fingerprints
