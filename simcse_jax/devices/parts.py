@@ -42,12 +42,16 @@ def shardings(tree: Any, mesh: Mesh, runs: bool = False) -> Any:
 def distribute(tree: Any, mesh: Mesh, runs: bool = False) -> Any:
     """The arrays of a state on the devices of all processes; each process must pass the same values."""
 
-    def place(value: Any, sharding: NamedSharding) -> jax.Array:
+    def on_devices(value: Any, sharding: NamedSharding) -> jax.Array:
         array = np.asarray(value)
-        # Copies: on a CPU the parts could be views of the array, and a step donates them.
-        return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index].copy())
+        return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
-    return jax.tree.map(place, tree, shardings(tree, mesh, runs))
+    return jax.tree.map(on_devices, tree, shardings(tree, mesh, runs))
+
+
+def place(tree: Any, wanted: Any) -> Any:
+    """The arrays, whole on every device, as the shardings `wanted`: each device keeps its parts, and sends nothing."""
+    return jax.jit(lambda tree: tree, out_shardings=wanted)(tree)
 
 
 def constrain(tree: Any, mesh: Mesh, runs: bool = False) -> Any:

@@ -17,6 +17,8 @@ import orbax.checkpoint as ocp
 from etils import epath
 
 from simcse_jax.devices import processes
+from simcse_jax.devices.mesh import replicated
+from simcse_jax.devices.parts import place
 from simcse_jax.errors import UserError, reason
 from simcse_jax.models.parameters import Params
 from simcse_jax.runs.state import TrainState
@@ -189,19 +191,28 @@ class Checkpoints:
 
     def _restore(self, step: int, **items: Any) -> ocp.args.Composite:
         one = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+        # Each of several processes reads all of it: where a file is damaged, all of them fail.
+        several = jax.process_count() > 1
+
+        def placement(array: Any) -> jax.sharding.Sharding:
+            return getattr(array, "sharding", None) or one  # the run's devices may not be here
 
         def describe(array: Any) -> jax.ShapeDtypeStruct:
-            sharding = getattr(array, "sharding", None) or one  # the run's devices may not be here
-            return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding)
+            wanted = placement(array)
+            read = replicated(wanted.mesh) if several and isinstance(wanted, jax.sharding.NamedSharding) else wanted
+            return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=read)
 
-        like = jax.tree.map(describe, items)
-        args = {name: ocp.args.StandardRestore(item) for name, item in like.items()}
+        args = {name: ocp.args.StandardRestore(jax.tree.map(describe, item)) for name, item in items.items()}
         with self._readable(step):
             restored = self._manager.restore(step, args=ocp.args.Composite(**args, checksum=ocp.args.JsonRestore()))
             for name in items:
                 if int(checksum(restored[name])) != restored.checksum[name]:
                     raise ValueError(f"{name} differ from what was saved: the checksum is wrong")
-            return restored
+            if not several:
+                return restored
+            return ocp.args.Composite(
+                **{name: place(restored[name], jax.tree.map(placement, item)) for name, item in items.items()}
+            )
 
     def _check_scores(self, read_only: bool) -> None:
         """Sets checkpoints with a damaged score aside: Orbax reads all scores before it opens any checkpoint."""

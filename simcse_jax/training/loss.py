@@ -61,7 +61,6 @@ class Recipe(NamedTuple):
     objectives: tuple[Term, ...]
     chunk_size: int = 0  # examples encoded at a time on each device; 0: all of its part of the batch
     matmul_precision: str = "highest"  # of float32 products: highest, high or default (`jax.default_matmul_precision`)
-    dtype: str = "float32"  # of the encoder's products, to which parameters may be rounded before they are gathered
     round_products: bool = False  # whether TPUs and GPUs write those of bfloat16 factors as bfloat16
     local_features: bool = False  # whether an objective needs those of the anchors' tokens
     language_model: LanguageModel | None = None  # where an objective needs masked tokens
@@ -105,12 +104,13 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
         settings: Settings,
         frozen: Params | None,
         split: dict[str, P],
+        sent: dict[str, jnp.dtype],
     ) -> Float[Array, ""]:
         base = parameters.subset(frozen or {}, partial.BASE)
         if not alone:
             # Gathered, and cast to device-varying, once, here. Otherwise JAX casts at every use, and sums the gradient
             # over the devices each time (with chunks, in every iteration of the scan).
-            params = {name: gather(part, split[name], gathered_as(recipe, name)) for name, part in params.items()}
+            params = {name: gather(part, split[name], sent[name]) for name, part in params.items()}
             base = jax.lax.pcast(base, AXIS, to="varying")
         params = partial.whole(params, base)
 
@@ -161,10 +161,11 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
         params: Params, step: Int[AnyArray, ""], batch: Batch, settings: Settings, frozen: Params | None = None
     ) -> tuple[Float[Array, ""], Params]:
         split = {name: spec(value.shape, mesh.size) for name, value in params.items()}
+        sent = sent_as(graph, params, frozen)
 
         def function(*args: Any) -> tuple[Float[Array, ""], Params]:
             with jax.default_matmul_precision(recipe.matmul_precision), rounding(recipe.round_products):
-                return jax.value_and_grad(loss)(*args, split)
+                return jax.value_and_grad(loss)(*args, split, sent)
 
         if not alone:
             # It sums the gradients of replicated parameters by itself, so there is no psum of them here.
@@ -175,9 +176,14 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
     return loss_and_gradient
 
 
-def gathered_as(recipe: Recipe, name: str) -> jnp.dtype:
-    """The type in which a parameter is sent: that of products, if nothing but products, which round it, reads it."""
-    return jnp.dtype(recipe.dtype if parameters.only_multiplied(name) else jnp.float32)
+def sent_as(graph: Graph, params: Params, frozen: Params | None) -> dict[str, jnp.dtype]:
+    """The type in which each parameter is gathered: that of the encoder's products, if they alone read it.
+
+    They round it anyway, so this changes no bit of the loss.
+    """
+    whole = parameters.sentence_encoder(partial.of_step(params, frozen))
+    dtype = jnp.dtype(parameters.merge(graph, whole).encoder.embeddings.dtype)
+    return {name: dtype if parameters.only_multiplied(name) else jnp.dtype(jnp.float32) for name in params}
 
 
 def encode_views(

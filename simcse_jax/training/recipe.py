@@ -99,7 +99,6 @@ def make_recipe(
         ),
         chunk_size=config.parallel.chunk_size,
         matmul_precision=config.train.matmul_precision,
-        dtype=config.train.dtype,
         round_products=config.train.round_products,
         local_features=needs(config.objective).local_features,
         language_model=language_model if needs(config.objective).masked_tokens else None,

@@ -107,7 +107,8 @@ class SingleRun:
         """Measures, scores and saves as is due. The last step is logged and measured in any case."""
         line = self.fetch()  # counts as the steps' time
         started = time.perf_counter()
-        trained = whole(state.params, self.setup.mesh)
+        encodes = due.measure or due.score or (due.save and not preempted)  # otherwise there is no time to gather
+        trained = whole(state.params, self.setup.mesh) if encodes else state.params
         embed, *others = (
             CheckedEmbed(self.setup.embed.with_params(params), lambda reason: self.stop(number, reason))
             for params in (self.setup.model(trained, tower) for tower in self.setup.towers)

@@ -188,7 +188,7 @@ def test_a_tpu_s_program_is_read_with_its_two_memories():
         Program(TPU_PROGRAM.replace("constant(7)", "parameter(1)")).collectives()
 
 
-# As XLA writes it for a GPU: a product by cuBLAS with its scratch memory, a loop, an exchange of two arrays.
+# A gather that is begun in one fusion and ended in another, and a reduce-scatter, as XLA writes them for TPUs.
 ASYNCHRONOUS = """\
 HloModule jit_f, is_scheduled=true, num_partitions=8
 
@@ -232,6 +232,7 @@ def test_collectives_within_a_tpu_s_fusions_count_once():
     ]
 
 
+# As XLA writes it for a GPU: a product by cuBLAS with its scratch memory, a loop, an exchange of two arrays.
 GPU_PROGRAM = """\
 HloModule jit_f, is_scheduled=true, num_partitions=8
 
