@@ -132,7 +132,8 @@ def parse() -> argparse.Namespace:
         if value is not None and value >= 2**31:
             raise UserError(f"--{name} {str(value)[:40]}: must be below 2³¹")
     named = args.output.endswith("/") or is_remote(args.output)
-    args.folder = bool(args.output) and (named or local_path(args.output).is_dir())
+    is_folder = not args.output.lower().endswith(KINDS) and local_path(args.output).is_dir()
+    args.folder = bool(args.output) and (named or is_folder)
     check_options_of_folders(args)
     args.save_every = args.save_every or SAVE_EVERY
     if args.part is None:
