@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from etils import epath
+from jax.sharding import NamedSharding, PartitionSpec
 
 from simcse_jax.devices import processes
-from simcse_jax.devices.mesh import replicated
 from simcse_jax.devices.parts import place
 from simcse_jax.errors import UserError, reason
 from simcse_jax.models.parameters import Params
@@ -199,8 +199,9 @@ class Checkpoints:
 
         def describe(array: Any) -> jax.ShapeDtypeStruct:
             wanted = placement(array)
-            read = replicated(wanted.mesh) if several and isinstance(wanted, jax.sharding.NamedSharding) else wanted
-            return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=read)
+            if several and isinstance(wanted, NamedSharding):
+                wanted = NamedSharding(wanted.mesh, PartitionSpec())
+            return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=wanted)
 
         args = {name: ocp.args.StandardRestore(jax.tree.map(describe, item)) for name, item in items.items()}
         with self._readable(step):
