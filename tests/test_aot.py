@@ -153,12 +153,14 @@ def test_a_tiny_model_s_step_compiles_for_a_tpu(tiny_bert: Path, tmp_path: Path)
     traced = compile.trace_step(tiny_config(**fields | {"model.init_from": ""}), TINY, 1, jax.devices()[:4])
     assert figures["flops"] == product_flops(traced.jaxpr).total()
     parameters = sum(value.size for value in build(TINY, with_head=True)[1].values())
-    reduced = sum(each["bytes"] for each in figures["collectives"] if each["kind"] == "all-reduce")
-    assert 4 * parameters <= reduced < 1.05 * 4 * parameters  # the gradient, and some small things
+    exchanged = {each["kind"]: each["bytes"] for each in figures["collectives"]}
+    reduced = exchanged.get("all-reduce", 0) + exchanged["reduce-scatter"]
+    assert 4 * parameters <= reduced < 1.2 * 4 * parameters  # the gradient; parts of small arrays are padded
+    assert 0.95 * 4 * parameters < exchanged["all-gather"] < 1.1 * 4 * parameters  # the parameters, but for odd ones
     assert {each["devices"] for each in figures["collectives"]} == {4}
-    # The state is read and written once at least: parameters and two moments.
-    assert figures["hbm_bytes"] > 2 * 3 * 4 * parameters
-    assert 3 * 4 * parameters < figures["memory"]["arguments"] < CHIPS["v5e"].hbm
+    # A chip's part of the state is read and written once at least: parameters and two moments.
+    assert figures["hbm_bytes"] > 2 * 3 * parameters
+    assert 3 * parameters < figures["memory"]["arguments"] < CHIPS["v5e"].hbm
     assert figures["chips"] == 4 and figures["sentences"] == 16
 
 
