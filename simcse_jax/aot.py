@@ -24,6 +24,7 @@ from simcse_jax.costs.roofline import Report, describe, largest, table
 from simcse_jax.data.columns import ROLES
 from simcse_jax.data.sources import split_sources
 from simcse_jax.data.spans import SPANS
+from simcse_jax.data.sts_pairs import of_task
 from simcse_jax.data.sts_texts import PREFIX
 from simcse_jax.encoding.batching import FINE_LENGTHS
 from simcse_jax.errors import UserError
@@ -43,12 +44,14 @@ def guess_columns(config: config_dict.ConfigDict) -> int:
     data, needed = config.data, needs(config.objective)
     if data.positives == SPANS:
         return 1 + positives_of(config)
-    if data.augment.name or data.positives or needed.labels or needed.negative_pairs:
+    if data.augment.name or data.positives or needed.labels or needed.scores or needed.negative_pairs:
         return 2
     if data.columns.anchor:
         return sum(1 for role in ROLES if data.columns[role])
-    alone = all(source.endswith(".txt") or source.startswith(PREFIX) for source in split_sources(data.train))
-    return 1 if alone else 3
+    sources = split_sources(data.train)
+    if all(source.startswith(PREFIX) and of_task(source) for source in sources):
+        return 2
+    return 1 if all(source.endswith(".txt") or source.startswith(PREFIX) for source in sources) else 3
 
 
 def compile_or_explain(

@@ -4,7 +4,10 @@ import sys
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 from support import ROOT, run
 from support.costs import TINY, tiny_config
 
@@ -15,9 +18,13 @@ from simcse_jax.config.flags import parse
 from simcse_jax.config.recipes import FOLDER
 from simcse_jax.config.variants import list_recipes
 from simcse_jax.costs import compile, encoding
-from simcse_jax.costs.described import PLUGINS
-from simcse_jax.costs.program import product_flops
+from simcse_jax.costs.described import PLUGINS, described_devices, prepare
+from simcse_jax.costs.program import COLLECTIVES, Program
 from simcse_jax.costs.roofline import CHIPS
+from simcse_jax.devices.flops import product_flops
+from simcse_jax.devices.mesh import AXIS, data_mesh
+from simcse_jax.devices.parts import gather
+from simcse_jax.devices.torus import ways
 from simcse_jax.errors import UserError
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import OBJECTIVES, needs
@@ -96,6 +103,8 @@ def test_an_unknown_topology_is_one_line():
         ({"data.train": "books.txt", "data.positives": "next_sentence"}, 2),
         ({"data.train": "nli.csv", "data.positives": "entailment"}, 2),
         ({"data.train": "nli.csv", "objective.softmax_nli.weight": 1.0}, 2),
+        ({"data.train": "pairs.csv", "objective.cosent.weight": 1.0}, 2),
+        ({"data.train": "sts:folder:STS12"}, 2),
         ({"data.train": "nli.csv", "data.columns.anchor": "a", "data.columns.positive": "b"}, 2),
     ],
 )
@@ -140,6 +149,25 @@ def test_an_encoding_that_does_not_fit_comes_with_the_batch_that_does(monkeypatc
 @pytest.mark.parametrize(("tokens", "most", "length"), [(22, 32, 24), (29.5, 30, 30), (3, 32, 8), (600, 1024, 1024)])
 def test_many_sentences_are_padded_to_fine_lengths(tokens, most, length):
     assert padded_length(tokens, most) == length
+
+
+@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed (pip install libtpu)")
+@pytest.mark.parametrize("topology", ["v5e:2x2", "v5e:2x4", "v5e:4x4", "v5e:4x8", "v6e:8x8", "v5p:2x2x2"])
+def test_xla_sums_a_kernel_s_gradient_where_its_parts_are_on_every_torus(topology):
+    prepare()
+    mesh = data_mesh(described_devices(topology))
+    shape, split = (3072, 768), P(AXIS)
+    way = ways({"kernel": 3072 * 768}, mesh)["kernel"]
+
+    def loss(part):
+        return jnp.sum(jnp.tanh(gather(part, split, jnp.dtype(jnp.bfloat16), way)))
+
+    function = jax.jit(jax.shard_map(jax.grad(loss), mesh=mesh, in_specs=split, out_specs=split))
+    part = jax.ShapeDtypeStruct(shape, jnp.float32, sharding=NamedSharding(mesh, split))
+    found = Program(function.lower(part).compile().as_text()).collectives()
+    sent = {kind: sum(each.bytes_sent for each in found if each.kind == kind) for kind in COLLECTIVES}
+    others = 3072 * 768 * (1 - 1 / mesh.size)  # of which no chip is sent anything twice
+    assert (sent["all-gather"], sent["reduce-scatter"], sent["all-reduce"]) == (2 * others, 4 * others, 0)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="libtpu is not installed (pip install libtpu)")

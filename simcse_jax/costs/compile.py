@@ -15,10 +15,12 @@ from ml_collections import config_dict
 
 from simcse_jax.costs.described import described_devices
 from simcse_jax.costs.gpus import is_gpu, nodes_and_gpus
-from simcse_jax.costs.program import Program, product_flops
+from simcse_jax.costs.program import Program
 from simcse_jax.costs.roofline import CHIPS, Report
+from simcse_jax.devices.flops import product_flops
 from simcse_jax.devices.mesh import data_mesh, replicated, split_over_examples
 from simcse_jax.devices.parts import shardings
+from simcse_jax.devices.torus import coordinates
 from simcse_jax.errors import UserError
 from simcse_jax.models import partial
 from simcse_jax.models.config import EncoderConfig
@@ -58,7 +60,7 @@ def trace_step(
     shapes, rest = split_shapes(encoder, config)
     graph, _ = build(with_parts(encoder, config.model), HEADS[config.model.mlp].trained, jnp.dtype(config.train.dtype))
     settings = make_settings(config, total_steps=1)
-    batch = _batch_shapes(config, columns)
+    batch = _batch_shapes(config, columns, with_parts(encoder, config.model).token_size)
     masking = LanguageModel(mask_id=103, special_ids=(0, 100, 101, 102, 103))  # BERT's
     replacement, frozen = None, partial.in_step(rest)
     if generator is not None:
@@ -92,12 +94,17 @@ def most_tokens(config: config_dict.ConfigDict, columns: int, devices: int, fill
     return (math.ceil(fill * together * config.data.max_length),) * columns
 
 
-def _batch_shapes(config: config_dict.ConfigDict, columns: int) -> dict[str, jax.ShapeDtypeStruct]:
+def _batch_shapes(config: config_dict.ConfigDict, columns: int, teacher_size: int) -> dict[str, jax.ShapeDtypeStruct]:
     tokens = jax.ShapeDtypeStruct((config.train.batch_size, columns, config.data.max_length), jnp.int32)
     one_a_row = jax.ShapeDtypeStruct((config.train.batch_size,), jnp.int32)
     batch = {"input_ids": tokens, "attention_mask": tokens, "index": one_a_row}
     if needs(config.objective).labels:
         batch["label"] = one_a_row
+    if needs(config.objective).scores:
+        batch["score"] = jax.ShapeDtypeStruct((config.train.batch_size,), jnp.float32)
+    if needs(config.objective).teacher:  # whose embeddings are taken to have the model's size
+        size = (config.train.batch_size, columns, teacher_size)
+        batch["teacher"] = jax.ShapeDtypeStruct(size, jnp.float32)
     if config.data.mixed and columns > 1:
         batch["present"] = jax.ShapeDtypeStruct((config.train.batch_size, columns), bool)
     return batch
@@ -171,7 +178,7 @@ def compile_for(
         },
         passes={passes: count // share for passes, count in flops.items()},
         hbm_bytes=program.bytes_accessed(),
-        collectives=program.collectives(),
+        collectives=program.collectives([coordinates(device) for device in data_mesh(devices).devices.flat]),
         kernels=program.kernels(),
         consumers=program.consumers(),
         nodes=nodes_and_gpus(topology)[0] if is_gpu(topology) else 1,

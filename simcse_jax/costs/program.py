@@ -1,4 +1,4 @@
-"""The costs of a compiled program: FLOPs from its jaxpr; memory traffic and collectives from its optimized HLO.
+"""The costs of a compiled program, from its optimized HLO: memory traffic and collectives.
 
 XLA's own cost analysis counts the body of a loop once, however often it runs; it counts a whole table if a few rows are
 gathered; and it does not distinguish a TPU's memory on the chip from HBM. Except for these three, ours agrees with it
@@ -7,62 +7,24 @@ gathered; and it does not distinguish a TPU's memory on the chip from HBM. Excep
 
 import math
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-import numpy as np
-
-# The time of a product with no, one and two float32 inputs, in that of a bfloat16 product, by its precision.
-Passes = Mapping[str, tuple[float, float, float]]
-# A TPU makes so many bfloat16 products of one; by default always one.
-TPU_PASSES: Passes = {"HIGHEST": (1, 3, 6), "HIGH": (1, 2, 3), "DEFAULT": (1, 1, 1)}
-
-
-def product_flops(jaxpr: Any, passes: Passes = TPU_PASSES) -> Counter[float]:
-    """FLOPs of all matrix products, by the number of bfloat16 passes that a TPU makes of each.
-
-    Scans are multiplied out; of several branches the most expensive one counts. The body of a `shard_map` counts once:
-    the work of one device.
-
-    Args:
-      jaxpr: `jax.jit(f).trace(...).jaxpr`.
-      passes: those of other hardware.
-    """
-    flops: Counter[float] = Counter()
-    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
-        name, params = equation.primitive.name, equation.params
-        if name == "dot_general":
-            left = equation.invars[0].aval.shape
-            contracted = math.prod(left[axis] for axis in params["dimension_numbers"][0][0])
-            flops[_passes(equation, passes)] += 2 * math.prod(equation.outvars[0].aval.shape) * contracted
-            continue
-        values = [each for value in params.values() for each in (value if isinstance(value, tuple) else (value,))]
-        inner = [product_flops(value, passes) for value in values if hasattr(value, "eqns")]
-        if name == "cond":
-            inner = [max(inner, key=Counter.total)]
-        for part in inner:
-            flops.update({each: count * params.get("length", 1) for each, count in part.items()})
-    return flops
-
-
-def _passes(product: Any, passes: Passes) -> float:
-    inputs = sum(variable.aval.dtype == np.float32 for variable in product.invars)
-    precision = product.params["precision"]
-    sides = precision if isinstance(precision, tuple) else (precision,)
-    return max(passes["DEFAULT" if side is None else side.name][inputs] for side in sides)
+from simcse_jax.costs.groups import axes_of, first_group
 
 
 class Collective(NamedTuple):
     """All exchanges of one kind: the number of calls in a step, and the bytes of all of them together.
 
     The bytes are those of the whole arrays: the inputs of all-reduce and reduce-scatter, the outputs of all-gather.
+    `axes` are those of a torus along which its devices exchange; none if it is not known.
     """
 
     kind: str
     devices: int
     calls: int
     bytes: int
+    axes: tuple[int, ...] = ()
 
     @property
     def bytes_sent(self) -> float:
@@ -217,19 +179,21 @@ class Program:
                     size += self._read(lines, line, position)
             yield times, line, size
 
-    def collectives(self) -> list[Collective]:
-        """The exchanges between devices, by kind and size of group."""
-        found: dict[tuple[str, int], list[int]] = {}
+    def collectives(self, places: Sequence[tuple[int, ...]] = ()) -> list[Collective]:
+        """The exchanges between devices, by kind, size of group and axes; `places`: each device's in a torus."""
+        found: dict[tuple[str, int, tuple[int, ...]], list[int]] = {}
         for times, outside, instruction in self.runs():
             for lines, line in [(outside, instruction), *self._started(instruction)]:
                 kind = line.opcode.removesuffix("-start")
                 if kind in COLLECTIVES:
                     taken = sum(lines[name].bytes for name in line.operands)
                     given = sum(size for _, size in self._written(lines, line))
-                    totals = found.setdefault((kind, self._group(line)), [0, 0])
+                    group = first_group(line.attributes, self.devices)
+                    totals = found.setdefault((kind, len(group), axes_of(group, places)), [0, 0])
                     totals[0] += times
                     totals[1] += times * max(taken, given)
-        return [Collective(*key, *totals) for key, totals in sorted(found.items())]
+        sums = sorted(found.items())
+        return [Collective(kind, size, calls, total, axes) for (kind, size, axes), (calls, total) in sums]
 
     def _started(self, fusion: Instruction) -> Iterator[tuple[Lines, Instruction]]:
         """The collectives that a fusion of a TPU starts.
@@ -306,17 +270,6 @@ class Program:
             new = UPDATES.get(maker.opcode)
             written.append((array, array.bytes if new is None else lines[maker.operands[new]].bytes))
         return written
-
-    def _group(self, line: Instruction) -> int:
-        """The number of devices in a collective; its groups are written in one of three ways."""
-        if listed := re.search(r"replica_groups=\{\{([\d,]+)\}", line.attributes):
-            return listed[1].count(",") + 1
-        if counted := re.search(r"replica_groups=\[\d+,(\d+)\]", line.attributes):
-            return int(counted[1])
-        if mesh := re.search(r"replica_groups=mesh\[([^\]]*)\] ?\{([^}]*)\}", line.attributes):
-            sizes = dict(re.findall(r"'(\w+)'=(\d+)", mesh[1]))
-            return math.prod(int(sizes[axis]) for axis in re.findall(r"'(\w+)'", mesh[2]))
-        return self.devices
 
 
 def _instruction(name: str, text: str, is_root: bool) -> Instruction:

@@ -1,14 +1,17 @@
 """The least time that a program can take on devices with known peaks, and its bottleneck."""
 
 import dataclasses
+import itertools
 from typing import Any, NamedTuple
 
-from simcse_jax.costs.program import TPU_PASSES, Collective, Consumer, Passes
+from simcse_jax.costs.program import Collective, Consumer
+from simcse_jax.devices.flops import PEAKS, TPU_PASSES, Passes
 
 
 class Chip(NamedTuple):
     """One device's peaks: bfloat16 FLOP/s, bytes of HBM, its bytes/s, and bytes/s out of it over all its links.
 
+    A TPU has the same number of links along each of the axes of its torus; `axes` is their number.
     GPUs of several nodes have a second, slower link: `node_bandwidth` is a GPU's share of what leaves its node.
     `passes` has the time of float32 products in that of bfloat16 ones.
     """
@@ -19,6 +22,7 @@ class Chip(NamedTuple):
     link_bandwidth: float
     node_bandwidth: float = 0.0
     passes: Passes = TPU_PASSES
+    axes: int = 1
 
 
 def _gpu_passes(times: float) -> Passes:
@@ -29,20 +33,18 @@ def _gpu_passes(times: float) -> Passes:
     return {"HIGHEST": (1, times, times), "HIGH": (1, 2, 2), "DEFAULT": (1, 2, 2)}
 
 
-# TPUs: from cloud.google.com/tpu/docs, the pages v4, v5e, v5p and v6e. They give the links' bandwidth in both
-# directions together: half of it goes out.
-# GPUs: NVIDIA's data sheets of A100 (SXM, 80 GB), H100 (SXM), H200 (SXM) and B200 (HGX), without sparsity; again half
-# of NVLink's bandwidth goes out. Bytes and bandwidth of the memory are those of XLA's descriptions (see `gpus`). Of a
-# DGX A100's node each GPU has 200 Gb/s, of the others 400.
+# From where the peaks are (`devices.flops`). Google gives the links' bandwidth in both directions together: half of it
+# goes out. So does NVIDIA for NVLink. Bytes and bandwidth of the memory are those of XLA's descriptions (see `gpus`).
+# Of a DGX A100's node each GPU has 200 Gb/s, of the others 400.
 CHIPS = {
-    "v4": Chip(275e12, 32 * 2**30, 1200e9, 300e9),
-    "v5e": Chip(197e12, 16 * 2**30, 819e9, 200e9),
-    "v5p": Chip(459e12, 95 * 2**30, 2765e9, 600e9),
-    "v6e": Chip(918e12, 32 * 2**30, 1600e9, 400e9),
-    "a100": Chip(312e12, 85_100_068_864, 2039.04e9, 300e9, 25e9, _gpu_passes(312 / 19.5)),
-    "h100": Chip(989e12, 84_942_979_072, 3352.32e9, 450e9, 50e9, _gpu_passes(989 / 67)),
-    "h200": Chip(989e12, 151_397_597_184, 4800e9, 450e9, 50e9, _gpu_passes(989 / 67)),
-    "b200": Chip(2250e12, 191_514_411_008, 7672.32e9, 900e9, 50e9, _gpu_passes(2250 / 75)),
+    "v4": Chip(PEAKS["v4"], 32 * 2**30, 1200e9, 300e9, axes=3),
+    "v5e": Chip(PEAKS["v5e"], 16 * 2**30, 819e9, 200e9, axes=2),
+    "v5p": Chip(PEAKS["v5p"], 95 * 2**30, 2765e9, 600e9, axes=3),
+    "v6e": Chip(PEAKS["v6e"], 32 * 2**30, 1600e9, 400e9, axes=2),
+    "a100": Chip(PEAKS["a100"], 85_100_068_864, 2039.04e9, 300e9, 25e9, _gpu_passes(312 / 19.5)),
+    "h100": Chip(PEAKS["h100"], 84_942_979_072, 3352.32e9, 450e9, 50e9, _gpu_passes(989 / 67)),
+    "h200": Chip(PEAKS["h200"], 151_397_597_184, 4800e9, 450e9, 50e9, _gpu_passes(989 / 67)),
+    "b200": Chip(PEAKS["b200"], 191_514_411_008, 7672.32e9, 900e9, 50e9, _gpu_passes(2250 / 75)),
 }
 
 
@@ -89,11 +91,21 @@ class Report:
         times = {
             "compute": sum(passes * flops for passes, flops in self.passes.items()) / self.chip.flops,
             "HBM": self.hbm_bytes / self.chip.hbm_bandwidth,
-            "links": self.bytes_sent / self.chip.link_bandwidth,
+            "links": self._seconds_of_links(),
         }
         if self.nodes > 1:
             times["nodes"] = self.bytes_between_nodes / self.chip.node_bandwidth
         return times
+
+    def _seconds_of_links(self) -> float:
+        """What is exchanged along some axes of a torus uses their links alone, whatever is sent along the others."""
+        chip = self.chip
+        times = [self.bytes_sent / chip.link_bandwidth]
+        for count in range(1, chip.axes):
+            for axes in itertools.combinations(range(chip.axes), count):
+                sent = sum(each.bytes_sent for each in self.collectives if each.axes and set(each.axes) <= set(axes))
+                times.append(sent / (chip.link_bandwidth * count / chip.axes))
+        return max(times)
 
     @property
     def bound(self) -> str:
@@ -134,7 +146,7 @@ def describe(report: Report) -> str:
         ("HBM traffic", f"{report.hbm_bytes / 1e9:.2f} GB"),
         *([("kernels", f"{sum(report.kernels.values()):,} launches: {kernels}")] if on_gpus else []),
         *(
-            (each.kind, f"{each.bytes / 1e6:.2f} MB, calls: {each.calls}, {kind}s: {each.devices}")
+            (each.kind, f"{each.bytes / 1e6:.2f} MB, calls: {each.calls}, {kind}s: {each.devices}{_along(each)}")
             for each in report.collectives
         ),
         ("times", ", ".join(f"{name} {1e3 * seconds:.2f}" for name, seconds in report.times.items()) + " ms"),
@@ -146,6 +158,10 @@ def describe(report: Report) -> str:
     ]
     note = f"For one {kind}, at its peaks: a bound, not a measurement. Compiled in {report.compile_seconds:.0f} s."
     return "\n".join([*(f"{name:<20}{text}" for name, text in rows), note])
+
+
+def _along(collective: Collective) -> str:
+    return f" along {' and '.join('xyz'[axis] for axis in collective.axes)}" if collective.axes else ""
 
 
 def largest(report: Report, top: int) -> str:

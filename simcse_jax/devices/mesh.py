@@ -9,12 +9,17 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from simcse_jax.devices.torus import coordinates, sides
+
 AXIS = "data"
 
 
 def data_mesh(devices: list[jax.Device]) -> Mesh:
-    """The one-dimensional mesh over which a batch is split."""
-    return jax.make_mesh((len(devices),), (AXIS,), axis_types=(jax.sharding.AxisType.Auto,), devices=devices)
+    """The one-dimensional mesh over which a batch is split; chips of a torus with several ways go row by row."""
+    kind = (jax.sharding.AxisType.Auto,)
+    if len(sides(devices)) > 1:
+        return Mesh(np.array(sorted(devices, key=coordinates)), (AXIS,), axis_types=kind)
+    return jax.make_mesh((len(devices),), (AXIS,), axis_types=kind, devices=devices)
 
 
 def replicated(mesh: Mesh) -> NamedSharding:

@@ -6,6 +6,7 @@ part is (Rajbhandari et al. 2020, arXiv:1910.02054, ZeRO's first two stages and 
 """
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
 from simcse_jax.devices.mesh import AXIS, replicated
+from simcse_jax.devices.torus import Way
 
 
 def spec(shape: Sequence[int], devices: int) -> P:
@@ -49,7 +51,7 @@ def distribute(tree: Any, mesh: Mesh, runs: bool = False) -> Any:
     return jax.tree.map(on_devices, tree, shardings(tree, mesh, runs))
 
 
-def place(tree: Any, wanted: Any) -> Any:
+def divide(tree: Any, wanted: Any) -> Any:
     """The arrays, whole on every device, as the shardings `wanted`: each device keeps its parts, and sends nothing."""
     return jax.jit(lambda tree: tree, out_shardings=wanted)(tree)
 
@@ -69,7 +71,7 @@ def _copy(tree: Any, mesh: Mesh) -> Any:
     return jax.lax.with_sharding_constraint(tree, replicated(mesh))
 
 
-def gather(part: Float[Array, "..."], split: P, dtype: jnp.dtype) -> Float[Array, "..."]:
+def gather(part: Float[Array, "..."], split: P, dtype: jnp.dtype, way: Way) -> Float[Array, "..."]:
     """Within `shard_map`: the whole array, rounded to `dtype` on its way; its gradient is summed in float32.
 
     JAX's own rule would sum the gradient in `dtype`. What is not split is made device-varying; its gradient is summed
@@ -77,31 +79,43 @@ def gather(part: Float[Array, "..."], split: P, dtype: jnp.dtype) -> Float[Array
     """
     if AXIS not in split:
         return jax.lax.pcast(part, AXIS, to="varying")
-    return _gather(split.index(AXIS), dtype, part)
+    return _gather(split.index(AXIS), dtype, way, part)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _gather(axis: int, dtype: jnp.dtype, part: Float[Array, "..."]) -> Float[Array, "..."]:
-    return jax.lax.all_gather(part.astype(dtype), AXIS, axis=axis, tiled=True).astype(part.dtype)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def _gather(axis: int, dtype: jnp.dtype, way: Way, part: Float[Array, "..."]) -> Float[Array, "..."]:
+    array = part.astype(dtype)
+    if len(way.order) == 1:  # with an axis that is merged afterwards, XLA for CPUs fuses, and rounds, otherwise
+        return jax.lax.all_gather(array, AXIS, axis=axis, tiled=True).astype(part.dtype)
+    for number, side in reversed(list(enumerate(way.order))):
+        place = sum(gathered < side for gathered in way.order[number + 1 :])  # among the sides that are there
+        array = jax.lax.all_gather(array, AXIS, axis=axis + place, axis_index_groups=way.groups(side))
+    before, after = part.shape[:axis], part.shape[axis + 1 :]
+    return array.reshape(*before, -1, *after).astype(part.dtype)
 
 
-def _forward(axis: int, dtype: jnp.dtype, part: Float[Array, "..."]) -> tuple[Float[Array, "..."], None]:
-    return _gather(axis, dtype, part), None
+def _forward(axis: int, dtype: jnp.dtype, way: Way, part: Float[Array, "..."]) -> tuple[Float[Array, "..."], None]:
+    return _gather(axis, dtype, way, part), None
 
 
-def _backward(axis: int, dtype: jnp.dtype, _: None, gradient: Float[Array, "..."]) -> tuple[Float[Array, "..."]]:
-    return (_summed_part(gradient, axis),)
+def _backward(
+    axis: int, dtype: jnp.dtype, way: Way, _: None, gradient: Float[Array, "..."]
+) -> tuple[Float[Array, "..."]]:
+    return (_summed_part(gradient, axis, way),)
 
 
-def _summed_part(gradient: Float[Array, "..."], axis: int) -> Float[Array, "..."]:
+def _summed_part(gradient: Float[Array, "..."], axis: int, way: Way) -> Float[Array, "..."]:
     """This device's part of the sum over the devices.
 
-    The parts come first: along another axis, XLA for TPUs sums the whole of a word embedding's gradient everywhere.
+    The parts come first, those of the first side before those of the next: along another axis, XLA for TPUs sums the
+    whole of a word embedding's gradient everywhere.
     """
     before, size, after = gradient.shape[:axis], gradient.shape[axis], gradient.shape[axis + 1 :]
-    devices = jax.lax.axis_size(AXIS)
-    parts = jnp.moveaxis(gradient.reshape(*before, devices, size // devices, *after), axis, 0)
-    return jax.lax.psum_scatter(parts, AXIS, scatter_dimension=0)
+    parts = gradient.reshape(*before, *way.sides, size // math.prod(way.sides), *after)
+    parts = jnp.moveaxis(parts, [axis + side for side in way.order], range(len(way.order)))
+    for side in way.order:
+        parts = jax.lax.psum_scatter(parts, AXIS, scatter_dimension=0, axis_index_groups=way.groups(side))
+    return parts
 
 
 _gather.defvjp(_forward, _backward)

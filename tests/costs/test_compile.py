@@ -7,7 +7,7 @@ from support import CONFIGS
 from support.costs import TINY, tiny_config
 
 from simcse_jax.costs import compile
-from simcse_jax.costs.program import product_flops
+from simcse_jax.devices.flops import product_flops
 from simcse_jax.errors import UserError
 from simcse_jax.models.config import EncoderConfig
 
@@ -65,6 +65,13 @@ def test_a_step_with_lora_has_no_gradient_and_no_optimizer_of_what_is_frozen():
         trained, moments, frozen = numbers(mlp="none", **fields)
         assert moments == 2 * trained + 1 < whole / 2 * 3 and frozen > whole / 3
         assert trained + frozen == whole + ("lora__rank" in fields) * 2 * 2 * 2 * (32 + 32)
+
+
+def test_a_teacher_has_embeddings_of_the_size_of_those_that_convolutions_make():
+    fields = {"model.mlp": "none", "model.convolutions.widths": ("1",), "model.convolutions.channels": 24}
+    fields |= {"model.pooler": "avg", "objective.embedding_mse.weight": 1.0, "teacher.model": "m"}
+    batch = compile.trace_step(tiny_config(**fields), TINY, 1, jax.devices()[:1]).in_avals[0][1]
+    assert batch["teacher"].shape[-1] == 24
 
 
 def test_a_step_of_an_encoder_with_local_layers_and_gates_is_lowered_for_tpus_from_here():
@@ -162,5 +169,7 @@ def test_steps_of_other_objectives_are_traced():
     labelled = tiny_config(**{"objective.info_nce.weight": 0.0, "objective.softmax_nli.weight": 1.0})
     traced = compile.trace_step(labelled, TINY, 2, jax.devices())
     assert "label" in str(traced.in_tree)
+    graded = tiny_config(**{"objective.info_nce.weight": 0.0, "objective.cosent.weight": 1.0})
+    assert "score" in str(compile.trace_step(graded, TINY, 2, jax.devices()).in_tree)
     mixed = compile.trace_step(tiny_config(**{"data.train": "a.txt,b.csv", "data.mixed": True}), TINY, 3, jax.devices())
     assert "present" in str(mixed.in_tree)

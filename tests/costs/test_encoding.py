@@ -2,7 +2,7 @@ import jax
 from support.costs import TINY, tiny_config
 
 from simcse_jax.costs import encoding
-from simcse_jax.costs.program import product_flops
+from simcse_jax.devices.flops import product_flops
 
 
 def flops(**fields):

@@ -50,6 +50,26 @@ def test_the_table_compares_with_its_first_row():
     ]
 
 
+def test_what_is_sent_along_one_axis_of_a_torus_uses_its_links_alone():
+    def links(topology, *sent):
+        exchanges = [Collective("reduce-scatter", 2, 1, 2 * size, axes) for size, axes in sent]
+        return report(topology=topology, collectives=exchanges).times["links"]
+
+    along_x, along_y, everywhere = (400_000_000, (0,)), (400_000_000, (1,)), (400_000_000, (0, 1))
+    # v5e: 200 GB/s over the links along two axes.
+    assert links("v5e:4x4", along_x) == pytest.approx(0.4 / 100)
+    assert links("v5e:4x4", along_x, along_y) == pytest.approx(0.8 / 200)
+    assert links("v5e:4x4", along_x, (100_000_000, (1,))) == pytest.approx(0.4 / 100)
+    assert links("v5e:4x4", along_x, everywhere) == pytest.approx(0.8 / 200)
+    assert links("v5e:4x4", (400_000_000, ())) == pytest.approx(0.4 / 200)
+    # v5p: 600 GB/s along three.
+    assert links("v5p:4x4x4", along_x, along_y) == links("v5p:4x4x4", (800_000_000, (0, 1))) == pytest.approx(0.8 / 400)
+    assert links("v5p:4x4x4", along_x, along_y, (400_000_000, (2,))) == pytest.approx(1.2 / 600)
+    assert "reduce-scatter      800.00 MB, calls: 1, chips: 2 along x" in describe(
+        report(collectives=[Collective("reduce-scatter", 2, 1, 800_000_000, (0,))])
+    )
+
+
 def test_gpus_of_several_nodes_have_a_second_link():
     exchange = [Collective("all-reduce", 16, 3, 800_000_000)]
     one, two = (report(topology=name, chips=16, nodes=nodes, collectives=exchange) for name, nodes in KINDS.items())

@@ -8,6 +8,9 @@ from jax.sharding import PartitionSpec as P
 
 from simcse_jax.devices.mesh import AXIS, data_mesh
 from simcse_jax.devices.parts import constrain, distribute, gather, spec, whole
+from simcse_jax.devices.torus import Way
+
+CUBE = ((0, 1, 2), (1, 2, 0), (2, 0, 1))  # orders of the axes of one
 
 
 @pytest.mark.parametrize(
@@ -71,7 +74,7 @@ def test_a_gathered_array_is_rounded_and_its_gradient_is_summed_in_float32(name,
     @functools.partial(jax.shard_map, mesh=mesh, in_specs=(split, P(AXIS)), out_specs=(P(), split))
     def function(part, factor):
         def loss(part):
-            array = gather(part, split, jnp.dtype(dtype))
+            array = gather(part, split, jnp.dtype(dtype), Way((4,), (0,)))
             return jax.lax.psum(jnp.sum(array) * factor[0], AXIS)
 
         return jax.value_and_grad(loss)(part)
@@ -80,3 +83,41 @@ def test_a_gathered_array_is_rounded_and_its_gradient_is_summed_in_float32(name,
     rounded = np.asarray(jnp.asarray(array).astype(dtype).astype(jnp.float32))
     np.testing.assert_allclose(value, rounded.sum() * small.sum(), rtol=1e-6)
     np.testing.assert_array_equal(gradient, np.full_like(array, small.sum()))
+
+
+@pytest.mark.parametrize("split", [P(AXIS), P(None, AXIS)])
+@pytest.mark.parametrize(
+    "way",
+    [Way((8,), (0,)), *(Way((2, 4), order) for order in ((0, 1), (1, 0))), *(Way((2, 2, 2), order) for order in CUBE)],
+    ids=str,
+)
+def test_along_the_axes_of_a_torus_each_device_gets_the_part_of_its_place(split, way):
+    """Integers, whose sums are exact in any order; each device adds others."""
+    array = np.arange(16 * 24, dtype=np.float32).reshape(16, 24)
+    factors = np.arange(8 * 16 * 24, dtype=np.float32).reshape(8, 16, 24) % 101
+
+    @jax.jit
+    @functools.partial(
+        jax.shard_map, mesh=data_mesh(jax.devices()), in_specs=(split, P(AXIS)), out_specs=(P(AXIS), split)
+    )
+    def function(part, factor):
+        def loss(part):
+            array = gather(part, split, jnp.dtype(jnp.float32), way)
+            return jnp.sum(array * factor[0]), array
+
+        gradient, array = jax.grad(loss, has_aux=True)(part)
+        return array[None], gradient
+
+    gathered, gradient = function(array, factors)
+    np.testing.assert_array_equal(gathered, np.broadcast_to(array, (8, 16, 24)))
+    np.testing.assert_array_equal(gradient, factors.sum(axis=0))
+
+
+@pytest.mark.parametrize("split", [P(AXIS), P(None, AXIS)])
+def test_over_devices_that_are_no_torus_an_array_is_gathered_in_its_own_shape(split):
+    """A further axis, merged afterwards, changes what XLA fuses, and so the last bits of a run on several CPUs."""
+    part = functools.partial(gather, split=split, dtype=jnp.dtype(jnp.float32), way=Way((4,), (0,)))
+    mesh = data_mesh(jax.devices()[:4])
+    function = jax.shard_map(lambda x: part(x)[None], mesh=mesh, in_specs=split, out_specs=P(AXIS))
+    written = str(jax.make_jaxpr(function)(np.zeros((8, 4), np.float32)))
+    assert "all_gather" in written and "tiled=True" in written and "reshape" not in written
