@@ -2,10 +2,11 @@
 
     python -m benchmarks.memory                            # for one CPU device
     python -m benchmarks.memory --topology v5e:1x1         # for a TPU chip, with libtpu
+    python -m benchmarks.memory --model answerdotai/ModernBERT-base --batches 1 --tokens 8192
 
-Unsupervised SimCSE of --model with 32 tokens, all at once and in chunks. What is counted are the step's temporaries,
-i.e. activations, gradients and the similarity matrix; parameters and optimizer state (12 bytes a parameter) come on top
-and are the same in every row.
+Unsupervised SimCSE of --model with --tokens tokens, all at once and in chunks. What is counted are the step's
+temporaries, i.e. activations, gradients and the similarity matrix; parameters and optimizer state (12 bytes a
+parameter) come on top and are the same in every row.
 """
 
 import argparse
@@ -20,10 +21,11 @@ from simcse_jax.costs.described import described_devices, prepare
 from simcse_jax.huggingface.published import encoder_config
 
 
-def temporaries(model: str, batch_size: int, chunk_size: int, topology: str | None) -> float:
+def temporaries(model: str, tokens: int, batch_size: int, chunk_size: int, topology: str | None) -> float:
     """GiB of the compiled step's temporaries; if they do not fit, the size that the TPU compiler reports."""
     config = default_config()
     config.train.batch_size, config.parallel.chunk_size = batch_size, chunk_size
+    config.data.max_length = tokens
     devices = described_devices(topology) if topology else jax.devices()[:1]
     try:
         compiled = trace_step(config, encoder_config(model), 1, devices).lower().compile()
@@ -39,6 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="bert-base-uncased")
     parser.add_argument("--batches", default="64,128,256,512,1024,2048,4096,8192,16384")
+    parser.add_argument("--tokens", type=int, default=32, help="of a sentence")
     parser.add_argument("--chunk-size", type=int, default=64)
     parser.add_argument("--topology", help="e.g. v5e:1x1; default: a CPU device")
     parser.add_argument("--output", help="a JSON file")
@@ -49,7 +52,7 @@ def main() -> None:
     for batch_size in map(int, args.batches.split(",")):
         row = {"batch": batch_size}
         for name, chunk_size in (("whole", 0), ("chunks", args.chunk_size)):
-            row[name] = temporaries(args.model, batch_size, chunk_size, args.topology)
+            row[name] = temporaries(args.model, args.tokens, batch_size, chunk_size, args.topology)
         rows.append(row)
         print(f"| {batch_size} | {row['whole']:.2f} | {row['chunks']:.2f} |", flush=True)
     if args.output:

@@ -1,7 +1,7 @@
-"""Models with random weights: `python -m benchmarks.random_models encoder|generator FOLDER LIKE`.
+"""Models with random weights: `python -m benchmarks.random_models encoder|narrow|generator FOLDER LIKE`.
 
-`encoder` is BERT-base-sized with the tokenizer of LIKE, a BERT's folder; `generator` is a DistilBERT with a
-language-model head, as wide as LIKE and half as deep.
+`encoder` is BERT-base-sized with the tokenizer of LIKE, a BERT's folder; `narrow` has as many arrays, but small ones;
+`generator` is a DistilBERT with a language-model head, as wide as LIKE and half as deep.
 """
 
 import contextlib
@@ -45,6 +45,9 @@ def write(kind: str, folder: Path, like: Path) -> None:
     torch.manual_seed(0)
     if kind == "encoder":
         BertModel(BertConfig(), add_pooling_layer=False).save_pretrained(folder)
+    elif kind == "narrow":
+        small = BertConfig(hidden_size=8, intermediate_size=8, num_attention_heads=1)
+        BertModel(small, add_pooling_layer=False).save_pretrained(folder)
     else:
         encoder = BertConfig.from_pretrained(like)
         config = DistilBertConfig(

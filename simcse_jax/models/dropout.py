@@ -19,6 +19,9 @@ Rate = Float[Array, ""] | float
 LANES = 4  # one threefry block is 64 bits: four masks of 16 bits
 
 
+Place = Int[Array, ""] | int
+
+
 class Mask(NamedTuple):
     """The elements of an array that dropout keeps, and the factor that it multiplies them by: 1 / (1 - rate)."""
 
@@ -104,17 +107,38 @@ def token_masks(
 
 
 def attention_masks(
-    row_keys: Key[Array, " B"], sites: Sequence[int], shape: tuple[int, int, int], rate: Rate
+    row_keys: Key[Array, " B"],
+    sites: Sequence[int],
+    shape: tuple[int, int, int],
+    rate: Rate,
+    first: tuple[Place, Place] = (0, 0),
 ) -> list[Mask]:
-    """Like `token_masks`, for (B, H, Q, K) attention probabilities: takes (B,) keys, and (H, Q, K) as `shape`."""
+    """Like `token_masks`, for (B, H, Q, K) attention probabilities: takes (B,) keys, and (H, Q, K) as `shape`.
+
+    `first` are the positions of the first query and of the first key.
+    """
     heads, queries, keys = shape
+    first_query, first_key = (jnp.asarray(place).astype(jnp.uint32) for place in first)
 
     def counters() -> Words:
         by_four = (1, -(-heads // LANES), queries, keys)
         group, query, key = (jax.lax.broadcasted_iota(jnp.uint32, by_four, axis) for axis in (1, 2, 3))
-        return group << 16 | query, key
+        return group << 16 | query + first_query, key + first_key
 
     return _masks(row_keys[:, None, None], sites, counters, heads, rate, lane_axis=1)
+
+
+class Draws(NamedTuple):
+    """Masks of attention's probabilities that are drawn where they are needed, a part at a time."""
+
+    row_keys: Key[Array, " B"]
+    site: int
+    rate: Rate
+
+    def mask(self, shape: tuple[int, int, int], first: tuple[Place, Place] = (0, 0)) -> Mask:
+        """The mask (B, H, Q, K) of the queries and keys from these positions on; takes (H, Q, K) as `shape`."""
+        (mask,) = attention_masks(self.row_keys, [self.site], shape, self.rate, first)
+        return mask
 
 
 def _masks(

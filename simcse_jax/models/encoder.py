@@ -7,18 +7,21 @@ Parameters are float32. `dtype` is the type of the matrix products' factors, gra
 states between layers; products, biases, sums with the residual, norms, softmax and activations are always float32.
 """
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 
+import jax
 import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from simcse_jax.models import lora
 from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.attention import Near, Order, RelativeBias, is_long
 from simcse_jax.models.changes import UNCHANGED, Change
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.dropout import Mask, Rate, attention_masks, drop, token_masks
-from simcse_jax.models.layer import Layer, LayerNorm, Masks, Order, RelativeBias, dense, linear
+from simcse_jax.models.dropout import Draws, Mask, Rate, attention_masks, drop, token_masks
+from simcse_jax.models.layer import CONTEXT, Layer, LayerNorm, Masks, dense, linear
 from simcse_jax.models.model_types import FROM_ZERO, ROTARY, WORD_VECTORS
 from simcse_jax.models.padding import Layout, Padded, unpadded
 from simcse_jax.models.products import DType
@@ -128,7 +131,8 @@ class Encoder(nnx.Module):
           attention_mask: (B, T), 1 for a token and 0 for padding.
           dropout_keys: (B,) typed threefry keys, one for each example, or None for a deterministic pass.
           dropout_rate: in [0, 1), a number or a traced scalar; unused without keys.
-          attention_dropout_rate: another one for attention's probabilities; None: the same.
+          attention_dropout_rate: another one for attention's probabilities; None: the same. With the number 0.0, not
+            a traced one, no mask is drawn for them.
           lora_dropout_rate: that of LoRA's inputs; None: nothing of them is dropped.
           most_tokens: the most tokens that the B sentences have together, without padding. Nothing is then computed for
             padding, which changes results only by the rounding of sums. With more tokens, all results are NaN.
@@ -163,7 +167,11 @@ class Encoder(nnx.Module):
         for number, (group, layer_masks) in enumerate(zip(self.config.groups, masks, strict=True), 1):
             only = first_only and number == self.config.num_layers
             layer, order = self.layers[group], orders[number - 1 in self.config.local_layers]
-            hidden, layout = layer(hidden, attention_mask, layout, layer_masks, order, first_only=only)
+            through = functools.partial(
+                layer, attention_mask=attention_mask, layout=layout, masks=layer_masks, order=order, first_only=only
+            )
+            hidden = again(through, hidden, attention_mask) if is_long(input_ids.shape[1]) else through(hidden)
+            layout = Padded(1) if only else layout
             if self.final_norm is not None and number == self.config.num_layers:
                 hidden = self.final_norm(hidden.astype(jnp.float32)).astype(hidden.dtype)
             hidden_states.append(rows(hidden, layout))
@@ -182,7 +190,7 @@ class Encoder(nnx.Module):
         everywhere = Order(bias, rotation(where, head_size, config.rotary_base))
         if not config.local_layers:
             return everywhere, everywhere
-        near: Bool[Array, "_B T T"] = jnp.abs(where[:, :, None] - where[:, None]) <= config.window
+        near = Near(where, where, config.window, in_order=positions is None)
         return everywhere, Order(bias, rotation(where, head_size, config.local_rotary_base), near)
 
     def relative_bias_of(self, length: int, positions: Int[AnyArray, "B T"] | None = None) -> RelativeBias:
@@ -215,7 +223,13 @@ class Encoder(nnx.Module):
         dropped = (self.config.drops_attention_output, self.config.drops_feed_forward_output)
         numbers = [number for number, drops in enumerate(dropped, 1) if drops]
         of_layers = [site + number for site in sites for number in numbers]
-        attention = attention_masks(dropout_keys, sites, (self.config.num_heads, length, length), attention_rate)
+        attention: Sequence[Mask | Draws | None]
+        if isinstance(attention_rate, float) and not attention_rate:
+            attention = [None] * count
+        elif is_long(length):
+            attention = [Draws(dropout_keys, site, attention_rate) for site in sites]
+        else:
+            attention = attention_masks(dropout_keys, sites, (self.config.num_heads, length, length), attention_rate)
         keys = layout.of_examples(dropout_keys)
         size, narrow = self.config.hidden_size, self.config.table_size
         if narrow == size:
@@ -240,3 +254,24 @@ class Encoder(nnx.Module):
             for (layer, site), mask in zip(own, drawn, strict=True):
                 masks[layer][site.name] = mask
         return masks
+
+
+def again(
+    through: Callable[[Float[Array, "..."]], Float[Array, "..."]],
+    hidden: Float[Array, "..."],
+    attention_mask: Int[AnyArray, "B T"],
+) -> Float[Array, "..."]:
+    """A layer of a long text: its input and attention's result are kept, and the backward pass computes the rest again.
+
+    XLA for CPUs sees through `jax.checkpoint`, joins both computations, and so keeps everything. It does not see into a
+    branch, which is taken always here: a mask has no negative numbers, but that it cannot know.
+    """
+    light = jax.checkpoint(through, policy=jax.checkpoint_policies.save_only_these_names(CONTEXT))
+
+    def in_a_branch(hidden: Float[Array, "..."], some: Bool[Array, ""]) -> Float[Array, "..."]:
+        result = jax.eval_shape(through, hidden)
+        # What the other branch gives varies over the devices as the result does.
+        return jax.lax.cond(some, light, lambda x: jnp.broadcast_to(x.ravel()[0], result.shape), hidden)
+
+    some = jnp.sum(attention_mask) >= 0
+    return jax.lax.platform_dependent(hidden, some, cpu=in_a_branch, default=lambda hidden, _: light(hidden))

@@ -9,20 +9,21 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jaxtyping import Array, Bool, Float, Int
+from jax.ad_checkpoint import checkpoint_name
+from jaxtyping import Array, Float, Int
 
 from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.attention import NO_ORDER, Order, attend
 from simcse_jax.models.config import EncoderConfig
-from simcse_jax.models.dropout import Mask, drop
+from simcse_jax.models.dropout import Draws, Mask, drop
 from simcse_jax.models.lora import NO_MASKS, Adapters
 from simcse_jax.models.lora import Masks as LoraMasks
 from simcse_jax.models.model_types import ROTARY
-from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS, layer_norm, softmax
+from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS, layer_norm
 from simcse_jax.models.padding import Layout, Padded
 from simcse_jax.models.products import DType, einsum
-from simcse_jax.models.rotary import Rotation, rotate
+from simcse_jax.models.rotary import rotate
 
-RelativeBias = Float[Array, "*B H Q K"] | None  # added to the scores of attention
 QUERY, KEY_AND_VALUE, QUERY_KEY_AND_VALUE = slice(0, 1), slice(1, 3), slice(0, 3)  # thirds of one product
 
 
@@ -47,41 +48,26 @@ def dense(x: Float[Array, "*tokens F"], layer: nnx.Linear, dtype: DType) -> Floa
 class Masks(NamedTuple):
     """The masks of a layer's three dropouts; None where nothing is dropped."""
 
-    attention: Mask | None = None  # for the probabilities
+    attention: Mask | Draws | None = None  # for the probabilities
     attention_output: Mask | None = None
     output: Mask | None = None
     lora: LoraMasks = NO_MASKS  # of its linear maps
 
     def first(self, layout: Layout) -> "Masks":
         """The masks of each sentence's first token alone."""
-        if self.attention is None:
-            return self
 
         def first(mask: Mask | None) -> Mask | None:
             return mask and mask._replace(keep=layout.first(mask.keep))
 
         tokens = first(self.attention_output), first(self.output)
-        attention = self.attention._replace(keep=self.attention.keep[:, :, :1])
+        attention = self.attention
+        if isinstance(attention, Mask):
+            attention = attention._replace(keep=attention.keep[:, :, :1])
         of_lora = {name: mask._replace(keep=layout.first(mask.keep)) for name, mask in self.lora.items()}
         return Masks(attention, *tokens, of_lora)
 
 
-class Order(NamedTuple):
-    """What a layer's attention knows of the order of the tokens; None where it does not ask."""
-
-    relative_bias: RelativeBias = None
-    rotation: Rotation | None = None
-    near: Bool[Array, "_B Q K"] | None = None  # the keys that a query sees; None: all
-
-    def first(self) -> "Order":
-        """The same for the queries of each sentence's first token alone."""
-        bias, by, near = self
-        return Order(
-            None if bias is None else bias[..., :1, :], by and by.first(), None if near is None else near[:, :1]
-        )
-
-
-NO_ORDER = Order()
+CONTEXT = "context"  # the name of attention's result, which a layer that is computed again keeps
 Norm = Callable[[jax.Array], jax.Array]
 
 
@@ -134,8 +120,8 @@ class Layer(nnx.Module):
         order: Order = NO_ORDER,
         *,
         first_only: bool = False,
-    ) -> tuple[Float[Array, "... D"], Layout]:
-        """The hidden states after the layer, and their layout."""
+    ) -> Float[Array, "... D"]:
+        """The hidden states after the layer."""
         shown = self.before(hidden, self.attention_norm)
         if first_only:
             key, value = self.project(shown, layout, KEY_AND_VALUE, masks.lora)
@@ -148,16 +134,15 @@ class Layer(nnx.Module):
             query, key, value = self.project(shown, layout, QUERY_KEY_AND_VALUE, masks.lora)
             of_keys = order
         query, key = rotate(query, order.rotation), rotate(key, of_keys.rotation)
-        scores = self.scores(query, key, attention_mask, order)
-        probabilities = drop(softmax(scores), masks.attention)
-        context = self.context(probabilities, value, layout)
+        heads = attend(query, key, value, attention_mask, order, masks.attention, self.dtype).swapaxes(1, 2)
+        context = checkpoint_name(layout.to_tokens(heads.reshape(*heads.shape[:2], -1)), CONTEXT)
         update = self.adapted(
             dense(context, self.attention_output, self.dtype), context, "attention_output", masks.lora
         )
         attended = self.after(hidden + drop(update, masks.attention_output), self.attention_norm)
         update = self.feed_forward(self.before(attended, self.output_norm), masks.lora)
         transformed = self.after(attended + drop(update, masks.output), self.output_norm)
-        return transformed.astype(self.dtype), layout
+        return transformed.astype(self.dtype)
 
     def before(self, hidden: Float[Array, "*tokens D"], norm: Norm | None) -> Float[Array, "*tokens D"]:
         """What attention or the feed-forward network reads."""
@@ -193,30 +178,6 @@ class Layer(nnx.Module):
         rows = [layout.to_rows(part) for part in parts]
         # Heads before tokens: the products below are then of contiguous matrices.
         return [row.reshape(*row.shape[:2], self.num_heads, self.head_size).swapaxes(1, 2) for row in rows]
-
-    def scores(
-        self,
-        query: Float[Array, "B H Q d"],
-        key: Float[Array, "B H K d"],
-        attention_mask: Int[AnyArray, "B K"],
-        order: Order = NO_ORDER,
-    ) -> Float[Array, "B H Q K"]:
-        """The input of attention's softmax: scaled products, and the least number where the query sees no such key."""
-        scores = einsum("bhqd,bhkd->bhqk", query, key, self.dtype)
-        scores *= self.head_size**-0.5
-        if order.relative_bias is not None:
-            scores += order.relative_bias
-        seen = attention_mask[:, None, None, :] > 0
-        if order.near is not None:
-            seen &= order.near[:, None]
-        return jnp.where(seen, scores, jnp.finfo(scores.dtype).min)
-
-    def context(
-        self, probabilities: Float[Array, "B H Q K"], value: Float[Array, "B H K d"], layout: Layout
-    ) -> Float[Array, "*tokens D"]:
-        """Sums of the values weighted by attention, the heads concatenated, in `layout`."""
-        context = einsum("bhqk,bhkd->bhqd", probabilities, value, self.dtype).astype(self.dtype).swapaxes(1, 2)
-        return layout.to_tokens(context.reshape(*context.shape[:2], self.num_heads * self.head_size))
 
     def feed_forward(self, hidden: Float[Array, "*tokens D"], masks: LoraMasks) -> Float[Array, "*tokens D"]:
         """Two dense layers with the activation between them; with a gate, of half the features, times the others.

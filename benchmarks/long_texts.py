@@ -1,0 +1,153 @@
+"""Long texts: seconds and peak memory of one text, encoded and in a training step, beside PyTorch with its SDPA.
+
+    python -m benchmarks.long_texts [--model bert modernbert] [--tokens 128 512 2048 8192] [--dtype float32 bfloat16]
+        [--what encode train] [--peers pytorch] [--rounds 3] [--output FILE]
+
+Models of the base size with random weights, BERT with a table of as many positions. A training step is unsupervised
+SimCSE with a batch of one text: two passes with dropout 0.1, of attention's probabilities as well, its loss, and AdamW.
+Each measurement is a process of its own; peak memory is all that the process ever held, its libraries among it.
+"""
+
+import argparse
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from benchmarks import side_by_side
+from benchmarks.contender import Done, Round
+from benchmarks.side_by_side import Child, Contender, FailedError
+from simcse_jax.command_line import Parser, run_command
+from simcse_jax.outputs import output_file
+
+MODELS = {"bert": "bert-base-uncased", "modernbert": "answerdotai/ModernBERT-base"}
+WHAT = ("encode", "train")
+
+
+def ours(model: str, tokens: int, dtype: str, training: bool) -> Round:
+    """The compiled step, or the compiled encoding of a text."""
+    import jax
+
+    from simcse_jax.config.fields import default_config
+    from simcse_jax.costs.compile import trace_step
+    from simcse_jax.costs.encoding import trace_encoding
+    from simcse_jax.huggingface.published import encoder_config
+
+    encoder = encoder_config(MODELS[model])
+    encoder = dataclasses.replace(encoder, max_positions=max(encoder.max_positions, tokens))
+    config = default_config()
+    config.model.update({"pooler": "avg", "mlp": "none", "dropout": 0.1})
+    config.train.update({"batch_size": 1, "dtype": dtype})
+    config.data.max_length = tokens
+    devices = jax.devices()[:1]
+    traced = trace_step(config, encoder, 1, devices) if training else trace_encoding(config, encoder, tokens, devices)
+    compiled = traced.lower().compile()
+    generator = np.random.default_rng(0)
+
+    def array(each: Any) -> jax.Array:
+        """Small numbers as weights, ones as tokens, their masks and all numbers of the step."""
+        if each.shape and np.issubdtype(each.dtype, np.floating):
+            return jax.numpy.asarray(0.02 * generator.standard_normal(each.shape, np.float32), each.dtype)
+        return jax.numpy.ones(each.shape, each.dtype)
+
+    arguments, _ = jax.tree.map(array, traced.args_info)
+    state = list(arguments)
+
+    def do_round() -> Done:
+        results = compiled(*state)
+        jax.block_until_ready(results)
+        if training:
+            state[0] = results[0]  # the old one was given away
+        return Done(1)
+
+    do_round()
+    return do_round
+
+
+def pytorch(model: str, tokens: int, dtype: str, training: bool) -> Round:
+    """transformers' model with PyTorch's scaled_dot_product_attention."""
+    import torch
+    import torch.nn.functional as F
+    from transformers import BertConfig, BertModel, ModernBertConfig, ModernBertModel
+
+    torch.manual_seed(0)
+    if model == "bert":
+        network = BertModel(
+            BertConfig(max_position_embeddings=max(512, tokens), attn_implementation="sdpa"), add_pooling_layer=False
+        )
+    else:
+        rates = dict.fromkeys(("attention_dropout", "embedding_dropout", "mlp_dropout"), 0.1)
+        network = ModernBertModel(ModernBertConfig(attn_implementation="sdpa", **rates))
+    network.train(training)
+    ids = torch.ones((1, tokens), dtype=torch.long)
+    mask = torch.ones_like(ids)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=3e-5)
+
+    def encode() -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bfloat16"):
+            hidden = network(input_ids=ids, attention_mask=mask).last_hidden_state
+        return F.normalize(hidden.float().mean(1), dim=-1)
+
+    def do_round() -> Done:
+        if not training:
+            with torch.inference_mode():
+                encode()
+            return Done(1)
+        optimizer.zero_grad()
+        logits = encode() @ encode().T / 0.05
+        F.cross_entropy(logits, torch.zeros(1, dtype=torch.long)).backward()
+        optimizer.step()
+        return Done(1)
+
+    do_round()
+    return do_round
+
+
+def parse() -> argparse.Namespace:
+    """The command line."""
+    parser = Parser(prog="benchmarks.long_texts", description=__doc__.splitlines()[0])
+    parser.add_argument("--model", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--tokens", nargs="+", type=int, default=[128, 512, 2048, 8192])
+    parser.add_argument("--dtype", nargs="+", choices=("float32", "bfloat16"), default=["float32"])
+    parser.add_argument("--what", nargs="+", choices=WHAT, default=list(WHAT))
+    parser.add_argument("--peers", nargs="*", choices=("pytorch",), default=["pytorch"])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--output", type=output_file, help="the figures as JSON")
+    return parser.parse_args()
+
+
+def measure(name: str, options: dict[str, Any], rounds: int) -> dict[str, Any]:
+    """The least seconds of the rounds and the peak memory, or why there are none."""
+    try:
+        with Child(Contender(name, f"benchmarks.long_texts:{name}", options)) as child:
+            child.wait()
+            results = [child.round() for _ in range(rounds)]
+    except FailedError as error:
+        return {"failed": str(error)}
+    return {"seconds": min(each["seconds"] for each in results), "gib": results[-1]["memory_mib"] / 1024}
+
+
+def main() -> None:
+    """Prints each row as it is measured."""
+    args = parse()
+    names = ["ours", *args.peers]
+    print(side_by_side.heading(), flush=True)
+    print("| model | tokens | type | | " + " | ".join(f"{name}, s | GiB" for name in names) + " |")
+    print("|" + " --- |" * (4 + 2 * len(names)), flush=True)
+    rows = []
+    for model in args.model:
+        for dtype in args.dtype:
+            for what in args.what:
+                for tokens in args.tokens:
+                    options = {"model": model, "tokens": tokens, "dtype": dtype, "training": what == "train"}
+                    found = {name: measure(name, options, args.rounds) for name in names}
+                    rows.append(options | found)
+                    cells = [
+                        each.get("failed") or f"{each['seconds']:.3g} | {each['gib']:.2f}" for each in found.values()
+                    ]
+                    print(f"| {model} | {tokens:,} | {dtype} | {what} | " + " | ".join(cells) + " |", flush=True)
+    side_by_side.report("long_texts", rows, args.output)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,180 @@
+"""Attention of queries to keys: which of these a query sees, softmax, dropout, and the sums of values.
+
+A long text's attention is computed in blocks of queries, each against all of its keys, or, in a local layer, against
+the window around the block. So memory grows with the length and not with its square: the backward pass computes a
+block again (Rabe and Staats 2021, "Self-attention does not need O(n²) memory", arXiv:2112.05682). A row of scores is
+whole in its block, so there is no running softmax, and blocks change nothing but the rounding of sums: a mask's
+elements belong to their coordinates, whichever block draws them.
+
+Shapes: B sentences, T tokens, H heads, Q queries, K keys and d numbers in a head.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.dropout import Draws, Mask, drop
+from simcse_jax.models.nonlinearities import softmax
+from simcse_jax.models.products import DType, einsum
+from simcse_jax.models.rotary import Rotation
+
+LONG = 512  # tokens; the attention of longer texts is computed in blocks
+BLOCK = 128  # queries
+RelativeBias = Float[Array, "*B H Q K"] | None  # added to the scores of attention
+Heads = Float[Array, "B H _T d"]
+
+
+def is_long(length: int) -> bool:
+    """Whether attention of so many tokens is computed in blocks."""
+    return length > LONG
+
+
+class Near(NamedTuple):
+    """The keys that a query sees: those that are at most `window` positions away."""
+
+    queries: Int[Array, "_B Q"]  # positions
+    keys: Int[Array, "_B K"]
+    window: int
+    in_order: bool  # whether positions count up, so that near keys are neighbours
+
+    def seen(self) -> Bool[Array, "_B Q K"]:
+        """Which keys each query sees."""
+        return jnp.abs(self.queries[:, :, None] - self.keys[:, None]) <= self.window
+
+
+class Order(NamedTuple):
+    """What a layer's attention knows of the order of the tokens; None where it does not ask."""
+
+    relative_bias: RelativeBias = None
+    rotation: Rotation | None = None
+    near: Near | None = None  # None: a query sees all keys
+
+    def first(self) -> "Order":
+        """The same for the queries of each sentence's first token alone."""
+        bias, by, near = self
+        return Order(
+            None if bias is None else bias[..., :1, :],
+            by and by.first(),
+            near and near._replace(queries=near.queries[:, :1]),
+        )
+
+
+NO_ORDER = Order()
+
+
+def attend(
+    query: Heads,
+    key: Heads,
+    value: Heads,
+    attention_mask: Int[AnyArray, "B K"],
+    order: Order,
+    dropout: Mask | Draws | None,
+    dtype: DType,
+) -> Float[Array, "B H Q d"]:
+    """Sums of the values weighted by attention, with products of factors in `dtype`."""
+    if is_long(query.shape[2]) and order.relative_bias is None and not isinstance(dropout, Mask):
+        return in_blocks(query, key, value, jnp.asarray(attention_mask), order.near, dropout, dtype)
+    if isinstance(dropout, Draws):
+        dropout = dropout.mask((query.shape[1], query.shape[2], key.shape[2]))
+    seen = None if order.near is None else order.near.seen()
+    return whole(query, key, value, jnp.asarray(attention_mask), order.relative_bias, seen, dropout, dtype)
+
+
+def whole(
+    query: Heads,
+    key: Heads,
+    value: Heads,
+    attention_mask: Int[Array, "B K"],
+    relative_bias: RelativeBias,
+    near: Bool[Array, "_B Q K"] | None,
+    mask: Mask | None,
+    dtype: DType,
+) -> Float[Array, "B H Q d"]:
+    """All queries against all keys at once."""
+    probabilities = drop(softmax(scores(query, key, attention_mask, relative_bias, near, dtype)), mask)
+    return einsum("bhqk,bhkd->bhqd", probabilities, value, dtype).astype(dtype)
+
+
+def scores(
+    query: Heads,
+    key: Heads,
+    attention_mask: Int[Array, "B K"],
+    relative_bias: RelativeBias,
+    near: Bool[Array, "_B Q K"] | None,
+    dtype: DType,
+) -> Float[Array, "B H Q K"]:
+    """The input of attention's softmax: scaled products, and the least number where the query sees no such key."""
+    found = einsum("bhqd,bhkd->bhqk", query, key, dtype)
+    found *= query.shape[-1] ** -0.5
+    if relative_bias is not None:
+        found += relative_bias
+    seen = attention_mask[:, None, None, :] > 0
+    if near is not None:
+        seen &= near[:, None]
+    return jnp.where(seen, found, jnp.finfo(found.dtype).min)
+
+
+def in_blocks(
+    query: Heads,
+    key: Heads,
+    value: Heads,
+    attention_mask: Int[Array, "B K"],
+    near: Near | None,
+    dropout: Draws | None,
+    dtype: DType,
+) -> Float[Array, "B H Q d"]:
+    """`whole` for one block of queries after the other, each of which is computed again in the backward pass."""
+    length = query.shape[2]
+    blocks = -(-length // BLOCK)
+    key, value = key.astype(jnp.float32), value.astype(jnp.float32)  # their gradients are sums over the blocks
+    starts = jnp.arange(blocks) * BLOCK
+    window = near.window if near is not None and near.in_order and near.window <= BLOCK else None
+
+    def block(
+        start: Int[Array, ""], queries: Heads, keys: Heads, values: Heads, mask: Array, near: Array | None, first: Array
+    ) -> Float[Array, "B H Q d"]:
+        kept = dropout.mask((query.shape[1], BLOCK, keys.shape[2]), (start, first)) if dropout is not None else None
+        return whole(queries, keys, values, mask, None, near, kept, dtype)
+
+    if window is None:
+
+        def of_block(own: tuple[Array, ...]) -> Float[Array, "B H Q d"]:
+            start, queries, *positions = own
+            seen = near._replace(queries=positions[0]).seen() if near is not None else None
+            return block(start, queries, key, value, attention_mask, seen, jnp.zeros_like(start))
+
+        positions = [] if near is None else [in_parts(near.queries, 1, blocks)]
+        each = (starts, in_parts(query, 2, blocks), *positions)
+    else:
+        places = jnp.arange(BLOCK + 2 * window) - window  # of the keys, as seen from a block's first query
+        close = jnp.abs(jnp.arange(BLOCK)[:, None] - places)[None] <= window
+
+        def of_block(own: tuple[Array, ...]) -> Float[Array, "B H Q d"]:
+            start, queries, keys, values, mask = own
+            return block(start, queries, keys, values, mask, close, start - window)
+
+        around = functools.partial(with_neighbours, blocks=blocks, window=window)
+        each = (starts, in_parts(query, 2, blocks), around(key, 2), around(value, 2), around(attention_mask, 1))
+    context = jax.lax.map(jax.checkpoint(of_block, prevent_cse=False), each)
+    return jnp.moveaxis(context, 0, 2).reshape(*query.shape[:2], -1, query.shape[3])[:, :, :length]
+
+
+def in_parts(x: Array, axis: int, blocks: int) -> Array:
+    """(blocks, …, BLOCK, …): an axis in blocks, with zeros at the end."""
+    padding = [(0, blocks * BLOCK - x.shape[axis] if each == axis else 0) for each in range(x.ndim)]
+    parts = jnp.pad(x, padding).reshape(*x.shape[:axis], blocks, BLOCK, *x.shape[axis + 1 :])
+    return jnp.moveaxis(parts, axis, 0)
+
+
+def with_neighbours(x: Array, axis: int, *, blocks: int, window: int) -> Array:
+    """(blocks, …, window + BLOCK + window, …): each block between its neighbours' next elements, zeros at the ends."""
+    parts = in_parts(x, axis, blocks)
+    axis += 1
+    nothing = jnp.zeros_like(parts[:1])
+    before = jax.lax.slice_in_dim(jnp.concatenate([nothing, parts[:-1]]), BLOCK - window, BLOCK, axis=axis)
+    after = jax.lax.slice_in_dim(jnp.concatenate([parts[1:], nothing]), 0, window, axis=axis)
+    return jnp.concatenate([before, parts, after], axis)
