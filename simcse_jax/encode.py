@@ -14,31 +14,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simcse_jax.command_line import MODEL, Parser, add_dtype, add_prompts, run_command, with_new_spellings
+import numpy as np
+
+from simcse_jax.command_line import run_command
+from simcse_jax.encode_arguments import KINDS, SMALL, parse
 from simcse_jax.errors import UserError
-from simcse_jax.models.config import POOLERS
 from simcse_jax.outputs import output_file, output_folder
 from simcse_jax.storage import Folder, is_remote, local_path
 
 if TYPE_CHECKING:
     from simcse_jax.data.sentences import SentenceFile
     from simcse_jax.embeddings.encoder import Options
+    from simcse_jax.encoding.quantization import Ranges
 
-# New names of options, by their earlier names.
-RENAMED = {
-    "--compute-dtype": "--dtype",
-    "--dtype": "--output-dtype",
-    "--processes": "--parts",
-    "--process-id": "--part",
-}
-SAVE_EVERY = 32768
-KINDS = (".npy", ".parquet")
 TEMPORARY = (".tmp", ".partial", ".state.json", ".state.json.tmp")  # endings of the output until it is complete
+QUANTIZATION = ".quantization.json"  # and of the file next to a .npy of bytes or bits
 
 
 def main() -> None:
     """The command."""
     args = parse()
+    args.ranges_file, args.ranges = args.ranges, given_ranges(args)
     if args.folder:
         encode_into_folder(args)
         return
@@ -52,123 +48,28 @@ def main() -> None:
         raise UserError(f"--parts {args.parts}: {args.input} has only {rows} rows")
     first, end = (rows * part // args.parts for part in (args.part, args.part + 1))
     with held_next_to(output):
+        if args.tokens:
+            encode_tokens(args, sentences, output, rows)
+            return
         encode_file(args, sentences, output, first, end, fingerprint)
 
 
-def renamed(arguments: Sequence[str]) -> dict[str, str]:
-    """Those of `RENAMED` that apply to these arguments.
-
-    `--dtype` was the output's type. It still is with `--compute-dtype`, and with a type that only outputs have.
-    """
-    given = [argument.partition("=")[0] for argument in arguments]
-    values = {argument.removeprefix("--dtype=") for argument in arguments if argument.startswith("--dtype=")}
-    values |= {value for option, value in itertools.pairwise(arguments) if option == "--dtype"}
-    earlier = "--compute-dtype" in given or "float16" in values
-    return {old: new for old, new in RENAMED.items() if old != "--dtype" or earlier}
-
-
-def parse() -> argparse.Namespace:
-    """The options, after all checks that need no file."""
-    parser = Parser(
-        prog="simcse_jax.encode",
-        description="Encodes the sentences of a file, or of many into a folder. Needs a model and the files. Writes "
-        "the embeddings to --output; until they are complete, OUTPUT.partial and OUTPUT.state.json, or some of the "
-        "folder's files, from which the same command resumes.",
-    )
-    parser.add_argument("--model", required=True, help=MODEL)
-    parser.add_argument(
-        "--input",
-        required=True,
-        help="a .txt (a sentence a line), .csv, .tsv, .jsonl or .parquet file; for a folder also a pattern, or several "
-        "with commas, on a disk or in a bucket",
-    )
-    parser.add_argument(
-        "--output",
-        required=True,
-        help="a .npy, a .parquet with columns sentence, row, embedding, or a folder for .parquet files: one that "
-        "exists, FOLDER/ or gs://…",
-    )
-    parser.add_argument(
-        "--column", help="the column of the sentences (default: sentence, text, sent0 or anchor, or the only one)"
-    )
-    parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
-    parser.add_argument("--num-layers", type=int, default=0, help="keep the first n layers (default: all)")
-    parser.add_argument("--max-length", type=int, help="the most tokens of a sentence (default: the model's own)")
-    parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
-    add_dtype(parser)
-    add_prompts(parser)
-    normalize = parser.add_mutually_exclusive_group()
-    normalize.add_argument(
-        "--normalize",
-        action="store_true",
-        default=None,
-        help="scale to unit length (default: as the model says)",
-    )
-    normalize.add_argument(
-        "--no-normalize", action="store_false", dest="normalize", default=None, help="keep the encoder's lengths"
-    )
-    parser.add_argument(
-        "--output-dtype", choices=("float32", "float16"), default="float32", help="the type of the output"
-    )
-    parser.add_argument(
-        "--engine",
-        choices=("local", "ray"),
-        default="local",
-        help="into a folder: this process, next to others with the same command, or the hosts of a Ray cluster",
-    )
-    parser.add_argument("--address", help="of the Ray cluster, or auto (default: one is started on this machine)")
-    parser.add_argument("--hosts", type=int, help="of the Ray cluster, an actor on each (default: all)")
-    parser.add_argument("--block-rows", type=int, help="rows of a file in the folder (default: 131072)")
-    parser.add_argument("--keep-text", action="store_true", help="write the sentences into the folder too")
-    parser.add_argument("--save-every", type=int, help=f"rows that a kill can lose at most (default: {SAVE_EVERY})")
-    parser.add_argument("--parts", type=int, default=1, help="parts that the rows are divided into, a file each")
-    parser.add_argument("--part", type=int, help="the one to encode, from 0; other commands encode the others")
-    arguments = parser.spelled_out(sys.argv[1:], RENAMED)
-    args = parser.parse_args(with_new_spellings(arguments, renamed(arguments)))
-    for option in ("batch_size", "save_every", "parts", "hosts", "block_rows"):
-        value, name = getattr(args, option), option.replace("_", "-")
-        if value is not None and value < 1:
-            raise UserError(f"--{name} {value}: must be 1 or more")
-        if value is not None and value >= 2**31:
-            raise UserError(f"--{name} {str(value)[:40]}: must be below 2³¹")
-    named = args.output.endswith("/") or is_remote(args.output)
-    is_folder = not args.output.lower().endswith(KINDS) and local_path(args.output).is_dir()
-    args.folder = bool(args.output) and (named or is_folder)
-    check_options_of_folders(args)
-    args.save_every = args.save_every or SAVE_EVERY
-    if args.part is None:
-        if args.parts > 1:
-            raise UserError("--parts: give --part too, the one to encode, from 0")
-        args.part = 0
-    if not 0 <= args.part < args.parts:
-        raise UserError(f"--part {args.part}: must be from 0 to {args.parts - 1}, below --parts")
-    return args
-
-
-def check_options_of_folders(args: argparse.Namespace) -> None:
-    """Refuses options that have no effect.
+def given_ranges(args: argparse.Namespace) -> "Ranges | None":
+    """The ranges of `--ranges`, or of the embeddings of `--calibration`; None: neither is given.
 
     Raises:
-      UserError: naming one, for an output that is a folder or a file, or an engine.
+      UserError: naming what cannot be read.
     """
-    if args.folder:
-        if is_remote(args.output) and args.output.lower().endswith(KINDS):
-            raise UserError(
-                f"--output {args.output}: a single file is written to a disk; name a folder: {args.output}/"
-            )
-        if args.parts > 1 or args.part is not None:
-            raise UserError("--parts, --part: a folder needs none; give the same command to each process")
-        if args.save_every is not None:
-            raise UserError("--save-every: a kill loses the blocks that are being made; set --block-rows")
-    else:
-        given = {"--block-rows": args.block_rows, "--keep-text": args.keep_text or None}
-        given["--engine ray"] = True if args.engine == "ray" else None
-        for name, value in given.items():
-            if value is not None:
-                raise UserError(f"{name}: {args.output} is a file; name a folder: --output FOLDER/")
-    for name, value in {"--address": args.address, "--hosts": args.hosts}.items():
-        if value is not None and args.engine != "ray":
-            raise UserError(f"{name}: needs --engine ray")
+    if args.ranges is not None:
+        from simcse_jax.encoding.calibration import read_ranges
+
+        return read_ranges(args.ranges)
+    if args.calibration is None:
+        return None
+    from simcse_jax.encoding.quantization import merged, ranges_of
+    from simcse_jax.index.embedding_files import EmbeddingFiles
+
+    return merged(ranges_of(batch.embeddings) for batch in EmbeddingFiles(args.calibration).batches())
 
 
 def encode_into_folder(args: argparse.Namespace) -> None:
@@ -198,13 +99,14 @@ def encode_into_folder(args: argparse.Namespace) -> None:
             else:
                 manifest = encode_here(folder, plan, encoder)
         except UserError:
-            leave(folder, COUNTED)
+            leave(folder, COUNTED, "quantization.json")
             raise
     if manifest is None:
         print(f"{args.output}: other processes are making the files that are left; the last one completes the folder")
         return
     files = f"{len(manifest.files)} file{'s' * (len(manifest.files) > 1)}"
-    what = f"{manifest.rows:,} embeddings of {manifest.dimension} elements, {args.output_dtype}"
+    kind = "the tokens of {:,} sentences, {} elements each, {}" if args.tokens else "{:,} embeddings of {} elements, {}"
+    what = kind.format(manifest.rows, manifest.dimension, args.output_dtype)
     print(f"{args.output}: {what}, in {files}")
     report_cut(manifest.cut, args.input, plan.key["--max-length"])
 
@@ -220,7 +122,7 @@ def output_of_folder(args: argparse.Namespace, sources: Sequence[str]) -> Folder
 
     folder = corpus_path(args.output)
     if not is_remote(folder):
-        files = ("embeddings-*", "embeddings.json", "rows-*", "plan.json")
+        files = ("embeddings-*", "embeddings.json", "rows-*", "plan.json", "quantization.json")
         output_folder(args.output, {"--model": args.model}, files=files)
     for name in sources:  # which are too many for a comparison with each file of the folder
         same = name.rpartition("/")[0] == str(folder) if is_remote(name) else _is_in(local_path(name), folder)
@@ -261,7 +163,9 @@ def check_output(args: argparse.Namespace) -> Path:
         path = Path(name)
         name = str(path.with_name(f"{path.stem}-{args.part:05}-of-{args.parts:05}{path.suffix}"))
     inputs = {"--input": args.input, "--model": args.model}
-    return output_file(name, inputs, kinds=KINDS, temporary=TEMPORARY, streamed=False)
+    inputs |= {"--ranges": args.ranges_file, "--calibration": args.calibration}
+    temporary = (*TEMPORARY, QUANTIZATION) if args.output_dtype in SMALL else TEMPORARY
+    return output_file(name, inputs, kinds=KINDS, temporary=temporary, streamed=False)
 
 
 def encode_file(
@@ -270,23 +174,54 @@ def encode_file(
     """Encodes the rows from `first` up to, but without, `end` that are not done yet, and writes the output."""
     from simcse_jax.embeddings.encoder import Encoder
     from simcse_jax.encoding.files import PartialEmbeddings
+    from simcse_jax.encoding.quantization import Quantization, dtype_of
     from simcse_jax.progress import Progress
 
     encoder = Encoder(options_of(args))
     about = {"--input": fingerprint, **encoder.about(), "--save-every": args.save_every}
-    embeddings = PartialEmbeddings(output, end - first, args.output_dtype, about)
+    embeddings = PartialEmbeddings(output, end - first, dtype_of(args.output_dtype), about)
     if embeddings.done:
         print(f"{output}: resuming after row {embeddings.done:,} of {end - first:,}", flush=True)
+    if embeddings.done and embeddings.quantization:
+        small: Quantization | None = Quantization.from_content(embeddings.quantization, f"{output}.state.json")
+    else:
+        small = encoder.quantization(sentences.read())
+    embeddings.quantization = None if small is None else small.content()
     left = itertools.islice(sentences.read(first + embeddings.done), end - first - embeddings.done)
     with Progress(end - first, done=embeddings.done) as bar:
         while part := list(itertools.islice(left, min(args.save_every, end - first))):
             encoded = encoder.encode(part, bar.advance)
-            embeddings.append(encoded.embeddings, encoded.cut)
+            rows = encoded.embeddings if small is None else small.encode(encoded.embeddings)
+            embeddings.append(rows, encoded.cut)
     if embeddings.done != end - first or sentences.has_changed():
         raise UserError(f"{sentences.path}: changed while it was read; start again")
     embeddings.finish(itertools.islice(sentences.read(first), end - first), first, encoder.maker())
     print(f"{output}: {end - first:,} embeddings of {encoder.dimension} elements, {args.output_dtype}")
     report_cut(embeddings.cut, sentences.path, encoder.max_length)
+
+
+def encode_tokens(args: argparse.Namespace, sentences: "SentenceFile", output: Path, rows: int) -> None:
+    """Writes the embeddings of the tokens of all rows, whole or not at all; after a kill, they are made again."""
+    import pyarrow.parquet
+
+    from simcse_jax.embeddings.encoder import Encoder
+    from simcse_jax.embeddings.token_rows import schema_of_tokens, write_tokens
+    from simcse_jax.errors import why
+    from simcse_jax.progress import Progress
+    from simcse_jax.storage import replacing_file
+
+    encoder = Encoder(options_of(args))
+    schema = schema_of_tokens(encoder.dimension, np.dtype(args.output_dtype), texts=True)
+    try:
+        with replacing_file(output) as file, Progress(rows) as bar:
+            with pyarrow.parquet.ParquetWriter(file, schema) as writer:
+                done, cut = write_tokens(writer, encoder, sentences.read(), 0, bar.advance)
+            if done != rows or sentences.has_changed():
+                raise UserError(f"{sentences.path}: changed while it was read; start again")
+    except OSError as error:
+        raise UserError(f"{output}: cannot be written: {why(error)}") from None
+    print(f"{output}: the tokens of {rows:,} sentences, {encoder.dimension} elements each, {args.output_dtype}")
+    report_cut(cut, sentences.path, encoder.max_length)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from simcse_jax import search_build
 from simcse_jax.command_line import (
@@ -28,6 +28,7 @@ from simcse_jax.outputs import check_inputs, output_file, printing
 from simcse_jax.storage import is_remote, local_path
 
 REFINE_HELP = "so many times --top-k rows are read and compared exactly (default: 20)"
+RESCORE_HELP = "for vectors in int8 or binary: so many times --top-k are scored again in float32 (default: 4)"
 NPROBES_HELP = "the cells that are looked into (default: 20)"
 
 if TYPE_CHECKING:
@@ -44,13 +45,17 @@ def main() -> None:
         return
     args, output = _parse()
     from simcse_jax.data.sentences import read_sentences
-    from simcse_jax.index.index import check_search
+    from simcse_jax.index.files import is_index
+    from simcse_jax.index.options import check_precision, check_search, check_small
     from simcse_jax.index.terminal import table
 
     numbers = args.top_k, args.threshold, args.recall_target, args.backend
-    check = functools.partial(check_search, *numbers, storage=args.storage)
+    check = functools.partial(check_search, *numbers, storage=args.storage)  # more is known once there is an index
+    check_precision(args.precision or "float32", "cosine", args.ranges is not None)
     check()
     on_disk = _is_on_disk(args)
+    if args.precision or not (args.index and is_index(local_path(args.index))):  # otherwise an index says what it keeps
+        check_small(args.rescore, args.storage, args.precision or "float32", args.backend, "cosine")
     sentences = read_sentences(args.sentences, args.column) if args.sentences else None
     queries = args.query or (read_sentences(args.queries, args.queries_column) if args.queries else None)
 
@@ -113,8 +118,14 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
     parser.add_argument(
         "--storage",
         default="float32",
-        help="of the vectors on the devices; float16 and bfloat16 take half the memory and find the same",
+        help="of the vectors on the devices; float16 and bfloat16 take half the memory and find the same, int8 and "
+        "binary a quarter and 1/32 and miss few",
     )
+    parser.add_argument("--rescore", type=int, help=RESCORE_HELP)
+    parser.add_argument(
+        "--precision", help="what an index that is made keeps: float32, int8 or binary (default: float32)"
+    )
+    parser.add_argument("--ranges", help="for --precision int8: a file with them (default: those of the sentences)")
     parser.add_argument("--refine", type=int, help=f"for an index of `build`: {REFINE_HELP}")
     parser.add_argument("--nprobes", type=int, help=f"for an index of `build`: {NPROBES_HELP}")
     parser.add_argument("--compare", metavar="MODEL", help="a second model, its results next to the first one's")
@@ -138,7 +149,7 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
         _check_index(option, getattr(args, option), option == "index" and not args.sentences, inputs)
     if args.index and args.compare_index and os.path.realpath(args.index) == os.path.realpath(args.compare_index):
         raise UserError("--compare-index: the same folder as --index; each model needs its own")
-    inputs |= {"--index": args.index, "--compare-index": args.compare_index}
+    inputs |= {"--index": args.index, "--compare-index": args.compare_index, "--ranges": args.ranges}
     return args, None if args.output is None else output_file(args.output, inputs)
 
 
@@ -165,6 +176,7 @@ def _is_on_disk(args: argparse.Namespace) -> bool:
     on_disk = args.index is not None and is_lance_index(args.index) and not (args.sentences and is_remote(args.index))
     in_memory = {"sentences": bool(args.sentences), "compare": bool(args.compare), "approximate": args.approximate}
     in_memory |= {"backend": args.backend != "jax", "storage": args.storage != "float32"}
+    in_memory |= {"rescore": args.rescore is not None, "precision": args.precision is not None}
     check_options(on_disk, args.refine, args.nprobes, **in_memory)
     return on_disk
 
@@ -181,11 +193,12 @@ def _load_models(
     if on_disk:
         models[0].open_index(args.index)
         return models
-    index = prepare(models[0], sentences, args.index)
+    kept = Kept(args.precision, args.ranges)
+    index = prepare(models[0], sentences, args.index, kept)
     if args.compare:
         models.append(SimCSE(args.compare, pooler=args.compare_pooler, **shared))
         check(models[1].similarity_fn_name)
-        prepare(models[1], index.sentences, args.compare_index)
+        prepare(models[1], index.sentences, args.compare_index, kept)
     return models
 
 
@@ -194,7 +207,7 @@ def _search(
 ) -> "Iterable[tuple[list[Result], ...]]":
     """The results of each model, for each query."""
     options = {"approximate": args.approximate, "recall_target": args.recall_target, "backend": args.backend}
-    options |= {"storage": args.storage, "refine": args.refine, "nprobes": args.nprobes}
+    options |= {"storage": args.storage, "rescore": args.rescore, "refine": args.refine, "nprobes": args.nprobes}
     with warnings_in_a_line():
         return zip(*[model.search(queries, args.top_k, args.threshold, **options) for model in models], strict=True)
 
@@ -210,13 +223,24 @@ def _write(output: Path, models: "list[SimCSE]", found: "list[Found]") -> None:
     write_atomically(output, json.dumps({"models": described, "queries": queries}, indent=2, ensure_ascii=False) + "\n")
 
 
-def prepare(model: "SimCSE", sentences: list[str] | None, folder: str | None) -> "Index":
+class Kept(NamedTuple):
+    """What an index keeps of an embedding; None: float32, or what the index has already."""
+
+    precision: str | None = None
+    ranges: str | None = None  # a file
+
+
+UNSAID = Kept()
+
+
+def prepare(model: "SimCSE", sentences: list[str] | None, folder: str | None, kept: Kept = UNSAID) -> "Index":
     """Gives the model an index of the sentences. Those that the folder's index lacks are encoded and saved there.
 
     Args:
       model: gets the index.
       sentences: to search in; None takes those of the folder.
       folder: of an index that exists or is to be made; None encodes the sentences and keeps nothing.
+      kept: of one that is to be made.
 
     Raises:
       UserError: when the folder's index is another model's, or of other sentences, or another job is making it.
@@ -224,16 +248,36 @@ def prepare(model: "SimCSE", sentences: list[str] | None, folder: str | None) ->
     from simcse_jax.locks.lock import held
 
     if folder is None:
-        _add(model, sentences or [])
+        _add(model, sentences or [], kept)
     elif _left(model, sentences, folder) or model.index is None:
+        _check_kept(model, folder, kept)
         with held(local_path(folder)):  # a second job ends here, not after it has encoded all
-            _add(model, _left(model, sentences, folder))  # another one may have saved some meanwhile
+            _add(model, _left(model, sentences, folder), kept)  # another one may have saved some meanwhile
             model.save_index(folder)
+    _check_kept(model, folder, kept)
     return _in_memory(model)
 
 
-def _add(model: "SimCSE", sentences: list[str]) -> None:
+def _check_kept(model: "SimCSE", folder: str | None, kept: Kept) -> None:
+    """Refuses to go on with an index that keeps something else."""
+    import numpy as np
+
+    from simcse_jax.encoding.calibration import read_ranges
+
+    if model.index is None or kept.precision is None:
+        return
+    index = _in_memory(model)
+    if index.precision != kept.precision:
+        raise UserError(f"{folder}: an index of {index.precision}, not of {kept.precision}; choose another folder")
+    if kept.ranges and not np.array_equal(np.asarray(index.ranges), read_ranges(kept.ranges, index.dimension)):
+        raise UserError(f"{folder}: an index of other ranges than {kept.ranges}; choose another folder")
+
+
+def _add(model: "SimCSE", sentences: list[str], kept: Kept) -> None:
     with warnings_in_a_line():
+        if model.index is None and kept.precision is not None:
+            model.build_index(sentences, precision=kept.precision, ranges=kept.ranges, show_progress_bar=True)
+            return
         model.add_to_index(sentences, show_progress_bar=True)
 
 

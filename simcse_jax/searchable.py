@@ -10,11 +10,14 @@ from numpy.typing import ArrayLike
 
 from simcse_jax.data.sentences import check_sentences, read_sentences
 from simcse_jax.encoding.arguments import check_path, embeddings_or_sentences, names_ours, refuse_unordered
+from simcse_jax.encoding.calibration import read_ranges, warn_of_few
 from simcse_jax.encoding.embedder import Encoded, warn_of_cut
+from simcse_jax.encoding.quantization import checked_ranges
 from simcse_jax.errors import UserError
 from simcse_jax.index import files as index_files
-from simcse_jax.index.index import Backend, Index, Result, SearchOptions, check_search
+from simcse_jax.index.index import Index, Result
 from simcse_jax.index.lance import LanceIndex, check_options
+from simcse_jax.index.options import Backend, SearchOptions, check_precision, check_search
 from simcse_jax.index.placed import Storage
 from simcse_jax.index.similarity import similarities
 from simcse_jax.progress import Progress
@@ -91,7 +94,13 @@ class Searchable(abc.ABC):
 
     @names_ours
     def build_index(
-        self, sentences_or_file: Corpus, *, column: str | None = None, show_progress_bar: bool = False
+        self,
+        sentences_or_file: Corpus,
+        *,
+        column: str | None = None,
+        precision: str = "float32",
+        ranges: ArrayLike | str | Path | None = None,
+        show_progress_bar: bool = False,
     ) -> None:
         """Encodes sentences to search in; they replace those of an earlier index.
 
@@ -99,12 +108,19 @@ class Searchable(abc.ABC):
           sentences_or_file: strings, each with its own row, including duplicates and empty ones; or a .txt, .csv, .tsv,
             .jsonl or .parquet file.
           column: the file's, if it has no usual name (`sentence`, `text`, `sent0`, `anchor`).
+          precision: what the index keeps of an embedding: float32; int8, a byte an element; or binary, a bit.
+          ranges: for int8, (2, D), or a file with them, see `encode`, of embeddings as they are compared: for cosines
+            of unit length. None takes those of the first 131,072 sentences, or of all. They stay with the index.
           show_progress_bar: see `encode`.
 
         Raises:
-          UserError: in one line, naming the row that is not text or what is wrong with the file.
+          UserError: in one line, naming the row that is not text or what is wrong with the file or an argument.
         """
-        self.index = self._indexed(sentences_or_file, column, show_progress_bar)
+        check_precision(precision, self.similarity_fn_name, ranges is not None)
+        given = read_ranges(str(ranges), self.dimension) if isinstance(ranges, str | Path) else ranges
+        own = None if given is None else checked_ranges(given, self.dimension)
+        index = Index(self.dimension, self.similarity_fn_name, precision, own)
+        self.index = self._filled(index, sentences_or_file, column, show_progress_bar)
 
     @names_ours
     def add_to_index(
@@ -117,19 +133,24 @@ class Searchable(abc.ABC):
         """
         if isinstance(self.index, LanceIndex):
             raise UserError("an index of LanceDB is added to from embeddings: python -m simcse_jax.search build")
-        new = self._indexed(sentences_or_file, column, show_progress_bar)
+        new = Index(self.dimension, self.similarity_fn_name)
+        if self.index is not None:
+            self.index.check_takes(self.dimension, self.similarity_fn_name)
+            new = Index(self.dimension, self.similarity_fn_name, self.index.precision)
+            new.ranges = self.index.ranges
+        self._filled(new, sentences_or_file, column, show_progress_bar)
         if self.index is None:
             self.index = new
         else:
             self.index.extend(new)
 
-    def _indexed(self, sentences_or_file: Corpus, column: str | None, show_progress_bar: bool) -> Index:
+    def _filled(self, index: Index, sentences_or_file: Corpus, column: str | None, show_progress_bar: bool) -> Index:
         if isinstance(sentences_or_file, str | Path):
             sentences = read_sentences(sentences_or_file, column)
         else:
             refuse_unordered(sentences_or_file)
             sentences = check_sentences(sentences_or_file)
-        index, cut = Index(self.dimension, self.similarity_fn_name), 0
+        cut, given = 0, index.ranges
         with Progress(len(sentences), shown=show_progress_bar) as bar:
             for start in range(0, len(sentences), INDEXED_AT_ONCE):
                 part = sentences[start : start + INDEXED_AT_ONCE]
@@ -137,6 +158,8 @@ class Searchable(abc.ABC):
                 index.add(part, encoded.embeddings)
                 cut += encoded.cut
         warn_of_cut(cut, self.max_length, stacklevel=5)
+        if index.precision == "int8" and given is None:
+            warn_of_few(len(sentences), stacklevel=5)
         return index
 
     @overload
@@ -163,6 +186,7 @@ class Searchable(abc.ABC):
         recall_target: float = 0.95,
         backend: Backend = "jax",
         storage: Storage = "float32",
+        rescore: int | None = None,
         refine: int | None = None,
         nprobes: int | None = None,
     ) -> list[Result] | list[list[Result]]:
@@ -177,15 +201,17 @@ class Searchable(abc.ABC):
           top_k: the maximum number of results for each query.
           threshold: the smallest score of a result; None for any. The SimCSE authors' package has 0.6.
           column: of a file of queries, if it has no usual name.
-          approximate, recall_target, backend, storage: see `simcse_jax.index.index.Index.search`.
+          approximate, recall_target, backend, storage, rescore: see `simcse_jax.index.index.Index.search`.
           refine, nprobes: for an index of `open_index`, see `simcse_jax.index.lance.LanceIndex.search`.
 
         Raises:
           UserError: when there is no index, or an argument is wrong.
         """
         compared = self.index.similarity if self.index else "cosine"
-        check_search(top_k, threshold, recall_target, backend, compared, storage)
+        kept = self.index.precision if isinstance(self.index, Index) else "float32"
+        check_search(top_k, threshold, recall_target, backend, compared, storage, rescore, kept)
         in_memory = {"approximate": approximate, "backend": backend != "jax", "storage": storage != "float32"}
+        in_memory["rescore"] = rescore is not None
         check_options(isinstance(self.index, LanceIndex), refine, nprobes, **in_memory)
         if self.index is None:
             raise UserError("there is no index to search in; call build_index, load_index or open_index first")
@@ -203,6 +229,7 @@ class Searchable(abc.ABC):
                 recall_target=recall_target,
                 backend=backend,
                 storage=storage,
+                rescore=rescore,
             )
         return found[0] if vectors.ndim == 1 else found
 

@@ -7,6 +7,7 @@ from typing import Any, Unpack
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from simcse_jax.data.sentences import check_sentences
 from simcse_jax.encoding.arguments import (
@@ -20,7 +21,10 @@ from simcse_jax.encoding.arguments import (
     resolve_prompt,
     with_prompt_of,
 )
+from simcse_jax.encoding.batch_encoder import BatchEncoder
+from simcse_jax.encoding.calibration import chosen_ranges, warn_of_few
 from simcse_jax.encoding.embedder import Embedder, Encoded, on_local_devices, warn_of_cut
+from simcse_jax.encoding.quantization import SCALAR, Precision, quantize
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import ChosenPooler, Pretrained, choose_pooler
@@ -31,16 +35,16 @@ from simcse_jax.index.index import Index, sharing_copy
 from simcse_jax.models.config import DTYPES
 from simcse_jax.models.head import PREFIX
 from simcse_jax.models.model_types import ROTARY
-from simcse_jax.models.modules import Cut, Normalize
 from simcse_jax.progress import Progress
 from simcse_jax.runs.loading import load_model
 from simcse_jax.searchable import Searchable
 from simcse_jax.storage import sha256
+from simcse_jax.token_embeddings import Tokenized
 
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")  # the names that sentence-transformers tries, in this order
 
 
-class SimCSE(Searchable):
+class SimCSE(Searchable, Tokenized):
     """A sentence encoder: `SimCSE("runs/my-run").encode(["A sentence.", "Another one."])`.
 
     `prompts`, `default_prompt_name`, `truncate_dim` and `similarity_fn_name` come from the files of
@@ -152,6 +156,8 @@ class SimCSE(Searchable):
         prompt: str | None = None,
         prompt_name: str | None = None,
         truncate_dim: int | None = None,
+        precision: Precision = "float32",
+        ranges: ArrayLike | str | Path | None = None,
         show_progress_bar: bool = False,
     ) -> np.ndarray:
         """(N, D) float32 embeddings in the order given; one string gives (D,), no sentences (0, D).
@@ -168,6 +174,11 @@ class SimCSE(Searchable):
           prompt_name: its name in `prompts`; None takes the model's `default_prompt_name`.
           truncate_dim: keeps so many elements, after all modules; None takes the model's own. Only
             `normalize_to_unit=True` gives what is left unit length.
+          precision: int8 or uint8, a byte an element; binary or ubinary, a bit an element, eight of them a byte; as
+            sentence-transformers has them (`simcse_jax.encoding.quantization`).
+          ranges: for int8 and uint8, the smallest and the largest value of each element, (2, D), or a file with them
+            (`simcse_jax.encoding.calibration.read_ranges`); None takes those of these embeddings. Embeddings can be
+            compared if they have the same ranges.
           show_progress_bar: on standard error: a bar on a terminal, elsewhere a line every half minute.
 
         Raises:
@@ -184,26 +195,46 @@ class SimCSE(Searchable):
         )
         refuse_unordered(sentences)
         texts = check_sentences([sentences] if isinstance(sentences, str) else sentences)
+        own = chosen_ranges(precision, ranges, chosen.dimension, len(texts))
         with Progress(len(texts), shown=show_progress_bar) as bar:
             embeddings, cut = chosen.encode(texts, bar.advance)
         warn_of_cut(cut, chosen.max_length, stacklevel=4)
-        return embeddings[0] if isinstance(sentences, str) else embeddings
+        if precision in SCALAR and own is None:
+            warn_of_few(len(texts), stacklevel=4)
+        found = quantize(embeddings, precision, own)
+        return found[0] if isinstance(sentences, str) else found
 
     @names_ours
     def encode_query(
-        self, sentences: str | Iterable[str], *, show_progress_bar: bool = False, **options: Unpack[EncodeOptions]
+        self,
+        sentences: str | Iterable[str],
+        *,
+        precision: Precision = "float32",
+        ranges: ArrayLike | str | Path | None = None,
+        show_progress_bar: bool = False,
+        **options: Unpack[EncodeOptions],
     ) -> np.ndarray:
         """`encode` with the model's prompt "query", unless another is given."""
         options = with_prompt_of(options, self.prompts, "query")
-        return self.encode(sentences, show_progress_bar=show_progress_bar, **options)
+        return self.encode(
+            sentences, precision=precision, ranges=ranges, show_progress_bar=show_progress_bar, **options
+        )
 
     @names_ours
     def encode_document(
-        self, sentences: str | Iterable[str], *, show_progress_bar: bool = False, **options: Unpack[EncodeOptions]
+        self,
+        sentences: str | Iterable[str],
+        *,
+        precision: Precision = "float32",
+        ranges: ArrayLike | str | Path | None = None,
+        show_progress_bar: bool = False,
+        **options: Unpack[EncodeOptions],
     ) -> np.ndarray:
         """`encode` with the model's prompt "document", "passage" or "corpus", the first that it has, or one given."""
         options = with_prompt_of(options, self.prompts, *DOCUMENT_PROMPTS)
-        return self.encode(sentences, show_progress_bar=show_progress_bar, **options)
+        return self.encode(
+            sentences, precision=precision, ranges=ranges, show_progress_bar=show_progress_bar, **options
+        )
 
     @names_ours
     def encode_counted(
@@ -247,9 +278,7 @@ class SimCSE(Searchable):
         if size is None or size >= embedder.dimension:
             return embedder
         # As in sentence-transformers: the model's own module Normalize comes before the cut, the caller's wish after.
-        own = (Normalize(),) if embedder.normalize and normalize is None else ()
-        modules = (*embedder.modules, *own, Cut(int(size)))
-        return dataclasses.replace(embedder, modules=modules, normalize=embedder.normalize and not own)
+        return embedder.truncated(int(size), normalized_first=embedder.normalize and normalize is None)
 
     def prompt_of(self, prompt: str | None = None, prompt_name: str | None = None) -> str:
         """The text that `encode` puts before each sentence with these arguments; empty: none.
@@ -259,17 +288,23 @@ class SimCSE(Searchable):
         """
         return resolve_prompt(self.prompts, self.default_prompt_name, prompt, prompt_name)
 
-    def token_encoder(self, max_length: int | None = None) -> TokenEncoder:
+    def token_encoder(self, max_length: int | None = None, batch_size: int | None = None) -> TokenEncoder:
         """The token embeddings of every layer, before pooler and head, for `simcse_jax.analysis`.
 
         Args:
-          max_length: see `encode`.
+          max_length, batch_size: see `encode`.
 
         Raises:
           UserError: for word vectors, which have no layers.
         """
         self._model.check_layers("an analysis of tokens")
-        return self._configured(max_length=max_length).tokens  # without prompts: an analysis measures the words given
+        return self._configured(
+            max_length=max_length, batch_size=batch_size
+        ).tokens  # without prompts: an analysis measures the words given
+
+    def batch_encoder(self, fine: bool = False, **options: Unpack[EncodeOptions]) -> BatchEncoder:
+        """Encodes batches that a caller puts together, such as a server; `options` are those of `encode`."""
+        return BatchEncoder(self._configured(**options), fine)
 
     def identity(self) -> ModelIdentity:
         """All that the embeddings depend on: indexes and half-encoded files belong to it."""

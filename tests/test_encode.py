@@ -12,12 +12,13 @@ from support import ROOT, call, run, sentences, xla_flags
 from support.jobs import another_job
 
 from simcse_jax import SimCSE
-from simcse_jax.command_line import with_new_spellings
 from simcse_jax.data.sentences import SentenceFile
-from simcse_jax.encode import renamed
+from simcse_jax.embeddings import token_rows
 from simcse_jax.encoding import files as embedding_files
+from simcse_jax.encoding.calibration import read_ranges
 from simcse_jax.encoding.files import PartialEmbeddings
 from simcse_jax.encoding.parquet import MAKER
+from simcse_jax.encoding.quantization import Quantization, quantize, ranges_of
 from simcse_jax.errors import UserError
 from simcse_jax.locks.lock import held_next_to
 
@@ -109,36 +110,6 @@ def test_products_in_bfloat16_give_float32_embeddings(tiny_bert, expected, tmp_p
     found = np.load(output)
     np.testing.assert_allclose(found, SimCSE(str(tiny_bert), dtype="bfloat16").encode(TEXTS), atol=1e-6)
     assert 1e-4 < np.abs(found - expected).max() < 0.1
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "warned"),
-    [
-        (
-            ["--dtype", "float16"],
-            ["--output-dtype", "float16"],
-            ["--dtype is now what --compute-dtype was; use --output-dtype"],
-        ),
-        (
-            ["--dtype=float16"],
-            ["--output-dtype=float16"],
-            ["--dtype is now what --compute-dtype was; use --output-dtype"],
-        ),
-        (["--compute-dtype", "bfloat16"], ["--dtype", "bfloat16"], ["--compute-dtype is now --dtype"]),
-        (
-            ["--compute-dtype=bfloat16", "--dtype", "float32"],
-            ["--dtype=bfloat16", "--output-dtype", "float32"],
-            ["--compute-dtype is now --dtype", "--dtype is now what --compute-dtype was; use --output-dtype"],
-        ),
-        (["--processes", "3", "--process-id=1"], ["--parts", "3", "--part=1"], ["is now --parts", "is now --part;"]),
-        (["--dtype", "bfloat16", "--parts", "2"], ["--dtype", "bfloat16", "--parts", "2"], []),
-    ],
-)
-def test_earlier_spellings_still_work_and_name_the_new_ones(old, new, warned, capsys):
-    assert with_new_spellings(old, renamed(old)) == new
-    lines = capsys.readouterr().err.splitlines()
-    assert [part in line for part, line in zip(warned, lines, strict=True)] == [True] * len(warned)
-    assert all(line.startswith("warning: ") for line in lines)
 
 
 def test_an_earlier_spelling_gives_what_it_gave(tiny_bert, tmp_path):
@@ -362,3 +333,95 @@ def test_a_killed_command_resumes_and_writes_the_same_file(tiny_bert, tmp_path):
     done = run("encode", *args, tmp_path / "emb.npy")
     assert done.returncode == 0 and "resuming after row" in done.stdout
     assert (tmp_path / "emb.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
+
+
+def test_an_output_in_bytes_keeps_its_ranges_which_later_ones_take(tiny_bert, expected, tmp_path):
+    source, first = write(tmp_path, ".txt"), tmp_path / "first.npy"
+    done = encode(tiny_bert, source, first, "--output-dtype", "int8", "--save-every", 10)
+    assert done.returncode == 0 and "25 embeddings of 32 elements, int8" in done.stdout, done.stderr
+    assert "resuming" not in done.stdout and not list(tmp_path.glob("*.state.json"))
+    beside = tmp_path / "first.npy.quantization.json"
+    described = Quantization.from_content(json.loads(beside.read_text()), "x")
+    np.testing.assert_allclose(described.ranges, ranges_of(expected), atol=1e-5)
+    found = np.load(first)
+    assert found.dtype == np.int8
+    assert np.abs(found.astype(int) - quantize(expected, "int8")).max() <= 1
+    few = tmp_path / "few.txt"
+    few.write_text(f"{TEXTS[3]}\n")
+    done = encode(tiny_bert, few, tmp_path / "few.parquet", "--output-dtype", "uint8", "--ranges", first)
+    assert done.returncode == 0, done.stderr
+    (row,) = pyarrow.parquet.read_table(tmp_path / "few.parquet")["embedding"].to_pylist()
+    assert np.abs(np.array(row) - 128 - found[3]).max() <= 1
+    np.testing.assert_array_equal(read_ranges(str(tmp_path / "few.parquet")), described.ranges)
+    np.save(tmp_path / "floats.npy", expected)
+    done = encode(
+        tiny_bert, few, tmp_path / "x.npy", "--output-dtype", "int8", "--calibration", tmp_path / "floats.npy"
+    )
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_array_equal(read_ranges(str(tmp_path / "x.npy")), ranges_of(expected))
+    done = encode(tiny_bert, source, first)  # an output of numbers has no ranges
+    assert done.returncode == 0 and not beside.exists(), done.stderr
+
+
+def test_an_output_in_bits(tiny_bert, expected, tmp_path):
+    done = encode(tiny_bert, write(tmp_path, ".txt"), tmp_path / "emb.npy", "--output-dtype", "ubinary")
+    assert done.returncode == 0, done.stderr
+    found, near = np.load(tmp_path / "emb.npy"), np.abs(expected) < 1e-4
+    assert found.shape == (25, 4) and found.dtype == np.uint8
+    assert (near | (np.unpackbits(found, axis=1) == (expected > 0))).all()
+
+
+def test_ranges_that_do_not_fit_are_refused(tiny_bert, tmp_path):
+    source, output = write(tmp_path, ".txt"), tmp_path / "emb.npy"
+    np.save(tmp_path / "narrow.npy", np.zeros((2, 5), np.float32))
+    (tmp_path / "one.txt").write_text("a cat\n")
+    for given, ranges, message in (
+        (source, tmp_path / "narrow.npy", "--ranges: of shape (2, 5); the embeddings need (2, 32)"),
+        (source, tmp_path / "missing.npy", "no such file"),
+        (source, source, "not valid JSON"),
+        (tmp_path / "one.txt", None, "cannot be found in a single embedding"),
+    ):
+        more = [] if ranges is None else ["--ranges", ranges]
+        done = encode(tiny_bert, given, output, "--output-dtype", "int8", *more)
+        assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1, done.stderr
+        assert not output.exists()
+
+
+def test_bytes_are_resumed_with_the_same_ranges(tiny_bert, tmp_path, monkeypatch):
+    source = write(tmp_path, ".txt")
+    whole = tmp_path / "whole.npy"
+    assert encode(tiny_bert, source, whole, "--output-dtype", "int8", "--save-every", 10).returncode == 0
+    append, calls = PartialEmbeddings.append, []
+
+    def fail(self, *given):
+        calls.append(given)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        append(self, *given)
+
+    monkeypatch.setattr(PartialEmbeddings, "append", fail)
+    assert encode(tiny_bert, source, tmp_path / "emb.npy", "--output-dtype", "int8", "--save-every", 10).returncode
+    monkeypatch.undo()
+    state = json.loads((tmp_path / "emb.npy.state.json").read_text())
+    assert state["done"] == 10 and state["quantization"]["precision"] == "int8"
+    done = encode(tiny_bert, source, tmp_path / "emb.npy", "--output-dtype", "int8", "--save-every", 10)
+    assert done.returncode == 0 and "resuming after row 10 of 25" in done.stdout
+    assert (tmp_path / "emb.npy").read_bytes() == whole.read_bytes()
+
+
+def test_tokens_are_written_as_lists(tiny_bert, tmp_path, monkeypatch):
+    monkeypatch.setattr(token_rows, "ROWS", 10)
+    source, output = write(tmp_path, ".txt"), tmp_path / "tokens.parquet"
+    done = encode(tiny_bert, source, output, "--tokens", "--max-length", 6)
+    assert done.returncode == 0 and "the tokens of 25 sentences, 32 elements each, float32" in done.stdout, done.stderr
+    assert "longer than 6 tokens and cut there" in done.stderr
+    expected = SimCSE(str(tiny_bert)).encode_tokens_counted(TEXTS, max_length=6).sentences
+    found = pyarrow.parquet.read_table(output).to_pylist()
+    assert [row["sentence"] for row in found] == TEXTS
+    for row, (tokens, embeddings) in zip(found, expected, strict=True):
+        assert row["tokens"] == tokens
+        np.testing.assert_allclose(row["token_embeddings"], embeddings, atol=1e-5)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.txt", "tokens.parquet"]
+    (tmp_path / "folder").mkdir()
+    done = encode(tiny_bert, source, tmp_path / "folder", "--tokens")
+    assert done.returncode == 0 and "the tokens of 25 sentences" in done.stdout, done.stderr

@@ -305,7 +305,7 @@ def test_queries_are_typed_where_none_is_given(tiny_bert, files, monkeypatch, ty
         ({"--top-k": "0"}, ["top_k=0: must be a whole number, 1 or more"]),
         ({"--top-k": "x"}, ["--top-k", "invalid int value"]),
         ({"--threshold": "nan"}, ["threshold=nan: must be a number"]),
-        ({"--storage": "int8"}, ["storage='int8': not one of float32, float16, bfloat16"]),
+        ({"--storage": "int4"}, ["storage='int4': not one of float32, float16, bfloat16"]),
         ({"--backend": "annoy"}, ["backend='annoy': not one of jax, faiss"]),
         ({"--output": "no/such/results.json"}, ["--output no/such/results.json: there is no folder no/such"]),
         ({"--output": "tests"}, ["--output tests: a folder; name a .json file in it"]),
@@ -370,3 +370,32 @@ def test_minilm_finds_the_partners_of_sts_b_as_numpy_does(minilm, senteval, tmp_
     np.testing.assert_allclose([[result.score for result in each] for each in results], scores, atol=1e-6)
     np.testing.assert_allclose(scores, -np.sort(-cosines, axis=1)[:, :5], atol=1e-6)
     assert np.mean([second[rows[0]] == partner for rows, partner in zip(found, second, strict=True)]) > 0.9
+
+
+def test_the_command_makes_and_reads_an_index_in_bytes(tiny_bert, files):
+    index, output = files / "index", files / "results.json"
+    command = ("--model", tiny_bert, "--index", index, "--query", "the red cat", "--output", output)
+    done = call("search", *command, "--sentences", files / "sentences.txt", "--precision", "int8")
+    assert done.returncode == 0 and done.stderr.count("those of 32 embeddings alone; give ranges of more") == 1
+    made = json.loads(output.read_text())["queries"]
+    assert json.loads((index / "index.json").read_text())["precision"] == "int8"
+    searched(*command)
+    searched(*command, "--precision", "int8", "--sentences", files / "sentences.txt")
+    assert json.loads(output.read_text())["queries"] == made
+    refused(*command, "--precision", "binary", parts=["an index of int8, not of binary; choose another folder"])
+    np.save(files / "ranges.npy", np.stack([np.full(32, -1, np.float32), np.ones(32, np.float32)]))
+    refused(*command, "--precision", "int8", "--ranges", files / "ranges.npy", parts=["an index of other ranges than"])
+    refused(*command, "--precision", "int4", parts=["precision 'int4' of an index is not one of"])
+    refused(*command, "--ranges", "r.npy", parts=["ranges: are for an index of int8"])
+    refused(*command, "--rescore", 3, parts=["rescore=3: "])
+    whole = ("--model", tiny_bert, "--sentences", files / "sentences.txt", "--query", "the red cat")
+    new = (*whole, "--index", files / "new")  # nothing is encoded for a search that is refused
+    refused(*new, "--precision", "int8", "--storage", "int8", parts=["storage='int8': the index keeps int8"])
+    refused(*new, "--rescore", 3, parts=["rescore=3: is for storage='int8' or 'binary'"])
+    assert not (files / "new" / "index.json").exists()
+    searched(*whole, "--storage", "binary", "--rescore", 8, "--output", output)
+    exact = files / "exact.json"
+    searched(*whole, "--output", exact)
+    found, expected = (json.loads(each.read_text())["queries"][0]["results"][0] for each in (output, exact))
+    assert [one["row"] for one in found] == [one["row"] for one in expected]
+    np.testing.assert_allclose([one["score"] for one in found], [one["score"] for one in expected], atol=1e-6)

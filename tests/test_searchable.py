@@ -3,6 +3,7 @@ import pytest
 from support import PROMPTS, sentences
 
 from simcse_jax import SimCSE
+from simcse_jax.encoding.quantization import ranges_of
 from simcse_jax.errors import UserError
 
 
@@ -61,3 +62,42 @@ def test_an_index_needs_the_name_of_a_folder(model, name):
     for call in (model.save_index, model.load_index):
         with pytest.raises(UserError, match=r"the folder .*: not a name"):
             call(name)
+
+
+def test_an_index_in_bytes_keeps_its_ranges(tiny_bert, tmp_path):
+    model, texts = SimCSE(str(tiny_bert)), sentences(120)
+    unit = model.encode(texts, normalize_to_unit=True)
+    model.build_index(texts, precision="int8")
+    np.testing.assert_allclose(model.index.ranges, ranges_of(unit), atol=1e-5)
+    ranges = model.index.ranges.copy()
+    model.add_to_index(["the cat"])
+    model.save_index(tmp_path / "index")
+    same = SimCSE(str(tiny_bert))
+    same.load_index(tmp_path / "index")
+    np.testing.assert_array_equal(same.index.ranges, ranges)
+    assert same.index.precision == "int8" and same.search("the cat") == model.search("the cat")
+    same.add_to_index(["a dog"])
+    np.testing.assert_array_equal(same.index.ranges, ranges)
+    assert same.search("the cat", 1)[0].score == pytest.approx(1, abs=0.02)
+    np.save(tmp_path / "ranges.npy", ranges)
+    for given in (ranges, tmp_path / "ranges.npy"):
+        same.build_index(texts[:1], precision="int8", ranges=given)
+        np.testing.assert_array_equal(same.index.ranges, ranges)
+    with pytest.warns(UserWarning, match="those of 5 embeddings alone; give ranges of more"):
+        same.build_index(texts[:5], precision="int8")
+    same.truncate_dim = 16
+    with pytest.raises(UserError, match="the index has embeddings of 32 elements"):
+        same.add_to_index(["a dog"])
+    same.truncate_dim = None
+    same.build_index(texts, precision="binary")
+    assert same.search("the cat")[0].score <= 1
+    for options, message in (
+        ({"precision": "int4"}, "not one of float32, int8, binary"),
+        ({"precision": "int8", "ranges": ranges[:, 1:]}, r"ranges: of shape \(2, 31\)"),
+        ({"precision": "binary", "ranges": ranges}, "ranges: are for an index of int8"),
+    ):
+        with pytest.raises(UserError, match=message):
+            same.build_index(texts, **options)
+    for options, message in (({"rescore": 4}, "all rows of binary"), ({"storage": "int8"}, "the index keeps binary")):
+        with pytest.raises(UserError, match=message):
+            same.search("the cat", **options)

@@ -14,6 +14,7 @@ from support import DATA, PROMPTS, sentences, write_model
 
 from simcse_jax import SimCSE
 from simcse_jax.encoding.embedder import make_embed, to_unit
+from simcse_jax.encoding.quantization import quantize, ranges_of
 from simcse_jax.errors import UserError
 
 SCRIPTS = ["漢字かな交じり文。", "Привет, мир!", "שלום עולם", "مرحبا بالعالم", "नमस्ते दुनिया", "สวัสดีชาวโลก", "안녕하세요"]
@@ -373,3 +374,31 @@ def test_an_index_belongs_to_the_rotations_and_the_windows_too(tmp_path):
         (folder / "config.json").write_text(json.dumps(config | change))
         found.append(SimCSE(str(folder)).identity())
     assert len(set(found)) == 4
+
+
+def test_embeddings_in_bytes_and_bits_are_those_of_the_numbers(model, tmp_path):
+    texts = sentences(120)
+    expected = model.encode(texts)
+    ranges = ranges_of(expected)
+    for precision in ("int8", "uint8", "binary", "ubinary", "float32"):
+        np.testing.assert_array_equal(model.encode(texts, precision=precision), quantize(expected, precision))
+    np.save(tmp_path / "ranges.npy", ranges)
+    for given in (ranges, tmp_path / "ranges.npy"):
+        for encode in (model.encode, model.encode_query, model.encode_document):
+            found = encode(texts[3], precision="int8", ranges=given)
+            assert np.abs(found.astype(int) - quantize(expected, "int8")[3]).max() <= 1 and found.shape == (32,)
+    assert model.encode([], precision="ubinary").shape == (0, 4)
+    with pytest.warns(UserWarning, match="the ranges are those of 5 embeddings alone"):
+        model.encode(texts[:5], precision="int8")
+    for options, message in (
+        ({"precision": "int4"}, "'int4' is not one of float32, int8"),
+        ({"precision": "int8", "ranges": ranges[:, 1:]}, r"ranges: of shape \(2, 31\)"),
+        ({"precision": "binary", "ranges": ranges}, "leave them out for precision binary"),
+        ({"ranges": ranges}, "leave them out for precision float32"),
+    ):
+        with pytest.raises(UserError, match=message):
+            model.encode(texts, **options)
+    with pytest.raises(UserError, match="a single embedding"):
+        model.encode(texts[0], precision="int8")
+    with pytest.raises(UserError, match=r"embeddings of type int8: .*dequantize"):
+        model.similarity(model.encode(texts, precision="int8"), expected)

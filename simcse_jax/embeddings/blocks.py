@@ -15,7 +15,10 @@ from simcse_jax.corpus.stamps import size_of
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.embeddings.encoder import Encoder
 from simcse_jax.embeddings.plan import Block
+from simcse_jax.embeddings.quantized import quantization_of
+from simcse_jax.embeddings.token_rows import schema_of_tokens, write_tokens
 from simcse_jax.encoding.parquet import rows_table, schema_of
+from simcse_jax.encoding.quantization import dtype_of
 from simcse_jax.errors import UserError
 from simcse_jax.storage import Folder
 
@@ -94,17 +97,25 @@ def _make(folder: Folder, plan: Plan, block: Block, encoder: Encoder, advance: C
 
     about = plan.key["sources"][block.source]
     source, keep_text = SentenceFile(about["name"], about["column"]), plan.key["--keep-text"]
-    dtype = np.dtype(plan.key["--output-dtype"])
-    schema = schema_of(encoder.dimension, dtype, encoder.maker(), keep_text)
+    dtype = dtype_of(plan.key["--output-dtype"])
+    small = quantization_of(folder, plan, encoder)
+    size = encoder.dimension if small is None else small.width
+    if encoder.of_tokens:
+        schema = schema_of_tokens(size, dtype, keep_text)
+    else:
+        schema = schema_of(size, dtype, encoder.maker(), keep_text, None if small is None else small.content())
     sentences = itertools.islice(source.read(block.first, block.place), block.rows)
     with written_to(folder / block.file, texts=False) as path:
         with pyarrow.parquet.ParquetWriter(path, schema) as writer:
             done, cut = 0, 0
             check_unchanged(folder, plan, [about["name"]])  # in a file that was, a block begins anywhere
+            if encoder.of_tokens:
+                done, cut = write_tokens(writer, encoder, sentences, block.row, advance)
             while part := list(itertools.islice(sentences, ROWS)):
                 encoded = encoder.encode(part, advance)
                 with np.errstate(over="ignore"):
-                    embeddings = np.asarray(encoded.embeddings, dtype)
+                    rows = encoded.embeddings if small is None else small.encode(encoded.embeddings)
+                    embeddings = np.asarray(rows, dtype)
                 if not np.isfinite(embeddings).all():
                     raise UserError(f"{folder / block.file}: an embedding has an element beyond {dtype}; write float32")
                 writer.write_table(rows_table(schema, part if keep_text else None, block.row + done, embeddings))

@@ -1,11 +1,26 @@
 """A model with the options of `encode`, and all that its embeddings depend on."""
 
 import dataclasses
-from collections.abc import Callable, Iterable
-from typing import Any
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, cast
 
 from simcse_jax.encoding.embedder import Encoded
+from simcse_jax.encoding.quantization import (
+    PACKED,
+    SCALAR,
+    Precision,
+    Quantization,
+    Ranges,
+    check_calibration,
+    checked_ranges,
+    ranges_of,
+)
 from simcse_jax.simcse import SimCSE
+from simcse_jax.storage import sha256
+from simcse_jax.token_embeddings import EncodedTokens
+
+CALIBRATED = 1 << 14  # rows, the first ones, whose ranges are taken where none are given
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +38,8 @@ class Options:
     prompt_name: str | None = None
     normalize: bool | None = None
     output_dtype: str = "float32"
+    tokens: bool = False  # whether tokens are encoded, and not sentences
+    ranges: Ranges | None = None  # for an output of int8 and uint8; None: those of the first rows
 
 
 class Encoder:
@@ -43,6 +60,8 @@ class Encoder:
             dtype=options.dtype,
             truncate_dim=options.truncate_dim,
         )
+        if options.ranges is not None:
+            checked_ranges(options.ranges, self.dimension, "--ranges")
         self._prompt: Any = {"prompt": options.prompt, "prompt_name": options.prompt_name}
 
     @property
@@ -53,7 +72,12 @@ class Encoder:
     @property
     def dimension(self) -> int:
         """The elements of an embedding."""
-        return self._model.dimension
+        return self._model.config.hidden_size if self._options.tokens else self._model.dimension
+
+    @property
+    def of_tokens(self) -> bool:
+        """Whether tokens are encoded, and not sentences."""
+        return self._options.tokens
 
     def about(self) -> dict[str, Any]:
         """All that the embeddings depend on in addition to the sentences, by the names of options."""
@@ -71,7 +95,27 @@ class Encoder:
             "--dtype": options.dtype,
             "--output-dtype": options.output_dtype,
             "--batch-size": options.batch_size,
+            "--tokens": options.tokens or None,
+            "--ranges": None if options.ranges is None else sha256(options.ranges),
         }
+
+    def quantization(self, first: Iterator[str]) -> Quantization | None:
+        """How the embeddings are stored, if not as numbers; without given ranges, they are those of the first rows.
+
+        Args:
+          first: the sentences from the first row on; at most `CALIBRATED` of them are taken.
+
+        Raises:
+          UserError: when there is a single row.
+        """
+        precision, ranges = self._options.output_dtype, self._options.ranges
+        if precision not in (*SCALAR, *PACKED):
+            return None
+        if precision in SCALAR and ranges is None:
+            part = list(itertools.islice(first, CALIBRATED))
+            check_calibration(len(part))
+            ranges = ranges_of(self.encode(part).embeddings)
+        return Quantization(cast(Precision, precision), self.dimension, ranges)
 
     def maker(self) -> dict[str, Any] | None:
         """What identifies the model for indexes of the embeddings; None if queries would be encoded in another way.
@@ -99,3 +143,8 @@ class Encoder:
             advance=advance,
             **self._prompt,
         )
+
+    def encode_tokens(self, sentences: Iterable[str], advance: Callable[[int], object] | None = None) -> EncodedTokens:
+        """The embeddings of the sentences' tokens; see `encode`."""
+        options = {"max_length": self.max_length, "advance": advance, **self._prompt}
+        return self._model.encode_tokens_counted(sentences, **options)

@@ -18,6 +18,7 @@ from simcse_jax.storage import Folder, is_remote
 
 BLOCK_ROWS = 1 << 17
 COUNTED = "rows-*.json"  # the numbers of rows
+LATER = ("--tokens", "--ranges")  # that plans of earlier versions lack; without them, a plan is the same
 LOOK_SECONDS = 0.5  # between two looks at what other processes count
 
 
@@ -40,7 +41,8 @@ class Block(NamedTuple):
 
 def fingerprint(plan: Plan) -> str:
     """SHA-256 of a plan. All that is made of it says so: a process that was forgotten may still write."""
-    return hashlib.sha256(json.dumps([plan.key, plan.stamps], sort_keys=True).encode()).hexdigest()
+    key = {name: value for name, value in plan.key.items() if value is not None or name not in LATER}
+    return hashlib.sha256(json.dumps([key, plan.stamps], sort_keys=True).encode()).hexdigest()
 
 
 def make_plan(

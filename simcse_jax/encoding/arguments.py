@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypedDict, TypeVar, get_args
 
 import numpy as np
 
+from simcse_jax.encoding.quantization import check_no_codes
 from simcse_jax.errors import UserError, nearest
 from simcse_jax.models.config import POOLERS
 
@@ -54,6 +55,9 @@ METHODS = {
     "prompt": "encode",
     "prompt_name": "encode",
     "truncate_dim": "SimCSE(…) and of encode",
+    "with_tokens": "encode_tokens",
+    "precision": "encode and build_index",
+    "ranges": "encode and build_index",
     "batch_size": "SimCSE(…) and of encode",
     "pooler": "SimCSE(…) and of encode",
 }
@@ -69,8 +73,7 @@ ELSEWHERE = {
     "pool": DEVICES,
     "chunk_size": DEVICES,
     "keepdim": "a list of one sentence gives a matrix of one row",
-    "precision": "embeddings are float32; convert them with astype",
-    "output_value": "token_encoder() gives the embeddings of tokens",
+    "output_value": "encode_tokens gives the embeddings of tokens",
     "prompts": PROMPTS,
     "default_prompt_name": PROMPTS,
     "similarity_fn_name": "the model has an attribute of this name; set it",
@@ -91,6 +94,8 @@ def advice(name: str, parameters: Sequence[str]) -> str:
         return f"use {ours}="
     if ours in METHODS:
         return f"{'it' if ours == name else f'{ours}='} is an argument of {METHODS[ours]}"
+    if name == "queries" and "sentences" in parameters:
+        return "use sentences="
     if name in PAIR and "a" in parameters:
         return "the arguments are a and b"
     return ELSEWHERE.get(name) or f"the nearest one is {nearest(name, parameters)}="
@@ -165,8 +170,8 @@ def check_path(name: Any, what: str) -> None:
         raise UserError(f"{what} {name!r:.60}: not a name")
 
 
-def check_truncation(size: int | None, dimension: int) -> None:
-    """Refuses a `truncate_dim` that is no number of elements of an embedding of `dimension` elements.
+def check_truncation(size: int | None, dimension: int, name: str = "truncate_dim") -> None:
+    """Refuses a `truncate_dim`, or what else has the name, that is no number of elements of an embedding.
 
     Raises:
       UserError: naming it.
@@ -174,7 +179,7 @@ def check_truncation(size: int | None, dimension: int) -> None:
     if size is None:
         return
     if not is_whole(size, 1, dimension):
-        raise UserError(f"truncate_dim {size!r:.60}: must be a whole number from 1 to {dimension}, the full size")
+        raise UserError(f"{name} {size!r:.60}: must be a whole number from 1 to {dimension}, the full size")
 
 
 def resolve_prompt(prompts: Mapping[str, str], default: str | None, prompt: str | None, name: str | None) -> str:
@@ -235,6 +240,7 @@ def embeddings_or_sentences(given: Any, dimension: int) -> Any:
     if _is_array(given) and (array := _to_numpy(given)).dtype.kind != "O":
         if array.dtype.kind in "cb":
             raise UserError(f"embeddings of type {array.dtype}: give real numbers")
+        check_no_codes(array)
         if array.dtype.kind not in "iuf":
             return array.tolist()
     else:
@@ -272,6 +278,7 @@ def _numbers(item: Any) -> np.ndarray | None:
         return None
     if array.dtype.kind in "cb":
         raise UserError(f"an embedding of type {array.dtype}: give real numbers")
+    check_no_codes(array)
     return array if array.dtype.kind in "iuf" else None
 
 

@@ -148,13 +148,18 @@ def compute(
             yield fetch()
 
 
+def padded_lengths(fine: bool, max_length: int) -> list[int]:
+    """The lengths that batches are padded to, in tokens: few of them, or more that fit better if `fine`."""
+    known = FINE_LENGTHS if fine else LENGTHS
+    return [*(length for length in known if length < max_length), max_length]
+
+
 def make_batches(sentences: Sequence[str], batching: Batching) -> Iterator[Batch]:
     """Batches of similar length, the longest first.
 
     Sentences that do not fill a batch wait for others of their length. At the end they share batches with shorter ones.
     """
-    known = LENGTHS if len(sentences) < MANY else FINE_LENGTHS
-    lengths = [length for length in known if length < batching.max_length] + [batching.max_length]
+    lengths = padded_lengths(len(sentences) >= MANY, batching.max_length)
 
     def padded(sentence: Sentence) -> int:
         return lengths[np.searchsorted(lengths, len(sentence.ids))]

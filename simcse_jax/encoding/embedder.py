@@ -19,7 +19,7 @@ from simcse_jax.huggingface.load import ChosenPooler, Pretrained
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models import modules as arithmetic
 from simcse_jax.models import parameters
-from simcse_jax.models.modules import Module
+from simcse_jax.models.modules import Cut, Module, Normalize
 from simcse_jax.models.parameters import Arrays, Params
 from simcse_jax.models.pooling import JOIN
 from simcse_jax.models.sentence_encoder import Graph, build
@@ -64,6 +64,12 @@ class Embedder:
         """The number of elements of an embedding."""
         size = parameters.token_size(self.params)
         return arithmetic.output_size(self.modules, size * len(self.pooler.split(JOIN)))
+
+    def truncated(self, size: int, *, normalized_first: bool) -> "Embedder":
+        """Embeddings with their first `size` elements alone; of length 1 before the cut or, if at all, after it."""
+        own = (Normalize(),) if normalized_first else ()
+        modules = (*self.modules, *own, Cut(size))
+        return dataclasses.replace(self, modules=modules, normalize=self.normalize and not own)
 
     def __call__(self, sentences: Iterable[str]) -> np.ndarray:
         """(N, D) float32 embeddings of N sentences, in their order."""

@@ -14,6 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from simcse_jax.encoding.calibration import FILE
 from simcse_jax.encoding.parquet import rows_table, schema_of
 from simcse_jax.errors import UserError, why
 from simcse_jax.storage import read_json, replace, replacing_file, write_atomically
@@ -44,12 +45,13 @@ class PartialEmbeddings:
         self._state = output.with_name(output.name + ".state.json")
         self._file: IO[bytes] | None = None
         self.done, self.cut = 0, 0  # rows that are safe, and the number of their sentences that were cut
+        self.quantization: dict[str, Any] | None = None  # `Quantization.content`, if the rows are codes; kept with them
         if not self._state.is_file() or not self._partial.is_file():
             return
         state = read_json(self._state)
-        before, done, cut = (state.get(name) for name in ("about", "done", "cut"))
+        before, done, cut, kept = (state.get(name) for name in ("about", "done", "cut", "quantization"))
         whole = all(type(count) is int and 0 <= count <= rows for count in (done, cut))
-        if not (isinstance(before, dict) and whole):
+        if not (isinstance(before, dict) and whole and isinstance(kept, dict | None)):
             raise UserError(f"{self._state}: damaged; remove it to start again")
         if "--compute-dtype" in before:  # of version 0.1.0, where --dtype was the output's
             before |= {"--output-dtype": before.get("--dtype"), "--dtype": before["--compute-dtype"]}
@@ -59,7 +61,7 @@ class PartialEmbeddings:
                     f"{self._partial}: begun with another {name}; give the same one to resume, or remove the file to "
                     f"start again"
                 )
-        self.done, self.cut = done, cut
+        self.done, self.cut, self.quantization = done, cut, kept
 
     def append(self, embeddings: np.ndarray, cut: int) -> None:
         """Adds n rows (n, D); they are safe when this returns.
@@ -80,14 +82,15 @@ class PartialEmbeddings:
             os.fsync(self._file.fileno())
         self.done, self.cut = self.done + len(embeddings), self.cut + cut
         write_atomically(
-            self._state, json.dumps({"done": self.done, "cut": self.cut, "about": self._about}, indent=2) + "\n"
+            self._state,
+            json.dumps({"done": self.done, "cut": self.cut, "about": self._about} | self._kept, indent=2) + "\n",
         )
 
     def finish(self, sentences: Iterator[str], first_row: int, maker: Mapping[str, Any] | None = None) -> None:
         """Makes the complete output, whole or not at all, and removes the temporary files.
 
         Args:
-          sentences: of the rows, for a .parquet.
+          sentences: of the rows, for a .parquet. A .npy of codes gets a file next to it with `quantization`.
           first_row: the number of the first row in the input, for a .parquet.
           maker: the model, for a .parquet; None if it is not to be named.
 
@@ -98,12 +101,22 @@ class PartialEmbeddings:
             self._file.close()
         with self._writing():
             if self.output.suffix.lower() == ".parquet":
+                rows = np.load(self._partial, mmap_mode="r")
+                schema = schema_of(rows.shape[1], rows.dtype, maker, quantization=self.quantization)
                 with replacing_file(self.output) as file:
-                    _write_parquet(file, np.load(self._partial, mmap_mode="r"), sentences, first_row, maker)
+                    _write_parquet(file, schema, rows, sentences, first_row)
                 self._partial.unlink()
             else:
+                beside = self.output.with_name(f"{self.output.name}.{FILE}")
+                beside.unlink(missing_ok=True)  # an earlier output's: a kill never leaves codes with others' ranges
                 replace(self._partial, self.output)
+                if self.quantization is not None:
+                    write_atomically(beside, json.dumps(self.quantization) + "\n")
             self._state.unlink()
+
+    @property
+    def _kept(self) -> dict[str, Any]:
+        return {} if self.quantization is None else {"quantization": self.quantization}
 
     def _open(self, size: int) -> IO[bytes]:
         file = os.fdopen(os.open(self._partial, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
@@ -132,12 +145,11 @@ class PartialEmbeddings:
 
 
 def _write_parquet(
-    file: IO[bytes], embeddings: np.ndarray, sentences: Iterator[str], first_row: int, maker: Mapping[str, Any] | None
+    file: IO[bytes], schema: Any, embeddings: np.ndarray, sentences: Iterator[str], first_row: int
 ) -> None:
     import pyarrow.parquet
 
-    rows, size = embeddings.shape
-    schema = schema_of(size, embeddings.dtype, maker)
+    rows = len(embeddings)
     with pyarrow.parquet.ParquetWriter(file, schema) as writer:
         for start in range(0, rows, PARQUET_ROWS):
             part = np.array(embeddings[start : start + PARQUET_ROWS])

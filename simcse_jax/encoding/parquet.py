@@ -7,23 +7,33 @@ from typing import Any
 import numpy as np
 
 MAKER = b"simcse_jax.model"  # a file's metadata has the model that made it there, in JSON
+QUANTIZATION = b"simcse_jax.quantization"  # and how its embeddings are stored, where that is not as numbers
 
 
-def schema_of(size: int, dtype: np.dtype, maker: Mapping[str, Any] | None, texts: bool = True) -> Any:
+def schema_of(
+    size: int,
+    dtype: np.dtype,
+    maker: Mapping[str, Any] | None,
+    texts: bool = True,
+    quantization: Mapping[str, Any] | None = None,
+) -> Any:
     """The columns `sentence`, if wanted, `row` (its number in the input, from 0) and `embedding`.
 
     Args:
-      size: the elements of an embedding.
+      size: the elements of an embedding as it is stored.
       dtype: of an element.
       maker: what identifies the model; None: an index must be given its name.
       texts: whether sentences are kept.
+      quantization: the `content` of a `quantization.Quantization`; None: embeddings are numbers.
     """
     import pyarrow
 
     kind = pyarrow.list_(pyarrow.from_numpy_dtype(dtype), size)
     columns = [("row", pyarrow.int64()), ("embedding", kind)]
     schema = pyarrow.schema([("sentence", pyarrow.string()), *columns] if texts else columns)
-    return schema if maker is None else schema.with_metadata({MAKER: json.dumps(maker)})
+    said = {MAKER: maker, QUANTIZATION: quantization}
+    metadata = {key: json.dumps(value) for key, value in said.items() if value is not None}
+    return schema.with_metadata(metadata) if metadata else schema
 
 
 def rows_table(schema: Any, texts: Sequence[str] | None, first_row: int, embeddings: np.ndarray) -> Any:

@@ -25,6 +25,8 @@ KINDS = (".parquet", ".npy")
 PLAN, MANIFEST = "plan.json", "embeddings.json"
 AT_ONCE = 8192  # rows
 DTYPES = ("float32", "float16")
+CODES = ("int8", "uint8")
+NO_CODES = "ranges, and indexes of LanceDB, which have codes of their own, are made of float32 or float16"
 
 
 class Part(NamedTuple):
@@ -192,6 +194,8 @@ def _npy_header(path: Folder, file: IO[bytes]) -> tuple[tuple[int, int], str]:
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read(file)
+    if dtype.name in CODES:
+        raise UserError(f"{path}: {dtype} {shape}; {NO_CODES}")
     if len(shape) != 2 or fortran or dtype.name not in DTYPES or not dtype.isnative or not shape[1]:
         raise UserError(f"{path}: {dtype} {shape}; embeddings are (rows, elements), of {' or '.join(DTYPES)}")
     return shape, dtype.name
@@ -206,6 +210,8 @@ def _look_parquet(path: Folder, file: IO[bytes]) -> Part:
     if "embedding" not in schema.names:
         raise UserError(f"{path}: has no column embedding, but {', '.join(schema.names)[:200]}")
     kind = schema.field("embedding").type
+    if pyarrow.types.is_fixed_size_list(kind) and str(kind.value_type) in CODES:
+        raise UserError(f"{path}: embedding is {kind}; {NO_CODES}")
     if not pyarrow.types.is_fixed_size_list(kind) or kind.value_type not in (pyarrow.float32(), pyarrow.float16()):
         raise UserError(f"{path}: embedding is {kind}; it must be a fixed_size_list of {' or '.join(DTYPES)}")
     numbered, texts = "row" in schema.names, "sentence" in schema.names

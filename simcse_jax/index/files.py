@@ -1,7 +1,8 @@
 """An index as a folder.
 
 index.json               whose embeddings they are (`ModelIdentity`), versions, names of files
-embeddings-ID.npy        (N, D) float32, for cosines of unit length; memory-mapped when loaded
+embeddings-ID.npy        (N, D) float32, for cosines of unit length; memory-mapped when loaded; of an index in bytes or
+                         bits (N, D) int8, whose ranges are in index.json, or (N, ⌈D / 8⌉) uint8
 sentences-ID.parquet     N sentences in the same order
 
 `index.json` names the files of a saved index. It is replaced last, in one piece: if a saving stops before it, the
@@ -18,15 +19,17 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Shaped
 
+from simcse_jax.encoding.quantization import checked_ranges
 from simcse_jax.errors import UserError, reason, why
 from simcse_jax.index.index import Index
+from simcse_jax.index.options import PRECISIONS
 from simcse_jax.locks.lock import LOCK, held
-from simcse_jax.storage import Folder, is_remote, local_path, read_json, write_atomically
+from simcse_jax.storage import Folder, is_remote, local_path, read_json, sha256, write_atomically
 from simcse_jax.version import __version__
 
-FORMAT = 1
+FORMAT, SMALL_FORMAT = 1, 2  # of float32; of bytes and bits, which earlier versions do not know
 ABOUT = "index.json"
 SENTENCES_AT_ONCE = 1 << 18
 ID = "[0-9a-f]" * 8  # a glob
@@ -63,13 +66,17 @@ def _save(index: Index, folder: Path, model: ModelIdentity) -> None:
     identifier = uuid.uuid4().hex[:8]
     embeddings, sentences = (folder / pattern.replace(ID, identifier) for pattern in PATTERNS)
     about = {
-        "format": FORMAT,
+        "format": FORMAT if index.precision == "float32" else SMALL_FORMAT,
         "rows": len(index),
         "model": model._asdict(),
         "embeddings": embeddings.name,
         "sentences": sentences.name,
         "versions": {"simcse_jax": __version__, "numpy": np.__version__},
     }
+    if index.precision != "float32":
+        about["precision"] = index.precision
+    if index.ranges is not None:
+        about |= {"ranges": index.ranges.tolist(), "ranges_sha256": sha256(index.ranges), "ranged": index.ranged}
     try:
         with _written(embeddings) as file:
             _write_embeddings(index, file)
@@ -113,8 +120,10 @@ def _load(folder: Path, about: dict[str, Any], model: ModelIdentity) -> Index:
         raise UserError(
             f"{folder}: an index of {about['backend']!s:.40}; open_index opens it, --index of the commands too"
         )
-    if about.get("format", FORMAT) != FORMAT:
-        raise UserError(f"{folder / ABOUT}: format {about['format']!r}; this version reads {FORMAT}")
+    if about.get("format", FORMAT) not in (FORMAT, SMALL_FORMAT):
+        raise UserError(
+            f"{folder / ABOUT}: format {about['format']!r:.40}; this version reads {FORMAT} and {SMALL_FORMAT}"
+        )
     try:
         maker = ModelIdentity(**about["model"])
         rows, *names = about["rows"], about["embeddings"], about["sentences"]
@@ -126,8 +135,32 @@ def _load(folder: Path, about: dict[str, Any], model: ModelIdentity) -> Index:
         raise UserError(damaged)
     embeddings, sentences = (folder / name for name in names)
     check_maker(folder, maker, model)
+    index = _empty(about, model, damaged)
     texts = _read_sentences(sentences, rows)
-    return Index.from_rows(texts, _map_embeddings(embeddings, (rows, model.dimension)), model.similarity)
+    small = index.quantization
+    width, dtype = (model.dimension, np.dtype(np.float32)) if small is None else (small.width, small.dtype)
+    return index.keep(texts, _map_embeddings(embeddings, (rows, width), dtype))
+
+
+def _empty(about: dict[str, Any], model: ModelIdentity, damaged: str) -> Index:
+    """An index without rows, which stores them as `about` says."""
+    precision, ranges, ranged = about.get("precision", "float32"), about.get("ranges"), about.get("ranged", 0)
+    small = about.get("format", FORMAT) == SMALL_FORMAT
+    if precision not in PRECISIONS or small != (precision != "float32"):
+        raise UserError(damaged)
+    if ranges is None:
+        if precision == "int8" and about["rows"]:
+            raise UserError(damaged)
+        return Index(model.dimension, model.similarity, precision)
+    try:
+        found = checked_ranges(ranges, model.dimension)
+    except UserError as error:
+        raise UserError(f"{damaged} ({error})") from None
+    if precision == "binary" or type(ranged) is not int or sha256(found) != about.get("ranges_sha256"):
+        raise UserError(f"{damaged} (its ranges were changed)")
+    index = Index(model.dimension, model.similarity, precision)
+    index.ranges, index.ranged = found, ranged
+    return index
 
 
 def local_folder(folder: str | Path) -> Path:
@@ -169,10 +202,12 @@ def _written(path: Path) -> Iterator[IO[bytes]]:
 
 def _write_embeddings(index: Index, file: IO[bytes]) -> None:
     # Not with open_memmap: a full disk would be a bus error instead of an exception.
-    header = {"descr": "<f4", "fortran_order": False, "shape": (len(index), index.dimension)}
+    small = index.quantization
+    width, dtype = (index.dimension, np.dtype("<f4")) if small is None else (small.width, small.dtype)
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (len(index), width)}
     np.lib.format.write_array_header_1_0(file, header)
-    for rows in index.embeddings():
-        file.write(np.ascontiguousarray(rows, "<f4").data)
+    for rows in index.stored():
+        file.write(np.ascontiguousarray(rows, dtype).data)
 
 
 def _write_sentences(sentences: list[str], file: IO[bytes]) -> None:
@@ -210,10 +245,10 @@ def check_maker(folder: Folder, maker: ModelIdentity, model: ModelIdentity) -> N
     )
 
 
-def _map_embeddings(path: Path, shape: tuple[int, int]) -> Float32[np.ndarray, "N D"]:
+def _map_embeddings(path: Path, shape: tuple[int, int], dtype: np.dtype) -> Shaped[np.ndarray, "N C"]:
     try:
         if not shape[0]:  # nothing to map
-            return np.zeros(shape, np.float32)
+            return np.zeros(shape, dtype)
         if path.exists() and not path.is_file():
             raise ValueError("not a file")  # a pipe would be waited for without end
         embeddings = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -221,9 +256,9 @@ def _map_embeddings(path: Path, shape: tuple[int, int]) -> Float32[np.ndarray, "
         raise UserError(f"{path}: missing; build the index again") from None
     except (OSError, ValueError, EOFError) as error:
         raise UserError(f"{path}: truncated or damaged ({reason(error)}); build the index again") from None
-    if embeddings.shape != shape or embeddings.dtype != np.float32:
+    if embeddings.shape != shape or embeddings.dtype != dtype:
         raise UserError(
-            f"{path}: {embeddings.dtype} {embeddings.shape}, but the index has float32 {shape}; build it again"
+            f"{path}: {embeddings.dtype} {embeddings.shape}, but the index has {dtype} {shape}; build it again"
         )
     return embeddings
 

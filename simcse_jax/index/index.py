@@ -2,19 +2,30 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
-from jaxtyping import Float, Float32, Int64
+from jaxtyping import Float, Float32, Int64, Shaped
 
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.devices.processes import agree
+from simcse_jax.encoding.quantization import (
+    Quantization,
+    Ranges,
+    check_calibration,
+    checked_ranges,
+    merged,
+    ranges_of,
+)
 from simcse_jax.errors import UserError
+from simcse_jax.index.decoding import decoding_of
 from simcse_jax.index.faiss import FaissSearch
-from simcse_jax.index.placed import DTYPES, Placed, Storage, aligned
+from simcse_jax.index.options import Backend, check_precision, check_search
+from simcse_jax.index.placed import Placed, Storage, aligned
 from simcse_jax.index.refine import refined_top_k
-from simcse_jax.index.similarity import PRODUCTS, check_similarity, prepared
+from simcse_jax.index.rescore import RESCORE, quantization_for, rescored, rescored_top_k, vectors_in
+from simcse_jax.index.similarity import check_similarity, prepared
 from simcse_jax.index.top_k import Block, top_k
 from simcse_jax.storage import sha256
 
@@ -22,20 +33,6 @@ LARGE, SMALL = 1 << 17, 1 << 12  # rows of a block: all lie in large ones but th
 ROUNDING = 1e-6  # of a cosine in float32
 
 T = TypeVar("T")
-Backend = Literal["jax", "faiss"]
-BACKENDS = ("jax", "faiss")
-
-
-class SearchOptions(TypedDict, total=False):
-    """Those of `SimCSE.search` that need their names."""
-
-    column: str | None
-    approximate: bool
-    recall_target: float
-    backend: Backend
-    storage: Storage
-    refine: int | None
-    nprobes: int | None
 
 
 class Result(NamedTuple):
@@ -56,21 +53,34 @@ def sharing_copy(thing: T) -> T:
 class Index:
     """N sentences and their embeddings (N, D), scaled to unit length if they are compared by cosine."""
 
-    def __init__(self, dimension: int, similarity: str = "cosine"):
-        """An empty one, for embeddings of `dimension` elements; `similarity` is one of `index.similarity`.
+    def __init__(
+        self, dimension: int, similarity: str = "cosine", precision: str = "float32", ranges: Ranges | None = None
+    ):
+        """An empty one.
+
+        Args:
+          dimension: D.
+          similarity: one of `index.similarity`.
+          precision: what is kept of an embedding: float32, int8 (a byte an element) or binary (a bit).
+          ranges: for int8, (2, D), of embeddings as they are compared; None takes those of the first that are added.
 
         Raises:
-          UserError: for another similarity.
+          UserError: for another similarity, a precision that cannot be compared so, or wrong ranges.
         """
         check_similarity(similarity)
+        check_precision(precision, similarity, ranges is not None)
+        self.precision = precision
+        # Those of int8: of the rows that are kept, or, where these are float32, of their copies on devices.
+        self.ranges = None if ranges is None else checked_ranges(ranges, dimension)
+        self.ranged = 0  # the number of rows that those of an index in float32 were found in
         self.dimension = dimension
         self.similarity = similarity
         self.sentences: list[str] = []
-        self._large: list[Float32[np.ndarray, "LARGE D"]] = []  # full
-        self._small: list[Float32[np.ndarray, "SMALL D"]] = []  # full but the last, which is padded with zeros
+        self._large: list[Shaped[np.ndarray, "LARGE C"]] = []  # full, and as they are stored
+        self._small: list[Shaped[np.ndarray, "SMALL C"]] = []  # full but the last, which is padded with zeros
         self._placed: Placed | None = None  # on devices, made when it is asked for
         # Approximate or not, made when it is asked for: with the number of rows that there were then.
-        self._faiss: dict[bool, tuple[FaissSearch, int]] = {}
+        self._faiss: dict[tuple[bool, str], tuple[FaissSearch, int]] = {}
 
     def __len__(self) -> int:
         return len(self.sentences)
@@ -94,7 +104,11 @@ class Index:
         if not np.isfinite(lengths).all():
             row = int(np.flatnonzero(~np.isfinite(lengths))[0])
             raise UserError(f"the embedding of sentence {row}, {sentences[row]!r:.60}, is not finite")
-        self._append(prepared(embeddings, self.similarity).astype(np.float32, copy=False))
+        rows = prepared(embeddings, self.similarity).astype(np.float32, copy=False)
+        if self.precision == "int8" and self.ranges is None and len(rows):
+            check_calibration(len(rows))
+            self.ranges = ranges_of(rows)
+        self._append(rows if self.quantization is None else self.quantization.encode(rows))
         self.sentences.extend(sentences)
 
     def extend(self, other: "Index") -> None:
@@ -103,26 +117,45 @@ class Index:
         Raises:
           UserError: when the other index compares embeddings in another way, or they differ in size.
         """
-        if (self.dimension, self.similarity) != (other.dimension, other.similarity):
-            raise UserError(
-                f"the index has embeddings of {self.dimension} elements, compared by {self.similarity}; "
-                f"the model's have {other.dimension}, compared by {other.similarity}; build another index"
-            )
+        self.check_takes(other.dimension, other.similarity)
+        if self.precision != other.precision or not same_ranges(self, other):
+            raise ValueError(f"rows of {self.precision} and of {other.precision}, or of other ranges")
+        if not len(self):
+            self.ranges = other.ranges
         for block in other.blocks():
             self._append(np.asarray(block.rows)[: block.count])
             self.sentences.extend(other.sentences[block.first : block.first + block.count])
+
+    def check_takes(self, dimension: int, similarity: str) -> None:
+        """Raises a `UserError` unless the index has embeddings of that size, compared so."""
+        if (self.dimension, self.similarity) != (dimension, similarity):
+            raise UserError(
+                f"the index has embeddings of {self.dimension} elements, compared by {self.similarity}; "
+                f"the model's have {dimension}, compared by {similarity}; build another index"
+            )
+
+    @property
+    def quantization(self) -> Quantization | None:
+        """How the rows are stored, if not in float32."""
+        return quantization_for(self.precision, self.dimension, self.ranges)
+
+    def keep(self, sentences: list[str], stored: Shaped[np.ndarray, "N C"]) -> "Index":
+        """Gives an empty index its rows, stored as it stores them; they may be memory-mapped and are not copied.
+
+        Those of float32 have unit length for cosines.
+        """
+        self._append(stored)
+        self.sentences = sentences
+        return self
 
     @classmethod
     def from_rows(
         cls, sentences: list[str], embeddings: Float32[np.ndarray, "N D"], similarity: str = "cosine"
     ) -> "Index":
         """Of embeddings (N, D) float32 that may be memory-mapped: they are not copied; for cosines of unit length."""
-        index = cls(embeddings.shape[1], similarity)
-        index._append(embeddings)
-        index.sentences = sentences
-        return index
+        return cls(embeddings.shape[1], similarity).keep(sentences, embeddings)
 
-    def _append(self, new: Float32[np.ndarray, "n D"]) -> None:
+    def _append(self, new: Shaped[np.ndarray, "n C"]) -> None:
         rest = len(self) - LARGE * len(self._large)  # rows in small blocks
         full = 0 if rest + len(new) >= LARGE else rest // SMALL
         moved, self._small = self._small[full:], self._small[:full]
@@ -143,10 +176,15 @@ class Index:
             yield Block(rows, first, min(len(rows), len(self) - first))
             first += len(rows)
 
-    def embeddings(self) -> Iterator[Float32[np.ndarray, "n D"]]:
-        """All embeddings, in their order: those of a block of n rows together."""
+    def stored(self) -> Iterator[Shaped[np.ndarray, "n C"]]:
+        """All rows as they are stored, in their order: those of a block of n rows together."""
         for block in self.blocks():
             yield np.asarray(block.rows)[: block.count]
+
+    def embeddings(self) -> Iterator[Float32[np.ndarray, "n D"]]:
+        """All embeddings, in their order; of bytes and bits, the numbers that they stand for."""
+        for rows in self.stored():
+            yield rows if self.quantization is None else self.quantization.decode(rows)
 
     def search(
         self,
@@ -158,6 +196,7 @@ class Index:
         recall_target: float = 0.95,
         backend: Backend = "jax",
         storage: Storage = "float32",
+        rescore: int | None = None,
     ) -> list[list[Result]]:
         """The nearest sentences of each query, best first, of equal ones the lower row first.
 
@@ -172,23 +211,26 @@ class Index:
           recall_target: the share of the true ones that an approximate search is to find; not for FAISS.
           backend: `jax`, or `faiss`, which takes a copy of the embeddings and leaves the order of equal ones open; it
             compares by cosine or dot product.
-          storage: of the vectors on the devices; 16 bits take half the memory and find the same, see
-            `simcse_jax.index.refine`.
+          storage: of the vectors on the devices, where the index keeps float32; 16 bits take half the memory and find
+            the same, see `simcse_jax.index.refine`. int8 and binary, also of FAISS, take a quarter and 1/32 and miss
+            few, see `simcse_jax.index.rescore`.
+          rescore: so many times `top_k` candidates of int8 or binary are scored again; None is `RESCORE`.
 
         Raises:
           UserError: when an argument is out of its range, or FAISS is not installed or cannot compare so, or the
             processes differ in what they ask for.
         """
-        check_search(top_k, threshold, recall_target, backend, self.similarity, storage)
+        check_search(top_k, threshold, recall_target, backend, self.similarity, storage, rescore, self.precision)
         k = min(top_k, len(self))
         if not k or not len(queries):
             return [[] for _ in range(len(queries))]
         least = -math.inf if threshold is None else threshold - ROUNDING
         queries = prepared(queries, self.similarity).astype(np.float32)
         if backend == "faiss":
-            scores, rows = self._search_faiss(queries, k, approximate)
+            scores, rows = self._search_faiss(queries, k, approximate, storage, rescore or RESCORE)
         else:
-            scores, rows = self._search_jax(queries, k, recall_target if approximate else None, storage)
+            target = recall_target if approximate else None
+            scores, rows = self._search_jax(queries, k, target, storage, rescore or RESCORE)
         return [
             [
                 Result(self.sentences[row], row, score)
@@ -198,20 +240,39 @@ class Index:
             for of_query, numbers in zip(scores.tolist(), rows.tolist(), strict=True)
         ]
 
+    def _searched_as(self, storage: Storage) -> Quantization | None:
+        """How the rows are stored where they are searched, if not as numbers."""
+        if self.precision != "float32":
+            return self.quantization
+        if storage == "int8" and (self.ranges is None or len(self) >= 2 * self.ranged):  # few rows' do not suit many
+            self.ranges = merged(ranges_of(rows) for rows in self.embeddings())
+            self.ranged, self._placed, self._faiss = len(self), None, {}
+        return quantization_for(storage, self.dimension, self.ranges)
+
     def _search_jax(
-        self, queries: Float32[np.ndarray, "Q D"], k: int, recall_target: float | None, storage: Storage
+        self,
+        queries: Float32[np.ndarray, "Q D"],
+        k: int,
+        recall_target: float | None,
+        storage: Storage,
+        rescore: int,
     ) -> tuple[Float32[np.ndarray, "Q {k}"], Int64[np.ndarray, "Q {k}"]]:
         blocks = list(self.blocks())
         some = sha256(*[np.asarray(block.rows[:1]) for block in blocks])  # all would have to be read
-        asked = f"{k} {recall_target} {storage} {sha256(queries)}"
+        asked = f"{k} {recall_target} {storage} {rescore} {sha256(queries)}"
+        small = self._searched_as(storage)
         agree({"the index": f"{len(self)} {self.similarity} {some}", "the search": asked})
         if self._placed is None or self._placed.storage != storage:  # the vectors are there in one type, not in two
             self._placed = None
-            self._placed = Placed(data_mesh(jax.devices()), storage)
+            self._placed = Placed(data_mesh(jax.devices()), storage, quantization=small)
         placed = self._placed
         wanted = 1 << (k - 1).bit_length()  # so that few values compile
         if storage == "float32":
-            scores, rows = top_k(queries, placed.blocks(blocks), wanted, placed.mesh, recall_target, self.similarity)
+            scores, rows = top_k(
+                queries, placed.blocks(blocks), wanted, placed.mesh, recall_target, self.similarity, decoding_of(small)
+            )
+        elif small is not None:
+            scores, rows = rescored_top_k(queries, blocks, k, placed, rescore, recall_target, self.similarity)
         else:
             scores, rows = refined_top_k(queries, blocks, wanted, placed, recall_target, self.similarity)
         if not (scores < np.inf).all():  # the choice puts what is no number first
@@ -220,48 +281,30 @@ class Index:
         return scores[:, :k], rows[:, :k]
 
     def _search_faiss(
-        self, queries: Float32[np.ndarray, "Q D"], k: int, approximate: bool
+        self, queries: Float32[np.ndarray, "Q D"], k: int, approximate: bool, storage: Storage, rescore: int
     ) -> tuple[Float32[np.ndarray, "Q {k}"], Int64[np.ndarray, "Q {k}"]]:
-        faiss, made_of = self._faiss.get(approximate, (None, 0))
+        small = self._searched_as(storage)
+        faiss, made_of = self._faiss.get((approximate, storage), (None, 0))
         if faiss is None or (approximate and len(self) >= 2 * made_of):  # cells found in few rows do not suit many
             sample = None
             if approximate:
                 step = -(-len(self) // FaissSearch.SAMPLE)
                 sample = np.concatenate([rows[::step] for rows in self.embeddings()])
-            faiss = FaissSearch(self.dimension, sample)
-            self._faiss[approximate] = (faiss, len(self))
-        for block in self.blocks():
+            faiss = FaissSearch(self.dimension, sample, small)
+            self._faiss[approximate, storage] = (faiss, len(self))
+        blocks = list(self.blocks())
+        for block in blocks:
             if block.first + block.count > len(faiss):
-                faiss.add(np.asarray(block.rows)[max(len(faiss) - block.first, 0) : block.count])
-        return faiss.search(queries, k)
+                new = np.asarray(block.rows)[max(len(faiss) - block.first, 0) : block.count]
+                faiss.add(new if self.quantization is None else self.quantization.decode(new))
+        if small is None or self.precision == "int8":  # whose scores are those of the numbers already
+            return faiss.search(queries, k)
+        rough, rows = faiss.search(queries, min(rescore * k, len(self)))
+        return rescored(queries, rough, rows, vectors_in(blocks, self.quantization), k, self.similarity)
 
 
-def check_search(
-    top_k: Any,
-    threshold: Any,
-    recall_target: Any = 0.95,
-    backend: Any = "jax",
-    similarity: str = "cosine",
-    storage: Any = "float32",
-) -> None:
-    """Checks the arguments of `Index.search` before anything is encoded.
-
-    Raises:
-      UserError: naming the argument that is out of its range, or when FAISS is not installed or cannot compare so.
-    """
-    if not isinstance(top_k, int | np.integer) or isinstance(top_k, bool) or top_k < 1:
-        raise UserError(f"top_k={top_k!r}: must be a whole number, 1 or more")
-    if threshold is not None and (not isinstance(threshold, int | float | np.number) or math.isnan(threshold)):
-        raise UserError(f"threshold={threshold!r}: must be a number; a cosine is at least -1 and at most 1")
-    if not isinstance(recall_target, int | float) or not 0 < recall_target <= 1:
-        raise UserError(f"recall_target={recall_target!r}: must be above 0 and at most 1")
-    if not isinstance(backend, str) or backend not in BACKENDS:
-        raise UserError(f"backend={backend!r}: not one of {', '.join(BACKENDS)}")
-    if not isinstance(storage, str) or storage not in DTYPES:
-        raise UserError(f"storage={storage!r}: not one of {', '.join(DTYPES)}")
-    if backend != "jax" and storage != "float32":
-        raise UserError(f"storage={storage!r}: is for backend='jax'; {backend} keeps float32")
-    if backend == "faiss":
-        FaissSearch.check_installed()
-        if similarity not in PRODUCTS:
-            raise UserError(f"backend='faiss': compares by {' or '.join(PRODUCTS)}, not by {similarity}; leave it out")
+def same_ranges(one: Index, other: Index) -> bool:
+    """Whether rows of both mean the same; those of float32 do in any case."""
+    if one.precision != "int8" or not len(one) or not len(other):
+        return True
+    return np.array_equal(np.asarray(one.ranges), np.asarray(other.ranges))

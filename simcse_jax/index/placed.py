@@ -1,4 +1,4 @@
-"""Where the vectors of an index are while it is searched: on all devices, of all processes, in float32 or 16 bits.
+"""Where the vectors of an index are while it is searched: on all devices, of all processes, in float32 or less.
 
 Each device has a part of each block. Blocks that fit stay there; the others are sent at every search. The index keeps
 its vectors in float32 on the host as well, or mapped from its file: they are saved, and results are refined with them.
@@ -7,19 +7,21 @@ On a CPU, float32 is there only once, since the host's memory is the device's.
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import jax
 import ml_dtypes
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Float, Float32
+from jaxtyping import Shaped
 
+from simcse_jax.encoding.quantization import Quantization
 from simcse_jax.errors import UserError
 from simcse_jax.index.similarity import norm_order
 from simcse_jax.index.top_k import Block, on_devices
 
-Storage = Literal["float32", "float16", "bfloat16"]
+Storage = Literal["float32", "float16", "bfloat16", "int8", "binary"]
+STORAGES = get_args(Storage)
 DTYPES = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 RESERVE = 0.25  # of a device's memory, for the encoder and the scores
 ALIGNMENT = 64  # bytes: JAX copies what starts elsewhere, even on a CPU
@@ -28,15 +30,18 @@ ALIGNMENT = 64  # bytes: JAX copies what starts elsewhere, even on a CPU
 class Placed:
     """Blocks on the devices, known by the host's arrays that they are made of."""
 
-    def __init__(self, mesh: Mesh, storage: Storage = "float32", keep: bool = True):
+    def __init__(
+        self, mesh: Mesh, storage: Storage = "float32", keep: bool = True, quantization: Quantization | None = None
+    ):
         """None so far.
 
         Args:
           mesh: the devices.
           storage: the type of the elements there.
           keep: whether blocks that fit stay; otherwise all are sent at every search.
+          quantization: how float32 is stored as int8 or binary.
         """
-        self.mesh, self.storage, self._keep = mesh, storage, keep
+        self.mesh, self.storage, self._keep, self.quantization = mesh, storage, keep, quantization
         # By the identity of the host's array, which is kept too, itself and no view, so that no other array gets it.
         self._blocks: dict[int, tuple[Any, jax.Array]] = {}
         self._lengths: dict[int, tuple[Any, float]] = {}
@@ -54,7 +59,7 @@ class Placed:
         for block in given:
             found = self._blocks.get(id(block.rows))  # kept here: another thread may search at the same time
             if found is None:
-                rows = stored(np.asarray(block.rows), self.storage, block.first)
+                rows = stored(np.asarray(block.rows), self.storage, block.first, self.quantization)
                 needed = rows.nbytes / self.mesh.size
                 if not self._keep or needed > room:
                     yield Block(rows, block.first, block.count)
@@ -82,14 +87,19 @@ class Placed:
         return max((self._lengths[id(block.rows)][1] for block in given), default=0.0)
 
 
-def stored(rows: Float32[np.ndarray, "R D"], storage: Storage, first: int = 0) -> Float[np.ndarray, "R D"]:
-    """The rows in another type; `first` is the number of the first one.
+def stored(
+    rows: Shaped[np.ndarray, "R D"], storage: Storage, first: int = 0, quantization: Quantization | None = None
+) -> Shaped[np.ndarray, "R C"]:
+    """The rows in another type; `first` is the number of the first one, `quantization` that of int8 and binary.
 
     Raises:
       UserError: when an element is too large for 16 bits.
     """
-    if storage == "float32":
+    if storage == "float32":  # or what the index keeps
         return rows
+    if storage in ("int8", "binary"):
+        assert quantization is not None
+        return quantization.encode(rows)
     with np.errstate(over="ignore"):
         found = rows.astype(DTYPES[storage])
     beyond = np.isinf(found).any(axis=1)
@@ -99,13 +109,13 @@ def stored(rows: Float32[np.ndarray, "R D"], storage: Storage, first: int = 0) -
     return found
 
 
-def aligned(rows: Float32[np.ndarray, "R D"]) -> Float32[np.ndarray, "R D"]:
+def aligned(rows: Shaped[np.ndarray, "R C"]) -> Shaped[np.ndarray, "R C"]:
     """The same rows, copied if they start where a CPU's device could not take them as they are."""
     if rows.ctypes.data % ALIGNMENT == 0 and rows.flags.c_contiguous:
         return rows
     buffer = np.empty(rows.nbytes + ALIGNMENT, np.uint8)
     start = -buffer.ctypes.data % ALIGNMENT
-    found = buffer[start : start + rows.nbytes].view(np.float32).reshape(rows.shape)
+    found = buffer[start : start + rows.nbytes].view(rows.dtype).reshape(rows.shape)
     found[:] = rows
     return found
 

@@ -17,15 +17,14 @@ from collections.abc import Sequence
 
 import ml_dtypes
 import numpy as np
-from jaxtyping import Float, Float32, Int64
+from jaxtyping import Float
 
 from simcse_jax.index.placed import DTYPES, Placed
-from simcse_jax.index.similarity import PRODUCTS, norm_order, similarities
-from simcse_jax.index.top_k import MAX_QUERIES, Block, top_k
+from simcse_jax.index.rescore import Found, rescored, vectors_in
+from simcse_jax.index.similarity import PRODUCTS, norm_order
+from simcse_jax.index.top_k import Block, top_k
 
 FACTOR, LEAST, MOST = 4, 64, 1024  # candidates: so many times k, at least, and at most when more are tried
-
-Found = tuple[Float32[np.ndarray, "Q K"], Int64[np.ndarray, "Q K"]]
 
 
 def refined_top_k(
@@ -57,13 +56,8 @@ def refined_top_k(
     while len(left) and count <= max(FACTOR * k, MOST):
         asked = queries[left]
         rough, candidates = top_k(asked, placed.blocks(blocks), count, placed.mesh, recall_target, similarity)
-        # Not all at once, or the vectors of all candidates would be in memory.
-        parts = [slice(start, start + MAX_QUERIES) for start in range(0, len(asked), MAX_QUERIES)]
-        exact = np.concatenate([_scores(asked[at], candidates[at], rough[at], blocks, similarity) for at in parts])
-        descending = np.where(np.isnan(exact), -np.inf, -exact).astype(np.float32)  # what is no number comes first
-        order = np.lexsort((candidates, descending))[:, :k]  # by score, then by row
-        exact = np.take_along_axis(exact, order, axis=1)
-        scores[left], rows[left] = exact, np.take_along_axis(candidates, order, axis=1)
+        exact, rows[left] = rescored(asked, rough, candidates, vectors_in(blocks), k, similarity)
+        scores[left] = exact
         proven = exact[:, -1] > rough[:, -1] + errors[left]
         # Fewer rows than candidates: all of them are. A score that is no number is the caller's to report.
         proven |= np.isneginf(rough[:, -1]) | ~(rough < np.inf).all(axis=1)
@@ -86,23 +80,3 @@ def bounds(queries: Float[np.ndarray, "Q D"], longest: float, storage: str, simi
     if similarity in PRODUCTS:
         return lengths * (rounding + gamma * (longest + rounding)) + least
     return rounding + gamma * (lengths + longest + rounding) + math.sqrt(least)  # the root of a sum of squares
-
-
-def _scores(
-    queries: Float[np.ndarray, "Q D"],
-    candidates: Int64[np.ndarray, "Q C"],
-    rough: Float32[np.ndarray, "Q C"],
-    blocks: Sequence[Block],
-    similarity: str,
-) -> Float[np.ndarray, "Q C"]:
-    """The true scores of each query's candidates, in float64; -inf, or what is no number, stays."""
-    wanted, places = np.unique(candidates, return_inverse=True)
-    vectors = np.zeros((len(wanted), queries.shape[1]), np.float32)
-    for block in blocks:
-        mine = slice(*np.searchsorted(wanted, [block.first, block.first + block.count]))
-        vectors[mine] = np.asarray(block.rows)[wanted[mine] - block.first]
-    name = "dot" if similarity == "cosine" else similarity  # both have unit length already
-    exact = np.empty(candidates.shape)
-    for query, (own, found) in enumerate(zip(places.reshape(candidates.shape), exact, strict=True)):
-        found[:] = similarities(queries[None, query].astype(np.float64), vectors[own].astype(np.float64), name)[0]
-    return np.where(np.isfinite(rough), exact, rough)

@@ -15,9 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, ArrayLike, Float, Float32, Int, Int32, Int64
+from jaxtyping import Array, ArrayLike, Float, Float32, Int, Int32, Int64, Shaped
 
 from simcse_jax.devices.mesh import AXIS, place, replicate, replicated, split_over_examples
+from simcse_jax.index.decoding import Decoding, decoded
 from simcse_jax.index.similarity import scores as similarity_scores
 from simcse_jax.models.arrays import AnyArray
 
@@ -29,7 +30,9 @@ WHOLE = 128  # rows of a device's part are a multiple of this where they must be
 class Block:
     """Some rows of the matrix."""
 
-    rows: Float[Array | np.ndarray, "R D"]  # NumPy's are sent to the devices when their turn comes
+    rows: Shaped[
+        Array | np.ndarray, "R C"
+    ]  # stored in any type: `decoding` makes (R, D) of them; NumPy's are sent to the devices when their turn comes
     first: int  # the number of its first row; Python's, so it has no largest value
     count: int  # how many of its rows are meant; the others are padding
 
@@ -45,7 +48,7 @@ class Best(NamedTuple):
     places: Int32[AnyArray, "... Q k"]
 
 
-def on_devices(rows: Float[np.ndarray, "R D"], mesh: Mesh) -> Float[Array, "P D"]:
+def on_devices(rows: Shaped[np.ndarray, "R C"], mesh: Mesh) -> Shaped[Array, "P C"]:
     """Rows split over the devices of all processes, with zeros after them if they cannot be divided evenly.
 
     Parts of an odd size would be summed in another order at their ends, and equal rows would get different scores.
@@ -69,6 +72,7 @@ def top_k(
     mesh: Mesh,
     recall_target: float | None = None,
     similarity: str = "dot",
+    decoding: Decoding | None = None,
 ) -> tuple[Float32[np.ndarray, "Q {k}"], Int64[np.ndarray, "Q {k}"]]:
     """The k largest of the products q·x of each query q with all rows x, or of another similarity.
 
@@ -83,6 +87,7 @@ def top_k(
       recall_target: None is exact. Otherwise `jax.lax.approx_max_k` chooses within each device's part of a block, and
         should find this share of the true ones; it is made for TPUs, and on a CPU it is exact.
       similarity: of `simcse_jax.index.similarity`; for `cosine` queries and rows have unit length.
+      decoding: of rows in bytes.
 
     Returns:
       Scores (Q, k), float32, largest first, -inf where there are fewer rows than k; and the numbers of the rows (Q, k).
@@ -100,7 +105,10 @@ def top_k(
         firsts.append(block.first)
         before = best
         rows = on_devices(block.rows, mesh) if isinstance(block.rows, np.ndarray) else block.rows
-        best = [merge(part, rows, number, block.count, old, **options) for part, old in zip(parts, best, strict=True)]
+        best = [
+            merge(part, rows, number, block.count, old, decoding, **options)
+            for part, old in zip(parts, best, strict=True)
+        ]
         if rows is not block.rows:
             # At most two blocks are in flight; otherwise all would be sent before the first is done.
             jax.block_until_ready(before)
@@ -124,10 +132,11 @@ def _nothing(queries: int, k: int, mesh: Mesh) -> Best:
 @functools.partial(jax.jit, static_argnames=("mesh", "recall_target", "similarity"))
 def merge(
     queries: Float32[Array, "Q D"],
-    rows: Float[Array, "R D"],
+    rows: Shaped[Array, "R C"],
     number: Int[ArrayLike, ""],
     count: Int[ArrayLike, ""],
     best: Best,
+    decoding: Decoding | None = None,
     *,
     mesh: Mesh,
     recall_target: float | None = None,
@@ -139,16 +148,19 @@ def merge(
 
     Args:
       queries: (Q, D).
-      rows: (R, D), split over the devices; of 16 bits or float32.
+      rows: (R, C), split over the devices; of float32, 16 bits, bytes or packed bits.
       number, count: of the block, and of its rows that are meant; `number` is above every block in `best`.
       best: of the rows before, for each device.
+      decoding: of rows in bytes.
       mesh, recall_target, similarity: see `top_k`.
     """
 
-    def local(queries: jax.Array, rows: jax.Array, number: ArrayLike, count: ArrayLike, each: Best) -> Best:
+    def local(
+        queries: jax.Array, rows: jax.Array, number: ArrayLike, count: ArrayLike, each: Best, decoding: Decoding | None
+    ) -> Best:
         best = jax.tree.map(lambda array: array[0], each)
         mine = jax.lax.axis_index(AXIS) * len(rows) + jnp.arange(len(rows))
-        scores = similarity_scores(queries, rows.astype(jnp.float32), similarity)
+        scores = similarity_scores(queries, decoded(rows, queries.shape[1], decoding), similarity)
         scores = jnp.where(scores == 0, 0.0, scores)  # a choice may put 0 before -0; they are equal
         scores = jnp.where(mine < count, scores, -jnp.inf)
         k = best.scores.shape[1]
@@ -163,8 +175,9 @@ def merge(
         kept = Best(scores, *[jnp.take_along_axis(array, chosen, axis=1) for array in numbers])
         return jax.tree.map(lambda array: array[None], kept)
 
-    specs = (P(), P(AXIS), P(), P(), P(AXIS))
-    return jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=P(AXIS))(queries, rows, number, count, best)
+    specs = (P(), P(AXIS), P(), P(), P(AXIS), P())
+    function = jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=P(AXIS))
+    return function(queries, rows, number, count, best, decoding)
 
 
 @functools.partial(jax.jit, static_argnames="mesh")

@@ -53,7 +53,7 @@ def test_cut_sentences_are_counted_and_numbers_too_large_refused(tiny_bert, sour
     (folder / block.file).unlink()
 
     class Large:
-        dimension, maker = short.dimension, short.maker
+        dimension, maker, of_tokens = short.dimension, short.maker, False
 
         def encode(self, sentences, advance):
             found = short.encode(sentences, advance)

@@ -6,7 +6,7 @@ from support.embedding_folders import begin
 from simcse_jax.corpus.claims import claimed
 from simcse_jax.corpus.sealed import read_sealed, write_sealed
 from simcse_jax.data.sentences import SentenceFile
-from simcse_jax.embeddings.plan import blocks_of, count_rows
+from simcse_jax.embeddings.plan import blocks_of, count_rows, fingerprint
 from simcse_jax.errors import UserError
 
 
@@ -37,6 +37,13 @@ def test_other_embeddings_folder_is_refused(encoder, sources, tmp_path):
             begin(tmp_path / "out", encoder, *sources, **change)
     with pytest.raises(UserError, match=r"source 2 was \S*b\.txt, is missing"):
         begin(tmp_path / "out", encoder, sources[0])
+
+
+def test_a_folder_of_an_earlier_version_goes_on(encoder, sources, tmp_path):
+    plan = begin(tmp_path / "out", encoder, *sources)
+    earlier = {name: value for name, value in plan.key.items() if name not in ("--tokens", "--ranges")}
+    assert len(earlier) == len(plan.key) - 2 and fingerprint(plan._replace(key=earlier)) == fingerprint(plan)
+    assert fingerprint(plan._replace(key=plan.key | {"--tokens": True})) != fingerprint(plan)
 
 
 def test_files_without_rows_are_refused(encoder, tmp_path):

@@ -51,6 +51,8 @@ def test_embeddings_become_one_array(kind):
         (np.ones((2, 3), complex), "embeddings of type complex128: give real numbers"),
         ([np.ones(3), np.ones(3, complex)], "an embedding of type complex128"),
         (np.ones((2, 3), bool), "embeddings of type bool"),
+        (np.ones((2, 3), np.int8), "embeddings of type int8: encoding.quantization.dequantize"),
+        (list(np.ones((2, 3), np.uint8)), "embeddings of type uint8: encoding.quantization.dequantize"),
         ({"text": "a"}, "a dict, not a list; give its sentences in their order"),
         ({"a", "b"}, "a set, not a list"),
         ([0.0, np.nan, 1.0], "the embedding has an element that is not a finite number"),
@@ -84,7 +86,7 @@ def test_a_method_with_its_own_argument_of_a_known_name_takes_it():
         ("encode", "torch_dtype", "dtype= is an argument of SimCSE(…)"),
         ("search", "batch_size", "it is an argument of SimCSE(…) and of encode"),
         ("similarity", "keys", "the arguments are a and b"),
-        ("encode", "queries", "the nearest one is sentences="),
+        ("encode", "queries", "use sentences="),
         ("add_to_index", "num_cells", ELSEWHERE["num_cells"]),
     ],
 )

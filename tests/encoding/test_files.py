@@ -4,6 +4,7 @@ import os
 import numpy as np
 import pytest
 
+from simcse_jax.encoding import files
 from simcse_jax.encoding.files import PartialEmbeddings
 from simcse_jax.errors import UserError
 
@@ -69,6 +70,26 @@ def test_the_file_that_is_replaced_keeps_its_mode(tmp_path, kind):
     partial.append(np.ones((2, 3), np.float32), 0)
     partial.finish(iter(["a", "b"]), 0)
     assert output.stat().st_mode & 0o777 == 0o640 and os.listdir(tmp_path) == [output.name]
+
+
+def test_a_kill_leaves_no_codes_with_the_ranges_of_others(tmp_path, monkeypatch):
+    output, beside = tmp_path / "emb.npy", tmp_path / "emb.npy.quantization.json"
+    real, seen = files.replace, []
+
+    def replaced(new, path):
+        seen.append((path.exists(), beside.exists()))  # what a kill would leave
+        real(new, path)
+        seen.append((path.exists(), beside.exists()))
+
+    monkeypatch.setattr(files, "replace", replaced)
+    for described in ({"precision": "int8"}, {"precision": "uint8"}, None):
+        partial = PartialEmbeddings(output, 2, np.int8, {})
+        partial.quantization = described
+        partial.append(np.ones((2, 3), np.int8), 0)
+        partial.finish(iter(["a", "b"]), 0)
+        assert beside.exists() == (described is not None)
+    assert seen == [(False, False), (True, False)] + [(True, False)] * 4
+    assert os.listdir(tmp_path) == [output.name]
 
 
 def test_nothing_is_left_of_a_parquet_file_that_could_not_be_written(tmp_path, monkeypatch):

@@ -2,9 +2,11 @@ import json
 
 import numpy as np
 import pyarrow
+import pyarrow.parquet
 import pytest
 from support.embeddings import MODEL, clustered, write_parquet
 
+from simcse_jax.encoding.parquet import rows_table, schema_of
 from simcse_jax.errors import UserError
 from simcse_jax.index import embedding_files
 from simcse_jax.index.embedding_files import EmbeddingFiles
@@ -186,3 +188,14 @@ def test_a_name_that_is_no_embeddings(tmp_path, name, message):
     (tmp_path / "x.txt").touch()
     with pytest.raises(UserError, match=message):
         EmbeddingFiles(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_bytes_and_bits_are_refused_clearly(dtype, tmp_path):
+    np.save(tmp_path / "emb.npy", np.zeros((3, 4), dtype))
+    schema = schema_of(4, np.dtype(dtype), None, False, {"precision": "int8"})
+    table = rows_table(schema, None, 0, np.zeros((3, 4), dtype))
+    pyarrow.parquet.write_table(table, tmp_path / "emb.parquet")
+    for name in ("emb.npy", "emb.parquet"):
+        with pytest.raises(UserError, match=rf"{name}: .*codes of their own, are made of float32 or float16"):
+            EmbeddingFiles(str(tmp_path / name))

@@ -226,7 +226,7 @@ def damage(folder, what: str) -> None:
         if how == "without model":
             del content["model"]
         elif how == "of a later format":
-            content["format"] = 2
+            content["format"] = 3
         else:
             content["rows"] = 4
         path.write_text(json.dumps(content))
@@ -238,7 +238,7 @@ def damage(folder, what: str) -> None:
         ("about missing", ["no index there", "index.json is missing"]),
         ("about truncated", ["index.json: not valid JSON"]),
         ("about without model", ["index.json: damaged"]),
-        ("about of a later format", ["index.json: format 2; this version reads 1"]),
+        ("about of a later format", ["index.json: format 3; this version reads 1 and 2"]),
         ("about with other rows", [".parquet: 30 sentences, but the index has 4"]),
         ("embeddings missing", ["embeddings-", ".npy: missing"]),
         ("embeddings truncated", ["embeddings-", ".npy: truncated or damaged"]),
@@ -303,3 +303,67 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     with pytest.raises(UserError, match="must be a folder on a disk"):
         index_files.save(made(3), "gs://bucket/index", MODEL)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def small(precision: str, count: int = 40) -> Index:
+    index, whole = Index(12, precision=precision), made(count)
+    index.add(whole.sentences, np.concatenate(list(whole.embeddings())))
+    return index
+
+
+@pytest.mark.parametrize(("precision", "width"), [("int8", 12), ("binary", 2)])
+def test_bytes_and_bits_stay_what_they_are(precision, width, tmp_path):
+    index = small(precision)
+    before = index.search(QUERIES, 7)
+    index_files.save(index, tmp_path, MODEL)
+    (file,) = tmp_path.glob("embeddings-*.npy")
+    assert np.load(file).shape == (40, width) and np.load(file).itemsize == 1
+    assert json.loads((tmp_path / "index.json").read_text())["format"] == 2  # which earlier versions refuse
+    loaded = index_files.load(tmp_path, MODEL)
+    assert loaded.search(QUERIES, 7) == before and loaded.precision == precision
+    for some in (loaded, index):
+        some.add(["more"], QUERIES[:1])
+    assert loaded.search(QUERIES, 7) == index.search(QUERIES, 7)
+
+
+def test_ranges_of_copies_stay_with_an_index_of_numbers(tmp_path):
+    index = made(40)
+    before = index.search(QUERIES, 7, storage="int8")
+    index_files.save(index, tmp_path, MODEL)
+    loaded = index_files.load(tmp_path, MODEL)
+    np.testing.assert_array_equal(loaded.ranges, index.ranges)
+    assert loaded.ranged == 40
+    assert loaded.search(QUERIES, 7, storage="int8") == before
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"ranges": None},
+        {"ranges": [[0.0], [1.0]]},
+        {"ranges": [[float("nan")] * 12, [1.0] * 12]},
+        {"ranges": [[0.0] * 12, [1.0] * 12]},
+        {"ranges": "all"},
+        {"ranges_sha256": "0"},
+        {"ranged": "all"},
+        {"precision": "int4"},
+        {"precision": ["int8"]},
+        {"precision": "float32"},
+        {"format": 1},
+        {"precision": "binary"},
+    ],
+)
+def test_damaged_ranges_are_found(damage, tmp_path):
+    index_files.save(small("int8"), tmp_path, MODEL)
+    path = tmp_path / "index.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | damage))
+    with pytest.raises(UserError, match=r"index\.json: damaged; build the index again"):
+        index_files.load(tmp_path, MODEL)
+
+
+def test_rows_of_another_type_are_refused(tmp_path):
+    index_files.save(small("binary"), tmp_path, MODEL)
+    (file,) = tmp_path.glob("embeddings-*.npy")
+    np.save(file, np.load(file).astype(np.int8))
+    with pytest.raises(UserError, match=r"int8 \(40, 2\), but the index has uint8 \(40, 2\)"):
+        index_files.load(tmp_path, MODEL)

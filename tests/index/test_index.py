@@ -13,6 +13,7 @@ from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.errors import UserError
 from simcse_jax.index import index as index_module
 from simcse_jax.index.index import Index, Result, check_search
+from simcse_jax.index.similarity import prepared
 
 DIMENSION = 12
 
@@ -189,7 +190,7 @@ def test_faiss_that_is_not_installed_is_reported_in_one_line(monkeypatch):
         ({"threshold": float("nan")}, "threshold=nan: must be a number"),
         ({"recall_target": 0}, "recall_target=0: must be above 0"),
         ({"backend": "annoy"}, "backend='annoy': not one of jax, faiss"),
-        ({"storage": "int8"}, "storage='int8': not one of float32, float16, bfloat16"),
+        ({"storage": "int4"}, "storage='int4': not one of float32, float16, bfloat16"),
         ({"storage": "float16", "backend": "faiss"}, "storage='float16': is for backend='jax'"),
     ],
 )
@@ -253,3 +254,91 @@ def test_several_processes_find_what_one_finds(tmp_path, storage, differs):
         assert [[each[:2] for each in one] for one in results] == [[each[:2] for each in one] for one in expected]
         scores = [[each.score for one in all_ for each in one] for all_ in (results, expected)]
         np.testing.assert_allclose(*scores, atol=1e-6)
+
+
+def small_index(precision: str, *counts: int, similarity: str = "cosine") -> tuple[Index, np.ndarray]:
+    """As `filled`, and the numbers that its rows stand for."""
+    index, rows = Index(DIMENSION, similarity, precision), embeddings(sum(counts))
+    for end, count in zip(itertools.accumulate(counts), counts, strict=True):
+        index.add([f"sentence {row}" for row in range(end - count, end)], rows[end - count : end])
+    return index, np.concatenate(list(index.embeddings()))
+
+
+@pytest.mark.parametrize("backend", ["jax", "faiss"])
+@pytest.mark.parametrize("precision", ["int8", "binary"])
+def test_rows_in_bytes_and_bits_are_scored_as_the_numbers_that_they_stand_for(precision, backend):
+    if backend == "faiss":
+        pytest.importorskip("faiss")
+    index, rows = small_index(precision, 100, 70)
+    assert index.quantization.width == next(index.stored()).shape[1] == {"int8": 12, "binary": 2}[precision]
+    true = prepared(embeddings(170), "cosine")
+    assert np.abs(rows - true)[:100].max() < {"int8": 0.02, "binary": 1}[precision]  # later ones may be out of range
+    queries = prepared(embeddings(5, seed=1), "cosine")
+    more = {"rescore": 200} if (backend, precision) == ("faiss", "binary") else {}
+    products = queries.astype(np.float64) @ rows.astype(np.float64).T
+    for of_query, each in zip(index.search(queries, 5, backend=backend, **more), products, strict=True):
+        np.testing.assert_allclose([one.score for one in of_query], -np.sort(-each)[:5], atol=1e-5)
+        np.testing.assert_allclose([one.score for one in of_query], each[[one.row for one in of_query]], atol=1e-5)
+    if backend == "faiss" and precision == "int8":  # the numbers of FAISS's own codes
+        first = index._faiss[False, "float32"][0]._index
+        np.testing.assert_allclose(first.reconstruct_n(0, 170), rows, atol=1e-6)
+
+
+@pytest.mark.parametrize("backend", ["jax", "faiss"])
+@pytest.mark.parametrize("storage", ["int8", "binary"])
+def test_copies_in_bytes_and_bits_find_candidates_for_rows_in_float32(storage, backend):
+    if backend == "faiss":
+        pytest.importorskip("faiss")
+    index, _ = filled(100, 70)
+    queries = embeddings(5, seed=1)
+    exact = index.search(queries, 5)
+    for approximate in (False, True):
+        found = index.search(queries, 5, storage=storage, rescore=40, backend=backend, approximate=approximate)
+        assert [[one.row for one in each] for each in found] == [[one.row for one in each] for each in exact]
+        scores, expected = ([[one.score for one in each] for each in results] for results in (found, exact))
+        np.testing.assert_allclose(scores, expected, atol=1e-6)
+    few = index.search(queries, 5, storage=storage, rescore=1, backend=backend)
+    rows_of = [[{one.row for one in each} for each in results] for results in (few, exact)]
+    assert (rows_of[0] != rows_of[1]) == (storage == "binary")
+    assert (index.ranges is None) == (storage == "binary")
+
+
+def test_rows_that_are_added_later_have_the_ranges_of_the_first():
+    index, _ = small_index("int8", 100)
+    ranges = index.ranges.copy()
+    other = Index(DIMENSION, precision="int8", ranges=ranges)
+    other.add(["far"], 100 * embeddings(1, seed=5))
+    index.extend(other)
+    np.testing.assert_array_equal(index.ranges, ranges)
+    assert index.search(embeddings(1, seed=5), 1)[0][0].sentence == "far"
+    with pytest.raises(UserError, match="single embedding"):
+        Index(DIMENSION, precision="int8").add(["one"], embeddings(1))
+    with pytest.raises(UserError, match=r"ranges: of shape \(2, 3\)"):
+        Index(DIMENSION, precision="int8", ranges=np.zeros((2, 3), np.float32))
+    with pytest.raises(ValueError, match="of other ranges"):
+        index.extend(small_index("int8", 90)[0])
+
+
+def test_a_constant_dimension_is_kept_exactly():
+    rows = embeddings(50)
+    rows[:, 4] = 0.5
+    index = Index(DIMENSION, "dot", "int8")
+    index.add([""] * 50, rows)
+    np.testing.assert_array_equal(np.concatenate(list(index.embeddings()))[:, 4], rows[:, 4])
+    assert len(index.search(rows[:2], 3)[0]) == 3
+
+
+@pytest.mark.parametrize("backend", ["jax", "faiss"])
+def test_ranges_found_in_few_rows_are_found_again_in_many(backend):
+    if backend == "faiss":
+        pytest.importorskip("faiss")
+    index, rows = Index(DIMENSION), embeddings(150)
+    index.add(["first"], rows[:1])
+    assert index.search(rows[:1], 1, storage="int8", backend=backend)[0][0].row == 0  # all dimensions are constant
+    index.add([""] * 149, rows[1:])
+    found = index.search(rows, 1, storage="int8", rescore=1, backend=backend)
+    assert [each[0].row for each in found] == list(range(150))
+    ranges = index.ranges
+    index.add([""] * 20, embeddings(20, seed=9) * 2)
+    index.search(rows[:1], 1, storage="int8", backend=backend)
+    assert index.ranges is ranges

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from simcse_jax.devices.mesh import data_mesh
-from simcse_jax.index import refine
+from simcse_jax.index import refine, rescore
 from simcse_jax.index.placed import DTYPES, Placed
 from simcse_jax.index.refine import bounds, refined_top_k
 from simcse_jax.index.similarity import prepared, similarities
@@ -76,11 +76,11 @@ def test_an_approximate_search_is_not_asked_again(asked):
 
 
 def test_the_vectors_of_all_candidates_are_never_together(monkeypatch):
-    together, scores = [], refine._scores
+    together, scores = [], rescore._scores
     monkeypatch.setattr(
-        refine, "_scores", lambda queries, *rest: together.append(len(queries)) or scores(queries, *rest)
+        rescore, "_scores", lambda queries, *rest: together.append(len(queries)) or scores(queries, *rest)
     )
-    monkeypatch.setattr(refine, "MAX_QUERIES", 2)
+    monkeypatch.setattr(rescore, "MAX_QUERIES", 2)
     rows = prepared(close_rows(5), "cosine")
     _, found = refined_top_k(rows, blocks(rows), 4, Placed(data_mesh(jax.devices()[:1]), "float16"))
     assert together == [2, 2, 1] and found[:, 0].tolist() == [0, 1, 2, 3, 4]

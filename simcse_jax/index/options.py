@@ -1,0 +1,103 @@
+"""The options of an index and of a search in it, and their checks before anything is encoded."""
+
+import math
+from typing import Any, Literal, TypedDict
+
+import numpy as np
+
+from simcse_jax.errors import UserError
+from simcse_jax.index.faiss import FaissSearch
+from simcse_jax.index.placed import STORAGES, Storage
+from simcse_jax.index.rescore import CODES
+from simcse_jax.index.similarity import PRODUCTS
+
+MOST = 1024  # candidates for each result
+PRECISIONS = ("float32", *CODES)  # what an index can keep
+
+Backend = Literal["jax", "faiss"]
+BACKENDS = ("jax", "faiss")
+
+
+class SearchOptions(TypedDict, total=False):
+    """Those of `SimCSE.search` that need their names."""
+
+    column: str | None
+    approximate: bool
+    recall_target: float
+    backend: Backend
+    storage: Storage
+    rescore: int | None
+    refine: int | None
+    nprobes: int | None
+
+
+def check_search(
+    top_k: Any,
+    threshold: Any,
+    recall_target: Any = 0.95,
+    backend: Any = "jax",
+    similarity: str = "cosine",
+    storage: Any = "float32",
+    rescore: Any = None,
+    precision: str = "float32",
+) -> None:
+    """Checks the arguments of `Index.search` before anything is encoded.
+
+    Raises:
+      UserError: naming the argument that is out of its range, or when FAISS is not installed or cannot compare so.
+    """
+    if not isinstance(top_k, int | np.integer) or isinstance(top_k, bool) or top_k < 1:
+        raise UserError(f"top_k={top_k!r}: must be a whole number, 1 or more")
+    if threshold is not None and (not isinstance(threshold, int | float | np.number) or math.isnan(threshold)):
+        raise UserError(f"threshold={threshold!r}: must be a number; a cosine is at least -1 and at most 1")
+    if not isinstance(recall_target, int | float) or not 0 < recall_target <= 1:
+        raise UserError(f"recall_target={recall_target!r}: must be above 0 and at most 1")
+    if not isinstance(backend, str) or backend not in BACKENDS:
+        raise UserError(f"backend={backend!r}: not one of {', '.join(BACKENDS)}")
+    if not isinstance(storage, str) or storage not in STORAGES:
+        raise UserError(f"storage={storage!r}: not one of {', '.join(STORAGES)}")
+    if backend != "jax" and storage not in ("float32", *CODES):
+        raise UserError(f"storage={storage!r}: is for backend='jax'; {backend} keeps float32, int8 or binary")
+    check_small(rescore, storage, precision, backend, similarity)
+    if backend == "faiss":
+        FaissSearch.check_installed()
+        if similarity not in PRODUCTS:
+            raise UserError(f"backend='faiss': compares by {' or '.join(PRODUCTS)}, not by {similarity}; leave it out")
+
+
+def check_small(rescore: Any, storage: str, precision: str, backend: str, similarity: str) -> None:
+    """Checks what a search in bytes or bits depends on.
+
+    Args:
+      rescore: see `Index.search`.
+      storage: of the vectors that are searched, if it is not the index's `precision`.
+      precision: of the vectors that the index keeps.
+      backend, similarity: of the search.
+
+    Raises:
+      UserError: naming the argument that is wrong, or that has no effect.
+    """
+    if precision != "float32" and storage != "float32":
+        raise UserError(f"storage={storage!r}: the index keeps {precision}, and is searched so; leave it out")
+    if "binary" in (storage, precision) and similarity != "cosine":
+        raise UserError(f"binary vectors have no lengths, and are compared by cosine, not by {similarity}; use int8")
+    if rescore is None:
+        return
+    if not isinstance(rescore, int | np.integer) or isinstance(rescore, bool) or not 1 <= rescore <= MOST:
+        raise UserError(f"rescore={rescore!r:.40}: must be a whole number, from 1 to {MOST}")
+    if storage not in CODES and not (precision == "binary" and backend == "faiss"):
+        what = "is for storage='int8' or 'binary'" if precision == "float32" else f"all rows of {precision} are scored"
+        raise UserError(f"rescore={rescore}: {what}; leave it out")
+
+
+def check_precision(precision: Any, similarity: str, has_ranges: bool = False) -> None:
+    """Checks what an index is to keep.
+
+    Raises:
+      UserError: for a precision that it cannot keep or compare, or ranges that it does not need.
+    """
+    if not isinstance(precision, str) or precision not in PRECISIONS:
+        raise UserError(f"precision {precision!r:.60} of an index is not one of {', '.join(PRECISIONS)}")
+    check_small(None, "float32", precision, "jax", similarity)
+    if has_ranges and precision != "int8":
+        raise UserError(f"ranges: are for an index of int8; leave them out for precision {precision}")

@@ -1,0 +1,143 @@
+import json
+
+import numpy as np
+import pytest
+
+from simcse_jax.encoding.quantization import (
+    FEW,
+    PRECISIONS,
+    Quantization,
+    checked_ranges,
+    dequantize,
+    merged,
+    quantize,
+    ranges_of,
+)
+from simcse_jax.errors import UserError
+
+DIMENSION = 21  # its bits do not fill their last byte
+
+
+def embeddings(rows: int = 300, seed: int = 0) -> np.ndarray:
+    """With a dimension that is constant, one that is zero, and one whose range is tiny."""
+    found = np.random.default_rng(seed).normal(size=(rows, DIMENSION)).astype(np.float32)
+    found[:, 3], found[:, 7], found[:, 9] = 0.25, 0, 1 + found[:, 9] * np.float32(1e-6)
+    return found
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_values_are_those_of_sentence_transformers(precision):
+    theirs = pytest.importorskip("sentence_transformers.util.quantization").quantize_embeddings
+    rows, others = embeddings(), 1.3 * embeddings(seed=1)  # partly beyond the ranges
+    assert len(rows) > FEW
+    found = quantize(rows, precision)
+    expected = theirs(rows, precision)
+    assert found.dtype == expected.dtype and found.shape == expected.shape
+    np.testing.assert_array_equal(found, expected)
+    ranges = ranges_of(rows) if precision.endswith("int8") else None
+    np.testing.assert_array_equal(quantize(others, precision, ranges), theirs(others, precision, ranges=ranges))
+    np.testing.assert_array_equal(quantize(others[5], precision, ranges), theirs(others[5], precision, ranges=ranges))
+    assert quantize(rows[:0], precision).shape == (0, expected.shape[1])
+
+
+@pytest.mark.parametrize("precision", ["int8", "uint8"])
+def test_what_is_decoded_is_half_a_step_away_at_most(precision):
+    quantization = pytest.importorskip("sentence_transformers.util.quantization")
+    rows = embeddings()
+    ranges = ranges_of(rows)
+    steps = (ranges[1] - ranges[0]) / 255
+    codes = quantize(rows, precision, ranges)
+    decoded = dequantize(codes, precision, DIMENSION, ranges)
+    # The largest value begins a step of its own.
+    assert (np.abs(decoded - rows) <= steps / 2 + 2e-6).all()
+    np.testing.assert_array_equal(decoded[:, [3, 7]], rows[:, [3, 7]])  # constant dimensions
+    lower = quantization._dequantize_embeddings(codes, precision, ranges)
+    varied = steps > 0
+    np.testing.assert_allclose(decoded[:, varied], (lower + steps / 2)[:, varied], atol=1e-6)
+    np.testing.assert_array_equal(
+        quantize(decoded, precision, ranges)[:, varied & (steps > 1e-6)], codes[:, varied & (steps > 1e-6)]
+    )
+
+
+@pytest.mark.parametrize("precision", ["binary", "ubinary"])
+def test_bits_are_decoded_as_signs_of_unit_length(precision):
+    rows = embeddings()
+    decoded = dequantize(quantize(rows, precision), precision, DIMENSION)
+    np.testing.assert_array_equal(decoded > 0, rows > 0)
+    np.testing.assert_allclose(np.linalg.norm(decoded, axis=1), 1, atol=1e-6)
+
+
+def test_ranges_of_parts_are_joined():
+    rows = embeddings()
+    np.testing.assert_array_equal(merged(ranges_of(part) for part in (rows[:7], rows[7:])), ranges_of(rows))
+
+
+def test_a_description_is_read_back_exactly():
+    rows = embeddings()
+    for precision in ("int8", "ubinary"):
+        ranges = ranges_of(rows) if precision == "int8" else None
+        before = Quantization(precision, DIMENSION, ranges)
+        after = Quantization.from_content(json.loads(json.dumps(before.content())), "x")
+        np.testing.assert_array_equal(after.encode(rows), before.encode(rows))
+        assert after.encode(rows).shape[1] == after.width and after.encode(rows).dtype == after.dtype
+    whole = before.content()
+    for damage in (
+        {"precision": "int4"},
+        {"dimension": -1},
+        {"dimension": "21"},
+        {"ranges": [[0], [1]]},
+        {"precision": "int8"},
+        {"precision": "int8", "ranges": "?"},
+    ):
+        with pytest.raises(UserError, match=r"^x: "):
+            Quantization.from_content({**whole, **damage}, "x")
+    edited = Quantization("int8", DIMENSION, ranges_of(rows)).content()
+    edited["ranges"][1][3] += 1
+    with pytest.raises(UserError, match=r"^x: its ranges were changed"):
+        Quantization.from_content(edited, "x")
+
+
+@pytest.mark.parametrize(
+    ("ranges", "message"),
+    [
+        (np.zeros((2, 5)), r"ranges: of shape \(2, 5\); the embeddings need \(2, 21\)"),
+        (np.zeros((3, 21)), r"of shape \(3, 21\)"),
+        (np.zeros(21), r"of shape \(21,\)"),
+        ("no", "ranges: not numbers"),
+        ([[1, 2], [3]], "ranges: not numbers"),
+        (np.full((2, 21), np.nan), "dimension 0 is from nan to nan"),
+        (np.stack([np.zeros(21), np.r_[np.ones(4), -1, np.ones(16)]]), "dimension 4 is from 0.0 to -1.0"),
+        (np.stack([np.zeros(21), np.full(21, 1e300)]), "dimension 0 is from 0.0 to inf"),
+        (np.stack([np.full(21, -3e38), np.full(21, 3e38)]), "dimension 0 is from -3"),  # their steps would be infinite
+    ],
+)
+def test_wrong_ranges_are_named(ranges, message):
+    with pytest.raises(UserError, match=message):
+        checked_ranges(ranges, DIMENSION)
+
+
+def test_what_cannot_be_quantized_is_refused():
+    rows = embeddings()
+    for precision in ("int8", "ubinary"):
+        wrong = rows.copy()
+        wrong[4, 2] = np.nan
+        with pytest.raises(UserError, match="embedding 4 has an element that is not a finite number"):
+            quantize(wrong, precision)
+    with pytest.raises(UserError, match="single embedding; give ranges"):
+        quantize(rows[0], "int8")
+    with pytest.raises(UserError, match="leave them out for precision ubinary"):
+        quantize(rows, "ubinary", ranges_of(rows))
+    with pytest.raises(UserError, match="'int4' is not one of float32, int8"):
+        quantize(rows, "int4")
+    with pytest.raises(UserError, match="N is 1 or more"):
+        ranges_of(rows[:0])
+    with pytest.raises(UserError, match=r"codes: uint8 \(300, 3\); int8 has int8 \(N, 21\)"):
+        dequantize(quantize(rows, "ubinary"), "int8", DIMENSION, ranges_of(rows))
+    with pytest.raises(UserError, match="ranges: not numbers"):
+        dequantize(quantize(rows, "int8"), "int8", DIMENSION)
+    with pytest.raises(UserError, match="leave them out for precision ubinary"):
+        dequantize(quantize(rows, "ubinary"), "ubinary", DIMENSION, ranges_of(rows))
+    for codes in (quantize(rows, "int8"), quantize(rows, "uint8")):
+        for call in (lambda: quantize(codes, "binary"), lambda: ranges_of(codes)):
+            with pytest.raises(UserError, match=f"embeddings of type {codes.dtype}: "):
+                call()
