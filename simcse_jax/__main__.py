@@ -20,6 +20,7 @@ COMMANDS = {
     "build-data": "make the papers' training files from what people can download",
     "prepare": "tokenize training data once, into shards on a disk or in a bucket",
     "aot": "compute what a training step costs on TPUs or GPUs, without any of them",
+    "serve": "answer requests for embeddings and search over HTTP, as OpenAI's API does",
     "demo": "open a page in the browser on which to try a model",
 }
 

@@ -1,7 +1,6 @@
 """python -m simcse_jax.demo --model M --sentences FILE: a page to try a model on, for this machine alone."""
 
 import os
-import socket
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from simcse_jax.command_line import MODEL, Parser, run_command, warnings_in_a_li
 from simcse_jax.errors import UserError, installed, reason
 from simcse_jax.index.demo_guard import Names, launch_options
 from simcse_jax.models.config import POOLERS
+from simcse_jax.ports import bind
 
 if TYPE_CHECKING:
     from simcse_jax.simcse import SimCSE
@@ -51,7 +51,8 @@ def main() -> None:
     if args.index and args.column:
         raise UserError("--column: is for --sentences, which is not given")
     sentences = read_sentences(args.sentences, args.column) if args.sentences else []
-    port = free_port(args.host, args.port)
+    with bind(args.host, args.port) as free:
+        port = free.getsockname()[1]
     keep_to_this_machine()
 
     from simcse_jax.simcse import SimCSE
@@ -81,28 +82,6 @@ def open_index(model: "SimCSE", folder: str) -> tuple[int, list[str]]:
     model.open_index(folder)
     assert isinstance(model.index, LanceIndex)
     return len(model.index), model.index.first_sentences(10 * EXAMPLES)
-
-
-def free_port(host: str, port: int) -> int:
-    """The port, or a free one for 0.
-
-    Raises:
-      UserError: when it is taken, or this machine does not have the address.
-    """
-    if not 0 <= port < 2**16:
-        raise UserError(f"--port {port}: must be from 0 to 65535")
-    if not host:
-        raise UserError("--host: is empty; name an address")
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-            return probe.getsockname()[1]
-    except (socket.gaierror, UnicodeError):
-        raise UserError(f"--host {host}: no such address") from None
-    except OSError as error:
-        raise UserError(f"--host {host} --port {port}: {error.strerror}; choose another --port") from None
 
 
 def keep_to_this_machine() -> None:

@@ -12,7 +12,6 @@ from support import ROOT, call, xla_flags
 from support.chromium import chromium
 
 from simcse_jax import demo
-from simcse_jax.errors import UserError
 
 QUICK = [
     "--headless",
@@ -41,24 +40,15 @@ runpy.run_module("simcse_jax.demo", run_name="__main__", alter_sys=True)
 """
 
 
+@pytest.mark.skipif(importlib.util.find_spec("gradio") is None, reason="needs Gradio")
 def test_a_port_is_looked_for_before_a_model_is_loaded(tmp_path):
-    assert 1024 <= demo.free_port("127.0.0.1", 0) < 2**16
     (tmp_path / "s.txt").write_text("a\nb\n")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(UserError, match=f"--port {port}: Address already in use; choose another --port"):
-            demo.free_port("127.0.0.1", port)
-        if importlib.util.find_spec("gradio") is not None:
-            done = call("demo", "--model", "/nowhere", "--sentences", tmp_path / "s.txt", "--port", port)
-            assert done.returncode == 2 and f"--port {port}" in done.stderr
-    with pytest.raises(UserError, match="must be from 0 to 65535"):
-        demo.free_port("127.0.0.1", 70_000)
-    with pytest.raises(UserError, match="--host: is empty"):
-        demo.free_port("", 0)
-    with pytest.raises(UserError, match="--host"):
-        demo.free_port("198.51.100.7", 0)  # an address that no machine has
+        done = call("demo", "--model", "/nowhere", "--sentences", tmp_path / "s.txt", "--port", port)
+    assert done.returncode == 2 and f"--port {port}: Address already in use" in done.stderr
 
 
 def test_mistakes_are_reported_in_a_line(tmp_path, monkeypatch):

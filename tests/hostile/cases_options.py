@@ -34,6 +34,7 @@ SEARCH = {"--model": "model", "--sentences": TEXT, "--query": "a cat"}
 ANALYZE = {"--model": "model", "--data": TEXT, "--output": "out"}
 GEOMETRY = {"--models": "model", "--data": PAIRS, "--output": "out"}
 DEMO = {"--model": "model", "--sentences": TEXT, "--port": "0"}
+SERVE = {"--model": "model", "--port": "0"}
 EXPORT = {"--workdir": "none-such", "--output": "out"}
 PREPARE = {"--data": TEXT, "--model": "model", "--max-length": "16", "--output": "out"}
 AOT = {"--config": "unsup_bert", "--topology": "v5e:2x4"}
@@ -51,6 +52,8 @@ OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
             "--pooler": CHOICES,
             "--dtype": CHOICES,
             "--output-dtype": CHOICES,
+            "--ranges": NAMES,
+            "--calibration": NAMES,
             "--model": NAMES,
             "--input": NAMES,
             "--column": NAMES,
@@ -83,6 +86,9 @@ OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
             "--recall-target": NUMBERS,
             "--backend": CHOICES,
             "--storage": CHOICES,
+            "--precision": CHOICES,
+            "--rescore": NUMBERS,
+            "--ranges": NAMES,
             "--pooler": CHOICES,
             "--model": NAMES,
             "--sentences": NAMES,
@@ -142,6 +148,25 @@ OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
         },
     ),
     "demo": (DEMO, {"--port": NUMBERS, "--host": NAMES, "--model": NAMES, "--sentences": NAMES, "--pooler": CHOICES}),
+    "serve": (
+        SERVE,
+        {
+            "--port": NUMBERS,
+            "--batch-size": NUMBERS,
+            "--truncate-dim": NUMBERS,
+            "--gather": NUMBERS,
+            "--timeout": NUMBERS,
+            "--max-inputs": NUMBERS,
+            "--max-queue": NUMBERS,
+            "--max-requests": NUMBERS,
+            "--max-body": NUMBERS,
+            "--host": NAMES,
+            "--name": NAMES,
+            "--model": NAMES,
+            "--index": NAMES,
+            "--pooler": CHOICES,
+        },
+    ),
     "export": (EXPORT, {"--workdir": NAMES, "--license": NAMES, "--push-to-hub": NAMES, "--revision": NAMES}),
     "aot": (
         AOT,
@@ -183,6 +208,7 @@ COMMANDS = (
     "geometry",
     "aot",
     "demo",
+    "serve",
     "build_data",
     "data.overlap",
 )

@@ -210,6 +210,8 @@ def _run(command: str) -> int:
 
     if command == "demo":  # which would serve until it is interrupted
         importlib.import_module("simcse_jax.demo").serve = lambda *args, **kwargs: None
+    if command == "serve":
+        importlib.import_module("simcse_jax.serving.server").serve = lambda *args, **kwargs: None
     code = 1
     try:
         if command == "__main__":

@@ -1,0 +1,208 @@
+"""The paths of the server: OpenAI's API for embeddings, search, health, figures, and a page that describes them."""
+
+import asyncio
+import base64
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import numpy as np
+import orjson
+from fastapi import FastAPI, Request, Security
+from fastapi.exceptions import RequestValidationError
+from fastapi.security import HTTPBearer
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, Response
+
+from simcse_jax.serving import replies, schemas
+from simcse_jax.serving.batcher import Full
+from simcse_jax.serving.metrics import Metrics
+from simcse_jax.serving.page import page
+from simcse_jax.serving.service import Invalid, Service
+from simcse_jax.version import __version__
+
+ABOUT = "Sentence embeddings as in OpenAI's API, and search in an index of sentences."
+ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": schemas.ErrorBody}, "5XX": {"model": schemas.ErrorBody}}
+WARMING = 5  # seconds after which to ask again
+
+
+class App:
+    """A FastAPI application (`asgi`) for a service."""
+
+    def __init__(self, service: Service, metrics: Metrics):
+        """`service` is started with the application, and is warm before requests are answered."""
+        self._service, self._metrics = service, metrics
+        self._created, self.ready = int(time.time()), False
+        self._not_compiled: Exception | None = None
+        metrics.watch(lambda: self.ready, lambda: service.waiting)
+        self.asgi = FastAPI(
+            title="simcse_jax",
+            version=__version__,
+            description=ABOUT,
+            docs_url=None,
+            redoc_url=None,
+            redirect_slashes=False,
+            lifespan=self._life,
+        )
+        self._add_paths(self.asgi)
+        self.asgi.add_exception_handler(RequestValidationError, _wrong_fields)
+        self.asgi.add_exception_handler(HTTPException, _plain)
+        self.asgi.add_exception_handler(Invalid, _invalid)
+        self.asgi.add_exception_handler(Full, _full)
+        self.asgi.add_exception_handler(Exception, _unexpected)
+        self.paths = frozenset(self.asgi.openapi()["paths"]) - {"/v1/models/{name}"} | {"/docs", "/openapi.json"}
+
+    @property
+    def failure(self) -> BaseException | None:
+        """For which it will never be ready, or cannot go on."""
+        return self._not_compiled or self._service.failure
+
+    @contextlib.asynccontextmanager
+    async def _life(self, app: FastAPI) -> AsyncIterator[None]:
+        self._service.start()
+        warming = asyncio.create_task(self._warm())
+        yield
+        warming.cancel()
+        await self._service.close()
+
+    async def _warm(self) -> None:
+        try:
+            await asyncio.to_thread(self._service.warm)
+        except Exception as error:
+            self._not_compiled = error
+        else:
+            self.ready = True
+
+    def _add_paths(self, app: FastAPI) -> None:
+        secured: dict[str, Any] = {
+            "dependencies": [Security(HTTPBearer(auto_error=False))],
+            "tags": ["v1"],
+            "responses": ERRORS,
+        }
+        app.post("/v1/embeddings", response_model=schemas.Embeddings, **secured)(self.embeddings)
+        app.post("/v1/search", response_model=schemas.Searches, **secured)(self.search)
+        app.get("/v1/models", response_model=schemas.Models, **secured)(self.models)
+        app.get("/v1/models/{name:path}", response_model=schemas.Model, **secured)(self.model)
+        app.get("/health", response_model=schemas.State, tags=["state"])(self.health)
+        app.get("/ready", response_model=schemas.State, tags=["state"], responses=ERRORS)(self.readiness)
+        app.get("/metrics", response_class=Response, tags=["state"])(self.figures)
+        app.get("/docs", include_in_schema=False)(self.docs)
+        app.head("/health", include_in_schema=False)(self.health)  # as load balancers ask
+        app.head("/ready", response_model=None, include_in_schema=False)(self.readiness)
+
+    async def embeddings(self, request: schemas.EmbeddingsRequest) -> Response:
+        """The embeddings of a text or of several, in their order."""
+        self._check_model(request.model)
+        size = request.dimensions
+        if size is not None and not 1 <= size <= self._service.dimension:
+            most = self._service.dimension
+            raise Invalid(f"dimensions {str(size)[:40]}: must be from 1 to {most}, the model's own", "dimensions")
+        if (refused := self._not_ready()) is not None:
+            return refused
+        texts = [request.input] if isinstance(request.input, str) else request.input
+        found = await self._service.embed(texts, request.prompt_name)
+        embeddings = found.embeddings if size is None else shortened(found.embeddings, size)
+        rows: list[Any] = [*embeddings] if request.encoding_format != "base64" else [_base64(row) for row in embeddings]
+        data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
+        return self._list(data, found.tokens)
+
+    async def search(self, request: schemas.SearchRequest) -> Response:
+        """The sentences of the index that are nearest to a query, or to each of several, best first."""
+        if request.model is not None:
+            self._check_model(request.model)
+        if request.top_k > self._service.limits.top_k:
+            raise Invalid(f"top_k: must be from 1 to {self._service.limits.top_k}", "top_k")
+        if not self._service.can_search:
+            return replies.error(404, "there is no index to search in; the server has no --index", code="no_index")
+        if (refused := self._not_ready()) is not None:
+            return refused
+        queries = [request.query] if isinstance(request.query, str) else request.query
+        found = await self._service.search(queries, request.top_k, request.threshold)
+        data = [
+            {"object": "search_results", "index": index, "results": [one._asdict() for one in results]}
+            for index, results in enumerate(found.results)
+        ]
+        return self._list(data, found.tokens)
+
+    async def models(self) -> schemas.Models:
+        """The model that is served."""
+        return schemas.Models(data=[self._about()])
+
+    async def model(self, name: str) -> schemas.Model:
+        """The model of this name."""
+        self._check_model(name)
+        return self._about()
+
+    async def health(self) -> schemas.State:
+        """Whether the server lives, also while it compiles."""
+        return schemas.State(status="ok", ready=self.ready)
+
+    async def readiness(self) -> Response | schemas.State:
+        """Whether all programs are compiled, so that requests are answered."""
+        return self._not_ready() or schemas.State(status="ok", ready=True)
+
+    async def figures(self) -> Response:
+        """Figures for Prometheus."""
+        return Response(self._metrics.text(), media_type=self._metrics.content_type)
+
+    async def docs(self) -> Response:
+        """This page."""
+        return HTMLResponse(page(self.asgi.openapi()))
+
+    def _about(self) -> schemas.Model:
+        return schemas.Model(id=self._service.name, created=self._created)
+
+    def _check_model(self, name: str) -> None:
+        if name != self._service.name:
+            raise Invalid(
+                f"there is no model {name!r:.100}; this server has {self._service.name!r}", "model", "model_not_found"
+            )
+
+    def _not_ready(self) -> Response | None:
+        if self.ready:
+            return None
+        return replies.retry(503, "the server is not ready: it compiles its programs", WARMING, "not_ready")
+
+    def _list(self, data: list[dict[str, Any]], tokens: int) -> Response:
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        content = {"object": "list", "data": data, "model": self._service.name, "usage": usage}
+        return Response(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
+
+
+def shortened(embeddings: np.ndarray, size: int) -> np.ndarray:
+    """(N, D) to (N, size) of length 1, as OpenAI's `dimensions` does."""
+    kept = embeddings[:, :size]
+    return np.ascontiguousarray(kept / np.maximum(np.linalg.norm(kept, axis=1, keepdims=True), 1e-12))
+
+
+def _base64(row: np.ndarray) -> str:
+    return base64.b64encode(row.astype("<f4").tobytes()).decode()
+
+
+async def _wrong_fields(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return replies.wrong_fields(error.errors())
+
+
+async def _plain(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 400:  # of FastAPI, for what Python cannot read
+        return replies.error(400, "the body is not JSON in UTF-8", code="not_json")
+    answer = replies.plain(error.status_code, request.url.path)
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Invalid)
+    return replies.error(404 if error.code == "model_not_found" else 400, str(error), error.param, error.code)
+
+
+async def _full(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Full)
+    return replies.retry(429, str(error), error.retry_after)
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    return replies.error(500, "the server failed; its log says more")

@@ -1,0 +1,205 @@
+"""Work that arrives in pieces, done in batches of pieces of the same length by a few threads.
+
+All state belongs to the event loop's thread; only `run` is called in others.
+"""
+
+import asyncio
+import heapq
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+SPREAD = 1e-3  # seconds: the n-th piece of a request counts as if it had come n times as much later
+LONGEST_RETRY = 60.0  # seconds
+
+
+class Full(Exception):
+    """So much waits that nothing more is taken; `retry_after` seconds later there may be room."""
+
+    def __init__(self, retry_after: float):
+        super().__init__(f"too many inputs are waiting; try again in {retry_after:.0f} s")
+        self.retry_after = retry_after
+
+
+class Piece(NamedTuple):
+    """Something to be done together with others of its group."""
+
+    payload: Any
+    length: int = 0  # what a batch of it is padded to
+    group: int = 0
+
+
+class Batch(NamedTuple):
+    """Pieces that are done together."""
+
+    payloads: list[Any]
+    length: int  # the longest piece's
+    size: int  # the number of rows that are computed
+    group: int
+
+
+class Done(NamedTuple):
+    """What became of a batch, for figures."""
+
+    batch: Batch
+    seconds: float
+    waited: float  # seconds, of the piece that waited longest
+
+
+class _Request:
+    def __init__(self, count: int, answered: asyncio.Future[None]):
+        self.results: list[Any] = [None] * count
+        self.left, self.arrived, self.answered = count, time.monotonic(), answered
+
+
+class _Waiting(NamedTuple):
+    due: float
+    number: int  # makes the order total
+    piece: Piece
+    request: _Request
+    place: int
+
+
+class Batcher:
+    """Puts pieces of requests into batches, the oldest first.
+
+    A batch has the oldest piece, others of its group and length, and shorter ones where a row would be empty. The n-th
+    piece of a request waits as if it had come n milliseconds later, so that short requests pass a long one, which
+    nevertheless goes on.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[Batch], Iterable[Any]],
+        size: Callable[[int, int], int],
+        *,
+        workers: int,
+        most_waiting: int,
+        gather: float = 0.0,
+        observe: Callable[[Done], object] = lambda done: None,
+    ):
+        """Takes requests after `start`.
+
+        Args:
+          run: the results of a batch, in its order; called in a thread.
+          size: the rows of a batch of this length, when so many pieces of it wait.
+          workers: how many batches are run at the same time.
+          most_waiting: pieces that may wait; more are refused.
+          gather: seconds that a worker without work waits for further pieces.
+          observe: is called after each batch.
+        """
+        self._run, self._size, self._workers = run, size, workers
+        self._most, self._gather, self._observe = most_waiting, gather, observe
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="batch")
+        self._queues: dict[tuple[int, int], list[_Waiting]] = {}  # heaps, by group and length
+        self._numbers = itertools.count()
+        self._some = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._pace = 0.0  # seconds of a worker for a piece, lately
+        self.waiting = 0  # pieces
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended a worker: a mistake in this program, since errors of `run` end none."""
+        return next((task.exception() for task in self._tasks if task.done() and not task.cancelled()), None)
+
+    def start(self) -> None:
+        """Starts the workers, in a running event loop."""
+        self._tasks = [asyncio.create_task(self._work()) for _ in range(self._workers)]
+
+    async def close(self) -> None:
+        """Ends the workers. Batches that run are waited for, pieces that wait are left."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.to_thread(self._pool.shutdown)
+
+    async def submit(self, pieces: Sequence[Piece]) -> list[Any]:
+        """The results of all pieces, in their order. Whoever is cancelled meanwhile takes the pieces along.
+
+        Raises:
+          Full: when too many pieces wait.
+          Exception: what `run` raised for a batch with one of them.
+        """
+        if not pieces:
+            return []
+        if self.waiting + len(pieces) > self._most:
+            raise Full(self.retry_after())
+        request = _Request(len(pieces), asyncio.get_running_loop().create_future())
+        for place, piece in enumerate(pieces):
+            waiting = _Waiting(request.arrived + place * SPREAD, next(self._numbers), piece, request, place)
+            heapq.heappush(self._queues.setdefault((piece.group, piece.length), []), waiting)
+        self.waiting += len(pieces)
+        self._some.set()
+        try:
+            await request.answered
+        except BaseException:  # this request is over: none of its pieces is worth computing
+            self._forget(request)
+            raise
+        return request.results
+
+    def retry_after(self) -> float:
+        """Seconds until what waits now should be done: a whole number, as HTTP has it."""
+        return float(min(max(math.ceil(self.waiting * self._pace / self._workers), 1), LONGEST_RETRY))
+
+    def _forget(self, request: _Request) -> None:
+        for key, queue in [*self._queues.items()]:
+            kept = [each for each in queue if each.request is not request]
+            self.waiting -= len(queue) - len(kept)
+            heapq.heapify(kept)
+            self._queues[key] = kept
+            if not kept:
+                del self._queues[key]
+
+    def take(self) -> tuple[Batch, list[_Waiting]] | None:
+        """Removes the next batch from those that wait; None when there is none."""
+        if not self._queues:
+            self._some.clear()
+            return None
+        group, length = min(self._queues, key=lambda key: self._queues[key][0])
+        size = self._size(length, len(self._queues[group, length]))
+        taken: list[_Waiting] = []
+        shorter = sorted((key for key in self._queues if key[0] == group and key[1] <= length), key=lambda key: -key[1])
+        for key in shorter:
+            queue = self._queues[key]
+            while queue and len(taken) < size:
+                taken.append(heapq.heappop(queue))
+            if not queue:
+                del self._queues[key]
+        self.waiting -= len(taken)
+        return Batch([each.piece.payload for each in taken], length, size, group), taken
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            if not self._queues:
+                self._some.clear()
+                await self._some.wait()
+                if self._gather:
+                    await asyncio.sleep(self._gather)
+            if (found := self.take()) is None:
+                continue
+            batch, taken = found
+            started = time.monotonic()
+            waited = started - min(each.request.arrived for each in taken)
+            try:
+                results = [*await loop.run_in_executor(self._pool, self._run, batch)]
+                if len(results) != len(taken):
+                    raise RuntimeError(f"a batch of {len(taken)} has {len(results)} results")
+            except Exception as error:
+                for each in taken:
+                    if not each.request.answered.done():
+                        each.request.answered.set_exception(error)
+                continue
+            for each, result in zip(taken, results, strict=True):
+                request = each.request
+                request.results[each.place] = result
+                request.left -= 1
+                if not request.left and not request.answered.done():
+                    request.answered.set_result(None)
+            seconds = time.monotonic() - started
+            self._pace += 0.2 * (seconds / len(taken) - self._pace)
+            self._observe(Done(batch, seconds, waited))

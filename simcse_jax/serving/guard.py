@@ -1,0 +1,199 @@
+"""What is looked at before a request's content: host, key, size, number and time; and what is counted afterwards."""
+
+import asyncio
+import hmac
+import time
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from simcse_jax.serving import replies
+from simcse_jax.serving.metrics import Metrics
+from simcse_jax.serving.service import Limits
+
+PROTECTED = "/v1/"  # needs the key; health, metrics and the description of the API do not
+UNREAD = 64 * 2**20  # bytes of a body that is too large, which are read and dropped so that the client sees the answer
+CLOSE = {"Connection": "close"}
+HUNG_UP = 499  # the status that nginx counts for a client that has gone
+
+
+class _Gone(Exception):
+    """The client has hung up."""
+
+
+class _TooLarge(Exception):
+    """The body has more bytes than a request may have."""
+
+
+class _Crowded(Exception):
+    """The bodies of all requests have more bytes than they may have."""
+
+
+class _Watched:
+    """`send`, which remembers how far the answer is."""
+
+    def __init__(self, send: Send):
+        self._send, self.status, self.finished = send, 0, False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        elif message["type"] == "http.response.body":
+            self.finished = not message.get("more_body", False)
+        await self._send(message)
+
+
+class Guard:
+    """An ASGI application that passes on the requests that are not refused, each with its whole body."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: Limits,
+        metrics: Metrics,
+        paths: Collection[str],
+        key: str | None = None,
+        names: Collection[str] | None = None,
+    ):
+        """Refuses what the limits do not allow.
+
+        Args:
+          app: answers what is not refused.
+          limits: on requests.
+          metrics: counts what was answered.
+          paths: that are counted by their names.
+          key: that requests to `/v1/` must have; None asks for none.
+          names: that `Host` may have. A website that is open in a browser on this machine could let a name of its own
+            point here (DNS rebinding), and read answers. None allows any: a website has no key.
+        """
+        self._app, self._limits, self._metrics, self._paths = app, limits, metrics, paths
+        self._key = None if key is None else key.encode()
+        self._names, self._in_progress, self._held = names, 0, 0  # bytes of bodies
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        started, watched = time.monotonic(), _Watched(send)
+        status = 500
+        self._in_progress += 1
+        self._metrics.in_progress.inc()
+        try:
+            await self._answer(scope, receive, watched)
+            status = watched.status
+        except _Gone:
+            status = HUNG_UP
+        finally:
+            self._in_progress -= 1
+            self._metrics.in_progress.dec()
+            path = scope["path"] if scope["path"] in self._paths else "other"
+            self._metrics.answered(path, status, time.monotonic() - started)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: _Watched) -> None:
+        refused = self._refusal(scope)
+        late = refused or replies.error(408, f"no whole request in {self._limits.seconds:g} s", headers=CLOSE)
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                most = 0 if refused else self._limits.body  # what is refused is read too: else no client sees why
+                kept = refused is None and scope["path"].startswith(PROTECTED)  # nothing else has a use for a body
+                await self._read(receive, body, most, _length(scope), kept)
+                if refused is None:
+                    late = replies.error(504, f"no answer in {self._limits.seconds:g} s")
+                    await self._pass_on(scope, bytes(body), receive, send)
+        except _TooLarge:
+            message = f"the body is too large: a request may have {self._limits.body:,} bytes"
+            refused = refused or replies.error(413, message, headers=CLOSE)
+        except _Crowded:
+            message = f"the requests in progress have more than {self._limits.bodies:,} bytes"
+            refused = replies.retry(429, message, 1)
+        except TimeoutError:
+            refused = late
+        finally:
+            self._held -= len(body)
+        if refused is not None and not send.status:
+            await refused(scope, receive, send)
+
+    async def _read(self, receive: Receive, body: bytearray, most: int, announced: int, kept: bool) -> None:
+        """Reads the body of a request, to its end if that is near; fills `body` if it is `kept`.
+
+        Raises:
+          _TooLarge, _Crowded, _Gone.
+        """
+        size, crowded, far = 0, False, max(most, UNREAD)
+        more = announced <= far
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _Gone
+            part = message.get("body", b"")
+            size, more = size + len(part), message.get("more_body", False)
+            if size > far:
+                break
+            crowded = crowded or (kept and self._held + len(part) > self._limits.bodies)
+            if crowded:
+                self._held -= len(body)
+                body.clear()
+            elif kept and max(size, announced) <= most:
+                self._held += len(part)
+                body += part
+        if max(size, announced) > most:
+            raise _TooLarge
+        if crowded:
+            raise _Crowded
+
+    async def _pass_on(self, scope: Scope, body: bytes, receive: Receive, send: _Watched) -> None:
+        """Has the request answered, unless the client hangs up before."""
+        kept = [{"type": "http.request", "body": body, "more_body": False}]
+        never = asyncio.Event()
+
+        async def again() -> Message:
+            if not kept:
+                await never.wait()
+            return kept.pop()
+
+        answer, gone = asyncio.ensure_future(self._app(scope, again, send)), asyncio.ensure_future(receive())
+        try:
+            await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done() and not send.finished:
+                raise _Gone
+            await answer
+        finally:
+            for task in (answer, gone):
+                task.cancel()
+            await asyncio.gather(answer, gone, return_exceptions=True)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers = {name.decode("latin-1").lower(): value for name, value in scope["headers"]}
+        host = headers.get("host", b"").decode("latin-1")
+        if self._names is not None and not _is_named(host, self._names):
+            return replies.error(403, f"{host!r:.100} is no name of this server (--allow-host NAME adds one)")
+        if self._key is not None and scope["path"].startswith(PROTECTED):
+            kind, _, given = headers.get("authorization", b"").partition(b" ")
+            if kind.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self._key):
+                message = "this server needs its key: Authorization: Bearer KEY"
+                if given:
+                    message = "Incorrect API key provided"
+                return replies.error(401, message, headers={"WWW-Authenticate": "Bearer"} | CLOSE)
+        if self._in_progress > self._limits.requests and scope["path"].startswith(PROTECTED):
+            return replies.retry(429, f"more than {self._limits.requests} requests at the same time", 1)
+        return None
+
+
+def _length(scope: Scope) -> int:
+    """The number of bytes that the header announces; 0 if it does not."""
+    value = dict(scope["headers"]).get(b"content-length", b"0")
+    return int(value[:20]) if value.isdigit() else 0
+
+
+def _is_named(host: str, names: Collection[str]) -> bool:
+    try:
+        parts = urlsplit(f"//{host}")
+        _ = parts.port  # raises for one that is no number
+    except ValueError:
+        return False
+    return parts.netloc == host and "@" not in host and (parts.hostname or "") in names

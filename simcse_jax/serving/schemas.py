@@ -1,0 +1,163 @@
+"""The bodies of requests and answers, as OpenAI's API has them; the OpenAPI page describes these."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic_core import PydanticCustomError
+
+TOKENS = (
+    "token ids are of one tokenizer, and not known to be this model's; send text "
+    "(LangChain: check_embedding_ctx_length=False)"
+)
+
+
+def check_texts(given: Any) -> Any:
+    """Refuses what is neither a text nor a list of texts, with the place of the first mistake."""
+    if not isinstance(given, str | list):
+        raise PydanticCustomError("texts", "must be a string or a list of strings")
+    if not given:
+        raise PydanticCustomError("texts", "must not be empty")
+    for number, text in enumerate([given] if isinstance(given, str) else given):
+        if (message := _mistake(text)) is not None:
+            where = "" if isinstance(given, str) else f"number {number} "
+            raise PydanticCustomError("texts", "{message}", {"message": where + message})
+    return given
+
+
+def _mistake(text: Any) -> str | None:
+    if not isinstance(text, str):
+        is_token = isinstance(text, int | list) and not isinstance(text, bool)
+        return f"is no string; {TOKENS}" if is_token else "is no string"
+    if not text:
+        return "must not be empty"
+    return None if _is_unicode(text) else "holds half a surrogate pair, which is not a character"
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+Texts = Annotated[str | list[str], BeforeValidator(check_texts)]
+
+
+class Request(BaseModel):
+    """What all requests share: a field that none of them has is refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class EmbeddingsRequest(Request):
+    """Texts to encode."""
+
+    input: Texts = Field(description="A text, or a list of texts.", examples=["A man plays a guitar."])
+    model: StrictStr = Field(description="The name that /v1/models has.")
+    encoding_format: Literal["float", "base64"] | None = Field(
+        "float", description="Numbers, or the little-endian bytes of float32 numbers in base64."
+    )
+    dimensions: StrictInt | None = Field(
+        None, description="Keep so many elements of each embedding, and scale what is left to length 1."
+    )
+    prompt_name: StrictStr | None = Field(
+        None, description="The name of one of the model's prompts, such as query; by default the model's own choice."
+    )
+    user: StrictStr | None = Field(None, description="Ignored.")
+
+
+class Usage(BaseModel):
+    """How many tokens the model has read, special ones and prompts included."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class Embedding(BaseModel):
+    """That of a text."""
+
+    object: Literal["embedding"] = "embedding"
+    index: int = Field(description="The text's place in the request.")
+    embedding: list[float] | str
+
+
+class Embeddings(BaseModel):
+    """In the order of the texts."""
+
+    object: Literal["list"] = "list"
+    data: list[Embedding]
+    model: str
+    usage: Usage
+
+
+class SearchRequest(Request):
+    """Queries to the server's index."""
+
+    query: Texts = Field(description="A query, or a list of queries.", examples=["Someone makes music."])
+    model: StrictStr | None = Field(None, description="The name that /v1/models has, or none.")
+    top_k: StrictInt = Field(5, ge=1, description="At most so many results for each query.")
+    threshold: float | None = Field(None, allow_inf_nan=False, description="The smallest score of a result.")
+
+
+class SearchResult(BaseModel):
+    """A sentence of the index."""
+
+    row: int = Field(description="Its number in the index, from 0.")
+    score: float = Field(description="Its similarity to the query: a cosine, unless the model says otherwise.")
+    sentence: str
+
+
+class SearchResults(BaseModel):
+    """Those of a query, best first."""
+
+    object: Literal["search_results"] = "search_results"
+    index: int = Field(description="The query's place in the request.")
+    results: list[SearchResult]
+
+
+class Searches(BaseModel):
+    """In the order of the queries."""
+
+    object: Literal["list"] = "list"
+    data: list[SearchResults]
+    model: str
+    usage: Usage
+
+
+class Model(BaseModel):
+    """The model that is served."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int = Field(description="When the server was started, in seconds since 1970.")
+    owned_by: str = "simcse_jax"
+
+
+class Models(BaseModel):
+    """A single one."""
+
+    object: Literal["list"] = "list"
+    data: list[Model]
+
+
+class State(BaseModel):
+    """Whether the server lives, or is ready."""
+
+    status: str
+    ready: StrictBool
+
+
+class Error(BaseModel):
+    """As OpenAI's API describes a mistake."""
+
+    message: str
+    type: str
+    param: str | None = None
+    code: str | None = None
+
+
+class ErrorBody(BaseModel):
+    """The body of every answer that is an error."""
+
+    error: Error

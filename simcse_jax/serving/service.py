@@ -1,0 +1,270 @@
+"""What a server answers: embeddings of texts, and the sentences of an index nearest to queries. Without HTTP."""
+
+import asyncio
+import dataclasses
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from simcse_jax.index.index import ROUNDING, Result
+from simcse_jax.serving.batcher import Batch, Batcher, Done, Piece
+
+CHARACTERS_PER_TOKEN = 32  # a text with more for each token that the model reads is not even tokenized
+TOKENIZED_AT_ONCE = 32  # texts of a request; then it is other requests' turn, or it is over meanwhile
+QUERIES = 16  # searched together; fewer are filled up, so that few programs are compiled
+LEAST_TOP_K = 8  # the numbers of results that are searched for are powers of two from here on
+
+
+class Invalid(Exception):
+    """A request that cannot be answered: `param` is its field, `code` a word for programs."""
+
+    def __init__(self, message: str, param: str | None = None, code: str | None = None):
+        super().__init__(message)
+        self.param, self.code = param, code
+
+
+class Tokens(Protocol):
+    """A text as tokens, as `simcse_jax.encoding.batching.Sentence`."""
+
+    @property
+    def ids(self) -> np.ndarray:
+        """(T,) int32."""
+
+    @property
+    def cut(self) -> bool:
+        """Whether it was too long for the model."""
+
+
+class Encoder(Protocol):
+    """What is needed of a model with a prompt, as `simcse_jax.encoding.batch_encoder.BatchEncoder` has it."""
+
+    dimension: int
+    max_length: int
+    skipped: int  # encoders that differ in it cannot share a batch
+
+    @property
+    def workers(self) -> int:
+        """How many threads should encode."""
+
+    def tokenize(self, texts: Sequence[str]) -> Sequence[Any]:
+        """`Tokens` of texts."""
+
+    def padded(self, sentence: Any) -> int:
+        """The length that a sentence is padded to."""
+
+    def size(self, length: int, waiting: int) -> int:
+        """The rows of the next batch of this length."""
+
+    def encode(self, sentences: Sequence[Any], length: int, size: int) -> np.ndarray:
+        """(B, D) float32."""
+
+    def shapes(self) -> list[tuple[int, int]]:
+        """The length and the size of every batch that there can be."""
+
+    def warm(self, length: int, size: int) -> None:
+        """Compiles the program of a shape."""
+
+
+class Embedded(NamedTuple):
+    """The embeddings of a request's texts."""
+
+    embeddings: np.ndarray  # (N, D) float32
+    tokens: int  # that the model has read, special ones and prompts included
+
+
+class Found(NamedTuple):
+    """What was found for a request's queries."""
+
+    results: list[list[Result]]
+    tokens: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """How much a server takes. Times are in seconds."""
+
+    inputs: int = 2048  # texts in a request, as in OpenAI's API
+    waiting: int = 8192  # texts, of all requests
+    requests: int = 1024  # being read or answered at the same time
+    body: int = 16 * 2**20  # bytes
+    seconds: float = 30.0  # for a request, from its first byte to its answer
+    top_k: int = 1000
+    results: int = 100_000  # of a request: its queries times top_k
+    cut: bool = False  # whether texts that are too long are cut, in place of being refused
+
+    @property
+    def bodies(self) -> int:
+        """Bytes of all requests together: so many as a few of the largest have."""
+        return 16 * self.body
+
+
+class Service:
+    """A model, and perhaps an index, for many requests at a time."""
+
+    def __init__(
+        self,
+        name: str,
+        encoders: Mapping[str | None, Encoder],
+        limits: Limits,
+        *,
+        search: Callable[[np.ndarray, int], list[list[Result]]] | None = None,
+        query_prompt: str | None = None,
+        gather: float = 0.0,
+        observe: Callable[[Done], object] = lambda done: None,
+    ):
+        """Takes requests after `start`.
+
+        Args:
+          name: the model's.
+          encoders: by the name of a prompt; None is what is used without one.
+          limits: on requests.
+          search: the nearest sentences of an index to queries (Q, D), at most so many for each.
+          query_prompt: the prompt of queries.
+          gather: seconds that an idle worker waits for further texts.
+          observe: is called after each batch of texts.
+        """
+        self.name, self.limits = name, limits
+        self.dimension = encoders[None].dimension
+        self._encoders, self._search, self._query_prompt = encoders, search, query_prompt
+        self._by_group = {encoder.skipped: encoder for encoder in encoders.values()}
+        self._closed = threading.Event()
+        self._tokenizing = ThreadPoolExecutor(1, thread_name_prefix="tokenize")
+        first = encoders[None]
+        self._batcher = Batcher(
+            lambda batch: self._by_group[batch.group].encode(batch.payloads, batch.length, batch.size),
+            first.size,
+            workers=first.workers,
+            most_waiting=limits.waiting,
+            gather=gather,
+            observe=observe,
+        )
+        self._searches = Batcher(
+            self._run_search,
+            lambda length, waiting: 1 if waiting == 1 else QUERIES,
+            workers=1,
+            most_waiting=limits.waiting,
+        )
+
+    @property
+    def can_search(self) -> bool:
+        """Whether there is an index."""
+        return self._search is not None
+
+    @property
+    def waiting(self) -> int:
+        """The texts and queries that wait for a batch."""
+        return self._batcher.waiting + self._searches.waiting
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended a worker; without it, requests would wait in vain."""
+        return self._batcher.failure or self._searches.failure
+
+    def warm(self) -> None:
+        """Compiles every program of the encoders, and the usual ones of a search; until `close`, in any thread.
+
+        It takes seconds to minutes.
+        """
+        for encoder in self._by_group.values():
+            for shape in encoder.shapes():
+                if self._closed.is_set():
+                    return
+                encoder.warm(*shape)
+        if self._search is not None:
+            for size in (1, QUERIES):
+                self._search(np.ones((size, self._encoders[self._query_prompt].dimension), np.float32), LEAST_TOP_K)
+
+    def start(self) -> None:
+        """Starts to work, in a running event loop."""
+        self._batcher.start()
+        self._searches.start()
+
+    async def close(self) -> None:
+        """Ends the work."""
+        self._closed.set()
+        await self._batcher.close()
+        await self._searches.close()
+        self._tokenizing.shutdown()
+
+    async def embed(self, texts: Sequence[str], prompt_name: str | None = None, param: str = "input") -> Embedded:
+        """The embeddings of texts, each distinct one encoded once.
+
+        Args:
+          texts: N strings.
+          prompt_name: one of the model's prompts; None is the one that it uses by default.
+          param: the field that the texts come from, for errors.
+
+        Raises:
+          Invalid: naming the text that is too long, or the prompt that the model has not.
+          Full: when too many texts wait.
+        """
+        if prompt_name not in self._encoders:
+            known = ", ".join(name for name in self._encoders if name is not None) or "none"
+            raise Invalid(f"the model has no prompt {prompt_name!r:.60}; its prompts: {known}", "prompt_name")
+        encoder = self._encoders[prompt_name]
+        if not 1 <= len(texts) <= self.limits.inputs:
+            raise Invalid(f"{len(texts)} texts; a request has from 1 to {self.limits.inputs}", param)
+        most = encoder.max_length * CHARACTERS_PER_TOKEN
+        for number, text in enumerate(texts):
+            if len(text) > most:
+                raise _too_long(f"has {len(text)} characters", number, encoder, param)
+        numbers: dict[str, int] = {}
+        rows = [numbers.setdefault(text, len(numbers)) for text in texts]
+        sentences = await self._tokenize([*numbers], encoder)
+        if len(sentences) < len(numbers):
+            raise _too_long("has more", rows.index(len(sentences)), encoder, param)
+        pieces = [Piece(sentence, encoder.padded(sentence), encoder.skipped) for sentence in sentences]
+        embeddings = np.stack(await self._batcher.submit(pieces))
+        if not np.isfinite(embeddings).all():
+            raise FloatingPointError("an embedding is not finite; the model's weights are damaged")
+        return Embedded(embeddings[rows], sum(len(sentences[row].ids) for row in rows))
+
+    async def _tokenize(self, texts: Sequence[str], encoder: Encoder) -> list[Any]:
+        """The tokens of texts, up to the first one that is too long and is not to be cut."""
+        loop = asyncio.get_running_loop()
+        found: list[Any] = []
+        for start in range(0, len(texts), TOKENIZED_AT_ONCE):
+            some = texts[start : start + TOKENIZED_AT_ONCE]
+            for sentence in await loop.run_in_executor(self._tokenizing, encoder.tokenize, some):
+                if sentence.cut and not self.limits.cut:
+                    return found
+                found.append(sentence)
+        return found
+
+    async def search(self, queries: Sequence[str], top_k: int, threshold: float | None) -> Found:
+        """The sentences of the index that are nearest to each query, best first.
+
+        Args:
+          queries: N strings.
+          top_k: at most so many for each.
+          threshold: the smallest score of a result, to within 1e-6; None for any.
+
+        Raises:
+          Invalid: when there is no index, too many results are asked for, or as for `embed`.
+          Full: when too many queries wait.
+        """
+        if self._search is None:
+            raise Invalid("there is no index to search in; the server was started without --index", None, "no_index")
+        if len(queries) * top_k > self.limits.results:
+            most = self.limits.results
+            raise Invalid(f"top_k: {len(queries)} queries times {top_k} results; a request has at most {most}", "top_k")
+        vectors, tokens = await self.embed(queries, self._query_prompt, "query")
+        searched = max(1 << (top_k - 1).bit_length(), LEAST_TOP_K)
+        found = await self._searches.submit([Piece(vector, group=searched) for vector in vectors])
+        least = -np.inf if threshold is None else threshold - ROUNDING
+        return Found([[one for one in results[:top_k] if one.score >= least] for results in found], tokens)
+
+    def _run_search(self, batch: Batch) -> list[list[Result]]:
+        assert self._search is not None
+        filled = batch.payloads + batch.payloads[:1] * (batch.size - len(batch.payloads))
+        return self._search(np.stack(filled), batch.group)[: len(batch.payloads)]
+
+
+def _too_long(what: str, number: int, encoder: Encoder, param: str) -> Invalid:
+    where = f"{param}[{number}]" if number else param
+    return Invalid(
+        f"{where} {what}; this model reads at most {encoder.max_length} tokens", param, "context_length_exceeded"
+    )

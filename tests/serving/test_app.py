@@ -1,0 +1,270 @@
+import asyncio
+import base64
+
+import httpx
+import numpy as np
+import openai
+import pytest
+from support.fake_server import FakeEncoder, started
+
+from simcse_jax.index.index import Result
+from simcse_jax.serving.app import shortened
+
+GOOD = {"model": "fake", "input": "a"}
+# What is wrong, and the field that the answer names.
+MISTAKES = [
+    (b"", None),
+    (b"{", None),
+    (b"nonsense", None),
+    (b"[]", None),
+    (b"null", None),
+    (b"\xff\xfe{}", None),
+    (b"[" * 100_000, None),
+    (b"9" * 5000, None),
+    (b'{"input": "a"}', "model"),
+    (b'{"model": "fake"}', "input"),
+    ({**GOOD, "model": None}, "model"),
+    ({**GOOD, "model": 3}, "model"),
+    ({**GOOD, "model": "other"}, "model"),
+    (b'{"model": "\\ud800", "input": "a"}', "model"),
+    ({**GOOD, "input": None}, "input"),
+    ({**GOOD, "input": ""}, "input"),
+    ({**GOOD, "input": []}, "input"),
+    ({**GOOD, "input": {"text": "a"}}, "input"),
+    ({**GOOD, "input": 7}, "input"),
+    ({**GOOD, "input": [1, 2]}, "input"),
+    ({**GOOD, "input": [[1, 2]]}, "input"),
+    ({**GOOD, "input": ["a", None]}, "input"),
+    ({**GOOD, "input": ["a", ""]}, "input"),
+    ({**GOOD, "input": ["a"] * 9}, "input"),
+    ({**GOOD, "input": "a" * 17}, "input"),
+    (b'{"model": "fake", "input": "\\ud800"}', "input"),
+    (b'{"model": "fake", "input": NaN}', "input"),
+    ({**GOOD, "dimensions": 0}, "dimensions"),
+    ({**GOOD, "dimensions": -1}, "dimensions"),
+    ({**GOOD, "dimensions": 5}, "dimensions"),
+    ({**GOOD, "dimensions": 2.0}, "dimensions"),
+    ({**GOOD, "dimensions": "2"}, "dimensions"),
+    ({**GOOD, "dimensions": True}, "dimensions"),
+    (b'{"model": "fake", "input": "a", "dimensions": 1e400}', "dimensions"),
+    ({**GOOD, "dimensions": 10**300}, "dimensions"),
+    ({**GOOD, "encoding_format": "int8"}, "encoding_format"),
+    ({**GOOD, "prompt_name": "none"}, "prompt_name"),
+    ({**GOOD, "user": 3}, "user"),
+    ({**GOOD, "inptu": "a"}, "inptu"),
+]
+SEARCHES = [
+    ({}, "query"),
+    ({"query": 1}, "query"),
+    ({"query": "a" * 17}, "query"),
+    ({"query": "a", "top_k": 0}, "top_k"),
+    ({"query": "a", "top_k": 10**6}, "top_k"),
+    ({"query": "a", "top_k": 1.5}, "top_k"),
+    ({"query": "a", "threshold": "x"}, "threshold"),
+    (b'{"query": "a", "threshold": NaN}', "threshold"),
+    ({"query": "a", "model": "other"}, "model"),
+]
+
+
+def play(scene, **options):
+    async def main():
+        async with asyncio.timeout(30), started(**options) as server:
+            await scene(server)
+
+    asyncio.run(main())
+
+
+def find(queries, top_k):
+    return [[Result(f"near {query[0]:.3f}", row, 1 - row / 4) for row in range(4)][:top_k] for query in queries]
+
+
+def test_openai_s_client_gets_what_the_encoder_gives():
+    async def scene(server):
+        transport = server.client._transport
+        client = openai.AsyncOpenAI(
+            base_url="http://testserver/v1", api_key="none", http_client=httpx.AsyncClient(transport=transport)
+        )
+        texts = ["a", "bb", "a longer text"]
+        right = np.stack([server.encoder.alone(text) for text in texts])
+        for form in (openai.NOT_GIVEN, "float", "base64"):  # without one the client asks for base64
+            found = await client.embeddings.create(model="fake", input=texts, encoding_format=form)
+            rows = [
+                np.frombuffer(base64.b64decode(one.embedding), "<f4") if form == "base64" else one.embedding
+                for one in found.data
+            ]
+            np.testing.assert_array_equal(np.array(rows, np.float32), right)
+            assert [one.index for one in found.data] == [0, 1, 2] and found.model == "fake"
+            assert found.usage.prompt_tokens == found.usage.total_tokens == 16
+        one = await client.embeddings.create(model="fake", input="bb", dimensions=2, user="me")
+        np.testing.assert_allclose(one.data[0].embedding, right[1, :2] / np.linalg.norm(right[1, :2]), atol=1e-6)
+        whole = await client.embeddings.create(model="fake", input="bb", dimensions=4)
+        assert np.linalg.norm(whole.data[0].embedding) == pytest.approx(1)
+        assert [model.id for model in (await client.models.list()).data] == ["fake"]
+        assert (await client.models.retrieve("fake")).owned_by == "simcse_jax"
+        with pytest.raises(openai.NotFoundError, match="there is no model 'gpt'"):
+            await client.embeddings.create(model="gpt", input="a")
+        with pytest.raises(openai.BadRequestError) as refused:
+            await client.embeddings.create(model="fake", input="a", dimensions=5)
+        assert refused.value.param == "dimensions"
+
+    play(scene)
+
+
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/search"])
+def test_each_mistake_has_its_answer_while_good_requests_go_on(path):
+    async def scene(server):
+        good = [asyncio.create_task(server.client.post("/v1/embeddings", json=GOOD)) for _ in range(20)]
+        for body, param in MISTAKES if path == "/v1/embeddings" else SEARCHES:
+            sent = {"content": body} if isinstance(body, bytes) else {"json": body}
+            headers = {"Content-Type": "application/json"}
+            found = await server.client.post(path, headers=headers, **sent)
+            about = found.json()["error"]
+            assert found.status_code == (404 if about["code"] == "model_not_found" else 400), (body, found.text)
+            assert about["param"] == param and about["type"] == "invalid_request_error", (body, about)
+            assert len(about["message"]) < 300 and "pydantic" not in found.text
+        right = pytest.approx(server.encoder.alone("a").tolist())
+        for each in await asyncio.gather(*good):
+            assert each.status_code == 200 and each.json()["data"][0]["embedding"] == right
+
+    play(scene, search=find, inputs=8)
+
+
+def test_a_page_of_another_site_cannot_ask():
+    async def scene(server):
+        found = await server.client.post("/v1/embeddings", content=b'{"model": "fake", "input": "a"}')  # no type
+        assert found.status_code == 400 and "Content-Type: application/json" in found.text
+        plain = {"Content-Type": "text/plain"}  # what a page may send without asking the server first
+        found = await server.client.post("/v1/embeddings", content=b'{"model": "fake", "input": "a"}', headers=plain)
+        assert found.status_code == 400 and "access-control-allow-origin" not in found.headers
+        assert (await server.client.options("/v1/embeddings")).status_code == 405
+
+    play(scene)
+
+
+def test_search_answers_each_query():
+    async def scene(server):
+        found = (await server.client.post("/v1/search", json={"query": ["a", "bb"], "top_k": 2})).json()
+        assert [each["index"] for each in found["data"]] == [0, 1] and found["usage"]["total_tokens"] == 3
+        first = f"near {server.encoder.alone('a')[0]:.3f}"
+        assert found["data"][0]["results"] == [
+            {"row": 0, "score": 1.0, "sentence": first},
+            {"row": 1, "score": 0.75, "sentence": first},
+        ]
+        least = (await server.client.post("/v1/search", json={"query": "a", "threshold": 0.75})).json()
+        assert [one["row"] for one in least["data"][0]["results"]] == [0, 1]
+
+    async def without(server):
+        found = await server.client.post("/v1/search", json={"query": "a"})
+        assert (found.status_code, found.json()["error"]["code"]) == (404, "no_index")
+
+    play(scene, search=find)
+    play(without)
+
+
+def test_other_paths_and_methods():
+    async def scene(server):
+        for method, path, status in [
+            ("GET", "/nowhere", 404),
+            ("POST", "/v1/embeddings/", 404),
+            ("GET", "/v1/embeddings", 405),
+            ("POST", "/health", 405),
+            ("GET", "/v1/models/other/one", 404),
+            ("HEAD", "/health", 200),
+        ]:
+            found = await server.client.request(method, path)
+            assert found.status_code == status, (method, path)
+            assert status == 200 or found.json()["error"]["message"]
+
+    play(scene)
+
+
+def test_requests_are_answered_once_all_is_compiled():
+    class Slow(FakeEncoder):
+        def warm(self, length, size):
+            assert self.go_on.wait(20)
+            super().warm(length, size)
+
+    async def scene(server):
+        assert (await server.client.get("/health")).json() == {"status": "ok", "ready": False}
+        for found in (await server.client.get("/ready"), await server.client.post("/v1/embeddings", json=GOOD)):
+            assert (found.status_code, found.headers["retry-after"]) == (503, "5")
+        assert "simcse_ready 0.0" in (await server.client.get("/metrics")).text
+        server.encoder.go_on.set()
+        while (await server.client.get("/ready")).status_code == 503:
+            await asyncio.sleep(0.01)
+        assert server.encoder.warmed == server.encoder.shapes()
+        assert (await server.client.post("/v1/embeddings", json=GOOD)).status_code == 200
+
+    slow = Slow()
+    slow.go_on.clear()
+    play(scene, encoder=slow, wait=False)
+
+
+def test_a_full_queue_answers_429_with_the_time_to_try_again():
+    async def scene(server):
+        server.encoder.go_on.clear()
+        first = asyncio.create_task(server.client.post("/v1/embeddings", json={**GOOD, "input": ["a", "b", "c"]}))
+        await asyncio.sleep(0.1)
+        found = await server.client.post("/v1/embeddings", json={**GOOD, "input": ["d", "e", "f", "g"]})
+        assert found.status_code == 429 and int(found.headers["retry-after"]) >= 1
+        assert found.json()["error"]["type"] == "rate_limit_error"
+        server.encoder.go_on.set()
+        assert (await first).status_code == 200
+
+    play(scene, waiting=3)
+
+
+def test_an_error_of_the_encoder_is_that_of_its_request(capfd):
+    async def scene(server):
+        for text in ("fails", "damaged"):
+            found = await server.client.post("/v1/embeddings", json={**GOOD, "input": text})
+            assert (found.status_code, found.json()["error"]["type"]) == (500, "server_error")
+            assert "encoder failed" not in found.text and "finite" not in found.text  # the log has it
+        assert (await server.client.post("/v1/embeddings", json=GOOD)).status_code == 200
+
+    play(scene)
+
+
+def test_figures_of_requests_and_batches():
+    async def scene(server):
+        await server.client.post("/v1/embeddings", json={**GOOD, "input": ["a", "bb"]})
+        await server.client.post("/v1/embeddings", json={})
+        await server.client.get("/a/path/of/which/there/are/many")
+        lines = (await server.client.get("/metrics")).text.splitlines()
+        for line in (
+            'simcse_requests_total{path="/v1/embeddings",status="200"} 1.0',
+            'simcse_requests_total{path="/v1/embeddings",status="400"} 1.0',
+            'simcse_requests_total{path="other",status="404"} 1.0',
+            'simcse_request_seconds_count{path="/v1/embeddings"} 2.0',
+            "simcse_texts_total 2.0",
+            "simcse_tokens_total 3.0",
+            "simcse_computed_tokens_total 16.0",  # a batch of two rows of 8
+            "simcse_ready 1.0",
+            "simcse_waiting_texts 0.0",
+            "simcse_requests_in_progress 1.0",
+        ):
+            assert line in lines, line
+
+    play(scene)
+
+
+def test_the_description_names_every_path_and_field():
+    async def scene(server):
+        found = (await server.client.get("/openapi.json")).json()
+        assert set(found["paths"]) == {
+            *("/v1/embeddings", "/v1/search", "/v1/models", "/v1/models/{name}", "/health", "/ready", "/metrics")
+        }
+        fields = found["components"]["schemas"]["EmbeddingsRequest"]["properties"]
+        assert set(fields) == {"input", "model", "encoding_format", "dimensions", "prompt_name", "user"}
+        assert {kind.get("type") for kind in fields["input"]["anyOf"]} == {"string", "array"}
+        assert "422" not in found["paths"]["/v1/embeddings"]["post"]["responses"]
+        page = (await server.client.get("/docs")).text
+        assert "/v1/embeddings" in page and "dimensions" in page and "<script" not in page
+
+    play(scene)
+
+
+def test_shortened_embeddings_have_length_1():
+    found = shortened(np.array([[3, 4, 12], [0, 0, 5]], np.float32), 2)
+    np.testing.assert_allclose(found, [[0.6, 0.8], [0, 0]], atol=1e-7)
+    assert found.flags.c_contiguous

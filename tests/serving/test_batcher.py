@@ -1,0 +1,181 @@
+import asyncio
+import threading
+
+import pytest
+
+from simcse_jax.serving.batcher import Batcher, Full, Piece
+
+
+def make(batches, size=lambda length, waiting: 4, go_on=None, **options):
+    """A batcher that doubles numbers and records its batches."""
+
+    def run(batch):
+        if go_on is not None:
+            assert go_on.wait(20)
+        batches.append(batch)
+        if -1 in batch.payloads:
+            raise RuntimeError("failed")
+        return [2 * each for each in batch.payloads]
+
+    return Batcher(run, size, **{"workers": 1, "most_waiting": 100} | options)
+
+
+def play(scene, *args, **options):
+    """Runs `scene(batcher, batches)` with a batcher of its own."""
+
+    async def main():
+        batches = []
+        batcher = make(batches, *args, **options)
+        batcher.start()
+        try:
+            async with asyncio.timeout(20):
+                return await scene(batcher, batches)
+        finally:
+            await batcher.close()
+
+    return asyncio.run(main())
+
+
+def test_requests_that_arrive_together_share_batches_and_get_their_own_results():
+    async def scene(batcher, batches):
+        requests = [[Piece(n), Piece(n + 1)] for n in range(0, 40, 2)]
+        found = await asyncio.gather(*map(batcher.submit, requests))
+        assert found == [[2 * n, 2 * n + 2] for n in range(0, 40, 2)]
+        assert len(batches) == 10 and batcher.waiting == 0
+        assert await batcher.submit([]) == []
+
+    play(scene, gather=0.01)
+
+
+def test_a_batch_has_one_length_and_one_group_and_shorter_pieces_only_in_empty_rows():
+    async def main():
+        batches = []
+        batcher = make(batches, lambda length, waiting: 2 if length == 16 else 4)
+        lengths = (16, 8, 8, 16, 16, 8, 16)
+        pieces = [Piece(number, length, group=number // 6) for number, length in enumerate(lengths)]
+        waiting = asyncio.gather(*(batcher.submit([piece]) for piece in pieces))
+        await asyncio.sleep(0)
+        taken = []
+        while (found := batcher.take()) is not None:
+            taken.append((found[0].payloads, found[0].length, found[0].size, found[0].group))
+        assert taken == [([0, 3], 16, 2, 0), ([1, 2, 5], 8, 4, 0), ([4], 16, 2, 0), ([6], 16, 2, 1)]
+        assert batcher.waiting == 0
+        waiting.cancel()
+
+    asyncio.run(main())
+
+
+def test_a_row_that_would_be_empty_takes_a_shorter_piece():
+    async def main():
+        batcher = make([])
+        waiting = asyncio.gather(*(batcher.submit([Piece(n, length)]) for n, length in enumerate((16, 8, 4, 32))))
+        await asyncio.sleep(0)
+        batch, _ = batcher.take()
+        assert (batch.payloads, batch.length) == ([0, 1, 2], 16)  # never a longer one
+        waiting.cancel()
+
+    asyncio.run(main())
+
+
+def test_a_short_request_passes_a_long_one_which_goes_on():
+    async def scene(batcher, batches):
+        long = asyncio.create_task(batcher.submit([Piece(n) for n in range(80)]))
+        await asyncio.sleep(0.01)  # ten pieces of the long one are due before what comes now
+        short = asyncio.create_task(batcher.submit([Piece(1000)]))
+        await asyncio.sleep(0)
+        go_on.set()
+        assert await short == [2000] and not long.done()
+        assert await long == [2 * n for n in range(80)]
+        place = next(number for number, batch in enumerate(batches) if 1000 in batch.payloads)
+        assert place < 15  # of twenty or more
+
+    go_on = threading.Event()
+    play(scene, go_on=go_on)
+
+
+def test_what_does_not_fit_into_the_queue_is_refused_and_the_rest_goes_on():
+    async def scene(batcher, batches):
+        first = asyncio.create_task(batcher.submit([Piece(n) for n in range(10)]))
+        await asyncio.sleep(0.05)  # four are computed, six wait
+        with pytest.raises(Full, match="try again") as refused:
+            await batcher.submit([Piece(n) for n in range(5)])
+        assert 1 <= refused.value.retry_after <= 60
+        second = asyncio.create_task(batcher.submit([Piece(7)] * 4))
+        await asyncio.sleep(0)
+        go_on.set()
+        assert await first == [2 * n for n in range(10)] and await second == [14] * 4
+
+    go_on = threading.Event()
+    play(scene, go_on=go_on, most_waiting=10)
+
+
+def test_the_time_to_try_again_grows_with_what_waits():
+    batcher = make([], most_waiting=10**6)
+    batcher._pace = 0.01
+    assert [setattr(batcher, "waiting", count) or batcher.retry_after() for count in (0, 450, 10**6)] == [1, 5, 60]
+
+
+def test_a_request_that_is_cancelled_takes_its_pieces_along():
+    async def scene(batcher, batches):
+        first = asyncio.create_task(batcher.submit([Piece(1)] * 4))
+        await asyncio.sleep(0.05)
+        gone = asyncio.create_task(batcher.submit([Piece(2, 8), Piece(2, 16)]))
+        stays = asyncio.create_task(batcher.submit([Piece(3, 8)]))
+        await asyncio.sleep(0)
+        assert batcher.waiting == 3
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
+        assert batcher.waiting == 1
+        go_on.set()
+        assert await first == [2] * 4 and await stays == [6]
+        assert 2 not in [payload for batch in batches for payload in batch.payloads]
+
+    go_on = threading.Event()
+    play(scene, go_on=go_on)
+
+
+def test_an_error_is_that_of_its_batch_alone():
+    async def scene(batcher, batches):
+        found = await asyncio.gather(
+            batcher.submit([Piece(-1, 16)]), batcher.submit([Piece(5, 8)]), return_exceptions=True
+        )
+        assert isinstance(found[0], RuntimeError) and found[1] == [10]
+        assert await batcher.submit([Piece(6, 16)]) == [12]  # its worker goes on
+
+    play(scene, lambda length, waiting: 1)
+
+
+def test_a_batch_without_all_of_its_results_is_an_error_too():
+    async def main():
+        batcher = Batcher(lambda batch: batch.payloads[1:], lambda length, waiting: 4, workers=1, most_waiting=9)
+        batcher.start()
+        async with asyncio.timeout(20):
+            for _ in range(2):
+                with pytest.raises(RuntimeError, match="a batch of 2 has 1 results"):
+                    await batcher.submit([Piece(1), Piece(2)])
+        assert batcher.failure is None
+        await batcher.close()
+        assert batcher.failure is None
+
+    asyncio.run(main())
+
+
+def test_a_worker_that_ends_is_a_failure():
+    async def scene(batcher, batches):
+        assert batcher.failure is None
+        asyncio.create_task(batcher.submit([Piece(1)] * 5))  # noqa: RUF006
+        while batcher.failure is None:
+            await asyncio.sleep(0.01)
+        assert isinstance(batcher.failure, ZeroDivisionError)
+
+    play(scene, observe=lambda done: 1 // 0)
+
+
+def test_batches_are_reported_with_their_times():
+    async def scene(batcher, batches):
+        await batcher.submit([Piece(1)] * 6)
+
+    seen = []
+    play(scene, observe=seen.append)
+    assert [len(done.batch.payloads) for done in seen] == [4, 2]
+    assert all(done.seconds >= 0 and done.waited >= 0 for done in seen)

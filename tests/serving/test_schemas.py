@@ -1,0 +1,33 @@
+import pytest
+from pydantic import ValidationError
+
+from simcse_jax.serving import schemas
+
+
+@pytest.mark.parametrize("given", ["a", ["a", "b\0c", " ", "日本"]])
+def test_texts_are_taken_as_they_are(given):
+    assert schemas.SearchRequest(query=given).query == given
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (3, "must be a string or a list of strings"),
+        (("a",), "must be a string or a list of strings"),
+        ("", "must not be empty"),
+        ([], "must not be empty"),
+        (["a", ""], "number 1 must not be empty"),
+        (["a", True], "number 1 is no string"),
+        ([[1, 2]], "number 0 is no string; token ids are of one tokenizer"),
+        (["\udcff"], "number 0 holds half a surrogate pair"),
+    ],
+)
+def test_the_first_text_that_is_none_is_named(given, message):
+    with pytest.raises(ValidationError) as found:
+        schemas.SearchRequest(query=given)
+    assert [error["msg"].startswith(message) for error in found.value.errors()] == [True]
+
+
+def test_defaults_are_openai_s():
+    request = schemas.EmbeddingsRequest(model="m", input="a")
+    assert (request.encoding_format, request.dimensions, request.prompt_name) == ("float", None, None)

@@ -1,0 +1,37 @@
+import pytest
+from support.fake_server import FakeEncoder
+
+from simcse_jax.errors import UserError
+from simcse_jax.ports import bind
+from simcse_jax.serving.app import App
+from simcse_jax.serving.metrics import Metrics
+from simcse_jax.serving.server import address_of, serve
+from simcse_jax.serving.service import Limits, Service
+
+
+def test_an_address_is_one_that_a_client_finds():
+    with bind("127.0.0.1", 0) as bound:
+        assert address_of(bound) == f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+
+def test_of_two_programs_that_start_on_a_port_one_is_told():
+    with bind("127.0.0.1", 0) as first, bind("127.0.0.1", first.getsockname()[1]) as second:
+        first.listen()
+        with pytest.raises(UserError, match="--port: Address already in use; choose another"):
+            serve(fake(FakeEncoder()).asgi, second, 1, "said")
+
+
+def test_a_program_that_cannot_be_compiled_ends_the_server(capsys):
+    def warm(length, size):
+        raise MemoryError("the device is full")
+
+    encoder = FakeEncoder()
+    encoder.warm = warm
+    app = fake(encoder)
+    with bind("127.0.0.1", 0) as bound, pytest.raises(MemoryError, match="the device is full"):
+        serve(app.asgi, bound, 1, "said", lambda: app.failure)
+    assert capsys.readouterr().out == "said\n" and not app.ready
+
+
+def fake(encoder):
+    return App(Service("fake", {None: encoder}, Limits()), Metrics())

@@ -1,0 +1,179 @@
+import asyncio
+
+import numpy as np
+import pytest
+from support.fake_server import FakeEncoder
+
+from simcse_jax.index.index import Index
+from simcse_jax.serving.batcher import Full
+from simcse_jax.serving.service import QUERIES, Invalid, Limits, Service
+
+
+def play(scene, encoders=None, **options):
+    """Runs `scene(service, encoder)`."""
+    encoder = FakeEncoder()
+    limits = Limits(**options.pop("limits", {}))
+
+    async def main():
+        service = Service("fake", encoders or {None: encoder}, limits, **options)
+        service.start()
+        try:
+            async with asyncio.timeout(20):
+                return await scene(service, encoder)
+        finally:
+            await service.close()
+
+    return asyncio.run(main())
+
+
+def test_embeddings_are_those_of_each_text_alone_and_equal_texts_are_encoded_once():
+    async def scene(service, encoder):
+        texts = ["a", "bb", "a", "a longer text", "a"]
+        found = await service.embed(texts)
+        np.testing.assert_array_equal(found.embeddings, [encoder.alone(text) for text in texts])
+        assert found.tokens == sum(map(len, texts))
+        assert sorted(text for batch in encoder.batches for text in batch) == ["a", "a longer text", "bb"]
+        assert service.waiting == 0
+
+    play(scene)
+
+
+@pytest.mark.parametrize("text", ["seventeen letters", "x" * 1000], ids=["cut", "not even tokenized"])
+def test_a_text_that_is_too_long_is_refused_or_cut(text):
+    async def refuses(service, encoder):
+        with pytest.raises(Invalid, match=r"input\[1\] .*; this model reads at most 16 tokens") as found:
+            await service.embed(["a", text])
+        assert (found.value.param, found.value.code) == ("input", "context_length_exceeded")
+        assert encoder.batches == []
+
+    async def cuts(service, encoder):
+        if len(text) < 100:
+            assert (await service.embed([text])).tokens == 16
+        else:
+            with pytest.raises(Invalid, match="1000 characters"):
+                await service.embed([text])
+
+    play(refuses)
+    play(cuts, limits={"cut": True})
+
+
+def test_a_short_request_need_not_wait_until_a_long_one_is_tokenized():
+    calls = []
+
+    class Recorded(FakeEncoder):
+        def tokenize(self, texts):
+            calls.append(list(texts))
+            return super().tokenize(texts)
+
+    async def scene(service, _):
+        texts = [f"text {number}" for number in range(100)]
+        found, _ = await asyncio.gather(service.embed(texts), service.embed(["a"]))
+        np.testing.assert_array_equal(found.embeddings, [FakeEncoder().alone(text) for text in texts])
+        assert calls.index(["a"]) == 1 and len(calls) == 5
+        with pytest.raises(Invalid, match=r"input\[2\] has more"):  # known before the rest is tokenized
+            await service.embed(["a", "a", "seventeen letters", *texts])
+        assert len(calls) == 6
+
+    play(scene, {None: Recorded()})
+
+
+def test_prompts_are_those_of_the_model():
+    async def scene(service, _):
+        found = await service.embed(["a"], "query")
+        np.testing.assert_array_equal(found.embeddings, [encoders["query"].alone("q: a")])
+        assert found.tokens == 4
+        with pytest.raises(Invalid, match="no prompt 'quary'; its prompts: query"):
+            await service.embed(["a"], "quary")
+
+    encoders = {None: FakeEncoder(), "query": FakeEncoder("q: ")}
+    play(scene, encoders)
+
+
+def test_numbers_of_texts_have_bounds_and_a_full_queue_refuses():
+    async def scene(service, encoder):
+        for texts in ([], ["a"] * 5):
+            with pytest.raises(Invalid, match="from 1 to 4"):
+                await service.embed(texts)
+        with pytest.raises(Full):
+            await service.embed(["a", "b", "c", "d"])
+        assert len((await service.embed(["a", "a", "a", "b"])).embeddings) == 4  # two wait
+
+    play(scene, limits={"inputs": 4, "waiting": 3})
+
+
+def test_an_embedding_that_is_not_finite_is_an_error_of_its_request_alone():
+    async def scene(service, encoder):
+        found = await asyncio.gather(service.embed(["damaged"]), service.embed(["a"]), return_exceptions=True)
+        assert isinstance(found[0], FloatingPointError)
+        np.testing.assert_array_equal(found[1].embeddings, [encoder.alone("a")])
+
+    play(scene, gather=0.01)
+
+
+def test_a_search_gives_the_index_s_own_results():
+    sentences = [f"text {number}" for number in range(40)]
+    index, alone = Index(4), FakeEncoder().alone
+    index.add(sentences, np.stack([alone(sentence) for sentence in sentences]))
+    asked = []
+
+    def search(queries, top_k):
+        asked.append((len(queries), top_k))
+        return index.search(queries, top_k)
+
+    async def scene(service, encoder):
+        assert service.can_search
+        alone_found = await service.search(["text 7"], 3, None)
+        assert [one.row for one in alone_found.results[0]][:1] == [7] and len(alone_found.results[0]) == 3
+        queries = [f"text {number}" for number in range(20)]
+        found = await service.search(queries, 9, 0.5)
+        expected = index.search(np.stack([alone(query) for query in queries]), 9, 0.5)
+        for got, right in zip(found.results, expected, strict=True):
+            assert [one.row for one in got] == [one.row for one in right]
+            np.testing.assert_allclose([one.score for one in got], [one.score for one in right], atol=1e-6)
+        assert found.tokens == sum(map(len, queries))
+        service.warm()
+
+    play(scene, search=search)
+    assert set(asked) == {(1, 8), (QUERIES, 16), (QUERIES, 8)}
+
+
+def test_without_an_index_there_is_no_search():
+    async def scene(service, encoder):
+        assert not service.can_search
+        with pytest.raises(Invalid, match="no index"):
+            await service.search(["a"], 1, None)
+
+    play(scene)
+
+
+def test_a_search_for_very_many_results_is_refused():
+    async def scene(service, encoder):
+        with pytest.raises(Invalid, match="top_k: 3 queries times 4 results; a request has at most 11"):
+            await service.search(["a", "b", "c"], 4, None)
+        assert encoder.batches == []
+
+    play(scene, search=lambda queries, top_k: [[] for _ in queries], limits={"results": 11})
+
+
+def test_who_ends_it_waits_for_no_program_but_the_one_that_is_compiled():
+    async def scene(service, encoder):
+        encoder.go_on.clear()
+        encoder.warm = lambda *shape: encoder.warmed.append(shape) or encoder.go_on.wait(20)
+        warming = asyncio.create_task(asyncio.to_thread(service.warm))
+        while not encoder.warmed:
+            await asyncio.sleep(0.01)
+        await service.close()
+        encoder.go_on.set()
+        await warming
+        assert len(encoder.warmed) == 1
+
+    encoder = FakeEncoder()
+    play(lambda service, _: scene(service, encoder), {None: encoder})
+
+
+def test_every_shape_is_compiled_before():
+    async def scene(service, encoder):
+        service.warm()
+        assert encoder.warmed == encoder.shapes()
+
+    play(scene)

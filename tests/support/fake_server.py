@@ -1,0 +1,93 @@
+"""A server's parts without a model: an encoder of lengths, and the application of it without a socket."""
+
+import contextlib
+import threading
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+import httpx
+import numpy as np
+
+from simcse_jax.serving.app import App
+from simcse_jax.serving.guard import Guard
+from simcse_jax.serving.metrics import Metrics
+from simcse_jax.serving.service import Limits, Service
+
+
+class Sentence(NamedTuple):
+    text: str
+    ids: np.ndarray
+    cut: bool
+
+
+class FakeEncoder:
+    """A token a character, at most 16; the embedding is drawn from the text's hash, with NaN for "damaged"."""
+
+    dimension, max_length, skipped, workers = 4, 16, 0, 1
+
+    def __init__(self, prompt: str = ""):
+        self.prompt, self.batches, self.warmed = prompt, [], []
+        self.go_on = threading.Event()  # batches wait for it
+        self.go_on.set()
+
+    def tokenize(self, texts):
+        texts = [self.prompt + text for text in texts]
+        cut = self.max_length
+        return [Sentence(text, np.arange(min(len(text), cut)), len(text) > cut) for text in texts]
+
+    def padded(self, sentence):
+        return 8 if len(sentence.ids) <= 8 else 16
+
+    def sizes(self, length):
+        return [2, 32 // length]
+
+    def size(self, length, waiting):
+        few, full = self.sizes(length)
+        return full if waiting > few else few
+
+    def encode(self, sentences, length, size):
+        assert self.go_on.wait(20)
+        assert len(sentences) <= size and all(len(each.ids) <= length for each in sentences)
+        self.batches.append([each.text for each in sentences])
+        if any(each.text == "fails" for each in sentences):
+            raise RuntimeError("the encoder failed")
+        return np.stack([self.alone(each.text) for each in sentences])
+
+    def alone(self, text):
+        if text == "damaged":
+            return np.full(4, np.nan, np.float32)
+        seed = sum(ord(letter) * 31**place for place, letter in enumerate(text)) % 2**31
+        return np.random.default_rng(seed).normal(size=4).astype(np.float32)
+
+    def shapes(self):
+        return [(8, 2), (8, 4), (16, 2)]
+
+    def warm(self, length, size):
+        self.warmed.append((length, size))
+
+
+class Started(NamedTuple):
+    """A running application."""
+
+    client: httpx.AsyncClient
+    app: App
+    guard: Guard
+    encoder: FakeEncoder
+
+
+@contextlib.asynccontextmanager
+async def started(encoder=None, search=None, key=None, names=None, wait=True, **limits) -> AsyncIterator[Started]:
+    """The whole application, asked without sockets; `wait` until it is ready."""
+    encoder, limits, metrics = encoder or FakeEncoder(), Limits(**limits), Metrics()
+    encoders = {None: encoder, "query": encoder}
+    service = Service("fake", encoders, limits, search=search, query_prompt="query", observe=metrics.encoded)
+    app = App(service, metrics)
+    guard = Guard(app.asgi, limits, metrics, app.paths, key, names)
+    transport = httpx.ASGITransport(guard, raise_app_exceptions=False)
+    async with (
+        app.asgi.router.lifespan_context(app.asgi),
+        httpx.AsyncClient(transport=transport, base_url="http://testserver") as client,
+    ):
+        while wait and (await client.get("/ready")).status_code != 200:
+            pass
+        yield Started(client, app, guard, encoder)
