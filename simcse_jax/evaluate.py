@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import functools
 import json
+import re
 import sys
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -80,6 +81,7 @@ class Options(NamedTuple):
     transfer_protocol: str
     output: Path | None
     baseline: dict[str, Any] | None  # earlier scores
+    dimensions: list[int]  # of truncated embeddings; empty: the model's own
 
 
 def parse() -> Options:
@@ -134,6 +136,11 @@ def parse() -> Options:
     parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
     add_dtype(parser)
     add_prompts(parser)
+    parser.add_argument(
+        "--dimensions",
+        metavar="N,N,…",
+        help="score the first N elements of each embedding, for each of these numbers (default: as --truncate-dim)",
+    )
     add_postprocess(parser, POSTPROCESSING, "change the embeddings")
     parser.add_argument(
         "--output",
@@ -193,18 +200,37 @@ def _checked(args: argparse.Namespace) -> Options:
     inputs = {"--data": args.data, "--model": args.model, "--postprocess-data": args.postprocess_data}
     inputs |= {"--baseline": args.baseline, **{f"--tasks {RETRIEVAL}:{folder}": folder for folder in folders}}
     output = None if args.output is None else output_file(args.output, inputs)
+    dimensions = read_dimensions(args)
     protocol = args.transfer_protocol or "sklearn"
     baseline = None if args.baseline is None else read_json(local_path(args.baseline))
     return Options(
         *(args, sts_tasks, transfer_tasks, folders, metrics or ["spearman"], measures or [*USUAL]),
-        *(aggregations, protocol, output, baseline),
+        *(aggregations, protocol, output, baseline, dimensions),
     )
+
+
+def read_dimensions(args: argparse.Namespace) -> list[int]:
+    """The numbers of --dimensions.
+
+    Raises:
+      UserError: for what is no list of different whole numbers, or options that it does not go with.
+    """
+    if args.dimensions is None:
+        return []
+    sizes = [part.strip() for part in args.dimensions.split(",")]
+    if not all(re.fullmatch("[1-9][0-9]{0,8}", size) for size in sizes) or len(set(sizes)) < len(sizes):
+        raise UserError(f"--dimensions {args.dimensions}: must be whole numbers from 1, each once, with commas between")
+    for option in ("truncate_dim", "baseline"):
+        if getattr(args, option) is not None:
+            raise UserError(f"--{option.replace('_', '-')}: is for one size, and --dimensions has its own")
+    return [int(size) for size in sizes]
 
 
 def main() -> None:
     """Reads the data first, so that a mistake in it is reported before a model is loaded."""
     options = parse()
     args = options.args
+    from simcse_jax.encoding.arguments import check_truncation
     from simcse_jax.evaluation import postprocess
     from simcse_jax.progress import doing
     from simcse_jax.simcse import SimCSE
@@ -223,23 +249,31 @@ def main() -> None:
         truncate_dim=args.truncate_dim,
     )
     before = f", prompt {prompt!r}" if (prompt := model.prompt_of(args.prompt, args.prompt_name)) else ""
+    if options.dimensions:
+        model.truncate_dim = None
+    for size in options.dimensions:
+        check_truncation(size, model.dimension, "--dimensions")
     before += f", {model.dimension} elements" if model.truncate_dim else ""
     if fit_on:
-        postprocess.check(fit_on, model.dimension, [item for each in evaluators for item in each.tasks.items()])
+        for size in options.dimensions or [model.dimension]:
+            postprocess.check(fit_on, size, [item for each in evaluators for item in each.tasks.items()])
     after = f", after {args.postprocess} fit on {args.postprocess_data}" if fit_on else ""
-    encode = encoders(model, args.prompt, args.prompt_name)
-    before += encode.roles if options.folders else ""
-    scores: dict[str, Any] = {}
+    before += encoders(model, args.prompt, args.prompt_name).roles if options.folders else ""
+    found: dict[int, dict[str, Any]] = {}
     with printing(options.output is not None) as say:
         say(f"{args.model}: pooler {model.pooler}{' with head' if model.use_head else ''}{before}{after}")
-        with doing(args.postprocess), warnings_in_a_line():
-            embed = postprocess.applied(encode, fit_on)
-            for evaluator in evaluators:
-                numbers = evaluator(embed)
-                say(f"{evaluator.protocol}\n{evaluator.table(numbers)}")
-                scores |= evaluator.flat(numbers)
+        for size in options.dimensions or [0]:
+            scores = found[size] = {}
+            with doing(args.postprocess), warnings_in_a_line():
+                embed = postprocess.applied(encoders(model, args.prompt, args.prompt_name, size or None), fit_on)
+                for evaluator in evaluators:
+                    numbers = evaluator(embed)
+                    at = f"{size} elements: " if size else ""
+                    say(f"{at}{evaluator.protocol}\n{evaluator.table(numbers)}")
+                    scores |= evaluator.flat(numbers)
         if options.output:
-            write_atomically(options.output, json.dumps(scores, indent=2) + "\n")
+            written = found.get(0) or {"truncated": {str(size): scores for size, scores in found.items()}}
+            write_atomically(options.output, json.dumps(written, indent=2) + "\n")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -257,12 +291,15 @@ class Encoders:
         return self.encode(sentences)
 
 
-def encoders(model: "SimCSE", prompt: str | None, prompt_name: str | None) -> Encoders:
-    """The model's, with the prompt that is given; otherwise queries and documents have their own."""
+def encoders(model: "SimCSE", prompt: str | None, prompt_name: str | None, size: int | None = None) -> Encoders:
+    """The model's, with the prompt that is given; otherwise queries and documents have their own.
+
+    `size` is the number of elements that embeddings keep; None: as the model says.
+    """
     from simcse_jax.encoding.arguments import EncodeOptions, with_prompt_of
     from simcse_jax.simcse import DOCUMENT_PROMPTS
 
-    given: EncodeOptions = {"prompt": prompt, "prompt_name": prompt_name}
+    given: EncodeOptions = {"prompt": prompt, "prompt_name": prompt_name, "truncate_dim": size}
     roles = ""
     for role, names in (("queries", ("query",)), ("documents", DOCUMENT_PROMPTS)):
         own = with_prompt_of(given, model.prompts, *names)

@@ -5,8 +5,11 @@ from math import isfinite
 from ml_collections import config_dict
 
 from simcse_jax.config.fields import FIELDS, LARGEST, flatten, trains
+from simcse_jax.config.graded_fields import check_graded, graded_conditions
+from simcse_jax.config.matryoshka_fields import check_matryoshka, matryoshka_conditions
 from simcse_jax.config.partial_fields import check_partial, partial_conditions
 from simcse_jax.config.retrieval_fields import check_retrieval, retrieval_conditions
+from simcse_jax.config.teacher_fields import check_teacher, teacher_conditions
 from simcse_jax.data.files import is_text
 from simcse_jax.errors import UserError, nearest, no_such
 from simcse_jax.evaluation.tasks import POSTPROCESSING, RETRIEVAL
@@ -15,6 +18,8 @@ from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.choices import UNPAIRED, UNPROJECTED
 from simcse_jax.storage import is_remote, local_path
 
+# Sections that have no effect where nothing is trained.
+OF_TRAINING = ("data.", "objective.", "matryoshka.", "projector.", "teacher.", "views.", "train.")
 LARGEST_FLOAT, SMALLEST_FLOAT = 3.4e38, 1.2e-38  # of float32
 
 
@@ -39,8 +44,11 @@ def validate(config: config_dict.ConfigDict) -> None:
     _check_data(config)
     _check_spans(config)
     _check_objectives(config)
+    check_graded(config)
+    check_teacher(config)
     _check_optimization(config)
     _check_projector(config)
+    check_matryoshka(config)
     _check_replaced_tokens(config)
     if config.data.mixed:
         check_mixed(config, "config.data.mixed", "set it to False")
@@ -305,6 +313,9 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
     by_retrieval = config.eval.development == RETRIEVAL
     conditions = {
         **partial_conditions(config),
+        **graded_conditions(config),
+        **matryoshka_conditions(config),
+        **teacher_conditions(config),
         "model.convolutions.channels": bool(config.model.convolutions.widths),
         "model.convolutions.activation": bool(config.model.convolutions.widths),
         "views.negative": objective.off_dropout.weight > 0,
@@ -326,16 +337,13 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         **retrieval_conditions(config),
         "eval.development": by_retrieval or (bool(config.eval.data) and not local_path(config.eval.data).is_file()),
         "eval.encoder": config.model.dual_encoder and (by_retrieval or bool(config.eval.data)),
-        "analysis.data": config.analysis.every > 0,
-        "analysis.sentences": config.analysis.every > 0,
-        "analysis.split": config.analysis.every > 0,
-        "analysis.repeated_sentences": config.analysis.every > 0,
+        **{f"analysis.{name}": config.analysis.every > 0 for name in config.analysis if name != "every"},
     }
     projected = any(objective[name].weight for name in config.projector.objectives)
     conditions |= {name: projected and bool(config.projector.widths) for name in given if name.startswith("projector.")}
     conditions["projector.bias"] &= config.projector.last_norm == "none"
     off |= {name for name, holds in conditions.items() if not holds}
     if not trains(config):
-        off |= {name for name in given if name.startswith(("data.", "objective.", "projector.", "views.", "train."))}
+        off |= {name for name in given if name.startswith(OF_TRAINING)}
         off -= {"train.epochs", "train.dtype", "train.matmul_precision", "data.max_length"}
     return [f"{name}={given[name]}" for name in sorted(off) if given[name] != FIELDS[name].default]

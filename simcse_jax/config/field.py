@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from simcse_jax.config.rules import Rule, rule
+from simcse_jax.config.rules import Rule, at_least, rule
 
 BELOW_ONE = rule("at least 0 and below 1", lambda rate: 0 <= rate < 1)  # a rate
 
@@ -24,9 +24,14 @@ def field(default: Any, meaning: str, *rules: Rule) -> Field:
     return Field(default, meaning, rules)
 
 
-def number(default: float | str, meaning: str, *rules: Rule) -> Field:
+def number(default: float | str | tuple[str, ...], meaning: str, *rules: Rule) -> Field:
     """A field that the compiled step takes as an argument, a number or several."""
     return Field(default, meaning, rules, of_step=True)
+
+
+def weight(default: float = 0.0) -> Field:
+    """The weight of an objective."""
+    return number(default, "The weight of this term in the loss; 0.0 turns it off.", at_least(0))
 
 
 def explain(choices: Mapping[str, str]) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 from ml_collections import config_dict
 
 from simcse_jax.config.field import BELOW_ONE, Field, explain, field, number
+from simcse_jax.config.graded_fields import SCORE_RANGE
 from simcse_jax.config.loss_fields import LOSS_FIELDS, LOSS_SECTIONS
 from simcse_jax.config.partial_fields import PARTIAL_FIELDS, PARTIAL_SECTIONS
 from simcse_jax.config.retrieval_fields import RETRIEVAL_FIELDS, RETRIEVAL_SECTIONS
@@ -103,9 +104,10 @@ FIELDS = {
     **PARTIAL_FIELDS,
     "data.train": field(
         "data/wiki1m_for_simcse.txt",
-        "A .txt, .csv, .tsv, .jsonl or .parquet file, hf:NAME[:CONFIG[:SPLIT]], tfds:NAME[:SPLIT] or sts:FOLDER (the "
-        "sentences of SentEval's similarity sets); or several of them, with commas in between; or the folder of a "
-        "prepared corpus (docs/corpora.md), also gs://BUCKET/FOLDER.",
+        "A .txt, .csv, .tsv, .jsonl or .parquet file, hf:NAME[:CONFIG[:SPLIT]], tfds:NAME[:SPLIT], sts:FOLDER (the "
+        "sentences of SentEval's similarity sets) or sts:FOLDER:TASK[:SPLIT] (the graded pairs of one of them); or "
+        "several of them, with commas in between; or the folder of a prepared corpus (docs/corpora.md), also "
+        "gs://BUCKET/FOLDER.",
         given("a file, hf:NAME, tfds:NAME or sts:FOLDER"),
     ),
     "data.local_cache": field("", "A folder on this host's disk, for copies of prepared corpora in buckets."),
@@ -137,6 +139,8 @@ FIELDS = {
     "data.columns.negative": field("", "The column of hard negatives."),
     "data.columns.neutral": field("", "The column of further negatives, read only if this is set."),
     "data.columns.label": field("", "The column of the pairs' labels, read if this is set or labels are needed."),
+    "data.columns.score": field("", "The column of the pairs' scores, where an objective needs them."),
+    "data.score_range": SCORE_RANGE,
     "data.augment.name": field("", "The kind of change; empty: none.", empty_or_one_of(AUGMENTATIONS)),
     "data.augment.percent": field(
         10.0,

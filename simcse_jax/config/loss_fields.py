@@ -1,7 +1,10 @@
 """The fields of the loss: views of a sentence, a projector, and the objectives."""
 
-from simcse_jax.config.field import BELOW_ONE, Field, explain, field, number
+from simcse_jax.config.field import BELOW_ONE, Field, explain, field, number, weight
+from simcse_jax.config.graded_fields import GRADED_FIELDS, GRADED_SECTIONS
+from simcse_jax.config.matryoshka_fields import MATRYOSHKA_FIELDS, MATRYOSHKA_SECTIONS
 from simcse_jax.config.rules import above, at_least, at_most, either, one_of, rule
+from simcse_jax.config.teacher_fields import TEACHER_FIELDS, TEACHER_SECTIONS
 from simcse_jax.models.config import CHANGES, MASKED, NORMS, STATISTICS, is_widths
 from simcse_jax.objectives.choices import NEGATIVES, READINGS, SIMILARITIES
 
@@ -12,10 +15,6 @@ POLICIES = {  # which dropout masks the sentences of a pair get; see training/vi
     "noisy": "a mask each, and Gaussian noise on the embedding",
     "mean": "the mean of several embeddings, each with its own mask",
 }
-
-
-def _weight(default: float) -> Field:
-    return number(default, "The weight of this term in the loss; 0.0 turns it off.", at_least(0))
 
 
 def _reading(objective: str) -> Field:
@@ -36,6 +35,9 @@ LOSS_SECTIONS = {
     "objective.replaced_token_detection": "Which tokens did a generator replace? (DiffCSE, section 3).",
     "objective.self_contrastive": "The views of a sentence repel each other (SCD).",
     "objective.softmax_nli": "SBERT's classifier of labelled pairs.",
+    **GRADED_SECTIONS,
+    **TEACHER_SECTIONS,
+    **MATRYOSHKA_SECTIONS,
 }
 
 LOSS_FIELDS = {
@@ -66,7 +68,7 @@ LOSS_FIELDS = {
         "together", f"Batch norm's mean and variance. {explain(STATISTICS)}.", either(STATISTICS)
     ),
     "projector.objectives": field((), "The objectives that see projected embeddings."),
-    "objective.info_nce.weight": _weight(1.0),
+    "objective.info_nce.weight": weight(1.0),
     "objective.info_nce.temperature": number(0.05, "Divides similarities.", above(0)),
     "objective.info_nce.hard_negative_weight": number(
         1.0, "The weight of an anchor's own hard negatives: α of SimCSE's equation 8.", at_least(0)
@@ -76,16 +78,16 @@ LOSS_FIELDS = {
     "objective.info_nce.negatives": field(
         "other", f"Which sentences of the other examples are negatives. {explain(NEGATIVES)}.", either(NEGATIVES)
     ),
-    "objective.off_dropout.weight": _weight(0.0),
+    "objective.off_dropout.weight": weight(),
     "objective.off_dropout.temperature": number(0.05, "Divides similarities.", above(0)),
     "objective.off_dropout.m": number(
         0.9, "The balance of positives and negatives.", above(0, "at 0 there is nothing to learn")
     ),
     "objective.off_dropout.reading": _reading("off_dropout"),
-    "objective.dimension_wise.weight": _weight(0.0),
+    "objective.dimension_wise.weight": weight(),
     "objective.dimension_wise.temperature": number(5.0, "Divides similarities.", above(0)),
     "objective.dimension_wise.reading": _reading("dimension_wise"),
-    "objective.barlow_twins.weight": _weight(0.0),
+    "objective.barlow_twins.weight": weight(),
     "objective.barlow_twins.off_diagonal_weight": number(
         0.005, "The weight of correlations between different dimensions.", at_least(0)
     ),
@@ -93,20 +95,23 @@ LOSS_FIELDS = {
     "objective.barlow_twins.artificial": field(
         0, "Rows of N(0, 1) in addition to the batch.", at_least(0), at_most(100_000)
     ),
-    "objective.contrastive_tension.weight": _weight(0.0),
+    "objective.contrastive_tension.weight": weight(),
     "objective.contrastive_tension.negatives": field(
         7, "The negative pairs after each positive one: K.", at_least(1), at_most(1000)
     ),
     "objective.contrastive_tension.reading": _reading("contrastive_tension"),
-    "objective.self_contrastive.weight": _weight(0.0),
+    "objective.self_contrastive.weight": weight(),
     "objective.self_contrastive.temperature": number(0.05, "Divides similarities.", above(0)),
-    "objective.jensen_shannon.weight": _weight(0.0),
-    "objective.mlm.weight": _weight(0.0),
-    "objective.replaced_token_detection.weight": _weight(0.0),
+    "objective.jensen_shannon.weight": weight(),
+    "objective.mlm.weight": weight(),
+    "objective.replaced_token_detection.weight": weight(),
     "objective.replaced_token_detection.masking_rate": number(
         0.3,
         "The share of tokens that are masked before the generator reads a sentence.",
         rule("above 0 and at most 1", lambda rate: 0 < rate <= 1),
     ),
-    "objective.softmax_nli.weight": _weight(0.0),
+    "objective.softmax_nli.weight": weight(),
+    **GRADED_FIELDS,
+    **TEACHER_FIELDS,
+    **MATRYOSHKA_FIELDS,
 }

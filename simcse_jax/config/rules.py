@@ -25,6 +25,27 @@ def rule(words: str, holds: Callable[[Any], bool]) -> Rule:
     return Rule(words, check)
 
 
+def listed(words: str, read: Callable[[Any], object]) -> Rule:
+    """The rule of a list of numbers, which `read` takes, or raises a ValueError.
+
+    They are texts there, as on the command line and in `run.json`.
+    """
+
+    def is_read(parts: Sequence[str]) -> bool:
+        try:
+            read(parts)
+        except ValueError:
+            return False
+        return not any("_" in part for part in parts)  # Python reads 1_5 as 15
+
+    def check(field: str, value: Sequence[object]) -> None:
+        if not all(isinstance(part, str) for part in value):
+            raise UserError(f"{field}={value!r}: its numbers must be texts, as in {tuple(map(str, value))!r}")
+        rule(words, is_read).check(field, value)
+
+    return Rule(words, check)
+
+
 def at_least(least: float, why: str = "") -> Rule:
     """At least `least`, and finite; `why` is the reason for the bound."""
     return rule(f"{least} or more{why and f' ({why})'}", lambda value: least <= value < inf)

@@ -19,6 +19,14 @@ LOOKED_AT = 2**18  # steps whose batches are counted before the first one, which
 MANY_STEPS = 500  # from this many steps on, a second compilation pays off
 
 
+class Taught(NamedTuple):
+    """A teacher's embeddings of all sentences: sentence c of row n has the embedding `places[n, c]`."""
+
+    embeddings: np.ndarray  # (U, E) float32, of each distinct sentence
+    places: np.ndarray  # (N, C) int32
+    key: str  # what they depend on
+
+
 class Corpus(NamedTuple):
     """N tokenized examples of C columns, padded to the single length T that the run is compiled for."""
 
@@ -28,6 +36,8 @@ class Corpus(NamedTuple):
     present: np.ndarray | None = None  # (N, C) bool, False where a row's source has no such column; None: all have
     group: int = 1  # rows that stay together, one after the other, in every epoch's order
     pairing: Pairing | None = None  # makes the examples of an epoch from one column; None: the rows are the examples
+    scores: np.ndarray | None = None  # (N,) float32
+    taught: Taught | None = None
 
     @property
     def num_rows(self) -> int:
@@ -37,7 +47,7 @@ class Corpus(NamedTuple):
     @property
     def fingerprint(self) -> str:
         """SHA-256 of all rows."""
-        arrays = (self.input_ids, self.labels, self.present)
+        arrays = (self.input_ids, self.labels, self.present, self.scores)
         return sha256(*(array for array in arrays if array is not None))
 
     def batches(self, batch_size: int, seed: int) -> "Batches":
@@ -86,7 +96,7 @@ def tokenize(examples: Examples, tokenizer: Tokenizer, max_length: int) -> Corpu
     length = min(-(-longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE, max_length)
     padded = [tokenizer.pad(column, length) for column in columns]
     ids, mask = (np.stack(arrays, 1) for arrays in zip(*padded, strict=True))
-    return Corpus(ids, mask.astype(np.int8), examples.labels, examples.present)
+    return Corpus(ids, mask.astype(np.int8), examples.labels, examples.present, scores=examples.scores)
 
 
 def steps_per_epoch(num_examples: int, batch_size: int) -> int:
@@ -104,24 +114,39 @@ class Batches:
     def __getitem__(self, step: int) -> dict[str, np.ndarray]:
         """The batch of update `step`, counted from 0.
 
-        It has `input_ids` and `attention_mask` (B, C, T), `index` (B,) and, if the corpus has them, `label` (B,) and
-        `present` (B, C).
+        It has `input_ids` and `attention_mask` (B, C, T), `index` (B,) and, if the corpus has them, `label` (B,),
+        `score` (B,), `present` (B, C) and `teacher` (B, C, E).
         """
         return self.rows(step, slice(None))
 
     def rows(self, step: int, part: slice) -> dict[str, np.ndarray]:
         """Some rows of a batch; no others are read."""
-        epoch, position = divmod(step, steps_per_epoch(self._corpus.num_examples, self.batch_size))
-        if epoch != self._epoch:
-            self._epoch, self._order = epoch, self._examples(epoch)
-        rows = self._order[position * self.batch_size : (position + 1) * self.batch_size][part]
+        rows = self._rows_of(step)[part]
         batch = {
             "input_ids": self._corpus.take(self._corpus.input_ids, rows),
             "attention_mask": self._corpus.take(self._corpus.attention_mask, rows).astype(np.int32),
             "index": np.arange(self.batch_size, dtype=np.int32)[part],
         }
-        further = {"label": self._corpus.labels, "present": self._corpus.present}
+        further = {"label": self._corpus.labels, "present": self._corpus.present, "score": self._corpus.scores}
+        if self._corpus.taught is not None:
+            places = self._corpus.take(self._corpus.taught.places, rows)
+            batch["teacher"] = np.asarray(self._corpus.taught.embeddings[places])
         return batch | {name: array[rows] for name, array in further.items() if array is not None}
+
+    def is_reading(self, step: int) -> bool:
+        """False: there is no thread that reads a batch ahead."""
+        return False
+
+    def tokens(self, step: int) -> int:
+        """The tokens of the whole batch, without padding."""
+        return int(np.count_nonzero(self._corpus.take(self._corpus.attention_mask, self._rows_of(step))))
+
+    def _rows_of(self, step: int) -> np.ndarray:
+        """The rows of the corpus in a batch, (B,), or those of its pairs, (B, 2)."""
+        epoch, position = divmod(step, steps_per_epoch(self._corpus.num_examples, self.batch_size))
+        if epoch != self._epoch:
+            self._epoch, self._order = epoch, self._examples(epoch)
+        return self._order[position * self.batch_size : (position + 1) * self.batch_size]
 
     def sizes(self, steps: int, devices: int, chunk_size: int = 0) -> Sizes:
         """How many tokens the programs must have places for, and the program of each step.

@@ -1,4 +1,4 @@
-"""Chooses the columns of a table that hold sentences, by role, and the one that holds labels."""
+"""Chooses the columns of a table that hold sentences, by role, and those that hold labels and scores."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,25 +12,38 @@ USUAL_NAMES = {
     "negative": ("hard_neg", "negative"),
 }
 USUAL_LABELS = ("label", "gold_label")
+USUAL_SCORE = "score"
+GRADED_NAMES = {  # of pairs with scores, which have no negatives
+    "anchor": ("sentence1", *USUAL_NAMES["anchor"]),
+    "positive": ("sentence2", *USUAL_NAMES["positive"]),
+}
 
 
-def choose_columns(names: Sequence[str], columns: Mapping[str, str], where: str, ordered: bool = True) -> list[int]:
+def choose_columns(
+    names: Sequence[str], columns: Mapping[str, str], where: str, ordered: bool = True, graded: bool = False
+) -> list[int]:
     """The indices in `names` of the anchor, positive, negative and neutral columns.
 
     The columns that `columns` maps; otherwise those with a usual name; otherwise, if there are at most three, by their
-    order (only a single one if the order means nothing: `ordered` False). A column of labels does not count. Neutral
-    hypotheses are used only if `columns` maps them.
+    order (only a single one if the order means nothing: `ordered` False). Columns of labels and scores do not count.
+    Neutral hypotheses are used only if `columns` maps them. Pairs that are `graded` have further usual names.
 
     Raises:
       UserError: when a mapped column is missing, or the choice is not clear.
     """
-    found = _choose(names, columns, where, ordered)
+    found = _choose(names, columns, where, ordered, GRADED_NAMES if graded else USUAL_NAMES)
     for place in found:
         check_unique(names, names[place], where)
     return found
 
 
-def _choose(names: Sequence[str], columns: Mapping[str, str], where: str, ordered: bool) -> list[int]:
+def _choose(
+    names: Sequence[str],
+    columns: Mapping[str, str],
+    where: str,
+    ordered: bool,
+    usual_names: Mapping[str, tuple[str, ...]],
+) -> list[int]:
     mapped = {role: columns[role] for role in ROLES if columns.get(role)}
     if mapped:
         _check_mapped(names, mapped, where)
@@ -38,14 +51,15 @@ def _choose(names: Sequence[str], columns: Mapping[str, str], where: str, ordere
             raise UserError("data.columns.negative: data.columns.neutral is set, so this must be set too")
         return [list(names).index(name) for name in mapped.values()]
     usual = []
-    for role in USUAL_NAMES:
-        found = next((name for name in USUAL_NAMES[role] if name in names), None)
+    for role in usual_names:
+        found = next((name for name in usual_names[role] if name in names), None)
         if found is None:
             break
         usual.append(list(names).index(found))
     if usual:
         return usual
-    by_order = [i for i, name in enumerate(names) if name not in (*USUAL_LABELS, columns.get("label"))]
+    no_sentences = (*USUAL_LABELS, USUAL_SCORE, columns.get("label"), columns.get("score"))
+    by_order = [i for i, name in enumerate(names) if name not in no_sentences]
     if 1 <= len(by_order) <= (3 if ordered else 1):
         return by_order
     raise UserError(
@@ -75,6 +89,27 @@ def choose_labels(names: Sequence[str], columns: Mapping[str, str], needed_by: s
             f"{where}: no labels, but {needed_by} needs them; it has {', '.join(names)}: set data.columns.label"
         )
     return list(names).index(found)
+
+
+def choose_scores(names: Sequence[str], columns: Mapping[str, str], needed_by: str, where: str) -> int:
+    """The index of the column of scores: the mapped one, or the one with the usual name.
+
+    Args:
+      names, columns, where: as for `choose_columns`; only the role `score` of `columns` is used.
+      needed_by: the field that needs scores, for the message.
+
+    Raises:
+      UserError: when there is no such column.
+    """
+    name = columns.get("score") or USUAL_SCORE
+    if columns.get("score"):
+        _check_mapped(names, {"score": name}, where)
+    elif name not in names:
+        raise UserError(
+            f"{where}: no scores, but {needed_by} needs them; it has {', '.join(names)}: set data.columns.score"
+        )
+    check_unique(names, name, where)
+    return list(names).index(name)
 
 
 def check_unique(names: Sequence[str], name: str, where: str) -> None:

@@ -1,8 +1,8 @@
 """Training sentences from files, hub datasets, TensorFlow datasets and SentEval's similarity sets.
 
 A specification is a path ending in .txt, .csv, .tsv, .jsonl or .parquet, `hf:NAME[:CONFIG[:SPLIT]]`,
-`tfds:NAME[:SPLIT]` or `sts:FOLDER` (`data.sts_texts`), or several of them with commas in between. All of them give one
-column of sentences per role.
+`tfds:NAME[:SPLIT]`, `sts:FOLDER` (`data.sts_texts`) or `sts:FOLDER:TASK[:SPLIT]` (`data.sts_pairs`), or several of them
+with commas in between. All of them give one column of sentences per role.
 """
 
 import dataclasses
@@ -12,21 +12,33 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simcse_jax.data.columns import choose_columns, choose_labels
+from simcse_jax.data.columns import choose_columns, choose_labels, choose_scores
 from simcse_jax.data.datasets import LIBRARIES, Library
 from simcse_jax.data.documents import REACH, next_sentences, read_documents
 from simcse_jax.data.draws import NEXT_SENTENCES, SUBSAMPLE, corpus_generator
-from simcse_jax.data.files import MISSING, READERS, Row, is_text, read_parquet
+from simcse_jax.data.files import MISSING, READERS, Row, Table, is_text, read_parquet
 from simcse_jax.data.labels import LABELS, parse_label
+from simcse_jax.data.scores import Scores
 from simcse_jax.data.sources import Examples, join, split_sources
 from simcse_jax.data.spans import SPANS
+from simcse_jax.data.sts_pairs import of_task, read_sts_pairs
 from simcse_jax.data.sts_texts import PREFIX, read_sts_texts, sts_version
 from simcse_jax.errors import UserError
 from simcse_jax.storage import Folder, as_path, is_remote, local_path
 
 __all__ = ["POSITIVES", "Examples", "read_examples"]
 
-PREFIXED = {**LIBRARIES, PREFIX: Library(read_sts_texts, True, sts_version)}  # the sources that are no files, by prefix
+
+def _read_sts(data: str) -> Table:
+    return read_sts_texts(data) if of_task(data) is None else read_sts_pairs(data)
+
+
+def _sts_version(data: str) -> str:
+    found = of_task(data)
+    return sts_version(data if found is None else found[0])
+
+
+PREFIXED = {**LIBRARIES, PREFIX: Library(_read_sts, True, _sts_version)}  # the sources that are no files, by prefix
 POSITIVES = (*LABELS, "all", *REACH, SPANS)  # the values of `data.positives`, which may also be empty
 
 
@@ -39,12 +51,13 @@ def read_examples(
     subsample: int = 0,
     seed: int = 0,
     mixed: bool = False,
+    scores: Scores | None = None,
 ) -> Examples:
     """Reads all examples of a specification (see the module's docstring).
 
     Args:
       specification: what to read.
-      columns: role (anchor, positive, negative, neutral; label) to column name, for unusual names; empty names
+      columns: role (anchor, positive, negative, neutral; label, score) to column name, for unusual names; empty names
         do not count. If `label` is set, rows without a label are left out.
       positives: how positives are chosen. Empty: by the column. A label: only hypotheses with this label; `all`:
         hypotheses with any label (SimCSE, Table 4). `next_sentence`, `next_3_sentences`: a following sentence of
@@ -54,6 +67,7 @@ def read_examples(
       subsample: the number of examples to draw without replacement, kept in order; 0 takes all.
       seed: for everything drawn here.
       mixed: whether several sources may have different columns (see `Examples.present`).
+      scores: how each pair's score is read, and kept; rows without one are left out. None: none is read.
 
     Raises:
       UserError: in one line, naming the file and the row, or the setting that does not fit the data.
@@ -64,7 +78,7 @@ def read_examples(
         if not prefix_of(source) and not source_path(source).is_file():
             hint = "a comma separates sources; put a name with a comma in double quotes"
             raise UserError(f"data.train={specification}: {source}: no such file; {hint}")
-    parts = {source: _read_source(source, columns or {}, positives, labels, generator) for source in sources}
+    parts = {source: _read_source(source, columns or {}, positives, labels, scores, generator) for source in sources}
     examples = join(parts, mixed)
     if subsample:
         examples = _subsample(examples, subsample, seed, specification)
@@ -72,10 +86,15 @@ def read_examples(
 
 
 def _read_source(
-    specification: str, columns: Mapping[str, str], positives: str, labels: bool, generator: np.random.Generator
+    specification: str,
+    columns: Mapping[str, str],
+    positives: str,
+    labels: bool,
+    scores: Scores | None,
+    generator: np.random.Generator,
 ) -> Examples:
-    """All examples of one source, with their labels if any are read; `generator` draws next sentences."""
-    source = open_source(specification, columns, positives, labels)
+    """All examples of one source, with their labels and scores if any are read; `generator` draws next sentences."""
+    source = open_source(specification, columns, positives, labels, scores)
     if positives == SPANS:
         examples = _whole_documents(source.rows, source.where)
     elif positives in REACH:
@@ -93,6 +112,8 @@ class Source(NamedTuple):
     chosen: list[int]  # the columns of sentences
     label: int | None  # the column of labels; None: none is read
     where: str  # the source's name, for messages
+    score: int | None = None  # the column of scores; None: none is read
+    scores: Scores | None = None  # how it is read
 
     def read(self, row: Row) -> tuple[list[str], int | None]:
         """A row's sentences, empty where they are blank, and its label: None if it has none.
@@ -106,25 +127,45 @@ class Source(NamedTuple):
             return texts, None
         return texts, _read_label(row.fields[self.label], f"{row.where}: the field {names[self.label]!r}")
 
+    def read_score(self, row: Row) -> float | None:
+        """A row's score; None if it has none, or if none is read.
 
-def open_source(specification: str, columns: Mapping[str, str], positives: str, labels: bool) -> Source:
+        Raises:
+          UserError: naming the row and the field that is no score.
+        """
+        if self.score is None or self.scores is None:
+            return None
+        value, where = row.fields[self.score], f"{row.where}: the field {self.names[self.score]!r}"
+        if value is MISSING:
+            raise UserError(f"{where} is missing")
+        return self.scores.read(value, where)
+
+
+def open_source(
+    specification: str, columns: Mapping[str, str], positives: str, labels: bool, scores: Scores | None = None
+) -> Source:
     """Opens one source and chooses its columns; the arguments are those of `read_examples`.
 
     Raises:
       UserError: when there is no such source, or its columns do not fit.
     """
     needed_by = check_positives(specification, positives, labels)
+    if scores and not labels and positives == "all":
+        needed_by = ""  # all pairs, whatever their score
     names, rows, where, ordered = _open(specification)
-    chosen = choose_columns(names, columns, where, ordered)
+    chosen = choose_columns(names, columns, where, ordered, graded=scores is not None)
     label = choose_labels(names, columns, needed_by, where)
-    if needed_by and len(chosen) < 2:
-        raise UserError(f"{where}: one column of sentences, but {needed_by} needs pairs; set data.columns.positive")
+    score = None if scores is None else choose_scores(names, columns, scores.needed_by, where)
+    needing = needed_by or (scores.needed_by if scores else "")
+    if needing and len(chosen) < 2:
+        raise UserError(f"{where}: one column of sentences, but {needing} needs pairs; set data.columns.positive")
     if not prefix_of(specification) and where.lower().endswith(".parquet"):  # whose other columns need not be read
-        wanted = [names[place] for place in dict.fromkeys([*chosen, *([] if label is None else [label])])]
+        others = [place for place in (label, score) if place is not None]
+        wanted = [names[place] for place in dict.fromkeys([*chosen, *others])]
         chosen = [wanted.index(names[place]) for place in chosen]
-        label = None if label is None else wanted.index(names[label])
+        label, score = (None if place is None else wanted.index(names[place]) for place in (label, score))
         names, rows = wanted, read_parquet(source_path(specification), wanted)[1]
-    return Source(names, rows, chosen, label, where)
+    return Source(names, rows, chosen, label, where, score, scores)
 
 
 def check_positives(specification: str, positives: str, labels: bool) -> str:
@@ -215,27 +256,41 @@ def _whole_documents(rows: Iterable[Row], where: str) -> Examples:
 def _collect(source: Source) -> Examples:
     collected: tuple[list[str], ...] = tuple([] for _ in source.chosen)
     labels: list[int] = []
-    blank = unlabelled = 0
+    scores: list[float] = []
+    blank = unlabelled = unscored = 0
     for row in source.rows:
         sentences, label = source.read(row)
         if not all(sentences):
             blank += 1
             continue
-        if source.label is not None:
-            if label is None:
-                unlabelled += 1
+        if source.label is not None and label is None:
+            unlabelled += 1
+            continue
+        if source.score is not None:
+            score = source.read_score(row)
+            if score is None:
+                unscored += 1
                 continue
+            scores.append(score)
+        if label is not None:
             labels.append(label)
         for column, sentence in zip(collected, sentences, strict=True):
             column.append(sentence)
     if not collected[0]:
-        raise nothing_in(source.where, blank, unlabelled)
-    return Examples(collected, blank, None if source.label is None else np.array(labels, np.int32), unlabelled)
+        raise nothing_in(source.where, blank, unlabelled, unscored)
+    return Examples(
+        collected,
+        blank,
+        None if source.label is None else np.array(labels, np.int32),
+        unlabelled,
+        unscored,
+        scores=None if source.score is None else np.array(scores, np.float32),
+    )
 
 
-def nothing_in(where: str, blank: int, unlabelled: int) -> UserError:
+def nothing_in(where: str, blank: int, unlabelled: int, unscored: int = 0) -> UserError:
     """The error for a source without examples."""
-    counts = ((blank, "blank rows"), (unlabelled, "rows without a label"))
+    counts = ((blank, "blank rows"), (unlabelled, "rows without a label"), (unscored, "rows without a score"))
     left_out = " and ".join(f"{count} {kind}" for count, kind in counts if count)
     return UserError(f"{where}: holds no sentences" + (f", only {left_out}" if left_out else ""))
 

@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -25,16 +26,19 @@ class Examples:
     blank: int  # rows left out because a sentence was blank
     labels: np.ndarray | None = None  # (N,) int32, indices into `LABELS`; kept if asked for
     unlabelled: int = 0  # rows left out because they had no label, if labels are read
+    unscored: int = 0  # rows left out because they had no score, if scores are read
     present: np.ndarray | None = None  # (N, C) bool; None: every row has all columns
+    scores: np.ndarray | None = None  # (N,) float32; kept if asked for
 
     def __len__(self) -> int:
         return len(self.columns[0])
 
     def take(self, rows: np.ndarray) -> "Examples":
         """The examples of these rows."""
-        labels, present = (None if array is None else array[rows] for array in (self.labels, self.present))
+        arrays = {"labels": self.labels, "present": self.present, "scores": self.scores}
+        taken: dict[str, Any] = {name: None if array is None else array[rows] for name, array in arrays.items()}
         columns = tuple([column[row] for row in rows.tolist()] for column in self.columns)
-        return dataclasses.replace(self, columns=columns, labels=labels, present=present)
+        return dataclasses.replace(self, columns=columns, **taken)
 
     @property
     def kinds(self) -> str:
@@ -111,12 +115,15 @@ def join(parts: Mapping[str, Examples], mixed: bool) -> Examples:
         rows = [np.arange(max(widths)) < width for width in widths]
         present = np.repeat(np.stack(rows), [len(part) for part in each], axis=0)
     labels = [part.labels for part in each if part.labels is not None]
+    scores = [part.scores for part in each if part.scores is not None]
     return Examples(
         tuple([sentence for column in columns for sentence in column] for columns in zip(*widened, strict=True)),
         sum(part.blank for part in each),
         np.concatenate(labels) if len(labels) == len(each) else None,
         sum(part.unlabelled for part in each),
+        sum(part.unscored for part in each),
         present,
+        np.concatenate(scores) if len(scores) == len(each) else None,
     )
 
 

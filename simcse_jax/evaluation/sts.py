@@ -8,14 +8,15 @@ Reads SentEval's folder (`data/downstream`: STS/STS12-en-test, …, STS/STSBench
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Float64
 
-from simcse_jax.data.files import open_text
+from simcse_jax.data.files import Row, open_text
+from simcse_jax.data.sts_pairs import HEADERS, PLACES, files_of_task, read_separated, read_year
 from simcse_jax.data.sts_texts import SINGLE_FILES, SUBSETS
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
@@ -24,7 +25,8 @@ from simcse_jax.storage import local_path, sha256
 
 TITLES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}  # where the paper's table has another name
 GRADED = {"sentence1", "sentence2", "score"}  # the header of a file of graded pairs
-BESIDE_TASKS = ("average", "averages", "retrieval", "retrieval_average")  # the keys next to the tasks in a result file
+# The keys next to the tasks in a result file.
+BESIDE_TASKS = ("average", "averages", "retrieval", "retrieval_average", "truncated")
 LARGEST = 1e100  # score; the square of a larger one overflows
 DEVELOPMENT = "STSBenchmark"  # the task that chooses the best checkpoint
 
@@ -54,37 +56,10 @@ def _number(text: str, where: str) -> float:
     return value
 
 
-def _rows(path: Path, columns: tuple[int, int, int], skip_header: bool = False, most: int = 0) -> list[_Row]:
-    """Tab-separated lines without quoting; `columns` are those of the score and the sentences, of `most` (0: any)."""
-    rows = []
-    for number, line in enumerate(open_text(path), 1):
-        if not line.strip() or (skip_header and number == 1):
-            continue
-        fields, where = line.split("\t"), f"{path}: line {number}"
-        if len(fields) <= max(columns):
-            raise UserError(f"{where}: {len(fields)} tab-separated columns, expected at least {max(columns) + 1}")
-        if most and any(fields[most:]):  # a sentence with a tab, which would be cut there
-            raise UserError(f"{where}: {len(fields)} tab-separated columns, but the first line has {most}")
-        score, first, second = (fields[column] for column in columns)
-        if score.strip():
-            rows.append(_Row(first, second, _number(score, where)))
-    return rows
-
-
-def _year_subset(folder: Path, subset: str) -> list[_Row]:
-    sentences_path, gold_path = folder / f"STS.input.{subset}.txt", folder / f"STS.gs.{subset}.txt"
-    lines, scores = list(open_text(sentences_path)), list(open_text(gold_path))
-    if len(lines) != len(scores):
-        raise UserError(f"{sentences_path} has {len(lines)} lines, {gold_path.name} has {len(scores)}")
-    rows = []
-    for number, (line, score) in enumerate(zip(lines, scores, strict=True), 1):
-        if not score.strip():
-            continue  # a pair without a gold score
-        fields = line.split("\t")
-        if len(fields) < 2:
-            raise UserError(f"{sentences_path}: line {number}: expected two sentences, separated by a tab")
-        rows.append(_Row(fields[0], fields[1], _number(score, f"{gold_path}: line {number}")))
-    return rows
+def _scored(rows: Iterable[Row]) -> list[_Row]:
+    """The pairs that have a gold score."""
+    fields = ((row.where, *map(str, row.fields)) for row in rows)
+    return [_Row(first, second, _number(score, where)) for where, first, second, score in fields if score.strip()]
 
 
 def _pairs(subsets: dict[str, list[_Row]], where: str) -> Pairs:
@@ -110,13 +85,12 @@ def read_task(folder: Path, task: str, split: str = "test") -> Pairs | None:
         path = folder / SINGLE_FILES[task][split]
         if not path.is_file():
             return None
-        # SICK's columns are pair_ID, sentence_A, sentence_B, relatedness_score, entailment_judgment.
-        rows = _rows(path, (4, 5, 6)) if task == "STSBenchmark" else _rows(path, (3, 1, 2), skip_header=True)
-        return _pairs({task: rows}, str(path))
+        return _pairs({task: _scored(read_separated(path, PLACES[task], task in HEADERS))}, str(path))
     year = folder / "STS" / f"{task}-en-test"
     if split != "test" or not year.is_dir():
         return None
-    return _pairs({subset: _year_subset(year, subset) for subset in SUBSETS[task]}, str(year))
+    files = zip(SUBSETS[task], files_of_task(folder, task, split), strict=True)
+    return _pairs({subset: _scored(read_year(file)) for subset, file in files}, str(year))
 
 
 def read_graded_pairs(path: Path) -> Pairs:
@@ -128,9 +102,9 @@ def read_graded_pairs(path: Path) -> Pairs:
     header = next(open_text(path), "").split("\t")
     if set(header) >= GRADED:
         columns = (header.index("score"), header.index("sentence1"), header.index("sentence2"))
-        return _pairs({path.stem: _rows(path, columns, skip_header=True, most=len(header))}, str(path))
+        return _pairs({path.stem: _scored(read_separated(path, columns, True, len(header)))}, str(path))
     if len(header) >= 7:
-        return _pairs({path.stem: _rows(path, (4, 5, 6))}, str(path))
+        return _pairs({path.stem: _scored(read_separated(path, PLACES["STSBenchmark"]))}, str(path))
     raise UserError(f"{path}: line 1 must be the header sentence1, sentence2, score, separated by tabs (or be STS-B's)")
 
 

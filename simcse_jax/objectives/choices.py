@@ -23,9 +23,19 @@ NEGATIVES = {  # of InfoNCE: which views of the batch's other examples
     "other": "their positives",
     "both": "their positives and their anchors, as in NT-Xent",
 }
-UNPAIRED = ("mlm", "replaced_token_detection", "softmax_nli")  # all other objectives treat every pair as positive
-# Objectives that see no projected embeddings; the features of tokens, which jensen_shannon compares, have no projector.
-UNPROJECTED = ("jensen_shannon", "mlm", "softmax_nli")
+GRADED = ("cosent", "angle", "cosine_mse")  # objectives of pairs with scores
+UNIT_SCORES = ("cosine_mse",)  # those of them whose scores are from 0 to 1
+TAUGHT = ("embedding_mse", "margin_mse", "gist")  # objectives that need a teacher
+MARGINS = {  # of GIST
+    "absolute": "is subtracted from the positive's similarity",
+    "relative": "is a share of the positive's similarity",
+}
+# All other objectives treat every pair as positive.
+UNPAIRED = ("mlm", "replaced_token_detection", "softmax_nli", *GRADED, "embedding_mse")
+UNTRUNCATED = ("mlm", "replaced_token_detection")  # objectives of tokens, which have no sizes to choose from
+# Objectives that see no projected embeddings; the features of tokens, which jensen_shannon compares, have no projector,
+# nor have a teacher's embeddings.
+UNPROJECTED = ("jensen_shannon", "mlm", "softmax_nli", "embedding_mse")
 
 
 def check_reading(objective: str, reading: str) -> None:

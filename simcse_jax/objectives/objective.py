@@ -43,6 +43,8 @@ class Embedded(NamedTuple):
     artificial: Callable[[int, int], jax.Array]  # M, D -> (M, D) standard normal rows, the same on every device
     params: dict[str, jax.Array]  # everything trained, by name; an objective reads its own
     label: Int[AnyArray, " B"] | None = None  # 0, 1, 2: entailment, neutral, contradiction
+    score: Float[AnyArray, " B"] | None = None  # of each pair, see `data.scores`
+    teacher: Float[AnyArray, "V B E"] | None = None  # a teacher's embeddings of the views' sentences
     # By objective: the sum of the losses at each example's tokens, and their number.
     token_losses: Mapping[str, tuple[Float[AnyArray, " B"], Int[AnyArray, " B"]]] = MappingProxyType({})
     # The features of the anchors' tokens, and which are tokens.
@@ -61,6 +63,11 @@ class Embedded(NamedTuple):
             return self
         assert self.projected is not None  # there is a projector
         return self._replace(views=self.projected)
+
+    def truncated(self, size: int) -> "Embedded":
+        """The same with the first elements of each embedding, and of the tokens' features, alone."""
+        local = None if self.local is None else (self.local[0][..., :size], self.local[1])
+        return self._replace(views=self.views[..., :size], local=local)
 
     def others(self, group: Group) -> tuple[Float[Array, "N D"], Float[Array, "H N D"] | None]:
         """The positives and the hard negatives of a group, for the global batch."""
@@ -99,6 +106,8 @@ class Needs(NamedTuple):
     """Inputs that training must prepare for an objective."""
 
     labels: bool = False  # a label for each pair
+    scores: bool = False  # a score for each pair
+    teacher: bool = False  # a teacher's embeddings of all sentences
     masked_tokens: bool = False  # a pass over masked sentences
     replaced_tokens: bool = False  # a pass over sentences with words of a generator
     local_features: bool = False  # those of the anchors' tokens that their embeddings are pooled from

@@ -1,23 +1,32 @@
 """All objectives by name, and any weighted sum of them."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from simcse_jax.models.arrays import AnyArray
 from simcse_jax.objectives import (
+    angle,
     barlow_twins,
     contrastive_tension,
+    cosent,
+    cosine_mse,
     dimension_wise,
+    embedding_mse,
+    gist,
     info_nce,
     jensen_shannon,
+    margin_mse,
     masked_lm,
     off_dropout,
     replaced_token_detection,
     self_contrastive,
     softmax_nli,
 )
+from simcse_jax.objectives.choices import UNTRUNCATED
 from simcse_jax.objectives.objective import Embedded, Needs, Objective
 
 OBJECTIVES: dict[str, Objective] = {  # by their names in `config.objective`
@@ -31,6 +40,12 @@ OBJECTIVES: dict[str, Objective] = {  # by their names in `config.objective`
     masked_lm.NAME: masked_lm.OBJECTIVE,
     replaced_token_detection.NAME: replaced_token_detection.OBJECTIVE,
     "softmax_nli": softmax_nli.OBJECTIVE,
+    "cosent": cosent.OBJECTIVE,
+    "angle": angle.OBJECTIVE,
+    "cosine_mse": cosine_mse.OBJECTIVE,
+    embedding_mse.NAME: embedding_mse.OBJECTIVE,
+    "margin_mse": margin_mse.OBJECTIVE,
+    "gist": gist.OBJECTIVE,
 }
 
 
@@ -42,19 +57,37 @@ class Term(NamedTuple):
     projected: bool = False  # it sees the views after the projector
 
 
-def total(embedded: Embedded, terms: Sequence[Term], numbers: Mapping[str, Mapping[str, Any]]) -> Float[Array, ""]:
+def total(
+    embedded: Embedded,
+    terms: Sequence[Term],
+    numbers: Mapping[str, Mapping[str, Any]],
+    sizes: Sequence[int] = (),
+    size_weights: Float[AnyArray, " S"] | None = None,
+) -> Float[Array, ""]:
     """Σ weight · objective over the global batch, the same scalar on every device.
+
+    With sizes, an objective of embeddings is itself a weighted sum over embeddings of which the first elements are
+    left, Matryoshka embeddings (Kusupati et al. 2022, arXiv:2205.13147, equation 1):
+
+        ℓ = Σ_m c_m ℓ(h_{1:m})
 
     Args:
       embedded: the batch.
       terms: the objectives to sum.
       numbers: each objective's scalar fields by name, including its `weight`.
+      sizes: m, numbers of elements; empty: the embeddings as they are.
+      size_weights: (S,) c_m; needed with sizes.
     """
     loss = jnp.zeros(())
     for name, options, projected in terms:
         fields = dict(numbers[name])
         weight = fields.pop("weight")
-        loss += weight * OBJECTIVES[name].term(embedded.seen(projected), **fields, **dict(options))
+        seen, term = embedded.seen(projected), functools.partial(OBJECTIVES[name].term, **fields, **dict(options))
+        if sizes and name not in UNTRUNCATED:
+            assert size_weights is not None
+            loss += weight * sum(size_weights[place] * term(seen.truncated(size)) for place, size in enumerate(sizes))
+        else:
+            loss += weight * term(seen)
     return loss
 
 

@@ -2,9 +2,10 @@
 
 from ml_collections import config_dict
 
+from simcse_jax.data.sources import Examples
 from simcse_jax.data.spans import SPANS
 from simcse_jax.errors import UserError
-from simcse_jax.objectives.choices import UNPAIRED
+from simcse_jax.objectives.choices import GRADED, UNIT_SCORES, UNPAIRED
 from simcse_jax.objectives.registry import trained
 
 OF_OTHER_PAIRS = ("contrastive_tension", "jensen_shannon")  # objectives that do not compare two views of a sentence
@@ -40,12 +41,33 @@ def check_columns(config: config_dict.ConfigDict, num_columns: int, fewest: int)
             f"config.objective.info_nce.negatives=both: {data} has hard negatives, with which it is not defined; "
             "choose two columns with data.columns.anchor and data.columns.positive, or set it to other"
         )
+    if num_columns < 3 and config.objective.margin_mse.weight:
+        raise UserError(
+            f"config.objective.margin_mse.weight: needs hard negatives, but {data} has no column of them; set "
+            "data.columns.negative"
+        )
     for name, objective in trained(config.objective).items():
-        if objective.needs.labels and num_columns != 2:
+        kind = "labelled pairs" if objective.needs.labels else "pairs with scores" if objective.needs.scores else ""
+        if kind and num_columns != 2:
             raise UserError(
-                f"config.objective.{name}.weight: needs labelled pairs, but {data} has {num_columns} column(s) of "
+                f"config.objective.{name}.weight: needs {kind}, but {data} has {num_columns} column(s) of "
                 "sentences; choose two with data.columns.anchor and data.columns.positive"
             )
+
+
+def check_scores(config: config_dict.ConfigDict, examples: Examples) -> None:
+    """Refuses scores that are all the same, where pairs are compared by them.
+
+    Raises:
+      UserError: naming the data and the score.
+    """
+    scores = examples.scores
+    ranking = [name for name in GRADED if config.objective[name].weight and name not in UNIT_SCORES]
+    if scores is not None and ranking and len(scores) > 1 and not scores.max() > scores.min():
+        raise UserError(
+            f"{config.data.train}: all {len(scores)} scores are {scores[0]:g}, so objective.{ranking[0]} has no two "
+            "pairs to compare"
+        )
 
 
 def _check_views_differ(config: config_dict.ConfigDict) -> None:

@@ -10,6 +10,7 @@ from ml_collections import config_dict
 from simcse_jax.analysis import last_layer
 from simcse_jax.analysis.data import evenly, read_data
 from simcse_jax.config.fields import FEWEST_ANALYSED
+from simcse_jax.config.matryoshka_fields import sizes_of
 from simcse_jax.data.sources import split_sources
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
@@ -17,6 +18,7 @@ from simcse_jax.evaluation import geometry, postprocess, retrieval, sts, transfe
 from simcse_jax.evaluation.beir import Collection
 from simcse_jax.evaluation.evaluator import Encode, evaluate_all
 from simcse_jax.evaluation.tasks import DEVELOPMENT, RETRIEVAL, TRANSFER
+from simcse_jax.models.config import EncoderConfig
 from simcse_jax.storage import local_path, sha256
 
 DEVELOPMENT_SETS = {f"{name}_dev": task for name, task in DEVELOPMENT.items()}  # by the names of their scores
@@ -191,6 +193,33 @@ def read_postprocess(config: config_dict.ConfigDict) -> postprocess.Postprocess 
         )
     except UserError as error:
         raise UserError(f"config.eval.postprocess_data: {error}") from None
+
+
+def check_sizes(
+    config: config_dict.ConfigDict, encoder: EncoderConfig, evaluation: Evaluation | None
+) -> tuple[int, ...]:
+    """The sizes below the whole embedding's at which objectives see it; says so if they never see the whole of it.
+
+    Raises:
+      UserError: for one above it, or too small for a post-processing.
+    """
+    sizes, whole = sizes_of(config), encoder.token_size
+    if sizes and sizes[0] > whole:
+        raise UserError(f"config.matryoshka.dimensions: {sizes[0]} is more than the embedding's {whole} elements")
+    if sizes and sizes[0] < whole:
+        processes.say(
+            f"config.matryoshka.dimensions: the whole embedding of {whole} elements is not among them, so its last "
+            f"{whole - sizes[0]} elements are not trained"
+        )
+    smaller = tuple(size for size in sizes if size < whole)
+    for size in smaller:
+        if evaluation is None or evaluation.postprocess is None:
+            break
+        try:
+            postprocess.check(evaluation.postprocess, size, evaluation.tasks)
+        except UserError as error:
+            raise UserError(f"config.eval.postprocess_data: at {size} of matryoshka.dimensions: {error}") from None
+    return smaller
 
 
 def read_analysis(config: config_dict.ConfigDict, evaluation: Evaluation | None) -> last_layer.Sample | None:

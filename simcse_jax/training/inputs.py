@@ -9,6 +9,7 @@ from ml_collections import config_dict
 
 from simcse_jax.analysis import last_layer
 from simcse_jax.config.fields import LARGEST, flatten, scoring_pooler, trains
+from simcse_jax.config.graded_fields import scores_of
 from simcse_jax.corpus.batches import PreparedCorpus
 from simcse_jax.data.augment import augment
 from simcse_jax.data.batches import Corpus, steps_per_epoch, tokenize
@@ -30,16 +31,18 @@ from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.partial import own_adapter
 from simcse_jax.runs.state import convolutions_of, with_parts
 from simcse_jax.storage import sha256
-from simcse_jax.training.columns import check_columns
-from simcse_jax.training.evaluation import Evaluation, read_analysis, read_evaluation
+from simcse_jax.training.columns import check_columns, check_scores
+from simcse_jax.training.evaluation import Evaluation, check_sizes, read_analysis, read_evaluation
 from simcse_jax.training.generator import Generator, read_generator
 from simcse_jax.training.prepared import open_prepared
+from simcse_jax.training.teacher import read_teacher, teach
 from simcse_jax.training.token_losses import LanguageModel
 
 READ = (
     "model.init_from",
     "model.generator",
     "model.lora.init_from",
+    "teacher.model",
     "data.train",
     "data.augment.lexicon",
     "eval.data",
@@ -73,6 +76,7 @@ class Inputs(NamedTuple):
     total_steps: int
     generator: Generator | None = None  # replaces tokens
     adapter: dict[str, np.ndarray] | None = None  # LoRA's first values; None: fresh ones
+    sizes: tuple[int, ...] = ()  # of truncated embeddings, at which the model is scored too
 
     @property
     def num_columns(self) -> int:
@@ -98,6 +102,7 @@ class Inputs(NamedTuple):
             **(self.evaluation.fingerprints if self.evaluation else {"eval.data": ""}),
             **({"analysis.data": self.analysis.fingerprint} if self.analysis else {}),
             **({"model.generator": self.generator.fingerprint} if self.generator else {}),
+            **({"teacher.model": taught.key} if (taught := getattr(self.corpus, "taught", None)) else {}),
             **({"model.lora.init_from": sha256(*self.adapter.values())} if self.adapter else {}),
         }
 
@@ -144,14 +149,15 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
                 "set model.mlp=none"
             )
         return Inputs(devices, evaluation, model, tokenizer, None, language_model, analysis, 0, adapter=adapter)
+    sizes = check_sizes(config, model.config, evaluation)
     corpus = read_corpus(config, model, tokenizer)
-    check_columns(config, corpus.num_columns, corpus.fewest_columns)
     epoch = steps_per_epoch(corpus.num_examples, config.train.batch_size)
     total_steps = config.train.max_steps or config.train.epochs * epoch
     if total_steps > LARGEST:
         raise UserError(f"config.train.epochs={config.train.epochs}: gives {total_steps:,} steps; at most {LARGEST:,}")
     return Inputs(
-        *(devices, evaluation, model, tokenizer, corpus, language_model, analysis, total_steps, generator, adapter)
+        *(devices, evaluation, model, tokenizer, corpus, language_model, analysis, total_steps, generator, adapter),
+        sizes=sizes,
     )
 
 
@@ -204,7 +210,10 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
     if (prepared := open_prepared(config, tokenizer)) is not None:
         pairing = choose_pairing(config, prepared.num_columns)
         check_enough(config, prepared.num_rows, pairing)
-        return dataclasses.replace(prepared, pairing=pairing)
+        prepared = dataclasses.replace(prepared, pairing=pairing)
+        check_columns(config, prepared.num_columns, prepared.fewest_columns)
+        return prepared
+    teacher = read_teacher(config, model.config.token_size)
     examples = read_examples(
         data.train,
         data.columns,
@@ -213,7 +222,9 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
         subsample=data.subsample,
         seed=config.seed,
         mixed=data.mixed,
+        scores=scores_of(config),
     )
+    check_scores(config, examples)
     if data.augment.name:
         examples = augmented(config, examples)
     group, kinds = 1, examples.kinds
@@ -231,10 +242,13 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
         kinds = f"{len(examples) // group} documents, {group} anchors each, {spans.positives} positives an anchor"
     notes = [f"{examples.blank} blank rows skipped"] if examples.blank else []
     notes += [f"{examples.unlabelled} without a label skipped"] if examples.unlabelled else []
+    notes += [f"{examples.unscored} without a score skipped"] if examples.unscored else []
     processes.say(", ".join([f"{data.train}: {kinds}", *notes]))
     pairing = choose_pairing(config, len(examples.columns))
     check_enough(config, len(examples), pairing)
-    return tokenize(examples, tokenizer, data.max_length)._replace(pairing=pairing, group=group)
+    corpus = tokenize(examples, tokenizer, data.max_length)._replace(pairing=pairing, group=group)
+    check_columns(config, corpus.num_columns, corpus.fewest_columns)
+    return corpus if teacher is None else corpus._replace(taught=teach(config, teacher, examples))
 
 
 def check_enough(config: config_dict.ConfigDict, count: int, pairing: Pairing | None) -> None:

@@ -1,5 +1,6 @@
 """The loss of a batch and its gradient. `shard_map` is here and nowhere else."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from jaxtyping import Array, Float, Int
 from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.devices.mesh import AXIS
 from simcse_jax.devices.parts import gather, spec
+from simcse_jax.devices.torus import ways
 from simcse_jax.models import parameters, partial
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.changes import DRAWN, UNCHANGED
@@ -59,6 +61,7 @@ class Recipe(NamedTuple):
     positive: Group  # which of them make up the positive pairs (see `views.plan`)
     negative: Group  # and the negative pairs
     objectives: tuple[Term, ...]
+    drops_attention: bool = True  # False: attention has a rate of its own, 0, and draws no masks
     chunk_size: int = 0  # examples encoded at a time on each device; 0: all of its part of the batch
     matmul_precision: str = "highest"  # of float32 products: highest, high or default (`jax.default_matmul_precision`)
     round_products: bool = False  # whether TPUs and GPUs write those of bfloat16 factors as bfloat16
@@ -70,6 +73,7 @@ class Recipe(NamedTuple):
     # computed of padding then; (): it is computed too.
     most_tokens: tuple[int, ...] = ()
     optimization: Optimization = ADAMW
+    sizes: tuple[int, ...] = ()  # of the truncated embeddings that objectives see; (): the embeddings as they are
 
     @property
     def anchor(self) -> View:
@@ -98,24 +102,15 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
         return x if alone else jax.lax.psum(x, AXIS)
 
     def loss(
-        params: Params,
-        step: Int[AnyArray, ""],
-        batch: Batch,
-        settings: Settings,
-        frozen: Params | None,
-        split: dict[str, P],
-        sent: dict[str, jnp.dtype],
+        params: Params, step: Int[AnyArray, ""], batch: Batch, settings: Settings, frozen: Params | None
     ) -> Float[Array, ""]:
         base = parameters.subset(frozen or {}, partial.BASE)
         if not alone:
-            # Gathered, and cast to device-varying, once, here. Otherwise JAX casts at every use, and sums the gradient
-            # over the devices each time (with chunks, in every iteration of the scan).
-            params = {name: gather(part, split[name], sent[name]) for name, part in params.items()}
             base = jax.lax.pcast(base, AXIS, to="varying")
         params = partial.whole(params, base)
 
         def rows_of(batch: Batch) -> Rows:
-            return Rows(batch, step, settings, recipe.most_tokens)
+            return Rows(batch, step, settings, recipe.most_tokens, recipe.drops_attention)
 
         def encode(batch: Batch) -> tuple[Losses | None, Float[Array, "B V D"], Float[Array, "B T _D"] | None]:
             rows = rows_of(batch)
@@ -146,6 +141,8 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
             artificial=artificial,
             params=params,
             label=batch.get("label"),
+            score=batch.get("score"),
+            teacher=taught_views(recipe, batch["teacher"]) if "teacher" in batch else None,
             token_losses={} if masked is None else {masked_lm.NAME: masked},
             local=None if local is None else (local, batch["attention_mask"][:, recipe.anchor.column]),
             present=batch["present"].T[jnp.array([view.column for view in recipe.views])] if mixed else None,
@@ -155,23 +152,33 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
             assert frozen is not None
             found = find_replaced(recipe, params, frozen, embedded, batch, rows_of)
             embedded = embedded._replace(token_losses={**embedded.token_losses, replaced_token_detection.NAME: found})
-        return total(embedded, recipe.objectives, settings["objective"])
+        return total(embedded, recipe.objectives, settings["objective"], recipe.sizes, settings.get("size_weights"))
 
     def loss_and_gradient(
         params: Params, step: Int[AnyArray, ""], batch: Batch, settings: Settings, frozen: Params | None = None
     ) -> tuple[Float[Array, ""], Params]:
+        def gradient_of(loss: Callable[..., Float[Array, ""]], *args: Any) -> tuple[Float[Array, ""], Params]:
+            with jax.default_matmul_precision(recipe.matmul_precision), rounding(recipe.round_products):
+                return jax.value_and_grad(loss)(*args)
+
+        if alone:
+            return gradient_of(loss, params, step, batch, settings, frozen)
         split = {name: spec(value.shape, mesh.size) for name, value in params.items()}
         sent = sent_as(graph, params, frozen)
+        way = ways({name: value.size for name, value in params.items()}, mesh)
 
-        def function(*args: Any) -> tuple[Float[Array, ""], Params]:
-            with jax.default_matmul_precision(recipe.matmul_precision), rounding(recipe.round_products):
-                return jax.value_and_grad(loss)(*args, split, sent)
+        def loss_of_parts(parts: Params, *others: Any) -> Float[Array, ""]:
+            # Gathered, and cast to device-varying, once, here. Otherwise JAX casts at every use, and sums the gradient
+            # over the devices each time (with chunks, in every iteration of the scan).
+            return loss(
+                {name: gather(part, split[name], sent[name], way[name]) for name, part in parts.items()}, *others
+            )
 
-        if not alone:
-            # It sums the gradients of replicated parameters by itself, so there is no psum of them here.
-            specs = (split, P(), P(AXIS), P(), P())
-            function = jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=(P(), split))
-        return function(params, step, batch, settings, frozen)
+        # It sums the gradients of replicated parameters by itself, so there is no psum of them here.
+        specs = (split, P(), P(AXIS), P(), P())
+        function = functools.partial(gradient_of, loss_of_parts)
+        on_all = jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=(P(), split))
+        return on_all(params, step, batch, settings, frozen)
 
     return loss_and_gradient
 
@@ -184,6 +191,11 @@ def sent_as(graph: Graph, params: Params, frozen: Params | None) -> dict[str, jn
     whole = parameters.sentence_encoder(partial.of_step(params, frozen))
     dtype = jnp.dtype(parameters.merge(graph, whole).encoder.embeddings.dtype)
     return {name: dtype if parameters.only_multiplied(name) else jnp.dtype(jnp.float32) for name in params}
+
+
+def taught_views(recipe: Recipe, teacher: Float[AnyArray, "B C E"]) -> Float[Array, "V B E"]:
+    """The teacher's embedding of each view's sentence; the mean of them where a view is one of several sentences."""
+    return jnp.stack([jnp.mean(teacher[:, jnp.array(view.columns)], axis=1) for view in recipe.views])
 
 
 def encode_views(

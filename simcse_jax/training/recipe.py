@@ -8,6 +8,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from simcse_jax.config.fields import flatten, is_number_of_step, numbers_of_step
+from simcse_jax.config.matryoshka_fields import sizes_of, weights_of
 from simcse_jax.config.rules import read_milestones
 from simcse_jax.data.spans import SPANS
 from simcse_jax.models.config import EncoderConfig
@@ -22,21 +23,24 @@ from simcse_jax.training.rows import Settings
 from simcse_jax.training.token_losses import LanguageModel, Replacement
 from simcse_jax.training.views import Input, plan
 
+# Numbers of the step whose last part would not say what they are.
+RENAMED = {"model.lora.dropout": "lora_dropout", "matryoshka.weights": "size_weights"}
+
 
 def make_settings(config: config_dict.ConfigDict, total_steps: int) -> Settings:
     """The scalars that a compiled step takes. Runs that differ only in these share one compilation.
 
     They are `fields.numbers_of_step()`, by the last part of their names, and `total_steps`. Those of objectives that
     have a weight are grouped by objective. `warmup` is a number of steps, and `milestones` (M, 2) steps and factors.
-    `attention_dropout` is among them only if attention has a rate of its own, and `lora_dropout` only if LoRA has one.
+    `attention_dropout` is among them only if attention has a rate of its own that is not 0 (see `Recipe`),
+    `lora_dropout` only if LoRA has one, and `size_weights` (S,) only with `matryoshka.dimensions`.
     """
     settings: Settings = {"total_steps": jnp.float32(total_steps), "objective": {name: {} for name in terms_of(config)}}
     for name in numbers_of_step():
         section, _, last = name.rpartition(".")
         objective = section.removeprefix("objective.") if section.startswith("objective.") else None
         numbers = settings if objective is None else settings["objective"].get(objective)
-        if name == "model.lora.dropout":
-            last = "lora_dropout"
+        last = RENAMED.get(name, last)
         if numbers is not None and not _is_off(name, config):
             numbers[last] = (jnp.uint32 if name == "seed" else jnp.float32)(_in_step(name, config, total_steps))
     return settings
@@ -45,8 +49,9 @@ def make_settings(config: config_dict.ConfigDict, total_steps: int) -> Settings:
 def _is_off(name: str, config: config_dict.ConfigDict) -> bool:
     """Whether the step does not take a number, since there is nothing that it would be for."""
     model = config.model
-    off = {"model.attention_dropout": model.attention_dropout < 0}
+    off = {"model.attention_dropout": model.attention_dropout <= 0}
     off |= {"model.lora.dropout": not (model.lora.rank and model.lora.dropout)}
+    off |= {"matryoshka.weights": not config.matryoshka.dimensions}
     return off.get(name, False)
 
 
@@ -56,6 +61,8 @@ def _in_step(name: str, config: config_dict.ConfigDict, total_steps: int) -> Any
         return warmup_steps(config.train.schedule, config.train.warmup, total_steps)
     if name == "train.milestones":
         return np.reshape(read_milestones(config.train.milestones), (-1, 2))
+    if name == "matryoshka.weights":
+        return np.array(weights_of(config))
     return flatten(config)[name]
 
 
@@ -97,6 +104,7 @@ def make_recipe(
             )
             for name, term in terms.items()
         ),
+        drops_attention=config.model.attention_dropout != 0,
         chunk_size=config.parallel.chunk_size,
         matmul_precision=config.train.matmul_precision,
         round_products=config.train.round_products,
@@ -105,6 +113,7 @@ def make_recipe(
         optimization=Optimization(config.train.optimizer, config.train.bias_correction, config.train.schedule),
         projector=projector,
         replacement=replacement,
+        sizes=sizes_of(config),
     )
 
 

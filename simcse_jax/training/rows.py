@@ -10,7 +10,8 @@ from jaxtyping import Array, Int, Key
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.training.views import dropout_keys
 
-# input_ids, attention_mask: (B, C, T); index: (B,) in the global batch; label: (B,); present: (B, C), see `Corpus`
+# input_ids, attention_mask: (B, C, T); index: (B,) in the global batch; label, score: (B,); present: (B, C), see
+# `Corpus`; teacher: (B, C, E)
 Batch = dict[str, AnyArray]
 Settings = dict[str, Any]  # a pytree of scalars: changing one recompiles nothing
 
@@ -23,6 +24,7 @@ class Rows:
     step: Int[AnyArray, ""]
     settings: Settings
     column_tokens: tuple[int, ...]  # see `loss.Recipe.most_tokens`
+    drops_attention: bool = True  # see `loss.Recipe`
 
     def keys(self, numbers: Sequence[int]) -> Key[Array, "V B"]:
         """A key for each number and each row."""
@@ -31,6 +33,8 @@ class Rows:
     def rates(self, name: str = "dropout") -> dict[str, Any]:
         """The encoder's arguments for the dropout rate of that name, and attention's and LoRA's if they have others."""
         others = {f"{part}_dropout_rate": self.settings.get(f"{part}_dropout") for part in ("attention", "lora")}
+        if not self.drops_attention:
+            others["attention_dropout_rate"] = 0.0
         return {"dropout_rate": self.settings[name]} | others
 
     def tokens(self, columns: Sequence[int]) -> tuple[Int[Array, "PB T"], Int[Array, "PB T"]]:

@@ -64,7 +64,7 @@ def test_the_numbers_of_the_step():
         "views.positive_dropout",
     }
     others |= {"train.learning_rate", "train.weight_decay", "train.max_grad_norm"}
-    others |= {"train.epsilon", "train.warmup", "train.milestones"}
+    others |= {"train.epsilon", "train.warmup", "train.milestones", "matryoshka.weights"}
     assert set(numbers_of_step()) == floats | others
     assert is_number_of_step("objective.off_dropout.m")
     assert not is_number_of_step("objective.barlow_twins.artificial")

@@ -9,7 +9,7 @@ from simcse_jax.config.help import describe_fields
 from simcse_jax.config.rules import at_least
 from simcse_jax.sweeps import variants
 
-COMMANDS = ("main", "sweep", "evaluate", "encode", "search", "export", "analyze", "geometry", "demo")
+COMMANDS = ("main", "sweep", "evaluate", "encode", "search", "export", "analyze", "geometry", "demo", "serve")
 
 
 def unwrapped(text):

@@ -31,6 +31,7 @@ ARGUMENTS = {
     "ct": ("base", "released", "sbert"),
     "is_bert": ("released", "paper"),
     "sbert_nli": ("bert", "bert_large", "roberta", "roberta_large"),
+    "graded": ("cosent", "angle", "cosine_mse"),
 }
 ROWS = {
     "simcse_figure2": 4,
@@ -446,7 +447,7 @@ def test_the_map_of_the_code_says_what_each_recipe_is_composed_of():
     rows = [line.split("|")[2] for line in table.splitlines() if line.startswith("|")][2:]
     named = [name for cell in rows for name in re.findall(r"`([\w:]+)`", cell)]
     recipes = {path.stem for path in (ROOT / "configs").glob("*.py")} - {"quickstart"}
-    assert len(rows) == 12 and {name.partition(":")[0] for name in named} == recipes
+    assert len(rows) == 13 and {name.partition(":")[0] for name in named} == recipes
     for name in named:
         file, colon, variant = name.partition(":")
         assert recipe(f"{file}.py{colon}{variant}")

@@ -5,6 +5,7 @@ from support import CONFIGS, sentences
 from simcse_jax.data import batches as module
 from simcse_jax.data.batches import Batches, Corpus, steps_per_epoch, tokenize
 from simcse_jax.data.examples import Examples
+from simcse_jax.data.pairing import Pairing
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.storage import sha256
@@ -212,3 +213,10 @@ def test_rows_of_a_group_stay_together_in_every_order():
         assert (rows.reshape(2, 3) == rows[::3, None] + np.arange(3)).all() and (rows[::3] % 3 == 0).all()
     orders = [np.concatenate([batches[2 * epoch + step]["input_ids"] for step in (0, 1)]).ravel() for epoch in (0, 1)]
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(24)) and (orders[0] != orders[1]).any()
+
+
+def test_a_batch_s_tokens_are_those_of_its_mask(corpus):
+    for batches in (Batches(corpus, BATCH, 3), Batches(corpus._replace(pairing=Pairing(1, fresh=False)), BATCH, 3)):
+        for step in (0, STEPS, 1):
+            assert batches.tokens(step) == batches[step]["attention_mask"].sum() > 0
+        assert not batches.is_reading(0)

@@ -10,7 +10,7 @@ from support import random_model
 from support.steps import BATCH, INFO_NCE, batch, mixed_batch, recipe, settings
 
 from simcse_jax.devices.mesh import data_mesh
-from simcse_jax.models import parameters
+from simcse_jax.models import attention, parameters
 from simcse_jax.models.changes import DRAWN, Change
 from simcse_jax.models.config import MASKED
 from simcse_jax.models.projector import Projector
@@ -58,6 +58,18 @@ def test_the_gradient_before_clipping_is_the_same_on_any_number_of_devices(colum
         assert_same(gradient(devices, columns), expected)
 
 
+@pytest.mark.parametrize(("sides", "groups"), [((2, 4), "[0, 4]"), ((2, 2, 2), "[0, 2]")])
+def test_the_gradient_is_the_same_along_one_axis_of_a_torus_after_the_other(sides, groups, monkeypatch):
+    monkeypatch.setattr("simcse_jax.devices.torus.sides", lambda devices: sides)
+    monkeypatch.setattr("simcse_jax.devices.torus.SMALL", 0)
+    function, arguments = loss_function(8)
+    assert groups in function.lower(*arguments).as_text()
+    loss, values = function(*arguments)
+    found = float(loss), {name: np.asarray(value) for name, value in values.items()}
+    assert_same(found, gradient(1))
+    assert_same(found, gradient(8))
+
+
 def test_attention_s_own_rate_reaches_every_pass():
     """Another rate shows in the loss; the same rate as elsewhere changes nothing, bit for bit."""
     function, (*arguments, numbers) = loss_function()
@@ -67,6 +79,14 @@ def test_attention_s_own_rate_reaches_every_pass():
 
     assert loss() == loss(attention_dropout=0.1) != loss(attention_dropout=0.4)
     assert loss(dropout=0.4, attention_dropout=0.1) != loss(dropout=0.4)
+
+
+def test_long_texts_have_the_same_gradient_on_several_devices_in_chunks_and_at_once(monkeypatch):
+    expected = gradient(1, 1, model_type="modernbert")
+    monkeypatch.setattr(attention, "LONG", 4)
+    monkeypatch.setattr(attention, "BLOCK", 8)
+    for devices, changes in ((1, {}), (2, {}), (2, {"chunk_size": 1})):
+        assert_same(gradient.__wrapped__(devices, 1, model_type="modernbert", **changes), expected)
 
 
 def test_one_device_alone_has_nothing_to_gather_or_to_sum():
@@ -451,7 +471,7 @@ import jax
 import simcse_jax.huggingface.load
 from flax import nnx
 from simcse_jax.devices.mesh import data_mesh
-from simcse_jax.models import parameters
+from simcse_jax.models import attention, parameters
 from simcse_jax.models.changes import DRAWN, Change
 from simcse_jax.models.config import MASKED
 from simcse_jax.models.projector import Projector

@@ -26,8 +26,11 @@ def test_the_numbers_of_the_step_are_those_of_the_fields_table():
     assert {name: set(term) for name, term in settings["objective"].items()} == terms  # those with a weight
     flat = {name for name in settings if name not in ("total_steps", "objective")}
     names = {name.rpartition(".")[2] for name in numbers_of_step() if not name.startswith("objective.")}
-    assert flat == names - {"attention_dropout"}  # the others' rate
+    assert flat == names - {"attention_dropout", "weights"}  # the others' rate, and weights of no sizes
     assert make_settings(config(model__attention_dropout=0.25), 8)["attention_dropout"] == 0.25
+    assert "attention_dropout" not in make_settings(config(model__attention_dropout=0.0), 8)
+    drops = [make_recipe(config(model__attention_dropout=rate), 1).drops_attention for rate in (-1.0, 0.0, 0.25)]
+    assert drops == [True, False, True]
     assert all(value.dtype == jnp.float32 for term in settings["objective"].values() for value in term.values())
 
 
@@ -52,6 +55,7 @@ def test_the_step_is_compiled_for_everything_but_numbers():
         {"train__optimizer": "rmsprop"},
         {"train__bias_correction": False},
         {"train__schedule": "constant"},
+        {"matryoshka__dimensions": ("8",)},
     ):
         assert make_recipe(config(**fields), 1) != first, fields
     rates = [make_recipe(config(views__positive_dropout=rate, views__cutoff=rate), 1) for rate in (0.0, 0.5)]

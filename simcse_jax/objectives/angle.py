@@ -1,0 +1,35 @@
+"""AnglE: pairs are ranked as by CoSENT, by a similarity of their embeddings as complex vectors."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives.cosent import term_of
+from simcse_jax.objectives.info_nce import normalize
+from simcse_jax.objectives.objective import Needs, Objective
+
+
+def angle_similarity(first: Float[AnyArray, "B D"], second: Float[AnyArray, "B D"]) -> Float[Array, " B"]:
+    """The similarity of AnglE, one number per pair.
+
+        s(x, y) = | Σ_d Re(x̃_d ỹ_d*) + Im(x̃_d ỹ_d*) |,   x_d = x_d' + i x_{D/2+d}'
+
+    with x̃ the vector of length 1: the cosine, and the sum of the sines of the halves, which keeps a gradient where the
+    cosine has none. Li & Li 2024 (arXiv:2309.12871), section 3.4, in the form of their code and of
+    sentence-transformers' `pairwise_angle_sim`; the paper's equation subtracts in the other order. `AnglELoss` is
+    `cosent` with this similarity.
+
+    Args:
+      first: (B, D) x; an odd D gets a further column of zeros.
+      second: (B, D) y of the same rows.
+
+    Returns:
+      (B,) from 0 to √2.
+    """
+    odd = ((0, 0), (0, first.shape[1] % 2))
+    x, y = (normalize(jnp.pad(rows, odd)) for rows in (first, second))
+    (real_x, imaginary_x), (real_y, imaginary_y) = (jnp.split(rows, 2, axis=1) for rows in (x, y))
+    return jnp.abs(jnp.sum(x * y, axis=1) + jnp.sum(imaginary_x * real_y - real_x * imaginary_y, axis=1))
+
+
+OBJECTIVE = Objective(term_of(angle_similarity), needs=Needs(scores=True))

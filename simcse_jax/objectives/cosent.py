@@ -1,0 +1,80 @@
+"""CoSENT: of two graded pairs, the one with the higher score must be the more similar one."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from simcse_jax.devices.chunks import in_chunks
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives import info_nce
+from simcse_jax.objectives.info_nce import normalize
+from simcse_jax.objectives.objective import Embedded, Needs, Objective
+
+
+def cosine(first: Float[AnyArray, "B D"], second: Float[AnyArray, "B D"]) -> Float[Array, " B"]:
+    """The cosine of each pair."""
+    return jnp.sum(normalize(first) * normalize(second), axis=1)
+
+
+def cosent(
+    similarities: Float[AnyArray, " B"],
+    scores: Float[AnyArray, " B"],
+    all_similarities: Float[AnyArray, " N"],
+    all_scores: Float[AnyArray, " N"],
+    psum: Callable[[Any], Any],
+    gather: Callable[[jax.Array], jax.Array],
+    *,
+    temperature: Float[AnyArray, ""] | float,
+) -> Float[Array, ""]:
+    """The CoSENT loss of the global batch.
+
+        ℓ = log( 1 + Σ_{i,j: y_i > y_j} e^{(s_j − s_i) / τ} )
+
+    over all pairs of pairs of the global batch, with s the similarity of a pair and y its score. Only the order of the
+    scores counts; pairs with the same score are not compared. Huang et al. 2024, "CoSENT: Consistent Sentence
+    Embedding via Similarity Ranking" (doi:10.1109/TASLP.2024.3402087); `CoSENTLoss` of sentence-transformers, whose
+    `scale` is 1 / τ.
+
+    Args:
+      similarities: (B,) s of this device's pairs.
+      scores: (B,) y of the same pairs.
+      all_similarities: (N,) s of the global batch.
+      all_scores: (N,) y of the global batch.
+      psum: sums an array over the devices; the identity where one device has all rows.
+      gather: (1, B) to (1, N), the rows of all devices; the identity where one device has all rows.
+      temperature: τ.
+
+    Returns:
+      The loss of the global batch, a scalar, the same on every device.
+    """
+    logits = all_similarities / temperature
+
+    def rows(own: Float[AnyArray, " R"], score: Float[AnyArray, " R"]) -> Float[Array, " R"]:
+        lower = all_scores < score[:, None]
+        some = jnp.any(lower, axis=1)
+        kept = jnp.where(lower | ~some[:, None], logits, -jnp.inf)  # a row without any stays finite, and its gradient
+        return jnp.where(some, jax.nn.logsumexp(kept, axis=1) - own / temperature, -jnp.inf)
+
+    each = in_chunks(rows, max(1, info_nce.SIMILARITIES // len(logits)), similarities, scores)
+    # The largest exponent of all devices; summed and divided, so that JAX knows it to be the same on all of them.
+    largest = jnp.maximum(jnp.max(gather(jax.lax.stop_gradient(each)[None])), 0.0)
+    shift = psum(largest) / psum(1)
+    return shift + jnp.log(jnp.exp(-shift) + psum(jnp.sum(jnp.exp(each - shift))))
+
+
+def term_of(similarity: Callable[..., Float[Array, " B"]]) -> Callable[..., Float[Array, ""]]:
+    """The term of a loss that ranks pairs by a similarity: (B, D), (B, D) to (B,)."""
+
+    def term(embedded: Embedded, **fields: Any) -> Float[Array, ""]:
+        assert embedded.score is not None  # `Needs` asks for it
+        own, score = similarity(*embedded.pair), embedded.score
+        all_own, all_scores = embedded.gather(jnp.stack([own, score]))
+        return cosent(own, score, all_own, all_scores, embedded.psum, embedded.gather, **fields)
+
+    return term
+
+
+OBJECTIVE = Objective(term_of(cosine), needs=Needs(scores=True))

@@ -1,0 +1,37 @@
+"""The squared error of cosines as predictions of scores, the regression objective of SBERT."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives.cosent import cosine
+from simcse_jax.objectives.objective import Embedded, Needs, Objective
+
+
+def cosine_mse(
+    first: Float[AnyArray, "B D"], second: Float[AnyArray, "B D"], scores: Float[AnyArray, " B"]
+) -> Float[Array, " B"]:
+    """The squared error of the cosine, one loss per pair.
+
+        ℓ_i = ( cos(u_i, v_i) − y_i )²
+
+    Reimers & Gurevych 2019 (arXiv:1908.10084), Section 3, "Regression Objective Function";
+    `CosineSimilarityLoss` of sentence-transformers is its mean.
+
+    Args:
+      first: (B, D) u.
+      second: (B, D) v of the same rows.
+      scores: (B,) y, from 0 to 1.
+
+    Returns:
+      (B,) losses.
+    """
+    return jnp.square(cosine(first, second) - scores)
+
+
+def _term(embedded: Embedded) -> Float[Array, ""]:
+    assert embedded.score is not None  # `Needs` asks for it
+    return embedded.mean(cosine_mse(*embedded.pair, embedded.score))
+
+
+OBJECTIVE = Objective(_term, needs=Needs(scores=True))

@@ -1,0 +1,104 @@
+"""GIST: InfoNCE without the negatives that a guide finds more similar than the positive."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from simcse_jax.devices.chunks import in_chunks
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives import info_nce
+from simcse_jax.objectives.choices import MARGINS
+from simcse_jax.objectives.info_nce import normalize
+from simcse_jax.objectives.objective import Embedded, Needs, Objective
+
+
+def gist(
+    anchors: Float[AnyArray, "B D"],
+    positives: Float[AnyArray, "B D"],
+    candidates: Float[AnyArray, "K N D"],
+    guide_anchors: Float[AnyArray, "B E"],
+    guide_positives: Float[AnyArray, "B E"],
+    guide_candidates: Float[AnyArray, "K N E"],
+    own: Int[AnyArray, " B"],
+    *,
+    temperature: Float[AnyArray, ""] | float,
+    margin: Float[AnyArray, ""] | float = 0.0,
+    margin_kind: str = "absolute",
+    contrast_anchors: bool = True,
+    contrast_positives: bool = True,
+) -> Float[Array, " B"]:
+    """Guided InfoNCE, one loss per anchor.
+
+        ℓ_i = −log e^{s(a_i, p_i)} / ( e^{s(a_i, p_i)} + Σ_j e^{s(a_i, p_j)} + Σ_j e^{s(a_i, a_j)} + Σ_j e^{s(p_i, p_j)}
+              + Σ_j e^{s(a_i, n_j)} )
+
+    with s = cosine / τ, and sums over the pairs of the global batch alone whose similarity in the guide, g, is at most
+    the threshold of anchor i: g(a_i, p_i) − m, or g(a_i, p_i) − m |g(a_i, p_i)| where the margin is relative. j ≠ i in
+    the first three; anchors' own hard negatives are in the last. Solatorio 2024 (arXiv:2402.16829), equations 1 to 6;
+    `GISTEmbedLoss` of sentence-transformers, which leaves an anchor's similarity with itself (and a positive's) out by
+    the guide alone, so that it counts where the guide finds the pair's two sentences equal.
+
+    Args:
+      anchors: (B, D) a, the local rows.
+      positives: (B, D) p of the same rows.
+      candidates: (K, N, D) of the global batch: anchors, positives, then each kind of hard negatives n.
+      guide_anchors, guide_positives, guide_candidates: the guide's embeddings of the same sentences.
+      own: (B,) the local rows' positions in the global batch.
+      temperature: τ.
+      margin: m.
+      margin_kind: absolute or relative.
+      contrast_anchors, contrast_positives: whether the second and the third sum are there.
+
+    Returns:
+      (B,) losses.
+
+    Raises:
+      ValueError: for a margin of another kind.
+    """
+    if margin_kind not in MARGINS:
+        raise ValueError(f"margin_kind is {margin_kind!r}; it must be {' or '.join(MARGINS)}")
+    candidates, guide_candidates = normalize(candidates), normalize(guide_candidates)
+    kinds = [(0, 1, True)]  # whose rows, which candidates, and whether an example's own is left out
+    kinds += [(0, 0, True)] if contrast_anchors else []
+    kinds += [(1, 1, True)] if contrast_positives else []
+    kinds += [(0, kind, False) for kind in range(2, len(candidates))]
+
+    def losses(
+        rows: Float[AnyArray, "R 2 D"], guided: Float[AnyArray, "R 2 E"], own: Int[AnyArray, " R"]
+    ) -> Float[Array, " R"]:
+        positive = jnp.sum(rows[:, 0] * rows[:, 1], axis=1) / temperature
+        # From the same product as the others, so that the same sentence has the same similarity.
+        found = guided[:, 0] @ guide_candidates[1].T
+        threshold = jnp.take_along_axis(found, own[:, None], axis=1)
+        threshold -= margin * (jnp.abs(threshold) if margin_kind == "relative" else 1.0)
+        is_own = own[:, None] == jnp.arange(candidates.shape[1])
+
+        def logits(side: int, kind: int, leaves_out_own: bool) -> Float[Array, "R N"]:
+            is_near = guided[:, side] @ guide_candidates[kind].T > threshold
+            left_out = is_near | is_own if leaves_out_own else is_near
+            return jnp.where(left_out, -jnp.inf, rows[:, side] @ candidates[kind].T / temperature)
+
+        every = [positive[:, None], *(logits(*kind) for kind in kinds)]
+        return jax.nn.logsumexp(jnp.concatenate(every, axis=1), axis=1) - positive
+
+    pairs, guides = (
+        jnp.stack([normalize(one), normalize(other)], axis=1)
+        for one, other in ((anchors, positives), (guide_anchors, guide_positives))
+    )
+    size = max(1, info_nce.SIMILARITIES // (len(kinds) * candidates.shape[1]))
+    return in_chunks(losses, size, pairs, jax.lax.stop_gradient(guides), own)
+
+
+def _term(embedded: Embedded, **fields: Any) -> Float[Array, ""]:
+    assert embedded.teacher is not None  # `Needs` asks for it
+    anchor, positive, hard_negatives = embedded.positive
+    members = jnp.array([anchor, positive, *hard_negatives])
+    views, guides = embedded.views[members], embedded.teacher[members]
+    all_views, all_guides = embedded.gather(views), embedded.gather(guides)
+    losses = gist(views[0], views[1], all_views, guides[0], guides[1], all_guides, embedded.own, **fields)
+    return embedded.mean(losses)
+
+
+OBJECTIVE = Objective(_term, needs=Needs(teacher=True))

@@ -1,0 +1,133 @@
+"""The teacher: a model that is read once, and its embeddings of all training sentences."""
+
+import dataclasses
+from pathlib import Path
+
+import jax
+import numpy as np
+from ml_collections import config_dict
+
+from simcse_jax.config.teacher_fields import taught
+from simcse_jax.corpus.placing import put_in_place, temporary_of
+from simcse_jax.data.batches import Taught
+from simcse_jax.data.examples import Examples
+from simcse_jax.devices import processes
+from simcse_jax.encoding.arguments import resolve_prompt
+from simcse_jax.encoding.embedder import Embedder, on_local_devices
+from simcse_jax.errors import UserError, why
+from simcse_jax.huggingface.load import choose_pooler
+from simcse_jax.models import parameters
+from simcse_jax.objectives.embedding_mse import NAME
+from simcse_jax.outputs import output_folder
+from simcse_jax.runs.loading import load_model
+from simcse_jax.storage import local_path, sha256
+
+DIGEST = 64  # bytes
+
+
+def read_teacher(config: config_dict.ConfigDict, size: int) -> Embedder | None:
+    """The model of config.teacher.model, as its files say that it encodes; None if no objective needs it.
+
+    Args:
+      config: of the run.
+      size: the elements of the embeddings that are trained.
+
+    Raises:
+      UserError: when it cannot be read, its embeddings have another size and the objective compares elements, or the
+        folder that is to keep them cannot be written to.
+    """
+    if not taught(config):
+        return None
+    name = config.teacher.model
+    if config.teacher.kept:
+        output_folder(config.teacher.kept, option="config.teacher.kept")
+    try:
+        model = load_model(name)
+    except UserError as error:
+        raise UserError(f"config.teacher.model: {error}") from None
+    settings = model.settings
+    teacher = on_local_devices(model, model.tokenizer, choose_pooler(model, None), "float32")
+    prompt = resolve_prompt(settings.prompts, settings.default_prompt_name, None, None)
+    batch_size = 64 * len(jax.local_devices())
+    teacher = dataclasses.replace(teacher, normalize=model.normalize, prompt=prompt, batch_size=batch_size)
+    if settings.truncate_dim and settings.truncate_dim < teacher.dimension:
+        teacher = teacher.truncated(settings.truncate_dim, normalized_first=model.normalize)
+    if config.objective[NAME].weight and teacher.dimension != size:
+        raise UserError(
+            f"config.teacher.model={name}: its embeddings have {teacher.dimension} elements, those of "
+            f"{config.model.init_from} {size}; objective.{NAME} compares them one by one, so take a teacher of {size}, "
+            "or objective.margin_mse, which compares similarities"
+        )
+    return teacher
+
+
+def teach(config: config_dict.ConfigDict, teacher: Embedder, examples: Examples) -> Taught:
+    """The teacher's embeddings of all sentences, each distinct one encoded once, or read where they were kept.
+
+    Raises:
+      UserError: when the folder that keeps them cannot be written, or the file there is damaged.
+    """
+    numbers: dict[str, int] = {}
+    rows = zip(*examples.columns, strict=True)
+    places = np.array([[numbers.setdefault(text, len(numbers)) for text in row] for row in rows], np.int32)
+    sentences = list(numbers)
+    key = _key(teacher, sentences)
+    if not config.teacher.kept:
+        return Taught(_encoded(config, teacher, sentences), places, key)
+    file = local_path(config.teacher.kept) / f"{key}.npy"
+    if not file.is_file():
+        _write(file, _encoded(config, teacher, sentences))
+    return Taught(_read(file, len(sentences), teacher.dimension), places, key)
+
+
+def _encoded(config: config_dict.ConfigDict, teacher: Embedder, sentences: list[str]) -> np.ndarray:
+    processes.say(f"{config.teacher.model}: teaches {len(sentences):,} different sentences")
+    try:
+        return teacher.with_progress(sentences, processes.is_first())
+    except UserError as error:
+        raise UserError(f"config.teacher.model={config.teacher.model}: {error}") from None
+
+
+def _key(teacher: Embedder, sentences: list[str]) -> str:
+    """What the embeddings depend on."""
+    arrays = [np.asarray(value) for _, value in sorted({**teacher.params, **teacher.module_weights}.items())]
+    architecture = parameters.merge(teacher.graph, parameters.sentence_encoder(teacher.params)).encoder.config
+    about = (architecture, teacher.pooler, teacher.use_head, teacher.max_length, teacher.normalize, teacher.prompt)
+    text = repr((*about, teacher.include_prompt, teacher.modules, sentences)).encode()
+    return sha256(np.frombuffer(text + teacher.tokenizer.content(), np.uint8), *arrays)
+
+
+def _write(file: Path, embeddings: np.ndarray) -> None:
+    """Writes the file whole or not at all, also where several processes write it at the same time."""
+    temporary = temporary_of(file)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("wb") as opened:
+                np.save(opened, embeddings)
+            with temporary.open("ab") as opened:
+                opened.write(_digest(np.memmap(temporary, np.uint8, "r")))
+            put_in_place(temporary, file)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(f"{file}: cannot be written: {why(error)}") from None
+
+
+def _digest(content: np.ndarray) -> bytes:
+    """What a file ends with, where NumPy does not look: a damaged one would train another model."""
+    return sha256(content).encode()
+
+
+def _read(file: Path, rows: int, size: int) -> np.ndarray:
+    try:
+        content = np.memmap(file, np.uint8, "r")
+        if _digest(content[:-DIGEST]) != content[-DIGEST:].tobytes():
+            raise ValueError("it is damaged")
+        found = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file}: cannot be read: {why(error)}; remove it, and it is made again") from None
+    if found.shape != (rows, size) or found.dtype != np.float32:
+        raise UserError(f"{file}: is damaged; remove it, and it is made again")
+    processes.say(f"{file.parent}: has the teacher's embeddings of {rows:,} different sentences")
+    return found

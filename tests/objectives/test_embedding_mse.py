@@ -1,0 +1,39 @@
+import jax.numpy as jnp
+import numpy as np
+from support.checks import assert_gradient, assert_sharded_is_whole, random
+from support.taught import assert_same_loss, given, torch_and_losses
+
+from simcse_jax.objectives.embedding_mse import embedding_mse
+
+TEACHER = random(2, 6, 5, seed=3)
+
+
+def test_is_sentence_transformers_loss():
+    torch, losses = torch_and_losses()
+
+    def peer(tensors):
+        features = [{"sentence_embedding": x} for x in tensors]
+        # As its trainer gives it: a label for each sentence of the columns, one column after the other.
+        return sum(
+            losses.MSELoss(given(torch))([each], torch.tensor(own)) for each, own in zip(features, TEACHER, strict=True)
+        ) / len(features)
+
+    assert_same_loss(lambda rows: jnp.mean(embedding_mse(rows, TEACHER)), peer, random(2, 6, 5))
+
+
+def test_value_and_gradient_are_the_equation_s():
+    rows = random(2, 3, 4)
+    teacher = TEACHER[:, :3, :4]
+
+    def equation(rows):
+        return sum(((rows[v, :, d] - np.float64(teacher[v, :, d])) ** 2).sum() for v in range(2) for d in range(4)) / 8
+
+    assert np.isclose(jnp.sum(embedding_mse(rows, teacher)), equation(np.float64(rows)), rtol=1e-5)
+    assert_gradient(lambda rows: jnp.sum(embedding_mse(rows, teacher)), equation, rows)
+
+
+def test_sharded_is_whole():
+    def loss(rows, shared, own, gather, psum):
+        return psum(jnp.sum(embedding_mse(jnp.stack(rows), jnp.asarray(random(2, 8, 5, seed=1))[:, own]))) / 8
+
+    assert_sharded_is_whole(loss, tuple(random(2, 8, 5)), devices=(2, 8))

@@ -1,0 +1,176 @@
+"""Runs and steps with a teacher."""
+
+import io
+import json
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import call, lines, random_model, refused, train_args, write_model
+from support.checks import random
+from support.resuming import trained_and_resumed
+from support.steps import batch, recipe, settings
+
+from simcse_jax import SimCSE
+from simcse_jax.config import default_config
+from simcse_jax.config.checks import validate
+from simcse_jax.data.batches import Batches, Corpus, Taught
+from simcse_jax.data.pairing import Pairing
+from simcse_jax.data.sources import Examples
+from simcse_jax.devices.mesh import data_mesh
+from simcse_jax.errors import UserError
+from simcse_jax.objectives.registry import Term
+from simcse_jax.runs.workdir import Workdir
+from simcse_jax.training import teacher
+from simcse_jax.training.inputs import read_inputs
+from simcse_jax.training.loss import make_loss, taught_views
+
+NAMES = ("embedding_mse", "margin_mse", "gist")
+GIST = (("margin_kind", "absolute"), ("contrast_anchors", True), ("contrast_positives", True))
+TERMS = (Term("embedding_mse"), Term("margin_mse", (("similarity", "dot"),)), Term("gist", GIST))
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(("devices", "chunk_size"), [(2, 3), pytest.param(8, 0, marks=pytest.mark.slow)])
+def test_the_gradient_is_the_same_on_any_number_of_devices_and_in_chunks(devices, chunk_size):
+    graph, params, _ = random_model(num_layers=1)
+    numbers = {"embedding_mse": {"weight": 1.0}, "margin_mse": {"weight": 0.1}}
+    numbers |= {"gist": {"weight": 1.0, "temperature": 0.05, "margin": 0.0}}
+    data = batch(3) | {"teacher": random(8, 3, 32)}
+    results = []
+    for count, size in ((1, 0), (devices, chunk_size)):
+        chosen = recipe(3, objectives=TERMS, chunk_size=size)
+        function = jax.jit(make_loss(graph, chosen, data_mesh(jax.devices()[:count])))
+        results.append(function(params, jnp.int32(0), data, settings(objective=numbers)))
+    (expected, gradient), (found, other) = results
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    for name, value in gradient.items():
+        scale = max(np.abs(value).max(), 1e-3)
+        assert np.abs(np.asarray(other[name]) - np.asarray(value)).max() <= 1e-5 * scale, name
+
+
+def test_a_view_has_the_embedding_of_its_sentence_or_the_mean_of_several():
+    given = random(4, 3, 5)
+    found = taught_views(recipe(3), given)
+    np.testing.assert_array_equal(found, np.moveaxis(given, 1, 0))
+    np.testing.assert_array_equal(taught_views(recipe(1), given[:, :1]), np.stack([given[:, 0]] * 2))
+    several = recipe(3)._replace(views=(recipe(3).views[0], recipe(3).views[1]._replace(others=(2,))))
+    np.testing.assert_allclose(taught_views(several, given)[1], given[:, 1:].mean(axis=1), rtol=1e-6)
+
+
+def config_of(model, data, dev, taught_by, **fields):
+    config = default_config()
+    chosen = {"model.init_from": str(model), "data.train": str(data), "data.max_length": 16, "eval.data": str(dev)}
+    chosen |= {"train.batch_size": 8, "train.max_steps": 4, "eval.every": 2, "parallel.devices": 2}
+    chosen |= {"objective.info_nce.weight": 0.0, "train.log_every": 1, "teacher.model": str(taught_by)}
+    config.update_from_flattened_dict(chosen | {name.replace("__", "."): value for name, value in fields.items()})
+    validate(config)
+    return config
+
+
+@pytest.fixture(scope="module")
+def larger(tmp_path_factory):
+    """A teacher with embeddings of 48 elements."""
+    return write_model(tmp_path_factory.mktemp("teacher") / "larger", "bert", hidden_size=48)
+
+
+def test_sentences_of_a_batch_come_with_their_teacher_s_embeddings(tiny_bert, corpus, larger):
+    config = config_of(tiny_bert, corpus["csv"], corpus["dev"], larger, objective__gist__weight=1.0)
+    found = read_inputs(config).corpus
+    rows = found.batches(8, 1)[3]
+    model = SimCSE(larger)
+    texts = [line.split(",") for line in corpus["csv"].read_text().splitlines()[1:]]
+    by_ids = {tuple(found.input_ids[row].ravel()): texts[row] for row in range(len(texts))}
+    for ids, own in zip(rows["input_ids"], rows["teacher"], strict=True):
+        np.testing.assert_allclose(own, model.encode(by_ids[tuple(ids.ravel())]), atol=1e-5)
+    assert rows["teacher"].shape == (8, 3, 48)
+
+
+def test_pairs_that_are_made_of_one_column_have_theirs_too():
+    ids = np.arange(8, dtype=np.int32).reshape(8, 1, 1)
+    own = Taught(np.arange(8, dtype=np.float32)[:, None], np.arange(8, dtype=np.int32)[:, None], "")
+    rows = Batches(Corpus(ids, ids, pairing=Pairing(1, fresh=False), taught=own), 4, 0)[0]
+    np.testing.assert_array_equal(rows["teacher"][..., 0], rows["input_ids"][..., 0])
+
+
+def test_a_run_resumes_bit_for_bit_and_its_teacher_s_embeddings_are_kept(tiny_bert, corpus, larger, tmp_path, capsys):
+    weights = {"objective__gist__weight": 1.0, "objective__margin_mse__weight": 0.01}
+    config = config_of(tiny_bert, corpus["csv"], corpus["dev"], larger, **weights, teacher__kept=str(tmp_path / "kept"))
+    trained_and_resumed(config, tmp_path)
+    printed = capsys.readouterr().out
+    assert printed.count("different sentences\n") == 3  # made, read, and read by the run that was resumed
+    assert printed.count(f"{larger}: teaches ") == 1 and printed.count(f"{tmp_path}/kept: has the teacher's") == 2
+    moved = config.copy_and_resolve_references()
+    moved.teacher.kept = ""  # where they are kept changes no result
+    Workdir(tmp_path / "run").check_same_run(moved, {})
+    (file,) = (tmp_path / "kept").glob("*.npy")
+    file.write_bytes(file.read_bytes()[:100])
+    examples = Examples((["a cat"], ["a dog"]), 0)
+    one = teacher.read_teacher(config, 32)
+    again = teacher.teach(config, one, examples)  # other sentences: another file
+    np.testing.assert_array_equal(again.embeddings[again.places[0]], one(["a cat", "a dog"]))
+    assert len(list((tmp_path / "kept").glob("*.npy"))) == 2
+    args = train_args(tiny_bert, corpus["csv"], corpus["dev"], tmp_path / "next", "--config.objective.gist.weight=1")
+    args += [f"--config.teacher.model={larger}", f"--config.teacher.kept={tmp_path}/kept"]
+    refused(call("main", *args), f"{file}: ", "remove it, and it is made again")
+
+
+def test_embeddings_that_were_kept_are_those_that_were_written(tiny_bert, corpus, larger, tmp_path):
+    kept = str(tmp_path / "kept")
+    config = config_of(tiny_bert, corpus["csv"], corpus["dev"], larger, objective__gist__weight=1.0, teacher__kept=kept)
+    one, examples = teacher.read_teacher(config, 32), Examples((["a cat"], ["a dog"]), 0)
+    first = teacher.teach(config, one, examples)
+    (file,) = (tmp_path / "kept").iterdir()
+    np.testing.assert_array_equal(np.load(file), first.embeddings)
+    content = file.read_bytes()
+    archive = io.BytesIO()
+    np.savez(archive, first.embeddings)
+    changed = content[:-100] + bytes([content[-100] ^ 1]) + content[-99:]
+    for damaged in (changed, content[:-1], content + b"0", archive.getvalue(), b"", b"0"):
+        file.write_bytes(damaged)
+        with pytest.raises(UserError, match=rf"^{file}: .*; remove it, and it is made again"):
+            teacher.teach(config, one, examples)
+
+
+def test_teachers_that_differ_in_their_architecture_alone_have_files_of_their_own(tiny_bert, corpus, larger, tmp_path):
+    other = shutil.copytree(larger, tmp_path / "other")
+    settings = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps(settings | {"hidden_act": "relu"}))
+    examples, keys = Examples((["a cat"], ["a dog"]), 0), []
+    for name in (larger, other):
+        config = config_of(tiny_bert, corpus["csv"], corpus["dev"], name, objective__gist__weight=1.0)
+        keys.append(teacher.teach(config, teacher.read_teacher(config, 32), examples).key)
+    assert keys[0] != keys[1]
+
+
+def test_a_student_comes_near_its_teacher(tiny_bert, corpus, tmp_path):
+    other = write_model(tmp_path / "teacher", "bert", num_hidden_layers=1)
+    args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.objective.info_nce.weight=0")
+    args += ["--config.objective.embedding_mse.weight=1", f"--config.teacher.model={other}"]
+    args += ["--config.train.max_steps=30", "--config.train.learning_rate=1e-3", "--config.train.log_every=1"]
+    done = call("main", *args, "--config.eval.every=30", "--config.model.mlp=none", "--config.model.dropout=0.01")
+    assert done.returncode == 0, done.stderr
+    losses = [line["loss"] for line in lines(tmp_path / "run") if "loss" in line]
+    assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
+
+
+def test_teachers_and_data_that_do_not_fit_are_refused(tiny_bert, corpus, larger, tmp_path):
+    def args(data, name, by, *more):
+        chosen = ["--config.objective.info_nce.weight=0", f"--config.objective.{name}.weight=1"]
+        return train_args(
+            tiny_bert, data, corpus["dev"], tmp_path / "run", *chosen, f"--config.teacher.model={by}", *more
+        )
+
+    cases = [
+        (args(corpus["csv"], "embedding_mse", larger), "its embeddings have 48 elements, those of"),
+        (args(corpus["csv"], "gist", "/no/such"), "config.teacher.model: "),
+        (args(corpus["txt"], "margin_mse", larger), "objective.margin_mse.weight: needs hard negatives"),
+        (args(corpus["csv"], "gist", ""), "config.teacher.model: must be set for objective.gist"),
+        (args(corpus["csv"], "gist", larger, f"--config.teacher.kept={corpus['csv']}"), "config.teacher.kept"),
+        (args(corpus["csv"], "gist", larger, "--config.teacher.kept=gs://b/f"), "must be a folder on a disk"),
+    ]
+    for given, message in cases:
+        refused(call("main", *given), message)
+        assert not (tmp_path / "run").exists()
