@@ -66,12 +66,12 @@ def main() -> None:
                     warmup=args.warmup,
                     chunk_size=args.chunk,
                 )
-                results.append(measure(setting, args.peers, args.rounds))
+                results.append(measure(setting, args.peers, args.rounds, "BERT-base, " if args.base else ""))
     side_by_side.report("train_step", results, args.output)
 
 
-def measure(setting: Setting, peers: list[str], rounds: int) -> dict[str, Any]:
-    """One table, printed, and its figures."""
+def measure(setting: Setting, peers: list[str], rounds: int, model: str = "") -> dict[str, Any]:
+    """One table, printed, and its figures; its title begins with `model`."""
     from simcse_jax.huggingface.resolve import resolve
 
     contenders = [Contender(OURS, "benchmarks.training:ours", asdict(setting))]
@@ -87,7 +87,7 @@ def measure(setting: Setting, peers: list[str], rounds: int) -> dict[str, Any]:
     needs = {one.name: need_of(setting, one.options["recipe"]) for one in contenders}
     chunks = f", chunks of {setting.chunk_size}" if setting.chunk_size else ""
     comparison = side_by_side.compare(
-        f"{setting.recipe}, {setting.dtype}, batch {setting.batch_size}{chunks}",
+        f"{model}{setting.recipe}, {setting.dtype}, batch {setting.batch_size}{chunks}",
         "triplets" if setting.recipe == "sup" else "sentences",
         contenders,
         rounds,

@@ -7,7 +7,6 @@ entropy of cosines / 0.05, AdamW, clipping at 1.0, a learning rate that falls li
 """
 
 import dataclasses
-import functools
 import importlib
 import queue
 import threading
@@ -58,13 +57,37 @@ def ours(**options: Any) -> Round:
     """Our step, as `simcse_jax.training.run` builds it of a config."""
     import jax
 
-    from simcse_jax.devices.mesh import place
+    from simcse_jax.devices.mesh import replicate
     from simcse_jax.devices.parts import distribute
     from simcse_jax.training.inputs import read_inputs
     from simcse_jax.training.programs import Updates
     from simcse_jax.training.setup import make_setup
 
     setting = Setting(**options)
+    config = config_of(setting)
+    setup = make_setup(config, read_inputs(config))
+    batches, number = setup.batches(config.seed), 0
+    settings = replicate(setup.settings(config), setup.replicated)
+    unpad, frozen = config.train.unpad, setup.frozen
+    updates = Updates(setup.graph, setup.recipe, setup.mesh, batches, TOTAL_STEPS, unpad=unpad, frozen=frozen)
+    state = distribute(setup.state(config), setup.mesh)
+
+    first = setup.read(batches, 0)
+    for step in range(TOTAL_STEPS):  # all programs, before any step is timed
+        updates.compile(step, state, first, settings)
+
+    def run(steps: int) -> None:
+        nonlocal state, number
+        for _ in range(steps):
+            state, _ = updates(number, state, setup.read(batches, number), settings)
+            number += 1
+        jax.block_until_ready(state)
+
+    return _rounds(run, setting)
+
+
+def config_of(setting: Setting) -> Any:
+    """The config of our run."""
     name, _, variant = setting.recipe.partition(":")
     recipe = importlib.import_module(f"configs.{RECIPES[name][0] if name in RECIPES else name}")
     config = recipe.get_config(variant) if variant else recipe.get_config()
@@ -76,27 +99,7 @@ def ours(**options: Any) -> Round:
     config.parallel.devices, config.parallel.chunk_size = setting.devices, setting.chunk_size
     config.eval.data = ""
     config.update_from_flattened_dict(setting.fields)
-    setup = make_setup(config, read_inputs(config))
-    batches, settings, number = setup.batches(config.seed), setup.settings(config), 0
-    unpad, frozen = config.train.unpad, setup.frozen
-    updates = Updates(setup.graph, setup.recipe, setup.mesh, batches, TOTAL_STEPS, unpad=unpad, frozen=frozen)
-    state = distribute(setup.state(config), setup.mesh)
-
-    def read(step: int) -> Any:
-        return place(functools.partial(batches.rows, step), setting.batch_size, setup.by_example)
-
-    first = read(0)
-    for step in range(TOTAL_STEPS):  # all programs, before any step is timed
-        updates.compile(step, state, first, settings)
-
-    def run(steps: int) -> None:
-        nonlocal state, number
-        for _ in range(steps):
-            state, _ = updates(number, state, read(number), settings)
-            number += 1
-        jax.block_until_ready(state)
-
-    return _rounds(run, setting)
+    return config
 
 
 def pytorch(compiled: bool = False, **options: Any) -> Round:

@@ -99,6 +99,15 @@ class PreparedBatches:
         self._ahead[step + 1, first, last] = self._reader.submit(self._read, step + 1, first, last)
         return batch
 
+    def is_reading(self, step: int) -> bool:
+        """Whether the thread is still reading parts of this batch."""
+        return any(not part.done() for (ahead, *_), part in self._ahead.items() if ahead == step)
+
+    def tokens(self, step: int) -> int:
+        """The tokens of the whole batch, without padding."""
+        with self._alone:
+            return int(self._located(step)[1].lengths.sum())
+
     def sizes(self, steps: int, devices: int, chunk_size: int = 0) -> StreamSizes:
         """How many tokens the programs have places for, and the program of each step.
 

@@ -98,17 +98,17 @@ def names_in(folder: Folder) -> set[str]:
         raise UserError(f"{folder}: cannot be read: {why(error)}") from None
 
 
-def leave(folder: Folder, notes: str = FILE) -> None:
+def leave(folder: Folder, *notes: str) -> None:
     """After a mistake in the data: removes the plan, and the folder, if nothing was made and nobody else is at work.
 
     A source that is corrected is another one, with which a folder that was begun does not go on.
 
     Args:
       folder: which was entered.
-      notes: a pattern of files that are no work, and are removed too.
+      notes: patterns of files that are no work, and are removed too.
     """
     there = names_in(folder) if folder.is_dir() else set()
-    if FILE in there and all(name == FILE or fnmatch.fnmatch(name, notes) for name in there):
+    if FILE in there and all(any(fnmatch.fnmatch(name, note) for note in (FILE, *notes)) for name in there):
         for name in sorted(there, key=lambda name: name == FILE):  # the plan last
             (folder / name).unlink()
         if not is_remote(folder):

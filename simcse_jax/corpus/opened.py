@@ -135,7 +135,8 @@ class Prepared:
         place = np.arange(self.length)
         mask = place < found.lengths[..., None]
         read = mask & ~found.empty[..., None]
-        ids = np.where(read, self._ids[np.where(read, found.starts[..., None] + place, 0)], 0).astype(np.int32)
+        ids = np.zeros(mask.shape, np.int32)
+        ids[read] = self._ids.take((found.starts[..., None] + place)[read])
         wrong = (checksums(ids, read, self._factors) != found.sums) & ~found.empty
         if wrong.any():
             raise self.damaged(int(np.broadcast_to(found.shards, wrong.shape)[wrong][0]))

@@ -60,8 +60,10 @@ def group_key(config: config_dict.ConfigDict) -> str | None:
             fields[name] = fields[name] > 0  # which terms there are is part of the program
         elif name == "train.milestones":
             fields[name] = len(read_milestones(fields[name]))  # and so is the number of numbers
-        elif name in ("views.positive_dropout", "model.attention_dropout"):
-            fields[name] = fields[name] >= 0  # whether positives or attention have a rate of their own, too
+        elif name == "views.positive_dropout":
+            fields[name] = fields[name] >= 0  # whether positives have a rate of their own, too
+        elif name == "model.attention_dropout":
+            fields[name] = float(np.sign(fields[name]))  # and attention, and whether it has masks
         elif name == "model.lora.dropout":
             fields[name] = fields[name] > 0  # and whether LoRA has masks
         else:

@@ -32,7 +32,7 @@ class Trainee(Protocol):
         ...
 
     def read(self, step: int) -> Batch:
-        """The batch of update `step`, counted from 0, on its devices."""
+        """The batch of update `step`, counted from 0, as `update` takes it."""
         ...
 
     def compile(self, step: int, state: TrainState, batch: Batch) -> None:

@@ -50,6 +50,16 @@ def open_prepared(config: config_dict.ConfigDict, tokenizer: Tokenizer) -> Prepa
     labels = needs(config.objective).labels
     if labels and not manifest.labels:
         raise UserError(f"{data.train}: was prepared without labels; prepare it again with --labels")
+    if needs(config.objective).scores:
+        raise UserError(
+            f"config.data.train={data.train}: a prepared corpus has no scores, which an objective needs; name the "
+            "files themselves"
+        )
+    if needs(config.objective).teacher:
+        raise UserError(
+            f"config.data.train={data.train}: a prepared corpus has no text, which a teacher reads; name the files "
+            "themselves"
+        )
     if data.subsample > len(prepared):
         raise UserError(
             f"data.subsample={data.subsample}: must be from 1 to {len(prepared)}, the examples in {data.train}, or 0 "

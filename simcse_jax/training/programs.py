@@ -9,6 +9,8 @@ from jax.sharding import Mesh
 from simcse_jax.corpus.batches import PreparedBatches, StreamSizes
 from simcse_jax.data.batches import Batches, Sizes
 from simcse_jax.devices import processes
+from simcse_jax.devices.flops import peak, product_flops
+from simcse_jax.devices.mesh import split_over_examples
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.runs.state import TrainState
@@ -49,8 +51,10 @@ class Updates:
         if unpad and steps:
             self._sizes = batches.sizes(steps, mesh.size, recipe.chunk_size)
         self._steps = [make_step(graph, recipe._replace(most_tokens=size), mesh) for size in self._sizes.tokens]
-        self._frozen = frozen
+        self._frozen, self._mesh = frozen, mesh
         self._compiled: dict[int, jax.stages.Compiled] = {}
+        self._at_peak: dict[int, float] = {}
+        self._peak = peak(mesh.devices.flat[0])
 
     def compile(self, step: int, state: TrainState, batch: Batch, settings: Settings) -> float:
         """Compiles the program that this step needs, if it is not compiled yet; returns the seconds that this took."""
@@ -59,13 +63,21 @@ class Updates:
             return 0.0
         jax.block_until_ready(state)  # earlier work must not count as compiling
         started = time.perf_counter()
-        self._compiled[size] = self._steps[size].lower(state, batch, settings, self._frozen).compile()
+        by_example = split_over_examples(self._mesh)
+        rows = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=by_example), batch)
+        traced = self._steps[size].trace(state, rows, settings, self._frozen)
+        self._compiled[size] = traced.lower().compile()
+        self._at_peak[size] = product_flops(traced.jaxpr).total() / self._peak if self._peak else 0.0
         seconds = time.perf_counter() - started
         which = (
             "the step" if len(self._steps) == 1 else f"the step for {('most', 'the longest', 'the last')[size]} batches"
         )
         processes.say(f"compiled {which} in {seconds:.1f} s")
         return seconds
+
+    def at_peak(self, step: int) -> float:
+        """The seconds of a compiled step's matrix products at the device's peak; 0.0 where that is not known."""
+        return self._at_peak[self._sizes.of(step)]
 
     def __call__(self, step: int, state: TrainState, batch: Batch, settings: Settings) -> tuple[TrainState, Metrics]:
         """Does update `step`, counted from 0, whose program is compiled."""

@@ -8,6 +8,7 @@ from ml_collections import config_dict
 
 from simcse_jax.config.checks import ineffective, validate
 from simcse_jax.devices import processes
+from simcse_jax.devices.mesh import replicate
 from simcse_jax.devices.parts import distribute, whole
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.encoding.embedder import Embedder
@@ -28,7 +29,7 @@ from simcse_jax.training.programs import Updates
 from simcse_jax.training.setup import make_setup
 from simcse_jax.training.single import SingleRun
 
-MASKED = "masked_token_accuracy"  # in `result.json`
+MASKED, TRUNCATED = "masked_token_accuracy", "truncated"  # in `result.json`
 
 
 def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: str | None = None) -> None:
@@ -75,7 +76,8 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
                 unpad=config.train.unpad,
                 frozen=setup.frozen,
             )
-            run = SingleRun(setup, batches, updates, setup.settings(config), checkpoints, metrics, check=check)
+            settings = replicate(setup.settings(config), setup.replicated)  # once, and not with each step
+            run = SingleRun(setup, batches, updates, settings, checkpoints, metrics, check=check)
             run.patience = Patience(config.train.patience).replay(lines)
             run.decide()
             left = 0 if run.ended else inputs.total_steps - int(state.step)
@@ -150,6 +152,9 @@ def report(folder: Workdir, embed: Embedder, best: int, inputs: Inputs, seed: in
     processes.say(f"best checkpoint: step {best}; {first}")
     for table in others:
         processes.say(table)
+    for size, numbers in result.get(TRUNCATED, {}).items():
+        for table in inputs.evaluation.tables(numbers):
+            processes.say(f"the first {size} elements: {table}")
     if MASKED in result:
         processes.say(f"masked tokens of the development sentences: {result[MASKED]:.2f}% guessed")
 
@@ -157,13 +162,22 @@ def report(folder: Workdir, embed: Embedder, best: int, inputs: Inputs, seed: in
 def final_scores(inputs: Inputs, embed: Embedder, seed: int) -> dict[str, Any]:
     """The contents of `result.json`: the evaluation's, and of a language model the masked tokens that it guesses.
 
+    `truncated` has the evaluation's for each size below the whole embedding's, at which objectives saw it.
+
     Args:
       inputs: of the run; it must have an evaluation.
       embed: the model, with all parameters of the run.
       seed: of the run.
     """
     assert inputs.evaluation is not None
-    result = inputs.evaluation.final_scores(lambda some: embed.with_progress(some, processes.is_first()), seed)
+
+    def scores(embed: Embedder) -> dict[str, Any]:
+        assert inputs.evaluation is not None
+        return inputs.evaluation.final_scores(lambda some: embed.with_progress(some, processes.is_first()), seed)
+
+    result = scores(embed)
+    if inputs.sizes:
+        result[TRUNCATED] = {str(size): scores(embed.truncated(size, normalized_first=False)) for size in inputs.sizes}
     if inputs.language_model and (pairs := inputs.evaluation.pairs):
         sentences = list(dict.fromkeys([*pairs.first, *pairs.second]))
         accuracy = masked_token_accuracy(embed, sentences, **inputs.language_model._asdict())

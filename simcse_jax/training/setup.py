@@ -1,6 +1,7 @@
 """The parts of a run, or of several that are trained together, after their inputs were read."""
 
 import dataclasses
+import functools
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +14,7 @@ from simcse_jax.analysis.tokens import survey
 from simcse_jax.config.fields import scoring_pooler
 from simcse_jax.corpus.batches import PreparedBatches
 from simcse_jax.data.batches import Batches, Corpus
-from simcse_jax.devices.mesh import data_mesh, replicate, replicated, split_over_examples
+from simcse_jax.devices.mesh import data_mesh, place, replicate, replicated, split_over_examples
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.evaluation.evaluator import Encode, Evaluator
 from simcse_jax.models import partial
@@ -24,7 +25,7 @@ from simcse_jax.models.sentence_encoder import Graph, build
 from simcse_jax.runs.partial import frozen_params
 from simcse_jax.runs.state import TrainState, initial_params, with_parts
 from simcse_jax.training.inputs import Inputs
-from simcse_jax.training.loss import Recipe, Settings
+from simcse_jax.training.loss import Batch, Recipe, Settings
 from simcse_jax.training.recipe import make_recipe, make_replacement, make_settings
 from simcse_jax.training.schedule import Schedule, make_schedule
 from simcse_jax.training.step import init_state
@@ -53,7 +54,7 @@ class Setup:
         """The same array on every device."""
         return replicated(self.mesh)
 
-    @property
+    @functools.cached_property
     def by_example(self) -> NamedSharding:
         """The first axis split over the devices."""
         return split_over_examples(self.mesh)
@@ -83,6 +84,16 @@ class Setup:
           tower: the encoder.
         """
         return with_encoder(partial.merged(partial.of_step(trained, self.frozen), self.encoder), tower)
+
+    def read(self, batches: Batches | PreparedBatches, step: int) -> Batch:
+        """The batch of an update, as the compiled step takes it; each process reads its own rows.
+
+        Where one process has all devices, these are NumPy arrays: the step's dispatch places them, in a tenth of the
+        time that `place` would take before it.
+        """
+        if self.by_example.is_fully_addressable:
+            return {**batches[step]}
+        return place(functools.partial(batches.rows, step), batches.batch_size, self.by_example)
 
     def batches(self, seed: int) -> Batches | PreparedBatches:
         """The batches of one run."""

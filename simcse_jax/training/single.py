@@ -1,7 +1,6 @@
 """One run in the loop: its steps, its metrics, its checkpoints."""
 
 import dataclasses
-import functools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -14,7 +13,6 @@ from simcse_jax import progress
 from simcse_jax.corpus.batches import PreparedBatches
 from simcse_jax.data.batches import Batches
 from simcse_jax.devices import processes
-from simcse_jax.devices.mesh import place
 from simcse_jax.devices.parts import whole
 from simcse_jax.encoding.embedder import Embedder, NotFinite
 from simcse_jax.encoding.tokens import TokenEncoder
@@ -29,24 +27,14 @@ from simcse_jax.training.patience import Patience
 from simcse_jax.training.programs import Updates
 from simcse_jax.training.schedule import Due
 from simcse_jax.training.setup import Setup
+from simcse_jax.training.speed import Speed
 from simcse_jax.training.step import METRICS
 
 Update = Callable[[int, TrainState, Batch, Settings], tuple[TrainState, dict[str, jax.Array]]]
 
 
-class Stopwatch:
-    """The seconds that steps take, without the work between them."""
-
-    def __init__(self) -> None:
-        self._start = time.perf_counter()
-
-    def skip(self, seconds: float) -> None:
-        """Leaves out some seconds that have just passed."""
-        self._start += seconds
-
-    def seconds(self) -> float:
-        """The seconds since the start."""
-        return time.perf_counter() - self._start
+CHECKED = ("loss", "gradient_norm")  # of each step; all metrics of a log line's
+POLL = 2e-4  # seconds between two looks at a batch that is not read yet
 
 
 @dataclasses.dataclass
@@ -65,25 +53,44 @@ class SingleRun:
     patience: Patience = dataclasses.field(default_factory=lambda: Patience(0))  # its scores are the first process's
     ended: bool = False  # by patience
     pending: list[tuple[int, dict[str, jax.Array]]] = dataclasses.field(default_factory=list)  # still on the device
-    steps: int = 0  # since the last log line
-    stopwatch: Stopwatch = dataclasses.field(default_factory=Stopwatch)
+    speed: Speed = dataclasses.field(default_factory=Speed)  # since the last log line
+    tokens: int = 0  # of the batch that was read last; counted in the process that writes the metrics
 
     def read(self, step: int) -> Batch:
-        """The batch of an update; each process reads its own rows."""
-        return place(functools.partial(self.batches.rows, step), self.batches.batch_size, self.setup.by_example)
+        """The batch of an update; each process reads its own rows.
+
+        Where the devices have finished all steps before it is there, they wait for data.
+        """
+        while self.batches.is_reading(step) and not self.is_idle:
+            time.sleep(POLL)
+        started = time.perf_counter()
+        if self.metrics is not None:
+            self.tokens = self.batches.tokens(step)  # before a thread goes on with the next batch
+        batch = self.setup.read(self.batches, step)
+        if self.is_idle:
+            self.speed.wait(time.perf_counter() - started)
+        return batch
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether this process's devices have finished the steps that were dispatched; it does not wait for them."""
+        loss: Any = self.loss if self.pending else None  # JAX does not declare is_ready
+        return loss is None or loss.is_ready()
 
     def compile(self, step: int, state: TrainState, batch: Batch) -> None:
         """Compiles the first updates; all batches have one shape."""
         for each in range(step, min(step + self.ahead, self.setup.schedule.total)):
             self.updates.compile(each, state, batch, self.settings)
-        self.stopwatch = Stopwatch()
+        self.speed = Speed()
 
     def update(self, step: int, state: TrainState, batch: Batch) -> TrainState:
         """Dispatches an update; its metrics stay on the device until they are needed."""
-        self.stopwatch.skip(self.updates.compile(step, state, batch, self.settings))
+        if seconds := self.updates.compile(step, state, batch, self.settings):
+            self.speed.skip(seconds)
         state, values = (self.traced_update or self.updates)(step, state, batch, self.settings)
         self.pending.append((step + 1, values))
-        self.steps += 1
+        sentences = self.batches.batch_size * self.setup.inputs.num_columns
+        self.speed.add(sentences, self.tokens, self.updates.at_peak(step))
         return state
 
     @property
@@ -97,11 +104,8 @@ class SingleRun:
 
     def log_line(self, number: int, line: dict[str, float]) -> None:
         """Writes these metrics of the last step, and the speed of the steps since the last line."""
-        sentences, self.steps = self.steps * self.batches.batch_size * self.setup.inputs.num_columns, 0
-        line["seconds"] = self.stopwatch.seconds()
-        line["sentences_per_second"] = sentences / line["seconds"]
-        self.write(number, line)
-        self.stopwatch = Stopwatch()  # the time of writing is not the steps'
+        self.write(number, line | self.speed.line())
+        self.speed = Speed()  # the time of writing is not the steps'
 
     def look(self, number: int, state: TrainState, due: Due, preempted: bool = False) -> None:
         """Measures, scores and saves as is due. The last step is logged and measured in any case."""
@@ -127,9 +131,9 @@ class SingleRun:
                 progress.write(f"step {number}: {name} {score:.2f}")
             self.decide()
         if self.ended:
-            self.stopwatch.skip(time.perf_counter() - started)
+            self.speed.skip(time.perf_counter() - started)
             started = time.perf_counter()
-            if self.steps:
+            if self.speed.steps:
                 self.log_line(number, line)
             for evaluator in self.setup.measuring if not due.measure else []:
                 self.write(number, evaluator(embed))
@@ -139,7 +143,7 @@ class SingleRun:
             self.save(state, score, tower)
         if preempted:
             self.checkpoints.close()
-        self.stopwatch.skip(time.perf_counter() - started)
+        self.speed.skip(time.perf_counter() - started)
 
     def decide(self) -> None:
         """Ends the run if its patience is over. All processes do what the first one does: its scores are written."""
@@ -163,7 +167,8 @@ class SingleRun:
         """
         line = {}
         for number, values in self.pending:
-            line = {name: float(values[name]) for name in METRICS}
+            names = METRICS if number == self.pending[-1][0] else CHECKED  # each transfer takes its time
+            line = {name: np.asarray(values[name]).item() for name in names}  # half of float()'s time
             if not all(map(math.isfinite, line.values())):
                 self.stop(number, f"the loss is {line['loss']}, the gradient's norm {line['gradient_norm']}")
         self.pending = []

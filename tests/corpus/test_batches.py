@@ -1,3 +1,5 @@
+import threading
+
 import numpy as np
 import pytest
 from support.corpora import in_memory, prepare, tokenizer_of
@@ -37,6 +39,19 @@ def test_batches_are_those_in_memory_in_the_same_order(rows, tiny_bert, corpus):
     batches = rows.batches(BATCH, 3)
     for step in (0, 1, 2, 14, 4, 5, 0):  # two epochs of five, forwards and backwards
         same(batches[step], expected[step])
+        assert batches.tokens(step) == expected.tokens(step)
+
+
+def test_a_batch_is_being_read_until_the_thread_has_all_of_its_parts(rows, monkeypatch):
+    batches, may_read = rows.batches(BATCH, 3), threading.Event()
+    assert not batches.is_reading(0)
+    read = batches._read
+    monkeypatch.setattr(batches, "_read", lambda step, *part: (step == 1 and may_read.wait(10), read(step, *part))[1])
+    batches.rows(0, slice(0, 4))
+    assert batches.is_reading(1) and not batches.is_reading(0)
+    may_read.set()
+    batches.rows(1, slice(0, 4))
+    assert not batches.is_reading(1)
 
 
 def test_pairs_of_contrastive_tension_are_those_in_memory(lines, tiny_bert, corpus):

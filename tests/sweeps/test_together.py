@@ -27,7 +27,7 @@ def test_a_run_that_cannot_be_scored_at_the_end_is_given_up_alone():
 
     members = [Member(f"run {seed}", seed, None, 0.0) for seed in (1, 2)]
     embed = SimpleNamespace(with_params=lambda params: SimpleNamespace(with_progress=None))
-    inputs = SimpleNamespace(evaluation=SimpleNamespace(final_scores=final_scores), language_model=None)
+    inputs = SimpleNamespace(evaluation=SimpleNamespace(final_scores=final_scores), language_model=None, sizes=())
     setup = SimpleNamespace(embed=embed, inputs=inputs, model=dict, mesh=ALONE)
     group = Group(setup, [], {}, None, None, members, {"x": np.zeros((2, 3))})
     assert group.final_scores() == [None, {"seed": 2}]
@@ -83,10 +83,15 @@ def test_what_can_be_trained_together():
     assert changed(objective__off_dropout__weight=1.0) == changed(objective__off_dropout__weight=0.3)
     assert changed(train__epsilon=1e-6, train__warmup=0.1) == changed()
     assert changed(views__positive_dropout=0.0) == changed(views__positive_dropout=0.3) != changed()
-    assert changed(model__attention_dropout=0.0) == changed(model__attention_dropout=0.3) != changed()
+    assert changed(model__attention_dropout=0.1) == changed(model__attention_dropout=0.3) != changed()
+    assert len({changed(model__attention_dropout=rate) for rate in (-1.0, 0.0, 0.1)}) == 3  # 0 draws no masks
     lora = {"model__lora__rank": 4}
     assert changed(**lora, model__lora__dropout=0.1) == changed(**lora, model__lora__dropout=0.3) != changed(**lora)
     assert len({changed(**lora), changed(model__lora__rank=8), changed(**lora, model__lora__alpha=1.0), changed()}) == 4
+    sizes = {"matryoshka__dimensions": ("64", "32")}
+    assert changed(**sizes) == changed(**sizes, matryoshka__weights=("1", "0.5")) != changed()
+    assert changed(**sizes) != changed(matryoshka__dimensions=("64",))
+    assert len({changed(), changed(teacher__model="a"), changed(data__score_range=("0", "5"))}) == 3
     steps = {"train__schedule": "steps", "train__milestones": "5:0.5,9:0.1"}
     assert changed(**steps) == changed(**steps | {"train__milestones": "1:0.8,2:0.7"}) != changed()
     assert changed(**steps) != changed(**steps | {"train__milestones": "1:0.8"})

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
-from support import call, run, sentences, train_args
+from support import call, run, sentences, train_args, without_speed
 
 from simcse_jax.analysis.data import read_data
 from simcse_jax.analysis.last_layer import Sample, measure_last_layer, positives
@@ -48,7 +48,7 @@ def analysed(tiny_bert, corpus, tmp_path_factory):
 def test_training_is_the_same_with_and_without(analysed, trained):
     def told(workdir):
         kept = [line for line in lines(workdir) if "analysis" not in line]
-        return [{name: x for name, x in line.items() if not name.startswith(("sec", "sent"))} for line in kept]
+        return without_speed(kept)
 
     assert told(analysed) == told(trained)
     ours, theirs = load_model(str(analysed)).params, load_model(str(trained)).params

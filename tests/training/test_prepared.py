@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from support import call, finish, lines, refused, start_processes, train_args, write_model
+from support import call, finish, lines, refused, start_processes, train_args, without_speed, write_model
 from support.corpora import prepare, tokenizer_of
 from support.object_store import NEEDS_GCSFS
 from support.resuming import trained_and_resumed
@@ -27,7 +27,7 @@ def prepared(shared, tiny_bert, corpus):
 
 def numbers(workdir) -> list[dict]:
     """The metrics, without times."""
-    return [{name: value for name, value in line.items() if "second" not in name} for line in lines(workdir)]
+    return without_speed(lines(workdir))
 
 
 def close(found, expected, tolerance=1e-6):

@@ -56,7 +56,10 @@ def test_both_programs_are_used_and_train_like_one_with_padding(run):
 def test_a_run_that_is_resumed_takes_the_same_programs(run, monkeypatch):
     from simcse_jax.devices.preemption import Preemption
 
+    monkeypatch.setattr("simcse_jax.training.programs.peak", lambda device: 1e15)
     _, whole = run("whole")
+    logged = [line for line in map(json.loads, (whole / "metrics.jsonl").read_text().splitlines()) if "loss" in line]
+    assert all(0 < line["share_of_peak"] < 1 for line in logged)  # of a device whose peak is known
     for stop in (4, 8):
         monkeypatch.setattr(Preemption, "reached", lambda self, number, stop=stop: number == stop)
         with pytest.raises(AssertionError, match=f"saved at step {stop}"):

@@ -1,6 +1,5 @@
 """Killed anywhere and started again, a run ends with the same parameters, bit for bit."""
 
-import json
 import os
 import random
 import shlex
@@ -11,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from support import ROOT, run, train_args, xla_flags
+from support import ROOT, lines, run, train_args, without_speed, xla_flags
 
 from simcse_jax.huggingface.load import load
 from simcse_jax.models.parameters import Params
@@ -95,11 +94,8 @@ def assert_equal(workdir, straight, tiny_bert):
         np.testing.assert_array_equal(np.asarray(found[name]), np.asarray(value), err_msg=name)
     assert (workdir / "result.json").read_text() == (straight / "result.json").read_text()
 
-    def without_speed(folder):
-        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        return [{name: value for name, value in line.items() if "second" not in name} for line in lines]
-
-    assert without_speed(workdir) == without_speed(straight)  # no step twice, none missing, every value the same
+    found, expected = (without_speed(lines(folder)) for folder in (workdir, straight))
+    assert found == expected  # no step twice, none missing, every value the same
 
 
 @pytest.mark.wiring

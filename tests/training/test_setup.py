@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 from simcse_jax.config.fields import default_config
+from simcse_jax.data.batches import Batches, Corpus
+from simcse_jax.devices.mesh import place
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.runs.loading import load_model
 from simcse_jax.simcse import SimCSE
@@ -41,6 +43,22 @@ def test_it_encodes_like_the_loaded_model(inputs, tiny_bert):
     embed = setup.embed.with_params(jax.device_put(setup.state(made).params, setup.replicated))
     texts = ["the cat sat", "a dog ran home"]
     np.testing.assert_allclose(embed(texts), SimCSE(str(tiny_bert), pooler="cls").encode(texts), atol=1e-5)
+
+
+def test_a_process_with_all_devices_leaves_placing_to_the_step_s_dispatch(inputs, monkeypatch):
+    made = config(train__batch_size=4)
+    setup = make_setup(made, inputs)
+    corpus = Corpus(np.arange(96, dtype=np.int32).reshape(12, 1, 8), np.ones((12, 1, 8), np.int8))
+    batches = Batches(corpus, 4, seed=0)
+    read, by_example = setup.read(batches, 1), setup.by_example
+    assert {type(value) for value in read.values()} == {np.ndarray}
+    with monkeypatch.context() as patch:  # as one of several processes
+        patch.setitem(vars(setup), "by_example", SimpleNamespace(is_fully_addressable=False))
+        patch.setattr("simcse_jax.training.setup.place", lambda read, rows, _: place(read, rows, by_example))
+        placed = setup.read(batches, 1)
+    for name, value in placed.items():
+        assert value.sharding == by_example
+        np.testing.assert_array_equal(value, read[name])
 
 
 def test_runs_of_one_setup_differ_in_their_numbers(inputs):

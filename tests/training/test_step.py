@@ -61,7 +61,7 @@ def test_updates_fall_linearly_learn_and_compile_once():
 
 
 @pytest.mark.slow
-def test_steps_of_two_runs_at_once_are_the_same_on_two_devices():
+def test_steps_of_two_runs_at_once_are_the_same_on_two_devices_and_on_a_torus(monkeypatch):
     graph, params, _ = random_model(num_layers=1)
     rates = jnp.array([1e-3, 1e-4], jnp.float32)
 
@@ -74,9 +74,14 @@ def test_steps_of_two_runs_at_once_are_the_same_on_two_devices():
         )
         return np.asarray(values["loss"]), {name: np.asarray(value) for name, value in state.params.items()}
 
-    (losses, trained), (other_losses, other) = step(1), step(2)
-    np.testing.assert_allclose(other_losses, losses, rtol=1e-6)
-    for name, value in trained.items():
-        np.testing.assert_allclose(other[name], value, atol=2e-6, err_msg=name)
+    losses, trained = step(1)
+    for devices in (2, 4):
+        if devices == 4:
+            monkeypatch.setattr("simcse_jax.devices.torus.sides", lambda devices: (2, 2))
+            monkeypatch.setattr("simcse_jax.devices.torus.SMALL", 0)
+        other_losses, other = step(devices)
+        np.testing.assert_allclose(other_losses, losses, rtol=1e-6)
+        for name, value in trained.items():
+            np.testing.assert_allclose(other[name], value, atol=2e-6, err_msg=name)
     kernel = trained["head.kernel"] - params["head.kernel"]
     assert np.abs(kernel[0]).mean() > 5 * np.abs(kernel[1]).mean() > 0

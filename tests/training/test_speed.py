@@ -1,0 +1,30 @@
+import time
+
+import pytest
+
+from simcse_jax.training.speed import Speed
+
+
+def test_a_line_has_the_work_of_all_steps_in_the_seconds_that_count(monkeypatch):
+    now = iter([10.0, 20.0])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(now))
+    speed = Speed()
+    speed.add(64, 900)
+    speed.add(64, 700)
+    speed.wait(1.0)
+    speed.skip(2.0)
+    assert speed.line() == {
+        "seconds": 8.0,
+        "sentences_per_second": 16.0,
+        "tokens_per_second": 200.0,
+        "waiting_for_data": 0.125,
+    }
+
+
+def test_the_share_of_the_peak_is_there_where_the_peak_is_known():
+    speed = Speed()
+    speed.add(1, 1, at_peak=1e-3)
+    speed.add(1, 1, at_peak=2e-3)
+    line = speed.line()
+    assert line["share_of_peak"] * line["seconds"] == pytest.approx(3e-3)
+    assert "share_of_peak" not in Speed().line()
