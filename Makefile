@@ -51,20 +51,33 @@ test-gpu-aot:
 golden: .venv/requirements-dev.txt
 	PYTHONPATH=.:tests $(BIN)/python -m support.golden
 
-# Ours and the peers in turn, briefly: about half an hour on two cores. Each benchmark's --help lists its options.
-# `make bench DATA=wiki.txt SENTEVAL=SentEval/data/downstream` takes other sentences, and scores all STS files.
+# All figures of docs/performance.md, ours and the peers in turn, on an idle machine: an hour or two on two cores. Each
+# benchmark's --help lists its options. They are added to benchmarks/history.csv, unless the machine was not idle.
+# `make bench DATA=wiki.txt TRIPLETS=nli.csv SENTEVAL=SentEval/data/downstream` takes other sentences, and scores all STS
+# files.
 DATA ?= examples/everyday/triplets.csv
+TRIPLETS ?= examples/everyday/triplets.csv
 SENTEVAL ?=
 BENCH := runs/bench
 
 bench: .venv/requirements-dev.txt .venv/onnx/done
 	mkdir -p $(BENCH)
+	rm -f $(BENCH)/*.json
 	$(BIN)/python -m benchmarks.train_step --data $(DATA) --rounds 3 --output $(BENCH)/train_step.json
+	$(BIN)/python -m benchmarks.train_step --data $(TRIPLETS) --recipe sup --rounds 3 --steps 2 \
+	  --output $(BENCH)/train_step_sup.json
+	$(BIN)/python -m benchmarks.train_step --base --data $(DATA) --recipe unsup --rounds 3 --steps 1 --warmup 2 \
+	  --output $(BENCH)/train_step_base.json
+	$(BIN)/python -m benchmarks.train_step --chunk 32 --batch-size 128 --data $(DATA) --recipe unsup --dtype float32 \
+	  --peers sentence-transformers --rounds 3 --steps 2 --output $(BENCH)/train_step_chunks.json
+	$(BIN)/python -m benchmarks.host_work --output $(BENCH)/host_work.json
 	$(BIN)/python -m benchmarks.encode --data $(DATA) --onnx-python .venv/onnx/bin/python --output $(BENCH)/encode.json
 	$(if $(SENTEVAL),$(BIN)/python -m benchmarks.sts --data $(SENTEVAL) --output $(BENCH)/sts.json)
 	$(BIN)/python -m benchmarks.startup --data $(DATA) --output $(BENCH)/startup.json
-	$(BIN)/python -m benchmarks.search --rows 100000 --output $(BENCH)/search.json
+	$(BIN)/python -m benchmarks.search --rows 100000 1000000 --rounds 2 --output $(BENCH)/search.json
+	$(BIN)/python -m benchmarks.serve --data $(DATA) --seconds 20 --output $(BENCH)/serve.json
 	$(BIN)/python -m benchmarks.scale --data $(DATA) --seconds 300 --output $(BENCH)
+	$(BIN)/python -m benchmarks.history --folder $(BENCH)
 	@echo "figures and plots: $(BENCH)$(if $(SENTEVAL),, (no STS: give SENTEVAL=FOLDER))"
 
 # ONNX Runtime, for comparison: optimum-onnx requires an older transformers than ours, so it has its own environment.

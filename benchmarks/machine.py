@@ -5,10 +5,14 @@ import importlib.metadata
 import os
 import platform
 import resource
+import subprocess
 import sys
+import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (
     "jax",
     "jaxlib",
@@ -83,3 +87,35 @@ def peak_device_memory_mib() -> float | None:
 def describe() -> dict[str, Any]:
     """All of it but memory, for a JSON file."""
     return {"cpu": cpu(), "cores": cores(), "system": f"{platform.system()} {platform.machine()}"}
+
+
+def name(about: Mapping[str, Any], accelerators: Iterable[str] = ()) -> str:
+    """The machine of `describe` in a line, with the accelerators that contenders ran on."""
+    others = sorted(set(accelerators) - {about["cpu"]})
+    return ", ".join([*others, about["cpu"], f"{about['cores']} core{'s' if about['cores'] > 1 else ''}"])
+
+
+def busy(seconds: float = 1.0) -> float | None:
+    """The share of the processors' time that is used while this process sleeps; None where the system does not tell."""
+    try:
+        before = _times()
+        time.sleep(seconds)
+        passed = [now - then for then, now in zip(before, _times(), strict=True)]
+    except OSError:
+        return None
+    idle = passed[3] + passed[4]  # and waiting for a disk
+    return round(1 - idle / sum(passed), 3) if sum(passed) else None
+
+
+def _times() -> list[int]:
+    """What Linux counts of all processors: user, nice, system, idle, waiting for a disk, interrupts, stolen."""
+    return [int(part) for part in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+
+
+def commit() -> str:
+    """The checkout's commit, with + if files were changed since; "unknown" without git."""
+    try:
+        told = ["git", "describe", "--always", "--abbrev=10", "--exclude=*", "--dirty=+"]
+        return subprocess.run(told, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"

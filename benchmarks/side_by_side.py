@@ -17,13 +17,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import machine
+from benchmarks.machine import ROOT
 from simcse_jax.storage import write_atomically
 
-ROOT = Path(__file__).resolve().parent.parent
 # Several processes share a GPU, of which JAX would take most at its start; of several GPUs only some would take all.
 DEFAULTS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "CUDA_VISIBLE_DEVICES": "0"}
 
@@ -31,7 +32,7 @@ DEFAULTS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "CUDA_VISIBLE_DEVICES": "0
 class Contender(NamedTuple):
     """A program to measure: a factory (`module:function`, see `benchmarks.contender`) and its options, which are JSON.
 
-    `python` runs it; `environment` sets variables for it; None removes one.
+    `python` runs it, in `folder`, the root of a checkout; `environment` sets variables for it; None removes one.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Contender(NamedTuple):
     options: Mapping[str, Any]
     python: str = sys.executable
     environment: Mapping[str, str | None] = {}
+    folder: Path = ROOT
 
 
 class Need(NamedTuple):
@@ -65,7 +67,7 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            cwd=ROOT,
+            cwd=contender.folder,
             env={name: value for name, value in environment.items() if value is not None},
         )
         self._send(json.dumps({"factory": contender.factory, "options": dict(contender.options)}))
@@ -297,7 +299,7 @@ def heading() -> str:
 
 
 def report(benchmark: str, results: Sequence[Any], output: Path | None) -> None:
-    """Writes the JSON file, whole or not at all, and says so: machine, versions, command and the results.
+    """Writes the JSON file, whole or not at all, and says so: date, commit, machine, command and the results.
 
     Raises:
       UserError: when it cannot be written.
@@ -307,7 +309,10 @@ def report(benchmark: str, results: Sequence[Any], output: Path | None) -> None:
     content = {
         "benchmark": benchmark,
         "arguments": sys.argv[1:],
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": machine.commit(),
         "machine": machine.describe(),
+        "busy": machine.busy(),  # with other work, since the contenders have ended
         "versions": machine.versions(),
         "results": list(results),
     }

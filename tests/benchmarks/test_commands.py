@@ -12,8 +12,21 @@ from support import ROOT
 from simcse_jax.errors import UserError
 
 sys.path.insert(0, str(ROOT))
-from benchmarks import compile_time, encode, scale, search, search_disk, startup, sts, systems, train_step
+from benchmarks import (
+    compile_time,
+    encode,
+    host_work,
+    scale,
+    search,
+    search_disk,
+    serve,
+    startup,
+    sts,
+    systems,
+    train_step,
+)
 from benchmarks import corpus as reading
+from benchmarks.side_by_side import Child, Comparison, Contender
 from benchmarks.training import Setting
 
 WRONG = [
@@ -27,11 +40,14 @@ WRONG = [
     (startup, ["--what", "lunch"], "--what"),
     (compile_time, ["--layers", "0"], "--layers 0"),
     (compile_time, ["--platform", "cpu", "--topology", "v5e:2x4"], "--topology"),
+    (host_work, ["--layers", "1", "13"], "--layers 13"),
     (scale, ["--axes", "width"], "--axes"),
     (scale, ["--largest", "8"], "--largest 8"),
     (search, ["--rows", "3"], "--rows 3"),
     (search_disk, ["--rows", "3"], "--rows 3"),
     (search_disk, ["--queries", "0"], "--queries 0"),
+    (serve, ["--clients", "0"], "--clients 0"),
+    (serve, ["--texts", "1", "3000"], "--texts 1 3000"),
     (reading, ["--folder", "x", "--rows", "3"], "--rows 3"),
     (reading, ["--folder", "x", "--rounds", "0"], "--rounds 0"),
 ]
@@ -110,6 +126,18 @@ def test_the_time_to_compile_a_tiny_step(tiny_bert, monkeypatch, capsys):
     *_, line = capsys.readouterr().out.splitlines()
     layers, *seconds = [float(cell) for cell in line.strip("|").split("|")]
     assert layers == 1 and len(seconds) == 3
+
+
+def test_the_host_s_work_is_that_of_a_run_s_loop(tiny_bert, corpus):
+    options = {"model": str(tiny_bert), "data": str(corpus["txt"]), "batch_size": 4, "steps": 30, "warmup": 2}
+    told = Contender("x", "benchmarks.host_work:steps", {**options, "num_layers": 1})
+    with Child(told) as child:
+        child.wait()
+        rounds = [child.round() for _ in range(2)]
+    comparison = Comparison("", "steps", "x", {"x": rounds}, {}, {}, {}, {})
+    figures = host_work.figures(comparison)["x"]
+    assert 0 < figures["processor_ms"]["min"] <= figures["processor_ms"]["max"]
+    assert figures["arrays"] > 50 and {each["work"] for each in rounds} == {30}
 
 
 def test_agreement_reports_cosines_and_differences():
@@ -279,6 +307,25 @@ def test_an_index_on_disk_of_a_few_rows(tmp_path):
     assert all(each["private_mb"] > 0 and each["disk"] > 0 for each in found.values())
 
 
+def test_figures_of_a_load():
+    answers = [serve.Answer(seconds / 100, True) for seconds in range(101)] + [serve.Answer(60.0, False)]
+    found = serve.figures(answers, texts=4, rate=50.5, seconds=10)
+    assert (found["requests"], found["lost"], found["texts_per_second"]) == (102, 1, 40.4)
+    assert (found["of_encode"], found["p50_ms"], found["p99_ms"]) == pytest.approx((0.8, 500, 990))
+    assert serve.row({"server": "x", "texts": 4, **found}) == "| x | 4 | 102 | 1 | 40 | 0.80 | 500 | 990 |"
+    bodies = serve.requests(["a", "b", ""], 2, "m")
+    assert [json.loads(body.partition(b"\r\n\r\n")[2])["input"] for body in bodies] == [["a", "b"], ["a", "a"]]
+
+
+@pytest.mark.slow
+@pytest.mark.wiring
+def test_both_servers_answer_every_client(exported, corpus, tmp_path):
+    few = ["--model", exported, "--data", corpus["txt"], "--clients", 4, "--seconds", 1, "--texts", 3]
+    found = run("serve", tmp_path / "out.json", *few)
+    assert [each["server"] for each in found] == [serve.OURS, serve.THEIRS]
+    assert all(each["lost"] == 0 and each["requests"] > 4 for each in found)
+
+
 def test_a_corpus_of_drawn_rows_is_one_that_can_be_read(tmp_path):
     ids, lengths = np.array([5, 6, 7, 8, 9, 10, 11]), np.array([4, 3])
     reading.make(tmp_path / "corpus", 100, ids, lengths)
@@ -289,8 +336,8 @@ def test_a_corpus_of_drawn_rows_is_one_that_can_be_read(tmp_path):
     figures = dict.fromkeys(reading.FIGURES, 1.0)
     better = figures | {"rows_per_second": 3.0, "main_ms": 0.5}
     assert reading.table({"cold": [figures, better]}).splitlines()[2:] == [
-        "| cold, best | 1 | 3 | 0.5 | 1 | 1 |",
-        "| cold, median | 1 | 2 | 0.75 | 1 | 1 |",
+        "| cold, best | 1 | 3 | 0.5 | 1 | 1 | 1 |",
+        "| cold, median | 1 | 2 | 0.75 | 1 | 1 | 1 |",
     ]
 
 

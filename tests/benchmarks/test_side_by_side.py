@@ -94,9 +94,11 @@ def test_if_ours_fails_the_others_are_still_reported():
 
 def test_a_report_has_machine_versions_and_figures(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["name", "--rounds", "3"])
+    monkeypatch.setattr(side_by_side.machine, "busy", lambda: 0.0)
     side_by_side.report("name", [made().to_json()], tmp_path / "out.json")
     found = json.loads((tmp_path / "out.json").read_text())
-    assert set(found) == {"benchmark", "arguments", "machine", "versions", "results"}
+    facts = {"date", "commit", "machine", "busy", "versions"}
+    assert set(found) == {"benchmark", "arguments", "results", *facts}
     assert found["arguments"] == ["--rounds", "3"]
     assert {"cpu", "cores"} <= set(found["machine"])
     assert {"python", "jax", "flax"} <= set(found["versions"])

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from support import ROOT, random_batch, random_model
 
-from simcse_jax.costs.program import product_flops
+from simcse_jax.devices.flops import product_flops
 from simcse_jax.models import parameters
 
 sys.path.insert(0, str(ROOT))

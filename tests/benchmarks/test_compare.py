@@ -1,0 +1,125 @@
+"""Two commits, timed in turn."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from support import ROOT
+
+from simcse_jax.errors import UserError
+
+sys.path.insert(0, str(ROOT))
+from benchmarks import compare
+from benchmarks.side_by_side import Child, Comparison, Contender
+from benchmarks.training import Setting
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    """Two commits, whose contender says which one it is; the second one is twice as fast."""
+    folder = tmp_path_factory.mktemp("repository")
+
+    def git(*arguments):
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
+
+    git("init", "-q")
+    (folder / "benchmarks").mkdir()
+    for name in ("contender", "machine"):
+        (folder / "benchmarks" / f"{name}.py").write_text((ROOT / "benchmarks" / f"{name}.py").read_text())
+    for work in (10, 20):
+        (folder / "benchmarks" / "training.py").write_text(
+            "from benchmarks.contender import Done\n\n\n"
+            f"def ours(**options):\n    return lambda: Done({work}, options, 2.0)\n"
+        )
+        git("add", "-A")
+        git("commit", "-qm", f"work {work}")
+    return folder
+
+
+def worktrees(repository):
+    return subprocess.run(["git", "worktree", "list"], cwd=repository, capture_output=True, text=True).stdout.count(
+        "\n"
+    )
+
+
+def test_commits_are_found_by_any_name_and_others_are_refused(repository, tmp_path):
+    old, new = compare.commits("HEAD~1", "HEAD", repository)
+    assert old.sha != new.sha and old.name == f"OLD, HEAD~1, {old.sha[:10]}"
+    assert compare.commits(old.sha[:7], "HEAD", repository)[0].name == f"OLD, {old.sha[:7]}"
+    with pytest.raises(UserError, match="NEW 0123abc: no such commit"):
+        compare.commits("HEAD", "0123abc", repository)
+    with pytest.raises(UserError, match="OLD --all: no such commit"):
+        compare.commits("--all", "HEAD", repository)
+    with pytest.raises(UserError, match="OLD : no such commit"):
+        compare.commits("", "HEAD", repository)
+    with pytest.raises(UserError, match="is no git repository"):
+        compare.commits("HEAD", "HEAD", tmp_path)
+
+
+def test_each_commit_s_own_code_runs_in_a_worktree_that_is_removed(repository, monkeypatch):
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", os.sep)
+    both = compare.commits("HEAD~1", "HEAD", repository)
+    works = []
+    for commit in both:
+        with compare.worktree(commit, repository) as path:
+            compare.check_has(commit, path, "train_step")
+            with pytest.raises(UserError, match=r"has no benchmarks.host_work.steps; leave --benchmark host_work out"):
+                compare.check_has(commit, path, "host_work")
+            with Child(Contender("x", compare.FACTORIES["train_step"], {"a": 1}, folder=path)) as child:
+                child.wait()
+                answer = child.round()
+            assert answer["notes"] == {"a": 1}
+            works.append(answer["work"])
+        assert not path.exists() and worktrees(repository) == 1
+    assert works == [10, 20]
+    with (
+        pytest.raises(UserError, match="gone: cannot be checked out"),
+        compare.worktree(compare.Commit("gone", "0" * 40), repository),
+    ):
+        pass
+    assert worktrees(repository) == 1
+
+
+def test_the_ratio_is_that_of_paired_rounds_and_missing_where_a_commit_failed():
+    answer = {"notes": {}, "memory_mib": 1, "device_memory_mib": None}
+    rounds = {
+        name: [{**answer, "work": 6, "seconds": seconds} for seconds in each]
+        for name, each in (("OLD, a", (3.0, 8.0, 4.0)), ("NEW, b", (2.0, 4.0, 4.0)))
+    }
+    about = {name: {"device": "x", "versions": {}} for name in rounds}
+    comparison = Comparison("train_step", "sentences", "OLD, a", rounds, {}, about, {}, {})
+    assert compare.result("train_step", comparison)["new_is"] == {"median": 1.5, "min": 1.0, "max": 2.0}
+    for alone in rounds:
+        failed = Comparison("", "sentences", "OLD, a", {alone: rounds[alone]}, {}, about, {}, {})
+        assert compare.result("train_step", failed)["new_is"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["HEAD"], "NEW"),
+        (["HEAD", "HEAD", "--benchmark", "lunch"], "lunch"),
+        (["HEAD", "HEAD", "--rounds", "0"], "--rounds 0: must be 1 or more"),
+        (["HEAD", "HEAD", "--batch-size", "-3"], "--batch-size -3"),
+        (["HEAD", "HEAD", "--data", "none.txt"], "--data none.txt: no such file"),
+        (["HEAD", "HEAD", "--base", "--model", "x"], "--model"),
+    ],
+)
+def test_wrong_options_are_reported(arguments, told, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["compare", *arguments])
+    with pytest.raises(UserError, match=told):
+        compare.parse()
+
+
+@pytest.mark.parametrize("benchmark", list(compare.FACTORIES))
+def test_a_benchmark_s_options_are_those_of_its_contender(benchmark, corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["compare", "HEAD", "HEAD", "--data", str(corpus["txt"])])
+    monkeypatch.setattr(compare, "make", lambda *_: None)
+    found = compare.options_of(benchmark, compare.parse(), "a model", tmp_path)
+    if benchmark == "encode":
+        assert found["batch_size"] == 64 and os.path.isfile(found["sentences"])
+    else:
+        setting = Setting(**found)
+        assert setting.batch_size == 64 and os.path.isabs(setting.data)

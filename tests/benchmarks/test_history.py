@@ -1,0 +1,155 @@
+"""The history of figures, and the commit and the machine that they are about."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from support import ROOT
+
+from simcse_jax.errors import UserError
+
+sys.path.insert(0, str(ROOT))
+from benchmarks import history, machine, side_by_side
+from benchmarks.history import Row
+
+ABOUT = {"cpu": "A Xeon", "cores": 2, "system": "Linux x86_64"}
+
+
+def contender(rate, ratio, share=None):
+    middle = lambda value: value and {"median": value, "min": value / 2, "max": value * 2}  # noqa: E731
+    return {"rate": middle(rate), "ours_is": middle(ratio), "share_of_peak": middle(share), "device": "A Xeon"}
+
+
+CONTENT = {
+    "benchmark": "train_step",
+    "date": "2026-01-02T03:04:05+00:00",
+    "commit": "0123456789",
+    "machine": ABOUT,
+    "busy": 0.01,
+    "results": [
+        {
+            "title": "unsup, float32, batch 64",
+            "unit": "sentences",
+            "contenders": {"simcse_jax": contender(40.0, 1.0, 0.5), "pytorch": contender(32.0, 1.25)},
+        }
+    ],
+}
+FIGURES = [
+    ("unsup, float32, batch 64: simcse_jax", "40", "sentences/s"),
+    ("unsup, float32, batch 64: simcse_jax, of the peak", "50", "%"),
+    ("unsup, float32, batch 64: pytorch", "32", "sentences/s"),
+    ("unsup, float32, batch 64: simcse_jax / pytorch", "1.25", "x"),
+]
+
+
+def add(folder, file, monkeypatch, **change):
+    folder.mkdir(exist_ok=True)
+    (folder / "train_step.json").write_text(json.dumps(CONTENT | change))
+    monkeypatch.setattr(sys, "argv", ["history", "--folder", str(folder), "--history", str(file)])
+    history.main()
+
+
+def test_a_comparison_has_each_rate_the_ratios_and_the_shares_of_the_peak():
+    found = list(history.rows(CONTENT))
+    assert [tuple(row[4:]) for row in found] == FIGURES
+    assert {tuple(row[:4]) for row in found} == {
+        ("2026-01-02T03:04:05+00:00", "0123456789", "A Xeon, 2 cores", "train_step")
+    }
+
+
+def test_curves_and_the_host_s_work_have_their_own_figures():
+    curve = {"axis": "batch", "points": [{"value": 64, "seconds": 0.5, "memory_mib": 7}]}
+    assert list(history.figures(curve)) == [("batch 64", 0.5, "s")]
+    work = {"title": "host work, batch 64", "contenders": {"1 layer": contender(1, 1)}}
+    work["host_work"] = {"1 layer": {"processor_ms": {"median": 0.2}, "clock_ms": None, "arrays": 59}}
+    assert list(history.figures(work)) == [("host work, batch 64, 1 layer", 0.2, "ms")]
+
+
+def test_the_header_is_written_once_and_no_figure_twice(tmp_path, monkeypatch, capsys):
+    file = tmp_path / "history.csv"
+    add(tmp_path / "bench", file, monkeypatch)
+    first = file.read_text()
+    assert first.splitlines()[0] == "date,commit,machine,benchmark,figure,value,unit" and first.count("\n") == 5
+    assert "A Xeon, 2 cores" in capsys.readouterr().out
+    add(tmp_path / "bench", file, monkeypatch)
+    assert file.read_text() == first and "0 figures added" in capsys.readouterr().out
+    file.write_text(first.rstrip("\n"))  # as after an editor
+    add(tmp_path / "bench", file, monkeypatch, commit="other")
+    assert file.read_text().startswith(first) and file.read_text().count("\n") == 9
+    assert file.read_text().count("date,") == 1 and "4 figures added" in capsys.readouterr().out
+
+
+def test_figures_of_a_busy_machine_are_shown_and_not_recorded(tmp_path, monkeypatch, capsys):
+    add(tmp_path / "bench", tmp_path / "history.csv", monkeypatch, busy=0.48)
+    assert "other processes used 48% of the processors (train_step.json)" in capsys.readouterr().out
+    assert (tmp_path / "history.csv").read_text().count("\n") == 1
+    add(tmp_path / "bench", tmp_path / "history.csv", monkeypatch, busy=None)  # the system does not tell
+    assert (tmp_path / "history.csv").read_text().count("\n") == 5
+
+
+def test_other_files_are_refused_and_nothing_is_written(tmp_path, monkeypatch):
+    file = tmp_path / "history.csv"
+    monkeypatch.setattr(sys, "argv", ["history", "--folder", str(tmp_path), "--history", str(file)])
+    with pytest.raises(UserError, match="no JSON file"):
+        history.main()
+    for text in ("{", "[]", '{"results": [{}]}', '{"results": []}'):
+        (tmp_path / "x.json").write_text(text)
+        with pytest.raises(UserError, match=r"x.json: is no benchmark's file"):
+            history.main()
+    assert not file.exists()
+    (tmp_path / "x.json").write_text(json.dumps(CONTENT))
+    file.write_text("date,value\n1,2\n")
+    with pytest.raises(UserError, match="its first line must be date,commit,"):
+        history.main()
+    assert file.read_text() == "date,value\n1,2\n"
+
+
+def test_the_project_s_own_history_has_these_columns():
+    lines = (ROOT / "benchmarks" / "history.csv").read_text().splitlines()
+    assert lines[0] == ",".join(Row._fields)
+
+
+def test_a_report_has_what_the_history_needs(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(machine, "busy", lambda: 0.5)
+    side_by_side.report("train_step", CONTENT["results"], tmp_path / "x.json")
+    content = history.read(tmp_path / "x.json")
+    assert [tuple(row[4:]) for row in history.rows(content)] == FIGURES
+    assert content["busy"] == 0.5 and content["commit"] == machine.commit() and content["date"].endswith("+00:00")
+
+
+def test_a_commit_has_a_plus_where_files_were_changed(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "ROOT", tmp_path)
+    assert machine.commit() == "unknown"
+
+    def git(*arguments):
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        done = subprocess.run(["git", *identity, *arguments], cwd=tmp_path, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    git("init", "-q")
+    (tmp_path / "file").write_text("1")
+    git("add", "file")
+    git("commit", "-qm", "first")
+    git("tag", "-m", "a tag", "v1")
+    sha = git("rev-parse", "HEAD")[:10]
+    assert machine.commit() == sha
+    (tmp_path / "file").write_text("2")
+    assert machine.commit() == sha + "+"
+
+
+def test_a_machine_s_name_has_its_accelerators_first():
+    assert machine.name(ABOUT, ["A Xeon", "A GPU"]) == "A GPU, A Xeon, 2 cores"
+    assert machine.name(ABOUT | {"cores": 1}) == "A Xeon, 1 core"
+
+
+def test_the_use_of_the_processors_is_the_part_that_is_not_idle(monkeypatch):
+    counts = iter([[100, 0, 50, 800, 50, 0, 0, 0], [160, 0, 70, 910, 60, 0, 0, 0]])
+    monkeypatch.setattr(machine, "_times", lambda: next(counts))
+    assert machine.busy(0.0) == 0.4  # 80 of 200
+
+    def no_file():
+        raise OSError
+
+    monkeypatch.setattr(machine, "_times", no_file)
+    assert machine.busy(0.0) is None
