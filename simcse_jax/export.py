@@ -1,5 +1,6 @@
 """python -m simcse_jax.export --workdir DIR --output FOLDER: a model for transformers and sentence-transformers."""
 
+import dataclasses
 import os
 import re
 from pathlib import Path
@@ -36,6 +37,11 @@ def main() -> None:
     parser.add_argument(
         "--adapter", action="store_true", help="write LoRA alone, as a folder for PEFT; by default it is merged"
     )
+    parser.add_argument(
+        "--truncate-dim",
+        type=int,
+        help="the model's embeddings keep so many of their elements, wherever it is used (default: all)",
+    )
     parser.add_argument("--push-to-hub", metavar="OWNER/NAME", help="upload it to this model of the hub")
     parser.add_argument(
         "--license",
@@ -49,7 +55,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.push_to_hub is None and (args.private or args.revision is not None):
         raise UserError(f"--{'private' if args.private else 'revision'}: has no use without --push-to-hub OWNER/NAME")
-    for option in ("push_to_hub", "license"):
+    for option in ("push_to_hub", "license", "truncate_dim"):
         if args.adapter and getattr(args, option) is not None:
             raise UserError(f"--{option.replace('_', '-')}: is for a whole model; leave out --adapter")
     if args.license is not None and not LICENSE.fullmatch(args.license):
@@ -68,7 +74,7 @@ def main() -> None:
             say(f"  peft.PeftModel.from_pretrained(transformers.AutoModel.from_pretrained(BASE), {args.output!r})")
             say("  --config.model.lora.init_from, which trains it further")
         return
-    export(workdir, output, args.push_to_hub, args.revision, args.license, step)
+    export(workdir, output, args.push_to_hub, args.revision, args.license, step, args.truncate_dim)
     with printing(args.push_to_hub is not None) as say:
         say(f"exported to {args.output}; open it with")
         say(f"  sentence_transformers.SentenceTransformer({args.output!r})")
@@ -103,6 +109,7 @@ def export(
     revision: str | None = None,
     license: str | None = None,
     step: int | str | None = None,
+    truncate_dim: int | None = None,
 ) -> None:
     """Writes a checkpoint of `workdir` and its card to the folder `output`, whole or not at all.
 
@@ -113,12 +120,15 @@ def export(
       revision: the branch there, None for the main one.
       license: the hub's identifier of a licence, for the card; None for that of the base model, if known.
       step: of the checkpoint, or "last"; None for the best one.
+      truncate_dim: the elements that the model's embeddings keep, by its settings; None for all.
 
     Raises:
-      UserError: when there is no run or checkpoint, `output` is not an earlier export, or another job exports there.
+      UserError: when there is no run or checkpoint, `truncate_dim` is more than its embeddings have, `output` is not
+        an earlier export, or another job exports there.
     """
     import numpy as np
 
+    from simcse_jax.encoding.arguments import check_truncation
     from simcse_jax.huggingface.write import write_model
     from simcse_jax.model_card import model_card
     from simcse_jax.runs.loading import load_workdir, other_than_best
@@ -126,6 +136,9 @@ def export(
 
     check_places(workdir, output)
     model = load_workdir(workdir, step=step)
+    if truncate_dim is not None:
+        check_truncation(truncate_dim, model.config.token_size, "--truncate-dim")
+        model = dataclasses.replace(model, settings=model.settings._replace(truncate_dim=truncate_dim))
     other = other_than_best(workdir, step)
     for name, values in {**model.params, **(model.language_model or {})}.items():
         if not np.isfinite(values).all():

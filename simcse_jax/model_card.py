@@ -105,8 +105,14 @@ def description(model: Pretrained, run: Mapping[str, Any]) -> str:
     )
     if not model.config.num_layers:  # word vectors
         text = f"The average of the vectors of its words, at most {model.max_length}. Made from `{base}`"
-    start = f"A sentence encoder: {model.config.token_size} numbers a sentence, to be compared by cosine."
-    return f"{start} {text} with simcse_jax {_versions(run).get('simcse_jax', '')}".rstrip() + "."
+    size = model.settings.truncate_dim or model.config.token_size
+    start = f"A sentence encoder: {size} numbers a sentence, to be compared by cosine."
+    if size < model.config.token_size:
+        start += f" They are the first of {model.config.token_size}; `truncate_dim` takes more or fewer."
+    text = f"{start} {text} with simcse_jax {_versions(run).get('simcse_jax', '')}".rstrip() + "."
+    if sizes := run["config"].get("matryoshka", {}).get("dimensions"):
+        text += f" Its first {' or '.join(sizes)} numbers were trained to be embeddings too: `truncate_dim` takes them."
+    return text
 
 
 def _versions(run: Mapping[str, Any]) -> Mapping[str, str]:

@@ -40,8 +40,21 @@ def chosen_on(config: Mapping[str, Any]) -> str:
 
 def scores(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:
     """The tables of similarity and retrieval, each with its protocol."""
-    parts = [part for part in (similarity(run, result), retrieval(run, result)) if part]
+    parts = [part for part in (similarity(run, result), truncated(result), retrieval(run, result)) if part]
     return "\n\n".join(parts) or "The run has no scores: none was evaluated, or it has not ended."
+
+
+def truncated(result: Mapping[str, Any] | None) -> str:
+    """The table of similarity at smaller sizes; empty if there are no such scores."""
+    by_size = (result or {}).get("truncated", {})
+    found = {size: task_scores(values) for size, values in by_size.items() if isinstance(values, dict)}
+    found = {size: values for size, values in found.items() if values}
+    if not found:
+        return ""
+    tasks = list(next(iter(found.values())))
+    rows = [(size, *(f"{values[task]['spearman']:.2f}" for task in tasks)) for size, values in found.items()]
+    titles = ("elements", *(TITLES.get(task, task) for task in tasks))
+    return "The same of the first elements of the embeddings alone:\n\n" + table(titles, rows)
 
 
 def retrieval(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> str:

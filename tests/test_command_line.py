@@ -28,7 +28,7 @@ from simcse_jax.command_line import (
 )
 from simcse_jax.errors import Preempted, UserError
 
-COMMANDS = ("evaluate", "encode", "search", "export", "analyze", "geometry", "aot", "demo", "data.overlap")
+COMMANDS = ("evaluate", "encode", "search", "export", "analyze", "geometry", "aot", "demo", "serve", "data.overlap")
 ENDLESS = (
     "from simcse_jax.command_line import run_command; run_command(lambda: [print('x' * 99) for _ in range(10**5)])"
 )

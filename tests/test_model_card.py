@@ -16,6 +16,7 @@ from simcse_jax.config.fields import default_config
 from simcse_jax.evaluation.tasks import TASKS
 from simcse_jax.export import export
 from simcse_jax.huggingface.load import load
+from simcse_jax.huggingface.settings import DEFAULTS
 from simcse_jax.huggingface.write import write_model
 from simcse_jax.models.config import POOLERS
 from simcse_jax.runs.workdir import resolved
@@ -25,6 +26,7 @@ HEADLESS = SimpleNamespace(
     pooler="avg",
     has_head=False,
     max_length=128,
+    settings=DEFAULTS,
     config=SimpleNamespace(model_type="bert", token_size=384, num_layers=6, convolutions=None),
 )
 

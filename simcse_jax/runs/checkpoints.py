@@ -18,7 +18,7 @@ from etils import epath
 from jax.sharding import NamedSharding, PartitionSpec
 
 from simcse_jax.devices import processes
-from simcse_jax.devices.parts import place
+from simcse_jax.devices.parts import divide
 from simcse_jax.errors import UserError, reason
 from simcse_jax.models.parameters import Params
 from simcse_jax.runs.state import TrainState
@@ -212,7 +212,7 @@ class Checkpoints:
             if not several:
                 return restored
             return ocp.args.Composite(
-                **{name: place(restored[name], jax.tree.map(placement, item)) for name, item in items.items()}
+                **{name: divide(restored[name], jax.tree.map(placement, item)) for name, item in items.items()}
             )
 
     def _check_scores(self, read_only: bool) -> None:

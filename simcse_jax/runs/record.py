@@ -35,6 +35,7 @@ def check_run(run: dict[str, Any], where: str) -> dict[str, Any]:
         _check_field(name, value, where)
     _check_parts(run["config"]["model"], set(fields), where)
     _part(run["config"], "objective", where)
+    _part(run["config"] | {"matryoshka": run["config"].get("matryoshka", {})}, "matryoshka", where)
     for name, term in run["config"]["objective"].items():
         if not isinstance(term, dict):
             raise _damaged(where, f"config.objective.{name} is no object")
@@ -68,6 +69,9 @@ def check_result(result: dict[str, Any], where: str) -> dict[str, Any]:
                 _check_values(needed | scores, f"retrieval.{task}", NUMBER, where)
         elif name == "retrieval_average":
             _check_values(value, name, NUMBER, where)
+        elif name == "truncated" and isinstance(value, dict) and "spearman" not in value:  # that was a file of pairs
+            for size in value:
+                check_result(_part(value, size, where), where)
         elif name == "transfer_protocol" and isinstance(value, str):
             continue
         elif isinstance(value, dict):

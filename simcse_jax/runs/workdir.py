@@ -57,7 +57,7 @@ PACKAGES = (
     "ml-collections",
 )
 # Fields that do not change the result, so a run may resume with other values.
-FREE = ("train.log_every", "data.local_cache", "eval.extra", "analysis.", "checkpoint.", "parallel.")
+FREE = ("train.log_every", "data.local_cache", "teacher.kept", "eval.extra", "analysis.", "checkpoint.", "parallel.")
 MEASURED_ON = (
     "analysis.data",
     "analysis.sentences",

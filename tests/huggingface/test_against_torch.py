@@ -115,7 +115,7 @@ def test_dropout_is_where_theirs_is(their_folder, monkeypatch):
     def scaled(x, p=0.5, training=True, inplace=False):
         return x * 0.7 if training else x
 
-    for module in ("encoder", "layer"):
+    for module in ("encoder", "layer", "attention"):
         monkeypatch.setattr(f"simcse_jax.models.{module}.drop", lambda x, mask: x if mask is None else x * 0.7)
     monkeypatch.setattr(torch.nn.functional, "dropout", scaled)
     model = load(str(their_folder))

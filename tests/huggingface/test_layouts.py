@@ -66,7 +66,7 @@ def test_tokens_are_those_of_transformers_in_ten_scripts_and_after_an_export(nam
     for ours in (model.tokenizer(texts, 64), load(str(tmp_path / "export")).tokenizer(texts, 64), exported):
         differing = [text for text, mine, other in zip(texts, ours, theirs, strict=True) if list(mine) != other]
         assert not differing, differing[:3]
-    assert len({tuple(ids) for ids in theirs}) > 1900  # they are no rows of unknown tokens
+    assert len({tuple(ids) for ids in theirs}) > 0.76 * len(texts)  # they are no rows of unknown tokens
 
 
 def rows() -> dict[str, list[str]]:

@@ -10,13 +10,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow.parquet
 import pytest
-from support import train_args
+from support import lines, train_args, without_speed
 from support.sweeps import sweep_text
 from support.warm import Warm
 
 VARIANTS = 'Variant("a", {}, {}), Variant("b", {"train.learning_rate": 3e-4})'
 HEAD = "--config.model.mlp=always"
-TIMES = ("seconds", "sentences_per_second")
 
 
 class Job(NamedTuple):
@@ -52,8 +51,7 @@ def index_of(folder: Path) -> tuple | None:
 
 
 def metrics_of(workdir: Path) -> list[dict]:
-    lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in line.items() if name not in TIMES} for line in lines]
+    return without_speed(lines(workdir))
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from support import ROOT, finish, refused, run, start_processes, train_args, xla_flags
+from support import ROOT, finish, refused, run, start_processes, train_args, without_speed, xla_flags
 from support.jobs import another_job
 from support.object_store import NEEDS_GCSFS, WRITING
 
@@ -22,8 +22,7 @@ HEAD = "--config.model.mlp=always"
 
 def metrics(text: str) -> list[dict[str, float]]:
     """All that was logged but the speed."""
-    lines = [json.loads(line) for line in text.splitlines()]
-    return [{name: value for name, value in line.items() if "second" not in name} for line in lines]
+    return without_speed(map(json.loads, text.splitlines()))
 
 
 def copy(store, source: str, target: str) -> None:

@@ -50,6 +50,7 @@ def test_a_run_of_an_earlier_version_is_as_it_was():
         ("config/objective", [None, "x", [1]], "objective"),
         ("config/objective/info_nce", [3, None], r"config\.objective\.info_nce is no object"),
         ("config/objective/mlm/weight", ["0.1", None, True], r"config\.objective\.mlm\.weight is"),
+        ("config/matryoshka", [3, "x", [1], {"dimensions": [8]}], r"matryoshka"),
         ("config/data/train", [3, None], r"config\.data\.train is"),
         ("config/eval/tasks", ["STS12", [3], None], r"config\.eval\.tasks is"),
         ("config/a.b", [3], r"config\.a\.b is no field's name"),

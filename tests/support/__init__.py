@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -260,6 +261,15 @@ def train_args(model: Path | str, train: Path, dev: Path | str, workdir: Path, *
 def lines(workdir: Path) -> list[dict]:
     """The metrics written by a run."""
     return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+
+
+# Of a log line: they depend on the machine, and no two runs have the same.
+SPEED = ("seconds", "sentences_per_second", "tokens_per_second", "waiting_for_data", "share_of_peak")
+
+
+def without_speed(lines: Iterable[dict]) -> list[dict]:
+    """The metrics that two runs of the same must have in common."""
+    return [{name: value for name, value in line.items() if name not in SPEED} for line in lines]
 
 
 def refused(done: subprocess.CompletedProcess, *parts: object) -> None:
