@@ -82,7 +82,8 @@ def make(folder: Path, rows: int, ids: np.ndarray, lengths: np.ndarray) -> None:
     """
     folder.mkdir(parents=True)
     generator, longest = np.random.default_rng(0), int(lengths.max())
-    starts, shards, histogram = np.cumsum(lengths) - lengths, [], 0
+    starts, shards = np.cumsum(lengths) - lengths, []
+    histogram = np.zeros((1, longest + 1), np.int64)  # of the only column
     for block, first in enumerate(range(0, rows, SHARD_ROWS)):
         name, own = shard_name(0, block), min(SHARD_ROWS, rows - first)
         writer = ShardWriter(folder / name, np.dtype("<u2"), longest, keep_text=False)

@@ -115,7 +115,7 @@ def search(kind: str, folder: Path) -> dict[str, float]:
     if kind == "lance":
         from simcse_jax.index.lance import LanceIndex
 
-        index = LanceIndex(folder / kind, model_of(queries.shape[1]))
+        index: Any = LanceIndex(folder / kind, model_of(queries.shape[1]))
 
         def find(query: np.ndarray) -> list[int]:
             return [result.row for result in index.search(query, TOP_K)[0]]
@@ -170,7 +170,7 @@ def in_process(step: str, kind: str, folder: Path) -> dict[str, float]:
         sys.exit(process.returncode)
     found = json.loads(printed.splitlines()[-1])
     if step == "build":
-        given = size(folder / "embeddings")
+        given = size((folder / "embeddings").resolve())
         found |= {"most_disk": most[0] / given, "disk": size(folder / kind) / given}
     return found
 
