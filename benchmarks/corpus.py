@@ -29,7 +29,7 @@ from benchmarks.random_models import MINILM
 from simcse_jax.command_line import Parser, run_command
 from simcse_jax.corpus.batches import PreparedBatches, PreparedCorpus
 from simcse_jax.corpus.making import shard_name
-from simcse_jax.corpus.manifest import Manifest, Shard, write_manifest
+from simcse_jax.corpus.manifest import NAME, Manifest, Shard, write_manifest
 from simcse_jax.corpus.opened import Prepared
 from simcse_jax.corpus.plan import SHARD_ROWS
 from simcse_jax.corpus.shards import ShardWriter
@@ -69,6 +69,8 @@ def parse() -> argparse.Namespace:
             raise UserError(f"--{option.replace('_', '-')} {getattr(args, option)}: must be 1 or more")
     if args.rows < args.batch_size:
         raise UserError(f"--rows {args.rows}: must be --batch-size ({args.batch_size}) or more")
+    if not args.read and (folder := Path(args.folder)).exists() and not (args.keep and (folder / NAME).exists()):
+        raise UserError(f"--folder {folder}: exists; choose a new one, or read the corpus there with --keep")
     return args
 
 
@@ -179,9 +181,13 @@ def main() -> None:
         print(json.dumps(read(folder, args.batch_size, args.batches)))
         return
     output = output_file(args.output) if args.output else None
-    if not (args.keep and (folder / "corpus.json").exists()):
+    if not folder.exists():
         started = time.perf_counter()
-        make(folder, args.rows, *pool(args.data, args.model))
+        try:
+            make(folder, args.rows, *pool(args.data, args.model))
+        except BaseException:  # Ctrl-C, too
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         size = sum(path.stat().st_size for path in folder.iterdir())
         print(f"{args.rows:,} rows, {size / args.rows:.1f} bytes each, made in {time.perf_counter() - started:.0f} s")
     try:

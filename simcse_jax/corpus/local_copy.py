@@ -19,8 +19,8 @@ from simcse_jax.corpus.manifest import (
     read_manifest,
     write_manifest,
 )
-from simcse_jax.corpus.placing import put_in_place, remove_leftovers, temporary_of
-from simcse_jax.corpus.stamps import PIECE, hash_file
+from simcse_jax.corpus.placing import LEFTOVERS, put_in_place, remove_leftovers, temporary_of
+from simcse_jax.corpus.stamps import PIECE, hash_file, size_of
 from simcse_jax.errors import UserError, reason, why
 from simcse_jax.progress import Progress
 from simcse_jax.storage import Folder, is_remote, local_path
@@ -54,7 +54,9 @@ def local_copy(folder: Folder, cache: str, shown: bool = True) -> Path:
     try:
         target.mkdir(parents=True, exist_ok=True)
         missing = [shard for shard in manifest.shards if not is_whole(target, shard.files[:1])]
-        needed, free = sum(shard.bytes for shard in missing) + LEFT, shutil.disk_usage(target).free
+        begun = sum(size_of(path) or 0 for path in target.glob(LEFTOVERS))  # by others, or by a copy that was killed
+        needed = sum(shard.bytes for shard in missing) - begun + LEFT
+        free = shutil.disk_usage(target).free
     except OSError as error:
         raise UserError(f"{where}: cannot be written: {why(error)}") from None
     if not missing and is_prepared(target):
@@ -97,6 +99,7 @@ def _copy(folder: Folder, target: Path, shard: Shard, stop: threading.Event) -> 
     with claimed(path) as mine:
         if not mine or is_whole(target, shard.files[:1]):
             return False
+        remove_leftovers(target, f".{shard.file}.*tmp")  # a killed copy's, whose room is needed
         temporary = temporary_of(path)
         try:
             with source.open("rb") as file, open(temporary, "wb") as copy:

@@ -5,6 +5,7 @@ gathered in one operation, and no file stays open: ten thousand shards need no t
 """
 
 import ctypes
+import errno
 import mmap
 import os
 import weakref
@@ -22,6 +23,7 @@ FAILED = ctypes.c_void_p(-1).value
 PAGE = mmap.PAGESIZE
 AT_ONCE = 1024  # ranges of a call, the system's limit
 PROCESS_MADVISE = 440  # of Linux, on all its architectures
+MANY = "the system maps as many parts of files as vm.max_map_count says; raise it, or prepare fewer and larger sources"
 
 _system = ctypes.CDLL(None, use_errno=True)
 _system.mmap.restype = ctypes.c_void_p
@@ -71,6 +73,9 @@ class Mapped:
             try:
                 fixed = mmap.MAP_SHARED | MAP_FIXED
                 _map(place, part.size, mmap.PROT_READ, fixed, descriptor, part.start, str(part.path))
+            except UserError:
+                self._free()  # perhaps all that the system has, and memory for the message too
+                raise
             finally:
                 os.close(descriptor)
             place += part.size
@@ -122,5 +127,7 @@ def _advise_together(ranges: np.ndarray) -> bool:
 def _map(address: int | None, size: int, protection: int, flags: int, descriptor: int, start: int, what: str) -> int:
     found = _system.mmap(address, size, protection, flags, descriptor, start)
     if found == FAILED:
-        raise UserError(f"{what}: cannot be mapped into memory: {os.strerror(ctypes.get_errno())}")
+        number = ctypes.get_errno()
+        advice = "; " + MANY if number == errno.ENOMEM and descriptor >= 0 else ""
+        raise UserError(f"{what}: cannot be mapped into memory: {os.strerror(number)}{advice}")
     return int(found)

@@ -4,7 +4,6 @@ import contextlib
 import errno
 import os
 import secrets
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,12 +39,21 @@ def written_to(path: Folder, texts: bool) -> Iterator[Path]:
             for ending in reversed(endings):
                 written, target = Path(f"{temporary}{ending}"), path.parent / (path.name + ending)
                 if is_remote(path):
-                    with open(written, "rb") as file, target.open("wb") as copy:
-                        shutil.copyfileobj(file, copy, PIECE)
+                    _upload(written, target)
                 else:
                     put_in_place(written, Path(target))
         except Exception as error:  # an OSError, or an error of a store's client
             raise UserError(f"{path}: cannot be written: {why(error)}") from None
+
+
+def _upload(written: Path, target: Folder) -> None:
+    """Copies a file into a bucket, whole or not at all.
+
+    An object that is opened to write would appear with the part that was written, if an error ends the block.
+    """
+    import fsspec
+
+    fsspec.filesystem("gcs").put_file(str(written), str(target), chunksize=PIECE)
 
 
 def temporary_of(path: Path) -> Path:

@@ -1,7 +1,9 @@
 """Encoding in this process, next to any number of others that do the same."""
 
+import random
+
 from simcse_jax.corpus.begun import Plan
-from simcse_jax.embeddings.blocks import make_block
+from simcse_jax.embeddings.blocks import is_made, make_block
 from simcse_jax.embeddings.encoder import Encoder
 from simcse_jax.embeddings.manifest import Manifest, complete, finish, missing
 from simcse_jax.embeddings.plan import blocks_of
@@ -27,13 +29,18 @@ def encode_here(folder: Folder, plan: Plan, encoder: Encoder) -> Manifest | None
     if manifest := complete(folder, blocks):
         return manifest
     rows = sum(block.rows for block in blocks)
-    left, patient = missing(folder, blocks), False
+    left, patient, start = missing(folder, blocks), False, 0
     with Progress(rows, done=rows - sum(block.rows for block in left)) as bar:
         while left:
-            for block in left:
+            met = False
+            for block in (*left[start:], *left[:start]):
+                if met := is_made(folder, block):  # so others were here: many more may be made, see what is left
+                    break
                 make_block(folder, plan, block, encoder, advance=bar.advance, patient=patient)
             before, left = left, missing(folder, blocks)
-            if left == before and (patient or not is_remote(folder)):
+            same = left == before and not met
+            if same and (patient or not is_remote(folder)):
                 return None
-            patient = left == before
+            patient = same
+            start = random.randrange(len(left)) if left else 0  # elsewhere than they, so as to meet seldom
     return finish(folder, plan, blocks)

@@ -127,12 +127,12 @@ def encode_on_ray(folder: Folder, plan: Plan, options: Options, hosts: int | Non
     """
     import ray
 
+    share = share_of(ray.nodes(), hosts)  # before hours of counting
     job = ray.put(Job(os.getcwd(), str(folder), plan, options))
     _count_together(job, uncounted(folder, plan))
     blocks = blocks_of(folder, plan)
     if manifest := complete(folder, blocks):
         return manifest
-    share = share_of(ray.nodes(), hosts)
     rows, left = sum(block.rows for block in blocks), missing(folder, blocks)
     with Progress(rows, done=rows - sum(block.rows for block in left)) as bar:
         while left:
@@ -210,6 +210,8 @@ def _end(error: Exception) -> str:
 def _count_together(job: Any, sources: Sequence[int]) -> None:
     import ray
 
+    if sources and not any(node["Alive"] and node["Resources"].get("CPU", 0) >= 1 for node in ray.nodes()):
+        raise UserError("--engine ray: no host of the cluster has a processor to count rows; start Ray with --num-cpus")
     count, clock = ray.remote(_count), Clock()
     left = [count.remote(job, source) for source in sources]
     while left:

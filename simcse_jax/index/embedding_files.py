@@ -15,7 +15,7 @@ from jaxtyping import Float, Int64
 from simcse_jax.encoding.parquet import MAKER
 from simcse_jax.errors import UserError, reason, why
 from simcse_jax.index.files import ModelIdentity, is_identity
-from simcse_jax.storage import Folder, as_path
+from simcse_jax.storage import Folder, as_path, read_json
 
 if TYPE_CHECKING:
     import pyarrow
@@ -165,6 +165,8 @@ def _files(path: Folder) -> list[Folder]:
     if len({file.suffix for file in found}) > 1:
         raise UserError(f"{path}: has both .parquet and .npy; their order is open, so give one kind")
     there = {file.name for file in found}
+    if MANIFEST in listed:
+        _check_listed(path, there)
     for name in sorted(there):
         part = re.fullmatch(r"(.*)-\d{5}-of-(\d{5})\.npy", name)  # a .npy says nothing about its rows
         if part is None:
@@ -173,6 +175,16 @@ def _files(path: Folder) -> list[Folder]:
             if (other := f"{part[1]}-{number:05}-of-{part[2]}.npy") not in there:
                 raise UserError(f"{path / other}: missing; {name} is there, and rows are counted through all parts")
     return found
+
+
+def _check_listed(folder: Folder, there: set[str]) -> None:
+    """Refuses a folder that lacks one of the files which its list has; the last one's rows would not be missed."""
+    try:
+        missing = [name for name, _ in read_json(folder / MANIFEST)["files"] if name not in there]
+    except (KeyError, TypeError, ValueError):
+        raise UserError(f"{folder / MANIFEST}: damaged; give the command again that made the folder") from None
+    if missing:
+        raise UserError(f"{folder / missing[0]}: missing, but {MANIFEST} lists it; copy it, or encode the folder again")
 
 
 def _look(path: Folder) -> Part:

@@ -50,6 +50,7 @@ WRONG = [
     (serve, ["--texts", "1", "3000"], "--texts 1 3000"),
     (reading, ["--folder", "x", "--rows", "3"], "--rows 3"),
     (reading, ["--folder", "x", "--rounds", "0"], "--rounds 0"),
+    (reading, ["--folder", str(ROOT), "--keep"], "--folder .*: exists; choose a new one"),
 ]
 
 

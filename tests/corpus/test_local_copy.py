@@ -8,6 +8,7 @@ from support.object_store import NEEDS_GCSFS
 from simcse_jax.corpus import local_copy as module
 from simcse_jax.corpus.local_copy import local_copy
 from simcse_jax.corpus.manifest import NAME, read_manifest
+from simcse_jax.corpus.stamps import hash_file
 from simcse_jax.errors import UserError
 from simcse_jax.storage import as_path
 
@@ -117,3 +118,21 @@ def test_too_little_room_is_found_before_anything_is_copied(stored, tmp_path, mo
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"data.local_cache=.*: cannot be written"):
         local_copy(stored, str(tmp_path / "file"), shown=False)
+
+
+def test_what_a_killed_copy_left_takes_no_room_from_the_next(stored, tmp_path, monkeypatch):
+    copy = local_copy(stored, str(tmp_path), shown=False)
+    (copy / NAME).unlink()
+    for shard in list(copy.glob("shard-*")):
+        shard.rename(copy / f".{shard.name}.0123.tmp")
+    usage = shutil.disk_usage(tmp_path)._replace(free=module.LEFT)
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda _: usage)
+    there = []
+
+    def counted(path):
+        there.append(len(list(copy.glob(f"{path.name.removesuffix('.tmp').rpartition('.')[0]}.*tmp"))))
+        return hash_file(path)
+
+    monkeypatch.setattr(module, "hash_file", counted)
+    local_copy(stored, str(tmp_path), shown=False)
+    assert there == [1, 1, 1]  # itself

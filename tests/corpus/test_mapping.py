@@ -1,4 +1,5 @@
 import mmap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,3 +27,14 @@ def test_parts_of_files_are_one_array_which_only_can_be_read(tmp_path):
 def test_a_file_that_is_gone_is_named(tmp_path):
     with pytest.raises(UserError, match="none: cannot be read"):
         Mapped([Part(tmp_path / "none", 0, PAGE)])
+
+
+def test_more_parts_than_the_system_maps_are_refused_with_advice(tmp_path):
+    limit = Path("/proc/sys/vm/max_map_count")
+    most = int(limit.read_text()) if limit.exists() else 2**20
+    if most > 2**17:
+        pytest.skip(f"this system maps {most:,} parts")
+    (tmp_path / "part").write_bytes(bytes(PAGE))
+    with pytest.raises(UserError, match=r"part: cannot be mapped into memory: .*; .* vm.max_map_count says; raise it"):
+        Mapped([Part(tmp_path / "part", 0, PAGE)] * most)
+    assert Mapped([Part(tmp_path / "part", 0, PAGE)] * 9).array(np.dtype("u1")).sum() == 0

@@ -1,9 +1,11 @@
 """Files of a corpus get their names when they are whole."""
 
 import pytest
+from support.object_store import NEEDS_GCSFS, Refusal
 
 from simcse_jax.corpus.placing import put_in_place, remove_leftovers, temporary_of, written_to
 from simcse_jax.errors import UserError
+from simcse_jax.storage import as_path
 
 
 def test_processes_without_locks_write_into_files_of_their_own(tmp_path):
@@ -44,3 +46,24 @@ def test_nothing_is_left_of_a_file_that_could_not_be_written(error, tmp_path):
         path.write_text("rows")
         raise error
     assert not list(tmp_path.iterdir())
+
+
+@NEEDS_GCSFS
+def test_an_upload_that_is_refused_midway_leaves_no_part(store, monkeypatch):
+    """The store answers again afterwards, when the client closes what it has open."""
+    parts, take = [], store.continue_upload
+
+    def refuse_the_second(*part):
+        parts.append(part)
+        if len(parts) == 2:
+            raise Refusal(403, "no")
+        return take(*part)
+
+    monkeypatch.setattr(store, "continue_upload", refuse_the_second)
+    with pytest.raises(UserError, match=r"gs://bucket/out/shard: cannot be written"):
+        with written_to(as_path("gs://bucket/out") / "shard", texts=False) as path:
+            path.write_bytes(bytes(20 << 20))
+    assert len(parts) >= 2 and not store.names("out/")
+    with written_to(as_path("gs://bucket/out") / "shard", texts=False) as path:
+        path.write_bytes(bytes(20 << 20))
+    assert len(store.objects["out/shard"].data) == 20 << 20

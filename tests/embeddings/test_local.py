@@ -4,6 +4,8 @@ from support.object_store import NEEDS_GCSFS
 
 from simcse_jax.corpus.claims import claimed
 from simcse_jax.data.sentences import SentenceFile
+from simcse_jax.embeddings import local
+from simcse_jax.embeddings.blocks import make_block
 from simcse_jax.embeddings.local import encode_here
 from simcse_jax.embeddings.plan import blocks_of
 from simcse_jax.storage import as_path
@@ -30,6 +32,23 @@ def test_what_another_process_makes_is_left_to_it(encoder, sources, tmp_path):
         assert encode_here(folder, plan, encoder) is None
     assert len(rows_in(folder)) == 17
     assert encode_here(folder, plan, encoder).rows == len(rows_in(folder)) == 25
+
+
+@NEEDS_GCSFS
+def test_blocks_that_others_made_meanwhile_are_not_asked_for_one_by_one(encoder, sources, store, monkeypatch):
+    folder = as_path("gs://bucket/few")
+    plan = begin(folder, encoder, *sources, block_rows=2)
+
+    def make_all_but_the_last(*job, **options):
+        for block in blocks_of(folder, plan)[:-1]:
+            make_block(folder, plan, block, encoder)
+        monkeypatch.setattr(local, "make_block", make_block)
+        store.requests.clear()
+
+    monkeypatch.setattr(local, "make_block", make_all_but_the_last)
+    assert encode_here(folder, plan, encoder).rows == 25
+    locks = {request.partition(".embeddings-")[2][:11] for request in store.requests if ".embeddings-" in request}
+    assert locks == {"00001-00002"}
 
 
 @NEEDS_GCSFS

@@ -166,6 +166,18 @@ def test_a_block_that_was_not_made_is_given_out_again_until_nothing_changes(job,
 
 
 @RAY
+def test_mistakes_about_the_cluster_are_found_before_rows_are_counted(job, tmp_path, monkeypatch):
+    Cluster(None, monkeypatch)
+    counting = SimpleNamespace(remote=lambda job, source: pytest.fail("counted"))
+    monkeypatch.setattr("ray.remote", lambda count: counting)
+    with pytest.raises(UserError, match="--hosts 3: the cluster has 1 host with 1 CPU each"):
+        encode_on_ray(tmp_path / "out", job.plan, job.options, 3)
+    monkeypatch.setattr("ray.nodes", lambda: nodes({"GPU": 8, "CPU": 0.5}))
+    with pytest.raises(UserError, match="no host of the cluster has a processor to count rows"):
+        encode_on_ray(tmp_path / "out", job.plan, job.options)
+
+
+@RAY
 @pytest.mark.slow
 @pytest.mark.wiring
 def test_killed_actors_and_a_killed_driver_lose_no_row_and_repeat_none(tiny_bert, sources, tmp_path):

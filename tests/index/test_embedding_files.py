@@ -110,6 +110,10 @@ def broken(folder, name: str) -> None:
         (folder / "a.parquet").unlink()
     elif name == "begun":
         (folder / "plan.json").touch()
+    elif name == "listed":
+        (folder / "embeddings.json").write_text(json.dumps({"files": [["a.parquet", 0], ["b.parquet", 50]]}))
+    elif name == "list":
+        (folder / "embeddings.json").write_text(json.dumps({"files": [[["a"], 0]]}))
     elif name == "a corpus":
         (folder / "a.parquet").rename(folder / "plan.json")
     elif name == "empty":
@@ -137,6 +141,8 @@ def broken(folder, name: str) -> None:
         ("maker", r"a\.parquet: what it says about its model is damaged"),
         ("cut", r"a\.parquet: cannot be read as embeddings: "),
         ("begun", r"embeddings\.json: is not complete; give the command that began it again"),
+        ("listed", r"b\.parquet: missing, but embeddings\.json lists it; copy it, or encode the folder again"),
+        ("list", r"embeddings\.json: damaged; give the command again that made the folder"),
         ("nothing", "has no .parquet and no .npy"),
         ("a corpus", "has no .parquet and no .npy"),
         ("empty", "has no embeddings"),
