@@ -18,7 +18,7 @@ def test_queries_and_documents_are_encoded_as_by_the_class(model):
     ranges = ranges_of(model.encode(sentences(9)))
     for options in (
         {},
-        {"normalize_to_unit": True, "truncate_dim": 3, "batch_size": 2, "pooler": "cls_before_pooler", "max_length": 5},
+        {"normalize_to_unit": True, "truncate_dim": 3, "batch_size": 2, "pooler": "cls_before_pooler", "max_length": 12},
         {"precision": "int8", "ranges": ranges},
         {"precision": "ubinary"},
     ):
