@@ -85,10 +85,11 @@ bench: .venv/requirements-dev.txt .venv/onnx/done
 	@echo "figures and plots: $(BENCH)$(if $(SENTEVAL),, (no STS: give SENTEVAL=FOLDER))"
 
 # ONNX Runtime and OpenVINO, for comparison. What exports to them requires an older transformers than ours, so each has
-# its own environment.
+# its own environment. optimum-intel asks for torchvision, which no text needs, and which PyTorch without CUDA cannot load.
 .venv/onnx/done .venv/openvino/done: .venv/%/done: | $(BIN)/python
 	$(PYTHON) -m venv .venv/$*
 	.venv/$*/bin/python -m pip install --quiet --disable-pip-version-check "sentence-transformers[$*]" torch==2.13.0
+	.venv/$*/bin/python -m pip uninstall --quiet --yes torchvision
 	touch $@
 
 lint: .venv/requirements-dev.txt

@@ -65,7 +65,9 @@ class SimCSEEmbedding(BaseEmbedding):
         model = open_model(model_name, fields.get("dtype"), options)
         found = fingerprint(model)
         if fields.get("fingerprint") not in (None, "", found):
-            raise UserError(f"{model.name}: is not the model that these settings were written for; leave out fingerprint")
+            raise UserError(
+                f"{model.name}: is not the model that these settings were written for; leave out fingerprint"
+            )
         fields |= {**plain(options), "fingerprint": found}
         super().__init__(model_name=model.name, embed_batch_size=embed_batch_size, **fields)
         self._model = model

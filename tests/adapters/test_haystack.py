@@ -8,12 +8,12 @@ from simcse_jax.encoding.quantization import ranges_of
 from simcse_jax.errors import UserError
 
 pytest.importorskip("haystack", reason="haystack-ai is not installed (requirements-dev.txt)")
-from haystack import Document, Pipeline  # noqa: E402
-from haystack.components.retrievers.in_memory import InMemoryEmbeddingRetriever  # noqa: E402
-from haystack.components.writers import DocumentWriter  # noqa: E402
-from haystack.document_stores.in_memory import InMemoryDocumentStore  # noqa: E402
+from haystack import Document, Pipeline
+from haystack.components.retrievers.in_memory import InMemoryEmbeddingRetriever
+from haystack.components.writers import DocumentWriter
+from haystack.document_stores.in_memory import InMemoryDocumentStore
 
-from simcse_jax.adapters.haystack import SimCSEDocumentEmbedder, SimCSETextEmbedder  # noqa: E402
+from simcse_jax.adapters.haystack import SimCSEDocumentEmbedder, SimCSETextEmbedder
 
 
 def test_pipelines_store_the_embeddings_of_the_class_and_find_by_them(prompted):
@@ -68,7 +68,7 @@ def test_a_model_is_loaded_when_it_is_needed_and_once(prompted):
 def test_what_cannot_be_right_is_refused(prompted):
     with pytest.raises(UserError, match=r"^document 1 is 'the cat', not a Document$"):
         SimCSEDocumentEmbedder(prompted).run([Document(content="a dog"), "the cat"])
-    with pytest.raises(UserError, match="^SimCSETextEmbedder: was given a loaded model, which no file can hold"):
+    with pytest.raises(UserError, match=r"^SimCSETextEmbedder: was given a loaded model, which no file can hold"):
         SimCSETextEmbedder(SimCSE(prompted)).to_dict()
     with pytest.raises(UserError, match="give ranges= too"):
         SimCSETextEmbedder(prompted, precision="int8")

@@ -8,9 +8,9 @@ from support import sentences
 from simcse_jax import SimCSE
 
 pytest.importorskip("langchain_core", reason="langchain-core is not installed (requirements-dev.txt)")
-from langchain_core.vectorstores import InMemoryVectorStore  # noqa: E402
+from langchain_core.vectorstores import InMemoryVectorStore
 
-from simcse_jax.adapters.langchain import SimCSEEmbeddings  # noqa: E402
+from simcse_jax.adapters.langchain import SimCSEEmbeddings
 
 
 def test_a_vector_store_has_the_embeddings_of_the_class_and_finds_by_them(prompted):
@@ -39,5 +39,7 @@ def test_asynchronous_calls_and_options(prompted):
 
 
 def test_arguments_of_other_packages_are_named(prompted):
-    with pytest.raises(TypeError, match="^SimCSEEmbeddings has no argument normalize_embeddings=; use normalize_to_un"):
+    with pytest.raises(
+        TypeError, match=r"^SimCSEEmbeddings has no argument normalize_embeddings=; use normalize_to_un"
+    ):
         SimCSEEmbeddings(prompted, normalize_embeddings=True)

@@ -12,12 +12,12 @@ from simcse_jax.encoding.quantization import ranges_of
 from simcse_jax.errors import UserError
 
 pytest.importorskip("llama_index.core", reason="llama-index-core is not installed (requirements-dev.txt)")
-from llama_index.core import VectorStoreIndex  # noqa: E402
-from llama_index.core.ingestion.cache import IngestionCache  # noqa: E402
-from llama_index.core.ingestion.pipeline import IngestionPipeline  # noqa: E402
-from llama_index.core.schema import TextNode  # noqa: E402
+from llama_index.core import VectorStoreIndex
+from llama_index.core.ingestion.cache import IngestionCache
+from llama_index.core.ingestion.pipeline import IngestionPipeline
+from llama_index.core.schema import TextNode
 
-from simcse_jax.adapters.llama_index import SimCSEEmbedding  # noqa: E402
+from simcse_jax.adapters.llama_index import SimCSEEmbedding
 
 
 @pytest.fixture(scope="module")
@@ -74,5 +74,5 @@ def test_another_model_of_the_same_name_is_neither_opened_nor_found_in_a_cache(p
 
 
 def test_arguments_of_other_packages_are_named(prompted):
-    with pytest.raises(TypeError, match="^SimCSEEmbedding has no argument normalize=; use normalize_to_unit="):
+    with pytest.raises(TypeError, match=r"^SimCSEEmbedding has no argument normalize=; use normalize_to_unit="):
         SimCSEEmbedding(prompted, normalize=True)

@@ -18,7 +18,8 @@ def test_queries_and_documents_are_encoded_as_by_the_class(model):
     ranges = ranges_of(model.encode(sentences(9)))
     for options in (
         {},
-        {"normalize_to_unit": True, "truncate_dim": 3, "batch_size": 2, "pooler": "cls_before_pooler", "max_length": 12},
+        {"normalize_to_unit": True, "truncate_dim": 3, "batch_size": 2, "pooler": "cls_before_pooler"},
+        {"max_length": 12},
         {"precision": "int8", "ranges": ranges},
         {"precision": "ubinary"},
     ):
@@ -55,7 +56,7 @@ def test_a_name_is_loaded_and_a_model_is_taken_as_it_is(model, prompted, capfd):
 
 
 def test_a_text_is_no_list_of_documents_and_a_list_no_query(model):
-    with pytest.raises(UserError, match="^'the cat': a string, not a list of documents$"):
+    with pytest.raises(UserError, match=r"^'the cat': a string, not a list of documents$"):
         embed_documents(model, "the cat", {})
     with pytest.raises(UserError, match=r"^\['the cat'\]: not a string, as a query must be$"):
         embed_query(model, ["the cat"], {})
