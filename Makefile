@@ -3,7 +3,7 @@ PYTHON ?= python3
 WORKERS ?= 2
 BIN := .venv/bin
 
-.PHONY: quickstart check test test-all test-hostile test-kills test-tpu test-gpu-aot golden bench lint clean
+.PHONY: quickstart check test test-all test-hostile test-kills test-tpu test-gpu-aot test-onnx test-openvino golden bench lint clean
 
 quickstart: .venv/requirements.txt
 	bash examples/quickstart.sh $(BIN)/python
@@ -47,6 +47,10 @@ test-gpu-aot:
 	.venv-gpu/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt "pytest>=8.4" "beartype>=0.23.1" "jax[cuda13]"
 	JAX_PLATFORMS=cpu,cuda JAX_SKIP_CUDA_CONSTRAINTS_CHECK=1 .venv-gpu/bin/python -m pytest tests/test_aot.py
 
+# Our exports in ONNX Runtime and in OpenVINO, opened by sentence-transformers in the environments below.
+test-onnx test-openvino: test-%: .venv/requirements-dev.txt .venv/%/done
+	BACKEND=$* BACKEND_PYTHON=.venv/$*/bin/python $(BIN)/python -m pytest -m backends -s tests/backends
+
 # Writes the resolved configs again, after a default or a recipe was changed on purpose. The diff shows the effect.
 golden: .venv/requirements-dev.txt
 	PYTHONPATH=.:tests $(BIN)/python -m support.golden
@@ -80,10 +84,12 @@ bench: .venv/requirements-dev.txt .venv/onnx/done
 	$(BIN)/python -m benchmarks.history --folder $(BENCH)
 	@echo "figures and plots: $(BENCH)$(if $(SENTEVAL),, (no STS: give SENTEVAL=FOLDER))"
 
-# ONNX Runtime, for comparison: optimum-onnx requires an older transformers than ours, so it has its own environment.
-.venv/onnx/done: | $(BIN)/python
-	$(PYTHON) -m venv .venv/onnx
-	.venv/onnx/bin/python -m pip install --quiet --disable-pip-version-check "sentence-transformers[onnx]" torch==2.13.0
+# ONNX Runtime and OpenVINO, for comparison. What exports to them requires an older transformers than ours, so each has
+# its own environment. optimum-intel asks for torchvision, which no text needs, and which PyTorch without CUDA cannot load.
+.venv/onnx/done .venv/openvino/done: .venv/%/done: | $(BIN)/python
+	$(PYTHON) -m venv .venv/$*
+	.venv/$*/bin/python -m pip install --quiet --disable-pip-version-check "sentence-transformers[$*]" torch==2.13.0
+	.venv/$*/bin/python -m pip uninstall --quiet --yes torchvision
 	touch $@
 
 lint: .venv/requirements-dev.txt

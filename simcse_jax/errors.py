@@ -44,7 +44,10 @@ def why(error: BaseException) -> str:
 
 def installed(module: str) -> bool:
     """Whether a module can be imported, without importing it; a folder that is no package does not count."""
-    spec = importlib.util.find_spec(module)
+    try:
+        spec = importlib.util.find_spec(module)
+    except ModuleNotFoundError:  # the package that it would be in
+        return False
     return spec is not None and spec.origin is not None
 
 

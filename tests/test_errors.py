@@ -38,3 +38,4 @@ def test_a_folder_of_data_is_no_package(tmp_path, monkeypatch):
         (tmp_path / name).mkdir()
     (tmp_path / "real_package" / "__init__.py").touch()
     assert installed("real_package") and not installed("only_data") and not installed("nowhere")
+    assert not installed("nowhere.core")

@@ -1,0 +1,45 @@
+"""Against the real langchain-core."""
+
+import asyncio
+
+import pytest
+from support import sentences
+
+from simcse_jax import SimCSE
+
+pytest.importorskip("langchain_core", reason="langchain-core is not installed (requirements-dev.txt)")
+from langchain_core.vectorstores import InMemoryVectorStore
+
+from simcse_jax.adapters.langchain import SimCSEEmbeddings
+
+
+def test_a_vector_store_has_the_embeddings_of_the_class_and_finds_by_them(prompted):
+    model, texts = SimCSE(prompted, truncate_dim=32), sentences(20)
+    store = InMemoryVectorStore.from_texts(texts, SimCSEEmbeddings(model))
+    vectors = [document["vector"] for document in store.store.values()]
+    assert vectors == model.encode_document(texts).tolist()
+    query = sentences(1, 7)[0]
+    found = [document.page_content for document in store.as_retriever(search_kwargs={"k": 3}).invoke(query)]
+    model.similarity_fn_name = "cosine"  # as the store compares
+    model.build_index(texts)
+    assert found == [result.sentence for result in model.search(query, top_k=3)]
+
+
+def test_asynchronous_calls_and_options(prompted):
+    model, texts = SimCSE(prompted), sentences(3)
+    adapter = SimCSEEmbeddings(str(prompted), query_prompt="a bird ", normalize_to_unit=True, truncate_dim=3)
+
+    async def both():
+        return await asyncio.gather(adapter.aembed_query(texts[0]), adapter.aembed_documents(texts))
+
+    options = {"normalize_to_unit": True, "truncate_dim": 3}
+    query, documents = asyncio.run(both())
+    assert query == model.encode(texts[0], prompt="a bird ", **options).tolist()
+    assert documents == model.encode_document(texts, **options).tolist()
+
+
+def test_arguments_of_other_packages_are_named(prompted):
+    with pytest.raises(
+        TypeError, match=r"^SimCSEEmbeddings has no argument normalize_embeddings=; use normalize_to_un"
+    ):
+        SimCSEEmbeddings(prompted, normalize_embeddings=True)

@@ -1,0 +1,78 @@
+"""Against the real llama-index-core."""
+
+import asyncio
+import pickle
+
+import numpy as np
+import pytest
+from support import sentences
+
+from simcse_jax import SimCSE
+from simcse_jax.encoding.quantization import ranges_of
+from simcse_jax.errors import UserError
+
+pytest.importorskip("llama_index.core", reason="llama-index-core is not installed (requirements-dev.txt)")
+from llama_index.core import VectorStoreIndex
+from llama_index.core.ingestion.cache import IngestionCache
+from llama_index.core.ingestion.pipeline import IngestionPipeline
+from llama_index.core.schema import TextNode
+
+from simcse_jax.adapters.llama_index import SimCSEEmbedding
+
+
+@pytest.fixture(scope="module")
+def model(prompted):
+    return SimCSE(prompted, truncate_dim=32)
+
+
+def test_an_index_has_the_embeddings_of_the_class_and_finds_by_them(model):
+    texts, query = sentences(20), sentences(1, 7)[0]
+    adapter = SimCSEEmbedding(model)
+    index = VectorStoreIndex([TextNode(text=text) for text in texts], embed_model=adapter)
+    stored = index.vector_store.data.embedding_dict
+    own = {index.docstore.get_node(name).text: vector for name, vector in stored.items()}
+    assert [own[text] for text in texts] == model.encode_document(texts).tolist()
+    found = [hit.node.text for hit in index.as_retriever(similarity_top_k=3).retrieve(query)]
+    cosines = model.encode_query(query) @ np.array([own[text] / np.linalg.norm(own[text]) for text in texts]).T
+    assert found == [texts[row] for row in np.argsort(-cosines)[:3]]
+
+
+def test_asynchronous_calls_and_options(prompted, model):
+    texts = sentences(3)
+    ranges = ranges_of(model.encode(sentences(9), truncate_dim=3))
+    options = {"truncate_dim": 3, "precision": "uint8", "ranges": ranges}
+    adapter = SimCSEEmbedding(str(prompted), document_prompt="a bird ", **options)
+
+    async def all_of_them():
+        asked = (
+            adapter.aget_query_embedding(texts[0]),
+            adapter.aget_text_embedding(texts[0]),
+            adapter.aget_text_embedding_batch(texts),
+        )
+        return await asyncio.gather(*asked)
+
+    query, document, documents = asyncio.run(all_of_them())
+    expected = model.encode(texts, prompt="a bird ", **options).tolist()
+    assert query == model.encode_query(texts[0], **options).tolist()
+    assert (document, documents) == (expected[0], expected)
+    again = SimCSEEmbedding.from_dict(adapter.to_dict())
+    assert again.get_text_embedding_batch(texts) == expected
+    assert pickle.loads(pickle.dumps(adapter)).get_text_embedding_batch(texts) == expected
+
+
+def test_another_model_of_the_same_name_is_neither_opened_nor_found_in_a_cache(prompted, model):
+    nodes = [TextNode(text="the cat", id_="1")]
+    cache = IngestionCache()
+    other = SimCSEEmbedding(SimCSE(prompted, truncate_dim=32, pooler="cls"))
+    found = [
+        IngestionPipeline(transformations=[adapter], cache=cache).run(nodes=nodes)[0].embedding
+        for adapter in (SimCSEEmbedding(model), other)
+    ]
+    assert found[0] == model.encode_document(["the cat"]).tolist()[0] != found[1]
+    with pytest.raises(UserError, match="is not the model that these settings were written for"):
+        SimCSEEmbedding.from_dict(other.to_dict())
+
+
+def test_arguments_of_other_packages_are_named(prompted):
+    with pytest.raises(TypeError, match=r"^SimCSEEmbedding has no argument normalize=; use normalize_to_unit="):
+        SimCSEEmbedding(prompted, normalize=True)

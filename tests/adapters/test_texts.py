@@ -1,0 +1,80 @@
+import numpy as np
+import pytest
+from support import sentences
+
+from simcse_jax import SimCSE
+from simcse_jax.adapters.texts import embed_documents, embed_query, fingerprint, open_model, plain
+from simcse_jax.encoding.quantization import ranges_of
+from simcse_jax.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def model(prompted):
+    return SimCSE(prompted)
+
+
+def test_queries_and_documents_are_encoded_as_by_the_class(model):
+    texts = sentences(3)
+    ranges = ranges_of(model.encode(sentences(9)))
+    for options in (
+        {},
+        {"normalize_to_unit": True, "truncate_dim": 3, "batch_size": 2, "pooler": "cls_before_pooler"},
+        {"max_length": 12},
+        {"precision": "int8", "ranges": ranges},
+        {"precision": "ubinary"},
+    ):
+        assert embed_query(model, texts[0], options) == model.encode_query(texts[0], **options).tolist()
+        assert embed_documents(model, tuple(texts), options) == model.encode_document(texts, **options).tolist()
+    assert embed_documents(model, [], {}) == []
+    own = {"query_prompt": "a bird ", "document_prompt": ""}
+    assert embed_query(model, texts[0], own) == model.encode(texts[0], prompt="a bird ").tolist()
+    assert embed_documents(model, texts, own) == model.encode(texts, prompt="").tolist()
+
+
+@pytest.mark.parametrize(
+    ("options", "dtype", "message"),
+    [
+        ({"pooler": "min"}, None, "'min' is not one of"),
+        ({"query_prompt": 3}, None, "prompt=3: not a string"),
+        ({"document_prompt": 3}, None, "prompt=3: not a string"),
+        ({"precision": "int8"}, None, "^precision int8: give ranges= too"),
+        ({"precision": "ubinary", "ranges": [[0], [1]]}, None, "leave them out for precision ubinary"),
+        ({"precision": "int8", "ranges": [[0.0], [1.0]]}, None, "ranges"),
+        ({}, "bfloat16", "^dtype 'bfloat16': the model is loaded, and computes in float32; leave it out$"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_is_encoded(model, options, dtype, message):
+    with pytest.raises(UserError, match=message):
+        open_model(model, dtype, options)
+
+
+def test_a_name_is_loaded_and_a_model_is_taken_as_it_is(model, prompted, capfd):
+    assert open_model(model, "float32", {"show_progress_bar": True}) is model
+    assert capfd.readouterr().err == ""
+    assert open_model(prompted, "bfloat16", {}).dtype == "bfloat16"
+    assert open_model(str(prompted), None, {}).dtype == "float32"
+
+
+def test_a_text_is_no_list_of_documents_and_a_list_no_query(model):
+    with pytest.raises(UserError, match=r"^'the cat': a string, not a list of documents$"):
+        embed_documents(model, "the cat", {})
+    with pytest.raises(UserError, match=r"^\['the cat'\]: not a string, as a query must be$"):
+        embed_query(model, ["the cat"], {})
+    with pytest.raises(UserError, match="sentence 1 is None"):
+        embed_documents(model, ["the cat", None], {})
+
+
+def test_options_in_plain_types_mean_the_same(tmp_path):
+    ranges = np.float32([[0.1, 0.2], [0.3, 0.4]])
+    again = plain({"precision": "int8", "ranges": ranges})
+    assert type(again["ranges"]) is list
+    np.testing.assert_array_equal(np.float32(again["ranges"]), ranges)
+    assert plain({"ranges": tmp_path}) == {"ranges": str(tmp_path)}
+    assert plain({"ranges": None, "max_length": 5}) == {"ranges": None, "max_length": 5}
+
+
+def test_a_fingerprint_tells_models_apart(model, prompted):
+    other = SimCSE(prompted)
+    assert fingerprint(other) == fingerprint(model)
+    other.prompts["query"] = "a "
+    assert len({fingerprint(each) for each in (model, other, SimCSE(prompted, pooler="cls"))}) == 3
