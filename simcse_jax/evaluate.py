@@ -1,229 +1,24 @@
-"""python -m simcse_jax.evaluate --model M --data SENTEVAL_FOLDER: STS, transfer and retrieval scores of any model."""
+"""python -m simcse_jax.evaluate --model M --data SENTEVAL_FOLDER: scores on STS, transfer, retrieval and mteb."""
 
-import argparse
 import dataclasses
-import functools
 import json
-import re
-import sys
-from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from simcse_jax.command_line import (
-    MODEL,
-    Parser,
-    add_dtype,
-    add_postprocess,
-    add_prompts,
-    run_command,
-    warnings_in_a_line,
-    with_new_spellings,
-)
-from simcse_jax.config.checks import check_postprocess
-from simcse_jax.errors import UserError, no_such
-from simcse_jax.evaluation.tasks import (
-    AGGREGATIONS,
-    CUTOFFS,
-    MEASURES,
-    METRICS,
-    POSTPROCESSING,
-    PROTOCOLS,
-    RANKINGS,
-    RETRIEVAL,
-    STORAGES,
-    TASKS,
-    TRANSFER,
-    USUAL,
-)
-from simcse_jax.models.config import POOLERS
-from simcse_jax.outputs import output_file, printing
-from simcse_jax.storage import local_path, read_json
+from simcse_jax.command_line import run_command, warnings_in_a_line
+from simcse_jax.evaluate_arguments import Options, parse
+from simcse_jax.outputs import printing
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from simcse_jax.evaluation.evaluator import Encode
+    from simcse_jax.encoding.arguments import EncodeOptions
     from simcse_jax.evaluation.relatedness import WithRegressor
     from simcse_jax.evaluation.retrieval import Retrieval
     from simcse_jax.evaluation.sts import Similarity
     from simcse_jax.evaluation.transfer import Transfer
+    from simcse_jax.mteb import Benchmarks
     from simcse_jax.simcse import SimCSE
-
-SETS = {"sts": TASKS, "transfer": TRANSFER}
-
-
-def choose(option: str, text: str, known: Collection[str], what: str) -> list[str]:
-    """The names of a comma-separated list, each once.
-
-    Raises:
-      UserError: when the list is empty, or a name is not known.
-    """
-    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    for name in names:
-        if name not in known:
-            raise no_such(option, what, name, known)
-    if not names:
-        raise UserError(f"{option} is empty; the names are {', '.join(known)}")
-    return names
-
-
-class Options(NamedTuple):
-    """The options, after all checks that need no file."""
-
-    args: argparse.Namespace
-    sts_tasks: list[str]
-    transfer_tasks: list[str]
-    folders: list[str]  # of retrieval tasks
-    metrics: list[str]  # of similarity
-    measures: list[str]  # of retrieval
-    aggregations: list[str]
-    transfer_protocol: str
-    output: Path | None
-    baseline: dict[str, Any] | None  # earlier scores
-    dimensions: list[int]  # of truncated embeddings; empty: the model's own
-
-
-def parse() -> Options:
-    """The command line.
-
-    Raises:
-      UserError: naming the option that is wrong, or has no effect with the others.
-    """
-    parser = Parser(
-        prog="simcse_jax.evaluate",
-        description="Scores a model on textual similarity (STS), transfer and retrieval tasks. Needs a model, and the "
-        "tasks' data in SentEval's layout or a file of graded pairs, or for retrieval in BEIR's layout. Prints tables; "
-        "writes the scores to --output if it is given.",
-    )
-    parser.add_argument("--model", required=True, help=MODEL)
-    parser.add_argument("--data", help="for STS and transfer: SentEval's data/downstream, or a file of graded pairs")
-    every = f"{', '.join((*TASKS, *TRANSFER))}; sts and transfer mean all tasks of a kind; {RETRIEVAL}:FOLDER is one "
-    every += "of retrieval, with corpus.jsonl, queries.jsonl and qrels/test.tsv, and may be given several times"
-    parser.add_argument("--tasks", default="sts", help=f"comma-separated: {every} (default: sts)")
-    parser.add_argument(
-        "--metric",
-        help=f"comma-separated: for STS {', '.join(METRICS)} (default: spearman); for retrieval "
-        f"{', '.join(RANKINGS)}, each @K with K of {', '.join(map(str, CUTOFFS))} (default: {', '.join(USUAL)})",
-    )
-    parser.add_argument(
-        "--aggregation",
-        help=f"over an STS task's subsets, comma-separated: {', '.join(AGGREGATIONS)} (default: all)",
-    )
-    parser.add_argument("--regressor", action="store_true", help="train SentEval's regressor too, for STS-B and SICK-R")
-    protocols = "; ".join(f"{name}: {meaning}" for name, meaning in PROTOCOLS.items())
-    parser.add_argument("--transfer-protocol", choices=PROTOCOLS, help=f"for transfer; {protocols} (default: sklearn)")
-    parser.add_argument(
-        "--split", choices=("dev", "test"), default="test", help="dev is for STS-B, SICK-R and retrieval alone"
-    )
-    parser.add_argument(
-        "--documents",
-        type=int,
-        help="for retrieval: keep so many of the corpus, all judged ones and others drawn at random (default: all)",
-    )
-    parser.add_argument("--documents-seed", type=int, help="of that draw (default: 0)")
-    parser.add_argument(
-        "--storage", choices=STORAGES, help="for retrieval: round the documents' embeddings to it (default: float32)"
-    )
-    parser.add_argument(
-        "--baseline",
-        metavar="SCORES",
-        help="for retrieval: an earlier --output of another model, to compare with: differences, and p-values of a "
-        "paired t-test over the queries",
-    )
-    parser.add_argument("--pooler", choices=POOLERS, help="from tokens to an embedding (default: the model's own)")
-    parser.add_argument("--num-layers", type=int, default=0, help="keep the first n layers (default: all)")
-    parser.add_argument("--batch-size", type=int, default=64, help="sentences encoded together on each device")
-    add_dtype(parser)
-    add_prompts(parser)
-    parser.add_argument(
-        "--dimensions",
-        metavar="N,N,…",
-        help="score the first N elements of each embedding, for each of these numbers (default: as --truncate-dim)",
-    )
-    add_postprocess(parser, POSTPROCESSING, "change the embeddings")
-    parser.add_argument(
-        "--output",
-        help="a JSON file for the scores, with all metrics, aggregations, subsets and folds, and those of each query",
-    )
-    renamed = {"--compute-dtype": "--dtype", "--grid": "--transfer-protocol"}
-    return _checked(parser.parse_args(with_new_spellings(parser.spelled_out(sys.argv[1:], renamed), renamed)))
-
-
-def _checked(args: argparse.Namespace) -> Options:
-    """The options after the checks."""
-    named = [name.strip() for name in args.tasks.split(",")]
-    folders = list(dict.fromkeys(name.partition(":")[2] for name in named if name.startswith(f"{RETRIEVAL}:")))
-    if "" in folders:
-        raise UserError(f"--tasks {RETRIEVAL}:FOLDER: name a folder")
-    others = ",".join(name for name in named if not name.startswith(f"{RETRIEVAL}:"))
-    if others or not folders:
-        named = choose("--tasks", others, (*TASKS, *TRANSFER, *SETS, f"{RETRIEVAL}:FOLDER"), "task")
-        named = list(dict.fromkeys(task for name in named for task in SETS.get(name, (name,))))
-    sts_tasks, transfer_tasks = ([task for task in named if task in tasks] for tasks in (TASKS, TRANSFER))
-    asked = choose("--metric", args.metric, (*METRICS, *MEASURES), "metric") if args.metric is not None else []
-    metrics, measures = ([name for name in asked if name in known] for known in (METRICS, MEASURES))
-    for option, value, chosen, kind in (
-        ("--data", args.data, sts_tasks + transfer_tasks, "similarity and transfer"),
-        ("--transfer-protocol", args.transfer_protocol, transfer_tasks, "transfer"),
-        (f"--metric {','.join(metrics)}", metrics or None, sts_tasks, "similarity"),
-        (f"--metric {','.join(measures)}", measures or None, folders, RETRIEVAL),
-        ("--aggregation", args.aggregation, sts_tasks, "similarity"),
-        ("--documents", args.documents, folders, RETRIEVAL),
-        ("--documents-seed", args.documents_seed, folders, RETRIEVAL),
-        ("--storage", args.storage, folders, RETRIEVAL),
-        ("--baseline", args.baseline, folders, RETRIEVAL),
-    ):
-        if value is not None and not chosen:
-            raise UserError(f"{option}: is for {kind} tasks, and --tasks has none")
-    if args.data is None and (sts_tasks or transfer_tasks):
-        raise UserError(
-            f"--data is missing; {(sts_tasks + transfer_tasks)[0]} needs SentEval's data/downstream, or a "
-            "file of graded pairs"
-        )
-    for option, value, least in (("documents", args.documents, 1), ("documents-seed", args.documents_seed, 0)):
-        if value is not None and value < least:
-            raise UserError(f"--{option} {value}: must be {least} or more")
-    if args.documents_seed is not None and args.documents is None:
-        raise UserError("--documents-seed: is for --documents, which is not given")
-    aggregations = choose("--aggregation", args.aggregation or "all", AGGREGATIONS, "aggregation")
-    if args.split == "dev" and (transfer_tasks or args.regressor):
-        what = f"--tasks {transfer_tasks[0]}" if transfer_tasks else "--regressor"
-        raise UserError(f"--split dev is for similarity and retrieval; {what} makes its own use of development data")
-    if args.regressor and not {"STSBenchmark", "SICKRelatedness"} & set(sts_tasks):
-        raise UserError("--regressor is for STSBenchmark and SICKRelatedness; --tasks has neither")
-    if args.batch_size < 1:
-        raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
-    check_postprocess(args.postprocess, args.postprocess_data, args.postprocess_dimensions, "--postprocess", "-")
-    if args.postprocess and folders:
-        raise UserError("--postprocess: is for similarity and transfer; leave it out, or the retrieval tasks")
-    inputs = {"--data": args.data, "--model": args.model, "--postprocess-data": args.postprocess_data}
-    inputs |= {"--baseline": args.baseline, **{f"--tasks {RETRIEVAL}:{folder}": folder for folder in folders}}
-    output = None if args.output is None else output_file(args.output, inputs)
-    dimensions = read_dimensions(args)
-    protocol = args.transfer_protocol or "sklearn"
-    baseline = None if args.baseline is None else read_json(local_path(args.baseline))
-    return Options(
-        *(args, sts_tasks, transfer_tasks, folders, metrics or ["spearman"], measures or [*USUAL]),
-        *(aggregations, protocol, output, baseline, dimensions),
-    )
-
-
-def read_dimensions(args: argparse.Namespace) -> list[int]:
-    """The numbers of --dimensions.
-
-    Raises:
-      UserError: for what is no list of different whole numbers, or options that it does not go with.
-    """
-    if args.dimensions is None:
-        return []
-    sizes = [part.strip() for part in args.dimensions.split(",")]
-    if not all(re.fullmatch("[1-9][0-9]{0,8}", size) for size in sizes) or len(set(sizes)) < len(sizes):
-        raise UserError(f"--dimensions {args.dimensions}: must be whole numbers from 1, each once, with commas between")
-    for option in ("truncate_dim", "baseline"):
-        if getattr(args, option) is not None:
-            raise UserError(f"--{option.replace('_', '-')}: is for one size, and --dimensions has its own")
-    return [int(size) for size in sizes]
 
 
 def main() -> None:
@@ -258,7 +53,7 @@ def main() -> None:
         for size in options.dimensions or [model.dimension]:
             postprocess.check(fit_on, size, [item for each in evaluators for item in each.tasks.items()])
     after = f", after {args.postprocess} fit on {args.postprocess_data}" if fit_on else ""
-    before += encoders(model, args.prompt, args.prompt_name).roles if options.folders else ""
+    before += encoders(model, args.prompt, args.prompt_name).roles if options.folders or options.benchmarks else ""
     found: dict[int, dict[str, Any]] = {}
     with printing(options.output is not None) as say:
         say(f"{args.model}: pooler {model.pooler}{' with head' if model.use_head else ''}{before}{after}")
@@ -280,15 +75,26 @@ def main() -> None:
 class Encoders:
     """A model as the options say, with progress: an evaluator's `embed`, and its two roles in retrieval."""
 
-    encode: "Encode"
-    encode_query: "Encode"
-    encode_document: "Encode"
-    similarity_fn_name: str
-    roles: str  # their prompts, for people; empty: they have none of their own
+    model: "SimCSE"
+    options: "EncodeOptions"  # in place of the model's own
+    roles: str  # the prompts of queries and documents, for people; empty: they have none of their own
 
     def __call__(self, sentences: Sequence[str]) -> "np.ndarray":
         """(N, D) embeddings of N sentences."""
-        return self.encode(sentences)
+        return self.model.encode(sentences, show_progress_bar=True, **self.options)
+
+    def encode_query(self, sentences: Sequence[str]) -> "np.ndarray":
+        """(N, D) embeddings of N queries."""
+        return self.model.encode_query(sentences, show_progress_bar=True, **self.options)
+
+    def encode_document(self, sentences: Sequence[str]) -> "np.ndarray":
+        """(N, D) embeddings of N documents."""
+        return self.model.encode_document(sentences, show_progress_bar=True, **self.options)
+
+    @property
+    def similarity_fn_name(self) -> str:
+        """How the model compares embeddings."""
+        return self.model.similarity_fn_name
 
 
 def encoders(model: "SimCSE", prompt: str | None, prompt_name: str | None, size: int | None = None) -> Encoders:
@@ -305,15 +111,10 @@ def encoders(model: "SimCSE", prompt: str | None, prompt_name: str | None, size:
         own = with_prompt_of(given, model.prompts, *names)
         text = model.prompt_of(own["prompt"], own["prompt_name"])
         roles += f", {role} with prompt {text!r}" if text != model.prompt_of(prompt, prompt_name) else ""
-
-    def shown(encode: Callable[..., "np.ndarray"]) -> "Encode":
-        return functools.partial(encode, show_progress_bar=True, **given)
-
-    encode, query, document = map(shown, (model.encode, model.encode_query, model.encode_document))
-    return Encoders(encode, query, document, model.similarity_fn_name, roles)
+    return Encoders(model, given, roles)
 
 
-def read(options: Options) -> "list[Similarity | WithRegressor | Transfer | Retrieval]":
+def read(options: Options) -> "list[Similarity | WithRegressor | Transfer | Retrieval | Benchmarks]":
     """The evaluators of the tasks in the options; prints which tasks have no data.
 
     Raises:
@@ -322,7 +123,7 @@ def read(options: Options) -> "list[Similarity | WithRegressor | Transfer | Retr
     from simcse_jax.evaluation import relatedness, retrieval, sts, transfer, transfer_files
 
     args = options.args
-    evaluators: list[Similarity | WithRegressor | Transfer | Retrieval] = []
+    evaluators: list[Similarity | WithRegressor | Transfer | Retrieval | Benchmarks] = []
     if options.sts_tasks:
         pairs, missing = sts.read(args.data, options.sts_tasks, args.split)
         say_missing(args.data, missing, "has no development set" if args.split == "dev" else "not found")
@@ -337,6 +138,11 @@ def read(options: Options) -> "list[Similarity | WithRegressor | Transfer | Retr
         tasks = retrieval.read(options.folders, args.split, args.documents or 0, args.documents_seed or 0)
         scored = retrieval.Retrieval(tasks, options.measures, args.storage or "float32", per_query=True)
         evaluators.append(scored.with_baseline(options.baseline, f"--baseline {args.baseline}"))
+    if options.benchmarks:
+        from simcse_jax import mteb
+
+        with warnings_in_a_line():
+            evaluators.append(mteb.read(options.benchmarks))
     return evaluators
 
 

@@ -7,9 +7,7 @@ from support import call
 from support.beir import write_beir
 from support.senteval import write_all
 
-from simcse_jax import evaluate
 from simcse_jax.evaluation import beir, retrieval, sts
-from simcse_jax.evaluation.tasks import TRANSFER
 from simcse_jax.simcse import SimCSE
 
 MINILM_SCORES = {"STS12": 72.37, "STS13": 80.60, "STS14": 75.60, "STS16": 78.99, "STSBenchmark": 82.03}  # pooler avg
@@ -224,35 +222,6 @@ def test_a_broken_model_is_refused_in_one_line(broken, corpus, how, parts):
 def test_a_bad_argument_is_refused_in_one_line(tiny_bert, corpus, changes, parts):
     args = {"--model": tiny_bert, "--data": corpus["dev"]} | changes
     refused(*(part for pair in args.items() for part in pair), parts=parts)
-
-
-def test_a_regressor_without_its_tasks_is_refused(tiny_bert, corpus):
-    args = ("--model", tiny_bert, "--data", corpus["dev"], "--regressor")
-    refused(*args, "--tasks", "STS12", parts=["--regressor", "STSBenchmark", "SICKRelatedness"])
-    refused(*args, parts=["regressor", "STSBenchmark"])
-
-
-@pytest.mark.parametrize(
-    ("tasks", "option", "value", "kind"),
-    [
-        ("TREC", "--metric", "pearson", "similarity"),
-        ("TREC", "--aggregation", "wmean", "similarity"),
-        ("STS12", "--transfer-protocol", "pytorch", "transfer"),
-        ("TREC", "--metric", "ndcg@10", "retrieval"),
-        ("STS12", "--documents", "10", "retrieval"),
-        ("STS12", "--documents-seed", "1", "retrieval"),
-        ("STS12", "--storage", "float16", "retrieval"),
-        ("STS12", "--baseline", "none.json", "retrieval"),
-    ],
-)
-def test_an_option_of_the_other_kind_of_task_is_refused(tasks, option, value, kind):
-    done = call("evaluate", "--model", "none", "--data", "none", "--tasks", tasks, option, value)
-    shown = f"{option} {value}" if option == "--metric" else option
-    assert (done.returncode, done.stderr) == (2, f"error: {shown}: is for {kind} tasks, and --tasks has none\n")
-
-
-def test_the_command_knows_all_transfer_tasks():
-    assert evaluate.TRANSFER == TRANSFER
 
 
 def test_a_file_s_task_has_the_file_s_name(tiny_bert, corpus, tmp_path):

@@ -19,6 +19,7 @@ POSTPROCESSING = ("whitening", "flow")  # see postprocess.py
 DEVELOPMENT = {"stsb": "STSBenchmark", "sickr": "SICKRelatedness"}  # sets of these tasks that choose a checkpoint
 EXTRA = ("stsb_dev", "sickr_dev", "geometry")  # of a run, scored at the end where asked for; see training/evaluation.py
 RETRIEVAL = "retrieval"  # tasks with data of their own: retrieval:FOLDER
+MTEB = "mteb"  # tasks of the package mteb: mteb:NAME
 RANKINGS = {"ndcg": "nDCG", "mrr": "MRR", "map": "MAP", "recall": "Recall"}  # its kinds of measure, with their titles
 CUTOFFS = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000)  # ranks at which they end
 MEASURES = {f"{name}@{cutoff}": f"{title}@{cutoff}" for name, title in RANKINGS.items() for cutoff in CUTOFFS}

@@ -43,6 +43,19 @@ def similarities(a: Float[np.ndarray, "N D"], b: Float[np.ndarray, "M D"], name:
     return np.stack(found) if found else np.zeros((0, len(b)), a.dtype)
 
 
+def pairwise(a: Float[np.ndarray, "N D"], b: Float[np.ndarray, "N D"], name: str) -> Float[np.ndarray, " N"]:
+    """The similarity of each row of `a` with the same row of `b`.
+
+    Raises:
+      UserError: when `name` is none of `SIMILARITIES`.
+    """
+    check_similarity(name)
+    a, b = prepared(a, name), prepared(b, name)
+    if name in PRODUCTS:
+        return np.sum(a * b, axis=1)
+    return -np.linalg.norm(a - b, ord=norm_order(name), axis=1)
+
+
 def scores(queries: Float[Array, "Q D"], rows: Float[Array, "R D"], name: str) -> Float[Array, "Q R"]:
     """The same on a device, for prepared vectors; distances are summed one query at a time, without cancellation."""
     if name in PRODUCTS:

@@ -5,7 +5,7 @@ from scipy.spatial.distance import cdist
 
 from simcse_jax.errors import UserError
 from simcse_jax.index.index import Index, check_search
-from simcse_jax.index.similarity import prepared, scores, similarities
+from simcse_jax.index.similarity import pairwise, prepared, scores, similarities
 from simcse_jax.models.config import SIMILARITIES
 
 A, B = (np.random.default_rng(seed).normal(size=(rows, 6)).astype(np.float32) for seed, rows in ((0, 5), (1, 40)))
@@ -23,6 +23,7 @@ def test_they_are_scipy_s_on_the_host_and_on_the_device(name):
     found = scores(jnp.array(prepared(A, name)), jnp.array(prepared(B, name)), name)
     np.testing.assert_allclose(found, EXPECTED[name], rtol=1e-5, atol=1e-6)
     assert similarities(A[:0], B, name).shape == (0, 40)
+    np.testing.assert_allclose(pairwise(A, B[:5], name), np.diag(EXPECTED[name][:, :5]), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", SIMILARITIES)

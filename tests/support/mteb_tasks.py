@@ -1,0 +1,75 @@
+"""Tasks of mteb made of data at hand. Import it where mteb is installed."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import mteb
+import pytest
+from datasets import Dataset
+from mteb.abstasks import AbsTask, AbsTaskClustering, AbsTaskRetrieval, AbsTaskSTS
+
+from simcse_jax.evaluation.sts import Pairs
+
+
+def described(name: str, kind: str, main_score: str, modalities: Sequence[str] = ("text",)) -> mteb.TaskMetadata:
+    return mteb.TaskMetadata(
+        name=name,
+        description=f"{kind} of data at hand.",
+        dataset={"path": "local", "revision": "1"},
+        type=kind,
+        modalities=list(modalities),
+        eval_langs=["eng-Latn"],
+        main_score=main_score,
+    )
+
+
+def at_hand(base: type[AbsTask], data: dict, *description: object, **more: object) -> type[AbsTask]:
+    """A kind of task with this data."""
+
+    def load_data(self, *_: object, **__: object) -> None:
+        self.dataset, self.data_loaded = data, True
+
+    attributes = {"metadata": described(*description), "load_data": load_data, **more}
+    return type(description[0], (base,), attributes)
+
+
+def sts_task(pairs: Pairs, name: str = "LocalSTS") -> type[AbsTask]:
+    rows = {"sentence1": pairs.first, "sentence2": pairs.second, "score": pairs.gold.tolist()}
+    return at_hand(AbsTaskSTS, {"test": Dataset.from_dict(rows)}, name, "STS", "cosine_spearman")
+
+
+def retrieval_task(folder: Path, name: str = "LocalRetrieval") -> type[AbsTask]:
+    """Of a folder in BEIR's layout, which mteb's own loader takes from the hub alone."""
+    lines = {name: (folder / f"{name}.jsonl").read_text().splitlines() for name in ("corpus", "queries")}
+    corpus, queries = ([json.loads(line) for line in lines[name]] for name in ("corpus", "queries"))
+    judged: dict[str, dict[str, int]] = {}
+    for line in (folder / "qrels" / "test.tsv").read_text().splitlines()[1:]:
+        query, document, grade = line.split("\t")
+        judged.setdefault(query, {})[document] = int(grade)
+    split = {
+        "corpus": Dataset.from_list(
+            [{"id": each["_id"], "title": each["title"], "text": each["text"]} for each in corpus]
+        ),
+        "queries": Dataset.from_list(
+            [{"id": each["_id"], "text": each["text"]} for each in queries if each["_id"] in judged]
+        ),
+        "relevant_docs": judged,
+        "top_ranked": None,
+    }
+    return at_hand(AbsTaskRetrieval, {"default": {"test": split}}, name, "Retrieval", "ndcg_at_10")
+
+
+def clustering_task(sentences: list[str], labels: list[int], name: str = "LocalClustering") -> type[AbsTask]:
+    """It draws which sentences it scores."""
+    data = {"test": Dataset.from_dict({"sentences": sentences, "labels": labels})}
+    drawn = {"max_fraction_of_documents_to_embed": 0.5, "max_documents_per_cluster": 8, "n_clusters": 3}
+    return at_hand(AbsTaskClustering, data, name, "Clustering", "v_measure", **drawn)
+
+
+def register(patch: pytest.MonkeyPatch, *kinds: type[AbsTask]) -> str:
+    """Makes mteb know tasks by their names; what --tasks takes for them."""
+    known = mteb.get_task.__globals__["_TASKS_REGISTRY"]
+    for kind in kinds:
+        patch.setitem(known, kind.metadata.name, kind)
+    return ",".join(f"mteb:{kind.metadata.name}" for kind in kinds)
