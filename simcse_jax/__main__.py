@@ -18,6 +18,7 @@ COMMANDS = {
     "analyze": "measure and draw how isotropic a model's space is, and how training changed it",
     "geometry": "measure and draw alignment, uniformity and singular values of models and runs",
     "build-data": "make the papers' training files from what people can download",
+    "mine": "find hard negatives for pairs in a corpus, by the embeddings of a model",
     "prepare": "tokenize training data once, into shards on a disk or in a bucket",
     "aot": "compute what a training step costs on TPUs or GPUs, without any of them",
     "serve": "answer requests for embeddings and search over HTTP, as OpenAI's API does",

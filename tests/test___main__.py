@@ -37,7 +37,7 @@ def test_the_commands_are_listed_with_a_line_each(args, monkeypatch, capsys):
         assert f"\n  {name:<12}{about}\n" in done.stdout
     assert list(COMMANDS) == [
         "train", "evaluate", "encode", "search", "export", "sweep", "analyze", "geometry", "build-data",
-        "prepare", "aot", "serve", "demo",
+        "mine", "prepare", "aot", "serve", "demo",
     ]  # fmt: skip
     assert max(map(len, done.stdout.splitlines())) <= 110
 

@@ -136,7 +136,7 @@ FIELDS = {
     "data.subsample": field(0, "Train on this number of examples, drawn with the seed; 0: on all.", at_least(0)),
     "data.columns.anchor": field("", "The column of the sentences."),
     "data.columns.positive": field("", "The column of their positives."),
-    "data.columns.negative": field("", "The column of hard negatives."),
+    "data.columns.negative": field("", "The column of hard negatives: of one, or a list; or NAME of NAME_1, NAME_2, …"),
     "data.columns.neutral": field("", "The column of further negatives, read only if this is set."),
     "data.columns.label": field("", "The column of the pairs' labels, read if this is set or labels are needed."),
     "data.columns.score": field("", "The column of the pairs' scores, where an objective needs them."),

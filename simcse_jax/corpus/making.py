@@ -24,6 +24,8 @@ from simcse_jax.errors import UserError
 from simcse_jax.huggingface.tokenizer import CHUNK, Tokenizer
 from simcse_jax.storage import Folder, is_remote
 
+NO_TOKENS = np.empty(0, np.int32)  # of a hard negative that a row lacks
+
 
 def make(folder: Folder, plan: Plan, tokenizer: Tokenizer) -> Manifest | None:
     """Makes the shards that are missing, or cut, and that no other process is making.
@@ -145,14 +147,20 @@ class _Maker:
     def _add(self, writer: ShardWriter, used: list[tuple[int, Item]], width: int) -> None:
         if not used:
             return
-        texts = [[item.texts[column] for _, item in used] for column in range(width)]
-        prompts = self._key["prompts"] or [""] * width
-        tokens = [
-            self._tokenizer([prompt + text for text in column] if prompt else column, self._key["max_length"])
-            for prompt, column in zip(prompts, texts, strict=False)
+        columns = [
+            [item.texts[column] if column < len(item.texts) else None for _, item in used] for column in range(width)
         ]
+        prompts = self._key["prompts"] or [""] * width
+        tokens = [self._tokens(prompt, column) for prompt, column in zip(prompts, columns, strict=False)]
         labels = [item.label or 0 for _, item in used] if self._key["labels"] else None
+        texts = [[text or "" for text in column] for column in columns]
         writer.add(tokens, labels, [at for at, _ in used], texts)
+
+    def _tokens(self, prompt: str, column: list[str | None]) -> list[np.ndarray]:
+        """The token ids of a column's sentences; none of those that a row lacks."""
+        there = [prompt + text for text in column if text is not None]
+        found = iter(self._tokenizer(there, self._key["max_length"]) if there else ())
+        return [NO_TOKENS if text is None else next(found) for text in column]
 
 
 class _Rows:

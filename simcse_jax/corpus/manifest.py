@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simcse_jax.corpus.shards import TEXT, Parts, parts
+from simcse_jax.corpus.shards import NEGATIVES, TEXT, Parts, parts
 from simcse_jax.corpus.stamps import size_of
 from simcse_jax.errors import UserError, reason, why
 from simcse_jax.storage import Folder, as_path, is_remote, local_path, parse_json, write_atomically
 
 NAME = "corpus.json"
 FORMAT = "simcse_jax corpus 1"
+FEWER = "simcse_jax corpus 2"  # of one whose rows have different numbers of hard negatives, which earlier versions lack
 REPAIR = "copy it again, or remove it and give the command again that prepared the corpus"
 
 
@@ -66,8 +67,23 @@ class Manifest(NamedTuple):
 
     @property
     def counts(self) -> np.ndarray:
-        """(C, L + 1) int64: the sentences of each length, by column."""
-        return np.array(self.histogram, np.int64)
+        """(C, L + 1) int64: the sentences of each length, by column; the empty sentence for those that rows lack."""
+        counts, empty = np.array(self.histogram, np.int64), len(self.key["special_tokens"])
+        if empty:
+            counts[NEGATIVES:, empty] += counts[NEGATIVES:, 0]
+            counts[NEGATIVES:, 0] = 0
+        return counts
+
+    @property
+    def lacking(self) -> list[int]:
+        """The columns of hard negatives that some rows of a source with such columns lack, which have no tokens."""
+        places = range(NEGATIVES, len(self.histogram))
+        return [column for column in places if self.histogram[column][0]] if self.key["special_tokens"] else []
+
+    @property
+    def fewest(self) -> int:
+        """The sentences of a row that has the fewest."""
+        return min([*(shard.columns for shard in self.shards), *self.lacking])
 
     @property
     def fingerprint(self) -> str:
@@ -76,7 +92,8 @@ class Manifest(NamedTuple):
 
     def text(self) -> str:
         """The file's content."""
-        return json.dumps({"format": FORMAT, "sha256": self.fingerprint} | self._content(), indent=1) + "\n"
+        about = {"format": FEWER if self.lacking else FORMAT, "sha256": self.fingerprint}
+        return json.dumps(about | self._content(), indent=1) + "\n"
 
     def _content(self) -> dict[str, Any]:
         return self._asdict() | {"shards": [shard._asdict() for shard in self.shards]}
@@ -116,8 +133,8 @@ def read_manifest(folder: Folder) -> Manifest:
         raise
     except Exception as error:  # an OSError, bad UTF-8, or an error of a store's client
         raise UserError(f"{where}: cannot be read: {why(error)}") from None
-    if content.get("format") != FORMAT:
-        raise UserError(f"{where}: not a corpus that this version reads ({FORMAT}); prepare another one")
+    if content.get("format") not in (FORMAT, FEWER):
+        raise UserError(f"{where}: not a corpus that this version reads ({FORMAT}, {FEWER}); prepare another one")
     try:
         fields = {name: _typed(content[name], kind) for name, kind in _KINDS.items()}
         shards = [

@@ -8,7 +8,7 @@ import numpy as np
 
 from simcse_jax.corpus.manifest import REPAIR, check_sizes, read_manifest
 from simcse_jax.corpus.mapping import Mapped, Part
-from simcse_jax.corpus.shards import ENTRY, checksums, label_terms, weights
+from simcse_jax.corpus.shards import BEGIN, ENTRY, NEGATIVES, checksums, label_terms, weights
 from simcse_jax.data.batches import LENGTH_MULTIPLE
 from simcse_jax.errors import UserError
 
@@ -20,7 +20,7 @@ class Sentences(NamedTuple):
     lengths: np.ndarray  # (B, C) int64
     sums: np.ndarray  # (B, C) uint32: checksums of the tokens alone
     shards: np.ndarray  # (B, 1) the rows' shards; (B, C) if each sentence has a row of its own
-    empty: np.ndarray  # (B, C) bool: the empty sentence, for a column that the row's source lacks
+    empty: np.ndarray  # (B, C) bool: the empty sentence, for a column that the row or its source lacks
     present: np.ndarray  # (B, C) bool: False for these, and for an anchor that is its own positive
 
     def part(self, rows: slice) -> "Sentences":
@@ -72,7 +72,7 @@ class Prepared:
     @functools.cached_property
     def fewest_columns(self) -> int:
         """The sentences of a row that has the fewest."""
-        return int(self._width.min())
+        return self.manifest.fewest
 
     @property
     def mixed(self) -> bool:
@@ -88,7 +88,8 @@ class Prepared:
     def locate(self, rows: np.ndarray) -> Sentences:
         """Where the sentences of these rows are, by (B,) numbers of rows, or by (B, C) with a row for each column.
 
-        A row of a source with one column is its own positive; further columns that a source lacks are empty.
+        A row of a source with one column is its own positive; further columns that a row or its source lacks are
+        empty.
 
         Raises:
           UserError: naming a shard whose index is damaged.
@@ -106,17 +107,20 @@ class Prepared:
         wrong = (lengths < 0) | (lengths > self.length) | (ends > self._size[shard])
         if wrong.any():
             raise self.damaged(int(np.broadcast_to(shard, wrong.shape)[wrong][0]))
+        lacking = (lengths == 0) & (columns >= NEGATIVES) & (self._special > 0)
         if rows.ndim == 1:
-            present = columns < width
+            present = (columns < width) & ~lacking
             empty = ~present & ~((columns == 1) & (width == 1))
         else:
             present, empty = np.ones(lengths.shape, bool), np.zeros(lengths.shape, bool)
-        lengths = np.where(empty, self._special, lengths)
         sums = self._entries[entry, 1]
         if self.manifest.labels:  # these are checked with the tokens
             place = self._first_label[shard] + within
             self._labels.will_need(*_ranges(place, 1, 1))
             sums = sums - label_terms(self._label[place])
+        if (wrong := lacking & empty & (sums != BEGIN)).any():  # of no tokens, unlike zeros that a disk may have
+            raise self.damaged(int(np.broadcast_to(shard, wrong.shape)[wrong][0]))
+        lengths = np.where(empty, self._special, lengths)
         return Sentences(starts + self._first_token[shard], lengths, sums, shard, empty, present)
 
     def will_need(self, found: Sentences) -> None:

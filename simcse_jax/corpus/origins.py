@@ -8,7 +8,7 @@ import numpy as np
 
 from simcse_jax.corpus.manifest import REPAIR, Shard, check_sizes
 from simcse_jax.corpus.opened import Prepared
-from simcse_jax.corpus.shards import text_checksum
+from simcse_jax.corpus.shards import NEGATIVES, text_checksum
 from simcse_jax.corpus.stamps import size_of
 from simcse_jax.errors import UserError, why
 
@@ -36,7 +36,7 @@ def origins(corpus: Prepared, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def texts(corpus: Prepared, rows: np.ndarray) -> list[list[str]]:
-    """The sentences of rows, as many as the row's source has, without prompts.
+    """The sentences of rows, as many as the row has, without prompts.
 
     Raises:
       UserError: when they were not kept, or naming their file, when it is missing, cut or changed.
@@ -75,6 +75,8 @@ def _texts_of(folder: Path, shard: Shard, rows: list[int]) -> Iterator[list[str]
                 sentences = [file.read(end - start) for start, end in itertools.pairwise(bounds)]
                 if text_checksum(sentences) != sums[row]:
                     raise ValueError
+                while len(sentences) > NEGATIVES and not sentences[-1]:
+                    sentences.pop()
                 yield [sentence.decode() for sentence in sentences]
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {why(error)}") from None

@@ -12,7 +12,7 @@ from simcse_jax.corpus.shards import MOST_TOKENS, token_type
 from simcse_jax.corpus.stamps import hash_file, stamp_of
 from simcse_jax.corpus.usable import check_usable
 from simcse_jax.data.examples import open_source
-from simcse_jax.data.sources import KINDS
+from simcse_jax.data.sources import kind_of, same_kind
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.storage import Folder, local_path
@@ -36,13 +36,13 @@ def make_plan(
     keep_text: bool = False,
     shard_rows: int | None = None,
 ) -> Plan:
-    """Looks at all sources, and reads none but its first rows.
+    """Looks at all sources, and reads none but its first rows; with hard negatives in lists, all rows, for the longest.
 
     Args:
       data: sources as `data.train` has them, or patterns of files.
       tokenizer, vocabulary, max_length: of the model; sentences are cut after `max_length` tokens.
       columns, positives, labels, mixed: as for `data.examples.read_examples`.
-      prompts: texts put before sentences: none, one for all columns, or one for each.
+      prompts: texts put before sentences: none, one for all columns, or one for each; the third is all negatives'.
       augment: `name`, `percent`, `both` and `lexicon` of changed copies; None: none are made.
       seed: of what is drawn: changed copies and next sentences.
       keep_text: whether sentences are kept too.
@@ -62,14 +62,16 @@ def make_plan(
             raise UserError(f"--augment {augment['name']}: {name} has positives of its own; {hint}")
         stamp = stamp_of(name)
         stamps[name] = stamp.written
-        sources.append({"name": name, "bytes": stamp.bytes, "columns": 2 if made else len(source.chosen)})
+        sources.append({"name": name, "bytes": stamp.bytes, "columns": 2 if made else source.widest()})
     widths = [source["columns"] for source in sources]
-    if len(set(widths)) > 1 and not mixed:
-        other = next(place for place, width in enumerate(widths) if width != widths[0])
+    other = next((place for place, width in enumerate(widths) if not same_kind(width, widths[0])), None)
+    if other is not None and not mixed:
         raise UserError(
-            f"--data: {names[0]} has {KINDS[widths[0] - 1]}, {names[other]} has {KINDS[widths[other] - 1]}; "
+            f"--data: {names[0]} has {kind_of(widths[0])}, {names[other]} has {kind_of(widths[other])}; "
             "name sources of one kind, choose the same columns with --columns, or add --mixed"
         )
+    if len(prompts) == 3 < max(widths):
+        prompts = [*prompts, *[prompts[2]] * (max(widths) - 3)]
     if len(prompts) not in (0, 1, max(widths)):
         raise UserError(f"--prompt: {len(prompts)} were given for {max(widths)} columns; give one, or one for each")
     most = MOST_TOKENS // (max_length * max(widths))

@@ -9,6 +9,9 @@ A file has these parts, each padded with zeros to a multiple of `ALIGN` bytes, s
 | labels | int8 | one a row; only of a corpus with labels |
 | origins | uint32 | each row's number among the source's that the shard covers; only if some were left out |
 
+A row that has fewer hard negatives than others of its source has no tokens in their columns. Every sentence that is
+there has some, since each has special tokens.
+
 The texts, if they are kept, are in a file of their own, NAME.text: where each sentence begins, in bytes, and the end of
 the last one, as uint64; a checksum of each row, as uint32; then the sentences in UTF-8.
 """
@@ -25,6 +28,7 @@ ALIGN = 1 << 16  # bytes: the largest page of the usual systems
 ENTRY = 8  # bytes of the index a sentence
 MOST_TOKENS = 2**32 - 1  # of a shard, so that its index can be uint32
 TEXT = ".text"
+NEGATIVES = 2  # the first column of hard negatives, which rows may lack
 BEGIN, LABEL = 0x9E3779B9, 0x85EBCA6B  # of checksums: what they start from, and an odd factor of labels
 
 

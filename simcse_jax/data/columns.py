@@ -1,7 +1,9 @@
 """Chooses the columns of a table that hold sentences, by role, and those that hold labels and scores."""
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+from simcse_jax.data.negatives import Negatives, numbered
 from simcse_jax.errors import UserError
 
 ROLES = ("anchor", "positive", "negative", "neutral")
@@ -9,7 +11,7 @@ ROLES = ("anchor", "positive", "negative", "neutral")
 USUAL_NAMES = {
     "anchor": ("sent0", "anchor", "sentence", "text"),
     "positive": ("sent1", "positive"),
-    "negative": ("hard_neg", "negative"),
+    "negative": ("hard_neg", "negative", "neg"),
 }
 USUAL_LABELS = ("label", "gold_label")
 USUAL_SCORE = "score"
@@ -19,20 +21,28 @@ GRADED_NAMES = {  # of pairs with scores, which have no negatives
 }
 
 
+class Chosen(NamedTuple):
+    """The columns that hold sentences."""
+
+    places: list[int]  # of the anchor, the positive, the hard negatives and the neutral hypothesis
+    negatives: Negatives  # which of these are hard negatives
+
+
 def choose_columns(
     names: Sequence[str], columns: Mapping[str, str], where: str, ordered: bool = True, graded: bool = False
-) -> list[int]:
+) -> Chosen:
     """The indices in `names` of the anchor, positive, negative and neutral columns.
 
     The columns that `columns` maps; otherwise those with a usual name; otherwise, if there are at most three, by their
     order (only a single one if the order means nothing: `ordered` False). Columns of labels and scores do not count.
-    Neutral hypotheses are used only if `columns` maps them. Pairs that are `graded` have further usual names.
+    Neutral hypotheses are used only if `columns` maps them. Pairs that are `graded` have further usual names. Where
+    there is no column with a name of negatives, the columns NAME_1, NAME_2, … are meant.
 
     Raises:
       UserError: when a mapped column is missing, or the choice is not clear.
     """
     found = _choose(names, columns, where, ordered, GRADED_NAMES if graded else USUAL_NAMES)
-    for place in found:
+    for place in found.places:
         check_unique(names, names[place], where)
     return found
 
@@ -43,28 +53,51 @@ def _choose(
     where: str,
     ordered: bool,
     usual_names: Mapping[str, tuple[str, ...]],
-) -> list[int]:
+) -> Chosen:
     mapped = {role: columns[role] for role in ROLES if columns.get(role)}
     if mapped:
-        _check_mapped(names, mapped, where)
+        further = _numbered(names, mapped.get("negative"), where)
+        _check_mapped(names, {role: name for role, name in mapped.items() if role != "negative" or not further}, where)
         if "neutral" in mapped and "negative" not in mapped:
             raise UserError("data.columns.negative: data.columns.neutral is set, so this must be set too")
-        return [list(names).index(name) for name in mapped.values()]
-    usual = []
-    for role in usual_names:
-        found = next((name for name in usual_names[role] if name in names), None)
-        if found is None:
+        return _chosen(names, {role: [name] for role, name in mapped.items()}, further)
+    usual: dict[str, list[str]] = {}
+    further = []
+    for role, known in usual_names.items():
+        found = [name for name in known if name in names][:1]
+        if not found and role == "negative":
+            found = further = next(filter(None, (_numbered(names, name, where) for name in known)), [])
+        if not found:
             break
-        usual.append(list(names).index(found))
+        usual[role] = found
     if usual:
-        return usual
+        return _chosen(names, usual, further)
     no_sentences = (*USUAL_LABELS, USUAL_SCORE, columns.get("label"), columns.get("score"))
     by_order = [i for i, name in enumerate(names) if name not in no_sentences]
     if 1 <= len(by_order) <= (3 if ordered else 1):
-        return by_order
+        return Chosen(by_order, Negatives(min(2, len(by_order)), len(by_order)))
     raise UserError(
         f"{where}: which columns to use? It has {', '.join(names)}; set data.columns.anchor (and positive, negative)"
     )
+
+
+def _numbered(names: Sequence[str], name: str | None, where: str) -> list[str]:
+    """The columns NAME_1, NAME_2, …, where there is none called NAME."""
+    return numbered(names, name, where) if name and name not in names else []
+
+
+def _chosen(names: Sequence[str], by_role: Mapping[str, list[str]], further: list[str]) -> Chosen:
+    """The choice of columns by role, with numbered columns of negatives, if there are any, in place of a single one."""
+    by_role = {**by_role, **({"negative": further} if further else {})}
+    places: list[int] = []
+    first = end = 0
+    for role in ROLES:
+        if role == "negative":
+            first = len(places)
+        places += [list(names).index(name) for name in by_role.get(role, ())]
+        if role == "negative":
+            end = len(places)
+    return Chosen(places, Negatives(first, end, numbered=bool(further)))
 
 
 def choose_labels(names: Sequence[str], columns: Mapping[str, str], needed_by: str, where: str) -> int | None:

@@ -16,8 +16,9 @@ from simcse_jax.data.columns import choose_columns, choose_labels, choose_scores
 from simcse_jax.data.datasets import LIBRARIES, Library
 from simcse_jax.data.documents import REACH, next_sentences, read_documents
 from simcse_jax.data.draws import NEXT_SENTENCES, SUBSAMPLE, corpus_generator
-from simcse_jax.data.files import MISSING, READERS, Row, Table, is_text, read_parquet
+from simcse_jax.data.files import MISSING, READERS, Row, Table, read_parquet, read_text
 from simcse_jax.data.labels import LABELS, parse_label
+from simcse_jax.data.negatives import Negatives, look, read_negatives
 from simcse_jax.data.scores import Scores
 from simcse_jax.data.sources import Examples, join, split_sources
 from simcse_jax.data.spans import SPANS
@@ -110,22 +111,48 @@ class Source(NamedTuple):
     names: list[str]  # of the columns
     rows: Iterator[Row]
     chosen: list[int]  # the columns of sentences
+    negatives: Negatives  # which of `chosen` are hard negatives
     label: int | None  # the column of labels; None: none is read
     where: str  # the source's name, for messages
     score: int | None = None  # the column of scores; None: none is read
     scores: Scores | None = None  # how it is read
 
+    @property
+    def width(self) -> int:
+        """The sentences of a row; with lists, without the hard negatives."""
+        return len(self.chosen) - self.negatives.lists
+
+    def widest(self) -> int:
+        """The most sentences that a row has; with lists, all rows are read.
+
+        Raises:
+          UserError: naming the row that is wrong.
+        """
+        if not self.negatives.lists:
+            return self.width
+        return max((len(self.read(row)[0]) for row in self.rows), default=self.width)
+
     def read(self, row: Row) -> tuple[list[str], int | None]:
         """A row's sentences, empty where they are blank, and its label: None if it has none.
+
+        A row may have fewer hard negatives than others where these are in numbered columns or in lists.
 
         Raises:
           UserError: naming the row and the field that is no text, or no label.
         """
-        names = self.names
-        texts = [_read_text(row.fields[place], f"{row.where}: the field {names[place]!r}") for place in self.chosen]
+        names, first, end = self.names, self.negatives.first, self.negatives.end
+        texts = [read_text(row.fields[place], f"{row.where}: the field {names[place]!r}") for place in self._others]
+        if places := self.chosen[first:end]:
+            values = [row.fields[place] for place in places]
+            texts[first:first] = read_negatives(self.negatives, [names[at] for at in places], values, row.where)
         if self.label is None or not all(texts):
             return texts, None
         return texts, _read_label(row.fields[self.label], f"{row.where}: the field {names[self.label]!r}")
+
+    @property
+    def _others(self) -> list[int]:
+        """The columns of sentences that are no hard negatives."""
+        return self.chosen[: self.negatives.first] + self.chosen[self.negatives.end :]
 
     def read_score(self, row: Row) -> float | None:
         """A row's score; None if it has none, or if none is read.
@@ -153,7 +180,7 @@ def open_source(
     if scores and not labels and positives == "all":
         needed_by = ""  # all pairs, whatever their score
     names, rows, where, ordered = _open(specification)
-    chosen = choose_columns(names, columns, where, ordered, graded=scores is not None)
+    chosen, negatives = choose_columns(names, columns, where, ordered, graded=scores is not None)
     label = choose_labels(names, columns, needed_by, where)
     score = None if scores is None else choose_scores(names, columns, scores.needed_by, where)
     needing = needed_by or (scores.needed_by if scores else "")
@@ -165,7 +192,10 @@ def open_source(
         chosen = [wanted.index(names[place]) for place in chosen]
         label, score = (None if place is None else wanted.index(names[place]) for place in (label, score))
         names, rows = wanted, read_parquet(source_path(specification), wanted)[1]
-    return Source(names, rows, chosen, label, where, score, scores)
+    if not negatives.numbered and negatives.first < negatives.end:
+        rows, lists = look(rows, chosen[negatives.first])
+        negatives = negatives._replace(lists=lists)
+    return Source(names, rows, chosen, negatives, label, where, score, scores)
 
 
 def check_positives(specification: str, positives: str, labels: bool) -> str:
@@ -254,9 +284,10 @@ def _whole_documents(rows: Iterable[Row], where: str) -> Examples:
 
 
 def _collect(source: Source) -> Examples:
-    collected: tuple[list[str], ...] = tuple([] for _ in source.chosen)
+    collected: list[list[str]] = [[] for _ in range(source.width)]
     labels: list[int] = []
     scores: list[float] = []
+    widths: list[int] = []  # the sentences of each row, where these may differ
     blank = unlabelled = unscored = 0
     for row in source.rows:
         sentences, label = source.read(row)
@@ -274,18 +305,27 @@ def _collect(source: Source) -> Examples:
             scores.append(score)
         if label is not None:
             labels.append(label)
-        for column, sentence in zip(collected, sentences, strict=True):
-            column.append(sentence)
+        if source.negatives.may_differ:
+            collected += [[""] * len(widths) for _ in range(len(collected), len(sentences))]
+            widths.append(len(sentences))
+        for place, column in enumerate(collected):
+            column.append(sentences[place] if place < len(sentences) else "")
     if not collected[0]:
         raise nothing_in(source.where, blank, unlabelled, unscored)
     return Examples(
-        collected,
+        tuple(collected),
         blank,
         None if source.label is None else np.array(labels, np.int32),
         unlabelled,
         unscored,
+        present=present_columns(np.array(widths or [len(collected)]), len(collected)),
         scores=None if source.score is None else np.array(scores, np.float32),
     )
+
+
+def present_columns(widths: np.ndarray, columns: int) -> np.ndarray | None:
+    """(N, C) which of C columns rows have, by their numbers of sentences (N,); None: all have all of them."""
+    return None if (widths == columns).all() else np.arange(columns) < widths[:, None]
 
 
 def nothing_in(where: str, blank: int, unlabelled: int, unscored: int = 0) -> UserError:
@@ -299,15 +339,3 @@ def _read_label(value: object, where: str) -> int | None:
     if value is MISSING:
         raise UserError(f"{where} is missing")
     return parse_label(value, where)
-
-
-def _read_text(sentence: object, where: str) -> str:
-    """The sentence without surrounding white space; empty for None."""
-    if sentence is MISSING:
-        raise UserError(f"{where} is missing")
-    if sentence is not None and not isinstance(sentence, str):
-        raise UserError(f"{where} holds {sentence!r:.60}, not text; choose text columns with data.columns")
-    text = sentence or ""
-    if not is_text(text):
-        raise UserError(f"{where} holds half a surrogate pair, which is not a character")
-    return text.strip()

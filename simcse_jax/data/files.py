@@ -238,6 +238,22 @@ def count_parquet(path: Path) -> int:
     return _open_parquet(path).metadata.num_rows
 
 
+def read_text(value: object, where: str) -> str:
+    """The sentence in a field, without surrounding white space; empty for None.
+
+    Raises:
+      UserError: naming the field, if it is missing or holds no text.
+    """
+    if value is MISSING:
+        raise UserError(f"{where} is missing")
+    if value is not None and not isinstance(value, str):
+        raise UserError(f"{where} holds {value!r:.60}, not text; choose text columns with data.columns")
+    text = value or ""
+    if not is_text(text):
+        raise UserError(f"{where} holds half a surrogate pair, which is not a character")
+    return text.strip()
+
+
 def is_text(text: str) -> bool:
     """Whether a string can be written: half a surrogate pair is not a character."""
     try:

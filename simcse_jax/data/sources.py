@@ -11,15 +11,26 @@ import numpy as np
 from simcse_jax.errors import UserError
 from simcse_jax.storage import local_path
 
-KINDS = ("sentences", "pairs", "triplets", "triplets with a neutral sentence")  # by the number of columns
+KINDS = ("sentences", "pairs", "triplets")  # by the number of columns; further ones are hard negatives too
+
+
+def kind_of(width: int) -> str:
+    """What an example of so many sentences is called."""
+    return KINDS[width - 1] if width <= len(KINDS) else f"pairs with {width - 2} hard negatives"
+
+
+def same_kind(one: int, other: int) -> bool:
+    """Whether sources of so many columns may be joined in any case: both have hard negatives, however many."""
+    return min(one, len(KINDS)) == min(other, len(KINDS))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
-    """Columns of N sentences each, one to four: anchors, positives, hard negatives, neutral hypotheses.
+    """Columns of N sentences each: anchors, positives, and any number of hard negatives, neutral hypotheses among them.
 
-    Where sources with different columns are joined, `present` is False at the columns that a row's source lacks. The
-    positive is the anchor there, further columns are the empty sentence.
+    Where rows have different numbers of hard negatives, or sources with different columns are joined, `present` is
+    False at the columns that a row lacks. A row that lacks its positive has the anchor there; further columns are the
+    empty sentence.
     """
 
     columns: tuple[list[str], ...]
@@ -46,7 +57,7 @@ class Examples:
         width = len(self.columns)
         counted = np.full(len(self), width) if self.present is None else self.present.sum(axis=1)
         numbers = np.bincount(counted, minlength=width + 1)
-        return " and ".join(f"{numbers[kind]} {KINDS[kind - 1]}" for kind in range(1, width + 1) if numbers[kind])
+        return " and ".join(f"{numbers[kind]} {kind_of(kind)}" for kind in range(1, width + 1) if numbers[kind])
 
 
 def split_sources(specification: str) -> list[str]:
@@ -102,18 +113,23 @@ def join(parts: Mapping[str, Examples], mixed: bool) -> Examples:
     if not others:
         return one
     for name, other in others:
-        if len(other.columns) != len(one.columns) and not mixed:
+        if not same_kind(len(other.columns), len(one.columns)) and not mixed:
             raise UserError(
-                f"data.train: {first} has {KINDS[len(one.columns) - 1]}, {name} has {KINDS[len(other.columns) - 1]}; "
+                f"data.train: {first} has {kind_of(len(one.columns))}, {name} has {kind_of(len(other.columns))}; "
                 "name sources of one kind, choose the same columns with data.columns, or set data.mixed=True"
             )
     each = list(parts.values())
-    widths = [len(part.columns) for part in each]
-    widened = [_widen(part, max(widths)) for part in each]
+    width = max(len(part.columns) for part in each)
+    widened = [_widen(part, width) for part in each]
     present = None
-    if len(set(widths)) > 1:
-        rows = [np.arange(max(widths)) < width for width in widths]
-        present = np.repeat(np.stack(rows), [len(part) for part in each], axis=0)
+    if any(part.present is not None or len(part.columns) < width for part in each):
+        present = np.zeros((sum(map(len, each)), width), bool)
+        first_row = 0
+        for part in each:
+            present[first_row : first_row + len(part), : len(part.columns)] = (
+                True if part.present is None else part.present
+            )
+            first_row += len(part)
     labels = [part.labels for part in each if part.labels is not None]
     scores = [part.scores for part in each if part.scores is not None]
     return Examples(

@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.models.arrays import AnyArray
@@ -28,6 +28,7 @@ def gist(
     margin_kind: str = "absolute",
     contrast_anchors: bool = True,
     contrast_positives: bool = True,
+    present: Bool[AnyArray, "H N"] | None = None,
 ) -> Float[Array, " B"]:
     """Guided InfoNCE, one loss per anchor.
 
@@ -50,6 +51,7 @@ def gist(
       margin: m.
       margin_kind: absolute or relative.
       contrast_anchors, contrast_positives: whether the second and the third sum are there.
+      present: False for the hard negatives, H = K - 2 kinds of them, that are left out of the sums; None keeps all.
 
     Returns:
       (B,) losses.
@@ -78,6 +80,8 @@ def gist(
         def logits(side: int, kind: int, leaves_out_own: bool) -> Float[Array, "R N"]:
             is_near = guided[:, side] @ guide_candidates[kind].T > threshold
             left_out = is_near | is_own if leaves_out_own else is_near
+            if present is not None and kind > 1:
+                left_out |= ~present[kind - 2]
             return jnp.where(left_out, -jnp.inf, rows[:, side] @ candidates[kind].T / temperature)
 
         every = [positive[:, None], *(logits(*kind) for kind in kinds)]
@@ -97,6 +101,7 @@ def _term(embedded: Embedded, **fields: Any) -> Float[Array, ""]:
     members = jnp.array([anchor, positive, *hard_negatives])
     views, guides = embedded.views[members], embedded.teacher[members]
     all_views, all_guides = embedded.gather(views), embedded.gather(guides)
+    fields |= {"present": embedded.present_negatives(embedded.positive)}
     losses = gist(views[0], views[1], all_views, guides[0], guides[1], all_guides, embedded.own, **fields)
     return embedded.mean(losses)
 

@@ -74,6 +74,10 @@ class Embedded(NamedTuple):
         gathered = self.gather(jnp.stack([self.views[view] for view in (group.positive, *group.hard_negatives)]))
         return gathered[0], gathered[1:] if group.hard_negatives else None
 
+    def present_in(self, views: tuple[int, ...]) -> Bool[Array, "K B"] | None:
+        """Which sentences of these views the local rows have; None: all of them."""
+        return None if self.present is None else jnp.stack([self.present[view] for view in views])
+
     def present_negatives(self, group: Group) -> Bool[Array, "H N"] | None:
         """Which hard negatives of a group the data have, for the global batch; None: all of them."""
         if self.present is None or not group.hard_negatives:

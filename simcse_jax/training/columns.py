@@ -22,7 +22,7 @@ def check_columns(config: config_dict.ConfigDict, num_columns: int, fewest: int)
     Args:
       config: the run's.
       num_columns: of the data.
-      fewest: the sentences of a row that has the fewest; with `data.mixed`, some may have one, their own positive.
+      fewest: the sentences of a row that has the fewest: one that is its own positive, or fewer hard negatives.
 
     Raises:
       UserError: naming the field.
@@ -30,6 +30,12 @@ def check_columns(config: config_dict.ConfigDict, num_columns: int, fewest: int)
     info_nce, data = config.objective.info_nce, config.data.train
     if fewest == 1:
         _check_views_differ(config)
+    if fewest < num_columns and config.projector.widths:
+        raise UserError(
+            f"config.projector.widths={config.projector.widths!r}: its batch norm would count what stands in for hard "
+            f"negatives that some rows of {data} lack; leave it empty, or choose other columns with data.columns"
+        )
+    fewest -= positives_of(config) - 1
     num_columns -= positives_of(config) - 1  # the mean of several is one
     if num_columns < 3 and info_nce.weight and info_nce.hard_negative_weight != 1.0:
         raise UserError(
@@ -45,6 +51,11 @@ def check_columns(config: config_dict.ConfigDict, num_columns: int, fewest: int)
         raise UserError(
             f"config.objective.margin_mse.weight: needs hard negatives, but {data} has no column of them; set "
             "data.columns.negative"
+        )
+    if fewest < 3 and config.objective.margin_mse.weight:
+        raise UserError(
+            f"config.objective.margin_mse.weight: needs a hard negative in every row, but some rows of {data} have "
+            "none; leave these rows out"
         )
     for name, objective in trained(config.objective).items():
         kind = "labelled pairs" if objective.needs.labels else "pairs with scores" if objective.needs.scores else ""

@@ -13,7 +13,7 @@ from simcse_jax.corpus.manifest import NAME, Manifest, corpus_path, is_prepared
 from simcse_jax.corpus.opened import Prepared
 from simcse_jax.data.examples import prefix_of
 from simcse_jax.data.files import READERS
-from simcse_jax.data.sources import KINDS, split_sources
+from simcse_jax.data.sources import kind_of, same_kind, split_sources
 from simcse_jax.data.spans import SPANS
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
@@ -44,7 +44,7 @@ def open_prepared(config: config_dict.ConfigDict, tokenizer: Tokenizer) -> Prepa
     prepared = Prepared(Path(folder))
     manifest = prepared.manifest
     check_same(config, manifest, tokenizer)
-    if prepared.mixed:
+    if not all(same_kind(shard.columns, manifest.columns) for shard in manifest.shards):
         otherwise = "prepare its sources of one kind alone"
         check_mixed(config, f"config.data.train={data.train}, prepared with --mixed", otherwise)
     labels = needs(config.objective).labels
@@ -128,8 +128,9 @@ def check_same(config: config_dict.ConfigDict, manifest: Manifest, tokenizer: To
 
 
 def kinds(manifest: Manifest) -> str:
-    """The number of examples of each kind: "3 sentences and 2 triplets"."""
+    """The number of examples of each kind: "3 sentences and 2 triplets"; where some lack negatives, the most."""
     numbers = {width: 0 for width in range(1, manifest.columns + 1)}
     for shard in manifest.shards:
         numbers[shard.columns] += shard.rows
-    return " and ".join(f"{count} {KINDS[width - 1]}" for width, count in numbers.items() if count)
+    found = " and ".join(f"{count} {kind_of(width)}" for width, count in numbers.items() if count)
+    return f"{found}, some with fewer hard negatives" if manifest.lacking else found

@@ -19,7 +19,7 @@ from simcse_jax.objectives import info_nce
 from simcse_jax.objectives.masked_lm import masked_lm
 from simcse_jax.objectives.replaced_token_detection import DISCRIMINATOR, HEAD, NAME, replaced_token_detection
 from simcse_jax.training.rows import Rows
-from simcse_jax.training.views import FINDING, GENERATOR, LANGUAGE_MODEL, MASKING, REPLACING
+from simcse_jax.training.views import FINDING, GENERATOR, LANGUAGE_MODEL, MASKING, REPLACING, column_number
 
 
 class LanguageModel(NamedTuple):
@@ -50,7 +50,7 @@ def masked_token_losses(
     hidden = encoder(
         shown,
         mask,
-        dropout_keys=rows.keys([LANGUAGE_MODEL + column for column in columns]).reshape(-1),
+        dropout_keys=rows.keys([column_number(LANGUAGE_MODEL, column) for column in columns]).reshape(-1),
         **rows.rates(),
         most_tokens=rows.most_tokens(columns),
     )[-1]
@@ -61,7 +61,8 @@ def mask_columns(
     language_model: LanguageModel, columns: Sequence[int], params: Params, rows: Rows
 ) -> tuple[Int[Array, "PB T"], Bool[Array, "PB T"]]:
     """The token ids of P columns with 15% of them masked, and which of them are to be guessed."""
-    size, keys = len(params[parameters.WORD_EMBEDDING]), rows.keys([MASKING + column for column in columns])
+    size = len(params[parameters.WORD_EMBEDDING])
+    keys = rows.keys([column_number(MASKING, column) for column in columns])
     return mask_tokens(keys.reshape(-1), *rows.tokens(columns), vocab_size=size, **language_model._asdict())
 
 

@@ -13,7 +13,8 @@ from jaxtyping import Array, Float, Int, Integer, Key
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.objectives.objective import Group
 
-MEMBERS = 4  # anchor, positive, hard negative, neutral: at most
+MEMBERS = 4  # anchor, positive, and two hard negatives, one after the other in the numbers of masks
+FURTHER = 1 << 24  # the first number of masks of further hard negatives: above all others
 NOISE = 1 << 16  # the first number of the keys for noise on embeddings
 LANGUAGE_MODEL = 1 << 17  # for dropout in the masked-language-model pass, a key for each column
 MASKING = LANGUAGE_MODEL + MEMBERS  # which of its tokens are masked
@@ -24,14 +25,24 @@ RATE, POSITIVE_RATE = "dropout", "positive_dropout"  # numbers of the step: the 
 REPLACING, GENERATOR, FINDING = 1 << 18, (1 << 18) + MEMBERS, (1 << 18) + 2 * MEMBERS
 
 
+def mask_number(member: int, place: int = 0) -> int:
+    """The number of a mask of a member of a group, of several the one at `place`; no two have the same."""
+    return MEMBERS * place + member if member < MEMBERS else FURTHER + SPREAD * place + member
+
+
+def column_number(first: int, column: int) -> int:
+    """The number of a column's draw, of those that begin at `first`; further columns have theirs above all others."""
+    return first + column if column < MEMBERS else 2 * FURTHER + SPREAD * (first - LANGUAGE_MODEL) + column
+
+
 # From the number of a member of a group, and K, to the numbers of its masks; several masks' embeddings are averaged.
 # `config.loss_fields.POLICIES` explains the policies.
 POLICY_MASKS: dict[str, Callable[[int, int], tuple[int, ...]]] = {
-    "independent": lambda member, samples: (member,),  # SimCSE, equation 4
+    "independent": lambda member, samples: (mask_number(member),),  # SimCSE, equation 4
     "shared": lambda member, samples: (0,),  # "fixed 0.1" of SimCSE's Table 3
     "off": lambda member, samples: (),  # SimCSE++'s off-dropout
-    "noisy": lambda member, samples: (member,),  # SimCSE++, section 3.1, as the next one
-    "mean": lambda member, samples: tuple(MEMBERS * (1 + sample) + member for sample in range(samples)),
+    "noisy": lambda member, samples: (mask_number(member),),  # SimCSE++, section 3.1, as the next one
+    "mean": lambda member, samples: tuple(mask_number(member, 1 + sample) for sample in range(samples)),
 }
 
 
@@ -120,7 +131,7 @@ def plan(
 
     def view(member: int, policy: str, inputs: Input) -> View:
         masks, noise = POLICY_MASKS[policy](member, samples), member if policy == "noisy" else None
-        change = (inputs.anchor_change, inputs.positive_change, "none", "none")[member]
+        change = (inputs.anchor_change, inputs.positive_change, "none")[min(member, 2)]
         return View(
             columns[member],
             masks,

@@ -24,7 +24,7 @@ def test_it_is_read_as_it_was_written(triplets, tmp_path):
         (lambda content: content | {"rows": 41}, "was changed"),
         (lambda content: content | {"rows": "40"}, "damaged"),
         (lambda content: content | {"shards": [{}]}, "damaged"),
-        (lambda content: content | {"format": "simcse_jax corpus 2"}, "not a corpus that this version reads"),
+        (lambda content: content | {"format": "simcse_jax corpus 3"}, "not a corpus that this version reads"),
         (lambda content: [], "not a JSON object"),
     ],
 )

@@ -1,3 +1,4 @@
+import json
 import shutil
 
 import numpy as np
@@ -5,6 +6,7 @@ import pytest
 from support.corpora import in_memory, prepare, rows_of
 
 from simcse_jax.corpus.opened import Prepared
+from simcse_jax.corpus.origins import texts
 from simcse_jax.errors import UserError
 
 
@@ -96,3 +98,26 @@ def test_a_shard_that_is_missing_cut_or_changed_is_named(triplets, tmp_path):
                 path.write_bytes(data)
 
             damaged(flip)
+
+
+def test_rows_with_fewer_hard_negatives_are_those_in_memory(tiny_bert, tmp_path):
+    negatives = [["a cat", "the dog", "home"], ["a bird"], [], ["the red cat", "a dog"]] * 9
+    pairs = (
+        f'{{"sent0": "a cat {at}", "sent1": "a dog", "neg": {json.dumps(row)}}}' for at, row in enumerate(negatives)
+    )
+    (tmp_path / "pairs.jsonl").write_text("\n".join(pairs) + "\n")
+    found = prepare(tmp_path / "out", tiny_bert, tmp_path / "pairs.jsonl", keep_text=True)
+    expected = in_memory(tiny_bert, tmp_path / "pairs.jsonl")
+    same_rows(found, expected)
+    assert (found.fewest_columns, expected.fewest_columns, found.num_columns, found.mixed) == (2, 2, 5, True)
+    lengths = found.locate(np.arange(36)).lengths
+    for column in range(5):
+        np.testing.assert_array_equal(found.manifest.counts[column], np.bincount(lengths[:, column], minlength=17))
+    assert [row[2:] for row in texts(found, np.array([1, 2, 0]))] == [negatives[1], [], negatives[0]]
+    assert json.loads((tmp_path / "out" / "corpus.json").read_text())["format"] == "simcse_jax corpus 2"
+    shard = found.manifest.shards[0]
+    path, parts = tmp_path / "out" / shard.file, shard.parts(2, labels=False)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: parts.entries] + bytes(parts.labels - parts.entries) + whole[parts.labels :])
+    with pytest.raises(UserError, match="was changed"):  # zeros are no row without negatives
+        rows_of(Prepared(tmp_path / "out"))

@@ -3,7 +3,14 @@ import itertools
 import numpy as np
 import pytest
 
-from simcse_jax.data.draws import NEXT_SENTENCES, SUBSAMPLE, corpus_generator, epoch_generator, row_generator
+from simcse_jax.data.draws import (
+    NEXT_SENTENCES,
+    SUBSAMPLE,
+    corpus_generator,
+    epoch_generator,
+    negative_generator,
+    row_generator,
+)
 
 
 def test_the_draws_are_not_those_of_the_batches():
@@ -25,7 +32,7 @@ def test_a_seed_s_numbers_never_change():
 def test_no_two_streams_have_a_number_in_common(seed):
     numbers = itertools.product(range(3), range(3))
     streams = [row_generator(seed, row, column) for row, column in numbers]
-    streams += [epoch_generator(seed, epoch) for epoch in range(3)]
+    streams += [make(seed, number) for make in (epoch_generator, negative_generator) for number in range(3)]
     streams += [corpus_generator(seed, purpose) for purpose in (NEXT_SENTENCES, SUBSAMPLE)]
     drawn = np.concatenate([stream.integers(2**63, size=1000) for stream in streams])
     assert len(set(drawn.tolist())) == len(streams) * 1000

@@ -210,6 +210,7 @@ COMMANDS = (
     "demo",
     "serve",
     "build_data",
+    "mine",
     "data.overlap",
 )
 

@@ -37,3 +37,10 @@ def test_sharded_is_whole():
         return psum(jnp.sum(embedding_mse(jnp.stack(rows), jnp.asarray(random(2, 8, 5, seed=1))[:, own]))) / 8
 
     assert_sharded_is_whole(loss, tuple(random(2, 8, 5)), devices=(2, 8))
+
+
+def test_sentences_that_an_example_lacks_do_not_count():
+    ours, teacher = random(3, 2, 4), random(3, 2, 4, seed=1)
+    found = embedding_mse(ours, teacher, np.array([[1, 1], [1, 1], [1, 0]], bool))
+    whole, fewer = np.mean((ours - teacher)[:, 0] ** 2), np.mean((ours - teacher)[:2, 1] ** 2)
+    np.testing.assert_allclose(found, [whole, fewer], rtol=1e-6)

@@ -120,3 +120,12 @@ def test_sharded_is_whole():
         return psum(jnp.sum(gist(*views[:2], every, *mine[:2], guides, own, **USUAL))) / 8
 
     assert_sharded_is_whole(of_rows, tuple(random(3, 8, 6)), devices=(2, 4, 8))
+
+
+def test_negatives_that_are_not_there_are_no_terms():
+    rows, guide = random(4, 6, 5), near(4, 6, 7, 1)
+    nowhere = np.stack([np.ones(6, bool), np.zeros(6, bool)])
+    np.testing.assert_allclose(
+        loss(rows, guide, present=nowhere), loss(rows[:3], guide[:3], present=np.ones((1, 6), bool)), rtol=1e-6
+    )
+    assert float(loss(rows, guide)) > float(loss(rows, guide, present=nowhere))

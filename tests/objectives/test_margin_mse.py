@@ -57,3 +57,10 @@ def test_sharded_is_whole():
         return psum(jnp.sum(found)) / 8
 
     assert_sharded_is_whole(of_rows, tuple(random(3, 8, 5)), devices=(2, 8))
+
+
+def test_negatives_that_an_anchor_lacks_do_not_count():
+    student, teacher = random(3, 4, 1)[..., 0], random(3, 4, 1, seed=1)[..., 0]
+    there = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 1]], bool)
+    expected = [np.mean((student - teacher)[there[:, row], row] ** 2) for row in range(4)]
+    np.testing.assert_allclose(margin_mse(student, teacher, there), expected, rtol=1e-6)

@@ -31,3 +31,15 @@ def test_views_differ_by_any_rate_above_zero_a_change_or_another_column():
     ids = np.zeros((2, 3, 8), np.int32)
     assert Corpus(ids, ids).fewest_columns == 3
     assert Corpus(ids, ids, present=np.array([[True, False, False], [True] * 3])).fewest_columns == 1
+
+
+def test_rows_that_lack_hard_negatives():
+    config = default_config()
+    check_columns(config, 5, 2)
+    config.objective.margin_mse.weight = 1.0
+    check_columns(config, 5, 3)
+    with pytest.raises(UserError, match=r"margin_mse\.weight: needs a hard negative in every row"):
+        check_columns(config, 5, 2)
+    config.projector.widths = "2D,D"
+    with pytest.raises(UserError, match=r"projector\.widths='2D,D': its batch norm"):
+        check_columns(config, 5, 3)

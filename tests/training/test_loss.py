@@ -500,3 +500,23 @@ def test_models_views_objectives_and_step_run_with_jax_flax_optax_and_numpy_alon
     code = BARE.replace("BLOCKED", repr(blocked))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_hard_negatives_that_rows_lack_change_nothing():
+    """Five columns, of which rows have three to five, are those same sentences without the fifth where none has it."""
+    data = batch(5)
+    widths = np.array([5, 3, 4, 2, 5, 3, 4, 5])
+    data["present"] = np.arange(5) < widths[:, None]
+    function, arguments = loss_function(1, 5)
+    loss, values = function(*arguments[:2], data, arguments[3])
+    other = data | {"input_ids": np.where(data["present"][..., None], data["input_ids"], 7)}
+    again, others = function(*arguments[:2], other, arguments[3])
+    assert float(loss) == float(again) > 0
+    for name in values:
+        np.testing.assert_array_equal(values[name], others[name], err_msg=name)
+    data["present"][:, 4] = False
+    without, _ = function(*arguments[:2], data, arguments[3])
+    four, arguments = loss_function(1, 4)
+    fewer = {name: x[:, :4] if x.ndim > 1 else x for name, x in data.items()}
+    expected, _ = four(*arguments[:2], fewer, arguments[3])
+    assert float(without) == pytest.approx(float(expected), rel=1e-5) and float(without) < float(loss)

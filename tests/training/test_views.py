@@ -5,7 +5,18 @@ import pytest
 
 from simcse_jax.config.loss_fields import POLICIES
 from simcse_jax.objectives.objective import Group
-from simcse_jax.training.views import POLICY_MASKS, Input, Pass, View, dropout_keys, embed, plan
+from simcse_jax.training.views import (
+    LANGUAGE_MODEL,
+    MASKING,
+    POLICY_MASKS,
+    Input,
+    Pass,
+    View,
+    column_number,
+    dropout_keys,
+    embed,
+    plan,
+)
 
 pytestmark = pytest.mark.exact
 
@@ -147,3 +158,14 @@ def test_the_mean_of_several_columns_is_one_positive_with_masks_of_its_own():
     assert plan(2, "independent", positives=1)[0] == plan(2, "independent")[0]
     (anchor, positive), *_ = plan(3, "mean", positives=2, samples=5)
     assert len(anchor.draws) == 5 and len(set(positive.draws)) == 10
+
+
+def test_all_numbers_of_draws_of_many_negatives_differ_and_those_of_the_first_are_as_ever():
+    policies = {
+        policy: [mask for m in range(40) for mask in POLICY_MASKS[policy](m, 9)] for policy in ("independent", "mean")
+    }
+    columns = [column_number(first, column) for first in (LANGUAGE_MODEL, MASKING) for column in range(40)]
+    drawn = [*policies["independent"], *policies["mean"], *columns]
+    assert len(set(drawn)) == len(drawn) and max(drawn) < 2**32
+    assert policies["independent"][:4] == [0, 1, 2, 3] and policies["mean"][9:11] == [5, 9]
+    assert columns[:4] == [LANGUAGE_MODEL + column for column in range(4)]

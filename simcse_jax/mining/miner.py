@@ -1,0 +1,167 @@
+"""A block of pairs: its queries are encoded and searched for, and each gets its hard negatives."""
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Float32
+
+from simcse_jax.errors import UserError
+from simcse_jax.index.index import Result
+from simcse_jax.index.similarity import norm_order, prepared
+from simcse_jax.mining.corpus import Corpus
+from simcse_jax.mining.pairs import Pair, Positives, same_text
+from simcse_jax.mining.selection import Choice, select
+from simcse_jax.simcse import SimCSE
+
+WIDER = 2  # times as many rows are searched for where too many were the same text
+
+
+class Candidates(NamedTuple):
+    """The nearest rows of a query, each text once, without the query itself."""
+
+    results: list[Result]  # best first
+    is_positive: np.ndarray  # (K,) bool
+
+
+class Miner:
+    """Finds hard negatives for blocks of pairs."""
+
+    def __init__(self, model: SimCSE, corpus: Corpus, positives: Positives, choice: Choice, judge: SimCSE | None):
+        """Takes what was opened.
+
+        Args:
+          model: encodes queries and positives as it encoded the corpus.
+          corpus: what is searched.
+          positives: of all anchors.
+          choice: how negatives are chosen.
+          judge: a second model, whose scores the limits are for; None: the first one's are.
+        """
+        self._model, self._corpus, self._positives = model, corpus, positives
+        self._choice, self._judge = choice, judge
+
+    def mine(self, pairs: Sequence[Pair]) -> tuple[list[dict[str, Any]], Counter[str]]:
+        """A record for each pair, and how many candidates each limit left out.
+
+        Raises:
+          UserError: when a search fails.
+        """
+        anchors, positives = self._model.encode_query([p.anchor for p in pairs]), [p.positive for p in pairs]
+        own = pairwise(anchors, self._model.encode_document(positives), self._model.similarity_fn_name)
+        found = self._candidates(pairs, anchors)
+        judged = self._judged(pairs, found)
+        records, left_out = [], Counter[str]()
+        for place, (pair, candidates) in enumerate(zip(pairs, found, strict=True)):
+            scores = np.array([result.score for result in candidates.results], np.float32)
+            limits, positive = (scores, float(own[place])) if judged is None else judged[place]
+            chosen = select(limits, positive, candidates.is_positive, self._choice, pair.row)
+            left_out += chosen.left_out
+            results = [candidates.results[at] for at in chosen.places.tolist()]
+            record = self._record(pair, float(own[place]), results)
+            if judged is not None:
+                record |= {"positive_judged": _short(positive), "negative_judged": _shortened(limits[chosen.places])}
+            records.append(record)
+        return records, left_out
+
+    def _record(self, pair: Pair, score: float, results: list[Result]) -> dict[str, Any]:
+        numbers = self._corpus.numbers
+        rows = [result.row if numbers is None else int(numbers[result.row]) for result in results]
+        record: dict[str, Any] = {"anchor": pair.anchor, "positive": pair.positive}
+        if self._corpus.has_text:
+            record["negative"] = [result.sentence.strip() for result in results]
+        record |= {"row": pair.row, "negative_rows": rows, "positive_score": _short(score)}
+        return record | {"negative_scores": _shortened(np.array([result.score for result in results], np.float32))}
+
+    def _candidates(self, pairs: Sequence[Pair], anchors: np.ndarray) -> list[Candidates]:
+        """Of each query as many as its ranks need; more rows are searched for where these are too few."""
+        known = [self._positives.of(pair.anchor) for pair in pairs]
+        needed = [self._choice.range_max + len(hashes) for hashes, _ in known]
+        found: dict[int, Candidates] = {}
+        left, count = list(range(len(pairs))), max(needed) + 1  # and the anchor itself
+        while left:
+            for place, results in zip(left, self._corpus.search(anchors[left], count), strict=True):
+                candidates = self._distinct(pairs[place], results, *known[place])
+                if len(candidates.results) >= needed[place] or len(results) < count:  # or there are no more
+                    found[place] = Candidates(
+                        candidates.results[: needed[place]], candidates.is_positive[: needed[place]]
+                    )
+            left, count = [place for place in left if place not in found], WIDER * count
+        return [found[place] for place in range(len(pairs))]
+
+    def _distinct(self, pair: Pair, results: list[Result], hashes: set[int], rows: set[int]) -> Candidates:
+        ordered = sorted(results, key=lambda result: (-result.score, result.row))
+        numbers = self._corpus.numbers
+        is_own = [(result.row if numbers is None else int(numbers[result.row])) in rows for result in ordered]
+        if not self._corpus.has_text:
+            return Candidates(ordered, np.array(is_own, bool))
+        seen, kept = {pair.anchor, ""}, []
+        for place, result in enumerate(ordered):
+            text = result.sentence.strip()
+            if text not in seen:
+                seen.add(text)
+                kept.append(place)
+        same = same_text([ordered[place].sentence for place in kept], hashes)
+        is_positive = np.array([own or is_own[place] for own, place in zip(same, kept, strict=True)], bool)
+        return Candidates([ordered[place] for place in kept], is_positive)
+
+    def _judged(
+        self, pairs: Sequence[Pair], found: list[Candidates]
+    ) -> list[tuple[Float32[np.ndarray, " K"], float]] | None:
+        """The judge's scores of each query's candidates, and of its positive."""
+        judge = self._judge
+        if judge is None:
+            return None
+        texts = [[result.sentence for result in each.results] for each in found]
+        distinct = list(dict.fromkeys([*itertools.chain(*texts), *(pair.positive for pair in pairs)]))
+        places = {text: place for place, text in enumerate(distinct)}
+        documents, anchors = judge.encode_document(distinct), judge.encode_query([pair.anchor for pair in pairs])
+        judged = []
+        for place, (pair, own) in enumerate(zip(pairs, texts, strict=True)):
+            rows = documents[[places[text] for text in (*own, pair.positive)]]
+            query = np.broadcast_to(anchors[place], rows.shape)
+            scores = pairwise(query, rows, judge.similarity_fn_name)
+            judged.append((scores[:-1], float(scores[-1])))
+        return judged
+
+
+def pairwise(a: Float[np.ndarray, "N D"], b: Float[np.ndarray, "N D"], name: str) -> Float32[np.ndarray, " N"]:
+    """(N,) similarities of each row of `a` with the same row of `b`."""
+    a, b = prepared(a, name), prepared(b, name)
+    if name in ("cosine", "dot"):
+        return np.einsum("nd,nd->n", a, b).astype(np.float32)
+    return -np.linalg.norm(a - b, ord=norm_order(name), axis=1).astype(np.float32)
+
+
+def check_corpus(corpus: Corpus, has_rows: bool, judged: bool, choice: Choice, name: str) -> None:
+    """Refuses a corpus in which positives cannot be told from negatives, or that has too few rows.
+
+    Args:
+      corpus: which was opened.
+      has_rows: whether the pairs say which of its rows the positives are.
+      judged: whether a judge is to read its texts.
+      choice: see `Choice`.
+      name: of the corpus.
+
+    Raises:
+      UserError: naming what is missing.
+    """
+    if not corpus.has_text and judged:
+        raise UserError(f"--judge: reads the texts of candidates, and {name} has none")
+    if not corpus.has_text and not has_rows:
+        raise UserError(
+            f"--corpus {name}: has no text, so positives cannot be told from negatives; add a column positive_row to "
+            "--pairs, the number of each positive's row, or encode the corpus with its text (--keep-text)"
+        )
+    if corpus.rows <= choice.range_min:
+        raise UserError(f"--range-min {choice.range_min}: {name} has only {corpus.rows:,} rows")
+
+
+def _short(score: float) -> float:
+    """A float32 with no more digits than it needs."""
+    return float(str(np.float32(score)))
+
+
+def _shortened(scores: Float32[np.ndarray, " H"]) -> list[float]:
+    return [_short(score) for score in scores.tolist()]

@@ -1,0 +1,115 @@
+"""The pairs that get hard negatives, read from a file some thousand at a time, and all positives of an anchor."""
+
+import hashlib
+import itertools
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from simcse_jax.data.columns import choose_columns
+from simcse_jax.data.files import READERS, Row, read_parquet, read_text
+from simcse_jax.errors import UserError
+from simcse_jax.storage import local_path
+
+ROWS = ("anchor_row", "positive_row")  # columns of numbers of rows in the corpus, which a file may have
+AT_ONCE = 1 << 14  # pairs that are noted together
+
+
+class Pair(NamedTuple):
+    """A query and its positive."""
+
+    row: int  # of the file, from 0
+    anchor: str
+    positive: str
+    own_rows: tuple[int, ...] = ()  # the corpus's rows that are the anchor or the positive, if the file says so
+
+
+class PairFile:
+    """A file of anchors and positives; further columns, but for numbers of rows, are not read."""
+
+    def __init__(self, name: str, columns: Mapping[str, str]):
+        """Chooses the columns.
+
+        Args:
+          name: a .csv, .tsv, .jsonl or .parquet file.
+          columns: names of the roles anchor and positive, if they are not the usual ones.
+
+        Raises:
+          UserError: when there is no such file, or it has no pairs.
+        """
+        self.path = local_path(name)
+        suffix = self.path.suffix.lower()
+        if not self.path.is_file():
+            raise UserError(f"--pairs {name}: {'a folder' if self.path.is_dir() else 'no such file'}; name a file")
+        if suffix not in READERS or suffix == ".txt":
+            raise UserError(f"--pairs {name}: must be a .csv, .tsv, .jsonl or .parquet file with anchors and positives")
+        names, _ = READERS[suffix](self.path)
+        places = choose_columns(names, columns, f"--pairs {name}").places[:2]
+        if len(places) < 2:
+            raise UserError(f"--pairs {name}: one column of sentences; mining needs pairs: --columns positive=NAME")
+        self._wanted = [names[place] for place in places] + [each for each in ROWS if each in names]
+        self._names, self._suffix = list(names), suffix
+        self.has_rows = "positive_row" in names
+
+    def read(self, first: int = 0) -> Iterator[Pair | None]:
+        """The pairs from a row on; None for a row with a blank sentence.
+
+        Raises:
+          UserError: naming the row and the field that is wrong.
+        """
+        rows: Iterator[Row]
+        if self._suffix == ".parquet":
+            rows, places = read_parquet(self.path, self._wanted, first)[1], list(range(len(self._wanted)))
+        else:
+            places = [self._names.index(name) for name in self._wanted]
+            rows = itertools.islice(READERS[self._suffix](self.path)[1], first, None)
+        for number, row in enumerate(rows, first):
+            fields = [f"{row.where}: the field {name!r}" for name in self._wanted]
+            values = [row.fields[place] for place in places]
+            anchor, positive = (read_text(value, field) for value, field in zip(values[:2], fields, strict=False))
+            own = tuple(_row(value, field) for value, field in zip(values[2:], fields[2:], strict=True))
+            yield Pair(number, anchor, positive, own) if anchor and positive else None
+
+
+def _row(value: object, field: str) -> int:
+    if isinstance(value, str) and value.strip().isdecimal():
+        value = int(value)
+    if type(value) is not int or value < 0:
+        raise UserError(f"{field} holds {value if value is None else repr(value)[:60]}, not the number of a row")
+    return value
+
+
+class Positives:
+    """All positives of every anchor, by hashes, in a file of the system's that is gone afterwards."""
+
+    def __init__(self, pairs: Iterator[Pair | None]):
+        """Reads all pairs once."""
+        self._table = sqlite3.connect("")
+        self._table.execute("CREATE TABLE pairs (anchor INTEGER, positive INTEGER, row INTEGER)")
+        self.rows = self.pairs = 0
+        while part := list(itertools.islice(pairs, AT_ONCE)):
+            found = [pair for pair in part if pair is not None]
+            notes = [
+                (_hash(pair.anchor), _hash(pair.positive), own) for pair in found for own in pair.own_rows or (-1,)
+            ]
+            self._table.executemany("INSERT INTO pairs VALUES (?, ?, ?)", notes)
+            self.rows, self.pairs = self.rows + len(part), self.pairs + len(found)
+        self._table.execute("CREATE INDEX anchors ON pairs (anchor)")
+
+    def of(self, anchor: str) -> tuple[set[int], set[int]]:
+        """The hashes of an anchor's positives, and the rows of the corpus that are known to be it or one of these."""
+        found = self._table.execute("SELECT positive, row FROM pairs WHERE anchor = ?", (_hash(anchor),)).fetchall()
+        return {positive for positive, _ in found}, {row for _, row in found if row >= 0}
+
+    def close(self) -> None:
+        """Removes the file."""
+        self._table.close()
+
+
+def same_text(texts: Sequence[str], hashes: set[int]) -> list[bool]:
+    """Which of the texts are among those with these hashes."""
+    return [_hash(text.strip()) in hashes for text in texts]
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)

@@ -1,0 +1,121 @@
+import numpy as np
+import pytest
+from support.mined import Fixed, corpus_of, mined, pairs_of
+
+from simcse_jax.errors import UserError
+from simcse_jax.mining.miner import check_corpus, pairwise
+from simcse_jax.mining.pairs import Pair
+from simcse_jax.mining.selection import Choice
+
+TEXTS = [f"text {number}" for number in range(60)]
+CHOICES = [
+    Choice(3, 0, 4),
+    Choice(4, 2, 30, relative_margin=0.1),
+    Choice(4, 0, 20, absolute_margin=0.2, min_score=0.1),
+    Choice(5, 1, 12, max_score=0.5),
+]
+
+
+def by_hand(pair, positives, texts, choice, model, judge=None):
+    """One candidate after the other, in float64; rows of the corpus."""
+    query = model.encode_query([pair.anchor])[0].astype(np.float64)
+    scores = model.encode_document(texts).astype(np.float64) @ query
+    ranked, seen = [], {pair.anchor, ""}
+    for row in np.argsort(-scores, kind="stable").tolist():
+        if texts[row] not in seen:
+            seen.add(texts[row])
+            ranked.append(row)
+    ranked = ranked[: choice.range_max + len(positives)]
+    judged = judge or model
+    asked = judged.encode_query([pair.anchor])[0].astype(np.float64)
+    own = judged.encode_document([pair.positive])[0].astype(np.float64) @ asked
+    kept = []
+    for row in ranked:
+        score = judged.encode_document([texts[row]])[0].astype(np.float64) @ asked
+        wrong = [
+            texts[row] in positives,
+            choice.absolute_margin is not None and score + choice.absolute_margin > own,
+            choice.relative_margin is not None and score > own - abs(own) * choice.relative_margin,
+            choice.max_score is not None and score > choice.max_score,
+            choice.min_score is not None and score < choice.min_score,
+        ]
+        kept += [] if any(wrong) else [row]
+    return kept[: choice.range_max][choice.range_min :][: choice.num_negatives]
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("judged", [False, True])
+def test_negatives_are_those_of_a_search_by_hand(choice, judged):
+    """Anchors with several positives, texts that are there twice, and the anchor itself among them."""
+    model, judge = Fixed(), Fixed(seed=1) if judged else None
+    texts = [*TEXTS, *TEXTS[:30], "query 1", "", "query 2"]
+    pairs = [*pairs_of(8, TEXTS[5:]), Pair(8, "query 1", TEXTS[40]), Pair(9, "query 2", "not in the corpus")]
+    positives = {}
+    for pair in pairs:
+        positives.setdefault(pair.anchor, set()).add(pair.positive)
+    records = mined(pairs, corpus_of(texts, model), choice, model, judge)
+    expected = [by_hand(pair, positives[pair.anchor], texts, choice, model, judge) for pair in pairs]
+    assert [record["negative_rows"] for record in records] == expected
+    for pair, record in zip(pairs, records, strict=True):
+        assert record["negative"] == [texts[row] for row in record["negative_rows"]]
+        assert (record["row"], record["anchor"], record["positive"]) == (pair.row, pair.anchor, pair.positive)
+        scores = model.encode_document(record["negative"] or ["-"]) @ model.encode_query([pair.anchor])[0]
+        np.testing.assert_allclose(record["negative_scores"], scores[: len(record["negative"])], atol=1e-6)
+        assert ("negative_judged" in record) == judged
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("choice", CHOICES)
+def test_negatives_are_those_of_sentence_transformers(choice):
+    torch, datasets = pytest.importorskip("torch"), pytest.importorskip("datasets")
+    mine_hard_negatives = pytest.importorskip("sentence_transformers.util").mine_hard_negatives
+
+    class Peer(Fixed):
+        device = "cpu"
+
+        def encode_query(self, texts, **options):
+            return super().encode_query(texts)
+
+        encode_document = encode_query
+
+        def similarity(self, a, b):
+            return torch.as_tensor(a) @ torch.as_tensor(b).T
+
+        def similarity_pairwise(self, a, b):
+            return (torch.as_tensor(a) * torch.as_tensor(b)).sum(dim=1)
+
+    model, pairs = Fixed(), pairs_of(30, TEXTS)
+    columns = {"anchor": [pair.anchor for pair in pairs], "positive": [pair.positive for pair in pairs]}
+    limits = {name: getattr(choice, name) for name in choice._fields if name not in ("sampling", "seed")}
+    table = mine_hard_negatives(
+        datasets.Dataset.from_dict(columns), Peer(), corpus=TEXTS, output_format="labeled-list", verbose=False, **limits
+    )
+    expected = {row["anchor"]: row["positive"][1:] for row in table.to_list()}
+    records = mined(pairs, corpus_of(TEXTS, model), choice, model)
+    assert {record["anchor"]: record["negative"] for record in records if record["negative"]} == expected
+    assert len(expected) > 5
+
+
+def test_a_corpus_without_text_needs_the_rows_of_positives():
+    model = Fixed()
+    corpus = corpus_of(TEXTS, model, has_text=False)
+    pairs = [Pair(row, f"query {row}", TEXTS[row], (row, 59)) for row in range(5)]
+    records = mined(pairs, corpus, Choice(60, 0, 60), model)
+    for pair, record in zip(pairs, records, strict=True):
+        assert "negative" not in record and sorted({*record["negative_rows"], *pair.own_rows}) == list(range(60))
+        assert len(record["negative_rows"]) == 58
+    for arguments, message in (
+        ((corpus, False, False, Choice(1, 0, 2)), "positive_row"),
+        ((corpus, True, True, Choice(1, 0, 2)), "--judge: reads the texts"),
+        ((corpus_of(TEXTS, model), False, False, Choice(1, 60, 62)), "--range-min 60: x has only 60 rows"),
+    ):
+        with pytest.raises(UserError, match=message):
+            check_corpus(*arguments, "x")
+
+
+@pytest.mark.parametrize("name", ["cosine", "dot", "euclidean", "manhattan"])
+def test_pairwise_similarities_are_the_diagonal_of_all(name):
+    from simcse_jax.index.similarity import similarities
+
+    a, b = np.float32(np.random.default_rng(0).normal(size=(2, 5, 7)))
+    np.testing.assert_allclose(pairwise(a, b, name), np.diag(similarities(a, b, name)), rtol=1e-5)

@@ -1,0 +1,51 @@
+import json
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from simcse_jax.errors import UserError
+from simcse_jax.mining.pairs import Pair, PairFile, Positives, same_text
+
+ROWS = [("a", "p", 3), ("b", "q", 4), ("", "r", 0), ("a", "s", 5)]
+PAIRS = [Pair(0, "a", "p", (3,)), Pair(1, "b", "q", (4,)), None, Pair(3, "a", "s", (5,))]
+
+
+def test_pairs_are_read_from_any_row_of_any_file(tmp_path):
+    names = ("anchor", "positive", "positive_row")
+    (tmp_path / "a.csv").write_text("\n".join([",".join(names), *(f"{a},{p},{n}" for a, p, n in ROWS)]) + "\n")
+    records = [dict(zip(names, row, strict=True)) for row in ROWS]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), tmp_path / "a.parquet")
+    for kind in ("csv", "jsonl", "parquet"):
+        file = PairFile(str(tmp_path / f"a.{kind}"), {})
+        assert (list(file.read()), list(file.read(2)), file.has_rows) == (PAIRS, PAIRS[2:], True)
+    (tmp_path / "b.csv").write_text("question,answer,id\nx,y,1\n")
+    named = PairFile(str(tmp_path / "b.csv"), {"anchor": "question", "positive": "answer"})
+    assert (list(named.read()), named.has_rows) == ([Pair(0, "x", "y")], False)
+
+
+def test_an_anchor_has_the_positives_of_all_its_pairs():
+    positives = Positives(iter(PAIRS))
+    assert (positives.rows, positives.pairs) == (4, 3)
+    hashes, rows = positives.of("a")
+    assert (same_text([" p", "q", "s", "a"], hashes), rows) == ([True, False, True, False], {3, 5})
+    assert positives.of("nothing") == (set(), set())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", "a\n", "must be a .csv"),
+        ("a.csv", "text\na\n", "one column of sentences"),
+        ("a.csv", "w,x,y,z\n1,2,3,4\n", "which columns"),
+        ("a.csv", "anchor,positive,positive_row\na,p,-1\n", "line 2: the field 'positive_row' holds '-1'"),
+        ("a.jsonl", '{"anchor": "a", "positive": 3}\n', "line 1: the field 'positive' holds 3, not text"),
+    ],
+)
+def test_what_is_no_file_of_pairs_is_refused(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UserError, match=message):
+        list(PairFile(str(tmp_path / name), {}).read())
+    with pytest.raises(UserError, match="no such file"):
+        PairFile(str(tmp_path / "none.csv"), {})
