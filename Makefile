@@ -2,6 +2,8 @@
 PYTHON ?= python3
 WORKERS ?= 2
 BIN := .venv/bin
+# Otherwise every process of the tests would compile all modules, and pytest rewrite all tests, once more.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: quickstart check test test-all test-hostile test-kills test-tpu test-gpu-aot test-onnx test-openvino golden bench lint clean
 
