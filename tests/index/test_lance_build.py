@@ -1,5 +1,6 @@
 import datetime
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -133,3 +134,11 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path):
             lance_build.check_folder(str(tmp_path / name), str(tmp_path / "emb"))
     with pytest.raises(UserError, match=r"s3://b/index: must be a folder on a disk or gs://"):
         lance_build.check_folder("s3://b/index", "emb")
+
+
+@pytest.mark.parametrize(("rows", "cells", "of_each"), [(10**6, 245, 256), (10**8, 24_415, 85), (10**10, 65_536, 32)])
+def test_the_memory_of_building_and_of_searching_has_an_end(rows, cells, of_each):
+    made = []
+    table = SimpleNamespace(count_rows=lambda: rows, create_index=lambda column, config, **_: made.append(config))
+    assert lance_build._find_cells(table, None, 768, "cosine") == rows
+    assert (made[0].num_partitions, made[0].sample_rate) == (cells, of_each) and cells * of_each <= 2**21
