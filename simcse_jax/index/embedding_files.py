@@ -7,7 +7,7 @@ parts of one input, in the order of their names. All are looked at before the fi
 import json
 import re
 from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int64
@@ -197,12 +197,12 @@ def _look(path: Folder) -> Part:
         raise UserError(f"{path}: cannot be read as embeddings: {why(error)}") from None
 
 
-def _look_npy(path: Folder, file: IO[bytes]) -> Part:
+def _look_npy(path: Folder, file: Any) -> Part:
     shape, _ = _npy_header(path, file)
     return Part(path, shape[0], shape[1], numbered=False, sentences=False, maker=None)
 
 
-def _npy_header(path: Folder, file: IO[bytes]) -> tuple[tuple[int, int], str]:
+def _npy_header(path: Folder, file: Any) -> tuple[tuple[int, int], str]:
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read(file)
@@ -213,7 +213,7 @@ def _npy_header(path: Folder, file: IO[bytes]) -> tuple[tuple[int, int], str]:
     return shape, dtype.name
 
 
-def _look_parquet(path: Folder, file: IO[bytes]) -> Part:
+def _look_parquet(path: Folder, file: Any) -> Part:
     import pyarrow
     import pyarrow.parquet
 

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 LEAST = 10_000  # rows: fewer are compared with each query, without codes
 ROWS_A_CELL = 4096
+MOST_CELLS = 1 << 16  # their centres are in the memory of every search; beyond 268 million rows cells are larger
+SAMPLE = 1 << 21  # vectors at most in memory to find the cells in, 32 a cell or more
+SAMPLE_OF_A_CELL = 256
 CODE_OF = 4  # elements of a vector in a byte of its code, or as few more as divide it evenly
 MOST_OF_A_CODE = 8
 ITERATIONS = 20  # of finding cells and codes; more take time and find no better ones
@@ -188,8 +191,9 @@ def _find_cells(table: "lancedb.table.Table", before: About | None, dimension: i
         table.optimize(cleanup_older_than=age)
         if rows < GROWN * found_in:
             return found_in
-    shared: dict[str, Any] = {"distance_type": DISTANCES[similarity], "num_partitions": math.ceil(rows / ROWS_A_CELL)}
-    shared |= {"max_iterations": ITERATIONS}
+    cells = min(math.ceil(rows / ROWS_A_CELL), MOST_CELLS)
+    shared: dict[str, Any] = {"distance_type": DISTANCES[similarity], "num_partitions": cells}
+    shared |= {"max_iterations": ITERATIONS, "sample_rate": min(SAMPLE_OF_A_CELL, SAMPLE // cells)}
     width = next((width for width in range(CODE_OF, MOST_OF_A_CODE + 1) if dimension % width == 0), None)
     # No code divides some vectors evenly.
     config = IvfFlat(**shared) if width is None else IvfPq(**shared, num_sub_vectors=dimension // width)

@@ -1,10 +1,13 @@
 import datetime
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from support import xml_store
 from support.embeddings import MODEL, clustered, write_parquet
 from support.jobs import another_job
+from support.object_store import NEEDS_GCSFS
 
 from simcse_jax.errors import UserError
 from simcse_jax.index import lance_build
@@ -133,3 +136,31 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path):
             lance_build.check_folder(str(tmp_path / name), str(tmp_path / "emb"))
     with pytest.raises(UserError, match=r"s3://b/index: must be a folder on a disk or gs://"):
         lance_build.check_folder("s3://b/index", "emb")
+
+
+@pytest.mark.parametrize(("rows", "cells", "of_each"), [(10**6, 245, 256), (10**8, 24_415, 85), (10**10, 65_536, 32)])
+def test_the_memory_of_building_and_of_searching_has_an_end(rows, cells, of_each):
+    made = []
+    table = SimpleNamespace(count_rows=lambda: rows, create_index=lambda column, config, **_: made.append(config))
+    assert lance_build._find_cells(table, None, 768, "cosine") == rows
+    assert (made[0].num_partitions, made[0].sample_rate) == (cells, of_each) and cells * of_each <= 2**21
+
+
+@NEEDS_GCSFS
+@pytest.mark.slow
+@pytest.mark.wiring
+def test_an_index_in_a_bucket_is_built_added_to_and_searched(store, tmp_path, monkeypatch):
+    for name, value in xml_store.environment(tmp_path, store.url).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(lance_build, "LEAST", 300)
+    monkeypatch.setattr(lance_build, "ITERATIONS", 2)
+    many = clustered(330)
+    for first, last in ((0, 300), (300, 330)):
+        write_parquet(tmp_path / "emb" / "part.parquet", many[first:last], first)
+        store.put("emb/part.parquet", (tmp_path / "emb" / "part.parquet").read_bytes())
+        files = EmbeddingFiles("gs://bucket/emb/")
+        about = lance_build.build(lance_build.check_folder("gs://bucket/ix", "gs://bucket/emb"), files, MODEL)
+    assert (about.rows, about.found_in) == (330, 300)
+    found = LanceIndex("gs://bucket/ix", MODEL).search(many[::30], 1)
+    assert [[one.row for one in each] for each in found] == [[row] for row in range(0, 330, 30)]
+    assert "ix/index.json" in store.objects and not store.names("ix/.lock")

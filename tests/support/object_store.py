@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pytest
 
-from support import loopback
+from support import loopback, xml_store
 
 NEEDS_GCSFS = pytest.mark.skipif(importlib.util.find_spec("gcsfs") is None, reason="gcsfs is not installed")
 WRITING = "POST|PUT|DELETE"  # for `refused`
@@ -49,6 +49,7 @@ class ObjectStore(loopback.Loopback):
         self.refused: str | None = None  # a regular expression: matching requests are forbidden
         self.requests: list[str] = []  # all requests, as "METHOD path"
         self._uploads: dict[str, tuple[str, bytes]] = {}  # unfinished, not visible to clients
+        self.parts: dict[str, dict[int, bytes]] = {}  # of unfinished uploads by the XML API
         self._numbers = itertools.count(1_700_000_000_000_000)
         self._lock = threading.Lock()
         super().__init__(type("Handler", (Handler,), {"store": self}))
@@ -169,10 +170,10 @@ class Handler(loopback.Handler):
             answer = refusal.status, {"error": {"code": refusal.status, "message": str(refusal)}}, {}
         status, content, headers = answer
         data = self.send_head(status, content, headers)
-        if status not in (204, 304):
+        if status not in (204, 304) and self.command != "HEAD":
             self.wfile.write(data)
 
-    do_GET = do_POST = do_PUT = do_DELETE = handle_request
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = handle_request
 
     def answer(self, body: bytes) -> tuple[int, bytes | dict, dict[str, object]]:
         url = urlsplit(self.path)
@@ -180,7 +181,7 @@ class Handler(loopback.Handler):
         store, match = self.store, query.get("ifGenerationMatch")
         place = re.fullmatch(r"/(upload/|download/|)storage/v1/b/(.+)", url.path)
         if not place:
-            raise Refusal(400, f"{self.command} {self.path}: not part of this store")
+            return self.answer_xml(url.path, query, body)
         kind, path = place.groups()
         bucket, *parts = [unquote(part) for part in path.split("/")]
         if bucket != store.bucket:
@@ -225,6 +226,18 @@ class Handler(loopback.Handler):
             case "POST", "", ["o", name, "copyTo", "b", _, "o", target]:
                 return 200, store.copy(name, target), {}
         raise Refusal(400, f"{self.command} {self.path}: not part of this store")
+
+    def answer_xml(self, path: str, query: dict[str, str], body: bytes) -> tuple[int, bytes, dict[str, object]]:
+        """As `answer`, by the XML API: /BUCKET/NAME."""
+        bucket, _, name = path.removeprefix("/").partition("/")
+        if bucket != self.store.bucket:
+            raise Refusal(404, "The specified bucket does not exist.")
+        name = unquote(name)
+        status, data, headers = xml_store.answer(self.store, self.command, name, query, self.headers, body, Refusal)
+        if self.command == "GET" and name:
+            status, data, more = self.part(self.store.get(name))
+            headers |= more
+        return status, data, headers
 
     def part(self, found: Object) -> tuple[int, bytes, dict[str, object]]:
         """An object's bytes, or those of the requested range."""
