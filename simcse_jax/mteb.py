@@ -237,7 +237,8 @@ def read(names: Sequence[str]) -> Benchmarks:
     import datasets
 
     datasets.disable_progress_bars()
-    logging.getLogger("mteb").setLevel(logging.ERROR)  # what it warns of it raises as warnings, too
+    for library in ("mteb", "datasets", "huggingface_hub"):  # mteb raises its warnings, too; the hub's are of retries
+        logging.getLogger(library).setLevel(logging.ERROR)
     tasks = {name: _task(name) for name in names}
     for name, task in tasks.items():
         for part in _parts(task):
