@@ -50,8 +50,11 @@ test-gpu-aot:
 	JAX_PLATFORMS=cpu,cuda JAX_SKIP_CUDA_CONSTRAINTS_CHECK=1 .venv-gpu/bin/python -m pytest tests/test_aot.py
 
 # Our exports in ONNX Runtime and in OpenVINO, opened by sentence-transformers in the environments below.
-test-onnx test-openvino: test-%: .venv/requirements-dev.txt .venv/%/done
-	BACKEND=$* BACKEND_PYTHON=.venv/$*/bin/python $(BIN)/python -m pytest -m backends -s tests/backends
+test-onnx: .venv/requirements-dev.txt .venv/onnx/done
+	BACKEND=onnx BACKEND_PYTHON=.venv/onnx/bin/python $(BIN)/python -m pytest -m backends -s tests/backends
+
+test-openvino: .venv/requirements-dev.txt .venv/openvino/done
+	BACKEND=openvino BACKEND_PYTHON=.venv/openvino/bin/python $(BIN)/python -m pytest -m backends -s tests/backends
 
 # Writes the resolved configs again, after a default or a recipe was changed on purpose. The diff shows the effect.
 golden: .venv/requirements-dev.txt

@@ -15,6 +15,7 @@ from support.pages import COMMAND, PAGES, Parsed, commands, report, source_of, s
 
 from simcse_jax.config.fields import FIELDS, SECTIONS
 from simcse_jax.config.flags import FOLDERS
+from simcse_jax.errors import UserError
 from simcse_jax.simcse import SimCSE
 from simcse_jax.sweeps.variants import sweep_defaults
 
@@ -174,7 +175,10 @@ def unknown_names(code: ast.AST) -> Iterator[str]:
     """The names of the package, and the methods and arguments of `model`, a `SimCSE`, that do not exist."""
     for node in ast.walk(code):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("simcse_jax"):
-            module = importlib.import_module(node.module)
+            try:
+                module = importlib.import_module(node.module)
+            except UserError:  # an adapter, where its program is not installed
+                continue
             for alias in node.names:
                 submodule = ROOT.joinpath(*node.module.split("."), alias.name).with_suffix(".py")
                 if not hasattr(module, alias.name) and not submodule.is_file():
