@@ -28,6 +28,7 @@ os.environ["JAX_COMPILATION_CACHE_MAX_SIZE"] = str(2**31)  # with a limit of siz
 import numpy as np
 import pytest
 from filelock import FileLock
+from jax._src.lru_cache import LRUCache
 from jaxtyping import install_import_hook
 
 # Before they are imported: every call of these rooms' functions is checked against its annotations, in tests alone.
@@ -44,6 +45,11 @@ def pytest_configure() -> None:
     for program in Path(os.environ["JAX_COMPILATION_CACHE_DIR"]).glob("*-cache"):
         if not program.with_name(program.name.removesuffix("-cache") + "-atime").exists():
             program.unlink(missing_ok=True)
+
+
+# Before it writes a program, JAX reads the age and the size of every other one in the cache: of 2,000 in 0.1 s, while
+# the other processes wait. Processes that the tests start still keep the limit.
+LRUCache._evict_if_needed = lambda self, *, additional_size=0: None
 
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in a script's background ignores it otherwise
