@@ -52,6 +52,14 @@ def pytest_configure() -> None:
 LRUCache._evict_if_needed = lambda self, *, additional_size=0: None
 
 
+# Files with long tests. They begin first: at the end no process waits for another one's long test.
+LONG = ["test_quickstart.py", "test_resume.py", "test_prepared.py", "test_sts.py", "test_several_processes.py"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONG)
+
+
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in a script's background ignores it otherwise
 
 
