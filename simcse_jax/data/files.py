@@ -143,6 +143,12 @@ def _read_tsv(path: Path, start: Place = START) -> Table:
     return _read_separated(path, start, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
+def _stem(name: str) -> str:
+    """NAME of a numbered column NAME_7; empty for others."""
+    stem, _, number = name.rpartition("_")
+    return stem if number.isdecimal() else ""
+
+
 def _read_jsonl(path: Path, start: Place = START) -> Table:
     def records(lines: _Lines) -> Iterator[dict]:
         for line in lines:
@@ -164,11 +170,16 @@ def _read_jsonl(path: Path, start: Place = START) -> Table:
         if not is_text(name):
             raise UserError(f"{path}: the field {name!r} has half a surrogate pair, which is not a character")
 
+    known, numbered = set(names), {stem for name in names if (stem := _stem(name))}
+
     def rows() -> Iterator[Row]:
         lines = _Lines(path, start)
         for record in records(lines):
             absent = MISSING if record else None  # no record: a blank line
             where = f"{path}: line {lines.place.line}"
+            late = min((name for name in record.keys() - known if _stem(name) in numbered), default=None)
+            if late is not None:
+                raise UserError(f"{where}: has the field {late!r}, which the first line lacks; give it there too")
             yield Row(where, [record.get(name, absent) for name in names], lines.place)
 
     return names, rows()

@@ -93,6 +93,11 @@ def test_null_cells_of_parquet_are_skipped_and_counted(write_parquet):
         ("a.csv", 'sent0,sent1\n"a" b,c\n', ["line 2", "expected after"]),
         ("a.jsonl", '{"text": "a"}\n{"text": \n', ["line 2", "not JSON"]),
         ("a.jsonl", '{"text": "a"}\n["b"]\n', ["line 2", "not a JSON object"]),
+        (
+            "a.jsonl",
+            '{"text": "a", "sent1": "b", "neg_1": "c"}\n{"text": "a", "sent1": "b", "neg_1": "c", "neg_2": "d"}\n',
+            ["line 2", "'neg_2'", "the first line lacks"],
+        ),
         ("a.jsonl", '{"sent0": "a", "sent1": "b"}\n\n{"sent0": "c"}\n', ["line 3", "'sent1'", "missing"]),
         ("a.jsonl", '{"text": "a"}\n{"text": 3}\n', ["line 2", "holds 3, not text", "data.columns"]),
         ("a.txt", "the cat\nsat\n".encode("utf-16-le"), ["line 1", "zero byte", "looks like UTF-16"]),
