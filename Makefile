@@ -40,7 +40,7 @@ test-kills: .venv/requirements-dev.txt
 # for a TPU. Packages that .venv has are not installed again.
 test-tpu:
 	test -x .venv-tpu/bin/python || $(PYTHON) -m venv .venv-tpu
-	.venv-tpu/bin/python -c "import site; [here] = site.getsitepackages(); open(here + '/others.pth', 'w').write(here.replace('.venv-tpu', '.venv'))"
+	.venv-tpu/bin/python -c "import sysconfig; here = sysconfig.get_path('purelib'); open(here + '/others.pth', 'w').write(here.replace('.venv-tpu', '.venv'))"
 	.venv-tpu/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt "pytest>=8.4" "beartype>=0.23.1" "libtpu>=0.0.51"
 	JAX_PLATFORMS=cpu .venv-tpu/bin/python -m pytest tests/test_aot.py
 

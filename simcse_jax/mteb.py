@@ -114,6 +114,9 @@ class Encoder:
             if "text" not in batch:
                 raise UserError(f"{task_metadata.name}: its inputs are {', '.join(batch)}; this model takes text alone")
             texts += batch["text"]
+        for row, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise UserError(f"{task_metadata.name}: text {row} is {text!r:.60}, not a string")
         names = prompt_names(task_metadata.name, task_metadata.type, prompt_type.value if prompt_type else None)
         options = with_prompt_of(self._options, self._model.prompts, *names)
         return encode_once(functools.partial(self._model.encode, **{**kwargs, **options}), [texts])[0]

@@ -1,5 +1,6 @@
 """Slow set-up that many tests share: tiny models as Hugging Face folders, the real MiniLM, real data, a trained run."""
 
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -28,7 +29,6 @@ os.environ["JAX_COMPILATION_CACHE_MAX_SIZE"] = str(2**31)  # with a limit of siz
 import numpy as np
 import pytest
 from filelock import FileLock
-from jax._src.lru_cache import LRUCache
 from jaxtyping import install_import_hook
 
 # Before they are imported: every call of these rooms' functions is checked against its annotations, in tests alone.
@@ -48,8 +48,12 @@ def pytest_configure() -> None:
 
 
 # Before it writes a program, JAX reads the age and the size of every other one in the cache: of 2,000 in 0.1 s, while
-# the other processes wait. Processes that the tests start still keep the limit.
-LRUCache._evict_if_needed = lambda self, *, additional_size=0: None
+# the other processes wait. Processes that the tests start still keep the limit. The name is private: a JAX without it
+# goes on reading.
+with contextlib.suppress(ImportError):
+    from jax._src.lru_cache import LRUCache
+
+    LRUCache._evict_if_needed = lambda self, **sizes: None
 
 
 # Files with long tests. They begin first: at the end no process waits for another one's long test.

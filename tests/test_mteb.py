@@ -244,6 +244,8 @@ def test_wrong_use_from_python_is_refused(tiny_bert, pairs):
     with pytest.raises(UserError, match="its inputs are image; this model takes text alone"):
         given = {"task_metadata": task.metadata, "hf_split": "test", "hf_subset": "default"}
         Encoder(model).encode([{"image": [None]}], **given)
+    with pytest.raises(UserError, match=r"text 1 is \['on'\], not a string"):
+        Encoder(model).encode([{"text": ["on", ["on"]]}], **given)
     with pytest.raises(UserError, match="models of the class SimCSE, without a change of their embeddings"):
         Benchmarks({})(model.encode)
 

@@ -103,8 +103,12 @@ class SimCSEDocumentEmbedder(_Embedder):
           embedding_separator: between them.
 
         Raises:
-          UserError: when precision needs ranges.
+          UserError: when precision needs ranges, or for fields that are no list, or a separator that is no string.
         """
+        if isinstance(meta_fields_to_embed, str):  # its letters would be the fields, which no document has
+            raise UserError(f"meta_fields_to_embed={meta_fields_to_embed!r:.60}: a string; give a list of names")
+        if not isinstance(embedding_separator, str):
+            raise UserError(f"embedding_separator={embedding_separator!r:.60}: not a string")
         _Embedder.__init__(self, model, dtype=dtype, **options)
         self.meta_fields_to_embed = list(meta_fields_to_embed or [])
         self.embedding_separator = embedding_separator
@@ -116,6 +120,8 @@ class SimCSEDocumentEmbedder(_Embedder):
         Raises:
           UserError: naming the first one that is no document.
         """
+        if isinstance(documents, Document):
+            raise UserError("documents is one Document; give a list")
         texts = [self._text(row, document) for row, document in enumerate(documents)]
         found = embed_documents(self._ready(), texts, self.options)
         pairs = zip(documents, found, strict=True)

@@ -1,6 +1,7 @@
 """`SimCSE` as LlamaIndex's `BaseEmbedding`."""
 
 import asyncio
+import copy
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,7 +45,7 @@ class SimCSEEmbedding(BaseEmbedding):
     _model: SimCSE = PrivateAttr()
 
     def __init__(self, model_name: SimCSE | str | Path, *, embed_batch_size: int = 2048, **fields: Any):
-        """Loads the model.
+        """Loads the model, or takes a given one as it is now: later changes of its attributes have no effect.
 
         Args:
           model_name: a `SimCSE`, or the name that its constructor takes.
@@ -62,7 +63,8 @@ class SimCSEEmbedding(BaseEmbedding):
             if name not in known:
                 raise TypeError(f"SimCSEEmbedding has no argument {name}=; {advice(name, list(known))}")
         options = cast(TextOptions, {name: fields[name] for name in OPTIONS if name in fields})
-        model = open_model(model_name, fields.get("dtype"), options)
+        model = copy.copy(open_model(model_name, fields.get("dtype"), options))
+        model.prompts = dict(model.prompts)
         found = fingerprint(model)
         if fields.get("fingerprint") not in (None, "", found):
             raise UserError(

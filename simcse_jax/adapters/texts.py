@@ -107,5 +107,6 @@ def fingerprint(model: SimCSE) -> str:
 
 def _arguments(options: TextOptions, prompt: str) -> dict[str, Any]:
     """The arguments of `SimCSE.encode_query` or `encode_document`; `prompt` is the option with its prompt."""
+    check_ranges(options)  # again: programs set options later, too
     shared = {name: value for name, value in options.items() if not name.endswith("_prompt")}
     return {**shared, "prompt": options.get(prompt)}

@@ -70,6 +70,12 @@ def test_what_cannot_be_right_is_refused(prompted):
         SimCSEDocumentEmbedder(prompted).run([Document(content="a dog"), "the cat"])
     with pytest.raises(UserError, match=r"^SimCSETextEmbedder: was given a loaded model, which no file can hold"):
         SimCSETextEmbedder(SimCSE(prompted)).to_dict()
+    with pytest.raises(UserError, match="documents is one Document; give a list"):
+        SimCSEDocumentEmbedder(prompted).run(Document(content="a dog"))
+    with pytest.raises(UserError, match="meta_fields_to_embed='title': a string; give a list of names"):
+        SimCSEDocumentEmbedder(prompted, meta_fields_to_embed="title")
+    with pytest.raises(UserError, match="embedding_separator=3: not a string"):
+        SimCSEDocumentEmbedder(prompted, embedding_separator=3)
     with pytest.raises(UserError, match="give ranges= too"):
         SimCSETextEmbedder(prompted, precision="int8")
     with pytest.raises(TypeError, match="has no argument normalize_embeddings=; use normalize_to_unit="):

@@ -76,3 +76,14 @@ def test_another_model_of_the_same_name_is_neither_opened_nor_found_in_a_cache(p
 def test_arguments_of_other_packages_are_named(prompted):
     with pytest.raises(TypeError, match=r"^SimCSEEmbedding has no argument normalize=; use normalize_to_unit="):
         SimCSEEmbedding(prompted, normalize=True)
+
+
+def test_what_is_changed_later_neither_belies_the_fingerprint_nor_compares_codes_of_two_calls(prompted):
+    given, texts = SimCSE(prompted), ["the cat", "a dog"]
+    adapter = SimCSEEmbedding(given)
+    found = adapter.get_text_embedding_batch(texts)
+    given.prompts["document"], given.normalize = "he ran ", True
+    assert adapter.get_text_embedding_batch(texts) == found != SimCSEEmbedding(given).get_text_embedding_batch(texts)
+    adapter.precision = "int8"
+    with pytest.raises(UserError, match="give ranges= too"):
+        adapter.get_text_embedding_batch(texts)
