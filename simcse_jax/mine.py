@@ -50,7 +50,7 @@ def mine(args: argparse.Namespace, path: Path, pairs: "PairFile", positives: Any
     from simcse_jax.corpus.stamps import hash_file
     from simcse_jax.index.options import check_search
     from simcse_jax.mining.corpus import open_corpus
-    from simcse_jax.mining.miner import Miner, check_corpus
+    from simcse_jax.mining.miner import Miner, check_corpus, check_rows
     from simcse_jax.progress import Progress
     from simcse_jax.simcse import SimCSE
 
@@ -64,6 +64,7 @@ def mine(args: argparse.Namespace, path: Path, pairs: "PairFile", positives: Any
     corpus = open_corpus(args.corpus, model, args.corpus_column, options)
     choice = choice_of(args)
     check_corpus(corpus, pairs.has_rows, judge is not None, choice, args.corpus)
+    check_rows(corpus, positives, args.corpus)
     about = {f"--{name.replace('_', '-')}": getattr(args, name) for name in OPTIONS}
     about |= {f"--{name.replace('_', '-')}": value for name, value in choice._asdict().items()}
     about |= {"--pairs": hash_file(pairs.path), "--corpus": corpus.fingerprint, "--model": model.identity()._asdict()}

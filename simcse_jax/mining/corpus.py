@@ -14,6 +14,7 @@ from simcse_jax.corpus.origins import texts
 from simcse_jax.corpus.stamps import hash_file, stamp_of
 from simcse_jax.data.columns import ROLES
 from simcse_jax.data.sentences import SentenceFile
+from simcse_jax.encoding.quantization import Quantization
 from simcse_jax.errors import UserError
 from simcse_jax.index.embedding_files import EmbeddingFiles
 from simcse_jax.index.files import ABOUT, check_maker, is_index
@@ -35,6 +36,7 @@ class Corpus(NamedTuple):
     has_text: bool  # whether it has the rows' texts
     numbers: np.ndarray | None  # (N,) the rows' numbers, where they are not 0 … N - 1
     fingerprint: str
+    quantization: Quantization | None = None  # how its embeddings are stored, if not in float32
 
 
 def open_corpus(name: str, model: SimCSE, column: str | None, options: SearchOptions) -> Corpus:
@@ -81,7 +83,7 @@ def open_corpus(name: str, model: SimCSE, column: str | None, options: SearchOpt
         found: Any = model.search(queries, min(count, len(index)), **options)  # a list for each query
         return found
 
-    return Corpus(search, len(index), has_text, numbers, mark)
+    return Corpus(search, len(index), has_text, numbers, mark, None if on_disk else index.quantization)
 
 
 def _refuse_column(name: str, column: str | None) -> None:

@@ -49,7 +49,7 @@ class Miner:
           UserError: when a search fails.
         """
         anchors, positives = self._model.encode_query([p.anchor for p in pairs]), [p.positive for p in pairs]
-        own = pairwise(anchors, self._model.encode_document(positives), self._model.similarity_fn_name)
+        own = self._own_scores(anchors, self._model.encode_document(positives))
         found = self._candidates(pairs, anchors)
         judged = self._judged(pairs, found)
         records, left_out = [], Counter[str]()
@@ -65,6 +65,16 @@ class Miner:
             records.append(record)
         return records, left_out
 
+    def _own_scores(
+        self, anchors: Float[np.ndarray, "N D"], positives: Float[np.ndarray, "N D"]
+    ) -> Float32[np.ndarray, " N"]:
+        """The scores of pairs, as a search gives them: bits, above all, have lower ones than float32."""
+        name, quantization = self._model.similarity_fn_name, self._corpus.quantization
+        if quantization is None:
+            return pairwise(anchors, positives, name)
+        stored = quantization.decode(quantization.encode(prepared(positives, name)))
+        return pairwise(prepared(anchors, name), stored, "dot" if name == "cosine" else name)
+
     def _record(self, pair: Pair, score: float, results: list[Result]) -> dict[str, Any]:
         numbers = self._corpus.numbers
         rows = [result.row if numbers is None else int(numbers[result.row]) for result in results]
@@ -77,7 +87,7 @@ class Miner:
     def _candidates(self, pairs: Sequence[Pair], anchors: np.ndarray) -> list[Candidates]:
         """Of each query as many as its ranks need; more rows are searched for where these are too few."""
         known = [self._positives.of(pair.anchor) for pair in pairs]
-        needed = [self._choice.range_max + len(hashes) for hashes, _ in known]
+        needed = [self._choice.range_max + max(len(hashes), len(rows)) for hashes, rows in known]
         found: dict[int, Candidates] = {}
         left, count = list(range(len(pairs))), max(needed) + 1  # and the anchor itself
         while left:
@@ -96,14 +106,14 @@ class Miner:
         is_own = [(result.row if numbers is None else int(numbers[result.row])) in rows for result in ordered]
         if not self._corpus.has_text:
             return Candidates(ordered, np.array(is_own, bool))
-        seen, kept = {pair.anchor, ""}, []
-        for place, result in enumerate(ordered):
-            text = result.sentence.strip()
+        seen, kept, texts = {pair.anchor, ""}, [], [result.sentence.strip() for result in ordered]
+        for place, text in enumerate(texts):
             if text not in seen:
                 seen.add(text)
                 kept.append(place)
-        same = same_text([ordered[place].sentence for place in kept], hashes)
-        is_positive = np.array([own or is_own[place] for own, place in zip(same, kept, strict=True)], bool)
+        of_own = {text for text, own in zip(texts, is_own, strict=True) if own}  # other rows may have it too
+        same = same_text([texts[place] for place in kept], hashes)
+        is_positive = np.array([own or texts[place] in of_own for own, place in zip(same, kept, strict=True)], bool)
         return Candidates([ordered[place] for place in kept], is_positive)
 
     def _judged(
@@ -156,6 +166,18 @@ def check_corpus(corpus: Corpus, has_rows: bool, judged: bool, choice: Choice, n
         )
     if corpus.rows <= choice.range_min:
         raise UserError(f"--range-min {choice.range_min}: {name} has only {corpus.rows:,} rows")
+
+
+def check_rows(corpus: Corpus, positives: Positives, name: str) -> None:
+    """Refuses pairs that name rows which the corpus does not have: its own positives would be negatives.
+
+    Raises:
+      UserError: naming the row.
+    """
+    first, last = (0, corpus.rows - 1) if corpus.numbers is None else (corpus.numbers.min(), corpus.numbers.max())
+    for row in positives.named or ():
+        if not first <= row <= last:
+            raise UserError(f"--pairs: names row {row:,} of the corpus, but {name} has the rows {first:,} to {last:,}")
 
 
 def _short(score: float) -> float:

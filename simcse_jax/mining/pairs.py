@@ -12,6 +12,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.storage import local_path
 
 ROWS = ("anchor_row", "positive_row")  # columns of numbers of rows in the corpus, which a file may have
+LONGEST = 19  # below as many digits, a number fits into SQLite's integers
 AT_ONCE = 1 << 14  # pairs that are noted together
 
 
@@ -44,10 +45,11 @@ class PairFile:
         if suffix not in READERS or suffix == ".txt":
             raise UserError(f"--pairs {name}: must be a .csv, .tsv, .jsonl or .parquet file with anchors and positives")
         names, _ = READERS[suffix](self.path)
-        places = choose_columns(names, columns, f"--pairs {name}").places[:2]
+        sentences = [each for each in names if each not in ROWS]  # else numbers would be texts, where the order chooses
+        places = choose_columns(sentences, columns, f"--pairs {name}").places[:2]
         if len(places) < 2:
             raise UserError(f"--pairs {name}: one column of sentences; mining needs pairs: --columns positive=NAME")
-        self._wanted = [names[place] for place in places] + [each for each in ROWS if each in names]
+        self._wanted = [sentences[place] for place in places] + [each for each in ROWS if each in names]
         self._names, self._suffix = list(names), suffix
         self.has_rows = "positive_row" in names
 
@@ -72,10 +74,10 @@ class PairFile:
 
 
 def _row(value: object, field: str) -> int:
-    if isinstance(value, str) and value.strip().isdecimal():
+    if isinstance(value, str) and value.strip().isdecimal() and len(value.strip()) < LONGEST:
         value = int(value)
-    if type(value) is not int or value < 0:
-        raise UserError(f"{field} holds {value if value is None else repr(value)[:60]}, not the number of a row")
+    if type(value) is not int or not 0 <= value < 10 ** (LONGEST - 1):
+        raise UserError(f"{field} holds {value if value is None else f'{value!r:.60}'}, not the number of a row")
     return value
 
 
@@ -95,6 +97,8 @@ class Positives:
             self._table.executemany("INSERT INTO pairs VALUES (?, ?, ?)", notes)
             self.rows, self.pairs = self.rows + len(part), self.pairs + len(found)
         self._table.execute("CREATE INDEX anchors ON pairs (anchor)")
+        found = self._table.execute("SELECT MIN(row), MAX(row) FROM pairs WHERE row >= 0").fetchone()
+        self.named: tuple[int, int] | None = None if found[0] is None else found  # the first and the last row
 
     def of(self, anchor: str) -> tuple[set[int], set[int]]:
         """The hashes of an anchor's positives, and the rows of the corpus that are known to be it or one of these."""

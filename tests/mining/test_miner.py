@@ -3,8 +3,10 @@ import pytest
 from support.mined import Fixed, corpus_of, mined, pairs_of
 
 from simcse_jax.errors import UserError
-from simcse_jax.mining.miner import check_corpus, pairwise
-from simcse_jax.mining.pairs import Pair
+from simcse_jax.index.index import Index
+from simcse_jax.mining.corpus import Corpus
+from simcse_jax.mining.miner import check_corpus, check_rows, pairwise
+from simcse_jax.mining.pairs import Pair, Positives
 from simcse_jax.mining.selection import Choice
 
 TEXTS = [f"text {number}" for number in range(60)]
@@ -111,6 +113,34 @@ def test_a_corpus_without_text_needs_the_rows_of_positives():
     ):
         with pytest.raises(UserError, match=message):
             check_corpus(*arguments, "x")
+
+
+def test_rows_that_pairs_name_are_in_the_corpus_and_take_no_rank_of_others():
+    model = Fixed()
+    for has_text in (True, False):
+        corpus = corpus_of(TEXTS, model, has_text)
+        nearest = [result.row for result in corpus.search(model.encode_query(["query"]), 10)[0]]
+        pairs = [Pair(row, "query", "another text", (nearest[row],)) for row in range(4)]
+        assert mined(pairs[:4], corpus, Choice(3, 0, 3), model)[0]["negative_rows"] == nearest[4:7]
+        check_rows(corpus, Positives(iter(pairs)), "x")
+        with pytest.raises(UserError, match="names row 60 of the corpus, but x has the rows 0 to 59"):
+            check_rows(corpus, Positives(iter([*pairs, Pair(4, "query", "text", (60,))])), "x")
+    twice = corpus_of(["far", "one", "one"], model)  # the pair's own text is another, and its row is not the first
+    assert mined([Pair(0, "query", "One.", (2,))], twice, Choice(2, 0, 3), model)[0]["negative_rows"] == [0]
+
+
+@pytest.mark.parametrize("precision", ["int8", "binary"])
+def test_a_pair_is_scored_as_the_index_stores_it(precision):
+    from simcse_jax.encoding.quantization import ranges_of
+
+    model = Fixed(size=64)
+    ranges = ranges_of(model.encode_document(TEXTS)) if precision == "int8" else None
+    index = Index(64, precision=precision, ranges=ranges)
+    index.add(TEXTS, model.encode_document(TEXTS))
+    corpus = Corpus(lambda queries, count: index.search(queries, count), 60, True, None, "", index.quantization)
+    record = mined([Pair(0, "query 0", TEXTS[0])], corpus, Choice(59, 0, 59), model)[0]
+    found = {result.row: result.score for result in index.search(model.encode_query(["query 0"]), 60)[0]}
+    assert record["positive_score"] == pytest.approx(found[0], abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["cosine", "dot", "euclidean", "manhattan"])

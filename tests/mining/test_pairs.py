@@ -23,6 +23,8 @@ def test_pairs_are_read_from_any_row_of_any_file(tmp_path):
     (tmp_path / "b.csv").write_text("question,answer,id\nx,y,1\n")
     named = PairFile(str(tmp_path / "b.csv"), {"anchor": "question", "positive": "answer"})
     assert (list(named.read()), named.has_rows) == ([Pair(0, "x", "y")], False)
+    (tmp_path / "c.csv").write_text("positive_row,question,answer,anchor_row\n1,x,y,0\n")
+    assert list(PairFile(str(tmp_path / "c.csv"), {}).read()) == [Pair(0, "x", "y", (0, 1))]
 
 
 def test_an_anchor_has_the_positives_of_all_its_pairs():
@@ -30,7 +32,8 @@ def test_an_anchor_has_the_positives_of_all_its_pairs():
     assert (positives.rows, positives.pairs) == (4, 3)
     hashes, rows = positives.of("a")
     assert (same_text([" p", "q", "s", "a"], hashes), rows) == ([True, False, True, False], {3, 5})
-    assert positives.of("nothing") == (set(), set())
+    assert positives.of("nothing") == (set(), set()) and positives.named == (3, 5)
+    assert Positives(iter([Pair(0, "a", "p")])).named is None
 
 
 @pytest.mark.parametrize(
@@ -40,6 +43,8 @@ def test_an_anchor_has_the_positives_of_all_its_pairs():
         ("a.csv", "text\na\n", "one column of sentences"),
         ("a.csv", "w,x,y,z\n1,2,3,4\n", "which columns"),
         ("a.csv", "anchor,positive,positive_row\na,p,-1\n", "line 2: the field 'positive_row' holds '-1'"),
+        ("a.csv", f"anchor,positive,positive_row\na,p,{'1' * 5000}\n", "line 2: the field 'positive_row' holds '111"),
+        ("a.jsonl", '{"anchor": "a", "positive": "p", "positive_row": 9223372036854775808}\n', "holds 9223372036854"),
         ("a.jsonl", '{"anchor": "a", "positive": 3}\n', "line 1: the field 'positive' holds 3, not text"),
     ],
 )
