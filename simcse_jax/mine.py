@@ -68,6 +68,7 @@ def mine(args: argparse.Namespace, path: Path, pairs: "PairFile", positives: Any
     about = {f"--{name.replace('_', '-')}": getattr(args, name) for name in OPTIONS}
     about |= {f"--{name.replace('_', '-')}": value for name, value in choice._asdict().items()}
     about |= {"--pairs": hash_file(pairs.path), "--corpus": corpus.fingerprint, "--model": model.identity()._asdict()}
+    about |= {"model's prompts": model.prompts}  # of the queries
     output = output_of(path, about | {"--judge": judge.identity()._asdict() if judge else None})
     if output.done:
         print(f"{path}: resuming after row {output.done:,} of {positives.rows:,}", flush=True)

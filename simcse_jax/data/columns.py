@@ -65,6 +65,8 @@ def _choose(
     further = []
     for role, known in usual_names.items():
         found = [name for name in known if name in names][:1]
+        if found and role == "negative" and (others := numbered(names, found[0], where)):
+            raise UserError(f"{where}: has {found[0]!r} and {others[0]!r}; set data.columns.negative to the one to use")
         if not found and role == "negative":
             found = further = next(filter(None, (_numbered(names, name, where) for name in known)), [])
         if not found:

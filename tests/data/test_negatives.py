@@ -40,10 +40,12 @@ def test_lists_and_numbered_columns_hold_several_and_rows_may_have_fewer(write, 
     )
 
 
-def test_all_rows_with_as_many_lack_none_and_a_column_goes_before_numbered_ones(write):
+def test_all_rows_with_as_many_lack_none_and_a_column_next_to_numbered_ones_is_chosen_by_name(write):
     full = read_examples(write("a.jsonl", jsonl([["n", "m"], ["o", "k"]])))
     assert (full.present, full.kinds) == (None, "2 pairs with 2 hard negatives")
-    one = read_examples(write("a.csv", "sent0,sent1,negative,negative_1\na,p,n,m\na,p,,m\n"))
+    path = write("a.csv", "sent0,sent1,negative,negative_1\na,p,n,m\na,p,,m\n")
+    refused(path, "'negative' and 'negative_1'", "data.columns.negative")
+    one = read_examples(path, {"anchor": "sent0", "positive": "sent1", "negative": "negative"})
     assert (one.columns[2], one.blank) == (["n"], 1)  # a blank cell of a single column leaves the row out, as ever
 
 

@@ -13,10 +13,14 @@ PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
 def environment() -> dict[str, str]:
-    """Of the zygote: one device, no hub, no network through proxies, programs compiled once for all."""
+    """Of the zygote: one device, no hub, no network through proxies, programs compiled once for all.
+
+    Python writes no bytecode of a config next to it, or every case that is refused after reading one leaves a file.
+    """
     kept = {name: value for name, value in os.environ.items() if name.lower() not in PROXIES}
     kept.pop("PYTEST_CURRENT_TEST", None)
-    return {**kept, "JAX_PLATFORMS": "cpu", "HF_HUB_OFFLINE": "1", "XLA_FLAGS": xla_flags(), "PYTHONUTF8": "1"}
+    kept |= {"JAX_PLATFORMS": "cpu", "HF_HUB_OFFLINE": "1", "XLA_FLAGS": xla_flags()}
+    return kept | {"PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 class Runner:

@@ -122,7 +122,7 @@ def _import_everything() -> None:
     import simcse_jax
 
     for module in pkgutil.walk_packages(simcse_jax.__path__, "simcse_jax."):
-        if not module.name.startswith("simcse_jax.configs"):
+        if not module.name.startswith(("simcse_jax.configs", "simcse_jax.adapters")):  # large, and no command
             importlib.import_module(module.name)
     for name in (
         "transformers",

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httpx
 import numpy as np
 import pytest
-from hostile.requests import Bad, draw
+from hostile.malformed import Bad, draw
 from support.served import served
 
 from simcse_jax import SimCSE
