@@ -10,7 +10,7 @@ from jaxtyping import Float, Float32
 
 from simcse_jax.errors import UserError
 from simcse_jax.index.index import Result
-from simcse_jax.index.similarity import norm_order, prepared
+from simcse_jax.index.similarity import pairwise, prepared
 from simcse_jax.mining.corpus import Corpus
 from simcse_jax.mining.pairs import Pair, Positives, same_text
 from simcse_jax.mining.selection import Choice, select
@@ -134,14 +134,6 @@ class Miner:
             scores = pairwise(query, rows, judge.similarity_fn_name)
             judged.append((scores[:-1], float(scores[-1])))
         return judged
-
-
-def pairwise(a: Float[np.ndarray, "N D"], b: Float[np.ndarray, "N D"], name: str) -> Float32[np.ndarray, " N"]:
-    """(N,) similarities of each row of `a` with the same row of `b`."""
-    a, b = prepared(a, name), prepared(b, name)
-    if name in ("cosine", "dot"):
-        return np.einsum("nd,nd->n", a, b).astype(np.float32)
-    return -np.linalg.norm(a - b, ord=norm_order(name), axis=1).astype(np.float32)
 
 
 def check_corpus(corpus: Corpus, has_rows: bool, judged: bool, choice: Choice, name: str) -> None:
