@@ -5,7 +5,7 @@ from support.mined import Fixed, corpus_of, mined, pairs_of
 from simcse_jax.errors import UserError
 from simcse_jax.index.index import Index
 from simcse_jax.mining.corpus import Corpus
-from simcse_jax.mining.miner import check_corpus, check_rows, pairwise
+from simcse_jax.mining.miner import check_corpus, check_rows
 from simcse_jax.mining.pairs import Pair, Positives
 from simcse_jax.mining.selection import Choice
 
@@ -141,11 +141,3 @@ def test_a_pair_is_scored_as_the_index_stores_it(precision):
     record = mined([Pair(0, "query 0", TEXTS[0])], corpus, Choice(59, 0, 59), model)[0]
     found = {result.row: result.score for result in index.search(model.encode_query(["query 0"]), 60)[0]}
     assert record["positive_score"] == pytest.approx(found[0], abs=1e-6)
-
-
-@pytest.mark.parametrize("name", ["cosine", "dot", "euclidean", "manhattan"])
-def test_pairwise_similarities_are_the_diagonal_of_all(name):
-    from simcse_jax.index.similarity import similarities
-
-    a, b = np.float32(np.random.default_rng(0).normal(size=(2, 5, 7)))
-    np.testing.assert_allclose(pairwise(a, b, name), np.diag(similarities(a, b, name)), rtol=1e-5)
