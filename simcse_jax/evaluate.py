@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from simcse_jax.command_line import run_command, warnings_in_a_line
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from simcse_jax.evaluation.transfer import Transfer
     from simcse_jax.mteb import Benchmarks
     from simcse_jax.simcse import SimCSE
+
+SETTINGS = "retrieval_settings"  # in the scores: the storage and both prompts
 
 
 def main() -> None:
@@ -57,6 +59,9 @@ def main() -> None:
     found: dict[int, dict[str, Any]] = {}
     with printing(options.output is not None) as say:
         say(f"{args.model}: pooler {model.pooler}{' with head' if model.use_head else ''}{before}{after}")
+        settings = {"storage": args.storage or "float32", **encoders(model, args.prompt, args.prompt_name).prompts}
+        if options.baseline and (others := unlike(options.baseline, settings)):
+            say(f"--baseline {args.baseline}: was scored with {others}")
         for size in options.dimensions or [0]:
             scores = found[size] = {}
             with doing(args.postprocess), warnings_in_a_line():
@@ -66,6 +71,8 @@ def main() -> None:
                     at = f"{size} elements: " if size else ""
                     say(f"{at}{evaluator.protocol}\n{evaluator.table(numbers)}")
                     scores |= evaluator.flat(numbers)
+                if options.folders:
+                    scores[SETTINGS] = settings
         if options.output:
             written = found.get(0) or {"truncated": {str(size): scores for size, scores in found.items()}}
             write_atomically(options.output, json.dumps(written, indent=2) + "\n")
@@ -77,7 +84,8 @@ class Encoders:
 
     model: "SimCSE"
     options: "EncodeOptions"  # in place of the model's own
-    roles: str  # the prompts of queries and documents, for people; empty: they have none of their own
+    prompts: dict[str, str]  # query_prompt, document_prompt
+    roles: str  # those of them that are not the model's usual one, for people
 
     def __call__(self, sentences: Sequence[str]) -> "np.ndarray":
         """(N, D) embeddings of N sentences."""
@@ -106,12 +114,24 @@ def encoders(model: "SimCSE", prompt: str | None, prompt_name: str | None, size:
     from simcse_jax.simcse import DOCUMENT_PROMPTS
 
     given: EncodeOptions = {"prompt": prompt, "prompt_name": prompt_name, "truncate_dim": size}
-    roles = ""
-    for role, names in (("queries", ("query",)), ("documents", DOCUMENT_PROMPTS)):
+    prompts, roles = {}, ""
+    for side, role, names in (("query", "queries", ("query",)), ("document", "documents", DOCUMENT_PROMPTS)):
         own = with_prompt_of(given, model.prompts, *names)
-        text = model.prompt_of(own["prompt"], own["prompt_name"])
+        prompts[f"{side}_prompt"] = text = model.prompt_of(own["prompt"], own["prompt_name"])
         roles += f", {role} with prompt {text!r}" if text != model.prompt_of(prompt, prompt_name) else ""
-    return Encoders(model, given, roles)
+    return Encoders(model, given, prompts, roles)
+
+
+def unlike(baseline: Mapping[str, Any], settings: Mapping[str, str]) -> str:
+    """How earlier scores of retrieval were made otherwise, for people; empty: they were not.
+
+    Such scores may be what one wants to compare with, so they are named, not refused.
+    """
+    earlier = baseline.get(SETTINGS)
+    if not isinstance(earlier, dict):
+        return f"unknown settings: it has no {SETTINGS}"
+    others = {name: earlier.get(name) for name, value in settings.items() if earlier.get(name) != value}
+    return ", ".join(f"{name} {value!r} instead of {settings[name]!r}" for name, value in others.items())
 
 
 def read(options: Options) -> "list[Similarity | WithRegressor | Transfer | Retrieval | Benchmarks]":

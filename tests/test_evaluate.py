@@ -7,6 +7,7 @@ from support import call
 from support.beir import write_beir
 from support.senteval import write_all
 
+from simcse_jax.evaluate import unlike
 from simcse_jax.evaluation import beir, retrieval, sts
 from simcse_jax.simcse import SimCSE
 
@@ -250,6 +251,11 @@ def test_retrieval_is_scored_with_the_models_prompts_and_compared(tmp_path, tiny
         assert found[name] == results["retrieval_average"][name] == pytest.approx(100 * values.mean(), abs=1e-4)
     assert set(found["compared"]) == set(scores) and "queries with prompt 'the man '" in done.stdout
     assert "tiny: 6 queries, 30 of 40 documents" in done.stdout and "difference | " in done.stdout
+    assert f"--baseline {first}: was scored with query_prompt '' instead of 'the man '" in done.stdout
+    settings = json.loads(first.read_text())["retrieval_settings"]
+    assert settings == {"storage": "float32", "query_prompt": "", "document_prompt": ""}
+    assert unlike({"retrieval_settings": settings}, settings) == ""
+    assert "unknown settings" in unlike({"retrieval": {}}, settings)
     done = call("evaluate", "--model", prompted, *tasks, "--prompt", "", "--split", "dev", "--storage", "bfloat16")
     assert done.returncode == 0 and "prompt '" not in done.stdout and "3 queries" in done.stdout
     assert "documents' embeddings in bfloat16" in done.stdout
@@ -258,7 +264,7 @@ def test_retrieval_is_scored_with_the_models_prompts_and_compared(tmp_path, tiny
 def test_similarity_and_retrieval_stand_next_to_each_other(tmp_path, tiny_bert, corpus):
     tasks = f"sts,retrieval:{write_beir(tmp_path / 'tiny')}"
     printed, results = scored(tmp_path, tiny_bert, corpus["dev"], "--tasks", tasks, "--metric", "pearson,mrr@5")
-    assert set(results) == {"dev", "average", "averages", "retrieval", "retrieval_average"}
+    assert set(results) == {"dev", "average", "averages", "retrieval", "retrieval_average", "retrieval_settings"}
     assert "Pearson × 100" in printed and "MRR@5, × 100" in printed
 
 
