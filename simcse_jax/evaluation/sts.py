@@ -26,7 +26,10 @@ from simcse_jax.storage import local_path, sha256
 TITLES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}  # where the paper's table has another name
 GRADED = {"sentence1", "sentence2", "score"}  # the header of a file of graded pairs
 # The keys next to the tasks in a result file.
-BESIDE_TASKS = ("average", "averages", "retrieval", "retrieval_average", "mteb", "mteb_average", "truncated")
+BESIDE_TASKS = (
+    *("average", "averages", "retrieval", "retrieval_average", "retrieval_settings"),
+    *("mteb", "mteb_average", "truncated"),
+)
 LARGEST = 1e100  # score; the square of a larger one overflows
 DEVELOPMENT = "STSBenchmark"  # the task that chooses the best checkpoint
 

@@ -1,0 +1,111 @@
+"""STS and retrieval at several sizes and precisions of the embeddings, before and after training.
+
+    python -m benchmarks.retrieval_scores --data SENTEVAL --collections FOLDER FOLDER --before MODEL --after RUN RUN RUN
+
+Each model encodes each text once; its embeddings are then cut to their first elements, and kept in float32, in a byte
+or in a bit an element. Queries stay float32, as in an index; both sentences of a pair of STS are kept alike. Documents
+in bytes and bits are all compared: that is what an index finds that rescores enough candidates. Writes a line for each
+model, size and precision to --output (.csv), and prints a table: the models of --after as mean ± standard deviation.
+"""
+
+import argparse
+import csv
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from simcse_jax import SimCSE
+from simcse_jax.encoding.quantization import Quantization, ranges_of
+from simcse_jax.evaluation import retrieval, sts
+from simcse_jax.evaluation.tasks import TASKS
+
+MEASURES = ("ndcg@10", "recall@10")
+SIZES = (384, 128, 64)
+PRECISIONS = ("float32", "int8", "binary")
+
+
+class Kept:
+    """A model whose embeddings are kept in a size and a precision, for evaluators.
+
+    `rows` (N, D) float32 are the embeddings of `numbers`' sentences; the ranges of bytes are found in all of them.
+    """
+
+    similarity_fn_name = "cosine"
+
+    def __init__(self, numbers: dict[str, int], rows: np.ndarray, size: int, precision: str):
+        cut = rows[:, :size]
+        self._numbers = numbers
+        self._rows = cut / np.maximum(np.linalg.norm(cut, axis=1, keepdims=True), 1e-12)
+        ranges = ranges_of(self._rows) if precision == "int8" else None
+        kind = Quantization(precision, size, ranges)
+        self._kept = kind.decode(kind.encode(self._rows))
+
+    def _places(self, sentences: Sequence[str]) -> list[int]:
+        return [self._numbers[sentence] for sentence in sentences]
+
+    def __call__(self, sentences: Sequence[str]) -> np.ndarray:
+        """(N, D) embeddings as they are kept."""
+        return self._kept[self._places(sentences)]
+
+    def encode_query(self, sentences: Sequence[str]) -> np.ndarray:
+        """(N, D) embeddings in float32."""
+        return self._rows[self._places(sentences)]
+
+    encode_document = __call__
+
+
+def scores(name: str, texts: list[str], pairs: dict[str, sts.Pairs], collections: dict) -> list[dict[str, object]]:
+    """A model's figures, a dictionary for each size and precision; "sts" is the mean of the tasks."""
+    rows = SimCSE(name, truncate_dim=None).encode(texts, show_progress_bar=True)
+    numbers = {text: number for number, text in enumerate(texts)}
+    found = []
+    for size in SIZES:
+        for precision in PRECISIONS:
+            kept = Kept(numbers, rows, size, precision)
+            tasks = sts.evaluate(kept, pairs)
+            figures: dict[str, object] = {task: round(sts.figure(result) or 0.0, 4) for task, result in tasks.items()}
+            figures["sts"] = round(statistics.fmean(figures.values()), 4)
+            for task, result in retrieval.Retrieval(collections, MEASURES)(kept)["retrieval"].items():
+                figures |= {f"{task} {measure}": result[measure] for measure in MEASURES}
+            bytes_ = Quantization(precision, size, None).width * (4 if precision == "float32" else 1)
+            found.append({"model": name, "size": size, "precision": precision, "bytes": bytes_} | figures)
+    return found
+
+
+def main() -> None:
+    """Scores all models and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--collections", required=True, nargs="+")
+    parser.add_argument("--before", required=True)
+    parser.add_argument("--after", required=True, nargs="+")
+    parser.add_argument("--output", required=True, type=Path)
+    args = parser.parse_args()
+    pairs, missing = sts.read(args.data, list(TASKS))
+    collections = retrieval.read(args.collections)
+    every = [text for task in pairs.values() for text in (*task.first, *task.second)]
+    every += [text for task in collections.values() for text in (*task.first, *task.second)]
+    texts = list(dict.fromkeys(every))
+    found = [line for name in (args.before, *args.after) for line in scores(name, texts, pairs, collections)]
+    with open(args.output, "w", newline="") as file:
+        writer = csv.DictWriter(file, found[0])
+        writer.writeheader()
+        writer.writerows(found)
+    columns = ["sts", *(f"{task} {MEASURES[0]}" for task in collections)]
+    print(f"{len(texts):,} texts; STS is the mean of {', '.join(pairs)}; not there: {', '.join(missing) or 'none'}\n")
+    print("| size | precision | bytes |", " | ".join(f"{name} before | after" for name in columns), "|")
+    print("|", " | ".join(["---"] * (3 + 2 * len(columns))), "|")
+    for line in found[: len(SIZES) * len(PRECISIONS)]:
+        alike = [other for other in found if (other["size"], other["precision"]) == (line["size"], line["precision"])]
+        cells = [line["size"], line["precision"], line["bytes"]]
+        for name in columns:
+            after = [float(other[name]) for other in alike if other["model"] != args.before]
+            spread = f" ± {statistics.stdev(after):.2f}" if len(after) > 1 else ""
+            cells += [f"{line[name]:.2f}", f"{statistics.fmean(after):.2f}{spread}"]
+        print("|", " | ".join(map(str, cells)), "|")
+
+
+if __name__ == "__main__":
+    main()

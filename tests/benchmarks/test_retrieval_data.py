@@ -1,0 +1,43 @@
+import sys
+
+import numpy as np
+import pytest
+from support import ROOT
+
+from simcse_jax.encoding.quantization import dequantize, quantize
+from simcse_jax.evaluation import beir
+
+sys.path.insert(0, str(ROOT))
+from benchmarks.retrieval_data import asked, entailed, write_beir
+from benchmarks.retrieval_scores import Kept
+
+
+def test_a_hypothesis_asks_for_the_premises_that_entail_it(tmp_path):
+    (tmp_path / "SNLI").mkdir()
+    rows = [
+        ("a b", "c", "entailment"),
+        ("a b", "d", "contradiction"),
+        ("e f", "c", "entailment"),
+        ("g", "g", "neutral"),
+    ]
+    for name, column in zip(("s1", "s2", "labels"), zip(*rows, strict=True), strict=True):
+        (tmp_path / "SNLI" / f"{name}.dev").write_text("\n".join(column) + "\n")
+    premises = entailed(tmp_path, "dev")
+    assert premises == {"a b": ["c"], "e f": ["c"], "g": []}
+    write_beir(tmp_path / "it", [*premises, "c"], {"test": asked(premises)})
+    found = beir.read(str(tmp_path / "it"))
+    documents = [found.second[row] for row in found.judged[:, 1].tolist()]
+    assert found.first == ["c"] and sorted(documents) == ["a b", "e f"]
+    assert found.second[found.own[0]] == "c"  # which is left out of its own ranking
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8", "binary"])
+def test_documents_are_compared_as_an_index_keeps_them(precision):
+    rows = np.random.default_rng(0).normal(size=(5, 12)).astype(np.float32)
+    kept = Kept({name: place for place, name in enumerate("abcde")}, rows, 8, precision)
+    cut = rows[:, :8] / np.linalg.norm(rows[:, :8], axis=1, keepdims=True)
+    np.testing.assert_allclose(kept.encode_query(["c", "a"]), cut[[2, 0]], rtol=1e-6)
+    ranges = np.stack([cut.min(axis=0), cut.max(axis=0)]) if precision == "int8" else None
+    decoded = cut if precision == "float32" else dequantize(quantize(cut, precision, ranges), precision, 8, ranges)
+    np.testing.assert_allclose(kept.encode_document(["d"]), decoded[[3]], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(kept(["d"]), kept.encode_document(["d"]))
