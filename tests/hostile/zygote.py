@@ -5,6 +5,7 @@ backend of its own, as long as its parent has none. `Zygote` starts that process
 process itself is `python zygote.py`, which reads a request a line and answers with a line.
 """
 
+import gc
 import json
 import os
 import select
@@ -18,6 +19,15 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS = 60
 MEMORY, LARGEST_FILE, PROCESSOR_SECONDS = 8 << 30, 100 << 20, 90
 HUNG = "hung"  # in place of an exit code
+# What commands import only when they need it; a fork that finds it imported saves up to a second. Not lancedb, which
+# starts a thread: what it imports.
+LATER = (
+    *("transformers.models.auto.tokenization_auto", "transformers.models.bert.configuration_bert"),
+    *("transformers.tokenization_utils_tokenizers", "transformers.integrations.mistral", "tokenizers.trainers"),
+    *("tensorboardX", "safetensors.numpy", "scipy.stats", "jaxlib.mlir.dialects.mhlo", "jaxlib.mlir.dialects.builtin"),
+    *("matplotlib.pyplot", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg", "PIL.GifImagePlugin"),
+    *("pandas", "pyarrow.parquet", "pyarrow.dataset", "lance_namespace", "multiprocessing.synchronize"),
+)
 
 
 class Done(NamedTuple):
@@ -85,6 +95,8 @@ def serve() -> None:
     _protect_devices()
     if "--import" in sys.argv:
         _import_everything()
+    gc.collect()
+    gc.freeze()  # a collection in a fork would write to, and so copy, every page of these objects
     for line in requests:
         request = json.loads(line)
         start = time.monotonic()
@@ -124,14 +136,7 @@ def _import_everything() -> None:
     for module in pkgutil.walk_packages(simcse_jax.__path__, "simcse_jax."):
         if not module.name.startswith(("simcse_jax.configs", "simcse_jax.adapters")):  # large, and no command
             importlib.import_module(module.name)
-    for name in (
-        "transformers",
-        "tokenizers",
-        "pyarrow.parquet",
-        "tensorboardX",
-        "matplotlib.pyplot",
-        "safetensors.numpy",
-    ):
+    for name in LATER:
         importlib.import_module(name)
     from jax._src import xla_bridge
 
