@@ -1,6 +1,7 @@
 """Slow set-up that many tests share: tiny models as Hugging Face folders, the real MiniLM, real data, a trained run."""
 
 import contextlib
+import gc
 import importlib
 import importlib.util
 import os
@@ -35,6 +36,8 @@ from jaxtyping import install_import_hook
 CHECKED = [f"simcse_jax.{room}" for room in ("models", "objectives", "evaluation", "index")]
 install_import_hook(CHECKED, "typechecker.check")
 
+gc.disable()  # until all tests are collected: next to nothing of what is imported is garbage
+
 from support import DATA, KINDS, MINILM, run, sentences, train_args, write_model, write_prompted, write_vectors  # noqa: E402
 from support.models import add_language_model, add_mask_token  # noqa: E402
 from support.object_store import ObjectStore  # noqa: E402
@@ -62,6 +65,14 @@ LONG = ["test_quickstart.py", "test_resume.py", "test_prepared.py", "test_sts.py
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONG)
+
+
+def pytest_collection_finish() -> None:
+    """Looks for garbage again, but rarely and not among what was imported: tracing makes many objects and drops few."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    gc.enable()
 
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in a script's background ignores it otherwise
