@@ -78,6 +78,16 @@ def pytest_collection_finish() -> None:
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in a script's background ignores it otherwise
 
 
+@pytest.fixture(autouse=True)
+def one_platform(request, monkeypatch) -> None:
+    """A program compiled quickly is traced for CPUs alone, and no second time for the platforms that take other ways.
+
+    The program is the same. `make test-all` traces the other ways too, as do tests with the mark `platforms`.
+    """
+    if os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1" and not request.node.get_closest_marker("platforms"):
+        monkeypatch.setattr("jax.lax.platform_dependent", lambda *args, cpu, default: cpu(*args))
+
+
 @pytest.fixture(scope="session", params=list(KINDS))
 def tiny_folder(request, tmp_path_factory) -> Path:
     """Several kinds of encoder, one after the other."""
