@@ -19,7 +19,8 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_force_host_platform_device_count=8"  # CPU devices stand in for chips
-    + " --xla_cpu_use_fusion_emitters=false"
+    # One module for LLVM rather than 32: those would be compiled in threads, for which the workers leave no core.
+    + " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
     * (os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1" and importlib.util.find_spec("libtpu") is None),
 )
 # What one process of the tests has compiled the others read; the user's own cache is neither read nor written.
