@@ -191,7 +191,8 @@ def trained(tiny_bert, corpus, shared) -> Path:
     """The workdir of a short run whose head belongs to the model at test time."""
 
     def train(workdir: Path) -> None:
-        done = run("main", *train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always"))
+        args = train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always")
+        done = run("main", *args, fresh=True)
         assert done.returncode == 0, done.stderr
 
     return shared("trained", train)
@@ -202,7 +203,7 @@ def exported(trained, shared) -> Path:
     """The folder that `trained` is exported to."""
 
     def export(folder: Path) -> None:
-        done = run("export", "--workdir", trained, "--output", folder)
+        done = run("export", "--workdir", trained, "--output", folder, fresh=True)
         assert done.returncode == 0, done.stderr
 
     return shared("exported", export)
