@@ -1,6 +1,7 @@
 """Slow set-up that many tests share: tiny models as Hugging Face folders, the real MiniLM, real data, a trained run."""
 
 import contextlib
+import gc
 import importlib
 import importlib.util
 import os
@@ -18,7 +19,8 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_force_host_platform_device_count=8"  # CPU devices stand in for chips
-    + " --xla_cpu_use_fusion_emitters=false"
+    # One module for LLVM rather than 32: those would be compiled in threads, for which the workers leave no core.
+    + " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
     * (os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1" and importlib.util.find_spec("libtpu") is None),
 )
 # What one process of the tests has compiled the others read; the user's own cache is neither read nor written.
@@ -34,6 +36,8 @@ from jaxtyping import install_import_hook
 # Before they are imported: every call of these rooms' functions is checked against its annotations, in tests alone.
 CHECKED = [f"simcse_jax.{room}" for room in ("models", "objectives", "evaluation", "index")]
 install_import_hook(CHECKED, "typechecker.check")
+
+gc.disable()  # until all tests are collected: next to nothing of what is imported is garbage
 
 from support import DATA, KINDS, MINILM, run, sentences, train_args, write_model, write_prompted, write_vectors  # noqa: E402
 from support.models import add_language_model, add_mask_token  # noqa: E402
@@ -64,7 +68,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONG)
 
 
+def pytest_collection_finish() -> None:
+    """Looks for garbage again, but rarely and not among what was imported: tracing makes many objects and drops few."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    gc.enable()
+
+
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in a script's background ignores it otherwise
+
+
+@pytest.fixture(autouse=True)
+def one_platform(request, monkeypatch) -> None:
+    """A program compiled quickly is traced for CPUs alone, and no second time for the platforms that take other ways.
+
+    The program is the same. `make test-all` traces the other ways too, as do tests with the mark `platforms`.
+    """
+    if os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1" and not request.node.get_closest_marker("platforms"):
+        monkeypatch.setattr("jax.lax.platform_dependent", lambda *args, cpu, default: cpu(*args))
 
 
 @pytest.fixture(scope="session", params=list(KINDS))
@@ -169,7 +191,8 @@ def trained(tiny_bert, corpus, shared) -> Path:
     """The workdir of a short run whose head belongs to the model at test time."""
 
     def train(workdir: Path) -> None:
-        done = run("main", *train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always"))
+        args = train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always")
+        done = run("main", *args, fresh=True)
         assert done.returncode == 0, done.stderr
 
     return shared("trained", train)
@@ -180,7 +203,7 @@ def exported(trained, shared) -> Path:
     """The folder that `trained` is exported to."""
 
     def export(folder: Path) -> None:
-        done = run("export", "--workdir", trained, "--output", folder)
+        done = run("export", "--workdir", trained, "--output", folder, fresh=True)
         assert done.returncode == 0, done.stderr
 
     return shared("exported", export)

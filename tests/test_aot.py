@@ -30,6 +30,8 @@ from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import OBJECTIVES, needs
 from simcse_jax.training.recipe import terms_of
 
+pytestmark = pytest.mark.platforms
+
 UNSUP = "--config=configs/unsup_bert.py"
 GENERATOR = ["--config.objective.replaced_token_detection.weight=1", "--config.model.generator=distilroberta-base"]
 WRONG_SIZE = (

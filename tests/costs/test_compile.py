@@ -11,6 +11,8 @@ from simcse_jax.devices.flops import product_flops
 from simcse_jax.errors import UserError
 from simcse_jax.models.config import EncoderConfig
 
+pytestmark = pytest.mark.platforms
+
 
 def test_the_compiler_s_message_is_understood():
     late = "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 17.95G of 15.75G hbm. Exceeded by 2.20G."

@@ -7,6 +7,8 @@ from simcse_jax.costs import described
 from simcse_jax.costs.described import described_devices
 from simcse_jax.errors import UserError
 
+pytestmark = pytest.mark.platforms
+
 
 @pytest.mark.parametrize(
     ("topology", "message"),

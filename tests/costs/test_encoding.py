@@ -1,8 +1,11 @@
 import jax
+import pytest
 from support.costs import TINY, tiny_config
 
 from simcse_jax.costs import encoding
 from simcse_jax.devices.flops import product_flops
+
+pytestmark = pytest.mark.platforms
 
 
 def flops(**fields):

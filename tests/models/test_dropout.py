@@ -95,6 +95,7 @@ def test_the_rate_may_be_traced_and_the_keys_must_fit():
         dropout(jax.random.split(jax.random.key(0, impl="rbg"), 2), 0, x, 0.1)
 
 
+@pytest.mark.platforms
 @pytest.mark.parametrize("shape", [(2, 5, 30), (2, 6, 5, 7)])
 def test_masks_are_the_same_whether_a_loop_draws_them_or_not(shape, monkeypatch):
     def draw(keys):

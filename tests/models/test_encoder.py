@@ -18,6 +18,7 @@ pytestmark = pytest.mark.exact
 
 ROWS = 6
 ALBERT = pytest.param("albert", marks=pytest.mark.slow)
+MPNET = pytest.param("mpnet", marks=pytest.mark.slow)
 
 
 @functools.cache
@@ -48,9 +49,7 @@ def apart(left, right):
     return min(np.abs(left[pooler] - right[pooler]).max() for pooler in POOLERS)
 
 
-@pytest.mark.parametrize(
-    "model_type", ["bert", "mpnet", ALBERT, "modernbert"]
-)  # RoBERTa numbers positions as MPNet does
+@pytest.mark.parametrize("model_type", ["bert", MPNET, ALBERT, "modernbert"])  # RoBERTa numbers positions as MPNet does
 def test_padding_chunking_and_order_change_nothing_with_dropout_on(model_type):
     keys = row_keys(ROWS)
     whole = embed(model_type, keys=keys)
@@ -65,10 +64,14 @@ def test_padding_chunking_and_order_change_nothing_with_dropout_on(model_type):
 @pytest.mark.parametrize(
     ("pooler", "model_type"),
     [
-        *(("cls", "bert"), ("cls", "mpnet"), ("avg_first_last", "bert"), ("avg_first_last", "mpnet")),
-        pytest.param("cls", "albert", marks=pytest.mark.slow),
-        pytest.param("cls", "modernbert", marks=pytest.mark.slow),
-        pytest.param("avg_first_last", "nomic_bert", marks=pytest.mark.slow),
+        ("avg_first_last", "mpnet"),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in (
+                *(("cls", "bert"), ("cls", "mpnet"), ("avg_first_last", "bert")),
+                *(("cls", "albert"), ("cls", "modernbert"), ("avg_first_last", "nomic_bert")),
+            )
+        ),
     ],
 )
 def test_leaving_padding_out_changes_neither_embeddings_nor_gradients(model_type, pooler):
@@ -98,7 +101,13 @@ def test_leaving_padding_out_changes_neither_embeddings_nor_gradients(model_type
 
 @pytest.mark.parametrize(
     ("num_layers", "model_type"),
-    [(1, "bert"), (2, "bert"), (1, "mpnet"), (2, "mpnet"), (2, "albert"), (2, "modernbert")],
+    [
+        *((1, "bert"), (2, "modernbert")),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in ((2, "bert"), (1, "mpnet"), (2, "mpnet"), (2, "albert"))
+        ),
+    ],
 )
 def test_the_first_token_alone_is_the_same_as_with_all_others(model_type, num_layers):
     """With padding, and without it: in 70 places."""
@@ -235,7 +244,7 @@ def test_what_an_encoder_does_not_drop_has_no_mask_and_the_others_keep_theirs(mo
             np.testing.assert_array_equal(getattr(mine, part).keep, getattr(other, part).keep)
 
 
-@pytest.mark.parametrize("most_tokens", [None, ROWS * 14])
+@pytest.mark.parametrize("most_tokens", [None, pytest.param(ROWS * 14, marks=pytest.mark.slow)])
 def test_other_first_tokens_take_the_places_of_those_in_the_first_layer_s_input(most_tokens):
     """After norm and dropout: the masks of the other tokens are the same, and the id that stood there is forgotten."""
     graph, params, _ = random_model()
@@ -257,6 +266,7 @@ def test_other_first_tokens_take_the_places_of_those_in_the_first_layer_s_input(
     np.testing.assert_allclose(encode(ids, plain[0][:, 0])[-1], plain[-1], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_shared_layers_are_those_of_an_encoder_with_a_copy_for_each_and_get_the_sum_of_their_gradients():
     """With the same masks, which belong to the place of a layer and not to its weights."""
     config = EncoderConfig.from_hugging_face(CONFIGS["albert"], "test")

@@ -68,6 +68,7 @@ def test_gradients_of_many_at_once_are_those_of_each(subscripts):
         np.testing.assert_allclose(many, jnp.stack(ones), atol=1e-5)
 
 
+@pytest.mark.platforms
 @pytest.mark.parametrize("subscripts", SHAPES)
 @pytest.mark.parametrize("platform", ["cpu", "tpu"])
 def test_products_of_a_bfloat16_step_sum_over_the_left_factors_last_axis_with_a_fixed_layout_on_cpus(
@@ -82,6 +83,7 @@ def test_products_of_a_bfloat16_step_sum_over_the_left_factors_last_axis_with_a_
     assert layouts == ([", ".join(map(str, reversed(range(x.ndim))))] if platform == "cpu" else [])
 
 
+@pytest.mark.platforms
 @pytest.mark.parametrize(
     ("platform", "written"), [("cpu", "f32 f32 f32"), ("cuda", "bf16 bf16 f32"), ("tpu", "bf16 bf16 f32")]
 )

@@ -27,6 +27,7 @@ from simcse_jax.models import parameters
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.model_types import MODEL_TYPES
 from simcse_jax.models.sentence_encoder import SentenceEncoder, build
+from support.forks import start as start_process
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DATA = ROOT.parent / "shared" / "data"
@@ -190,11 +191,22 @@ def xla_flags(devices: int = 1) -> str:
     return " ".join([f"--xla_force_host_platform_device_count={devices}", *others])
 
 
-def run(module: str, *args: object, prefix: tuple[str, ...] = (), **kwargs) -> subprocess.CompletedProcess:
-    """Runs `python -m simcse_jax.MODULE` as a user does, on one device; `prefix` comes before the command."""
+def run(
+    module: str, *args: object, prefix: tuple[str, ...] = (), fresh: bool = False, **kwargs
+) -> subprocess.CompletedProcess:
+    """Runs `python -m simcse_jax.MODULE` as a user does, on one device; `prefix` comes before the command.
+
+    `fresh`: the process imports the package itself, rather than being forked from one that has.
+    """
     environment = {**os.environ, "XLA_FLAGS": xla_flags(), **kwargs.pop("env", {})}
     command = [*prefix, sys.executable, "-m", f"simcse_jax.{module}", *map(str, args)]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, **kwargs)
+    if fresh or prefix or kwargs:
+        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, **kwargs)
+    with start_process(
+        command, environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        out, err = process.communicate()
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 def call(module: str, *args: object) -> subprocess.CompletedProcess:
@@ -224,7 +236,7 @@ def start_processes(args: list[str], count: int = 2, devices: int = 2, more: dic
     def start(process: int) -> subprocess.Popen:
         own = [f"--config.parallel.process_id={process}", *(more or {}).get(process, [])]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen([*command, *own], cwd=ROOT, env=environment, **pipes)
+        return start_process([*command, *own], environment, cwd=ROOT, **pipes)
 
     return [start(process) for process in range(count)]
 

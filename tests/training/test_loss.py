@@ -51,7 +51,7 @@ def assert_same(found, expected, tolerance=1e-5):
         assert np.abs(found[1][name] - value).max() <= tolerance * max(scale, 1e-3), name
 
 
-@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize("columns", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_the_gradient_before_clipping_is_the_same_on_any_number_of_devices(columns):
     expected = gradient(1, columns)
     for devices in (2, 4, 8):
@@ -81,6 +81,7 @@ def test_attention_s_own_rate_reaches_every_pass():
     assert loss(dropout=0.4, attention_dropout=0.1) != loss(dropout=0.4)
 
 
+@pytest.mark.slow
 def test_long_texts_have_the_same_gradient_on_several_devices_in_chunks_and_at_once(monkeypatch):
     expected = gradient(1, 1, model_type="modernbert")
     monkeypatch.setattr(attention, "LONG", 4)
@@ -107,6 +108,7 @@ CONSERT = {"positive": "off", "objectives": BOTH, "inputs": Input("cutoff", "shu
 SCD = {"inputs": Input(positive_rate=True)}
 
 
+@pytest.mark.slow
 def test_changes_without_masks_are_the_same_on_two_devices_in_chunks_and_without_padding():
     lengths = batch(1)["attention_mask"][:, 0].sum(axis=1)
     together = int(np.add.reduceat(lengths, [0, 3, 4, 7]).max())  # on 2 devices, 3 examples at a time
@@ -156,8 +158,9 @@ def test_two_equal_encoders_have_the_same_gradient_on_positives_on_any_number_of
     ("changes", "is_free"),
     [
         ({}, True),
-        ({"two_towers": True}, False),  # their difference counts
-        ({"inputs": Input(MASKED)}, False),  # in one pass with the losses of masked tokens
+        pytest.param({"two_towers": True}, False, marks=pytest.mark.slow),  # their difference counts
+        # in one pass with the losses of masked tokens
+        pytest.param({"inputs": Input(MASKED)}, False, marks=pytest.mark.slow),
         ({"model_type": "albert"}, False),  # the first layer adds the same bias as the second, which it precedes
     ],
     ids=["one encoder", "two encoders", "masked anchors", "shared layers"],
@@ -301,6 +304,7 @@ def test_all_objectives_and_views_are_the_same_on_any_number_of_devices_and_in_c
     assert trained == wanted
 
 
+@pytest.mark.slow
 def test_chunks_save_memory_and_sum_the_gradient_over_devices_once():
     def temporaries(size):
         function, arguments = loss_function(2, chunk_size=size)
@@ -347,6 +351,7 @@ def test_bfloat16_is_of_the_encoder_s_products_alone():
     assert found >= IN_FLOAT32 | {"bfloat16", "float32"}
 
 
+@pytest.mark.slow
 def test_kernels_are_gathered_in_the_type_of_their_products_which_changes_no_bit(monkeypatch):
     rounded, arguments = loss_function(2, 1, dtype=jnp.bfloat16)
     loss, values = rounded(*arguments)
@@ -358,7 +363,9 @@ def test_kernels_are_gathered_in_the_type_of_their_products_which_changes_no_bit
     assert loss == expected and all(np.array_equal(values[name], gradients[name]) for name in gradients)
 
 
-@pytest.mark.parametrize("columns", [1, 2, 3])
+@pytest.mark.parametrize(
+    "columns", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)]
+)
 def test_loss_and_gradient_are_the_objective_s_of_the_views(columns):
     """Written down without devices: so the gradient through the gathered columns is there, once."""
     graph, params, _ = random_model(num_layers=1)
@@ -416,6 +423,7 @@ def mixed_function(numbers, devices=1, chunk_size=0):
 ALL_MIXED = tuple(MIXED)
 
 
+@pytest.mark.slow
 def test_what_stands_where_a_source_has_no_sentence_changes_neither_loss_nor_gradient():
     data, compute = mixed_batch(), mixed_function(ALL_MIXED)
     expected = compute(data)
@@ -426,9 +434,10 @@ def test_what_stands_where_a_source_has_no_sentence_changes_neither_loss_nor_gra
         np.testing.assert_array_equal(found[1][name], value, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("devices", "chunk_size"),
-    [(2, 1), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((4, 0), (8, 0), (1, 3)))],
+    [(2, 1), (4, 0), (8, 0), (1, 3)],
 )
 def test_a_mixed_batch_is_the_same_on_any_number_of_devices_and_in_chunks(devices, chunk_size):
     assert_same(mixed_function(ALL_MIXED, devices, chunk_size)(mixed_batch()), mixed_function(ALL_MIXED)(mixed_batch()))
@@ -502,6 +511,7 @@ def test_models_views_objectives_and_step_run_with_jax_flax_optax_and_numpy_alon
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_hard_negatives_that_rows_lack_change_nothing():
     """Five columns, of which rows have three to five, are those same sentences without the fifth where none has it."""
     data = batch(5)

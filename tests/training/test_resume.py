@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from support import ROOT, lines, run, train_args, without_speed, xla_flags
+from support import ROOT, lines, run, start_process, train_args, without_speed, xla_flags
 
 from simcse_jax.huggingface.load import load
 from simcse_jax.models.parameters import Params
@@ -44,7 +44,7 @@ def straight(tiny_bert, corpus, tmp_path_factory):
 def start(args) -> subprocess.Popen:
     environment = {**os.environ, "XLA_FLAGS": xla_flags()}
     command = [sys.executable, "-m", "simcse_jax.main", *args]
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    return start_process(command, environment, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
 def progress(workdir) -> set[str]:

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 import pytest
-from support import ROOT, finish, run, start_processes, train_args, xla_flags
+from support import ROOT, finish, run, start_process, start_processes, train_args, xla_flags
 from support.beir import write_beir
 from support.jobs import another_job
 
@@ -42,7 +42,7 @@ def start_slurm_tasks(args, count):
     slurm |= {"XLA_FLAGS": xla_flags(2)}
     command = [sys.executable, "-m", "simcse_jax.main", *args, "--config.parallel.devices=0"]
     return [
-        subprocess.Popen(
+        start_process(
             [*command, "--config.parallel.processes=0"],
             cwd=ROOT,
             env={**os.environ, **slurm, "SLURM_PROCID": str(task), "SLURM_LOCALID": str(task)},
