@@ -86,7 +86,9 @@ def one_platform(request, monkeypatch) -> None:
     The program is the same. `make test-all` traces the other ways too, as do tests with the mark `platforms`.
     """
     if os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1" and not request.node.get_closest_marker("platforms"):
-        monkeypatch.setattr("jax.lax.platform_dependent", lambda *args, cpu, default: cpu(*args))
+        monkeypatch.setattr(
+            "jax.lax.platform_dependent", lambda *args, default=None, cpu=None, **others: (cpu or default)(*args)
+        )
 
 
 @pytest.fixture(scope="session", params=list(KINDS))

@@ -128,6 +128,7 @@ def _protect_devices() -> None:
 
 
 def _import_everything() -> None:
+    import contextlib
     import importlib
     import pkgutil
 
@@ -137,7 +138,8 @@ def _import_everything() -> None:
         if not module.name.startswith(("simcse_jax.configs", "simcse_jax.adapters")):  # large, and no command
             importlib.import_module(module.name)
     for name in LATER:
-        importlib.import_module(name)
+        with contextlib.suppress(ModuleNotFoundError):  # of another version of a library
+            importlib.import_module(name)
     from jax._src import xla_bridge
 
     assert not xla_bridge._backends, "a backend was started by importing"
