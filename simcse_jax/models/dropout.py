@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, UInt32
+from jaxtyping import Array, Bool, Float, Int, Key, UInt8, UInt32
 
 Words = tuple[UInt32[Array, "..."], UInt32[Array, "..."]]  # 64 bits as two words
 Rate = Float[Array, ""] | float
@@ -165,26 +165,35 @@ def _masks(
         """This site's key for each row, with a last axis that the mask's elements share."""
         return threefry2x32((words[..., :1], words[..., 1:]), site, jnp.uint32(0))
 
-    def draw(site_key: Words) -> list[Bool[Array, "..."]]:
+    def packed(site_key: Words) -> UInt8[Array, "..."]:
+        """Four lanes in a byte."""
         b0, b1 = threefry2x32(site_key, *counters())
         low = jnp.uint32(0xFFFF)
-        return [draws >= threshold for draws in (b0 & low, b0 >> 16, b1 & low, b1 >> 16)]
+        lanes = [(draws >= threshold).astype(jnp.uint8) for draws in (b0 & low, b0 >> 16, b1 & low, b1 >> 16)]
+        return functools.reduce(jnp.bitwise_or, [kept << lane for lane, kept in enumerate(lanes)])
 
-    def together(lanes: Sequence[Bool[Array, "..."]]) -> Bool[Array, "..."]:
-        axis = lane_axis % lanes[0].ndim
+    def together(mask: UInt8[Array, "..."]) -> Bool[Array, "..."]:
+        axis = lane_axis % mask.ndim
+        lanes = [(mask >> lane & 1) != 0 for lane in range(LANES)]
         return jax.lax.slice_in_dim(jnp.concatenate(lanes, axis), 0, size, axis=axis)
 
-    def each(words: UInt32[Array, "... 2"]) -> list[Bool[Array, "..."]]:
-        return [together(draw(site_keys(jnp.uint32(site), words))) for site in sites]
+    def unpacked(mask: UInt8[Array, "..."]) -> Bool[Array, "..."]:
+        axis = lane_axis % mask.ndim
+        lane = jax.lax.broadcasted_iota(
+            jnp.uint8, [LANES if place == axis else 1 for place in range(mask.ndim + 1)], axis
+        )
+        lanes = (jnp.expand_dims(mask, axis) >> lane & 1) != 0
+        whole = lanes.reshape(*mask.shape[:axis], -1, *mask.shape[axis + 1 :])
+        return jax.lax.slice_in_dim(whole, 0, size, axis=axis)
+
+    def at_once(words: UInt32[Array, "... 2"]) -> list[Bool[Array, "..."]]:
+        masks = [packed(site_keys(jnp.uint32(site), words)) for site in sites]
+        return [unpacked(mask) for mask in jax.lax.optimization_barrier(masks)]
 
     def in_a_loop(words: UInt32[Array, "... 2"]) -> list[Bool[Array, "..."]]:
-        def packed(site_key: Words) -> Array:  # four lanes in a byte
-            lanes = [kept.astype(jnp.uint8) << lane for lane, kept in enumerate(draw(site_key))]
-            return functools.reduce(jnp.bitwise_or, lanes)
-
         numbers = jnp.array(sites, jnp.uint32).reshape(-1, *[1] * words.ndim)
         masks = jax.lax.map(packed, site_keys(numbers, words[None]))
-        return [together([(mask >> lane & 1) != 0 for lane in range(LANES)]) for mask in masks]
+        return [together(mask) for mask in masks]
 
     scale = 1.0 / (1.0 - threshold.astype(jnp.float32) / 65536)
-    return [Mask(keep, scale) for keep in jax.lax.platform_dependent(words, cpu=in_a_loop, default=each)]
+    return [Mask(keep, scale) for keep in jax.lax.platform_dependent(words, cpu=in_a_loop, default=at_once)]

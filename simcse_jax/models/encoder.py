@@ -24,7 +24,7 @@ from simcse_jax.models.dropout import Draws, Mask, Rate, attention_masks, drop, 
 from simcse_jax.models.layer import CONTEXT, Layer, LayerNorm, Masks, dense, linear
 from simcse_jax.models.model_types import FROM_ZERO, ROTARY, WORD_VECTORS
 from simcse_jax.models.padding import Layout, Padded, unpadded
-from simcse_jax.models.products import DType
+from simcse_jax.models.products import DType, rounded
 from simcse_jax.models.relative_positions import BUCKETS, buckets
 from simcse_jax.models.rotary import rotation
 from simcse_jax.models.word_vectors import WordVectors
@@ -72,7 +72,7 @@ class Embeddings(nnx.Module):
             embedded += self.type.embedding[0]
         if self.task is not None:
             embedded += self.task.embedding[0]
-        embedded = drop(self.norm(embedded), mask)
+        embedded = drop(self.norm(embedded, rounded(self.dtype)), mask)
         if self.projection is not None:
             embedded = dense(embedded, self.projection, self.dtype)
         if change.kept is not None:

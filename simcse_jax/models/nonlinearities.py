@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import GELU, GELU_TANH
+from simcse_jax.models.products import written, written_and_summed
 
 Activation = Callable[[Float[Array, "..."]], Float[Array, "..."]]
 Values = Float[AnyArray, "*tokens D"]
@@ -40,30 +41,49 @@ def _gelu_backward(x: Float[AnyArray, "*shape"], gradient: Float[Array, "*shape"
 gelu.defvjp(_gelu_forward, _gelu_backward)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def layer_norm(
-    x: Values, scale: Float[AnyArray, " D"], bias: Float[AnyArray, " D"], epsilon: float
+    x: Values, scale: Float[AnyArray, " D"], bias: Float[AnyArray, " D"], epsilon: float, dtype: jnp.dtype | None = None
 ) -> Float[Array, "*tokens D"]:
     """x̂ · scale + bias with x̂ = (x - mean) / √(variance + ε) of the last axis (Ba et al. 2016, "Layer normalization").
 
-    The variance is that of the centred x: E[x²] - E[x]² suffers from cancellation.
+    The variance is that of the centred x: E[x²] - E[x]² suffers from cancellation. With a `dtype`, x, the result and
+    their gradients are rounded to it (see `products.written`).
     """
-    return _layer_norm_forward(x, scale, bias, epsilon)[0]
+    return _layer_norm_forward(x, scale, bias, epsilon, dtype)[0]
 
 
 def _layer_norm_forward(
-    x: Values, scale: Float[AnyArray, " D"], bias: Float[AnyArray, " D"], epsilon: float
+    x: Values, scale: Float[AnyArray, " D"], bias: Float[AnyArray, " D"], epsilon: float, dtype: jnp.dtype | None
 ) -> tuple[Float[Array, "*tokens D"], Kept]:
+    x = written(x, dtype)
     mean = jnp.mean(x, axis=-1, keepdims=True)
-    inverse = jax.lax.rsqrt(jnp.mean(jnp.square(x - mean), axis=-1, keepdims=True) + epsilon)
-    return jnp.subtract(x, mean) * (inverse * scale) + bias, (x, mean, inverse, scale)
+    inverse = jax.lax.rsqrt(_variance(x, mean, dtype) + epsilon)
+    return written(jnp.subtract(x, mean) * (inverse * scale) + bias, dtype), (x, mean, inverse, scale)
+
+
+def _variance(x: Values, mean: Float[Array, "*tokens 1"], dtype: jnp.dtype | None) -> Float[Array, "*tokens 1"]:
+    """That of the centred x. Of a rounded x, E[x²] - E[x]², which reads it once for both means.
+
+    The rounding of x to 8 bits has then changed the variance by more than the cancellation of float32 does.
+    """
+    centred = functools.partial(jnp.mean, axis=-1, keepdims=True)
+
+    def exact(x: Values, mean: Float[Array, "*tokens 1"]) -> Float[Array, "*tokens 1"]:
+        return centred(jnp.square(x - mean))
+
+    def at_once(x: Values, mean: Float[Array, "*tokens 1"]) -> Float[Array, "*tokens 1"]:
+        return jnp.maximum(centred(jnp.square(x)) - jnp.square(mean), 0.0)
+
+    return exact(x, mean) if dtype is None else jax.lax.platform_dependent(x, mean, cpu=exact, default=at_once)
 
 
 def _layer_norm_backward(
-    epsilon: float, kept: Kept, gradient: Float[Array, "*tokens D"]
+    epsilon: float, dtype: jnp.dtype | None, kept: Kept, gradient: Float[Array, "*tokens D"]
 ) -> tuple[Float[Array, "*tokens D"], Float[Array, " D"], Float[Array, " D"]]:
     """With g the gradient of x̂: (g - E[g] - x̂ E[g x̂]) / √(variance + ε)."""
     x, mean, inverse, scale = kept
+    gradient, summed = written_and_summed(gradient, dtype)
     normalized = (x - mean) * inverse
     product = gradient * normalized
 
@@ -71,26 +91,30 @@ def _layer_norm_backward(
         return jnp.mean(values * scale, axis=-1, keepdims=True)
 
     tokens = tuple(range(x.ndim - 1))
-    by_x = inverse * (gradient * scale - expected(gradient) - normalized * expected(product))
-    return by_x, jnp.sum(product, axis=tokens), jnp.sum(gradient, axis=tokens)
+    by_x = written(inverse * (gradient * scale - expected(gradient) - normalized * expected(product)), dtype)
+    # A rounded x is read again: otherwise GPUs write the product as float32, for its sums over channels and tokens.
+    product = summed * ((written(x, dtype) - mean) * inverse)
+    return by_x, jnp.sum(product, axis=tokens), jnp.sum(summed, axis=tokens)
 
 
 layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
 
 
-@jax.custom_vjp
-def softmax(x: Float[AnyArray, "*shape"]) -> Float[Array, "*shape"]:
-    """exp(x) / Σ exp(x) over the last axis."""
-    return jax.nn.softmax(x, axis=-1)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def softmax(x: Float[AnyArray, "*shape"], dtype: jnp.dtype | None = None) -> Float[Array, "*shape"]:
+    """exp(x) / Σ exp(x) over the last axis; rounded to `dtype` if there is one (see `products.written`)."""
+    return written(jax.nn.softmax(x, axis=-1), dtype)
 
 
-def _softmax_forward(x: Float[AnyArray, "*shape"]) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
-    probabilities = softmax(x)
+def _softmax_forward(
+    x: Float[AnyArray, "*shape"], dtype: jnp.dtype | None
+) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
+    probabilities = softmax(x, dtype)
     return probabilities, probabilities
 
 
 def _softmax_backward(
-    probabilities: Float[Array, "*shape"], gradient: Float[Array, "*shape"]
+    dtype: jnp.dtype | None, probabilities: Float[Array, "*shape"], gradient: Float[Array, "*shape"]
 ) -> tuple[Float[Array, "*shape"]]:
     """p g - p Σ p g."""
     product = probabilities * gradient

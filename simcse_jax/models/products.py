@@ -114,3 +114,62 @@ def _moved(axes: tuple[int, ...], x: Float[Array, "..."]) -> Float[Array, "..."]
 
 
 _rounded.defvjp(_forward, _backward)
+
+
+def rounded(dtype: DType) -> jnp.dtype | None:
+    """The type that products of factors in `dtype` are written as, and what is between them; None: float32."""
+    return jnp.dtype(dtype) if _rounds.get() and dtype != jnp.float32 else None
+
+
+def written(x: Float32[Array, "*shape"], dtype: jnp.dtype | None) -> Float32[Array, "*shape"]:
+    """`x`, written to memory as `dtype` on TPUs and GPUs; on CPUs and with None `x` itself. Has no gradient of its own.
+
+    Whatever reads it then reads half the bytes, and nothing of it is computed again. The barrier keeps the compiler
+    from taking both conversions away, and from writing the float32 array as well.
+    """
+    return written_and_summed(x, dtype)[0]
+
+
+def written_and_summed(
+    x: Float32[Array, "*shape"], dtype: jnp.dtype | None
+) -> tuple[Float32[Array, "*shape"], Float32[Array, "*shape"]]:
+    """`written`, and the same values for sums over the tokens, which a GPU takes of what it writes, while it writes it.
+
+    There is no barrier before the second. Its conversion to float32 is written with integers (of bfloat16, which is the
+    first half of a float32), since the compiler would take an ordinary one away.
+    """
+    if dtype is None:
+        return x, x
+
+    def rounded(x: Float32[Array, "*shape"]) -> tuple[Float32[Array, "*shape"], Float32[Array, "*shape"]]:
+        narrow = x.astype(dtype)
+        bits = jax.lax.bitcast_convert_type(narrow, jnp.uint16).astype(jnp.uint32) << 16
+        wide = jax.lax.bitcast_convert_type(bits, jnp.float32)
+        return jax.lax.optimization_barrier(narrow).astype(jnp.float32), wide
+
+    return jax.lax.platform_dependent(x, cpu=lambda x: (x, x), default=rounded)
+
+
+def shifted(y: Float32[Array, "*tokens F"], bias: Float32[AnyArray, " F"], dtype: DType) -> Float32[Array, "*tokens F"]:
+    """y + bias, for a product of factors in `dtype`.
+
+    Where products are rounded, the gradient is written once, rounded, for the bias and for the product's factors.
+    """
+    return y + bias if (narrow := rounded(dtype)) is None else _shifted(narrow, y, bias)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _shifted(
+    dtype: jnp.dtype, y: Float32[Array, "*tokens F"], bias: Float32[AnyArray, " F"]
+) -> Float32[Array, "*tokens F"]:
+    return y + bias
+
+
+def _shifted_backward(
+    dtype: jnp.dtype, _: None, gradient: Float32[Array, "*tokens F"]
+) -> tuple[Float32[Array, "*tokens F"], Float32[Array, " F"]]:
+    gradient, summed = written_and_summed(gradient, dtype)
+    return gradient, jnp.sum(summed, axis=tuple(range(gradient.ndim - 1)))
+
+
+_shifted.defvjp(lambda dtype, y, bias: (y + bias, None), _shifted_backward)
