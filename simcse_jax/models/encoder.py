@@ -5,6 +5,8 @@ Shapes: B sentences, T tokens, D hidden size, L layers, H heads. Hidden states l
 
 Parameters are float32. `dtype` is the type of the matrix products' factors, gradients included, and of the hidden
 states between layers; products, biases, sums with the residual, norms, softmax and activations are always float32.
+With `products.rounding` TPUs and GPUs write the results of products as `dtype`, and GPUs what norms read and give and
+attention's probabilities; what follows them still computes in float32.
 """
 
 import functools

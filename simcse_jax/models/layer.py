@@ -80,7 +80,7 @@ class LayerNorm(nnx.Module):
     def __call__(self, x: Float[Array, "*tokens D"], dtype: jnp.dtype | None = None) -> Float[Array, "*tokens D"]:
         """Each token's vector with mean 0 and variance 1, then scaled and, where there is a bias, shifted.
 
-        With a `dtype`, x and the result are rounded to it.
+        With a `dtype`, GPUs round x and the result to it.
         """
         scale = self.scale[...]
         bias = jnp.zeros_like(scale) if self.bias is None else self.bias[...]

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import GELU, GELU_TANH
-from simcse_jax.models.products import written, written_and_summed
+from simcse_jax.models.products import on_gpus, sum_over_tokens, written, written_and_summed
 
 Activation = Callable[[Float[Array, "..."]], Float[Array, "..."]]
 Values = Float[AnyArray, "*tokens D"]
@@ -47,8 +47,8 @@ def layer_norm(
 ) -> Float[Array, "*tokens D"]:
     """x̂ · scale + bias with x̂ = (x - mean) / √(variance + ε) of the last axis (Ba et al. 2016, "Layer normalization").
 
-    The variance is that of the centred x: E[x²] - E[x]² suffers from cancellation. With a `dtype`, x, the result and
-    their gradients are rounded to it (see `products.written`).
+    The variance is that of the centred x: E[x²] - E[x]² suffers from cancellation. With a `dtype`, GPUs write
+    x, the result and their gradients as that (see `products.written`).
     """
     return _layer_norm_forward(x, scale, bias, epsilon, dtype)[0]
 
@@ -56,45 +56,59 @@ def layer_norm(
 def _layer_norm_forward(
     x: Values, scale: Float[AnyArray, " D"], bias: Float[AnyArray, " D"], epsilon: float, dtype: jnp.dtype | None
 ) -> tuple[Float[Array, "*tokens D"], Kept]:
-    x = written(x, dtype)
-    mean = jnp.mean(x, axis=-1, keepdims=True)
-    inverse = jax.lax.rsqrt(_variance(x, mean, dtype) + epsilon)
-    return written(jnp.subtract(x, mean) * (inverse * scale) + bias, dtype), (x, mean, inverse, scale)
+    average = functools.partial(jnp.mean, axis=-1, keepdims=True)
 
+    def exact(x: Values) -> tuple[Float[Array, "*tokens D"], Kept]:
+        mean = average(x)
+        inverse = jax.lax.rsqrt(average(jnp.square(x - mean)) + epsilon)
+        return jnp.subtract(x, mean) * (inverse * scale) + bias, (x, mean, inverse, scale)
 
-def _variance(x: Values, mean: Float[Array, "*tokens 1"], dtype: jnp.dtype | None) -> Float[Array, "*tokens 1"]:
-    """That of the centred x. Of a rounded x, E[x²] - E[x]², which reads it once for both means.
+    def rounded(x: Values) -> tuple[Float[Array, "*tokens D"], Kept]:
+        """E[x²] and E[x] are means of one pass over x. Its rounding to 8 bits changes more than their cancellation."""
+        x = written(x, dtype)
+        mean = average(x)
+        inverse = jax.lax.rsqrt(jnp.maximum(average(jnp.square(x)) - jnp.square(mean), 0.0) + epsilon)
+        return written(jnp.subtract(x, mean) * (inverse * scale) + bias, dtype), (x, mean, inverse, scale)
 
-    The rounding of x to 8 bits has then changed the variance by more than the cancellation of float32 does.
-    """
-    centred = functools.partial(jnp.mean, axis=-1, keepdims=True)
-
-    def exact(x: Values, mean: Float[Array, "*tokens 1"]) -> Float[Array, "*tokens 1"]:
-        return centred(jnp.square(x - mean))
-
-    def at_once(x: Values, mean: Float[Array, "*tokens 1"]) -> Float[Array, "*tokens 1"]:
-        return jnp.maximum(centred(jnp.square(x)) - jnp.square(mean), 0.0)
-
-    return exact(x, mean) if dtype is None else jax.lax.platform_dependent(x, mean, cpu=exact, default=at_once)
+    return exact(x) if dtype is None else on_gpus(rounded, exact)(x)
 
 
 def _layer_norm_backward(
     epsilon: float, dtype: jnp.dtype | None, kept: Kept, gradient: Float[Array, "*tokens D"]
 ) -> tuple[Float[Array, "*tokens D"], Float[Array, " D"], Float[Array, " D"]]:
     """With g the gradient of x̂: (g - E[g] - x̂ E[g x̂]) / √(variance + ε)."""
-    x, mean, inverse, scale = kept
-    gradient, summed = written_and_summed(gradient, dtype)
-    normalized = (x - mean) * inverse
-    product = gradient * normalized
+    tokens = tuple(range(gradient.ndim - 1))
 
-    def expected(values: Float[Array, "*tokens D"]) -> Float[Array, "*tokens 1"]:
-        return jnp.mean(values * scale, axis=-1, keepdims=True)
+    def by_x(
+        kept: Kept, gradient: Float[Array, "*tokens D"]
+    ) -> tuple[Float[Array, "*tokens D"], Float[Array, "*tokens D"]]:
+        """The gradient of x, and g x̂."""
+        x, mean, inverse, scale = kept
+        normalized = (x - mean) * inverse
+        product = gradient * normalized
 
-    tokens = tuple(range(x.ndim - 1))
-    by_x = written(inverse * (gradient * scale - expected(gradient) - normalized * expected(product)), dtype)
-    # A rounded x is read again: otherwise GPUs write the product as float32, for its sums over channels and tokens.
-    product = summed * ((written(x, dtype) - mean) * inverse)
-    return by_x, jnp.sum(product, axis=tokens), jnp.sum(summed, axis=tokens)
+        def expected(values: Float[Array, "*tokens D"]) -> Float[Array, "*tokens 1"]:
+            return jnp.mean(values * scale, axis=-1, keepdims=True)
+
+        return inverse * (gradient * scale - expected(gradient) - normalized * expected(product)), product
+
+    def exact(
+        kept: Kept, gradient: Float[Array, "*tokens D"]
+    ) -> tuple[Float[Array, "*tokens D"], Float[Array, " D"], Float[Array, " D"]]:
+        gradient_of_x, product = by_x(kept, gradient)
+        return gradient_of_x, jnp.sum(product, axis=tokens), jnp.sum(gradient, axis=tokens)
+
+    def rounded(
+        kept: Kept, gradient: Float[Array, "*tokens D"]
+    ) -> tuple[Float[Array, "*tokens D"], Float[Array, " D"], Float[Array, " D"]]:
+        """x is read again for the sums over tokens: otherwise GPUs write g x̂ as float32, for both of its sums."""
+        gradient, summed = written_and_summed(gradient, dtype)
+        x, mean, inverse, _ = kept
+        product = summed * ((written(x, dtype) - mean) * inverse)
+        gradient_of_x = written(by_x(kept, gradient)[0], dtype)
+        return gradient_of_x, sum_over_tokens(product), sum_over_tokens(summed)
+
+    return exact(kept, gradient) if dtype is None else on_gpus(rounded, exact)(kept, gradient)
 
 
 layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
