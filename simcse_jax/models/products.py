@@ -129,7 +129,7 @@ def on_gpus(rounded: Callable[..., Result], exact: Callable[..., Result]) -> Cal
     return functools.partial(jax.lax.platform_dependent, cpu=exact, tpu=exact, default=rounded)
 
 
-def written(x: Float32[Array, "*shape"], dtype: jnp.dtype | None) -> Float32[Array, "*shape"]:
+def written(x: Float[AnyArray, "*shape"], dtype: jnp.dtype | None) -> Float32[Array, "*shape"]:
     """`x`, written to memory as `dtype` on GPUs; elsewhere and with None `x` itself. Has no gradient of its own.
 
     Whatever reads it then reads half the bytes, and nothing of it is computed again. The barrier keeps the compiler
@@ -139,13 +139,14 @@ def written(x: Float32[Array, "*shape"], dtype: jnp.dtype | None) -> Float32[Arr
 
 
 def written_and_summed(
-    x: Float32[Array, "*shape"], dtype: jnp.dtype | None
+    x: Float[AnyArray, "*shape"], dtype: jnp.dtype | None
 ) -> tuple[Float32[Array, "*shape"], Float32[Array, "*shape"]]:
     """`written`, and the same values for sums over the tokens, which a GPU takes of what it writes, while it writes it.
 
     There is no barrier before the second. Its conversion to float32 is written with integers (of bfloat16, which is the
     first half of a float32), since the compiler would take an ordinary one away.
     """
+    x = jnp.asarray(x)
     if dtype is None:
         return x, x
 
