@@ -3,6 +3,7 @@
 Shapes as in `models.encoder`, and F the feed-forward network's features.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -67,6 +68,7 @@ class Masks(NamedTuple):
 
 
 CONTEXT = "context"  # the name of attention's result, which a layer that is computed again keeps
+Norm = Callable[..., jax.Array]  # (hidden states, dtype=None), as a `LayerNorm`
 
 
 class LayerNorm(nnx.Module):
@@ -146,11 +148,11 @@ class Layer(nnx.Module):
         transformed = self.after(attended + drop(update, masks.output), self.output_norm)
         return transformed.astype(self.dtype)
 
-    def before(self, hidden: Float[Array, "*tokens D"], norm: LayerNorm | None) -> Float[Array, "*tokens D"]:
+    def before(self, hidden: Float[Array, "*tokens D"], norm: Norm | None) -> Float[Array, "*tokens D"]:
         """What attention or the feed-forward network reads."""
         return norm(hidden.astype(jnp.float32)) if self.pre_norm and norm is not None else hidden
 
-    def after(self, added: Float[Array, "*tokens D"], norm: LayerNorm | None) -> Float[Array, "*tokens D"]:
+    def after(self, added: Float[Array, "*tokens D"], norm: Norm | None) -> Float[Array, "*tokens D"]:
         """What becomes of its result, added to the hidden states."""
         return added if self.pre_norm or norm is None else norm(added, rounded(self.dtype))
 
