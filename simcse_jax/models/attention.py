@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.dropout import Draws, Mask, drop
 from simcse_jax.models.nonlinearities import softmax
-from simcse_jax.models.products import DType, einsum
+from simcse_jax.models.products import DType, einsum, rounded
 from simcse_jax.models.rotary import Rotation
 
 LONG = 512  # tokens; the attention of longer texts is computed in blocks
@@ -95,7 +95,8 @@ def whole(
     dtype: DType,
 ) -> Float[Array, "B H Q d"]:
     """All queries against all keys at once."""
-    probabilities = drop(softmax(scores(query, key, attention_mask, relative_bias, near, dtype)), mask)
+    found = scores(query, key, attention_mask, relative_bias, near, dtype)
+    probabilities = drop(softmax(found, rounded(dtype)), mask)
     return einsum("bhqk,bhkd->bhqd", probabilities, value, dtype).astype(dtype)
 
 

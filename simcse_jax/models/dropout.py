@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, UInt32
+from jaxtyping import Array, Bool, Float, Int, Key, UInt8, UInt32
 
 Words = tuple[UInt32[Array, "..."], UInt32[Array, "..."]]  # 64 bits as two words
 Rate = Float[Array, ""] | float
@@ -153,8 +153,9 @@ def _masks(
     """Masks from the bits of the counters; four elements along `lane_axis`, which has `size`, share a counter.
 
     A CPU draws one site after another in a loop. Outside a loop its compiler would copy the draws into everything that
-    reads a mask, which took most of the time to compile a step. On other platforms that is cheap, and reading a mask
-    from memory is not. `docs/compile_time.md` has the numbers.
+    reads a mask, which took most of the time to compile a step. On TPUs that is cheap, and reading a mask from memory
+    is not. GPUs draw once and keep four elements in a byte, an eighth of the bytes of the values that are dropped.
+    `docs/compile_time.md` and `docs/scale.md` have the numbers.
     """
     words = jax.random.key_data(keys)
     if words.shape[-1] != 2:
@@ -174,17 +175,29 @@ def _masks(
         axis = lane_axis % lanes[0].ndim
         return jax.lax.slice_in_dim(jnp.concatenate(lanes, axis), 0, size, axis=axis)
 
-    def each(words: UInt32[Array, "... 2"]) -> list[Bool[Array, "..."]]:
+    def packed(site_key: Words) -> UInt8[Array, "..."]:  # four lanes in a byte
+        lanes = [kept.astype(jnp.uint8) << lane for lane, kept in enumerate(draw(site_key))]
+        return functools.reduce(jnp.bitwise_or, lanes)
+
+    def unpacked(mask: UInt8[Array, "..."]) -> Bool[Array, "..."]:
+        """As `together`, by an axis of lanes: a GPU would compute each part of a concatenation for all of it."""
+        axis = lane_axis % mask.ndim
+        lane = jnp.arange(LANES, dtype=jnp.uint8).reshape(-1, *[1] * (mask.ndim - axis))
+        lanes = (jnp.expand_dims(mask, axis) >> lane & 1) != 0
+        return jax.lax.slice_in_dim(jax.lax.collapse(lanes, axis, axis + 2), 0, size, axis=axis)
+
+    def where_used(words: UInt32[Array, "... 2"]) -> list[Bool[Array, "..."]]:
         return [together(draw(site_keys(jnp.uint32(site), words))) for site in sites]
 
-    def in_a_loop(words: UInt32[Array, "... 2"]) -> list[Bool[Array, "..."]]:
-        def packed(site_key: Words) -> Array:  # four lanes in a byte
-            lanes = [kept.astype(jnp.uint8) << lane for lane, kept in enumerate(draw(site_key))]
-            return functools.reduce(jnp.bitwise_or, lanes)
+    def once(words: UInt32[Array, "... 2"]) -> list[Bool[Array, "..."]]:
+        masks = [packed(site_keys(jnp.uint32(site), words)) for site in sites]
+        return [unpacked(mask) for mask in jax.lax.optimization_barrier(masks)]
 
+    def in_a_loop(words: UInt32[Array, "... 2"]) -> list[Bool[Array, "..."]]:
         numbers = jnp.array(sites, jnp.uint32).reshape(-1, *[1] * words.ndim)
         masks = jax.lax.map(packed, site_keys(numbers, words[None]))
         return [together([(mask >> lane & 1) != 0 for lane in range(LANES)]) for mask in masks]
 
     scale = 1.0 / (1.0 - threshold.astype(jnp.float32) / 65536)
-    return [Mask(keep, scale) for keep in jax.lax.platform_dependent(words, cpu=in_a_loop, default=each)]
+    masks = jax.lax.platform_dependent(words, cpu=in_a_loop, tpu=where_used, default=once)
+    return [Mask(keep, scale) for keep in masks]

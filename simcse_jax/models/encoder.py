@@ -5,6 +5,8 @@ Shapes: B sentences, T tokens, D hidden size, L layers, H heads. Hidden states l
 
 Parameters are float32. `dtype` is the type of the matrix products' factors, gradients included, and of the hidden
 states between layers; products, biases, sums with the residual, norms, softmax and activations are always float32.
+With `products.rounding` TPUs and GPUs write the results of products as `dtype`, and GPUs what norms read and give and
+attention's probabilities; what follows them still computes in float32.
 """
 
 import functools
@@ -24,7 +26,7 @@ from simcse_jax.models.dropout import Draws, Mask, Rate, attention_masks, drop, 
 from simcse_jax.models.layer import CONTEXT, Layer, LayerNorm, Masks, dense, linear
 from simcse_jax.models.model_types import FROM_ZERO, ROTARY, WORD_VECTORS
 from simcse_jax.models.padding import Layout, Padded, unpadded
-from simcse_jax.models.products import DType
+from simcse_jax.models.products import DType, rounded
 from simcse_jax.models.relative_positions import BUCKETS, buckets
 from simcse_jax.models.rotary import rotation
 from simcse_jax.models.word_vectors import WordVectors
@@ -72,7 +74,7 @@ class Embeddings(nnx.Module):
             embedded += self.type.embedding[0]
         if self.task is not None:
             embedded += self.task.embedding[0]
-        embedded = drop(self.norm(embedded), mask)
+        embedded = drop(self.norm(embedded, rounded(self.dtype)), mask)
         if self.projection is not None:
             embedded = dense(embedded, self.projection, self.dtype)
         if change.kept is not None:

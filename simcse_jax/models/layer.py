@@ -21,7 +21,7 @@ from simcse_jax.models.lora import Masks as LoraMasks
 from simcse_jax.models.model_types import ROTARY
 from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS, layer_norm
 from simcse_jax.models.padding import Layout, Padded
-from simcse_jax.models.products import DType, einsum
+from simcse_jax.models.products import DType, einsum, rounded, shifted
 from simcse_jax.models.rotary import rotate
 
 QUERY, KEY_AND_VALUE, QUERY_KEY_AND_VALUE = slice(0, 1), slice(1, 3), slice(0, 3)  # thirds of one product
@@ -42,7 +42,7 @@ def product(x: Float[Array, "*tokens F"], kernel: Float[AnyArray, "F G"], dtype:
 def dense(x: Float[Array, "*tokens F"], layer: nnx.Linear, dtype: DType) -> Float[Array, "*tokens G"]:
     """`layer` with the product in `dtype`, and a bias in float32, because its gradient is a sum over all tokens."""
     y = product(x, layer.kernel[...], dtype)
-    return y if layer.bias is None else y + layer.bias[...]
+    return y if layer.bias is None else shifted(y, layer.bias[...], dtype)
 
 
 class Masks(NamedTuple):
@@ -68,7 +68,7 @@ class Masks(NamedTuple):
 
 
 CONTEXT = "context"  # the name of attention's result, which a layer that is computed again keeps
-Norm = Callable[[jax.Array], jax.Array]
+Norm = Callable[..., jax.Array]  # (hidden states, dtype=None), as a `LayerNorm`
 
 
 class LayerNorm(nnx.Module):
@@ -79,10 +79,14 @@ class LayerNorm(nnx.Module):
         self.bias = nnx.Param(jnp.zeros(size)) if config.norm_bias else None
         self.epsilon = config.layer_norm_eps
 
-    def __call__(self, x: Float[Array, "*tokens D"]) -> Float[Array, "*tokens D"]:
-        """Each token's vector with mean 0 and variance 1, then scaled and, where there is a bias, shifted."""
+    def __call__(self, x: Float[Array, "*tokens D"], dtype: jnp.dtype | None = None) -> Float[Array, "*tokens D"]:
+        """Each token's vector with mean 0 and variance 1, then scaled and, where there is a bias, shifted.
+
+        With a `dtype`, GPUs round x and the result to it.
+        """
         scale = self.scale[...]
-        return layer_norm(x, scale, jnp.zeros_like(scale) if self.bias is None else self.bias[...], self.epsilon)
+        bias = jnp.zeros_like(scale) if self.bias is None else self.bias[...]
+        return layer_norm(x, scale, bias, self.epsilon, dtype)
 
 
 class Layer(nnx.Module):
@@ -150,7 +154,7 @@ class Layer(nnx.Module):
 
     def after(self, added: Float[Array, "*tokens D"], norm: Norm | None) -> Float[Array, "*tokens D"]:
         """What becomes of its result, added to the hidden states."""
-        return added if self.pre_norm or norm is None else norm(added)
+        return added if self.pre_norm or norm is None else norm(added, rounded(self.dtype))
 
     def adapted(
         self, y: Float[Array, "*tokens G"], x: Float[Array, "*tokens F"], part: str, masks: LoraMasks, start: int = 0
@@ -172,7 +176,7 @@ class Layer(nnx.Module):
             bias = jnp.stack([bias[0], bias[1] if self.rotary else jax.lax.stop_gradient(bias[1]), bias[2]]).ravel()
         projected = product(hidden, self.qkv.kernel[...][:, columns], self.dtype)
         if bias is not None:
-            projected += bias[columns]
+            projected = shifted(projected, bias[columns], self.dtype)
         projected = self.adapted(projected, hidden, "qkv", masks, columns.start)
         parts = jnp.split(projected.astype(self.dtype), thirds.stop - thirds.start, axis=-1)
         rows = [layout.to_rows(part) for part in parts]

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.config import GELU, GELU_TANH
+from simcse_jax.models.products import on_gpus, sum_over_tokens, written, written_and_summed
 
 Activation = Callable[[Float[Array, "..."]], Float[Array, "..."]]
 Values = Float[AnyArray, "*tokens D"]
@@ -40,57 +41,94 @@ def _gelu_backward(x: Float[AnyArray, "*shape"], gradient: Float[Array, "*shape"
 gelu.defvjp(_gelu_forward, _gelu_backward)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def layer_norm(
-    x: Values, scale: Float[AnyArray, " D"], bias: Float[AnyArray, " D"], epsilon: float
+    x: Values, scale: Float[AnyArray, " D"], bias: Float[AnyArray, " D"], epsilon: float, dtype: jnp.dtype | None = None
 ) -> Float[Array, "*tokens D"]:
     """x̂ · scale + bias with x̂ = (x - mean) / √(variance + ε) of the last axis (Ba et al. 2016, "Layer normalization").
 
-    The variance is that of the centred x: E[x²] - E[x]² suffers from cancellation.
+    The variance is that of the centred x: E[x²] - E[x]² suffers from cancellation. With a `dtype`, GPUs write
+    x, the result and their gradients as that (see `products.written`).
     """
-    return _layer_norm_forward(x, scale, bias, epsilon)[0]
+    return _layer_norm_forward(x, scale, bias, epsilon, dtype)[0]
 
 
 def _layer_norm_forward(
-    x: Values, scale: Float[AnyArray, " D"], bias: Float[AnyArray, " D"], epsilon: float
+    x: Values, scale: Float[AnyArray, " D"], bias: Float[AnyArray, " D"], epsilon: float, dtype: jnp.dtype | None
 ) -> tuple[Float[Array, "*tokens D"], Kept]:
-    mean = jnp.mean(x, axis=-1, keepdims=True)
-    inverse = jax.lax.rsqrt(jnp.mean(jnp.square(x - mean), axis=-1, keepdims=True) + epsilon)
-    return jnp.subtract(x, mean) * (inverse * scale) + bias, (x, mean, inverse, scale)
+    average = functools.partial(jnp.mean, axis=-1, keepdims=True)
+
+    def exact(x: Values) -> tuple[Float[Array, "*tokens D"], Kept]:
+        mean = average(x)
+        inverse = jax.lax.rsqrt(average(jnp.square(x - mean)) + epsilon)
+        return jnp.subtract(x, mean) * (inverse * scale) + bias, (x, mean, inverse, scale)
+
+    def rounded(x: Values) -> tuple[Float[Array, "*tokens D"], Kept]:
+        """E[x²] and E[x] are means of one pass over x. Its rounding to 8 bits changes more than their cancellation."""
+        x = written(x, dtype)
+        mean = average(x)
+        inverse = jax.lax.rsqrt(jnp.maximum(average(jnp.square(x)) - jnp.square(mean), 0.0) + epsilon)
+        return written(jnp.subtract(x, mean) * (inverse * scale) + bias, dtype), (x, mean, inverse, scale)
+
+    return exact(x) if dtype is None else on_gpus(rounded, exact)(x)
 
 
 def _layer_norm_backward(
-    epsilon: float, kept: Kept, gradient: Float[Array, "*tokens D"]
+    epsilon: float, dtype: jnp.dtype | None, kept: Kept, gradient: Float[Array, "*tokens D"]
 ) -> tuple[Float[Array, "*tokens D"], Float[Array, " D"], Float[Array, " D"]]:
     """With g the gradient of x̂: (g - E[g] - x̂ E[g x̂]) / √(variance + ε)."""
-    x, mean, inverse, scale = kept
-    normalized = (x - mean) * inverse
-    product = gradient * normalized
+    tokens = tuple(range(gradient.ndim - 1))
 
-    def expected(values: Float[Array, "*tokens D"]) -> Float[Array, "*tokens 1"]:
-        return jnp.mean(values * scale, axis=-1, keepdims=True)
+    def by_x(
+        kept: Kept, gradient: Float[Array, "*tokens D"]
+    ) -> tuple[Float[Array, "*tokens D"], Float[Array, "*tokens D"]]:
+        """The gradient of x, and g x̂."""
+        x, mean, inverse, scale = kept
+        normalized = (x - mean) * inverse
+        product = gradient * normalized
 
-    tokens = tuple(range(x.ndim - 1))
-    by_x = inverse * (gradient * scale - expected(gradient) - normalized * expected(product))
-    return by_x, jnp.sum(product, axis=tokens), jnp.sum(gradient, axis=tokens)
+        def expected(values: Float[Array, "*tokens D"]) -> Float[Array, "*tokens 1"]:
+            return jnp.mean(values * scale, axis=-1, keepdims=True)
+
+        return inverse * (gradient * scale - expected(gradient) - normalized * expected(product)), product
+
+    def exact(
+        kept: Kept, gradient: Float[Array, "*tokens D"]
+    ) -> tuple[Float[Array, "*tokens D"], Float[Array, " D"], Float[Array, " D"]]:
+        gradient_of_x, product = by_x(kept, gradient)
+        return gradient_of_x, jnp.sum(product, axis=tokens), jnp.sum(gradient, axis=tokens)
+
+    def rounded(
+        kept: Kept, gradient: Float[Array, "*tokens D"]
+    ) -> tuple[Float[Array, "*tokens D"], Float[Array, " D"], Float[Array, " D"]]:
+        """x is read again for the sums over tokens: otherwise GPUs write g x̂ as float32, for both of its sums."""
+        gradient, summed = written_and_summed(gradient, dtype)
+        x, mean, inverse, _ = kept
+        product = summed * ((written(x, dtype) - mean) * inverse)
+        gradient_of_x = written(by_x(kept, gradient)[0], dtype)
+        return gradient_of_x, sum_over_tokens(product), sum_over_tokens(summed)
+
+    return exact(kept, gradient) if dtype is None else on_gpus(rounded, exact)(kept, gradient)
 
 
 layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
 
 
-@jax.custom_vjp
-def softmax(x: Float[AnyArray, "*shape"]) -> Float[Array, "*shape"]:
-    """exp(x) / Σ exp(x) over the last axis."""
-    return jax.nn.softmax(x, axis=-1)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def softmax(x: Float[AnyArray, "*shape"], dtype: jnp.dtype | None = None) -> Float[Array, "*shape"]:
+    """exp(x) / Σ exp(x) over the last axis; rounded to `dtype` if there is one (see `products.written`)."""
+    return written(jax.nn.softmax(x, axis=-1), dtype)
 
 
-def _softmax_forward(x: Float[AnyArray, "*shape"]) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
-    probabilities = softmax(x)
+def _softmax_forward(
+    x: Float[AnyArray, "*shape"], dtype: jnp.dtype | None
+) -> tuple[Float[Array, "*shape"], Float[Array, "*shape"]]:
+    probabilities = softmax(x, dtype)
     return probabilities, probabilities
 
 
 def _softmax_backward(
-    probabilities: Float[Array, "*shape"], gradient: Float[Array, "*shape"]
+    dtype: jnp.dtype | None, probabilities: Float[Array, "*shape"], gradient: Float[Array, "*shape"]
 ) -> tuple[Float[Array, "*shape"]]:
     """p g - p Σ p g."""
     product = probabilities * gradient

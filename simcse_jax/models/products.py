@@ -2,8 +2,9 @@
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,8 @@ DType = jnp.dtype | type
 Factor = Float[AnyArray, "..."]
 Pair = tuple[Factor, Factor]
 Named = tuple[str, Factor]  # subscripts and the array that they index
+Result = TypeVar("Result")
+GROUPS = 128  # of tokens, each with a sum of its own
 _rounds: ContextVar[bool] = ContextVar("rounds_products", default=False)
 
 
@@ -114,3 +117,85 @@ def _moved(axes: tuple[int, ...], x: Float[Array, "..."]) -> Float[Array, "..."]
 
 
 _rounded.defvjp(_forward, _backward)
+
+
+def rounded(dtype: DType) -> jnp.dtype | None:
+    """The type that products of factors in `dtype` are written as, and on GPUs what is between them; None: float32."""
+    return jnp.dtype(dtype) if _rounds.get() and dtype != jnp.float32 else None
+
+
+def on_gpus(rounded: Callable[..., Result], exact: Callable[..., Result]) -> Callable[..., Result]:
+    """`rounded` in a program for a GPU and `exact` in one for a CPU or TPU, where rounding spares no traffic."""
+    return functools.partial(jax.lax.platform_dependent, cpu=exact, tpu=exact, default=rounded)
+
+
+def written(x: Float[AnyArray, "*shape"], dtype: jnp.dtype | None) -> Float32[Array, "*shape"]:
+    """`x`, written to memory as `dtype` on GPUs; elsewhere and with None `x` itself. Has no gradient of its own.
+
+    Whatever reads it then reads half the bytes, and nothing of it is computed again. The barrier keeps the compiler
+    from taking both conversions away, and from writing the float32 array as well.
+    """
+    return written_and_summed(x, dtype)[0]
+
+
+def written_and_summed(
+    x: Float[AnyArray, "*shape"], dtype: jnp.dtype | None
+) -> tuple[Float32[Array, "*shape"], Float32[Array, "*shape"]]:
+    """`written`, and the same values for sums over the tokens, which a GPU takes of what it writes, while it writes it.
+
+    There is no barrier before the second. Its conversion to float32 is written with integers (of bfloat16, which is the
+    first half of a float32), since the compiler would take an ordinary one away.
+    """
+    x = jnp.asarray(x)
+    if dtype is None:
+        return x, x
+
+    def rounded(x: Float32[Array, "*shape"]) -> tuple[Float32[Array, "*shape"], Float32[Array, "*shape"]]:
+        narrow = x.astype(dtype)
+        bits = jax.lax.bitcast_convert_type(narrow, jnp.uint16).astype(jnp.uint32) << 16
+        wide = jax.lax.bitcast_convert_type(bits, jnp.float32)
+        return jax.lax.optimization_barrier(narrow).astype(jnp.float32), wide
+
+    return on_gpus(rounded, lambda x: (x, x))(x)
+
+
+def sum_over_tokens(x: Float32[Array, "*tokens F"]) -> Float32[Array, " F"]:
+    """The sum of all vectors, in two steps. With only one, a GPU would write what `written_and_summed` made again."""
+    vectors = x.reshape(-1, x.shape[-1])
+    if len(vectors) < GROUPS * GROUPS // 8:
+        return jnp.sum(vectors, axis=0)
+    vectors = jnp.pad(vectors, ((0, -len(vectors) % GROUPS), (0, 0)))
+    # The barrier keeps the compiler from making one step of both.
+    groups = jax.lax.optimization_barrier(jnp.sum(vectors.reshape(GROUPS, -1, x.shape[-1]), axis=1))
+    return jnp.sum(groups, axis=0)
+
+
+def shifted(y: Float32[Array, "*tokens F"], bias: Float32[AnyArray, " F"], dtype: DType) -> Float32[Array, "*tokens F"]:
+    """y + bias, for a product of factors in `dtype`.
+
+    Where products are rounded, the gradient is written once, rounded, for the bias and for the product's factors.
+    """
+    return y + bias if (narrow := rounded(dtype)) is None else _shifted(narrow, y, bias)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _shifted(
+    dtype: jnp.dtype, y: Float32[Array, "*tokens F"], bias: Float32[AnyArray, " F"]
+) -> Float32[Array, "*tokens F"]:
+    return y + bias
+
+
+def _shifted_backward(
+    dtype: jnp.dtype, _: None, gradient: Float32[Array, "*tokens F"]
+) -> tuple[Float32[Array, "*tokens F"], Float32[Array, " F"]]:
+    def exact(gradient: Float32[Array, "*tokens F"]) -> tuple[Float32[Array, "*tokens F"], Float32[Array, " F"]]:
+        return gradient, jnp.sum(gradient, axis=tuple(range(gradient.ndim - 1)))
+
+    def rounded(gradient: Float32[Array, "*tokens F"]) -> tuple[Float32[Array, "*tokens F"], Float32[Array, " F"]]:
+        gradient, summed = written_and_summed(gradient, dtype)
+        return gradient, sum_over_tokens(summed)
+
+    return on_gpus(rounded, exact)(gradient)
+
+
+_shifted.defvjp(lambda dtype, y, bias: (y + bias, None), _shifted_backward)

@@ -1,12 +1,12 @@
 """From a gradient to an update: clipping by the global norm, AdamW or RMSprop, weight decay."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.parameters import Params
@@ -18,7 +18,10 @@ RMSPROP_SQUARE = 0.9  # ρ
 
 
 def optimizer(
-    step: Int[AnyArray, ""], settings: Mapping[str, Any], chosen: Optimization = ADAMW
+    step: Int[AnyArray, ""],
+    settings: Mapping[str, Any],
+    chosen: Optimization = ADAMW,
+    norm: Callable[[Params], Float[Array, ""]] = optax.tree.norm,
 ) -> optax.GradientTransformation:
     """The chosen optimizer after clipping by the global norm.
 
@@ -34,7 +37,7 @@ def optimizer(
     """
     limit = settings["max_grad_norm"]
     return optax.chain(
-        clip_by_global_norm(jnp.where(limit > 0, limit, jnp.inf)),
+        clip_by_global_norm(jnp.where(limit > 0, limit, jnp.inf), norm),
         optax.chain(
             _scaling(chosen, settings["epsilon"]),
             optax.add_decayed_weights(
@@ -64,12 +67,26 @@ def _scaling(chosen: Optimization, epsilon: Float[AnyArray, ""]) -> optax.Gradie
     return optax.GradientTransformation(corrected.init, update)
 
 
-def clip_by_global_norm(limit: Float[AnyArray, ""]) -> optax.GradientTransformation:
+def clip_by_global_norm(
+    limit: Float[AnyArray, ""], norm_of: Callable[[Params], Float[Array, ""]]
+) -> optax.GradientTransformation:
     """Like optax's, but with one factor for all elements. Optax divides each, and AdamW reads the results twice."""
 
     def update(gradient: Params, state: optax.EmptyState, _: Params | None = None) -> tuple[Params, optax.EmptyState]:
-        norm = optax.tree.norm(gradient)
+        norm = norm_of(gradient)
         factor = jnp.where(norm < limit, 1.0, limit / norm)
         return jax.tree.map(lambda x: x * factor, gradient), state
 
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+
+
+def norm_of_whole(gradient: Params) -> Float[Array, ""]:
+    """The norm of a gradient whose arrays are not split. A GPU sums them together, not each in a kernel of its own."""
+
+    def together(gradient: Params) -> Float[Array, ""]:
+        squares = [jnp.square(x) for x in jax.tree.leaves(gradient)]
+        rows = [jnp.sum(x, axis=tuple(range(1, x.ndim))) if x.ndim > 1 else x.ravel() for x in squares]
+        # Without the barrier the compiler would take the sum apart again.
+        return jnp.sqrt(jnp.sum(jax.lax.optimization_barrier(jnp.concatenate(rows))))
+
+    return jax.lax.platform_dependent(gradient, cuda=together, default=optax.tree.norm)

@@ -16,7 +16,7 @@ from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.runs.state import TrainState
 from simcse_jax.training.learning_rate import learning_rate
 from simcse_jax.training.loss import Recipe, make_loss
-from simcse_jax.training.optimizer import ADAMW, Optimization, optimizer
+from simcse_jax.training.optimizer import ADAMW, Optimization, norm_of_whole, optimizer
 from simcse_jax.training.rows import Batch, Settings
 
 METRICS = ("loss", "learning_rate", "gradient_norm")
@@ -34,17 +34,18 @@ def init_state(params: Params, settings: Mapping[str, Any], chosen: Optimization
 def make_update(graph: Graph, recipe: Recipe, mesh: Mesh) -> Update:
     """Builds update(state, batch, settings, frozen=None) -> (state, metrics), not jitted; see `make_loss`."""
     loss_and_gradient = make_loss(graph, recipe, mesh)
+    norm = norm_of_whole if mesh.size == 1 else optax.tree.norm
 
     def update(
         state: TrainState, batch: Batch, settings: Settings, frozen: Params | None = None
     ) -> tuple[TrainState, Metrics]:
         loss, gradient = loss_and_gradient(state.params, state.step, batch, settings, frozen)
-        chosen = optimizer(state.step, settings, recipe.optimization)
+        chosen = optimizer(state.step, settings, recipe.optimization, norm)
         updates, opt_state = chosen.update(gradient, state.optimizer, state.params)
         metrics = {
             "loss": loss,
             "learning_rate": learning_rate(recipe.optimization.schedule, state.step, settings),
-            "gradient_norm": optax.tree.norm(gradient),
+            "gradient_norm": norm(gradient),
         }
         return TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state), metrics
 

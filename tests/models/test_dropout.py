@@ -97,16 +97,20 @@ def test_the_rate_may_be_traced_and_the_keys_must_fit():
 
 @pytest.mark.platforms
 @pytest.mark.parametrize("shape", [(2, 5, 30), (2, 6, 5, 7)])
-def test_masks_are_the_same_whether_a_loop_draws_them_or_not(shape, monkeypatch):
+def test_masks_are_the_same_however_they_are_drawn(shape, monkeypatch):
     def draw(keys):
         if len(shape) == 4:
             return [mask.keep for mask in attention_masks(keys, [1, 4], shape[1:], 0.5)]
         return [mask.keep for mask in token_masks(keys[:, None], jnp.arange(5)[None], [0, 2, 3], 30, 0.5)]
 
-    lowered = {name: jax.jit(draw).trace(row_keys(2)).lower(lowering_platforms=(name,)) for name in ("cpu", "tpu")}
-    assert {name: "stablehlo.while" in text.as_text() for name, text in lowered.items()} == {"cpu": True, "tpu": False}
+    def has(platform, operation):
+        return operation in jax.jit(draw).trace(row_keys(2)).lower(lowering_platforms=(platform,)).as_text()
+
+    assert [has(platform, "stablehlo.while") for platform in ("cpu", "tpu", "cuda")] == [True, False, False]
+    assert [has(platform, "optimization_barrier") for platform in ("cpu", "tpu", "cuda")] == [False, False, True]
     in_a_loop = draw(row_keys(2))
-    monkeypatch.setattr(jax.lax, "platform_dependent", lambda *args, cpu, default: default(*args))
-    for one, other in zip(in_a_loop, draw(row_keys(2)), strict=True):
-        assert one.shape == shape and 0.3 < one.mean() < 0.7
-        np.testing.assert_array_equal(one, other)
+    for way in ("tpu", "default"):
+        monkeypatch.setattr(jax.lax, "platform_dependent", lambda *args, way=way, **ways: ways[way](*args))
+        for one, other in zip(in_a_loop, draw(row_keys(2)), strict=True):
+            assert one.shape == shape and 0.3 < one.mean() < 0.7
+            np.testing.assert_array_equal(one, other)

@@ -212,10 +212,10 @@ def test_a_relative_bias_moves_attention_to_the_keys_of_its_buckets():
     model = parameters.merge(graph, params | only_context | {"encoder.relative_bias": jnp.array(table)})
     x = model.encoder.embeddings(ids, mask, Padded(8), None)
     layer = model.encoder.layers[0]
-    layer.attention_norm = lambda context: context - x
+    layer.attention_norm = lambda context, _: context - x
     layer.intermediate.kernel[...] = 0 * layer.intermediate.kernel[...]  # the feed-forward part is a constant
     layer.output.bias[...] = 0 * layer.output.bias[...]
-    layer.output_norm = lambda value: value
+    layer.output_norm = lambda value, _: value
     layer.intermediate.bias[...] = 0 * layer.intermediate.bias[...]
     context = np.asarray(model.encoder(ids, mask)[-1])
     value = np.asarray(x @ layer.qkv.kernel[...] + layer.qkv.bias[...])[:, :, 2 * 32 :]

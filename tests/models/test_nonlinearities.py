@@ -52,6 +52,30 @@ def test_the_variance_does_not_cancel():
     np.testing.assert_allclose(layer_norm(jnp.asarray(x), jnp.ones(512), jnp.zeros(512), 1e-12), exact, atol=1e-3)
 
 
+@pytest.mark.parametrize("tokens", [(6,), (40, 64)])
+def test_a_rounded_layer_norm_is_near_the_exact_one_and_on_a_cpu_the_same(tokens, monkeypatch):
+    """Within the rounding of bfloat16, 2⁻⁹; what is written is rounded."""
+    x, target = RNG.normal(size=(2, *tokens, 64)).astype(np.float32)
+    scale, bias = 1 + 0.1 * RNG.normal(size=(2, 64)).astype(np.float32)
+
+    def gradients(dtype):
+        def loss(x, scale, bias):
+            y = layer_norm(x, scale, bias, 1e-12, dtype)
+            return jnp.sum(target * y), y
+
+        return jax.jit(jax.grad(loss, argnums=(0, 1, 2), has_aux=True))(jnp.asarray(x), scale, bias)
+
+    exact, on_a_cpu = gradients(None), gradients(jnp.dtype(jnp.bfloat16))
+    jax.tree.map(np.testing.assert_array_equal, on_a_cpu, exact)
+    monkeypatch.setattr(jax.lax, "platform_dependent", lambda *args, default, **others: default(*args))
+    rounded = gradients(jnp.dtype(jnp.bfloat16))
+    for found, expected in zip(jax.tree.leaves(rounded), jax.tree.leaves(exact), strict=True):
+        error = np.linalg.norm(found - expected) / np.linalg.norm(expected)
+        assert 1e-5 < error < 2**-7
+    for written in (rounded[1], rounded[0][0]):
+        np.testing.assert_array_equal(written, written.astype(jnp.bfloat16).astype(jnp.float32))
+
+
 def test_softmax_and_its_gradient_where_some_are_masked():
     x, target = RNG.normal(size=(2, 3, 5)).astype(np.float32)
     x[:, 3:] = np.finfo(np.float32).min

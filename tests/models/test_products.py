@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simcse_jax.models.products import einsum, rounding
+from simcse_jax.models.products import einsum, rounding, shifted, sum_over_tokens, written, written_and_summed
 
 pytestmark = pytest.mark.exact
 
@@ -113,3 +113,54 @@ def test_on_a_cpu_products_stay_as_they_are(subscripts):
             return jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))(x, y)
 
     jax.tree.map(np.testing.assert_array_equal, gradients(True), gradients(False))
+
+
+def as_on_gpus(*args, default, **others):
+    """In place of `jax.lax.platform_dependent`: what GPUs compute, computed here."""
+    return default(*args)
+
+
+@pytest.mark.parametrize("tokens", [(5,), (16, 160), (2050,)])
+def test_a_sum_over_tokens_has_all_of_them(tokens):
+    x = np.random.default_rng(0).integers(-9, 9, (*tokens, 3)).astype(np.float32)
+    np.testing.assert_array_equal(jax.jit(sum_over_tokens)(jnp.asarray(x)), x.reshape(-1, 3).sum(0))
+
+
+def test_what_is_written_and_what_is_summed_are_the_same_rounded_numbers(monkeypatch):
+    monkeypatch.setattr(jax.lax, "platform_dependent", as_on_gpus)
+    x = (
+        jnp.asarray(np.random.default_rng(0).normal(size=(4, 96)).astype(np.float32))
+        * 10.0 ** jnp.arange(-20, 20, 10)[:, None]
+    )
+    kept, summed = jax.jit(lambda x: written_and_summed(x, jnp.dtype(jnp.bfloat16)))(x)
+    for found in (kept, summed):
+        np.testing.assert_array_equal(found, x.astype(jnp.bfloat16).astype(jnp.float32))
+    for found in written_and_summed(x, None):
+        assert found is x
+
+
+def test_the_gradient_of_a_bias_is_the_sum_of_what_is_written(monkeypatch):
+    y, target = np.random.default_rng(0).normal(size=(2, 3, 700, 8)).astype(np.float32)
+
+    def gradients():
+        def loss(y, bias):
+            return jnp.sum(target * shifted(y, bias, jnp.bfloat16))
+
+        return jax.jit(jax.grad(loss, argnums=(0, 1)))(jnp.asarray(y), jnp.ones(8))
+
+    plain = gradients()
+    with rounding(True):
+        on_a_cpu = gradients()
+        monkeypatch.setattr(jax.lax, "platform_dependent", as_on_gpus)
+        on_a_gpu = gradients()
+    jax.tree.map(np.testing.assert_array_equal, on_a_cpu, plain)
+    written = np.asarray(jnp.asarray(target).astype(jnp.bfloat16).astype(jnp.float32))
+    np.testing.assert_array_equal(on_a_gpu[0], written)
+    np.testing.assert_allclose(on_a_gpu[1], written.sum((0, 1)), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(("platform", "barriers"), [("cpu", 0), ("cuda", 1), ("tpu", 0)])
+def test_gpus_write_rounded_numbers(platform, barriers):
+    step = jax.jit(lambda x: written(x, jnp.dtype(jnp.bfloat16)))
+    text = step.trace(jnp.ones((2, 3))).lower(lowering_platforms=(platform,)).as_text()
+    assert len(re.findall(r"optimization_barrier .*tensor<2x3xbf16>", text)) == barriers

@@ -6,7 +6,7 @@ import pytest
 from support import random_model
 from support.steps import settings
 
-from simcse_jax.training.optimizer import Optimization, optimizer
+from simcse_jax.training.optimizer import Optimization, norm_of_whole, optimizer
 from simcse_jax.training.step import init_state
 
 
@@ -107,3 +107,15 @@ def test_adamw_s_state_has_the_form_of_earlier_checkpoints():
         assert jax.tree.structure(init_state(params, settings(), chosen).optimizer) == jax.tree.structure(
             earlier.init(params)
         )
+
+
+def test_the_norm_of_a_gradient_is_the_same_at_once(monkeypatch):
+    random = np.random.default_rng(0)
+    gradient = {
+        str(number): jnp.asarray(random.normal(size=shape), jnp.float32)
+        for number, shape in enumerate([(), (7,), (4, 5), (2, 3, 4)])
+    }
+    one_by_one = norm_of_whole(gradient)
+    assert one_by_one == optax.tree.norm(gradient)
+    monkeypatch.setattr(jax.lax, "platform_dependent", lambda *args, cuda, **others: cuda(*args))
+    np.testing.assert_allclose(jax.jit(norm_of_whole)(gradient), one_by_one, rtol=1e-6)
