@@ -5,29 +5,35 @@ algorithms 1 and 2. A local layer's queries meet the blocks within its window al
 attention) say nothing of the devices over which their results vary, and so cannot be a part of a step, whose
 `shard_map` checks that.
 
-An outer block of queries stays on the chip while inner blocks of keys pass by, and is written after the last one; for
-the gradients of keys and values it is an outer block of keys, and inner ones of queries.
+An outer block of queries stays on the chip while inner blocks of keys pass by, and is written after the last one. For
+the gradients it is an outer block of keys, and inner ones of queries; a head's gradient of all queries stays there too.
 Shapes: B sentences, H heads, T tokens, d numbers in a head, O tokens of an outer block and I of an inner one.
 """
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from jaxtyping import Array, Float, Float32, Int
 
+CONTEXT = "context"  # the name of attention's result, which a layer that is computed again keeps
+Ref = Any  # a part of an array, on the chip
 Heads = Float[Array, "B H T d"]
 Kept = tuple[Heads, Heads, Heads, Int[Array, "B T"], Heads, Float32[Array, "B H 1 T"]]
 
 BLOCKS = (512, 256, 128)  # tokens of an outer block, the best first
 LANES = 128  # of a register: tokens of the smallest block
 LEAST, MOST = -1e30, 1e30  # in the place of infinity, whose differences are no numbers
-ROWS_BY_COLUMNS, BY_ROWS = ((1,), (0,)), ((1,), (1,))  # axes of two matrices that a product sums over
+ROWS_BY_COLUMNS, BY_ROWS, BY_COLUMNS = (
+    ((1,), (0,)),
+    ((1,), (1,)),
+    ((0,), (0,)),
+)  # axes of two matrices that a product sums over
 
 
 class Walk(NamedTuple):
@@ -70,16 +76,17 @@ class Walk(NamedTuple):
         """The number of the block to read as the j-th: one that exists."""
         return jnp.clip(self.met(i, j), 0, self.length // self.inner - 1)
 
-    def close(self, i: Any, block: Any) -> Array | None:
-        """(O, I): which tokens of an outer and an inner block are within the window; None: all are."""
+    def seen(self, shown: Array, i: Any, block: Any) -> Array:
+        """(O, I): for which tokens of an outer and an inner block the key is `shown` and within the window."""
+        shown = jnp.broadcast_to(shown, (self.outer, self.inner))
         if self.window is None:
-            return None
-        first, second = (jax.lax.broadcasted_iota(jnp.int32, (self.outer, self.inner), axis) for axis in (0, 1))
-        return jnp.abs(first + i * self.outer - second - block * self.inner) <= self.window
+            return shown
+        first, second = (jax.lax.broadcasted_iota(jnp.int32, shown.shape, axis) for axis in (0, 1))
+        return shown & (jnp.abs(first + i * self.outer - second - block * self.inner) <= self.window)
 
 
 class Kernel(NamedTuple):
-    """What the three kernels have in common."""
+    """What both kernels have in common."""
 
     walk: Walk
     precision: jax.lax.Precision  # of the products
@@ -87,11 +94,11 @@ class Kernel(NamedTuple):
 
     def product(self, x: Array, y: Array, axes: tuple[tuple[int], tuple[int]] = ROWS_BY_COLUMNS) -> Array:
         """The product of two matrices, summed in float32."""
-        return jax.lax.dot_general(
-            x, y, (axes, ((), ())), precision=self.precision, preferred_element_type=jnp.float32
-        )
+        return jax.lax.dot_general(x, y, (axes, ((), ())), precision=self.precision, preferred_element_type=jnp.float32)
 
-    def for_each_met(self, begin: Callable[[], None], meet: Callable[[Any, Any], None], end: Callable[[], None]) -> None:
+    def for_each_met(
+        self, begin: Callable[[], None], meet: Callable[[Any, Any], None], end: Callable[[], None]
+    ) -> None:
         """begin(), meet(outer block, inner block) for each inner block, end()."""
         i, j = pl.program_id(2), pl.program_id(3)
         block = self.walk.met(i, j)
@@ -132,9 +139,7 @@ def _attention(kernel: Kernel, query: Heads, key: Heads, value: Heads, mask: Int
     return _forward(kernel, query, key, value, mask)[0]
 
 
-def _forward(
-    kernel: Kernel, query: Heads, key: Heads, value: Heads, mask: Int[Array, "B T"]
-) -> tuple[Heads, Kept]:
+def _forward(kernel: Kernel, query: Heads, key: Heads, value: Heads, mask: Int[Array, "B T"]) -> tuple[Heads, Kept]:
     context, total = _call(
         functools.partial(_sums_of_values, kernel),
         kernel.walk,
@@ -144,55 +149,47 @@ def _forward(
         scratch=(LANES, LANES, query.shape[-1]),
         products=2,
     )
+    # Kept, where a layer is computed again: otherwise this kernel would run twice.
+    context, total = checkpoint_name(context, CONTEXT), checkpoint_name(total, CONTEXT)
     return context, (query, key, value, mask, context, total)
 
 
 def _backward(kernel: Kernel, kept: Kept, gradient: Heads) -> tuple[Heads, Heads, Heads, None]:
     query, key, value, mask, context, total = kept
     weighted = jnp.sum(gradient.astype(jnp.float32) * context.astype(jnp.float32), axis=-1)[:, :, None]
-    inputs = {"query": query, "key": key, "value": value, "gradient": gradient, "total": total, "weighted": weighted}
-    (of_query,) = _call(
-        functools.partial(_gradient_of_queries, kernel),
+    of_key, of_value, of_query = _call(
+        functools.partial(_gradients, kernel),
         kernel.walk,
-        inputs={"mask": mask[:, None], **inputs},
-        inner=("mask", "key", "value"),
-        outputs=(query,),
-        scratch=(LANES, LANES, query.shape[-1]),
-        products=3,
-    )
-    of_key, of_value = _call(
-        functools.partial(_gradients_of_keys, kernel),
-        kernel.walk,
-        inputs=inputs,
+        inputs={
+            "mask": mask[:, None],
+            "query": query,
+            "key": key,
+            "value": value,
+            "gradient": gradient,
+            "total": total,
+            "weighted": weighted,
+        },
         inner=("query", "gradient", "total", "weighted"),
         outputs=(key, value),
-        scratch=(key.shape[-1], value.shape[-1]),
-        products=4,
+        whole=(jax.eval_shape(lambda x: x.astype(jnp.float32), query),),
+        scratch=(LANES, key.shape[-1], value.shape[-1]),
+        products=5,
     )
-    seen = mask[:, None, :, None] > 0
-    return of_query, jnp.where(seen, of_key, 0), jnp.where(seen, of_value, 0), None
+    return of_query.astype(query.dtype), of_key, of_value, None
 
 
 _attention.defvjp(_forward, _backward)
 
 
 def _sums_of_values(
-    kernel: Kernel,
-    mask: Any,
-    query: Any,
-    key: Any,
-    value: Any,
-    context: Any,
-    total: Any,
-    largest: Any,
-    weights: Any,
-    sums: Any,
+    kernel: Kernel, mask: Ref, query: Ref, key: Ref, value: Ref, context: Ref, total: Ref, *kept: Ref
 ) -> None:
     """Each query's context, and the logarithm of the sum of its exponentials (`MOST` where it sees no key).
 
-    The last three are kept from one inner block to the next: the largest score, the sum of exponentials, and the sums
-    of values, of each query so far.
+    `kept` from one inner block to the next are each query's largest score so far, sum of exponentials, and sums of
+    values.
     """
+    largest, weights, sums = kept
 
     def begin() -> None:
         largest[...] = jnp.full_like(largest, LEAST)
@@ -200,7 +197,7 @@ def _sums_of_values(
         sums[...] = jnp.zeros_like(sums)
 
     def meet(i: Any, block: Any) -> None:
-        seen = _seen(kernel, mask, i, block)
+        seen = kernel.walk.seen(mask[...] > 0, i, block)
         scores = jnp.where(seen, kernel.product(query[...], key[...], BY_ROWS) * kernel.scale, LEAST)
         before = largest[:, :1]
         now = jnp.maximum(before, jnp.max(scores, axis=1, keepdims=True))
@@ -219,82 +216,39 @@ def _sums_of_values(
     kernel.for_each_met(begin, meet, end)
 
 
-def _gradient_of_queries(
-    kernel: Kernel,
-    mask: Any,
-    query: Any,
-    key: Any,
-    value: Any,
-    gradient: Any,
-    total: Any,
-    weighted: Any,
-    result: Any,
-    totals: Any,
-    weights: Any,
-    sums: Any,
-) -> None:
-    """The gradient of queries. `totals` and `weights` are `total` and `weighted` as columns."""
+def _gradients(kernel: Kernel, mask: Ref, *refs: Ref) -> None:
+    """The gradients of an outer block of keys and values, and what they add to those of all queries.
+
+    Matrices are (keys, queries). `shown` is the mask as a column.
+    """
+    query, key, value, gradient, total, weighted, of_key, of_value, of_query, shown, key_sums, value_sums = refs
+    is_first = pl.program_id(2) == 0  # of the outer blocks
 
     def begin() -> None:
-        totals[...] = jnp.broadcast_to(total[...], (LANES, total.shape[1])).T
-        weights[...] = jnp.broadcast_to(weighted[...], (LANES, weighted.shape[1])).T
-        sums[...] = jnp.zeros_like(sums)
-
-    def meet(i: Any, block: Any) -> None:
-        scores = kernel.product(query[...], key[...], BY_ROWS) * kernel.scale
-        probabilities = jnp.where(_seen(kernel, mask, i, block), jnp.exp(scores - totals[:, :1]), 0.0)
-        of_probabilities = kernel.product(gradient[...], value[...], BY_ROWS)
-        of_scores = probabilities * (of_probabilities - weights[:, :1]) * kernel.scale
-        sums[...] += kernel.product(of_scores.astype(key.dtype), key[...])
-
-    def end() -> None:
-        result[...] = sums[...].astype(result.dtype)
-
-    kernel.for_each_met(begin, meet, end)
-
-
-def _gradients_of_keys(
-    kernel: Kernel,
-    query: Any,
-    key: Any,
-    value: Any,
-    gradient: Any,
-    total: Any,
-    weighted: Any,
-    of_key: Any,
-    of_value: Any,
-    key_sums: Any,
-    value_sums: Any,
-) -> None:
-    """The gradients of keys and values, which mean nothing where the mask has no key. Matrices are (keys, queries)."""
-
-    def begin() -> None:
+        shown[...] = jnp.broadcast_to(mask[...].astype(jnp.float32), (LANES, mask.shape[1])).T
         key_sums[...] = jnp.zeros_like(key_sums)
         value_sums[...] = jnp.zeros_like(value_sums)
+        pl.when(is_first)(begin_head)
+
+    def begin_head() -> None:
+        of_query[...] = jnp.zeros_like(of_query)
 
     def meet(i: Any, block: Any) -> None:
         scores = kernel.product(key[...], query[...], BY_ROWS) * kernel.scale
-        probabilities = jnp.exp(scores - total[...])
-        close = kernel.walk.close(i, block)
-        if close is not None:
-            probabilities = jnp.where(close, probabilities, 0.0)
+        seen = kernel.walk.seen(shown[:, :1] > 0, i, block)
+        probabilities = jnp.where(seen, jnp.exp(scores - total[...]), 0.0)
         value_sums[...] += kernel.product(probabilities.astype(gradient.dtype), gradient[...])
         of_probabilities = kernel.product(value[...], gradient[...], BY_ROWS)
         of_scores = probabilities * (of_probabilities - weighted[...]) * kernel.scale
         key_sums[...] += kernel.product(of_scores.astype(query.dtype), query[...])
+        own = pl.ds(pl.multiple_of(block * kernel.walk.inner, kernel.walk.inner), kernel.walk.inner)
+        of_query[own] += kernel.product(of_scores.astype(key.dtype), key[...], BY_COLUMNS)
 
     def end() -> None:
         of_key[...] = key_sums[...].astype(of_key.dtype)
         of_value[...] = value_sums[...].astype(of_value.dtype)
 
     kernel.for_each_met(begin, meet, end)
-
-
-def _seen(kernel: Kernel, mask: Any, i: Any, block: Any) -> Array:
-    """Which keys of an inner block the queries of an outer one see."""
-    close = kernel.walk.close(i, block)
-    seen = jnp.broadcast_to(mask[...] > 0, (kernel.walk.outer, kernel.walk.inner))
-    return seen if close is None else seen & close
 
 
 def _by_token(heads: Heads) -> Any:
@@ -309,53 +263,60 @@ def _call(
     inputs: dict[str, Array],
     inner: tuple[str, ...],
     outputs: tuple[Any, ...],
+    whole: tuple[Any, ...] = (),
     scratch: tuple[int, ...],
     products: int,
 ) -> list[Array]:
     """Runs a kernel for all pairs of blocks.
 
     Args:
-      body: the kernel.
+      body: the kernel, of inputs, outputs and scratch memory.
       walk: the pairs.
       inputs: the arrays that it reads, by name: (B, H, T, d), or with tokens last (B, H, 1, T) or (B, 1, T).
-      inner: the names of those of which it reads inner blocks.
+      inner: the names of those of which it reads inner blocks, and of the others outer ones.
       outputs: arrays, or their shapes, like which it writes outer blocks.
+      whole: the same, of which it has a head's whole array on the chip until all pairs are done.
       scratch: the widths of the float32 matrices of O rows that it keeps.
       products: the number of products (O, d) by (d, I), or of as many FLOPs, for a pair of blocks.
     """
-    batch, heads, _, size = inputs["query"].shape
+    batch, heads, length, size = inputs["query"].shape
     outer_blocks, met = walk.grid
 
-    def spec(like: Any, is_inner: bool) -> pl.BlockSpec:
-        tokens = walk.inner if is_inner else walk.outer
+    def spec(like: Any, tokens: int, place: Callable[[Any, Any], Any]) -> pl.BlockSpec:
+        tokens_last = like.shape[-2] == 1
+        before = len(like.shape) - 2
 
         def index(b: Any, h: Any, i: Any, j: Any) -> tuple[Any, ...]:
-            place = walk.read(i, j) if is_inner else i
-            by_token = (0, place) if like.shape[-1] == walk.length and like.shape[-2] == 1 else (place, 0)
-            return (b, h, *by_token) if len(like.shape) == 4 else (b, *by_token)
+            return (*(b, h)[:before], *((0, place(i, j)) if tokens_last else (place(i, j), 0)))
 
-        last = (1, tokens) if like.shape[-1] == walk.length and like.shape[-2] == 1 else (tokens, size)
-        return pl.BlockSpec((*[None] * (len(like.shape) - 2), *last), index)
+        return pl.BlockSpec((*[None] * before, *((1, tokens) if tokens_last else (tokens, size))), index)
 
-    def bytes_of(like: Any, is_inner: bool) -> int:
-        share = met * walk.inner / walk.outer if is_inner else 1
-        times = heads if len(like.shape) == 3 else 1
-        return int(math.prod(like.shape) * like.dtype.itemsize * share * times)
+    def by_outer(like: Any) -> pl.BlockSpec:
+        return spec(like, walk.outer, lambda i, j: i)
+
+    def by_inner(like: Any) -> pl.BlockSpec:
+        return spec(like, walk.inner, walk.read)
+
+    def bytes_of(like: Any) -> int:
+        return int(batch * heads * length * (1 if like.shape[-2] == 1 else size) * like.dtype.itemsize)
 
     pairs = batch * heads * outer_blocks * met * walk.outer * walk.inner
+    again = met * walk.inner / walk.outer  # times that an array is read by inner blocks
+    read = sum(bytes_of(x) * (again if name in inner else 1) for name, x in inputs.items())
     call = pl.pallas_call(
         body,
         grid=(batch, heads, outer_blocks, met),
-        in_specs=[spec(x, name in inner) for name, x in inputs.items()],
-        out_specs=[spec(x, is_inner=False) for x in outputs],
-        out_shape=[jax.eval_shape(lambda x: x, x) for x in outputs],
+        in_specs=[(by_inner if name in inner else by_outer)(x) for name, x in inputs.items()],
+        out_specs=[*map(by_outer, outputs), *(spec(x, length, lambda i, j: 0) for x in whole)],
+        out_shape=[jax.eval_shape(lambda x: x, x) for x in (*outputs, *whole)],
         scratch_shapes=[pltpu.VMEM((walk.outer, width), jnp.float32) for width in scratch],
-        compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel", "parallel", "arbitrary")),
+        compiler_params=pltpu.CompilerParams(
+            dimension_semantics=("parallel", "parallel", "arbitrary" if whole else "parallel", "arbitrary")
+        ),
         cost_estimate=pl.CostEstimate(
             flops=2 * products * pairs * size,
             transcendentals=pairs,
-            bytes_accessed=sum(bytes_of(x, name in inner) for name, x in inputs.items())
-            + sum(bytes_of(x, is_inner=False) for x in outputs),
+            bytes_accessed=int(read + sum(map(bytes_of, (*outputs, *whole)))),
         ),
     )
     return call(*inputs.values())

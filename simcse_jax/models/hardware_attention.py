@@ -55,9 +55,9 @@ def by_platform(
     if has_plugin("tpu"):
         kernels["tpu"] = on_tpu
     head_size = query.shape[-1]
-    if has_plugin("cuda") and window is None and dtype == jnp.bfloat16 and head_size <= MOST_OF_CUDNN:
-        if head_size % 8 == 0:
-            kernels["cuda"] = cudnn
+    fits_cudnn = window is None and dtype == jnp.bfloat16 and head_size <= MOST_OF_CUDNN and head_size % 8 == 0
+    if fits_cudnn and has_plugin("cuda"):
+        kernels["cuda"] = cudnn
     if not kernels:
         return otherwise(query, key, value, attention_mask)
     return jax.lax.platform_dependent(query, key, value, attention_mask, default=otherwise, **kernels)

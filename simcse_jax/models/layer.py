@@ -134,9 +134,7 @@ class Layer(nnx.Module):
             query, key, value = self.project(shown, layout, QUERY_KEY_AND_VALUE, masks.lora)
             of_keys = order
         query, key = rotate(query, order.rotation), rotate(key, of_keys.rotation)
-        attended = attend(
-            query, key, value, attention_mask, order, masks.attention, self.dtype, kernels=self.kernels
-        )
+        attended = attend(query, key, value, attention_mask, order, masks.attention, self.dtype, kernels=self.kernels)
         heads = attended.swapaxes(1, 2)
         context = checkpoint_name(layout.to_tokens(heads.reshape(*heads.shape[:2], -1)), CONTEXT)
         update = self.adapted(

@@ -68,7 +68,9 @@ class Updates:
         rows = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=by_example), batch)
         traced = self._steps[size].trace(state, rows, settings, self._frozen)
         self._compiled[size] = traced.lower().compile()
-        self._at_peak[size] = product_flops(traced.jaxpr, platform=self._platform).total() / self._peak if self._peak else 0.0
+        self._at_peak[size] = (
+            product_flops(traced.jaxpr, platform=self._platform).total() / self._peak if self._peak else 0.0
+        )
         seconds = time.perf_counter() - started
         which = (
             "the step" if len(self._steps) == 1 else f"the step for {('most', 'the longest', 'the last')[size]} batches"
