@@ -266,7 +266,7 @@ def _call(
     whole: tuple[Any, ...] = (),
     scratch: tuple[int, ...],
     products: int,
-) -> list[Array]:
+) -> tuple[Array, ...]:
     """Runs a kernel for all pairs of blocks.
 
     Args:
@@ -319,4 +319,4 @@ def _call(
             bytes_accessed=int(read + sum(map(bytes_of, (*outputs, *whole)))),
         ),
     )
-    return call(*inputs.values())
+    return tuple(call(*inputs.values()))

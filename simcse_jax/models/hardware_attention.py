@@ -2,7 +2,7 @@
 
 | platform | kernel | where it applies |
 | --- | --- | --- |
-| TPU | `flash_attention` | everywhere |
+| TPU | `flash_attention` | up to 8,192 tokens with heads of at most 128 numbers, 4,096 with 256 |
 | NVIDIA GPU | cuDNN's | global layers, bfloat16, heads of at most 128 numbers, a multiple of 8 |
 
 Elsewhere, on CPUs among others, it is computed as without kernels. Those of a platform are a part of a program only
@@ -24,6 +24,8 @@ Heads = Float[Array, "B H T d"]
 Attention = Callable[[Heads, Heads, Heads, Int[Array, "B T"]], Heads]  # of queries, keys, values and their mask
 
 PLUGINS = {"tpu": ("libtpu",), "cuda": ("jax_cuda13_plugin", "jax_cuda12_plugin")}
+LANES = 128  # of a TPU's registers, which an array's last axis fills
+MOST_OF_TPU = 2**20  # numbers of a head: its gradients must have room on the chip, also on a v4
 MOST_OF_CUDNN = 128  # numbers of a head: what GPUs before Hopper take
 
 
@@ -52,9 +54,9 @@ def by_platform(
         return flash_attention(*(x.astype(dtype) for x in (query, key, value)), mask, window)
 
     kernels: dict[str, Attention] = {}
-    if has_plugin("tpu"):
+    length, head_size = query.shape[2:]
+    if length * -(-head_size // LANES) * LANES <= MOST_OF_TPU and has_plugin("tpu"):
         kernels["tpu"] = on_tpu
-    head_size = query.shape[-1]
     fits_cudnn = window is None and dtype == jnp.bfloat16 and head_size <= MOST_OF_CUDNN and head_size % 8 == 0
     if fits_cudnn and has_plugin("cuda"):
         kernels["cuda"] = cudnn
