@@ -67,6 +67,10 @@ def test_the_steps_of_a_kernel_are_multiplied_out():
     product = 2 * 2 * 3 * 1024 * 1024 * 64
     assert product_flops(jax.jit(loss).trace(x, mask).jaxpr).total() == 2 * product
     assert product_flops(jax.jit(jax.grad(loss)).trace(x, mask).jaxpr).total() == 7 * product
+    exact = jax.ShapeDtypeStruct(x.shape, jnp.float32)
+    for precision, passes in (("highest", 6), ("high", 6), ("default", 1)):
+        with jax.default_matmul_precision(precision):
+            assert product_flops(jax.jit(loss).trace(exact, mask).jaxpr) == {passes: 2 * product}
 
 
 def test_flops_under_shard_map_are_those_of_one_device():
