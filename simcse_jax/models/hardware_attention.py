@@ -51,7 +51,7 @@ def by_platform(
     def on_tpu(query: Heads, key: Heads, value: Heads, mask: Int[Array, "B T"]) -> Heads:
         from simcse_jax.models.flash_attention import flash_attention  # takes half a second to import
 
-        return flash_attention(*(x.astype(dtype) for x in (query, key, value)), mask, window)
+        return flash_attention(query.astype(dtype), key.astype(dtype), value.astype(dtype), mask, window)
 
     kernels: dict[str, Attention] = {}
     length, head_size = query.shape[2:]

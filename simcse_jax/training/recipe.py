@@ -126,5 +126,6 @@ def make_replacement(
     It has no convolutions: it decides for each token from the encoder's own states.
     """
     discriminator = dataclasses.replace(encoder, convolutions=None)
-    networks = (computed_as(config.model, network) for network in (generator, discriminator))
-    return Replacement(*(build(network, False, jnp.dtype(config.train.dtype))[0] for network in networks), masking)
+    first, second = (computed_as(config.model, network) for network in (generator, discriminator))
+    dtype = jnp.dtype(config.train.dtype)
+    return Replacement(build(first, False, dtype)[0], build(second, False, dtype)[0], masking)
