@@ -1,10 +1,11 @@
 """Long texts: seconds and peak memory of one text, encoded and in a training step, beside PyTorch with its SDPA.
 
     python -m benchmarks.long_texts [--model bert modernbert] [--tokens 128 512 2048 8192] [--dtype float32 bfloat16]
-        [--what encode train] [--peers pytorch] [--rounds 3] [--output FILE]
+        [--what encode train] [--attention-dropout 0.1] [--peers pytorch] [--rounds 3] [--output FILE]
 
 Models of the base size with random weights, BERT with a table of as many positions. A training step is unsupervised
-SimCSE with a batch of one text: two passes with dropout 0.1, of attention's probabilities as well, its loss, and AdamW.
+SimCSE with a batch of one text: two passes with dropout 0.1, of attention's probabilities as well unless another rate
+is given, its loss, and AdamW. Without attention's dropout, PyTorch's SDPA is a kernel that keeps no scores.
 Each measurement is a process of its own; peak memory is all that the process ever held, its libraries among it.
 """
 
@@ -24,7 +25,7 @@ MODELS = {"bert": "bert-base-uncased", "modernbert": "answerdotai/ModernBERT-bas
 WHAT = ("encode", "train")
 
 
-def ours(model: str, tokens: int, dtype: str, training: bool) -> Round:
+def ours(model: str, tokens: int, dtype: str, training: bool, attention_dropout: float) -> Round:
     """The compiled step, or the compiled encoding of a text."""
     import jax
 
@@ -36,7 +37,7 @@ def ours(model: str, tokens: int, dtype: str, training: bool) -> Round:
     encoder = encoder_config(MODELS[model])
     encoder = dataclasses.replace(encoder, max_positions=max(encoder.max_positions, tokens))
     config = default_config()
-    config.model.update({"pooler": "avg", "mlp": "none", "dropout": 0.1})
+    config.model.update({"pooler": "avg", "mlp": "none", "dropout": 0.1, "attention_dropout": attention_dropout})
     config.train.update({"batch_size": 1, "dtype": dtype})
     config.data.max_length = tokens
     devices = jax.devices()[:1]
@@ -64,7 +65,7 @@ def ours(model: str, tokens: int, dtype: str, training: bool) -> Round:
     return do_round
 
 
-def pytorch(model: str, tokens: int, dtype: str, training: bool) -> Round:
+def pytorch(model: str, tokens: int, dtype: str, training: bool, attention_dropout: float) -> Round:
     """transformers' model with PyTorch's scaled_dot_product_attention."""
     import torch
     import torch.nn.functional as F
@@ -73,10 +74,15 @@ def pytorch(model: str, tokens: int, dtype: str, training: bool) -> Round:
     torch.manual_seed(0)
     if model == "bert":
         network = BertModel(
-            BertConfig(max_position_embeddings=max(512, tokens), attn_implementation="sdpa"), add_pooling_layer=False
+            BertConfig(
+                max_position_embeddings=max(512, tokens),
+                attention_probs_dropout_prob=attention_dropout,
+                attn_implementation="sdpa",
+            ),
+            add_pooling_layer=False,
         )
     else:
-        rates = dict.fromkeys(("attention_dropout", "embedding_dropout", "mlp_dropout"), 0.1)
+        rates = {"embedding_dropout": 0.1, "mlp_dropout": 0.1, "attention_dropout": attention_dropout}
         network = ModernBertModel(ModernBertConfig(attn_implementation="sdpa", **rates))
     network.train(training)
     ids = torch.ones((1, tokens), dtype=torch.long)
@@ -110,6 +116,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--tokens", nargs="+", type=int, default=[128, 512, 2048, 8192])
     parser.add_argument("--dtype", nargs="+", choices=("float32", "bfloat16"), default=["float32"])
     parser.add_argument("--what", nargs="+", choices=WHAT, default=list(WHAT))
+    parser.add_argument("--attention-dropout", type=float, default=0.1)
     parser.add_argument("--peers", nargs="*", choices=("pytorch",), default=["pytorch"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--output", type=output_file, help="the figures as JSON")
@@ -140,6 +147,7 @@ def main() -> None:
             for what in args.what:
                 for tokens in args.tokens:
                     options = {"model": model, "tokens": tokens, "dtype": dtype, "training": what == "train"}
+                    options["attention_dropout"] = args.attention_dropout
                     found = {name: measure(name, options, args.rounds) for name in names}
                     rows.append(options | found)
                     cells = [

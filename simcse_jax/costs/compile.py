@@ -137,8 +137,6 @@ def compile_for(
     trace: Callable[[list[jax.Device]], jax.stages.Traced],
     batch: int,
     sentences: int,
-    *,
-    traces_all: bool = False,
 ) -> Report:
     """Compiles a program for a topology and reads its costs.
 
@@ -146,7 +144,6 @@ def compile_for(
       topology: its name.
       trace: traces the program for the devices.
       batch, sentences: that the program takes.
-      traces_all: whether `trace` shows the work of all devices, which the compiler splits, and not that of one.
 
     Raises:
       OutOfMemory: when it does not fit.
@@ -162,8 +159,7 @@ def compile_for(
             raise
         raise OutOfMemory(*needed_and_available) from None
     memory, program = compiled.memory_analysis(), Program(compiled.as_text())
-    flops = product_flops(traced.jaxpr, chip.passes)
-    share = len(devices) if traces_all else 1
+    flops = product_flops(traced.jaxpr, chip.passes, devices[0].platform)
     report = Report(
         topology=topology,
         chips=len(devices),
@@ -176,7 +172,7 @@ def compile_for(
             "temporaries": memory.temp_size_in_bytes,
             "program": memory.generated_code_size_in_bytes,
         },
-        passes={passes: count // share for passes, count in flops.items()},
+        passes=dict(flops),
         hbm_bytes=program.bytes_accessed(),
         collectives=program.collectives([coordinates(device) for device in data_mesh(devices).devices.flat]),
         kernels=program.kernels(),

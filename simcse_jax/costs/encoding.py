@@ -14,6 +14,7 @@ from simcse_jax.encoding.embedder import make_embed
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.sentence_encoder import build
+from simcse_jax.runs.state import computed_as
 
 
 def compile_encoding(config: config_dict.ConfigDict, encoder: EncoderConfig, length: int, topology: str) -> Report:
@@ -23,7 +24,7 @@ def compile_encoding(config: config_dict.ConfigDict, encoder: EncoderConfig, len
       OutOfMemory: when it does not fit.
     """
     trace = functools.partial(trace_encoding, config, encoder, length)
-    return compile_for(topology, trace, config.train.batch_size, config.train.batch_size, traces_all=True)
+    return compile_for(topology, trace, config.train.batch_size, config.train.batch_size)
 
 
 def trace_encoding(
@@ -39,7 +40,7 @@ def trace_encoding(
     """
     use_head = HEADS[config.model.mlp].scored
     pooler = config.eval.pooler or config.model.pooler
-    graph, shapes = build(encoder, use_head, jnp.dtype(config.train.dtype))
+    graph, shapes = build(computed_as(config.model, encoder), use_head, jnp.dtype(config.train.dtype))
     mesh: Mesh = data_mesh(devices)
     rows = split_over_examples(mesh)
     tokens = placed(jax.ShapeDtypeStruct((config.train.batch_size, length), jnp.int32), rows)

@@ -98,6 +98,7 @@ OUTER = ("while", "call", "conditional", "async-start")  # their computations co
 FREE_TARGETS = re.compile('"(ConcatBitcast|AssumeGatherIndicesInBound|AllocateBuffer)"')  # calls that move nothing
 SLICES = ("slice", "dynamic-slice", "gather", "slice-start", "dynamic-slice-start")
 STARTS = '"AsyncCollectiveStart"'
+KERNEL_BYTES = re.compile('custom_call_target="tpu_custom_call".*"bytes_accessed":"([1-9][0-9]*)"')
 WORKSPACES = re.compile('custom_call_target="__cublas')  # its last result is scratch memory
 NUMBER = re.compile(r"\d+")
 UPDATES = {"dynamic-update-slice": 1, "scatter": 2}  # the operand with the new values
@@ -172,6 +173,9 @@ class Program:
         """For each instruction that moves data: its number of runs, itself, and its bytes (see `bytes_accessed`)."""
         for times, lines, line in self.runs(computation):
             if line.opcode in FREE or line.opcode.endswith("-done") or FREE_TARGETS.search(line.attributes):
+                continue
+            if estimate := KERNEL_BYTES.search(line.attributes):  # it may read an array several times
+                yield times, line, int(estimate[1])
                 continue
             size = sum(size for array, size in self._written(lines, line) if on_chip or not array.on_chip)
             for position, name in enumerate(line.operands):

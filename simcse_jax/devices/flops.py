@@ -38,21 +38,25 @@ KINDS = {
     "NVIDIA B200": "b200",
 }
 
+# Attention by cuDNN: the products of (T, d) and (d, T) matrices, or of as many FLOPs, for each head of a text.
+CUDNN = {"dot_product_attention_fwd_wrapper": 2, "dot_product_attention_bwd_wrapper": 5}
+
 # The time of a product with no, one and two float32 inputs, in that of a bfloat16 product, by its precision.
 Passes = Mapping[str, tuple[float, float, float]]
 # A TPU makes so many bfloat16 products of one; by default always one.
 TPU_PASSES: Passes = {"HIGHEST": (1, 3, 6), "HIGH": (1, 2, 3), "DEFAULT": (1, 1, 1)}
 
 
-def product_flops(jaxpr: Any, passes: Passes = TPU_PASSES) -> Counter[float]:
+def product_flops(jaxpr: Any, passes: Passes = TPU_PASSES, platform: str = "") -> Counter[float]:
     """FLOPs of all matrix products, by the number of bfloat16 passes that a TPU makes of each.
 
-    Scans are multiplied out; of several branches the most expensive one counts. The body of a `shard_map` counts once:
-    the work of one device.
+    Scans and the steps of kernels are multiplied out; of several branches that of the platform counts, or the most
+    expensive one. The body of a `shard_map` counts once: the work of one device.
 
     Args:
       jaxpr: `jax.jit(f).trace(...).jaxpr`.
       passes: those of other hardware.
+      platform: the one that the program is compiled for, as JAX calls it: cpu, cuda or tpu.
     """
     flops: Counter[float] = Counter()
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
@@ -62,13 +66,26 @@ def product_flops(jaxpr: Any, passes: Passes = TPU_PASSES) -> Counter[float]:
             contracted = math.prod(left[axis] for axis in params["dimension_numbers"][0][0])
             flops[_passes(equation, passes)] += 2 * math.prod(equation.outvars[0].aval.shape) * contracted
             continue
+        if name in CUDNN:
+            batch, tokens, heads, size = equation.invars[0].aval.shape
+            products = 2 * batch * heads * tokens * equation.invars[1].aval.shape[1] * size
+            flops[passes["DEFAULT"][0]] += CUDNN[name] * products
+            continue
         values = [each for value in params.values() for each in (value if isinstance(value, tuple) else (value,))]
-        inner = [product_flops(value, passes) for value in values if hasattr(value, "eqns")]
+        inner = [product_flops(value, passes, platform) for value in values if hasattr(value, "eqns")]
         if name == "cond":
-            inner = [max(inner, key=Counter.total)]
+            inner = [_taken(inner, params.get("branches_platforms"), platform)]
+        times = math.prod(params["grid_mapping"].grid) if name == "pallas_call" else params.get("length", 1)
         for part in inner:
-            flops.update({each: count * params.get("length", 1) for each, count in part.items()})
+            flops.update({each: count * times for each, count in part.items()})
     return flops
+
+
+def _taken(branches: list[Counter[float]], platforms: Any, platform: str) -> Counter[float]:
+    """Of the branches of a conditional, that of the platform if it decides, otherwise the most expensive one."""
+    if platforms and platform:
+        return next(each for each, own in zip(branches, platforms, strict=True) if own is None or platform in own)
+    return max(branches, key=Counter.total)
 
 
 def _passes(product: Any, passes: Passes) -> float:

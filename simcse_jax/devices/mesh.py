@@ -32,6 +32,28 @@ def split_over_examples(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, P(AXIS))
 
 
+def by_rows(function: Callable[..., jax.Array], sharding: NamedSharding | None) -> jax.stages.Wrapped:
+    """function(parameters, *arrays), compiled, of arrays whose first axis is split over the devices, as its result's.
+
+    Each device computes its own rows, so kernels that the compiler cannot split may be among it; a row must not depend
+    on others.
+
+    Args:
+      function: gives an array of as many rows as it takes.
+      sharding: of the rows; None: a single device has all.
+    """
+    if sharding is None or sharding.mesh.size == 1:
+        return jax.jit(function, out_shardings=sharding)
+
+    def of_all(params: Any, *arrays: jax.Array) -> jax.Array:
+        specs = (P(), *[sharding.spec] * len(arrays))
+        # Nothing is summed over the devices, so there is nothing to check.
+        own = jax.shard_map(function, mesh=sharding.mesh, in_specs=specs, out_specs=sharding.spec, check_vma=False)
+        return own(params, *arrays)
+
+    return jax.jit(of_all, out_shardings=sharding)
+
+
 def fetch(array: jax.Array) -> np.ndarray:
     """The whole array, in every process; all of them must call it if it is split over their devices."""
     if array.is_fully_addressable:

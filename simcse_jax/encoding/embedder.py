@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from simcse_jax.devices.compilation import keep_compilations
+from simcse_jax.devices.mesh import by_rows
 from simcse_jax.encoding.batching import Batching, compute
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
@@ -195,11 +196,10 @@ def make_embed(
 ) -> jax.stages.Wrapped:
     """The compiled function of an `Embedder` with these fields: of parameters, token ids and mask, both (B, T)."""
 
-    @functools.partial(jax.jit, out_shardings=sharding)
     def embed(params: Params, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
         with jax.default_matmul_precision("highest"):  # float32 on TPUs and GPUs too
             encoder = parameters.merge(graph, parameters.sentence_encoder(params))
             embeddings = encoder(input_ids, attention_mask, pooler=pooler, use_head=use_head, skipped=skipped)
             return arithmetic.apply(modules, params, embeddings)
 
-    return embed
+    return by_rows(embed, sharding)

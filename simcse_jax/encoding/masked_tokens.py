@@ -9,6 +9,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jaxtyping import Array, Int, Key, UInt32
 
+from simcse_jax.devices.mesh import by_rows
 from simcse_jax.encoding.batching import compute
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.models import parameters
@@ -60,7 +61,6 @@ def _make_count(
 ) -> Callable[..., jax.Array]:
     """A compiled function that counts, for each row, the tokens that are guessed and those that are masked: (B, 2)."""
 
-    @functools.partial(jax.jit, out_shardings=sharding)
     def count(params: Params, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
         table, keys = params[parameters.WORD_EMBEDDING], content_keys(input_ids, attention_mask)
         shown, selected = mask_tokens(
@@ -81,4 +81,4 @@ def _make_count(
         right = jnp.argmax(scores, axis=-1) == jnp.take_along_axis(input_ids, positions, axis=1)
         return jnp.stack([jnp.sum(right & valid, axis=1), jnp.sum(valid, axis=1)], axis=1)
 
-    return count
+    return by_rows(count, sharding)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
+from simcse_jax.devices.mesh import by_rows
 from simcse_jax.encoding.batching import Batching, compute
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models import parameters
@@ -63,10 +64,9 @@ class TokenEncoder:
 
 @functools.lru_cache(maxsize=16)
 def _make_hidden_states(graph: Graph, sharding: NamedSharding | None, last_only: bool) -> Callable[..., jax.Array]:
-    @functools.partial(jax.jit, out_shardings=sharding)
     def hidden_states(params: Params, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
         with jax.default_matmul_precision("highest"):  # float32 on TPUs and GPUs too
             states = parameters.merge(graph, params).encoder(input_ids, attention_mask)
         return jnp.stack(states[-1:] if last_only else states, axis=1).astype(jnp.float32)
 
-    return hidden_states
+    return by_rows(hidden_states, sharding)

@@ -6,6 +6,8 @@ block again (Rabe and Staats 2021, "Self-attention does not need O(n²) memory",
 whole in its block, so there is no running softmax, and blocks change nothing but the rounding of sums: a mask's
 elements belong to their coordinates, whichever block draws them.
 
+TPUs and GPUs have kernels of their own for it, which `hardware_attention` chooses where nothing is dropped.
+
 Shapes: B sentences, T tokens, H heads, Q queries, K keys and d numbers in a head.
 """
 
@@ -18,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.dropout import Draws, Mask, drop
+from simcse_jax.models.hardware_attention import by_platform
 from simcse_jax.models.nonlinearities import softmax
 from simcse_jax.models.products import DType, einsum, rounded
 from simcse_jax.models.rotary import Rotation
@@ -74,10 +77,20 @@ def attend(
     order: Order,
     dropout: Mask | Draws | None,
     dtype: DType,
+    *,
+    kernels: bool = True,
 ) -> Float[Array, "B H Q d"]:
-    """Sums of the values weighted by attention, with products of factors in `dtype`."""
+    """Sums of the values weighted by attention, with products of factors in `dtype`.
+
+    `kernels`: whether the hardware's own may compute those of a long text.
+    """
     if is_long(query.shape[2]) and order.relative_bias is None and not isinstance(dropout, Mask):
-        return in_blocks(query, key, value, jnp.asarray(attention_mask), order.near, dropout, dtype)
+        near = order.near
+        if kernels and dropout is None and (near is None or near.in_order):
+            blocks = functools.partial(in_blocks, near=near, dropout=None, dtype=dtype)
+            window = None if near is None else near.window
+            return by_platform(query, key, value, jnp.asarray(attention_mask), window, dtype, otherwise=blocks)
+        return in_blocks(query, key, value, jnp.asarray(attention_mask), near, dropout, dtype)
     if isinstance(dropout, Draws):
         dropout = dropout.mask((query.shape[1], query.shape[2], key.shape[2]))
     seen = None if order.near is None else order.near.seen()

@@ -112,7 +112,7 @@ class Layer(nnx.Module):
         self.pre_norm, self.gated, self.rotary = config.pre_norm, config.gated, config.positions == ROTARY
         self.num_heads = config.num_heads
         self.head_size = size // config.num_heads
-        self.activation = config.hidden_act
+        self.activation, self.kernels = config.hidden_act, config.attention_kernels
         self.dtype = dtype
 
     def __call__(
@@ -138,7 +138,8 @@ class Layer(nnx.Module):
             query, key, value = self.project(shown, layout, QUERY_KEY_AND_VALUE, masks.lora)
             of_keys = order
         query, key = rotate(query, order.rotation), rotate(key, of_keys.rotation)
-        heads = attend(query, key, value, attention_mask, order, masks.attention, self.dtype).swapaxes(1, 2)
+        attended = attend(query, key, value, attention_mask, order, masks.attention, self.dtype, kernels=self.kernels)
+        heads = attended.swapaxes(1, 2)
         context = checkpoint_name(layout.to_tokens(heads.reshape(*heads.shape[:2], -1)), CONTEXT)
         update = self.adapted(
             dense(context, self.attention_output, self.dtype), context, "attention_output", masks.lora

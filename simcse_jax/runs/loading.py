@@ -25,7 +25,7 @@ from simcse_jax.models.sentence_encoder import build
 from simcse_jax.names import LAST, AtStep, split_glove, split_step
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.partial import read_frozen
-from simcse_jax.runs.state import convolutions_of, split_shapes, with_parts
+from simcse_jax.runs.state import computed_as, convolutions_of, split_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.storage import Folder, as_path, check_readable, is_remote, read_json
 
@@ -86,7 +86,7 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
         trained, tower = checkpoints.restore_params(chosen, shapes), checkpoints.tower(chosen)
     copy = _local_copy(folder / "model")
     trained = partial.merged(partial.whole(trained, read_frozen(copy, run, of_frozen)), with_parts(config, model))
-    config = dataclasses.replace(config, convolutions=convolutions_of(model))
+    config = dataclasses.replace(computed_as(model, config), convolutions=convolutions_of(model))
     language_model = {name: np.asarray(value) for name, value in subset(trained, LANGUAGE_MODEL).items()} or None
     own = sentence_encoder(trained, tower)
     params = {name: np.asarray(value) for name, value in own.items() if has_head or not name.startswith(PREFIX)}

@@ -53,7 +53,13 @@ def with_parts(encoder: EncoderConfig, model: Mapping[str, Any] | config_dict.Co
     Raises:
       UserError: naming the field, when LoRA or what is frozen does not fit the encoder.
     """
+    encoder = computed_as(model, encoder)
     return dataclasses.replace(encoder, convolutions=convolutions_of(model), partial=partial_of(model, encoder))
+
+
+def computed_as(model: Mapping[str, Any] | config_dict.ConfigDict, encoder: EncoderConfig) -> EncoderConfig:
+    """The encoder, computed as a run's `config.model` says; older runs say nothing of kernels."""
+    return dataclasses.replace(encoder, attention_kernels=model.get("attention_kernels", True))
 
 
 def trained_shapes(encoder: EncoderConfig, run: Mapping[str, Any] | config_dict.ConfigDict) -> Shapes:

@@ -1,4 +1,4 @@
-"""The loss of a batch and its gradient. `shard_map` is here and nowhere else."""
+"""The loss of a batch and its gradient: the `shard_map` of a step is here and nowhere else."""
 
 import functools
 from collections.abc import Callable

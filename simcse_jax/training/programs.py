@@ -54,7 +54,8 @@ class Updates:
         self._frozen, self._mesh = frozen, mesh
         self._compiled: dict[int, jax.stages.Compiled] = {}
         self._at_peak: dict[int, float] = {}
-        self._peak = peak(mesh.devices.flat[0])
+        device = mesh.devices.flat[0]
+        self._peak, self._platform = peak(device), "cuda" if device.platform == "gpu" else device.platform
 
     def compile(self, step: int, state: TrainState, batch: Batch, settings: Settings) -> float:
         """Compiles the program that this step needs, if it is not compiled yet; returns the seconds that this took."""
@@ -67,7 +68,9 @@ class Updates:
         rows = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=by_example), batch)
         traced = self._steps[size].trace(state, rows, settings, self._frozen)
         self._compiled[size] = traced.lower().compile()
-        self._at_peak[size] = product_flops(traced.jaxpr).total() / self._peak if self._peak else 0.0
+        self._at_peak[size] = (
+            product_flops(traced.jaxpr, platform=self._platform).total() / self._peak if self._peak else 0.0
+        )
         seconds = time.perf_counter() - started
         which = (
             "the step" if len(self._steps) == 1 else f"the step for {('most', 'the longest', 'the last')[size]} batches"

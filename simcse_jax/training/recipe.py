@@ -16,6 +16,7 @@ from simcse_jax.models.head import HEADS
 from simcse_jax.models.projector import read_projector
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import Term, needs
+from simcse_jax.runs.state import computed_as
 from simcse_jax.training.learning_rate import warmup_steps
 from simcse_jax.training.loss import Recipe
 from simcse_jax.training.optimizer import Optimization
@@ -124,5 +125,7 @@ def make_replacement(
 
     It has no convolutions: it decides for each token from the encoder's own states.
     """
-    dtype, discriminator = jnp.dtype(config.train.dtype), dataclasses.replace(encoder, convolutions=None)
-    return Replacement(build(generator, False, dtype)[0], build(discriminator, False, dtype)[0], masking)
+    discriminator = dataclasses.replace(encoder, convolutions=None)
+    first, second = (computed_as(config.model, network) for network in (generator, discriminator))
+    dtype = jnp.dtype(config.train.dtype)
+    return Replacement(build(first, False, dtype)[0], build(second, False, dtype)[0], masking)

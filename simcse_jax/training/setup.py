@@ -23,7 +23,7 @@ from simcse_jax.models.head import HEADS
 from simcse_jax.models.parameters import Params, with_encoder
 from simcse_jax.models.sentence_encoder import Graph, build
 from simcse_jax.runs.partial import frozen_params
-from simcse_jax.runs.state import TrainState, initial_params, with_parts
+from simcse_jax.runs.state import TrainState, computed_as, initial_params, with_parts
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.loss import Batch, Recipe, Settings
 from simcse_jax.training.recipe import make_recipe, make_replacement, make_settings
@@ -104,7 +104,7 @@ def make_setup(config: config_dict.ConfigDict, inputs: Inputs) -> Setup:
     """The setup of a run, or of several that share `config`."""
     mesh, model, head = data_mesh(inputs.devices), inputs.model, HEADS[config.model.mlp]
     embed = Embedder(
-        graph=build(model.config, head.trained)[0],
+        graph=build(computed_as(config.model, model.config), head.trained)[0],
         params={},
         pooler=scoring_pooler(config),
         use_head=head.scored,

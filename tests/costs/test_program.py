@@ -45,6 +45,21 @@ def test_bytes_of_a_loop_are_multiplied():
     assert (ten - five) / 5 == pytest.approx((five - once) / 3) == pytest.approx(turn, rel=0.01)
 
 
+def test_a_kernel_of_a_tpu_counts_by_its_own_account():
+    text = """HloModule m
+ENTRY main (x: f32[64,32]) -> f32[64,32] {
+  %x = f32[64,32]{1,0} parameter(0)
+  ROOT %y = f32[64,32]{1,0} custom-call(%x), custom_call_target="tpu_custom_call", backend_config=CONFIG
+}"""
+
+    def with_account(of_bytes):
+        config = f'{{"custom_call_config":{{"cost_estimate":{{"flops":"7","bytes_accessed":"{of_bytes}"}}}}}}'
+        return Program(text.replace("CONFIG", config)).bytes_accessed()
+
+    assert with_account(123456) == 123456
+    assert with_account(0) == 2 * 64 * 32 * 4  # it gives none
+
+
 def test_a_gathered_table_counts_by_its_rows():
     table, rows = jnp.ones((100_000, 8)), jnp.arange(6)
     assert read(lambda table, rows: jnp.tanh(table[rows]), table, rows).bytes_accessed() < 2000

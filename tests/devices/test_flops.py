@@ -8,6 +8,7 @@ from jax.sharding import PartitionSpec as P
 from simcse_jax.costs.roofline import CHIPS
 from simcse_jax.devices.flops import KINDS, PEAKS, peak, product_flops
 from simcse_jax.devices.mesh import AXIS, data_mesh
+from simcse_jax.models.flash_attention import flash_attention
 
 X, W = jnp.ones((64, 32)), jnp.ones((32, 32))
 PRODUCT = 2 * 64 * 32 * 32  # FLOPs of X @ W
@@ -50,6 +51,26 @@ def test_flops_are_multiplied_by_loops_and_found_in_gradients_branches_and_check
     assert flops(jax.grad(again), X, W) == {1: 6 * PRODUCT}
     branch = lambda x, w: jax.lax.cond(x[0, 0] > 0, lambda: x @ w, lambda: x @ w @ w)  # noqa: E731
     assert flops(branch, X, W) == {1: 2 * PRODUCT}
+
+
+def test_of_a_platform_s_branches_its_own_counts():
+    function = lambda x, w: jax.lax.platform_dependent(x, w, tpu=lambda x, w: x @ w @ w, default=jnp.matmul)  # noqa: E731
+    traced = jax.jit(function).trace(X, W)
+    found = {name: product_flops(traced.jaxpr, platform=name).total() for name in ("", "cpu", "tpu", "cuda")}
+    assert found == {"": 2 * PRODUCT, "cpu": PRODUCT, "tpu": 2 * PRODUCT, "cuda": PRODUCT}
+
+
+def test_the_steps_of_a_kernel_are_multiplied_out():
+    x = jax.ShapeDtypeStruct((2, 3, 1024, 64), jnp.bfloat16)
+    mask = jax.ShapeDtypeStruct((2, 1024), jnp.int32)
+    loss = lambda x, mask: jnp.sum(flash_attention(x, x, x, mask, None).astype(jnp.float32))  # noqa: E731
+    product = 2 * 2 * 3 * 1024 * 1024 * 64
+    assert product_flops(jax.jit(loss).trace(x, mask).jaxpr).total() == 2 * product
+    assert product_flops(jax.jit(jax.grad(loss)).trace(x, mask).jaxpr).total() == 7 * product
+    exact = jax.ShapeDtypeStruct(x.shape, jnp.float32)
+    for precision, passes in (("highest", 6), ("high", 6), ("default", 1)):
+        with jax.default_matmul_precision(precision):
+            assert product_flops(jax.jit(loss).trace(exact, mask).jaxpr) == {passes: 2 * product}
 
 
 def test_flops_under_shard_map_are_those_of_one_device():

@@ -1,8 +1,9 @@
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simcse_jax.devices.mesh import data_mesh, place, replicate, replicated, split_over_examples
+from simcse_jax.devices.mesh import by_rows, data_mesh, place, replicate, replicated, split_over_examples
 
 
 @pytest.fixture
@@ -30,3 +31,17 @@ def test_a_replicated_array_is_whole_on_every_device(mesh):
     assert tree["a"].is_fully_replicated and len(tree["a"].addressable_shards) == 4
     np.testing.assert_array_equal(tree["a"].addressable_shards[3].data, np.arange(6).reshape(2, 3))
     assert tree["b"].shape == () and float(tree["b"]) == 2
+
+
+def test_a_function_of_rows_is_computed_by_all_devices_and_gives_the_same(mesh):
+    def function(params, x, y):
+        traced.append(x.shape)
+        return jnp.tanh(x @ params["w"]) + y[:, None]
+
+    params, x, y = {"w": np.eye(3, dtype=np.float32)}, np.arange(24.0, dtype=np.float32).reshape(8, 3), np.arange(8.0)
+    traced = []
+    expected = by_rows(function, None)(params, x, y)
+    found = by_rows(function, split_over_examples(mesh))(params, x, y)
+    assert traced[0] == (8, 3) and traced[-1] == (2, 3)  # what a device computes
+    np.testing.assert_array_equal(found, expected)
+    assert [shard.data.shape for shard in found.addressable_shards] == [(2, 3)] * 4

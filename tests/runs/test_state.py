@@ -11,7 +11,7 @@ from support import random_model
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.models.config import Convolutions
 from simcse_jax.models.language_model import fresh_head
-from simcse_jax.runs.state import convolutions_of, initial_params, trained_shapes
+from simcse_jax.runs.state import computed_as, convolutions_of, initial_params, trained_shapes, with_parts
 
 ALL = {"mlm": {"weight": 0.1}, "softmax_nli": {"weight": 1.0}, "info_nce": {"weight": 1.0}}
 HEAD = {"head.kernel", "head.bias"}
@@ -52,6 +52,13 @@ def test_checkpoints_name_them_so(model):
 def test_a_run_older_than_a_field_has_it_off(model):
     run = {"model": {"mlp": "none"}, "objective": {"info_nce": {"weight": 1.0}}}
     assert trained_shapes(model.config, run).keys() == model.params.keys()
+
+
+def test_a_run_says_whether_its_encoder_uses_kernels(model):
+    for fields, expected in (({}, True), ({"attention_kernels": True}, True), ({"attention_kernels": False}, False)):
+        run = {"pooler": "cls", "mlp": "none", **fields}
+        assert computed_as(run, model.config).attention_kernels == expected
+        assert with_parts(model.config, config_dict.ConfigDict(run)).attention_kernels == expected
 
 
 def test_each_is_drawn_from_a_stream_of_its_own(model):

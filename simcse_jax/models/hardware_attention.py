@@ -1,0 +1,80 @@
+"""Which kernel computes the attention of a long text from which nothing is dropped, by the platform of the program.
+
+| platform | kernel | where it applies |
+| --- | --- | --- |
+| TPU | `flash_attention` | up to 8,192 tokens with heads of at most 128 numbers, 4,096 with 256 |
+| NVIDIA GPU | cuDNN's | global layers, bfloat16, heads of at most 128 numbers, a multiple of 8 |
+
+Elsewhere, on CPUs among others, it is computed as without kernels. Those of a platform are a part of a program only
+where JAX's plugin for it is installed, without which none is compiled for it.
+
+Shapes: B sentences, H heads, T tokens, d numbers in a head.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from simcse_jax.errors import installed
+from simcse_jax.models.products import DType
+
+Heads = Float[Array, "B H T d"]
+Attention = Callable[[Heads, Heads, Heads, Int[Array, "B T"]], Heads]  # of queries, keys, values and their mask
+
+PLUGINS = {"tpu": ("libtpu",), "cuda": ("jax_cuda13_plugin", "jax_cuda12_plugin")}
+LANES = 128  # of a TPU's registers, which an array's last axis fills
+MOST_OF_TPU = 2**20  # numbers of a head: its gradients must have room on the chip, also on a v4
+MOST_OF_CUDNN = 128  # numbers of a head: what GPUs before Hopper take
+
+
+def by_platform(
+    query: Heads,
+    key: Heads,
+    value: Heads,
+    attention_mask: Int[Array, "B T"],
+    window: int | None,
+    dtype: DType,
+    *,
+    otherwise: Attention,
+) -> Heads:
+    """Sums of the values weighted by attention, in `dtype`, by the kernel of the platform that it is compiled for.
+
+    Args:
+      query, key, value: of tokens in their order.
+      attention_mask: 1 for tokens and 0 for padding on the right.
+      window: the most positions from a query to the keys that it sees; None: it sees all.
+      otherwise: computes the same where there is no kernel.
+    """
+
+    def on_tpu(query: Heads, key: Heads, value: Heads, mask: Int[Array, "B T"]) -> Heads:
+        from simcse_jax.models.flash_attention import flash_attention  # takes half a second to import
+
+        return flash_attention(query.astype(dtype), key.astype(dtype), value.astype(dtype), mask, window)
+
+    kernels: dict[str, Attention] = {}
+    length, head_size = query.shape[2:]
+    if length * -(-head_size // LANES) * LANES <= MOST_OF_TPU and has_plugin("tpu"):
+        kernels["tpu"] = on_tpu
+    fits_cudnn = window is None and dtype == jnp.bfloat16 and head_size <= MOST_OF_CUDNN and head_size % 8 == 0
+    if fits_cudnn and has_plugin("cuda"):
+        kernels["cuda"] = cudnn
+    if not kernels:
+        return otherwise(query, key, value, attention_mask)
+    return jax.lax.platform_dependent(query, key, value, attention_mask, default=otherwise, **kernels)
+
+
+def has_plugin(platform: str) -> bool:
+    """Whether programs can be compiled for a platform."""
+    return any(map(installed, PLUGINS[platform]))
+
+
+def cudnn(query: Heads, key: Heads, value: Heads, attention_mask: Int[Array, "B T"]) -> Heads:
+    """By cuDNN, in bfloat16. It takes lengths and no masks: a text with padding in its midst gives NaN."""
+    tokens = [x.astype(jnp.bfloat16).swapaxes(1, 2) for x in (query, key, value)]
+    seen = attention_mask > 0
+    lengths = jnp.sum(seen, axis=1, dtype=jnp.int32)
+    found = jax.nn.dot_product_attention(*tokens, key_value_seq_lengths=lengths, implementation="cudnn").swapaxes(1, 2)
+    on_the_right = jnp.all(seen[:, 1:] <= seen[:, :-1], axis=1)
+    return jnp.where(on_the_right[:, None, None, None], found, jnp.nan)

@@ -1,0 +1,121 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental import pallas as pl
+from jax.sharding import PartitionSpec as P
+
+from simcse_jax.devices.mesh import AXIS, data_mesh
+from simcse_jax.models import flash_attention as kernels
+from simcse_jax.models.attention import whole
+from simcse_jax.models.flash_attention import Walk, flash_attention
+
+LENGTHS = (150, 40, 1)  # of the texts, in tokens
+T = 150  # so the last block has padding of its own
+
+
+@pytest.fixture(autouse=True)
+def interpreted(monkeypatch):
+    """The kernels' steps one by one, on a CPU."""
+    monkeypatch.setattr(kernels.pl, "pallas_call", functools.partial(pl.pallas_call, interpret=True))
+    # Several outer and inner blocks of so few tokens.
+    monkeypatch.setattr(kernels, "BLOCKS", (64,))
+    monkeypatch.setattr(kernels, "LANES", 16)
+
+
+def factors(size, dtype, rows=3):
+    generator = np.random.default_rng(0)
+    made = [jnp.asarray(generator.standard_normal((rows, 2, T, size)), dtype) for _ in range(3)]
+    mask = jnp.arange(T)[None] < jnp.array([LENGTHS[row % 3] for row in range(rows)])[:, None]
+    return *made, mask.astype(jnp.int32)
+
+
+def loss(attention, query, key, value, mask):
+    """A number that depends on the tokens' contexts alone, and all contexts."""
+    found = attention(query, key, value, mask)
+    weights = jnp.cos(jnp.arange(found.shape[-1])) * mask[:, None, :, None]
+    return jnp.sum(jnp.sin(found.astype(jnp.float32)) * weights), found
+
+
+def plain(window, dtype):
+    places = jnp.arange(T)
+    near = None if window is None else (jnp.abs(places[:, None] - places) <= window)[None]
+    return lambda query, key, value, mask: whole(query, key, value, mask, None, near, None, dtype)
+
+
+def differences(found, expected):
+    """Of each array of a pair of trees, the largest difference in parts of the largest number."""
+    both = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
+    pairs = [(np.asarray(one, np.float32), np.asarray(other, np.float32)) for one, other in both]
+    return [np.abs(one - other).max() / np.abs(other).max() for one, other in pairs]
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("size", [32, 64])
+@pytest.mark.parametrize("window", [None, 1, 5, 40, 200])
+def test_values_and_gradients_are_those_of_all_scores_at_once(window, size, dtype):
+    *three, mask = factors(size, dtype)
+    own = functools.partial(flash_attention, window=window)
+    gradient = [
+        jax.jit(jax.grad(functools.partial(loss, each), (0, 1, 2), has_aux=True))
+        for each in (own, plain(window, dtype))
+    ]
+    with jax.default_matmul_precision("highest"):
+        (gradients, found), (expected_gradients, expected) = (each(*three, mask) for each in gradient)
+    tokens = mask[:, None, :, None]
+    assert found.dtype == dtype
+    assert all(bool(jnp.isfinite(x).all()) for x in (found, *gradients))
+    most = 3e-6 if dtype == jnp.float32 else 0.02
+    assert max(differences((found * tokens, gradients), (expected * tokens, expected_gradients))) < most
+    for each in gradients[1:]:  # padding gets nothing
+        assert not np.any(np.asarray(each * (1 - tokens), np.float32))
+
+
+def test_a_text_of_padding_alone_gives_zeros():
+    *three, mask = factors(32, jnp.float32)
+    nothing = mask.at[1].set(0)
+    gradient = jax.grad(lambda *x: jnp.sum(flash_attention(*x, nothing, None) ** 2), (0, 1, 2))
+    assert not np.any(flash_attention(*three, nothing, None)[1])
+    assert all(bool(jnp.isfinite(x).all()) and not np.any(x[1]) for x in gradient(*three))
+
+
+@pytest.mark.exact
+def test_several_devices_give_what_one_gives():
+    *three, mask = factors(32, jnp.float32, rows=4)
+    mesh = data_mesh(jax.devices()[:4])
+    own = functools.partial(loss, functools.partial(flash_attention, window=20))
+
+    def of_part(query, key, value, mask):
+        (value, _), gradients = jax.value_and_grad(own, (0, 1, 2), has_aux=True)(query, key, value, mask)
+        return jax.lax.psum(value, AXIS), gradients
+
+    rows = P(AXIS)
+    on_all = jax.jit(jax.shard_map(of_part, mesh=mesh, in_specs=(rows,) * 4, out_specs=(P(), rows)))
+    (expected, _), gradients = jax.jit(jax.value_and_grad(own, (0, 1, 2), has_aux=True))(*three, mask)
+    assert max(differences(on_all(*three, mask), (expected, gradients))) < 1e-6
+
+
+def test_several_runs_at_once_give_what_each_gives():
+    *three, mask = factors(32, jnp.float32)
+    own = jax.grad(lambda *x: jnp.sum(jnp.sin(flash_attention(*x, mask, 20))), (0, 1, 2))
+    runs = [jnp.stack([x, 2 * x]) for x in three]
+    expected = [jnp.stack(each) for each in zip(own(*three), own(*(2 * x for x in three)), strict=True)]
+    assert max(differences(jax.jit(jax.vmap(own))(*runs), expected)) < 1e-5
+
+
+@pytest.mark.parametrize("window", [None, 0, 16, 17, 100, 1000])
+def test_every_pair_that_sees_each_other_is_met_once(window):
+    walk = Walk(512, 64, 16, window)
+    met = np.zeros((512, 512), int)
+    outer, inner = walk.grid
+    for i in range(outer):
+        for block in {int(walk.met(i, j)) for j in range(inner)}:
+            if walk.exists(block):
+                met[i * 64 : (i + 1) * 64, block * 16 : (block + 1) * 16] += 1
+    close = np.abs(np.arange(512)[:, None] - np.arange(512)) <= (512 if window is None else window)
+    assert (met[close] == 1).all() and met.max() == 1
+    if window == 16:
+        assert inner == 6  # of 32

@@ -1,0 +1,165 @@
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental import pallas as pl
+from jax.sharding import PartitionSpec as P
+from support import random_batch, random_model, row_keys
+
+from simcse_jax.devices.mesh import AXIS, data_mesh
+from simcse_jax.models import attention, flash_attention, hardware_attention, parameters
+from simcse_jax.models.changes import Change
+from simcse_jax.models.hardware_attention import by_platform
+from simcse_jax.models.sentence_encoder import build
+
+ROWS, LENGTH = 4, 22
+chosen_by_platform = jax.lax.platform_dependent
+
+
+def compiled_for(platform, monkeypatch):
+    """Programs are those of a platform, kernels of TPUs step by step; returns a list that grows with each kernel."""
+    used = []
+
+    def choose(*args, default=None, **branches):
+        if platform in branches:
+            used.append(platform)
+            return branches[platform](*args)
+        return chosen_by_platform(*args, default=default, **branches)
+
+    monkeypatch.setattr(jax.lax, "platform_dependent", choose)
+    monkeypatch.setattr(hardware_attention, "has_plugin", lambda name: name == platform)
+    monkeypatch.setattr(flash_attention.pl, "pallas_call", functools.partial(pl.pallas_call, interpret=True))
+    monkeypatch.setattr(flash_attention, "BLOCKS", (16,))
+    monkeypatch.setattr(flash_attention, "LANES", 8)
+    return used
+
+
+def gradient_of(graph, rate=0.0, positions=None, **options):
+    """A new function of parameters, ids, mask and keys: a number of the last hidden states, and its gradient."""
+
+    def loss(params, ids, mask, keys):
+        change = Change(positions=positions)
+        last = parameters.merge(graph, params).encoder(
+            ids, mask, dropout_keys=keys, dropout_rate=0.2, attention_dropout_rate=rate, change=change, **options
+        )[-1]
+        return jnp.sum(jnp.sin(last.astype(jnp.float32)) * mask[:, :, None])
+
+    return jax.jit(jax.value_and_grad(loss))
+
+
+def assert_same(found, expected, most):
+    np.testing.assert_allclose(found[0], expected[0], rtol=most)
+    largest = max(float(jnp.abs(each).max()) for each in expected[1].values())
+    for name, each in expected[1].items():
+        np.testing.assert_allclose(found[1][name], each, atol=most * largest, err_msg=name)
+
+
+@pytest.fixture
+def long(monkeypatch):
+    """Texts of more than four tokens are long."""
+    monkeypatch.setattr(attention, "LONG", 4)
+    monkeypatch.setattr(attention, "BLOCK", 8)
+
+
+@pytest.fixture
+def batch():
+    ids, mask = (jnp.asarray(array[:, 0]) for array in random_batch(ROWS, LENGTH))
+    return ids, mask, row_keys(ROWS)
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("model_type", ["bert", "modernbert"])
+def test_a_step_with_kernels_is_the_same_step(model_type, long, batch, monkeypatch):
+    graph, params, config = random_model(model_type)
+    assert_used = {}
+    for case, options in {"padded": {}, "unpadded": {"most_tokens": int(batch[1].sum())}}.items():
+        with monkeypatch.context() as patch:
+            expected = gradient_of(graph, **options)(params, *batch)
+            assert_used[case] = compiled_for("tpu", patch)
+            found = gradient_of(graph, **options)(params, *batch)
+        assert_same(found, expected, 1e-5)
+        assert len(assert_used[case]) >= config.num_layers, "the kernels were not used"
+
+
+@pytest.mark.exact
+def test_a_step_of_several_devices_with_kernels_is_the_same_step(long, batch, monkeypatch):
+    graph, params, _ = random_model("modernbert")
+    mesh, own = data_mesh(jax.devices()[:4]), gradient_of(graph)
+    expected = gradient_of(graph)(params, *batch)
+    compiled_for("tpu", monkeypatch)
+
+    def of_part(params, *batch):
+        return jax.lax.psum(own(jax.lax.pcast(params, AXIS, to="varying"), *batch), AXIS)
+
+    specs = (P(), *[P(AXIS)] * 3)
+    found = jax.jit(jax.shard_map(of_part, mesh=mesh, in_specs=specs, out_specs=(P(), P())))(params, *batch)
+    assert_same(found, expected, 1e-5)
+
+
+def test_kernels_are_left_out_where_they_do_not_apply(long, batch, monkeypatch):
+    graph, params, config = random_model("modernbert")
+    used = compiled_for("tpu", monkeypatch)
+    gradient_of(graph, rate=0.1).trace(params, *batch)
+    assert not used  # attention's dropout
+    places = jnp.arange(LENGTH)[None] * jnp.ones((ROWS, 1), jnp.int32)
+    gradient_of(graph, positions=places[:, ::-1]).trace(params, *batch)
+    assert len(set(config.local_layers)) > 0 and len(used) % (config.num_layers - len(config.local_layers)) == 0
+    used.clear()
+    without, _ = build(dataclasses.replace(config, attention_kernels=False), True)
+    gradient_of(without).trace(params, *batch)
+    assert not used
+    monkeypatch.setattr(attention, "LONG", LENGTH)
+    gradient_of(graph).trace(params, *batch)
+    assert not used  # a short text
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "window", "applies"),
+    [
+        (jnp.bfloat16, 64, None, True),
+        (jnp.bfloat16, 64, 64, False),
+        (jnp.float32, 64, None, False),
+        (jnp.bfloat16, 36, None, False),
+        (jnp.bfloat16, 136, None, False),
+    ],
+)
+def test_cudnn_is_taken_where_it_can_compute_it(dtype, size, window, applies, monkeypatch):
+    used = compiled_for("cuda", monkeypatch)
+    monkeypatch.setattr(hardware_attention, "cudnn", lambda query, *_: query + 1)
+    three = [jnp.ones((1, 2, 600, size), dtype)] * 3
+    found = by_platform(*three, jnp.ones((1, 600), jnp.int32), window, dtype, otherwise=lambda query, *_: query)
+    assert bool(used) == applies and float(found[0, 0, 0, 0]) == 1 + applies
+
+
+def test_cudnn_is_given_lengths_and_a_mask_that_is_no_length_gives_nan(monkeypatch):
+    given = {}
+
+    def instead(query, key, value, **options):
+        given.update(options, shape=query.shape)
+        return query
+
+    monkeypatch.setattr(jax.nn, "dot_product_attention", instead)
+    query = jnp.ones((2, 3, 4, 8), jnp.bfloat16)
+    found = hardware_attention.cudnn(query, query, query, jnp.array([[1, 1, 1, 0], [1, 0, 1, 0]]))
+    assert given["shape"] == (2, 4, 3, 8) and given["implementation"] == "cudnn"
+    assert given["key_value_seq_lengths"].tolist() == [3, 2]
+    assert bool(jnp.isfinite(found[0]).all()) and bool(jnp.isnan(found[1]).all())
+
+
+@pytest.mark.parametrize(("length", "size", "applies"), [(8192, 64, True), (8193, 64, False), (8192, 256, False)])
+def test_a_tpu_s_kernel_is_taken_where_a_head_has_room_on_the_chip(length, size, applies, monkeypatch):
+    used = compiled_for("tpu", monkeypatch)
+    three = [jax.ShapeDtypeStruct((1, 1, length, size), jnp.float32)] * 3
+    own = functools.partial(by_platform, window=None, dtype=jnp.float32, otherwise=lambda query, *_: query)
+    jax.eval_shape(own, *three, jax.ShapeDtypeStruct((1, length), jnp.int32))
+    assert bool(used) == applies
+
+
+def test_without_a_plugin_a_program_has_no_kernels(monkeypatch):
+    monkeypatch.setattr(hardware_attention, "has_plugin", lambda platform: False)
+    three = [jnp.ones((1, 2, 600, 64))] * 3
+    own = functools.partial(by_platform, window=None, dtype=jnp.float32, otherwise=lambda query, *_: 2 * query)
+    assert str(jax.make_jaxpr(own)(*three, jnp.ones((1, 600), jnp.int32))).count("=") == 1
