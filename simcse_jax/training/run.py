@@ -75,6 +75,7 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
                 inputs.total_steps,
                 unpad=config.train.unpad,
                 frozen=setup.frozen,
+                recipes=setup.recipes,
             )
             settings = replicate(setup.settings(config), setup.replicated)  # once, and not with each step
             run = SingleRun(setup, batches, updates, settings, checkpoints, metrics, check=check)

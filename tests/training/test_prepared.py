@@ -11,8 +11,8 @@ from support.object_store import NEEDS_GCSFS
 from support.resuming import trained_and_resumed
 
 from simcse_jax.config import default_config
-from simcse_jax.corpus.permutation import ORDER, permutation
 from simcse_jax.data.batches import Batches
+from simcse_jax.data.permutation import ORDER, permutation
 from simcse_jax.errors import UserError
 from simcse_jax.sweeps.together import train_together
 from simcse_jax.training.prepared import open_prepared
