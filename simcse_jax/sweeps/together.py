@@ -109,7 +109,8 @@ def _train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequenc
             workdir.check_same_run(config, inputs.fingerprints)
         else:
             frozen = frozen_params(config.model, inputs.model)
-            workdir.create(config, inputs.fingerprints, inputs.model, inputs.tokenizer, frozen=frozen)
+            prompts = inputs.prompts
+            workdir.create(config, inputs.fingerprints, inputs.model, inputs.tokenizer, frozen=frozen, prompts=prompts)
 
     setup = make_setup(configs[0], inputs)
     state = first_state(setup, configs)
