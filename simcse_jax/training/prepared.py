@@ -65,8 +65,8 @@ def _open(config: config_dict.ConfigDict, name: str, paths: Sequence[Path], toke
                 f"config.data.train={name}: these corpora have different columns; set data.mixed=True, or "
                 f"data.batching={ONE_SOURCE}"
             )
-        otherwise = "prepare its sources of one kind alone"
-        check_mixed(config, f"config.data.train={name}, prepared with --mixed", otherwise)
+        how = "of different columns" if paths[1:] else "prepared with --mixed"
+        check_mixed(config, f"config.data.train={name}, {how}", "prepare its sources of one kind alone")
     labels = needs(config.objective).labels
     if labels and not manifest.labels:
         raise UserError(f"{name}: was prepared without labels; prepare it again with --labels")
