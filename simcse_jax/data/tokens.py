@@ -1,13 +1,15 @@
 """The token ids of examples: each sentence with its prompt, cut at the length of its column."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from simcse_jax.data.sources import Examples
 from simcse_jax.errors import UserError
-from simcse_jax.huggingface.tokenizer import Tokenizer
+
+if TYPE_CHECKING:  # fields of a config are here, which do without it
+    from simcse_jax.huggingface.tokenizer import Tokenizer
 
 LENGTH_MULTIPLE = 8  # lengths are rounded up to a multiple of it
 ROLES = ("anchor", "positive")  # of the first column, and of all others
@@ -47,7 +49,7 @@ def padded_length(longest: int, most: int) -> int:
 
 
 def token_ids(
-    examples: Examples, tokenizer: Tokenizer, lengths: Lengths, prompts: Sequence[Prompts] = ()
+    examples: Examples, tokenizer: "Tokenizer", lengths: Lengths, prompts: Sequence[Prompts] = ()
 ) -> list[list[np.ndarray]]:
     """The token ids of each sentence, by column.
 
@@ -64,7 +66,7 @@ def token_ids(
 
 
 def _column(
-    examples: Examples, place: int, tokenizer: Tokenizer, lengths: Lengths, prompts: Sequence[Prompts]
+    examples: Examples, place: int, tokenizer: "Tokenizer", lengths: Lengths, prompts: Sequence[Prompts]
 ) -> list[np.ndarray]:
     sentences = examples.columns[place]
     if not prompts and lengths.anchor == lengths.positive:
@@ -84,7 +86,7 @@ def _column(
     return found
 
 
-def check_prompts(tokenizer: Tokenizer, prompts: Sequence[Prompts], lengths: Lengths, field: str) -> None:
+def check_prompts(tokenizer: "Tokenizer", prompts: Sequence[Prompts], lengths: Lengths, field: str) -> None:
     """Refuses prompts that leave no place for a sentence.
 
     Args:
