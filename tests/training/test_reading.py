@@ -46,7 +46,7 @@ def config(tiny_bert, corpus, pairs):
         "train.max_steps": 4,
         "train.learning_rate": 1e-3,
         "train.log_every": 1,
-        "eval.data": "",
+        "eval.data": str(corpus["dev"]),
         "eval.every": 2,
         "parallel.devices": 1,
     }
@@ -87,6 +87,7 @@ def test_a_run_of_batches_of_one_source_resumes_bit_for_bit(config, tmp_path, ca
     assert "train.csv: 3 batches (37.5%), 8, " in printed and "pairs.csv: 5 batches (62.5%), 16, 24 places" in printed
 
 
+@pytest.mark.slow
 @pytest.mark.exact
 @pytest.mark.parametrize("batching", ["mixed", "one_source"])
 def test_devices_chunks_and_padding_change_nothing(batching, config, tmp_path):
@@ -101,6 +102,7 @@ def test_devices_chunks_and_padding_change_nothing(batching, config, tmp_path):
     np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.exact
 def test_lengths_that_cut_nothing_change_nothing(config, pairs, tmp_path):
     made = changed(config, data__train=str(pairs))
