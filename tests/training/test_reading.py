@@ -200,8 +200,8 @@ def test_prompts_and_lengths_of_positives_need_some(config, corpus, pairs, model
     with pytest.raises(UserError, match=r"data.prompts.positive='cat ': .*train.txt has one column"):
         read(changed(both, data__prompts__positive="cat ,dog "), model)
     read(changed(both, data__prompts__positive="cat ", data__lengths__positive=16), model)
-    drawn = changed(config, data__subsample=1, data__batching="one_source", train__batch_size=2)
-    with pytest.raises(UserError, match=r"fewer than one batch|draws no row"):
+    drawn = changed(config, data__subsample=2, data__batching="one_source", train__batch_size=2)
+    with pytest.raises(UserError, match=r"fewer than a batch of this source|draws no row"):
         read(drawn, model)
 
 
