@@ -84,7 +84,7 @@ def test_a_run_of_batches_of_one_source_resumes_bit_for_bit(config, tmp_path, ca
     printed = capsys.readouterr().out
     first = printed.index("batches of one source each, 8 an epoch")
     assert first < printed.index("compiled program 1 of 2") and "compiled program 2 of 2" in printed
-    assert "train.csv: 3 batches (37.5%), 8, " in printed and "pairs.csv: 5 batches (62.5%), 16, 24 places" in printed
+    assert "train.csv: 3 batches (37.5%), " in printed and "pairs.csv: 5 batches (62.5%), " in printed
 
 
 @pytest.mark.slow
