@@ -15,6 +15,7 @@ from ml_collections import config_dict
 from simcse_jax.command_line import Parser, run_command, started_as
 from simcse_jax.config.checks import validate
 from simcse_jax.config.flags import find_config, parse
+from simcse_jax.config.source_fields import longest
 from simcse_jax.costs import gpus
 from simcse_jax.costs.compile import OutOfMemory, compile_step, largest_chunk
 from simcse_jax.costs.described import EXAMPLES, described_devices, prepare
@@ -158,9 +159,9 @@ def check_plan(args: argparse.Namespace, config: config_dict.ConfigDict) -> dict
       UserError: when it has a mistake, or other options contradict it.
     """
     plan = read_plan(args.plan)
-    tokens, max_length = plan["tokens"], config.data.max_length
+    tokens, (field, max_length) = plan["tokens"], longest(config)
     if tokens > max_length:
-        raise UserError(f"--plan tokens={tokens:g}: sentences are cut at config.data.max_length={max_length}")
+        raise UserError(f"--plan tokens={tokens:g}: sentences are cut at config.{field}={max_length}")
     for option, given in (("--topologies", args.topologies), ("--encode", args.encode), ("--fill", args.fill != 1)):
         if given:
             raise UserError(f"--plan: leave {option} out; a plan is for one --topology, and computes both programs")
@@ -225,8 +226,9 @@ def _read_arguments() -> tuple[argparse.Namespace, config_dict.ConfigDict]:
 def _read_models(config: config_dict.ConfigDict) -> tuple[EncoderConfig, EncoderConfig | None]:
     """The encoder, and the generator if the objective has one; both fit the recipe."""
     encoder = encoder_config(config.model.init_from, config.model.num_layers)
-    if config.data.max_length > encoder.max_length:
-        raise UserError(f"config.data.max_length={config.data.max_length}: the model takes {encoder.max_length} tokens")
+    field, most = longest(config)
+    if most > encoder.max_length:
+        raise UserError(f"config.{field}={most}: the model takes {encoder.max_length} tokens")
     generator = encoder_config(config.model.generator) if needs(config.objective).replaced_tokens else None
     if generator:
         check_generator(config, encoder, generator)
@@ -252,7 +254,7 @@ def main() -> None:
     with printing(output is not None) as say:
         say(
             f"{config.model.init_from}, {encoder.num_layers} layers, {config.train.dtype} at precision {precision}; "
-            f"{what}, {config.data.max_length} tokens"
+            f"{what}, {longest(config)[1]} tokens"
             f"{'' if args.fill == 1 else f', {args.fill:.0%} of the places filled'}"
         )
         reports = []
@@ -261,13 +263,13 @@ def main() -> None:
             say(f"{name}: {chips[name]} {devices}, batch {batches[name]}; compiling")
             config.train.batch_size = batches[name]
             if args.encode:
-                reports.append(encoding_or_explain(config, encoder, config.data.max_length, name, chips[name]))
+                reports.append(encoding_or_explain(config, encoder, longest(config)[1], name, chips[name]))
             else:
                 reports.append(compile_or_explain(config, encoder, columns, name, generator, args.fill))
         figures: object = [report.to_json() for report in reports]
         text = table(reports) if args.topologies else describe(reports[0])
         if plan is not None:
-            length = padded_length(plan["tokens"], config.data.max_length)
+            length = padded_length(plan["tokens"], longest(config)[1])
             say(f"{names[0]}: encoding, {length} tokens with padding; compiling")
             encoding = encoding_or_explain(config, encoder, length, names[0], chips[names[0]])
             reports.append(encoding)

@@ -46,8 +46,8 @@ def main() -> None:
         check_output(args)
     model = load_model(args.model)
     model.check_layers("training on a corpus")
-    if args.max_length > model.config.max_length:
-        raise UserError(f"--max-length {args.max_length}: {args.model} takes at most {model.config.max_length} tokens")
+    if (most := max(args.max_length)) > model.config.max_length:
+        raise UserError(f"--max-length {most}: {args.model} takes at most {model.config.max_length} tokens")
     tokenizer, vocabulary = model.tokenizer, model.config.vocab_size
     del model
     try:
@@ -65,13 +65,14 @@ def prepare(args: argparse.Namespace, folder: Folder, tokenizer: "Tokenizer", vo
     from simcse_jax.corpus.begun import leave
     from simcse_jax.corpus.making import make
     from simcse_jax.corpus.plan import enter, make_plan
+    from simcse_jax.data.tokens import Lengths
 
     augment = {name: getattr(args, f"augment_{name}") for name in AUGMENT} | {"name": args.augment}
     plan = make_plan(
         args.data,
         tokenizer,
         vocabulary,
-        args.max_length,
+        args.max_length[0] if len(args.max_length) == 1 else Lengths(*args.max_length),
         columns=columns_of(args.columns),
         positives=args.positives,
         labels=args.labels,
@@ -127,7 +128,13 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--model", help="the model to train, whose tokenizer is used")
     parser.add_argument("--output", required=True, help="the corpus's folder, on a disk or gs://BUCKET/FOLDER")
-    parser.add_argument("--max-length", type=int, default=32, help="tokens per sentence; longer sentences are cut")
+    parser.add_argument(
+        "--max-length",
+        type=int,
+        nargs="+",
+        default=[32],
+        help="tokens per sentence; longer sentences are cut. Two numbers: of anchors, and of all others",
+    )
     parser.add_argument(
         "--columns", nargs="+", default=[], metavar="ROLE=NAME", help=f"names of columns; roles: {', '.join(ROLES)}"
     )
@@ -154,8 +161,11 @@ def parse() -> argparse.Namespace:
     for option in ("data", "model"):
         if not getattr(args, option):
             raise UserError(f"--{option}: is missing")
-    if args.max_length < 3:
-        raise UserError(f"--max-length {args.max_length}: must be 3 or more; two of them are special tokens")
+    given = " ".join(map(str, args.max_length))
+    if len(args.max_length) > 2:
+        raise UserError(f"--max-length {given}: must be one number, or two: of anchors, and of all others")
+    if min(args.max_length) < 3:
+        raise UserError(f"--max-length {given}: must be 3 or more; two of them are special tokens")
     if args.shard_rows is not None and not 1 <= args.shard_rows < 2**31:
         raise UserError(f"--shard-rows {str(args.shard_rows)[:40]}: must be from 1 to 2³¹ - 1")
     check_choices(args, CHANGES)

@@ -9,6 +9,7 @@ from simcse_jax.config.graded_fields import check_graded, graded_conditions
 from simcse_jax.config.matryoshka_fields import check_matryoshka, matryoshka_conditions
 from simcse_jax.config.partial_fields import check_partial, partial_conditions
 from simcse_jax.config.retrieval_fields import check_retrieval, retrieval_conditions
+from simcse_jax.config.source_fields import check_sources, source_conditions
 from simcse_jax.config.teacher_fields import check_teacher, teacher_conditions
 from simcse_jax.data.files import is_text
 from simcse_jax.errors import UserError, nearest, no_such
@@ -16,7 +17,7 @@ from simcse_jax.evaluation.tasks import POSTPROCESSING, RETRIEVAL
 from simcse_jax.models.config import MASKED, SEVERAL_LAYERS
 from simcse_jax.models.head import HEADS
 from simcse_jax.objectives.choices import UNPAIRED, UNPROJECTED
-from simcse_jax.storage import is_remote, local_path
+from simcse_jax.storage import local_path
 
 # Sections that have no effect where nothing is trained.
 OF_TRAINING = ("data.", "objective.", "matryoshka.", "projector.", "teacher.", "views.", "train.")
@@ -50,8 +51,7 @@ def validate(config: config_dict.ConfigDict) -> None:
     _check_projector(config)
     check_matryoshka(config)
     _check_replaced_tokens(config)
-    if config.data.mixed:
-        check_mixed(config, "config.data.mixed", "set it to False")
+    check_sources(config)
     evaluation, analysis = config.eval, config.analysis
     check_postprocess(
         evaluation.postprocess,
@@ -259,28 +259,6 @@ def _check_replaced_tokens(config: config_dict.ConfigDict) -> None:
         )
 
 
-def check_mixed(config: config_dict.ConfigDict, field: str, otherwise: str) -> None:
-    """Refuses what cannot leave out the sentences that some sources lack.
-
-    Args:
-      config: of a run on sources with different columns.
-      field: what says that they are, and `otherwise`: what to do about it.
-
-    Raises:
-      UserError: naming `field`.
-    """
-    if config.projector.widths:
-        raise UserError(
-            f"{field}: batch norm of the projector would count what stands in for missing sentences; {otherwise}, or "
-            "leave projector.widths empty"
-        )
-    if config.objective.replaced_token_detection.weight:
-        raise UserError(
-            f"{field}: objective.replaced_token_detection reads both sentences of every example, and some sources lack "
-            f"one; {otherwise}, or set the objective's weight to 0.0"
-        )
-
-
 def _check_masked_anchors(config: config_dict.ConfigDict) -> None:
     field = "config.views.anchor_change='masked'"
     if not config.objective.mlm.weight:
@@ -324,8 +302,7 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         "views.cutoff": "cutoff" in (config.views.anchor_change, config.views.positive_change),
         "views.positive_dropout": config.views.positive != "off",
         "model.generator": objective.replaced_token_detection.weight > 0,
-        "data.mixed": "," in config.data.train,
-        "data.local_cache": is_remote(config.data.train),
+        **source_conditions(config),
         **{f"data.spans.{name}": config.data.positives == "spans" for name in config.data.spans},
         "data.augment.percent": augment.name in ("crop", "delete", "mlm"),
         "data.augment.both": bool(augment.name),

@@ -23,6 +23,7 @@ from simcse_jax.config.rules import (
     one_of,
     rule,
 )
+from simcse_jax.config.source_fields import SOURCE_FIELDS, SOURCE_SECTIONS
 from simcse_jax.data.augment import AUGMENTATIONS
 from simcse_jax.data.examples import POSITIVES
 from simcse_jax.evaluation.tasks import DEVELOPMENT, EXTRA, POSTPROCESSING, PROTOCOLS, RETRIEVAL, TASKS
@@ -54,6 +55,7 @@ SECTIONS = {
     "model.convolutions": "Convolutions between the encoder and the pooler (IS-BERT).",
     **PARTIAL_SECTIONS,
     "data": "The training data.",
+    **SOURCE_SECTIONS,
     "data.columns": "Names of columns, if they are not the usual ones. Once one is set, only those set are read.",
     "data.spans": "Spans of documents as anchors and positives (DeCLUTR).",
     "data.augment": "A changed copy of a sentence as its positive (SimCSE, Table 1).",
@@ -109,16 +111,12 @@ FIELDS = {
         "data/wiki1m_for_simcse.txt",
         "A .txt, .csv, .tsv, .jsonl or .parquet file, hf:NAME[:CONFIG[:SPLIT]], tfds:NAME[:SPLIT], sts:FOLDER (the "
         "sentences of SentEval's similarity sets) or sts:FOLDER:TASK[:SPLIT] (the graded pairs of one of them); or "
-        "several of them, with commas in between; or the folder of a prepared corpus (docs/corpora.md), also "
-        "gs://BUCKET/FOLDER.",
+        "several of them, with commas in between; or the folder of a prepared corpus (docs/corpora.md), or several of "
+        "them, also gs://BUCKET/FOLDER.",
         given("a file, hf:NAME, tfds:NAME or sts:FOLDER"),
     ),
     "data.local_cache": field("", "A folder on this host's disk, for copies of prepared corpora in buckets."),
-    "data.mixed": field(
-        False,
-        "Sources of data.train may have different columns: a sentence alone is its own positive, and hard negatives "
-        "that a source lacks are left out of the loss.",
-    ),
+    **SOURCE_FIELDS,
     "data.max_length": field(
         32, "Tokens per sentence; longer sentences are cut.", at_least(3, "two of them are special tokens")
     ),

@@ -11,9 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from simcse_jax.corpus.opened import Prepared, Sentences
-from simcse_jax.corpus.permutation import ORDER, SUBSET, Permutation, permutation
 from simcse_jax.data.batches import WORTH_LEAVING_OUT, steps_per_epoch
+from simcse_jax.data.mixture import Mixture
 from simcse_jax.data.pairing import Pairing
+from simcse_jax.data.permutation import ORDER, SUBSET, Permutation, permutation
+from simcse_jax.data.tokens import Prompts
 
 AT_ONCE = 1 << 14  # positions that are permuted at once, and kept: a call for a batch alone would cost ten times that
 SHARES = (0.9, 0.99, 0.999, 0.999997)  # of batches that the smaller program could have places for
@@ -29,6 +31,7 @@ class PreparedCorpus:
     labels: bool = False  # whether they are read
     subsample: int = 0  # rows drawn with the run's seed; 0: all
     pairing: Pairing | None = None  # as in `data.batches.Corpus`
+    mixture: Mixture | None = None  # the turns of several corpora in an epoch; None: each row has one
 
     @property
     def num_rows(self) -> int:
@@ -54,6 +57,30 @@ class PreparedCorpus:
     def fingerprint(self) -> str:
         """The manifest's."""
         return self.prepared.manifest.fingerprint
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        """The batches of an epoch."""
+        return steps_per_epoch(self.num_examples, batch_size)
+
+    @property
+    def prompts(self) -> tuple[Prompts, ...]:
+        """Those that all sentences were prepared with; () without any."""
+        return self.prepared.manifest.prompts
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """As in `data.batches.Corpus`."""
+        return self.prepared.lengths if self.pairing is None else ()
+
+    @property
+    def places(self) -> np.ndarray:
+        """(C,) the places for a sentence of each column."""
+        return np.array(self.lengths or [self.prepared.length] * self.num_columns)
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What batches must share to be computed by one program."""
+        return self.num_columns, self.prepared.length, self.lengths, self.prepared.mixed
 
     def batches(self, batch_size: int, seed: int) -> "PreparedBatches":
         """The batches of a run."""
@@ -124,9 +151,9 @@ class PreparedBatches:
         share = self.batch_size // devices
         together = min(chunk_size or share, share)
         starts = [first + start for first in range(0, self.batch_size, share) for start in range(0, share, together)]
-        places = together * self._prepared.length
+        places = together * self._corpus.places
         small = least_cost(counts, together, len(starts), places)
-        if small.sum() > WORTH_LEAVING_OUT * places * len(small):
+        if small.sum() > WORTH_LEAVING_OUT * places.sum():
             return StreamSizes(((),), lambda step: 0)
 
         def of(step: int) -> int:
@@ -174,6 +201,8 @@ class PreparedBatches:
     def _permuted(self, epoch: int, block: int) -> np.ndarray:
         first = block * AT_ONCE
         positions = np.arange(first, min(first + AT_ONCE, self._corpus.num_rows))
+        if self._corpus.mixture is not None:
+            return self._corpus.mixture.rows(self._prepared.sizes, self._seed, epoch, positions)
         rows = self._permutation(epoch)(positions)
         return rows if self._chosen is None else self._chosen(rows)
 
@@ -181,7 +210,7 @@ class PreparedBatches:
         return permutation(self._corpus.num_rows, self._seed, ORDER, epoch)
 
 
-def least_cost(counts: np.ndarray, together: int, parts: int, places: int) -> np.ndarray:
+def least_cost(counts: np.ndarray, together: int, parts: int, places: int | np.ndarray) -> np.ndarray:
     """(C,) places for the tokens of `together` examples that make a batch's mean cost the least.
 
     With places for a share q of batches, the cost is q · places + (1 - q) · all places.
@@ -190,8 +219,9 @@ def least_cost(counts: np.ndarray, together: int, parts: int, places: int) -> np
       counts: (C, L + 1) sentences of each length.
       together: examples that are encoded together.
       parts: the parts of a batch; it fits when each of them does, in each column.
-      places: of the larger program, in a column.
+      places: of the larger program, in a column, or (C,) in each.
     """
+    every = np.broadcast_to(places, len(counts))
     lengths = np.arange(counts.shape[1])
     share = counts / counts.sum(axis=1, keepdims=True)
     mean = share @ lengths
@@ -200,9 +230,9 @@ def least_cost(counts: np.ndarray, together: int, parts: int, places: int) -> np
     def size(fits: float) -> np.ndarray:
         usual = NormalDist().inv_cdf(fits ** (1 / (parts * len(counts))))
         tokens = np.ceil(together * mean + together**0.5 * deviation * usual)
-        return np.minimum(tokens.astype(np.int64), places)
+        return np.minimum(tokens.astype(np.int64), every)
 
     def cost(fits: float) -> float:
-        return float(fits * size(fits).sum() + (1 - fits) * places * len(counts))
+        return float(fits * size(fits).sum() + (1 - fits) * every.sum())
 
     return size(min(SHARES, key=cost))

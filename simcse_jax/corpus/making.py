@@ -14,7 +14,16 @@ from simcse_jax import progress
 from simcse_jax.corpus.begun import Plan, check_unchanged, names_in
 from simcse_jax.corpus.claims import claimed
 from simcse_jax.corpus.items import Change, Item, Items, make_change
-from simcse_jax.corpus.manifest import NAME, Manifest, Shard, is_prepared, is_whole, read_manifest, write_manifest
+from simcse_jax.corpus.manifest import (
+    NAME,
+    Manifest,
+    Shard,
+    is_prepared,
+    is_whole,
+    read_manifest,
+    spread,
+    write_manifest,
+)
 from simcse_jax.corpus.placing import remove_leftovers, written_to
 from simcse_jax.corpus.plan import most_columns
 from simcse_jax.corpus.sealed import read_sealed, write_sealed
@@ -151,15 +160,19 @@ class _Maker:
             [item.texts[column] if column < len(item.texts) else None for _, item in used] for column in range(width)
         ]
         prompts = self._key["prompts"] or [""] * width
-        tokens = [self._tokens(prompt, column) for prompt, column in zip(prompts, columns, strict=False)]
+        lengths = self._key.get("lengths", [self._key["max_length"]] * 2)
+        tokens = [
+            self._tokens(prompt, column, lengths[min(place, 1)])
+            for place, (prompt, column) in enumerate(zip(prompts, columns, strict=False))
+        ]
         labels = [item.label or 0 for _, item in used] if self._key["labels"] else None
         texts = [[text or "" for text in column] for column in columns]
         writer.add(tokens, labels, [at for at, _ in used], texts)
 
-    def _tokens(self, prompt: str, column: list[str | None]) -> list[np.ndarray]:
+    def _tokens(self, prompt: str, column: list[str | None], length: int) -> list[np.ndarray]:
         """The token ids of a column's sentences; none of those that a row lacks."""
         there = [prompt + text for text in column if text is not None]
-        found = iter(self._tokenizer(there, self._key["max_length"]) if there else ())
+        found = iter(self._tokenizer(there, length) if there else ())
         return [NO_TOKENS if text is None else next(found) for text in column]
 
 
@@ -253,19 +266,3 @@ def _manifest(folder: Folder, plan: Plan) -> Manifest:
     rows = sum(shard.rows for shard in shards)
     token_bytes, labels = plan.key["token_bytes"], plan.key["labels"]
     return Manifest(plan.key, sources, rows, columns, token_bytes, labels, histogram.tolist(), shards)
-
-
-def spread(counts: np.ndarray, columns: int, empty: int) -> np.ndarray:
-    """(C, L + 1) counts of lengths of a source with fewer columns: see `opened.Prepared.locate`.
-
-    Args:
-      counts: (c, L + 1), c ≤ C.
-      columns: C.
-      empty: the tokens of the empty sentence, which stands for further columns.
-    """
-    missing = np.zeros((columns, counts.shape[1]), np.int64)
-    missing[:, empty] = counts[0].sum()
-    missing[: len(counts)] = counts
-    if len(counts) == 1 < columns:
-        missing[1] = counts[0]
-    return missing

@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from simcse_jax.corpus.shards import NEGATIVES, TEXT, Parts, parts
 from simcse_jax.corpus.stamps import size_of
+from simcse_jax.data.tokens import Lengths, Prompts
 from simcse_jax.errors import UserError, reason, why
 from simcse_jax.storage import Folder, as_path, is_remote, local_path, parse_json, write_atomically
 
@@ -75,6 +76,17 @@ class Manifest(NamedTuple):
         return counts
 
     @property
+    def lengths(self) -> Lengths:
+        """The most tokens that sentences were cut after."""
+        return Lengths(*self.key.get("lengths", [self.key["max_length"]] * 2))
+
+    @property
+    def prompts(self) -> tuple[Prompts, ...]:
+        """Those of all sentences; () without any."""
+        prompts = self.key["prompts"]
+        return (Prompts(prompts[0], prompts[min(1, len(prompts) - 1)]),) if prompts else ()
+
+    @property
     def lacking(self) -> list[int]:
         """The columns of hard negatives that some rows of a source with such columns lack, which have no tokens."""
         places = range(NEGATIVES, len(self.histogram))
@@ -97,6 +109,45 @@ class Manifest(NamedTuple):
 
     def _content(self) -> dict[str, Any]:
         return self._asdict() | {"shards": [shard._asdict() for shard in self.shards]}
+
+
+def spread(counts: np.ndarray, columns: int, empty: int) -> np.ndarray:
+    """(C, L + 1) counts of lengths of a source with fewer columns: see `opened.Prepared.locate`.
+
+    Args:
+      counts: (c, L + 1), c ≤ C.
+      columns: C.
+      empty: the tokens of the empty sentence, which stands for further columns.
+    """
+    missing = np.zeros((columns, counts.shape[1]), np.int64)
+    missing[:, empty] = counts[0].sum()
+    missing[: len(counts)] = counts
+    if len(counts) == 1 < columns:
+        missing[1] = counts[0]
+    return missing
+
+
+def joined(manifests: Sequence[Manifest]) -> Manifest:
+    """That of the rows of several corpora, one after another; they must have the same tokenizer."""
+    widest = max(manifests, key=lambda each: each.columns)  # the first of equals
+    if len(manifests) == 1:
+        return widest
+    columns, empty = widest.columns, len(widest.key["special_tokens"])
+    longest = max(each.key["max_length"] for each in manifests)
+    histogram = np.zeros((columns, longest + 1), np.int64)
+    for each in manifests:
+        counts = np.array(each.histogram, np.int64)
+        histogram[:, : counts.shape[1]] += spread(counts, columns, empty)
+    same = all(each.prompts == widest.prompts for each in manifests)
+    return widest._replace(
+        key=widest.key
+        | {"sources": [source for each in manifests for source in each.key["sources"]], "max_length": longest}
+        | ({} if same else {"prompts": []}),
+        sources=[source for each in manifests for source in each.sources],
+        rows=sum(each.rows for each in manifests),
+        histogram=histogram.tolist(),
+        shards=[shard for each in manifests for shard in each.shards],
+    )
 
 
 def corpus_path(name: str) -> Folder:

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simcse_jax.corpus.manifest import REPAIR, check_sizes, read_manifest
+from simcse_jax.corpus.manifest import REPAIR, check_sizes, joined, read_manifest
 from simcse_jax.corpus.mapping import Mapped, Part
 from simcse_jax.corpus.shards import BEGIN, ENTRY, NEGATIVES, checksums, label_terms, weights
-from simcse_jax.data.batches import LENGTH_MULTIPLE
+from simcse_jax.data.tokens import padded_length
 from simcse_jax.errors import UserError
 
 
@@ -29,20 +29,23 @@ class Sentences(NamedTuple):
 
 
 class Prepared:
-    """N rows of C columns. Nothing is read when it is opened but the manifest."""
+    """N rows of C columns. Nothing is read when it is opened but the manifests."""
 
-    def __init__(self, folder: Path):
-        """Opens a corpus on a disk.
+    def __init__(self, folder: Path, *others: Path):
+        """Opens a corpus on a disk, or several, whose rows follow one another.
 
         Raises:
           UserError: naming the manifest or the shard that is missing, cut or damaged.
         """
-        self.folder, self.manifest = folder, read_manifest(folder)
-        check_sizes(folder, (shard.files[0] for shard in self.manifest.shards))  # texts are not read
+        each = {path: read_manifest(path) for path in (folder, *others)}
+        for path, manifest in each.items():
+            check_sizes(path, (shard.files[0] for shard in manifest.shards))  # texts are not read
+        self.folder, self.manifest = folder, joined(list(each.values()))
+        self.sizes = tuple(manifest.rows for manifest in each.values()) if others else ()  # the rows of several
+        self._paths = [path / shard.file for path, manifest in each.items() for shard in manifest.shards]
         shards, width = self.manifest.shards, self.manifest.token_bytes
         places = [shard.parts(width, self.manifest.labels) for shard in shards]
-        files = [folder / shard.file for shard in shards]
-        paired = list(zip(files, places, strict=True))
+        paired = list(zip(self._paths, places, strict=True))
         self._tokens = Mapped([Part(file, each.tokens, each.entries - each.tokens) for file, each in paired])
         self._index = Mapped([Part(file, each.entries, each.labels - each.entries) for file, each in paired])
         self._labels = Mapped([Part(file, each.labels, each.origins - each.labels) for file, each in paired])
@@ -83,7 +86,15 @@ class Prepared:
     def length(self) -> int:
         """The longest sentence's tokens, rounded up to a multiple of 8 and at most `max_length`: T of all batches."""
         longest = int(np.flatnonzero(self.manifest.counts.sum(axis=0))[-1])
-        return min(max(-(-longest // LENGTH_MULTIPLE), 1) * LENGTH_MULTIPLE, self.manifest.key["max_length"])
+        return padded_length(longest, self.manifest.key["max_length"])
+
+    @functools.cached_property
+    def lengths(self) -> tuple[int, ...]:
+        """The places for a sentence of each column, at most T; () where all have T."""
+        if len(set(self.manifest.lengths)) == 1 or self.num_columns == 1:
+            return ()
+        longest = [int(np.flatnonzero(counts)[-1]) for counts in self.manifest.counts]
+        return tuple(padded_length(each, self.length) for each in longest)
 
     def locate(self, rows: np.ndarray) -> Sentences:
         """Where the sentences of these rows are, by (B,) numbers of rows, or by (B, C) with a row for each column.
@@ -160,8 +171,7 @@ class Prepared:
 
     def damaged(self, shard: int) -> UserError:
         """The error for a shard that was changed since it was written."""
-        path = self.folder / self.manifest.shards[shard].file
-        return UserError(f"{path}: was changed since it was written; {REPAIR}")
+        return UserError(f"{self._paths[shard]}: was changed since it was written; {REPAIR}")
 
 
 def _starts(counts: list[int]) -> np.ndarray:

@@ -13,6 +13,7 @@ from simcse_jax.corpus.stamps import hash_file, stamp_of
 from simcse_jax.corpus.usable import check_usable
 from simcse_jax.data.examples import open_source
 from simcse_jax.data.sources import kind_of, same_kind
+from simcse_jax.data.tokens import Lengths, Prompts, check_prompts
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.storage import Folder, local_path
@@ -24,7 +25,7 @@ def make_plan(
     data: Sequence[str],
     tokenizer: Tokenizer,
     vocabulary: int,
-    max_length: int,
+    max_length: int | Lengths,
     *,
     columns: Mapping[str, str],
     positives: str = "",
@@ -40,7 +41,8 @@ def make_plan(
 
     Args:
       data: sources as `data.train` has them, or patterns of files.
-      tokenizer, vocabulary, max_length: of the model; sentences are cut after `max_length` tokens.
+      tokenizer, vocabulary: of the model.
+      max_length: in tokens, after which sentences are cut; of all columns, or of anchors and of others.
       columns, positives, labels, mixed: as for `data.examples.read_examples`.
       prompts: texts put before sentences: none, one for all columns, or one for each; the third is all negatives'.
       augment: `name`, `percent`, `both` and `lexicon` of changed copies; None: none are made.
@@ -52,6 +54,8 @@ def make_plan(
       UserError: naming the source that does not fit.
     """
     names = expand(data, "--data")
+    lengths = Lengths(max_length, max_length) if isinstance(max_length, int) else max_length
+    longest = max(lengths)
     sources: list[dict[str, Any]] = []
     stamps: dict[str, str] = {}
     for name in names:
@@ -74,16 +78,21 @@ def make_plan(
         prompts = [*prompts, *[prompts[2]] * (max(widths) - 3)]
     if len(prompts) not in (0, 1, max(widths)):
         raise UserError(f"--prompt: {len(prompts)} were given for {max(widths)} columns; give one, or one for each")
-    most = MOST_TOKENS // (max_length * max(widths))
+    if not isinstance(max_length, int) and max(widths) == 1:
+        raise UserError(f"--max-length: two lengths, but {names[0]} has one column of sentences; give one")
+    by_role = [Prompts(prompts[0], prompts[min(1, len(prompts) - 1)])] if prompts else []
+    check_prompts(tokenizer, by_role, lengths, "--prompt")
+    most = MOST_TOKENS // (longest * max(widths))
     if shard_rows is not None and shard_rows > most:
         raise UserError(f"--shard-rows {shard_rows}: must be at most {most}, or a shard may have too many tokens")
-    (empty,) = tokenizer([""], max_length)
+    (empty,) = tokenizer([""], longest)
     key = {
         "sources": sources,
         "tokenizer": hashlib.sha256(tokenizer.content()).hexdigest(),
         "special_tokens": empty.tolist(),
         "token_bytes": token_type(vocabulary).itemsize,
-        "max_length": max_length,
+        "max_length": longest,
+        **({} if isinstance(max_length, int) else {"lengths": list(lengths)}),
         "truncation": "right",
         "columns": {role: name for role, name in sorted(columns.items()) if name},
         "positives": positives,

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from ml_collections import config_dict
 
+from simcse_jax.config.source_fields import ONE_SOURCE, lengths_of, longest
 from simcse_jax.costs.described import described_devices
 from simcse_jax.costs.gpus import is_gpu, nodes_and_gpus
 from simcse_jax.costs.program import Program
@@ -66,7 +67,7 @@ def trace_step(
     if generator is not None:
         replacement = make_replacement(config, encoder, generator, masking)
         frozen |= pretrained_shapes(generator)
-    recipe = make_recipe(config, columns, masking, replacement)
+    recipe = make_recipe(config, columns, masking, replacement, column_lengths(config, columns))
     if fill < 1:
         recipe = recipe._replace(most_tokens=most_tokens(config, columns, len(devices), fill))
     initialize = functools.partial(init_state, chosen=recipe.optimization)
@@ -91,11 +92,19 @@ def most_tokens(config: config_dict.ConfigDict, columns: int, devices: int, fill
     """
     share = config.train.batch_size // devices
     together = min(config.parallel.chunk_size or share, share)
-    return (math.ceil(fill * together * config.data.max_length),) * columns
+    lengths = column_lengths(config, columns) or (longest(config)[1],) * columns
+    return tuple(math.ceil(fill * together * length) for length in lengths)
+
+
+def column_lengths(config: config_dict.ConfigDict, columns: int) -> tuple[int, ...]:
+    """The places for a sentence of each column; () where all have the same."""
+    lengths = lengths_of(config)
+    return () if lengths is None or columns == 1 else (lengths.anchor, *[lengths.positive] * (columns - 1))
 
 
 def _batch_shapes(config: config_dict.ConfigDict, columns: int, teacher_size: int) -> dict[str, jax.ShapeDtypeStruct]:
-    tokens = jax.ShapeDtypeStruct((config.train.batch_size, columns, config.data.max_length), jnp.int32)
+    length = max(column_lengths(config, columns) or (longest(config)[1],))
+    tokens = jax.ShapeDtypeStruct((config.train.batch_size, columns, length), jnp.int32)
     one_a_row = jax.ShapeDtypeStruct((config.train.batch_size,), jnp.int32)
     batch = {"input_ids": tokens, "attention_mask": tokens, "index": one_a_row}
     if needs(config.objective).labels:
@@ -105,7 +114,7 @@ def _batch_shapes(config: config_dict.ConfigDict, columns: int, teacher_size: in
     if needs(config.objective).teacher:  # whose embeddings are taken to have the model's size
         size = (config.train.batch_size, columns, teacher_size)
         batch["teacher"] = jax.ShapeDtypeStruct(size, jnp.float32)
-    if config.data.mixed and columns > 1:
+    if config.data.mixed and config.data.batching != ONE_SOURCE and columns > 1:
         batch["present"] = jax.ShapeDtypeStruct((config.train.batch_size, columns), bool)
     return batch
 

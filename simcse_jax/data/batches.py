@@ -1,5 +1,6 @@
 """Token ids of a whole corpus, and the batch of any step: a function of (seed, step) alone."""
 
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -7,11 +8,12 @@ import numpy as np
 
 from simcse_jax.data.draws import epoch_generator
 from simcse_jax.data.examples import Examples
+from simcse_jax.data.mixture import Mixture
 from simcse_jax.data.pairing import Pairing
+from simcse_jax.data.tokens import Lengths, Prompts, padded_length, token_ids
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.storage import sha256
 
-LENGTH_MULTIPLE = 8  # lengths are rounded up to a multiple of it
 WORTH_LEAVING_OUT = 0.95  # padding is left out if at most this share of a batch is tokens
 MOST = 0.9  # the share of batches that fit the small program
 EXTREME = 4.5  # standard deviations above the mean that fit the large program
@@ -38,6 +40,10 @@ class Corpus(NamedTuple):
     pairing: Pairing | None = None  # makes the examples of an epoch from one column; None: the rows are the examples
     scores: np.ndarray | None = None  # (N,) float32
     taught: Taught | None = None
+    lengths: tuple[int, ...] = ()  # at most T, the places for a sentence of each column; (): T for all
+    sizes: tuple[int, ...] = ()  # the rows of each of several sources, one after another; () of a single one
+    mixture: Mixture | None = None  # the turns of the sources in an epoch; None: each row has one
+    prompts: tuple[Prompts, ...] = ()  # that the sentences of each source have; () without any
 
     @property
     def num_rows(self) -> int:
@@ -69,6 +75,42 @@ class Corpus(NamedTuple):
         """The number of an epoch's examples."""
         return len(self.input_ids) if self.pairing is None else self.pairing.count(len(self.input_ids))
 
+    def steps_per_epoch(self, batch_size: int) -> int:
+        """The batches of an epoch."""
+        return steps_per_epoch(self.num_examples, batch_size)
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What batches must share to be computed by one program."""
+        return self.num_columns, self.input_ids.shape[2], self.lengths, self.present is not None
+
+    @property
+    def places(self) -> np.ndarray:
+        """(C,) the places for a sentence of each column."""
+        return np.array(self.lengths or self.input_ids.shape[2:] * self.num_columns)
+
+    def of_source(self, number: int) -> "Corpus":
+        """The rows of one of several sources, with no more columns and places than it needs."""
+        first = sum(self.sizes[:number])
+        rows = slice(first, first + self.sizes[number])
+        present = None if self.present is None else self.present[rows]
+        width = self.input_ids.shape[1] if present is None else int(present.sum(axis=1).max())
+        longest = np.count_nonzero(self.attention_mask[rows, :width], axis=2).max(axis=0)
+        most = max(padded_length(int(longest.max()), self.input_ids.shape[2]), 1)
+        own = tuple(padded_length(length, most) for length in longest.tolist()) if self.lengths and width > 1 else ()
+        taught = self.taught and self.taught._replace(places=self.taught.places[rows, :width])
+        return self._replace(
+            input_ids=self.input_ids[rows, :width, :most],
+            attention_mask=self.attention_mask[rows, :width, :most],
+            labels=None if self.labels is None else self.labels[rows],
+            scores=None if self.scores is None else self.scores[rows],
+            present=None if present is None or present[:, :width].all() else present[:, :width],
+            taught=taught,
+            lengths=own,
+            sizes=(),
+            prompts=self.prompts[number : number + 1],
+        )
+
     def take(self, array: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """The rows (B, …) of an array of the corpus (N, C, …); for pairs, from their rows (B, 2) in a single column."""
         return array[rows] if self.pairing is None else array[rows, 0]
@@ -85,18 +127,34 @@ class Sizes(NamedTuple):
         return int(self.which[min(step, len(self.which) - 1)])
 
 
-def tokenize(examples: Examples, tokenizer: Tokenizer, max_length: int) -> Corpus:
+def tokenize(
+    examples: Examples, tokenizer: Tokenizer, max_length: int | Lengths, prompts: Sequence[Prompts] = ()
+) -> Corpus:
     """Tokenizes every sentence once.
 
     T is the longest sentence's length, rounded up to a multiple of 8 and at most `max_length`: one length per run
-    means one compilation, and a random batch of a usual size has a sentence of nearly that length anyway.
+    means one compilation, and a random batch of a usual size has a sentence of nearly that length anyway. Where columns
+    have lengths of their own, each has such a length, and T is the largest of them.
+
+    Args:
+      examples, tokenizer, prompts: see `data.tokens.token_ids`.
+      max_length: of all sentences, or of anchors and of others.
     """
-    columns = [tokenizer(column, max_length) for column in examples.columns]
-    longest = max(len(row) for column in columns for row in column)
-    length = min(-(-longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE, max_length)
-    padded = [tokenizer.pad(column, length) for column in columns]
+    lengths = Lengths(max_length, max_length) if isinstance(max_length, int) else max_length
+    columns = token_ids(examples, tokenizer, lengths, prompts)
+    own = [padded_length(max(map(len, column)), max(lengths)) for column in columns]
+    padded = [tokenizer.pad(column, max(own)) for column in columns]
     ids, mask = (np.stack(arrays, 1) for arrays in zip(*padded, strict=True))
-    return Corpus(ids, mask.astype(np.int8), examples.labels, examples.present, scores=examples.scores)
+    return Corpus(
+        ids,
+        mask.astype(np.int8),
+        examples.labels,
+        examples.present,
+        scores=examples.scores,
+        lengths=() if isinstance(max_length, int) or len(own) == 1 else tuple(own),
+        sizes=() if examples.sources is None else tuple(np.bincount(examples.sources).tolist()),
+        prompts=tuple(prompts),
+    )
 
 
 def steps_per_epoch(num_examples: int, batch_size: int) -> int:
@@ -172,7 +230,10 @@ class Batches:
             lengths = np.repeat(lengths, 2, axis=1)  # either sentence of a pair may be any
         small, large = _small_and_large(lengths, together, len(starts))
         large = np.maximum(large, most.max(axis=0))
-        places = together * self._corpus.input_ids.shape[2] * lengths.shape[1]
+        by_column = together * self._corpus.places
+        places = int(by_column.sum())
+        if self._corpus.lengths:
+            small, large = np.minimum(small, by_column), np.minimum(large, by_column)
 
         def size(tokens: np.ndarray) -> tuple[int, ...]:
             return tuple(tokens.tolist()) if tokens.sum() <= WORTH_LEAVING_OUT * places else ()
@@ -197,6 +258,9 @@ class Batches:
 
     def _examples(self, epoch: int) -> np.ndarray:
         """The rows of the corpus in the order of an epoch, (N,), or those of its pairs, (M, 2)."""
+        if self._corpus.mixture is not None:
+            every = np.arange(self._corpus.mixture.total)
+            return self._corpus.mixture.rows(self._corpus.sizes, self._seed, epoch, every)
         group = self._corpus.group
         order = epoch_generator(self._seed, epoch).permutation(len(self._corpus.input_ids) // group)
         order = (order[:, None] * group + np.arange(group)).ravel()

@@ -40,13 +40,14 @@ class Examples:
     unscored: int = 0  # rows left out because they had no score, if scores are read
     present: np.ndarray | None = None  # (N, C) bool; None: every row has all columns
     scores: np.ndarray | None = None  # (N,) float32; kept if asked for
+    sources: np.ndarray | None = None  # (N,) rising numbers of the sources that rows are of; None: of a single one
 
     def __len__(self) -> int:
         return len(self.columns[0])
 
     def take(self, rows: np.ndarray) -> "Examples":
         """The examples of these rows."""
-        arrays = {"labels": self.labels, "present": self.present, "scores": self.scores}
+        arrays = {"labels": self.labels, "present": self.present, "scores": self.scores, "sources": self.sources}
         taken: dict[str, Any] = {name: None if array is None else array[rows] for name, array in arrays.items()}
         columns = tuple([column[row] for row in rows.tolist()] for column in self.columns)
         return dataclasses.replace(self, columns=columns, **taken)
@@ -140,6 +141,7 @@ def join(parts: Mapping[str, Examples], mixed: bool) -> Examples:
         sum(part.unscored for part in each),
         present,
         np.concatenate(scores) if len(scores) == len(each) else None,
+        np.repeat(np.arange(len(each)), [len(part) for part in each]),
     )
 
 

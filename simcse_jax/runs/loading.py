@@ -14,6 +14,7 @@ from simcse_jax.config.fields import scoring_pooler
 from simcse_jax.devices.compilation import keep_compilations
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import Pretrained, load
+from simcse_jax.huggingface.settings import NO_PROMPTS, Settings
 from simcse_jax.huggingface.tokenizer import WORDS_FILE
 from simcse_jax.huggingface.word_tokenizer import read_vocabulary
 from simcse_jax.models import partial
@@ -99,7 +100,9 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
         words = len(vocabulary.words)
         raise UserError(f"{copy / WORDS_FILE}: damaged: it has {words} words, the checkpoint {kept.vocab_size}")
     name = str(AtStep(str(folder), step))
-    return Pretrained(name, copy, kept, params, pooler, max_length, language_model, vocabulary=vocabulary)
+    settings = Settings(prompts=NO_PROMPTS | run["model"].get("prompts", {}))
+    parts = (name, copy, kept, params, pooler, max_length, language_model)
+    return Pretrained(*parts, settings=settings, vocabulary=vocabulary)
 
 
 def other_than_best(folder: Folder, step: int | str | None) -> int | None:

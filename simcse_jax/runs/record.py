@@ -42,6 +42,7 @@ def check_run(run: dict[str, Any], where: str) -> dict[str, Any]:
     length = _part(run, "model", where).get("max_length")
     if type(length) is not int or length < 3:
         raise _damaged(where, f"model.max_length is {length!r:.60}")
+    _check_values(run["model"].get("prompts", {}), "model.prompts", (str,), where)
     _check_values(_part(run, "sha256", where), "sha256", (str,), where)
     _check_values(run.setdefault("versions", {}), "versions", (str,), where)
     _check_values(run.setdefault("device", {}), "device", (str, int), where)

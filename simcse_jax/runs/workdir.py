@@ -156,11 +156,13 @@ class Workdir:
         tokenizer: Tokenizer,
         examples: int = 0,
         frozen: Mapping[str, AnyArray] | None = None,
+        prompts: Mapping[str, str] | None = None,
     ) -> None:
         """Creates a run's folder; `run.json` is written last, so a folder that has it is complete.
 
         `examples` is the number of rows to train on, and `frozen` are the parameters that checkpoints lack, of which
-        the fingerprint is written (see `keep_frozen`). What an earlier start has left, which was killed or found the
+        the fingerprint is written (see `keep_frozen`). `prompts` are those of queries and documents, if sentences are
+        trained with them. What an earlier start has left, which was killed or found the
         disk full, is made whole.
 
         Raises:
@@ -186,7 +188,7 @@ class Workdir:
             "hub": from_hub(flatten(config)),
             "examples": examples,
             "sha256": dict(fingerprints) | ({FINGERPRINT: base_fingerprint(frozen)} if frozen else {}),
-            "model": {"max_length": model.max_length},
+            "model": {"max_length": model.max_length} | ({"prompts": dict(prompts)} if prompts else {}),
             "versions": {"python": platform.python_version(), **versions()},
             "device": {"kind": devices[0].device_kind, "platform": devices[0].platform, "count": len(devices)},
         }

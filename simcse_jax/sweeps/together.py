@@ -17,8 +17,7 @@ from ml_collections import config_dict
 from simcse_jax import progress
 from simcse_jax.config.fields import flatten, numbers_of_step, trains
 from simcse_jax.config.rules import read_milestones
-from simcse_jax.corpus.batches import PreparedBatches
-from simcse_jax.data.batches import Batches
+from simcse_jax.config.source_fields import ONE_SOURCE
 from simcse_jax.devices.mesh import AXIS
 from simcse_jax.devices.parts import distribute, whole
 from simcse_jax.devices.preemption import Preemption
@@ -31,11 +30,12 @@ from simcse_jax.runs.metrics import Metrics
 from simcse_jax.runs.partial import frozen_params
 from simcse_jax.runs.state import TrainState
 from simcse_jax.runs.workdir import Workdir
-from simcse_jax.training.columns import check_columns
+from simcse_jax.training.columns import check_corpus
 from simcse_jax.training.inputs import read_inputs
 from simcse_jax.training.loop import closing_all, train
 from simcse_jax.training.loss import Batch, Recipe, Settings
 from simcse_jax.training.patience import Patience
+from simcse_jax.training.programs import AnyBatches
 from simcse_jax.training.run import final_scores, resume
 from simcse_jax.training.schedule import Due
 from simcse_jax.training.setup import Setup, make_setup
@@ -47,10 +47,13 @@ BEST = "best."  # in a checkpoint, before the names of the parameters that score
 def group_key(config: config_dict.ConfigDict) -> str | None:
     """Runs of the same key can be trained together; None: only alone, since its data depends on its seed.
 
-    A run that trains nothing, keeps checkpoints, is analyzed during training or scores two encoders is alone too.
+    A run that trains nothing, keeps checkpoints, is analyzed during training, scores two encoders or has batches of one
+    source each is alone too.
     """
     data = config.data
     if config.checkpoint.keep_every or config.analysis.every or config.eval.encoder == "better":
+        return None
+    if data.batching == ONE_SOURCE and "," in data.train:  # a step's source depends on the seed
         return None
     if not trains(config) or data.augment.name or data.subsample or data.positives in ("next_3_sentences", "spans"):
         return None
@@ -100,12 +103,14 @@ def _train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequenc
     inputs = read_inputs(configs[0])
     folders = [Workdir(workdir) for workdir in workdirs]
     for config, workdir in zip(configs, folders, strict=True):
-        check_columns(config, inputs.num_columns, inputs.fewest_columns)
+        assert inputs.corpus is not None  # it trains
+        check_corpus(config, inputs.corpus)
         if workdir.exists:
             workdir.check_same_run(config, inputs.fingerprints)
         else:
             frozen = frozen_params(config.model, inputs.model)
-            workdir.create(config, inputs.fingerprints, inputs.model, inputs.tokenizer, frozen=frozen)
+            prompts = inputs.prompts
+            workdir.create(config, inputs.fingerprints, inputs.model, inputs.tokenizer, frozen=frozen, prompts=prompts)
 
     setup = make_setup(configs[0], inputs)
     state = first_state(setup, configs)
@@ -149,7 +154,7 @@ def first_state(setup: Setup, configs: Sequence[config_dict.ConfigDict]) -> Trai
     return distribute(state, setup.mesh, runs=True)
 
 
-def shared_recipe(setup: Setup, batches: Sequence[Batches | PreparedBatches]) -> Recipe:
+def shared_recipe(setup: Setup, batches: Sequence[AnyBatches]) -> Recipe:
     """One program for all runs, with places for the longest batch of any."""
     if not setup.config.train.unpad:
         return setup.recipe
@@ -185,7 +190,7 @@ class Group:
     """Runs that are trained together, in the loop."""
 
     setup: Setup
-    batches: list[Batches | PreparedBatches]
+    batches: list[AnyBatches]
     settings: Settings  # (R,) of each
     step: Update
     checkpoints: Checkpoints

@@ -2,12 +2,16 @@
 
 from ml_collections import config_dict
 
+from simcse_jax.corpus.batches import PreparedCorpus
+from simcse_jax.data.batches import Corpus
+from simcse_jax.data.one_source import OneSource
 from simcse_jax.data.sources import Examples
 from simcse_jax.data.spans import SPANS
 from simcse_jax.errors import UserError
 from simcse_jax.objectives.choices import GRADED, UNIT_SCORES, UNPAIRED
 from simcse_jax.objectives.registry import trained
 
+AnyCorpus = Corpus | PreparedCorpus | OneSource
 OF_OTHER_PAIRS = ("contrastive_tension", "jensen_shannon")  # objectives that do not compare two views of a sentence
 
 
@@ -16,18 +20,36 @@ def positives_of(config: config_dict.ConfigDict) -> int:
     return int(config.data.spans.positives) if config.data.positives == SPANS else 1
 
 
-def check_columns(config: config_dict.ConfigDict, num_columns: int, fewest: int) -> None:
+def check_corpus(config: config_dict.ConfigDict, corpus: AnyCorpus) -> None:
+    """As `check_columns`, where a batch has rows of one source for each of the sources.
+
+    Raises:
+      UserError: naming the field.
+    """
+    if isinstance(corpus, OneSource):
+        for name, part in zip(corpus.names, corpus.parts, strict=True):
+            check_columns(config, part.num_columns, part.fewest_columns, data=name, most=corpus.num_columns)
+    else:
+        check_columns(config, corpus.num_columns, corpus.fewest_columns)
+
+
+def check_columns(
+    config: config_dict.ConfigDict, num_columns: int, fewest: int, *, data: str = "", most: int = 0
+) -> None:
     """Refuses objectives that need columns that the data lacks, and pairs of a sentence with itself without dropout.
 
     Args:
       config: the run's.
       num_columns: of the data.
       fewest: the sentences of a row that has the fewest: one that is its own positive, or fewer hard negatives.
+      data: the source that they are of; empty: all of `data.train`.
+      most: the columns of the source that has the most; 0: `num_columns`.
 
     Raises:
       UserError: naming the field.
     """
-    info_nce, data = config.objective.info_nce, config.data.train
+    info_nce, data = config.objective.info_nce, data or config.data.train
+    most = (most or num_columns) - positives_of(config) + 1
     if fewest == 1:
         _check_views_differ(config)
     if fewest < num_columns and config.projector.widths:
@@ -37,7 +59,7 @@ def check_columns(config: config_dict.ConfigDict, num_columns: int, fewest: int)
         )
     fewest -= positives_of(config) - 1
     num_columns -= positives_of(config) - 1  # the mean of several is one
-    if num_columns < 3 and info_nce.weight and info_nce.hard_negative_weight != 1.0:
+    if most < 3 and info_nce.weight and info_nce.hard_negative_weight != 1.0:
         raise UserError(
             f"config.objective.info_nce.hard_negative_weight={info_nce.hard_negative_weight}: "
             f"{data} has no column of hard negatives"

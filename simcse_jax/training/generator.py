@@ -6,6 +6,7 @@ import numpy as np
 from ml_collections import config_dict
 
 from simcse_jax.config.fields import trains
+from simcse_jax.config.source_fields import longest
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.tokenizer import read_backend, special_tokens
@@ -44,9 +45,9 @@ def check_generator(config: config_dict.ConfigDict, encoder: EncoderConfig, gene
     Raises:
       UserError: naming the field, when the generator takes too short sentences or has another number of words.
     """
-    if config.data.max_length > generator.max_length:
-        longest = generator.max_length
-        raise UserError(f"config.data.max_length={config.data.max_length}: model.generator takes at most {longest}")
+    field, most = longest(config)
+    if most > generator.max_length:
+        raise UserError(f"config.{field}={most}: model.generator takes at most {generator.max_length}")
     if generator.vocab_size != encoder.vocab_size:
         sizes = f"{generator.vocab_size:,} words, those of {config.model.init_from} {encoder.vocab_size:,}"
         field = f"config.model.generator={config.model.generator}"

@@ -9,14 +9,8 @@ from ml_collections import config_dict
 
 from simcse_jax.analysis import last_layer
 from simcse_jax.config.fields import LARGEST, flatten, scoring_pooler, trains
-from simcse_jax.config.graded_fields import scores_of
-from simcse_jax.corpus.batches import PreparedCorpus
-from simcse_jax.data.augment import augment
-from simcse_jax.data.batches import Corpus, steps_per_epoch, tokenize
-from simcse_jax.data.examples import Examples, read_examples
-from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.sources import by_field
-from simcse_jax.data.spans import SPANS, Spans, cut_spans
+from simcse_jax.data.tokens import prompts_by_name
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import postprocess
@@ -31,11 +25,10 @@ from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.partial import own_adapter
 from simcse_jax.runs.state import convolutions_of, with_parts
 from simcse_jax.storage import sha256
-from simcse_jax.training.columns import check_columns, check_scores
+from simcse_jax.training.columns import AnyCorpus
 from simcse_jax.training.evaluation import Evaluation, check_sizes, read_analysis, read_evaluation
 from simcse_jax.training.generator import Generator, read_generator
-from simcse_jax.training.prepared import open_prepared
-from simcse_jax.training.teacher import read_teacher, teach
+from simcse_jax.training.reading import read_corpus
 from simcse_jax.training.token_losses import LanguageModel
 
 READ = (
@@ -70,7 +63,7 @@ class Inputs(NamedTuple):
     evaluation: Evaluation | None
     model: Pretrained
     tokenizer: Tokenizer
-    corpus: Corpus | PreparedCorpus | None  # None: nothing is trained
+    corpus: AnyCorpus | None  # None: nothing is trained
     language_model: LanguageModel | None  # what masking must know of the tokenizer; None: nothing is masked
     analysis: last_layer.Sample | None  # sentences that the last layer is measured on during training
     total_steps: int
@@ -87,6 +80,11 @@ class Inputs(NamedTuple):
     def fewest_columns(self) -> int:
         """The sentences of a row that has the fewest."""
         return 1 if self.corpus is None else self.corpus.fewest_columns
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """The prompts of queries and documents that the model is trained with; {} without one for all sources."""
+        return {} if self.corpus is None else prompts_by_name(self.corpus.prompts, self.num_columns)
 
     @property
     def num_examples(self) -> int:
@@ -151,7 +149,7 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
         return Inputs(devices, evaluation, model, tokenizer, None, language_model, analysis, 0, adapter=adapter)
     sizes = check_sizes(config, model.config, evaluation)
     corpus = read_corpus(config, model, tokenizer)
-    epoch = steps_per_epoch(corpus.num_examples, config.train.batch_size)
+    epoch = corpus.steps_per_epoch(config.train.batch_size)
     total_steps = config.train.max_steps or config.train.epochs * epoch
     if total_steps > LARGEST:
         raise UserError(f"config.train.epochs={config.train.epochs}: gives {total_steps:,} steps; at most {LARGEST:,}")
@@ -196,93 +194,6 @@ def check_divides(config: config_dict.ConfigDict, devices: int) -> None:
         )
 
 
-def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: Tokenizer) -> Corpus | PreparedCorpus:
-    """Reads, augments and tokenizes the training sentences, or opens them prepared, and prints their number.
-
-    Raises:
-      UserError: naming the file and the row, or the field.
-    """
-    data = config.data
-    if data.max_length > model.config.max_length:
-        raise UserError(
-            f"config.data.max_length={data.max_length}: {model.name} takes at most {model.config.max_length} tokens"
-        )
-    if (prepared := open_prepared(config, tokenizer)) is not None:
-        pairing = choose_pairing(config, prepared.num_columns)
-        check_enough(config, prepared.num_rows, pairing)
-        prepared = dataclasses.replace(prepared, pairing=pairing)
-        check_columns(config, prepared.num_columns, prepared.fewest_columns)
-        return prepared
-    teacher = read_teacher(config, model.config.token_size)
-    examples = read_examples(
-        data.train,
-        data.columns,
-        positives=data.positives,
-        labels=needs(config.objective).labels,
-        subsample=data.subsample,
-        seed=config.seed,
-        mixed=data.mixed,
-        scores=scores_of(config),
-    )
-    check_scores(config, examples)
-    if data.augment.name:
-        examples = augmented(config, examples)
-    group, kinds = 1, examples.kinds
-    if data.positives == SPANS:
-        spans = Spans(**data.spans)
-        examples = cut_spans(
-            examples.columns[0],
-            lambda document: tokenizer.pieces(f" {document}"),  # as released: a word's first piece, for RoBERTa too
-            tokenizer.text,
-            spans,
-            config.seed,
-            data.train,
-        )
-        group = spans.anchors
-        kinds = f"{len(examples) // group} documents, {group} anchors each, {spans.positives} positives an anchor"
-    notes = [f"{examples.blank} blank rows skipped"] if examples.blank else []
-    notes += [f"{examples.unlabelled} without a label skipped"] if examples.unlabelled else []
-    notes += [f"{examples.unscored} without a score skipped"] if examples.unscored else []
-    processes.say(", ".join([f"{data.train}: {kinds}", *notes]))
-    pairing = choose_pairing(config, len(examples.columns))
-    check_enough(config, len(examples), pairing)
-    corpus = tokenize(examples, tokenizer, data.max_length)._replace(pairing=pairing, group=group)
-    check_columns(config, corpus.num_columns, corpus.fewest_columns)
-    return corpus if teacher is None else corpus._replace(taught=teach(config, teacher, examples))
-
-
-def check_enough(config: config_dict.ConfigDict, count: int, pairing: Pairing | None) -> None:
-    """Refuses data that do not fill a batch.
-
-    Raises:
-      UserError: naming the data and their number of rows.
-    """
-    name, size = config.data.train, config.train.batch_size
-    if count < 2:
-        raise UserError(f"{name}: one example; training needs two or more, the others of a batch are negatives")
-    if not pairing and count < size:
-        raise UserError(f"{name}: {count} examples are fewer than one batch; set train.batch_size to {count} or less")
-    if pairing and (pairs := pairing.count(count)) < size:
-        raise UserError(f"{name}: {count} sentences make {pairs} pairs, fewer than one batch (train.batch_size={size})")
-
-
-def choose_pairing(config: config_dict.ConfigDict, num_columns: int) -> Pairing | None:
-    """How `objective.contrastive_tension` pairs sentences; None without it.
-
-    Raises:
-      UserError: when the data have more than one column.
-    """
-    if not needs(config.objective).negative_pairs:
-        return None
-    fields = config.objective.contrastive_tension
-    if num_columns > 1:
-        raise UserError(
-            f"config.objective.contrastive_tension.weight: pairs sentences by itself, but {config.data.train} has "
-            f"{num_columns} columns of them; choose one with data.columns.anchor"
-        )
-    return Pairing(fields.negatives, fresh=fields.reading == "released")
-
-
 def check_projector(config: config_dict.ConfigDict, encoder: EncoderConfig) -> None:
     """Refuses an embedding that is to take the place of a token and has another size.
 
@@ -299,20 +210,3 @@ def check_projector(config: config_dict.ConfigDict, encoder: EncoderConfig) -> N
             f"config.projector.widths={projector.widths!r}: gives embeddings of {size} numbers; objective.{NAME} puts "
             f"one in the place of a token, which has {wanted}"
         )
-
-
-def augmented(config: config_dict.ConfigDict, examples: Examples) -> Examples:
-    """Pairs of a sentence and a changed copy of it."""
-    options = config.data.augment
-    if len(examples.columns) > 1:
-        raise UserError(
-            f"config.data.augment.name={options.name!r}: {config.data.train} has positives of its own; "
-            "choose its sentences alone with data.columns.anchor"
-        )
-
-    def change(column: int) -> list[str]:
-        names = ("name", "percent", "lexicon", "mlm_model")
-        chosen = {name: options[name] for name in names}
-        return augment(examples.columns[0], seed=config.seed, column=column, **chosen)
-
-    return dataclasses.replace(examples, columns=(change(0) if options.both else examples.columns[0], change(1)))

@@ -144,7 +144,7 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
             score=batch.get("score"),
             teacher=taught_views(recipe, batch["teacher"]) if "teacher" in batch else None,
             token_losses={} if masked is None else {masked_lm.NAME: masked},
-            local=None if local is None else (local, batch["attention_mask"][:, recipe.anchor.column]),
+            local=None if local is None else (local, rows_of(batch).tokens([recipe.anchor.column], local.shape[1])[1]),
             present=batch["present"].T[jnp.array([view.column for view in recipe.views])] if mixed else None,
             projected=project_views(recipe, params, views, psum) if recipe.projector else None,
         )
@@ -212,7 +212,7 @@ def encode_views(
 
     def encode(each: Pass, columns: list[int], masks: list[int], changes: list[int]) -> Float[Array, "P B D"]:
         model = parameters.merge(graph, parameters.sentence_encoder(params, each.tower))
-        ids, mask = rows.tokens(columns)
+        ids, mask = rows.tokens(columns, each.length)
         nonlocal guessed
         change = UNCHANGED
         if each.change == MASKED:

@@ -1,20 +1,23 @@
-"""A prepared corpus as the data of a run: opened, or copied from its bucket first."""
+"""Prepared corpora as the data of a run: opened, or copied from their bucket first."""
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ml_collections import config_dict
 
-from simcse_jax.config.checks import check_mixed
+from simcse_jax.config.source_fields import ONE_SOURCE, check_mixed, lengths_of
 from simcse_jax.corpus.batches import PreparedCorpus
 from simcse_jax.corpus.begun import FILE
 from simcse_jax.corpus.local_copy import local_copy
-from simcse_jax.corpus.manifest import NAME, Manifest, corpus_path, is_prepared
+from simcse_jax.corpus.manifest import NAME, Manifest, corpus_path, is_prepared, read_manifest
 from simcse_jax.corpus.opened import Prepared
 from simcse_jax.data.examples import prefix_of
 from simcse_jax.data.files import READERS
+from simcse_jax.data.mixture import Mixture, read_weights, share_out
 from simcse_jax.data.sources import kind_of, same_kind, split_sources
 from simcse_jax.data.spans import SPANS
+from simcse_jax.data.tokens import Lengths
 from simcse_jax.devices import processes
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.tokenizer import Tokenizer
@@ -24,65 +27,106 @@ from simcse_jax.storage import Folder, is_remote
 IN_PREPARE = {"positives": "--positives", "mixed": "--mixed"}  # fields whose choice was made then, and its options
 
 
-def open_prepared(config: config_dict.ConfigDict, tokenizer: Tokenizer) -> PreparedCorpus | None:
-    """The prepared corpus that `data.train` names, and prints its size; None if it names something else.
+def open_prepared(config: config_dict.ConfigDict, tokenizer: Tokenizer) -> dict[str, PreparedCorpus]:
+    """The prepared corpora that `data.train` names, and prints their sizes; none if it names something else.
+
+    Several are one, whose rows follow one another, unless a batch has rows of one source alone.
 
     Raises:
-      UserError: naming the field that does not fit the corpus, or the file of it that is missing, cut or changed.
+      UserError: naming the field that does not fit a corpus, or the file of it that is missing, cut or changed.
     """
     data = config.data
-    folder = _folder_of(data.train)
-    if folder is None:
-        return None
-    if is_remote(folder):
-        if not data.local_cache:
+    folders = _folders_of(data.train)
+    paths = {}
+    for name, folder in folders.items():
+        if is_remote(folder) and not data.local_cache:
             raise UserError(
-                f"config.data.train={data.train}: every batch needs rows of the whole corpus, which a bucket gives too "
+                f"config.data.train={name}: every batch needs rows of the whole corpus, which a bucket gives too "
                 "slowly; set data.local_cache to a folder on this host's disk, into which it is copied first"
             )
-        folder = local_copy(folder, data.local_cache, processes.is_first())
-    prepared = Prepared(Path(folder))
+        paths[name] = local_copy(folder, data.local_cache, processes.is_first()) if is_remote(folder) else Path(folder)
+    separate = data.batching == ONE_SOURCE
+    if paths and not separate:
+        first, *others = paths.values()
+        if others:
+            check_alike({name: read_manifest(path) for name, path in paths.items()})
+        return {data.train: _open(config, data.train, [first, *others], tokenizer)}
+    return {name: _open(config, name, [path], tokenizer) for name, path in paths.items()}
+
+
+def _open(config: config_dict.ConfigDict, name: str, paths: Sequence[Path], tokenizer: Tokenizer) -> PreparedCorpus:
+    """The corpus in one folder, or that of several."""
+    data, prepared = config.data, Prepared(*paths)
     manifest = prepared.manifest
-    check_same(config, manifest, tokenizer)
+    check_same(config, manifest, tokenizer, name)
     if not all(same_kind(shard.columns, manifest.columns) for shard in manifest.shards):
-        otherwise = "prepare its sources of one kind alone"
-        check_mixed(config, f"config.data.train={data.train}, prepared with --mixed", otherwise)
+        if paths[1:] and not data.mixed:
+            raise UserError(
+                f"config.data.train={name}: these corpora have different columns; set data.mixed=True, or "
+                f"data.batching={ONE_SOURCE}"
+            )
+        how = "of different columns" if paths[1:] else "prepared with --mixed"
+        check_mixed(config, f"config.data.train={name}, {how}", "prepare its sources of one kind alone")
     labels = needs(config.objective).labels
     if labels and not manifest.labels:
-        raise UserError(f"{data.train}: was prepared without labels; prepare it again with --labels")
+        raise UserError(f"{name}: was prepared without labels; prepare it again with --labels")
     if needs(config.objective).scores:
         raise UserError(
-            f"config.data.train={data.train}: a prepared corpus has no scores, which an objective needs; name the "
+            f"config.data.train={name}: a prepared corpus has no scores, which an objective needs; name the "
             "files themselves"
         )
     if needs(config.objective).teacher:
         raise UserError(
-            f"config.data.train={data.train}: a prepared corpus has no text, which a teacher reads; name the files "
-            "themselves"
+            f"config.data.train={name}: a prepared corpus has no text, which a teacher reads; name the files themselves"
         )
     if data.subsample > len(prepared):
         raise UserError(
-            f"data.subsample={data.subsample}: must be from 1 to {len(prepared)}, the examples in {data.train}, or 0 "
-            "for all"
+            f"data.subsample={data.subsample}: must be from 1 to {len(prepared)}, the examples in {name}, or 0 for all"
         )
-    processes.say(f"{data.train}: {kinds(manifest)}, prepared")
-    return PreparedCorpus(prepared, tokenizer.pad_token_id, labels, data.subsample)
+    several = "," in data.train
+    if data.subsample and several and (data.weights or data.batching == ONE_SOURCE):
+        raise UserError(
+            f"config.data.subsample={data.subsample}: draws from all rows of {data.train} together; set it to 0, or "
+            "leave out data.weights and data.batching"
+        )
+    processes.say(f"{name}: {kinds(manifest)}, prepared")
+    mixture = by_weight(config, split_sources(name), prepared.sizes) if data.weights and paths[1:] else None
+    return PreparedCorpus(prepared, tokenizer.pad_token_id, labels, data.subsample, mixture=mixture)
+
+
+def by_weight(config: config_dict.ConfigDict, names: Sequence[str], sizes: Sequence[int]) -> Mixture:
+    """The turns of sources by their weights, in an epoch of as many rows as they have, and prints them.
+
+    Raises:
+      UserError: naming a source whose weight gives it no row.
+    """
+    found = Mixture(share_out(sum(sizes), read_weights(config.data.weights)))
+    for name, size, count in zip(names, sizes, found.counts, strict=True):
+        if not count:
+            raise UserError(f"config.data.weights: {name} would have no row of an epoch; give it a larger weight")
+        processes.say(f"{name}: {count:,} of the {found.total:,} rows of an epoch ({count / size:.3g} times each row)")
+    return found
+
+
+def _folders_of(name: str) -> dict[str, Folder]:
+    """The folders of prepared corpora by name; {} if the name is another source's.
+
+    Raises:
+      UserError: when only some sources are corpora, one is not complete, or its bucket cannot be reached.
+    """
+    names = split_sources(name) if "," in name else [name]
+    found = {each: folder for each in names if (folder := _folder_of(each)) is not None}
+    if other := next((each for each in names if found and each not in found), None):
+        raise UserError(
+            f"config.data.train={name}: {next(iter(found))} is a prepared corpus, {other} is not; prepare that too"
+        )
+    return found
 
 
 def _folder_of(name: str) -> Folder | None:
-    """The folder of a prepared corpus; None if the name is another source's.
-
-    Raises:
-      UserError: when the corpus is not complete, or its bucket cannot be reached.
-    """
+    """The folder of a prepared corpus; None if the name is another source's."""
     if prefix_of(name) or (is_remote(name) and any(name.lower().endswith(kind) for kind in READERS)):
         return None
-    for part in split_sources(name) if "," in name else ():
-        if not is_remote(part) and is_prepared(corpus_path(part)):
-            raise UserError(
-                f"config.data.train={name}: {part} is a prepared corpus, which is trained on alone; prepare the "
-                "sources of both together"
-            )
     folder = corpus_path(name)
     if is_prepared(folder):
         return folder
@@ -93,7 +137,28 @@ def _folder_of(name: str) -> Folder | None:
     return None
 
 
-def check_same(config: config_dict.ConfigDict, manifest: Manifest, tokenizer: Tokenizer) -> None:
+def check_alike(manifests: Mapping[str, Manifest]) -> None:
+    """Refuses corpora whose rows cannot be in one batch.
+
+    Raises:
+      UserError: naming two of them and what differs.
+    """
+    (first, one), *others = manifests.items()
+    for name, other in others:
+        columns = min(one.columns, other.columns)
+        pairs = {
+            "--model": (one.key["tokenizer"], other.key["tokenizer"]),
+            "--max-length": (one.lengths[:columns], other.lengths[:columns]),
+            "--labels": (one.labels, other.labels),
+        }
+        for option in (option for option, (ours, theirs) in pairs.items() if ours != theirs):
+            raise UserError(
+                f"config.data.train: {first} and {name} were prepared with another {option} each; prepare them alike, "
+                f"or set data.batching={ONE_SOURCE}"
+            )
+
+
+def check_same(config: config_dict.ConfigDict, manifest: Manifest, tokenizer: Tokenizer, name: str) -> None:
     """Refuses a corpus of another tokenizer or length, and fields that were chosen when it was prepared.
 
     Raises:
@@ -102,27 +167,40 @@ def check_same(config: config_dict.ConfigDict, manifest: Manifest, tokenizer: To
     data, key = config.data, manifest.key
     if hashlib.sha256(tokenizer.content()).hexdigest() != key["tokenizer"]:
         raise UserError(
-            f"config.data.train={data.train}: was prepared with another tokenizer than that of "
+            f"config.data.train={name}: was prepared with another tokenizer than that of "
             f"{config.model.init_from}; prepare it again with --model {config.model.init_from}"
         )
-    if data.max_length != key["max_length"]:
+    lengths, own = lengths_of(config) or Lengths(*[data.max_length] * 2), manifest.lengths
+    if lengths[: manifest.columns] != own[: manifest.columns]:
+        if len(set(lengths)) == len(set(own)) == 1:
+            raise UserError(
+                f"config.data.max_length={data.max_length}: {name} was prepared with {own.anchor}; set it to "
+                f"that, or prepare the corpus again with --max-length {data.max_length}"
+            )
         raise UserError(
-            f"config.data.max_length={data.max_length}: {data.train} was prepared with {key['max_length']}; set it to "
-            f"that, or prepare the corpus again with --max-length {data.max_length}"
+            f"config.data.lengths: {lengths.anchor} tokens of anchors and {lengths.positive} of others, but {name} was "
+            f"prepared with {own.anchor} and {own.positive}; set data.lengths.anchor and data.lengths.positive to "
+            f"these, or prepare the corpus again with --max-length {lengths.anchor} {lengths.positive}"
         )
-    set_fields = {field: (data[field], option) for field, option in IN_PREPARE.items() if data[field]}
+    several = "," in data.train
+    set_fields = {
+        field: (data[field], option)
+        for field, option in IN_PREPARE.items()
+        if data[field] and not (several and field == "mixed")
+    }
     set_fields |= {f"columns.{role}": (name, "--columns") for role, name in data.columns.items() if name}
+    set_fields |= {f"prompts.{role}": (text, "--prompt") for role, text in data.prompts.items() if text}
     if data.augment.name:
         set_fields["augment.name"] = (data.augment.name, "--augment")
     for field, value in (("positives", SPANS), ("augment.name", "mlm")):
         if value in set_fields.get(field, ()):
             raise UserError(
                 f"config.data.{field}={value!r}: needs the text in memory, which a prepared corpus such as "
-                f"{data.train} cannot give; name the files themselves, or leave this field as it is by default"
+                f"{name} cannot give; name the files themselves, or leave this field as it is by default"
             )
     for field, (value, option) in set_fields.items():
         raise UserError(
-            f"config.data.{field}={value!r}: {data.train} is a prepared corpus, with no other columns and no text; "
+            f"config.data.{field}={value!r}: {name} is a prepared corpus, with no other columns and no text; "
             f"prepare it with {option}, and leave this field as it is by default"
         )
 

@@ -1,6 +1,7 @@
 """The update of every step of a run, in one program, or in two: the smaller one is enough for most batches."""
 
 import time
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -8,6 +9,7 @@ from jax.sharding import Mesh
 
 from simcse_jax.corpus.batches import PreparedBatches, StreamSizes
 from simcse_jax.data.batches import Batches, Sizes
+from simcse_jax.data.one_source import OneSourceBatches, ProgramSizes
 from simcse_jax.devices import processes
 from simcse_jax.devices.flops import peak, product_flops
 from simcse_jax.devices.mesh import split_over_examples
@@ -17,6 +19,8 @@ from simcse_jax.runs.state import TrainState
 from simcse_jax.training.loss import Recipe
 from simcse_jax.training.rows import Batch, Settings
 from simcse_jax.training.step import Metrics, make_step
+
+AnyBatches = Batches | PreparedBatches | OneSourceBatches
 
 
 class Updates:
@@ -32,11 +36,12 @@ class Updates:
         graph: Graph,
         recipe: Recipe,
         mesh: Mesh,
-        batches: Batches | PreparedBatches,
+        batches: AnyBatches,
         steps: int,
         *,
         unpad: bool,
         frozen: Params | None = None,
+        recipes: Sequence[Recipe] = (),
     ):
         """Chooses the programs' sizes.
 
@@ -46,11 +51,22 @@ class Updates:
           steps: of the run.
           unpad: do not compute padding, if there is enough of it.
           frozen: parameters of the step that it does not train, on the devices.
+          recipes: of each source, where a batch has rows of one alone; these differ in their columns.
         """
-        self._sizes: Sizes | StreamSizes = Sizes(((),), np.zeros(1, np.int8))
-        if unpad and steps:
-            self._sizes = batches.sizes(steps, mesh.size, recipe.chunk_size)
-        self._steps = [make_step(graph, recipe._replace(most_tokens=size), mesh) for size in self._sizes.tokens]
+        self._sizes: Sizes | StreamSizes | ProgramSizes = Sizes(((),), np.zeros(1, np.int8))
+        if isinstance(batches, OneSourceBatches):
+            self._sizes = batches.sizes(steps, mesh.size, recipe.chunk_size, unpad=unpad)
+            for line in batches.listing(self._sizes):
+                processes.say(line)
+            each = [recipes[source] for source in self._sizes.sources]
+        else:
+            if unpad and steps:
+                self._sizes = batches.sizes(steps, mesh.size, recipe.chunk_size)
+            each = [recipe] * len(self._sizes.tokens)
+        self._steps = [
+            make_step(graph, own._replace(most_tokens=size), mesh)
+            for own, size in zip(each, self._sizes.tokens, strict=True)
+        ]
         self._frozen, self._mesh = frozen, mesh
         self._compiled: dict[int, jax.stages.Compiled] = {}
         self._at_peak: dict[int, float] = {}
@@ -72,9 +88,12 @@ class Updates:
             product_flops(traced.jaxpr, platform=self._platform).total() / self._peak if self._peak else 0.0
         )
         seconds = time.perf_counter() - started
-        which = (
-            "the step" if len(self._steps) == 1 else f"the step for {('most', 'the longest', 'the last')[size]} batches"
-        )
+        if isinstance(self._sizes, ProgramSizes):
+            which = f"program {size + 1} of {len(self._steps)}"
+        elif len(self._steps) == 1:
+            which = "the step"
+        else:
+            which = f"the step for {('most', 'the longest', 'the last')[size]} batches"
         processes.say(f"compiled {which} in {seconds:.1f} s")
         return seconds
 

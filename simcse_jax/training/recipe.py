@@ -1,6 +1,7 @@
 """From a config to the recipe that a step is compiled for, and to the numbers that it takes."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -77,8 +78,12 @@ def make_recipe(
     num_columns: int,
     language_model: LanguageModel | None = None,
     replacement: Replacement | None = None,
+    lengths: Sequence[int] = (),
 ) -> Recipe:
-    """The recipe that the step is compiled for. A single column of data is encoded twice, several columns once each."""
+    """The recipe that the step is compiled for. A single column of data is encoded twice, several columns once each.
+
+    `lengths` are the places for a sentence of each column; (): all have the same.
+    """
     terms, projector = terms_of(config), read_projector(config.projector)
     views, positive, negative = plan(
         num_columns,
@@ -90,6 +95,7 @@ def make_recipe(
         inputs=Input(
             config.views.anchor_change, config.views.positive_change, positive_rate=config.views.positive_dropout >= 0
         ),
+        lengths=lengths,
     )
     return Recipe(
         pooler=config.model.pooler,

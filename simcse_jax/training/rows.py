@@ -37,10 +37,10 @@ class Rows:
             others["attention_dropout_rate"] = 0.0
         return {"dropout_rate": self.settings[name]} | others
 
-    def tokens(self, columns: Sequence[int]) -> tuple[Int[Array, "PB T"], Int[Array, "PB T"]]:
-        """The ids and the mask of P columns, stacked into P · B rows."""
+    def tokens(self, columns: Sequence[int], length: int = 0) -> tuple[Int[Array, "PB T"], Int[Array, "PB T"]]:
+        """The ids and the mask of P columns, stacked into P · B rows of T tokens, the first `length`; 0: all."""
         parts = self.batch["input_ids"], self.batch["attention_mask"]
-        ids, mask = (jnp.concatenate([part[:, column] for column in columns]) for part in parts)
+        ids, mask = (jnp.concatenate([part[:, column, : length or None] for column in columns]) for part in parts)
         return ids, mask
 
     def most_tokens(self, columns: Sequence[int]) -> int | None:

@@ -75,6 +75,7 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
                 inputs.total_steps,
                 unpad=config.train.unpad,
                 frozen=setup.frozen,
+                recipes=setup.recipes,
             )
             settings = replicate(setup.settings(config), setup.replicated)  # once, and not with each step
             run = SingleRun(setup, batches, updates, settings, checkpoints, metrics, check=check)
@@ -122,7 +123,8 @@ def enter(job: contextlib.ExitStack, folder: Workdir, config: config_dict.Config
         if resuming or folder.exists:  # another job may have ended just now
             folder.check_same_run(config, prints)
         elif processes.is_first():
-            folder.create(config, prints, inputs.model, inputs.tokenizer, inputs.num_examples, frozen)
+            examples, prompts = inputs.num_examples, inputs.prompts
+            folder.create(config, prints, inputs.model, inputs.tokenizer, examples, frozen, prompts)
         if processes.is_first():
             folder.keep_frozen(frozen)
     with processes.together():

@@ -12,8 +12,8 @@ from simcse_jax.analysis.last_layer import Embed, LastLayer
 from simcse_jax.analysis.protocol import Protocol
 from simcse_jax.analysis.tokens import survey
 from simcse_jax.config.fields import scoring_pooler
-from simcse_jax.corpus.batches import PreparedBatches
-from simcse_jax.data.batches import Batches, Corpus
+from simcse_jax.data.batches import Corpus
+from simcse_jax.data.one_source import OneSource
 from simcse_jax.devices.mesh import data_mesh, place, replicate, replicated, split_over_examples
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.evaluation.evaluator import Encode, Evaluator
@@ -26,6 +26,7 @@ from simcse_jax.runs.partial import frozen_params
 from simcse_jax.runs.state import TrainState, computed_as, initial_params, with_parts
 from simcse_jax.training.inputs import Inputs
 from simcse_jax.training.loss import Batch, Recipe, Settings
+from simcse_jax.training.programs import AnyBatches
 from simcse_jax.training.recipe import make_recipe, make_replacement, make_settings
 from simcse_jax.training.schedule import Schedule, make_schedule
 from simcse_jax.training.step import init_state
@@ -48,6 +49,7 @@ class Setup:
     scoring: list[Evaluator[Encode]]  # every `eval.every`; the first number chooses the best checkpoint
     encoder: EncoderConfig  # with the part of it that trains
     frozen: Params | None = None  # parameters of the step that are not trained, on the devices
+    recipes: tuple[Recipe, ...] = ()  # of each source, where a batch has rows of one alone
 
     @property
     def replicated(self) -> NamedSharding:
@@ -85,7 +87,7 @@ class Setup:
         """
         return with_encoder(partial.merged(partial.of_step(trained, self.frozen), self.encoder), tower)
 
-    def read(self, batches: Batches | PreparedBatches, step: int) -> Batch:
+    def read(self, batches: AnyBatches, step: int) -> Batch:
         """The batch of an update, as the compiled step takes it; each process reads its own rows.
 
         Where one process has all devices, these are NumPy arrays: the step's dispatch places them, in a tenth of the
@@ -95,7 +97,7 @@ class Setup:
             return {**batches[step]}
         return place(functools.partial(batches.rows, step), batches.batch_size, self.by_example)
 
-    def batches(self, seed: int) -> Batches | PreparedBatches:
+    def batches(self, seed: int) -> AnyBatches:
         """The batches of one run."""
         return (self.inputs.corpus or NOTHING).batches(self.config.train.batch_size, seed)
 
@@ -117,12 +119,20 @@ def make_setup(config: config_dict.ConfigDict, inputs: Inputs) -> Setup:
     encoder = with_parts(model.config, config.model)
     frozen = (generator.params if generator else {}) | partial.in_step(frozen_params(config.model, model))
     where = "config.analysis.data"
+    corpus = inputs.corpus
+    parts: list[tuple[int, tuple[int, ...]]] = [(inputs.num_columns, getattr(corpus, "lengths", ()))]
+    if isinstance(corpus, OneSource):
+        parts = [(part.num_columns, part.lengths) for part in corpus.parts]
+    recipes = [
+        make_recipe(config, columns, inputs.language_model, replacement, lengths=lengths) for columns, lengths in parts
+    ]
     return Setup(
         config,
         inputs,
         mesh,
         graph=build(encoder, head.trained, jnp.dtype(config.train.dtype))[0],
-        recipe=make_recipe(config, inputs.num_columns, inputs.language_model, replacement),
+        recipe=recipes[0],
+        recipes=tuple(recipes),
         embed=embed,
         schedule=make_schedule(config, inputs.total_steps),
         measuring=[LastLayer(survey(embed.tokens, sample.sentences, Protocol(), where), sample)] if sample else [],

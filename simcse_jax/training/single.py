@@ -10,8 +10,6 @@ import jax
 import numpy as np
 
 from simcse_jax import progress
-from simcse_jax.corpus.batches import PreparedBatches
-from simcse_jax.data.batches import Batches
 from simcse_jax.devices import processes
 from simcse_jax.devices.parts import whole
 from simcse_jax.encoding.embedder import Embedder, NotFinite
@@ -24,7 +22,7 @@ from simcse_jax.runs.metrics import Metrics
 from simcse_jax.runs.state import TrainState
 from simcse_jax.training.loss import Batch, Settings
 from simcse_jax.training.patience import Patience
-from simcse_jax.training.programs import Updates
+from simcse_jax.training.programs import AnyBatches, Updates
 from simcse_jax.training.schedule import Due
 from simcse_jax.training.setup import Setup
 from simcse_jax.training.speed import Speed
@@ -42,7 +40,7 @@ class SingleRun:
     """A run, and the results since its last log line."""
 
     setup: Setup
-    batches: Batches | PreparedBatches
+    batches: AnyBatches
     updates: Updates
     settings: Settings
     checkpoints: Checkpoints
@@ -78,9 +76,10 @@ class SingleRun:
         return loss is None or loss.is_ready()
 
     def compile(self, step: int, state: TrainState, batch: Batch) -> None:
-        """Compiles the first updates; all batches have one shape."""
+        """Compiles the first updates."""
         for each in range(step, min(step + self.ahead, self.setup.schedule.total)):
-            self.updates.compile(each, state, batch, self.settings)
+            own = batch if each == step else self.setup.read(self.batches, each)  # its shape may be another
+            self.updates.compile(each, state, own, self.settings)
         self.speed = Speed()
 
     def update(self, step: int, state: TrainState, batch: Batch) -> TrainState:
@@ -89,7 +88,7 @@ class SingleRun:
             self.speed.skip(seconds)
         state, values = (self.traced_update or self.updates)(step, state, batch, self.settings)
         self.pending.append((step + 1, values))
-        sentences = self.batches.batch_size * self.setup.inputs.num_columns
+        sentences = self.batches.batch_size * batch["input_ids"].shape[1]
         self.speed.add(sentences, self.tokens, self.updates.at_peak(step))
         return state
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Integer, Key
 
 from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.config import MASKED
 from simcse_jax.objectives.objective import Group
 
 MEMBERS = 4  # anchor, positive, and two hard negatives, one after the other in the numbers of masks
@@ -68,6 +69,7 @@ class Pass(NamedTuple):
     masked: bool = True  # whether under dropout masks
     rate: str = RATE  # the name of their dropout rate among the numbers of the step
     change: str = "none"
+    length: int = 0  # the places of a sentence; 0: all that the batch has
 
 
 class View(NamedTuple):
@@ -81,6 +83,7 @@ class View(NamedTuple):
     changed: int = 0  # the number of its change, the same under all of its masks
     rate: str = RATE
     others: tuple[int, ...] = ()  # further columns, whose embeddings are averaged with that of `column`
+    length: int = 0  # the places of a sentence; 0: all that the batch has
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -98,7 +101,8 @@ class View(NamedTuple):
     @property
     def encoded_in(self) -> Pass:
         """The pass that encodes it."""
-        return Pass(self.tower, bool(self.masks), self.rate, self.change)
+        length = 0 if self.change == MASKED else self.length  # masked tokens are drawn for all places
+        return Pass(self.tower, bool(self.masks), self.rate, self.change, length)
 
 
 def plan(
@@ -110,6 +114,7 @@ def plan(
     two_towers: bool = False,
     inputs: Input = PLAIN,
     positives: int = 1,
+    lengths: Sequence[int] = (),
 ) -> tuple[tuple[View, ...], Group, Group]:
     """The views that a run needs.
 
@@ -123,6 +128,7 @@ def plan(
       two_towers: a second encoder for all but the anchors.
       positives: the columns after the anchors whose mean embedding is the positive; above 1, there are no others.
       inputs: changes of the positive pairs' sentences, and whether positives have a rate of their own.
+      lengths: the places for a sentence of each column; (): all have the same.
 
     Returns:
       The views, each once; those of the positive pairs; those of the negative pairs.
@@ -132,6 +138,7 @@ def plan(
     def view(member: int, policy: str, inputs: Input) -> View:
         masks, noise = POLICY_MASKS[policy](member, samples), member if policy == "noisy" else None
         change = (inputs.anchor_change, inputs.positive_change, "none")[min(member, 2)]
+        others = tuple(range(2, 1 + positives)) if member == 1 else ()
         return View(
             columns[member],
             masks,
@@ -139,7 +146,8 @@ def plan(
             tower=int(two_towers and member > 0),
             change=change,
             changed=0 if change == "none" else member,
-            others=tuple(range(2, 1 + positives)) if member == 1 else (),
+            others=others,
+            length=max(lengths[column] for column in (columns[member], *others)) if lengths else 0,
             rate=POSITIVE_RATE if member == 1 and masks and inputs.positive_rate else RATE,
         )
 

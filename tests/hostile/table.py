@@ -16,6 +16,7 @@ from hostile import (
     cases_options,
     cases_outputs,
     cases_retrieval,
+    cases_sources,
     cases_tokenizer,
     cases_weights,
     cases_words,
@@ -37,6 +38,7 @@ FILES = (
     cases_adapters,
     cases_lance,
     cases_retrieval,
+    cases_sources,
     cases_blocks,
 )
 PER_KIND = 5  # of the sample

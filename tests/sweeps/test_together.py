@@ -49,13 +49,13 @@ def test_metrics_that_cannot_be_read_leave_no_handler(tmp_path, monkeypatch):
         raise UserError("metrics.jsonl: damaged")
 
     setup = SimpleNamespace(embed=None)
-    inputs = SimpleNamespace(fingerprints={}, num_columns=1, fewest_columns=1, total_steps=1)
+    inputs = SimpleNamespace(fingerprints={}, corpus=(), total_steps=1)
     monkeypatch.setattr(together, "read_inputs", lambda config: inputs)
     monkeypatch.setattr(together, "make_setup", lambda config, inputs: setup)
     monkeypatch.setattr(together, "first_state", lambda setup, configs: TrainState(0, {}, {}))
     monkeypatch.setattr(together, "Checkpoints", lambda folder: None)
     monkeypatch.setattr(together, "resume", lambda checkpoints, state, total: (state, 0))
-    monkeypatch.setattr(together, "check_columns", lambda config, count, fewest: None)
+    monkeypatch.setattr(together, "check_corpus", lambda config, corpus: None)
     for name, value in {"exists": True, "check_same_run": lambda *_: None, "metrics": metrics}.items():
         monkeypatch.setattr(together.Workdir, name, value)
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM), threading.active_count()

@@ -11,8 +11,8 @@ from support.object_store import NEEDS_GCSFS
 from support.resuming import trained_and_resumed
 
 from simcse_jax.config import default_config
-from simcse_jax.corpus.permutation import ORDER, permutation
 from simcse_jax.data.batches import Batches
+from simcse_jax.data.permutation import ORDER, permutation
 from simcse_jax.errors import UserError
 from simcse_jax.sweeps.together import train_together
 from simcse_jax.training.prepared import open_prepared
@@ -90,8 +90,8 @@ def test_what_does_not_fit_the_corpus_is_refused(prepared, tiny_bert, corpus, tm
         "--config.data.subsample=41": ("data.subsample=41", "from 1 to 40"),
         "--config.train.batch_size=48": ("40 examples are fewer than one batch",),
         "--config.data.positives=spans": ("config.data.positives", "in memory", "the files themselves"),
-        f"--config.data.train={prepared},{corpus['csv']}": (f"{prepared} is a prepared corpus", "alone"),
-        f"--config.data.train={corpus['csv']},{prepared}": (f"{prepared} is a prepared corpus", "alone"),
+        f"--config.data.train={prepared},{corpus['csv']}": (f"{prepared} is a prepared corpus", "prepare that too"),
+        f"--config.data.train={corpus['csv']},{prepared}": (f"{prepared} is a prepared corpus", "prepare that too"),
     }
     for argument, parts in cases.items():
         args = train_args(tiny_bert, prepared, corpus["dev"], tmp_path / "run")

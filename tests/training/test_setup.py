@@ -16,10 +16,17 @@ from simcse_jax.training.setup import make_setup
 @pytest.fixture
 def inputs(tiny_bert):
     model = load_model(str(tiny_bert))
-    given = {"devices": jax.devices()[:2], "evaluation": None, "analysis": None, "language_model": None}
+    given = {"devices": jax.devices()[:2], "evaluation": None, "analysis": None, "corpus": None}
     tokenizer = Tokenizer(model.folder, model.config)
     return SimpleNamespace(
-        model=model, tokenizer=tokenizer, num_columns=1, total_steps=0, generator=None, adapter=None, **given
+        model=model,
+        tokenizer=tokenizer,
+        num_columns=1,
+        language_model=None,
+        total_steps=0,
+        generator=None,
+        adapter=None,
+        **given,
     )
 
 

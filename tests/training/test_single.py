@@ -126,7 +126,8 @@ class Batches:
 
 
 def test_each_step_s_sentences_and_tokens_are_counted_and_the_share_of_the_peak():
-    setup = SimpleNamespace(inputs=SimpleNamespace(num_columns=2), read=lambda batches, step: step)
+    batch = {"input_ids": np.zeros((4, 2, 3), np.int32)}
+    setup = SimpleNamespace(read=lambda batches, step: batch)
     values = dict.fromkeys(METRICS, np.float32(1))
     updates = SimpleNamespace(compile=lambda *_: 0.0, at_peak=lambda step: 0.001)
     written = []

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from simcse_jax.corpus.permutation import ORDER, SUBSET, permutation
+from simcse_jax.data.permutation import ORDER, SUBSET, permutation
 
 
 def test_it_is_a_permutation_of_every_size():

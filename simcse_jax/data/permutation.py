@@ -50,10 +50,10 @@ class Permutation(NamedTuple):
         return (halves[0] << np.uint64(low)) | halves[1]
 
 
-def permutation(size: int, seed: int, purpose: int, number: int = 0) -> Permutation:
-    """The permutation of `size` rows for a seed and, for `ORDER`, the number of an epoch.
+def permutation(size: int, seed: int, purpose: int, number: int = 0, *others: int) -> Permutation:
+    """The permutation of `size` rows for a seed and, for `ORDER`, the number of an epoch, and further numbers.
 
     The keys are hashed from all of them, so that neither seeds nor epochs are related.
     """
-    keys = np.random.SeedSequence(seed, spawn_key=(purpose, number)).generate_state(ROUNDS, np.uint64)
+    keys = np.random.SeedSequence(seed, spawn_key=(purpose, number, *others)).generate_state(ROUNDS, np.uint64)
     return Permutation(size, tuple(keys.tolist()))

@@ -1,0 +1,156 @@
+"""The fields of several sources in one run, of prompts and of lengths, and which of them go together with others."""
+
+import csv
+from collections.abc import Sequence
+
+from ml_collections import config_dict
+
+from simcse_jax.config.field import explain, field
+from simcse_jax.config.rules import either, listed, rule
+from simcse_jax.data.mixture import read_weights
+from simcse_jax.data.sources import split_sources
+from simcse_jax.data.spans import SPANS
+from simcse_jax.data.tokens import ROLES, Lengths, Prompts
+from simcse_jax.errors import UserError
+from simcse_jax.storage import is_remote
+
+ONE_SOURCE = "one_source"
+BATCHING = {"mixed": "any of them", ONE_SOURCE: "one of them, so negatives in the batch are of the same source"}
+SHORTEST = 3  # tokens: two of them are special
+
+SOURCE_SECTIONS = {
+    "data.prompts": "Texts put before sentences. Several sources have the same, or one each with commas in between.",
+    "data.lengths": "Tokens per sentence by column, with its prompt; 0: data.max_length.",
+}
+_LENGTH = rule(f"0, or {SHORTEST} or more (two of them are special tokens)", lambda n: n == 0 or n >= SHORTEST)
+
+SOURCE_FIELDS = {
+    "data.mixed": field(
+        False,
+        "Sources of data.train may have different columns: a sentence alone is its own positive, and hard negatives "
+        "that a source lacks are left out of the loss.",
+    ),
+    "data.batching": field("mixed", f"The sources of a batch's rows. {explain(BATCHING)}.", either(BATCHING)),
+    "data.weights": field(
+        (),
+        "The share of each source of data.train in an epoch, as numbers in their order, e.g. 3,1; empty: by size.",
+        listed("empty, or numbers above 0, from 1e-30 to 1e30, one for each source of data.train", read_weights),
+    ),
+    "data.prompts.anchor": field("", "Before anchors, e.g. 'query: '."),
+    "data.prompts.positive": field("", "Before positives and hard negatives, e.g. 'passage: '."),
+    "data.lengths.anchor": field(0, "Tokens of an anchor.", _LENGTH),
+    "data.lengths.positive": field(0, "Tokens of a positive, and of hard negatives.", _LENGTH),
+}
+
+
+def lengths_of(config: config_dict.ConfigDict) -> Lengths | None:
+    """The most tokens of anchors and of other sentences; None if both are `data.max_length`."""
+    lengths = config.data.lengths
+    if not lengths.anchor and not lengths.positive:
+        return None
+    return Lengths(*(lengths[role] or config.data.max_length for role in ROLES))
+
+
+def longest(config: config_dict.ConfigDict) -> tuple[str, int]:
+    """The most tokens of a sentence, and the field that says so."""
+    lengths = config.data.lengths
+    fields = {f"data.lengths.{role}": lengths[role] for role in ROLES if lengths[role]}
+    if len(fields) < len(ROLES):
+        fields["data.max_length"] = config.data.max_length
+    name = max(fields, key=fields.__getitem__)
+    return name, fields[name]
+
+
+def prompts_of(config: config_dict.ConfigDict) -> tuple[Prompts, ...]:
+    """The prompts of each source, in their order; () without any.
+
+    Raises:
+      UserError: when their number is neither 1 nor that of the sources, or a quotation mark does not end.
+    """
+    given = config.data.prompts
+    if not any(given.values()):
+        return ()
+    sources = split_sources(config.data.train)
+    return tuple(map(Prompts, *(_split(f"config.data.prompts.{role}", given[role], sources) for role in ROLES)))
+
+
+def _split(field: str, text: str, sources: Sequence[str]) -> list[str]:
+    """A prompt for each source."""
+    found = [text]
+    if "," in text or '"' in text:
+        try:
+            found = next(csv.reader([text], strict=True))
+        except csv.Error as error:
+            raise UserError(
+                f"{field}={text!r:.100}: not a list of prompts: {error}; put a prompt with a comma in double quotes"
+            ) from None
+    if len(found) not in (1, len(sources)):
+        raise UserError(
+            f"{field}={text!r:.100}: {len(found)} prompts, but data.train names {len(sources)} source(s); give one for "
+            "all or one for each, and put a prompt with a comma in double quotes"
+        )
+    return found * (len(sources) if len(found) == 1 else 1)
+
+
+def check_sources(config: config_dict.ConfigDict) -> None:
+    """Refuses weights and prompts that do not fit the sources, and data whose rows must stay together.
+
+    Raises:
+      UserError: naming the field.
+    """
+    data = config.data
+    prompts_of(config)
+    count = len(split_sources(data.train)) if data.weights else 0
+    if data.weights and len(data.weights) != count:
+        raise UserError(
+            f"config.data.weights={','.join(data.weights)}: {len(data.weights)} weights, but data.train names {count} "
+            "source(s); give one for each, or none"
+        )
+    by_source = {
+        "data.weights": bool(data.weights),
+        "data.batching": data.batching == ONE_SOURCE,
+        **{f"data.prompts.{role}": "," in data.prompts[role] for role in ROLES},
+    }
+    name = next((name for name, given in by_source.items() if given and data.positives == SPANS), None)
+    if name is not None:
+        raise UserError(f"config.{name}: spans are drawn from all documents together; leave it as it is by default")
+    if data.weights and config.objective.contrastive_tension.weight and data.batching != ONE_SOURCE:
+        raise UserError(
+            "config.data.weights: objective.contrastive_tension makes its pairs of all sentences of an epoch; leave it "
+            f"empty, or set data.batching={ONE_SOURCE}"
+        )
+    if data.mixed and data.batching != ONE_SOURCE:
+        check_mixed(config, "config.data.mixed", "set it to False")
+
+
+def check_mixed(config: config_dict.ConfigDict, field: str, otherwise: str) -> None:
+    """Refuses what cannot leave out the sentences that some sources lack.
+
+    Args:
+      config: of a run on sources with different columns.
+      field: what says that they are, and `otherwise`: what to do about it.
+
+    Raises:
+      UserError: naming `field`.
+    """
+    if config.projector.widths:
+        raise UserError(
+            f"{field}: batch norm of the projector would count what stands in for missing sentences; {otherwise}, or "
+            "leave projector.widths empty"
+        )
+    if config.objective.replaced_token_detection.weight:
+        raise UserError(
+            f"{field}: objective.replaced_token_detection reads both sentences of every example, and some sources lack "
+            f"one; {otherwise}, or set the objective's weight to 0.0"
+        )
+
+
+def source_conditions(config: config_dict.ConfigDict) -> dict[str, bool]:
+    """For each of these fields that may be without effect, whether it has one."""
+    data = config.data
+    several = "," in data.train
+    return {
+        "data.mixed": several and data.batching != ONE_SOURCE,
+        "data.batching": several,
+        "data.local_cache": any(is_remote(part) for part in data.train.split(",")),
+    }

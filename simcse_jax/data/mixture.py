@@ -1,0 +1,80 @@
+"""Which source has which turn of an epoch, and what it has read before: functions of (seed, epoch, place) alone.
+
+A turn is a row, or a whole batch of one source. An epoch's turns are shared out among the sources; a source that has
+more turns than rows is read again in another order, and one that has fewer goes on in the next epoch where it stopped.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from simcse_jax.data.permutation import permutation
+
+TURNS, REREAD = 4, 5  # purposes, next to those of `data.permutation`
+
+
+def read_weights(parts: Sequence[str]) -> tuple[float, ...]:
+    """The weights in `data.weights`.
+
+    Raises:
+      ValueError: when one is no number from 1e-30 to 1e30.
+    """
+    weights = tuple(map(float, parts))
+    if not all(1e-30 <= weight <= 1e30 for weight in weights):
+        raise ValueError(f"{weights} are no weights")
+    return weights
+
+
+def share_out(total: int, weights: Sequence[float]) -> tuple[int, ...]:
+    """How many of so many turns each source has: its share, rounded so that they sum to `total`.
+
+    The fractions that are cut off are given to the sources with the largest ones, of equals to the first.
+    """
+    exact = total * np.array(weights, np.float64) / sum(weights)
+    found = np.floor(exact).astype(np.int64)
+    first = np.argsort(found - exact, kind="stable")[: total - found.sum()]
+    found[first] += 1
+    return tuple(found.tolist())
+
+
+class Mixture(NamedTuple):
+    """How many turns each of K sources has in an epoch; they are in a random order."""
+
+    counts: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        """The turns of an epoch."""
+        return sum(self.counts)
+
+    def turns(self, seed: int, epoch: int, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The source of each turn, and how many turns it had before, both (N,) int64.
+
+        Args:
+          seed: of the run.
+          epoch: its number, from 0.
+          places: (N,) of turns in the epoch, from 0 and below `total`.
+        """
+        counts = np.array(self.counts, np.int64)
+        ends = np.cumsum(counts)
+        slots = permutation(self.total, seed, TURNS, epoch)(places)
+        source = np.searchsorted(ends, slots, side="right")
+        return source, epoch * counts[source] + slots - (ends - counts)[source]
+
+    def rows(self, sizes: Sequence[int], seed: int, epoch: int, places: np.ndarray) -> np.ndarray:
+        """(N,) int64 rows that have these turns, among those of all sources one after another.
+
+        Args:
+          sizes: the rows of each source.
+          seed, epoch, places: as for `turns`.
+        """
+        of, number = self.turns(seed, epoch, places)
+        again, place = np.divmod(number, np.array(sizes, np.int64)[of])
+        starts = np.cumsum([0, *sizes])
+        found = np.empty(len(places), np.int64)
+        for source in np.unique(of).tolist():
+            for time in np.unique(again[of == source]).tolist():
+                own = (of == source) & (again == time)
+                found[own] = starts[source] + permutation(sizes[source], seed, REREAD, time, source)(place[own])
+        return found

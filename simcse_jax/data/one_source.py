@@ -1,0 +1,277 @@
+"""Batches of one source each: which source has which step, and the programs that their shapes need."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from simcse_jax.data.batches import LOOKED_AT
+from simcse_jax.data.mixture import Mixture, share_out
+from simcse_jax.data.tokens import NO_PROMPTS, Prompts
+from simcse_jax.errors import UserError
+from simcse_jax.storage import sha256
+
+KEPT = 8  # steps whose source is kept
+
+
+class OwnSizes(Protocol):
+    """`data.batches.Sizes`, or those of a prepared corpus."""
+
+    @property
+    def tokens(self) -> tuple[tuple[int, ...], ...]:
+        """The places for tokens of each program; the last one is enough for any batch."""
+        ...
+
+    @property
+    def of(self) -> Callable[[int], int]:
+        """A step's program."""
+        ...
+
+
+class OwnBatches(Protocol):
+    """The batches of one source, by its own steps: `data.batches.Batches` or `corpus.batches.PreparedBatches`."""
+
+    def rows(self, step: int, part: slice) -> dict[str, np.ndarray]:
+        """Some rows of a batch."""
+        ...
+
+    def is_reading(self, step: int) -> bool:
+        """Whether a thread is still reading it."""
+        ...
+
+    def tokens(self, step: int) -> int:
+        """Its tokens."""
+        ...
+
+    def sizes(self, steps: int, devices: int, chunk_size: int = 0) -> OwnSizes:
+        """The places that its programs have."""
+        ...
+
+
+class OwnCorpus(Protocol):
+    """One source: `data.batches.Corpus` or `corpus.batches.PreparedCorpus`."""
+
+    @property
+    def num_rows(self) -> int:
+        """Its rows."""
+        ...
+
+    @property
+    def num_columns(self) -> int:
+        """The sentences of an example."""
+        ...
+
+    @property
+    def fewest_columns(self) -> int:
+        """The sentences of an example that has the fewest."""
+        ...
+
+    @property
+    def places(self) -> np.ndarray:
+        """(C,) the places for a sentence of each column."""
+        ...
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What batches must share to be computed by one program."""
+        ...
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The places by column; () where all have the same."""
+        ...
+
+    @property
+    def prompts(self) -> tuple[Prompts, ...]:
+        """Those of its sentences; () without any."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all that it has."""
+        ...
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        """The batches that read it once."""
+        ...
+
+    def batches(self, batch_size: int, seed: int) -> Any:  # `OwnBatches`
+        """Its batches."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OneSource:
+    """The sources of a run whose batches have rows of one source each."""
+
+    names: tuple[str, ...]
+    parts: tuple[OwnCorpus, ...]
+    weights: tuple[float, ...] = ()  # of the sources; (): by the number of their batches
+
+    @property
+    def num_rows(self) -> int:
+        """The rows of all sources."""
+        return sum(part.num_rows for part in self.parts)
+
+    @property
+    def num_columns(self) -> int:
+        """The sentences of an example that has the most."""
+        return max(part.num_columns for part in self.parts)
+
+    @property
+    def fewest_columns(self) -> int:
+        """The sentences of an example that has the fewest."""
+        return min(part.fewest_columns for part in self.parts)
+
+    @property
+    def prompts(self) -> tuple[Prompts, ...]:
+        """Those of each source; () without any."""
+        found = tuple(prompts for part in self.parts for prompts in part.prompts or (NO_PROMPTS,))
+        return found if any(part.prompts for part in self.parts) else ()
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of all sources."""
+        return sha256(*(np.frombuffer(part.fingerprint.encode(), np.uint8) for part in self.parts))
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        """As many batches as would read each source once."""
+        return sum(part.steps_per_epoch(batch_size) for part in self.parts)
+
+    def mixture(self, batch_size: int) -> Mixture:
+        """The turns of the sources in an epoch, a batch each.
+
+        Raises:
+          UserError: naming a source that is smaller than a batch, or whose weight gives it none.
+        """
+        own = [part.steps_per_epoch(batch_size) for part in self.parts]
+        for name, part, batches in zip(self.names, self.parts, own, strict=True):
+            if not batches:
+                raise UserError(
+                    f"{name}: {part.num_rows} rows are fewer than a batch of this source alone; set train.batch_size "
+                    f"to {max(part.num_rows, 2)} or less, or data.batching=mixed"
+                )
+        counts = share_out(sum(own), self.weights) if self.weights else tuple(own)
+        for name, count in zip(self.names, counts, strict=True):
+            if not count:
+                raise UserError(
+                    f"config.data.weights: {name} would have none of the {sum(own)} batches of an epoch; give it a "
+                    "larger weight, or set a smaller train.batch_size"
+                )
+        return Mixture(counts)
+
+    def batches(self, batch_size: int, seed: int) -> "OneSourceBatches":
+        """The batches of a run."""
+        each = [part.batches(batch_size, seed) for part in self.parts]
+        return OneSourceBatches(self, each, self.mixture(batch_size), batch_size, seed)
+
+
+class ProgramSizes(NamedTuple):
+    """The programs of a run: at most two for each shape of its batches."""
+
+    tokens: tuple[tuple[int, ...], ...]  # of each program, as in `data.batches.Sizes`
+    sources: tuple[int, ...]  # of each program, a source with its shape
+    of: Callable[[int], int]  # a step's program
+
+
+class OneSourceBatches:
+    """The batches of a run, each of one source."""
+
+    def __init__(self, corpus: OneSource, each: Sequence[OwnBatches], mixture: Mixture, batch_size: int, seed: int):
+        self.corpus, self.batch_size = corpus, batch_size
+        self._each, self._mixture, self._seed = each, mixture, seed
+        self._turn = functools.lru_cache(KEPT)(self._find_turn)  # of this object alone
+
+    def __getitem__(self, step: int) -> dict[str, np.ndarray]:
+        """The batch of update `step`, counted from 0; its columns and lengths are its source's."""
+        return self.rows(step, slice(None))
+
+    def rows(self, step: int, part: slice) -> dict[str, np.ndarray]:
+        """Some rows of a batch."""
+        source, number = self._turn(step)
+        return self._each[source].rows(number, part)
+
+    def is_reading(self, step: int) -> bool:
+        """Whether a thread is still reading this batch."""
+        source, number = self._turn(step)
+        return self._each[source].is_reading(number)
+
+    def tokens(self, step: int) -> int:
+        """The tokens of the whole batch, without padding."""
+        source, number = self._turn(step)
+        return self._each[source].tokens(number)
+
+    def source(self, step: int) -> int:
+        """The source that has this step."""
+        return self._turn(step)[0]
+
+    def sizes(self, steps: int, devices: int, chunk_size: int = 0, *, unpad: bool = True) -> ProgramSizes:
+        """The programs of a run; sources with batches of the same shape share theirs.
+
+        Args:
+          steps, devices, chunk_size: as in `data.batches.Batches.sizes`.
+          unpad: do not compute padding, if there is enough of it.
+        """
+        turns = self._turns(steps)
+        found = [
+            each.sizes(count, devices, chunk_size) if unpad and count else None
+            for each, count in zip(self._each, turns, strict=True)
+        ]
+        tokens: list[tuple[int, ...]] = []
+        sources: list[int] = []
+        program: dict[tuple[int, bool], int] = {}  # of a source's steps that fit the small one, and of the others
+        for shape in dict.fromkeys(part.shape for part in self.corpus.parts):
+            own = [place for place, part in enumerate(self.corpus.parts) if part.shape == shape and turns[place]]
+            sizes = [() if (size := found[place]) is None else size.tokens for place in own]
+            smalls = [size[0] for size in sizes if len(size) > 1 and size[0]]
+            if smalls:
+                program |= {(place, True): len(tokens) for place in own}
+                tokens.append(tuple(map(max, *smalls, smalls[0])))
+                sources.append(own[0])
+            # The last program of a source has places for any of its batches; () has places for all of any source.
+            larges = [size[-1] if size else () for size in sizes]
+            if own:
+                program |= {(place, False): len(tokens) for place in own}
+                tokens.append(tuple(map(max, *larges, larges[0])) if all(larges) else ())
+                sources.append(own[0])
+
+        def of(step: int) -> int:
+            source, number = self._turn(step)
+            size = found[source]
+            is_small = size is not None and len(size.tokens) > 1 and bool(size.tokens[0]) and size.of(number) == 0
+            return program[source, is_small]
+
+        return ProgramSizes(tuple(tokens), tuple(sources), of)
+
+    def listing(self, found: ProgramSizes) -> list[str]:
+        """A line for each source: its batches in an epoch, their shape and the programs that they take."""
+        lines, total = [f"batches of one source each, {self._mixture.total:,} an epoch"], self._mixture.total
+        for place, (name, part) in enumerate(zip(self.corpus.names, self.corpus.parts, strict=True)):
+            count = self._mixture.counts[place]
+            own = [
+                f"{number} of {'padded tokens' if not tokens else f'{sum(tokens):,} tokens'}"
+                for number, (tokens, source) in enumerate(zip(found.tokens, found.sources, strict=True), 1)
+                if self.corpus.parts[source].shape == part.shape
+            ]
+            columns = ", ".join(map(str, part.places.tolist()))
+            lines.append(
+                f"  {name}: {count:,} batches ({count / total:.1%}), {columns} places a row; "
+                f"program{'s' if len(own) > 1 else ''} {' and '.join(own) or '–'}"
+            )
+        return lines
+
+    def _find_turn(self, step: int) -> tuple[int, int]:
+        epoch, place = divmod(step, self._mixture.total)
+        source, number = self._mixture.turns(self._seed, epoch, np.array([place]))
+        return int(source[0]), int(number[0])
+
+    def _turns(self, steps: int) -> list[int]:
+        """How many of the first steps each source has: beyond `LOOKED_AT`, its share of them and an epoch's more."""
+        epochs, rest = divmod(steps, self._mixture.total)
+        counts = np.array(self._mixture.counts)
+        if rest > LOOKED_AT:
+            return ((epochs + 1) * counts).tolist()
+        of, _ = self._mixture.turns(self._seed, epochs, np.arange(rest))
+        return (epochs * counts + np.bincount(of, minlength=len(counts))).tolist()

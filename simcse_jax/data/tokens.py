@@ -1,0 +1,106 @@
+"""The token ids of examples: each sentence with its prompt, cut at the length of its column."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from simcse_jax.data.sources import Examples
+from simcse_jax.errors import UserError
+
+if TYPE_CHECKING:  # fields of a config are here, which do without it
+    from simcse_jax.huggingface.tokenizer import Tokenizer
+
+LENGTH_MULTIPLE = 8  # lengths are rounded up to a multiple of it
+ROLES = ("anchor", "positive")  # of the first column, and of all others
+
+
+class Lengths(NamedTuple):
+    """The most tokens of a sentence."""
+
+    anchor: int
+    positive: int  # and hard negatives
+
+
+class Prompts(NamedTuple):
+    """Texts put before the sentences of a source."""
+
+    anchor: str
+    positive: str  # and hard negatives
+
+
+NO_PROMPTS = Prompts("", "")
+
+
+def prompts_by_name(prompts: Sequence[Prompts], columns: int) -> dict[str, str]:
+    """The prompts as sentence-transformers names them: those of anchors are queries', those of others documents'.
+
+    {} where there is none, or sources have different ones. A single column's sentences are both.
+    """
+    if not prompts or any(each != prompts[0] for each in prompts):
+        return {}
+    anchor, positive = prompts[0]
+    return {"query": anchor, "document": anchor if columns == 1 else positive}
+
+
+def padded_length(longest: int, most: int) -> int:
+    """A length rounded up to a multiple of 8, and at most `most`."""
+    return min(max(-(-longest // LENGTH_MULTIPLE), 1) * LENGTH_MULTIPLE, most)
+
+
+def token_ids(
+    examples: Examples, tokenizer: "Tokenizer", lengths: Lengths, prompts: Sequence[Prompts] = ()
+) -> list[list[np.ndarray]]:
+    """The token ids of each sentence, by column.
+
+    A sentence that is its own positive is the anchor's there too, with the same prompt and length. What stands for the
+    hard negatives that a row lacks has no prompt.
+
+    Args:
+      examples: of one source or several.
+      tokenizer: of the model.
+      lengths: of a sentence.
+      prompts: of each source; (): none.
+    """
+    return [_column(examples, place, tokenizer, lengths, prompts) for place in range(len(examples.columns))]
+
+
+def _column(
+    examples: Examples, place: int, tokenizer: "Tokenizer", lengths: Lengths, prompts: Sequence[Prompts]
+) -> list[np.ndarray]:
+    sentences = examples.columns[place]
+    if not prompts and lengths.anchor == lengths.positive:
+        return tokenizer(sentences, lengths.anchor)
+    roles = np.full(len(sentences), min(place, 1))
+    if place == 1 and examples.present is not None:
+        roles = examples.present[:, 1].astype(np.int64)
+    if prompts:
+        of = np.zeros(len(sentences), np.int64) if examples.sources is None else examples.sources
+        before = [prompts[source][role] for source, role in zip(of.tolist(), roles.tolist(), strict=True)]
+        sentences = [text and prompt + text for prompt, text in zip(before, sentences, strict=True)]
+    found: list[np.ndarray] = [np.empty(0, np.int32)] * len(sentences)
+    for role, length in enumerate(lengths):
+        rows = np.flatnonzero(roles == role).tolist()
+        for row, ids in zip(rows, tokenizer([sentences[row] for row in rows], length), strict=True):
+            found[row] = ids
+    return found
+
+
+def check_prompts(tokenizer: "Tokenizer", prompts: Sequence[Prompts], lengths: Lengths, field: str) -> None:
+    """Refuses prompts that leave no place for a sentence.
+
+    Args:
+      tokenizer, prompts, lengths: as for `token_ids`.
+      field: what has the prompts, with "{}" for the role.
+
+    Raises:
+      UserError: naming the prompt.
+    """
+    for role, each, length in zip(ROLES, zip(*prompts, strict=True), lengths, strict=False):
+        for prompt in filter(None, each):
+            (ids,) = tokenizer([prompt], length + 1)
+            if len(ids) >= length:
+                raise UserError(
+                    f"{field.format(role)}={prompt!r:.100}: fills all {length} tokens of a sentence, so no word of it "
+                    "would be left; choose a shorter prompt, or a larger length"
+                )

@@ -1,0 +1,200 @@
+"""The training data of a run, read: examples in memory, or prepared corpora."""
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+from ml_collections import config_dict
+
+from simcse_jax.config.graded_fields import scores_of
+from simcse_jax.config.source_fields import ONE_SOURCE, lengths_of, longest, prompts_of
+from simcse_jax.data.augment import augment
+from simcse_jax.data.batches import tokenize
+from simcse_jax.data.examples import Examples, read_examples
+from simcse_jax.data.mixture import read_weights
+from simcse_jax.data.one_source import OneSource, OwnCorpus
+from simcse_jax.data.pairing import Pairing
+from simcse_jax.data.sources import split_sources
+from simcse_jax.data.spans import SPANS, Spans, cut_spans
+from simcse_jax.data.tokens import ROLES, Lengths, Prompts, check_prompts
+from simcse_jax.devices import processes
+from simcse_jax.errors import UserError
+from simcse_jax.huggingface.load import Pretrained
+from simcse_jax.huggingface.tokenizer import Tokenizer
+from simcse_jax.objectives.registry import needs
+from simcse_jax.training.columns import AnyCorpus, check_corpus, check_scores
+from simcse_jax.training.prepared import by_weight, open_prepared
+from simcse_jax.training.teacher import read_teacher, teach
+
+
+def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: Tokenizer) -> AnyCorpus:
+    """Reads, augments and tokenizes the training sentences, or opens them prepared, and prints their number.
+
+    Raises:
+      UserError: naming the file and the row, or the field.
+    """
+    data = config.data
+    field, most = longest(config)
+    if most > model.config.max_length:
+        raise UserError(f"config.{field}={most}: {model.name} takes at most {model.config.max_length} tokens")
+    if prepared := open_prepared(config, tokenizer):
+        opened = []
+        for each in prepared.values():
+            pairing = choose_pairing(config, each.num_columns)
+            check_enough(config, each.num_rows, pairing)
+            opened.append(dataclasses.replace(each, pairing=pairing))
+        return checked(config, opened[0] if len(opened) == 1 else one_source(config, list(prepared), opened))
+    prompts, lengths, names = prompts_of(config), lengths_of(config), split_sources(data.train)
+    check_prompts(tokenizer, prompts, lengths or Lengths(*[data.max_length] * 2), "config.data.prompts.{}")
+    teacher = read_teacher(config, model.config.token_size)
+    examples = read_examples(
+        data.train,
+        data.columns,
+        positives=data.positives,
+        labels=needs(config.objective).labels,
+        subsample=data.subsample,
+        seed=config.seed,
+        mixed=data.mixed or data.batching == ONE_SOURCE,
+        scores=scores_of(config),
+    )
+    check_scores(config, examples)
+    if data.augment.name:
+        examples = augmented(config, examples)
+    group, kinds = 1, examples.kinds
+    if data.positives == SPANS:
+        spans = Spans(**data.spans)
+        examples = cut_spans(
+            examples.columns[0],
+            lambda document: tokenizer.pieces(f" {document}"),  # as released: a word's first piece, for RoBERTa too
+            tokenizer.text,
+            spans,
+            config.seed,
+            data.train,
+        )
+        group = spans.anchors
+        kinds = f"{len(examples) // group} documents, {group} anchors each, {spans.positives} positives an anchor"
+    notes = [f"{examples.blank} blank rows skipped"] if examples.blank else []
+    notes += [f"{examples.unlabelled} without a label skipped"] if examples.unlabelled else []
+    notes += [f"{examples.unscored} without a score skipped"] if examples.unscored else []
+    processes.say(", ".join([f"{data.train}: {kinds}", *notes]))
+    pairing = choose_pairing(config, len(examples.columns))
+    check_enough(config, len(examples), pairing)
+    check_roles(config, examples)
+    corpus = tokenize(examples, tokenizer, lengths or data.max_length, prompts)._replace(pairing=pairing, group=group)
+    if teacher is not None:
+        corpus = corpus._replace(taught=teach(config, teacher, examples))
+    if prompts:
+        say_prompts(names, prompts)
+    if corpus.sizes and (data.weights or data.batching == ONE_SOURCE):
+        check_drawn(config, names, corpus.sizes)
+    if data.batching == ONE_SOURCE and corpus.sizes:
+        parts = [corpus.of_source(number) for number in range(len(corpus.sizes))]
+        return checked(config, one_source(config, names, parts))
+    if data.weights:
+        corpus = corpus._replace(mixture=by_weight(config, names, corpus.sizes))
+    return checked(config, corpus)
+
+
+def check_drawn(config: config_dict.ConfigDict, names: Sequence[str], sizes: Sequence[int]) -> None:
+    """Refuses a subsample without any row of a source that is to have its turns.
+
+    Raises:
+      UserError: naming the source.
+    """
+    for name, size in itertools.zip_longest(names, sizes, fillvalue=0):
+        if not size:
+            raise UserError(f"config.data.subsample={config.data.subsample}: draws no row of {name}; draw more")
+
+
+def say_prompts(names: Sequence[str], prompts: Sequence[Prompts]) -> None:
+    """Prints the prompts of each source; one line where all have the same."""
+    same = all(each == prompts[0] for each in prompts)
+    for name, each in zip(["all sources" if names[1:] else names[0]] if same else names, prompts, strict=False):
+        processes.say(f"{name}: prompts {each.anchor!r} and {each.positive!r}")
+
+
+def one_source(config: config_dict.ConfigDict, names: Sequence[str], parts: Sequence[OwnCorpus]) -> OneSource:
+    """The sources of a run whose batches have rows of one source each.
+
+    Raises:
+      UserError: naming a source that is smaller than a batch, or whose weight is too small.
+    """
+    found = OneSource(tuple(names), tuple(parts), read_weights(config.data.weights))
+    found.mixture(config.train.batch_size)
+    return found
+
+
+def checked(config: config_dict.ConfigDict, corpus: AnyCorpus) -> AnyCorpus:
+    """The corpus, whose columns are those that the objectives need; otherwise a `UserError`."""
+    check_corpus(config, corpus)
+    return corpus
+
+
+def check_roles(config: config_dict.ConfigDict, examples: Examples) -> None:
+    """Refuses prompts and lengths of positives where there are none.
+
+    Raises:
+      UserError: naming the field and the data.
+    """
+    data, role = config.data, ROLES[1]
+    names = split_sources(data.train)
+    widths = np.full(len(examples), len(examples.columns)) if examples.present is None else examples.present.sum(axis=1)
+    of = np.zeros(len(examples), np.int64) if examples.sources is None else examples.sources
+    alone = [name for number, name in enumerate(names) if widths[of == number].max(initial=0) == 1]
+    hint = "has one column of sentences, and a sentence that is its own positive is read as an anchor; leave it empty"
+    if data.lengths[role] and len(alone) == len(names):
+        raise UserError(f"config.data.lengths.{role}={data.lengths[role]}: {alone[0]} {hint.replace('empty', 'at 0')}")
+    listed = "," in data.prompts[role]
+    for name, prompts in zip(names, prompts_of(config), strict=False):
+        if prompts.positive and name in alone and (listed or len(alone) == len(names)):
+            raise UserError(f"config.data.prompts.{role}={prompts.positive!r:.100}: {name} {hint}")
+
+
+def check_enough(config: config_dict.ConfigDict, count: int, pairing: Pairing | None) -> None:
+    """Refuses data that do not fill a batch.
+
+    Raises:
+      UserError: naming the data and their number of rows.
+    """
+    name, size = config.data.train, config.train.batch_size
+    if count < 2:
+        raise UserError(f"{name}: one example; training needs two or more, the others of a batch are negatives")
+    if not pairing and count < size:
+        raise UserError(f"{name}: {count} examples are fewer than one batch; set train.batch_size to {count} or less")
+    if pairing and (pairs := pairing.count(count)) < size:
+        raise UserError(f"{name}: {count} sentences make {pairs} pairs, fewer than one batch (train.batch_size={size})")
+
+
+def choose_pairing(config: config_dict.ConfigDict, num_columns: int) -> Pairing | None:
+    """How `objective.contrastive_tension` pairs sentences; None without it.
+
+    Raises:
+      UserError: when the data have more than one column.
+    """
+    if not needs(config.objective).negative_pairs:
+        return None
+    fields = config.objective.contrastive_tension
+    if num_columns > 1:
+        raise UserError(
+            f"config.objective.contrastive_tension.weight: pairs sentences by itself, but {config.data.train} has "
+            f"{num_columns} columns of them; choose one with data.columns.anchor"
+        )
+    return Pairing(fields.negatives, fresh=fields.reading == "released")
+
+
+def augmented(config: config_dict.ConfigDict, examples: Examples) -> Examples:
+    """Pairs of a sentence and a changed copy of it."""
+    options = config.data.augment
+    if len(examples.columns) > 1:
+        raise UserError(
+            f"config.data.augment.name={options.name!r}: {config.data.train} has positives of its own; "
+            "choose its sentences alone with data.columns.anchor"
+        )
+
+    def change(column: int) -> list[str]:
+        names = ("name", "percent", "lexicon", "mlm_model")
+        chosen = {name: options[name] for name in names}
+        return augment(examples.columns[0], seed=config.seed, column=column, **chosen)
+
+    return dataclasses.replace(examples, columns=(change(0) if options.both else examples.columns[0], change(1)))

@@ -1,0 +1,68 @@
+import pytest
+
+from simcse_jax.config.checks import ineffective, validate
+from simcse_jax.config.fields import default_config
+from simcse_jax.config.source_fields import lengths_of, longest, prompts_of
+from simcse_jax.data.tokens import Prompts
+from simcse_jax.errors import UserError
+
+
+def config_of(**fields):
+    config = default_config()
+    config.data.train = "a.csv,b.csv"
+    config.update_from_flattened_dict({name.replace("__", "."): value for name, value in fields.items()})
+    return config
+
+
+def test_a_prompt_is_for_all_sources_or_for_each():
+    assert prompts_of(config_of()) == ()
+    assert prompts_of(config_of(data__prompts__anchor="q: ")) == (Prompts("q: ", ""),) * 2
+    listed = config_of(data__prompts__anchor="q: ,", data__prompts__positive='"a, b: ","say ""it"": "')
+    assert prompts_of(listed) == (Prompts("q: ", "a, b: "), Prompts("", 'say "it": '))
+    lines = config_of(data__prompts__anchor="Instruct: find\nQuery: ")
+    assert prompts_of(lines)[1].anchor == "Instruct: find\nQuery: "
+
+
+def test_lengths_are_by_column_where_one_is_set():
+    assert lengths_of(config_of()) is None and longest(config_of()) == ("data.max_length", 32)
+    queries = config_of(data__lengths__anchor=16, data__max_length=256)
+    assert lengths_of(queries) == (16, 256) and longest(queries) == ("data.max_length", 256)
+    both = config_of(data__lengths__anchor=16, data__lengths__positive=64, data__max_length=256)
+    assert lengths_of(both) == (16, 64) and longest(both) == ("data.lengths.positive", 64)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"data__weights": ("1",)}, "data.weights=1: 1 weights, but data.train names 2 source"),
+        ({"data__weights": ("1", "0")}, "data.weights=.*numbers above 0"),
+        ({"data__weights": ("1", "nan")}, "data.weights=.*numbers above 0"),
+        ({"data__weights": (1, 2)}, "its numbers must be texts"),
+        ({"data__batching": "alone"}, "data.batching='alone': must be mixed or one_source"),
+        ({"data__lengths__anchor": 2}, "data.lengths.anchor=2: must be 0, or 3 or more"),
+        ({"data__prompts__anchor": "a,b,c"}, "data.prompts.anchor='a,b,c': 3 prompts, but data.train names 2"),
+        ({"data__prompts__anchor": '"a'}, "data.prompts.anchor='\"a': not a list of prompts"),
+        (
+            {"data__weights": ("1", "2"), "data__positives": "spans"},
+            "data.weights: spans are drawn from all documents together",
+        ),
+        (
+            {
+                "data__weights": ("1", "2"),
+                "objective__contrastive_tension__weight": 1.0,
+                "objective__info_nce__weight": 0.0,
+            },
+            "data.weights: objective.contrastive_tension",
+        ),
+    ],
+)
+def test_refusals(fields, message):
+    with pytest.raises(UserError, match=message):
+        validate(config_of(**fields))
+
+
+def test_what_has_no_effect_is_said():
+    alone = config_of(data__train="a.csv", data__batching="one_source", data__mixed=True)
+    assert ineffective(alone) == ["data.batching=one_source", "data.mixed=True"]
+    assert ineffective(config_of(data__batching="one_source", data__mixed=True)) == ["data.mixed=True"]
+    assert ineffective(config_of(data__batching="one_source", data__weights=("1", "2"))) == []

@@ -1,0 +1,109 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from simcse_jax.data.batches import Corpus
+from simcse_jax.data.mixture import Mixture
+from simcse_jax.data.one_source import OneSource
+from simcse_jax.data.tokens import Prompts
+from simcse_jax.errors import UserError
+
+SIZES, BATCH = (30, 22), 4
+
+
+def random_corpus(rows, columns, length, seed, **fields):
+    generator = np.random.default_rng(seed)
+    lengths = generator.integers(2, length + 1, (rows, columns, 1))
+    mask = np.arange(length) < lengths
+    ids = np.where(mask, np.arange(1, 1 + rows * columns).reshape(rows, columns, 1), 0)
+    return Corpus(ids.astype(np.int32), mask.astype(np.int8), **fields)
+
+
+@pytest.fixture
+def corpus():
+    """Triplets and pairs of other lengths."""
+    return OneSource(("a", "b"), (random_corpus(30, 3, 24, 0), random_corpus(22, 2, 16, 1)))
+
+
+def test_a_batch_is_of_one_source_and_each_row_is_read_once_an_epoch(corpus):
+    assert corpus.steps_per_epoch(BATCH) == 7 + 5 and corpus.num_rows == 52
+    assert corpus.num_columns == 3 and corpus.fewest_columns == 2
+    batches = corpus.batches(BATCH, 5)
+    for epoch in range(2):
+        seen = {3: [], 2: []}
+        for step in range(epoch * 12, (epoch + 1) * 12):
+            batch = batches[step]
+            part = corpus.parts[batches.source(step)]
+            assert batch["input_ids"].shape == (BATCH, *part.input_ids.shape[1:])
+            assert batches.tokens(step) == batch["attention_mask"].sum() and not batches.is_reading(step)
+            seen[batch["input_ids"].shape[1]] += batch["input_ids"][:, 0, 0].tolist()
+        assert [len(set(rows)) for rows in seen.values()] == [len(rows) for rows in seen.values()] == [28, 20]
+
+
+def test_a_batch_depends_on_seed_and_step_alone(corpus):
+    in_order, other = corpus.batches(BATCH, 5), corpus.batches(BATCH, 5)
+    wanted = {step: in_order[step] for step in range(30)}
+    for step in (29, 3, 17, 0, 3):
+        for name, array in other[step].items():
+            np.testing.assert_array_equal(array, wanted[step][name])
+        part = other.rows(step, slice(1, 3))
+        np.testing.assert_array_equal(part["input_ids"], wanted[step]["input_ids"][1:3])
+    order = [in_order.source(step) for step in range(24)]
+    assert order[:12] != order[12:] and order != [corpus.batches(BATCH, 6).source(step) for step in range(24)]
+
+
+def test_weights_share_out_the_batches(corpus):
+    weighted = dataclasses.replace(corpus, weights=(1.0, 3.0))
+    assert weighted.mixture(BATCH) == Mixture((3, 9))
+    batches = weighted.batches(BATCH, 5)
+    assert np.bincount([batches.source(step) for step in range(36)]).tolist() == [9, 27]
+
+
+def test_refusals(corpus):
+    with pytest.raises(UserError, match=r"b: 22 rows are fewer than a batch of this source alone; .* 22 or less"):
+        corpus.mixture(25)
+    with pytest.raises(UserError, match=r"data.weights: a would have none of the 12 batches of an epoch"):
+        dataclasses.replace(corpus, weights=(1e-9, 1.0)).mixture(BATCH)
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_there_are_at_most_two_programs_a_shape_and_each_has_room_for_its_batches(corpus, few, monkeypatch):
+    """Two sources of one shape, and one of another."""
+    if not few:
+        monkeypatch.setattr("simcse_jax.data.batches.MANY_STEPS", 1)
+    names, parts = ("a", "b", "c"), (*corpus.parts, random_corpus(40, 2, 16, 2))
+    batches = OneSource(names, parts).batches(BATCH, 3)
+    found = batches.sizes(60, 2)
+    by_shape = [{0: 0, 1: 1, 2: 1}[source] for source in found.sources]
+    assert max(by_shape.count(0), by_shape.count(1)) == (1 if few else 2)
+    used = set()
+    for step in range(60):
+        program, source = found.of(step), batches.source(step)
+        used.add(program)
+        assert parts[found.sources[program]].shape == parts[source].shape
+        mask = batches[step]["attention_mask"]
+        for half in (mask[:2], mask[2:]):
+            room = found.tokens[program] or (1 << 20,) * mask.shape[1]
+            assert (half.sum(axis=(0, 2)) <= room).all()
+    assert used == set(range(len(found.tokens)))
+    lines = batches.listing(found)
+    assert lines[0] == "batches of one source each, 22 an epoch" and len(lines) == 4
+    assert "a: 7 batches (31.8%), 24, 24, 24 places a row; program" in lines[1]
+    padded = batches.sizes(60, 2, unpad=False)
+    assert padded.tokens == ((), ()) and {padded.of(step) for step in range(60)} == {0, 1}
+
+
+def test_a_source_s_part_of_a_joined_corpus_has_no_more_than_it_needs():
+    present = np.ones((12, 3), bool)
+    present[5:, 2] = False
+    present[9:, 1] = False
+    joined = random_corpus(12, 3, 24, 4, present=present, sizes=(5, 4, 3), prompts=(Prompts("a", "b"),) * 3)
+    joined.attention_mask[5:9, :, 10:] = 0
+    triplets, pairs, alone = (joined.of_source(number) for number in range(3))
+    assert triplets.input_ids.shape[:2] == (5, 3) and triplets.present is None
+    assert pairs.input_ids.shape == (4, 2, 16) and pairs.present is None and len(pairs.prompts) == 1
+    assert alone.input_ids.shape[:2] == (3, 1) and alone.num_columns == 1
+    np.testing.assert_array_equal(pairs.input_ids, joined.input_ids[5:9, :2, :16])
+    assert OneSource(("a", "b", "c"), (triplets, pairs, alone)).prompts == joined.prompts
+    assert len({part.fingerprint for part in (triplets, pairs, alone)}) == 3

@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+from support.corpora import tokenizer_of
+
+from simcse_jax.data.batches import tokenize
+from simcse_jax.data.sources import Examples
+from simcse_jax.data.tokens import Lengths, Prompts, check_prompts, padded_length, prompts_by_name, token_ids
+from simcse_jax.errors import UserError
+
+PROMPTS = (Prompts("the ", "a cat "), Prompts("", "dog "))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_bert):
+    return tokenizer_of(tiny_bert)
+
+
+@pytest.fixture
+def examples():
+    """Of the first source two triplets, the second without its negative; of the second one a sentence alone."""
+    present = np.array([[True, True, True], [True, True, False], [True, False, False]])
+    columns = (["cat", "dog sat", "ran home"], ["dog", "a cat", "ran home"], ["home", "", ""])
+    return Examples(columns, 0, present=present, sources=np.array([0, 0, 1]))
+
+
+def same(found, expected):
+    assert [ids.tolist() for ids in found] == [ids.tolist() for ids in expected]
+
+
+def test_each_sentence_has_its_source_s_and_column_s_prompt_and_length(examples, tokenizer):
+    anchors, positives, negatives = token_ids(examples, tokenizer, Lengths(4, 6), PROMPTS)
+    same(anchors, tokenizer(["the cat", "the dog sat", "ran home"], 4))
+    same(positives, [*tokenizer(["a cat dog", "a cat a cat"], 6), *tokenizer(["ran home"], 4)])  # itself, as an anchor
+    same(negatives, tokenizer(["a cat home", "", ""], 6))  # nothing is put before what is not there
+
+
+def test_without_prompts_and_with_one_length_nothing_changes(examples, tokenizer):
+    for found, column in zip(token_ids(examples, tokenizer, Lengths(4, 4)), examples.columns, strict=True):
+        same(found, tokenizer(column, 4))
+
+
+def test_columns_have_places_of_their_own_only_if_lengths_differ(examples, tokenizer):
+    long = Examples((["cat"] * 2, ["dog " * 30] * 2), 0)
+    found = tokenize(long, tokenizer, Lengths(4, 30))
+    assert found.lengths == (8, 30) and found.input_ids.shape == (2, 2, 30) and found.places.tolist() == [8, 30]
+    whole = tokenize(long, tokenizer, 30)
+    assert whole.lengths == () and whole.places.tolist() == [30, 30]
+    assert tokenize(Examples((["cat"] * 2,), 0), tokenizer, Lengths(4, 30)).lengths == ()
+    assert [padded_length(length, 30) for length in (0, 3, 8, 9, 29)] == [8, 8, 8, 16, 30]
+
+
+def test_a_prompt_leaves_a_place_for_a_word(tokenizer):
+    check_prompts(tokenizer, PROMPTS, Lengths(4, 5), "data.prompts.{}")
+    with pytest.raises(UserError, match=r"data.prompts.positive='a cat ': fills all 4 tokens"):
+        check_prompts(tokenizer, PROMPTS, Lengths(4, 4), "data.prompts.{}")
+
+
+def test_a_model_knows_prompts_that_all_sources_have():
+    assert prompts_by_name((), 2) == {} and prompts_by_name(PROMPTS, 2) == {}
+    assert prompts_by_name((Prompts("q: ", "d: "),) * 2, 3) == {"query": "q: ", "document": "d: "}
+    assert prompts_by_name((Prompts("q: ", ""),), 1) == {"query": "q: ", "document": "q: "}
