@@ -100,7 +100,7 @@ FIELDS = {
         rule("at least 0 and below 1, or -1", lambda x: x == -1 or 0 <= x < 1),
     ),
     "model.attention_kernels": field(
-        True, "Attention of more than 512 tokens by kernels of TPUs and GPUs, where nothing of it is dropped."
+        False, "Attention of more than 512 tokens by kernels of TPUs and GPUs, where nothing of it is dropped."
     ),
     "model.dual_encoder": field(False, "A second encoder for positives and negatives; that of the anchors is kept."),
     "model.generator": field(

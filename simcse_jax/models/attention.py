@@ -78,7 +78,7 @@ def attend(
     dropout: Mask | Draws | None,
     dtype: DType,
     *,
-    kernels: bool = True,
+    kernels: bool = False,
 ) -> Float[Array, "B H Q d"]:
     """Sums of the values weighted by attention, with products of factors in `dtype`.
 

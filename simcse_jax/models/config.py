@@ -152,7 +152,7 @@ class EncoderConfig:
     norm_bias: bool = dataclasses.field(default=True, repr=False)
     language_model_bias: bool = dataclasses.field(default=True, repr=False)  # of the dense layer in its head
     partial: Partial | None = dataclasses.field(default=None, repr=False)  # None: all of it trains
-    attention_kernels: bool = dataclasses.field(default=True, repr=False)  # whether the hardware's own may be used
+    attention_kernels: bool = dataclasses.field(default=False, repr=False)  # whether the hardware's own may be used
 
     @property
     def token_size(self) -> int:

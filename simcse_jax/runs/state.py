@@ -59,7 +59,7 @@ def with_parts(encoder: EncoderConfig, model: Mapping[str, Any] | config_dict.Co
 
 def computed_as(model: Mapping[str, Any] | config_dict.ConfigDict, encoder: EncoderConfig) -> EncoderConfig:
     """The encoder, computed as a run's `config.model` says; older runs say nothing of kernels."""
-    return dataclasses.replace(encoder, attention_kernels=model.get("attention_kernels", True))
+    return dataclasses.replace(encoder, attention_kernels=model.get("attention_kernels", False))
 
 
 def trained_shapes(encoder: EncoderConfig, run: Mapping[str, Any] | config_dict.ConfigDict) -> Shapes:

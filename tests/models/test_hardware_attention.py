@@ -37,6 +37,12 @@ def compiled_for(platform, monkeypatch):
     return used
 
 
+def model_with_kernels(model_type):
+    _, params, config = random_model(model_type)
+    config = dataclasses.replace(config, attention_kernels=True)
+    return build(config, True)[0], params, config
+
+
 def gradient_of(graph, rate=0.0, positions=None, **options):
     """A new function of parameters, ids, mask and keys: a number of the last hidden states, and its gradient."""
 
@@ -73,7 +79,7 @@ def batch():
 @pytest.mark.exact
 @pytest.mark.parametrize("model_type", ["bert", "modernbert"])
 def test_a_step_with_kernels_is_the_same_step(model_type, long, batch, monkeypatch):
-    graph, params, config = random_model(model_type)
+    graph, params, config = model_with_kernels(model_type)
     assert_used = {}
     for case, options in {"padded": {}, "unpadded": {"most_tokens": int(batch[1].sum())}}.items():
         with monkeypatch.context() as patch:
@@ -86,7 +92,7 @@ def test_a_step_with_kernels_is_the_same_step(model_type, long, batch, monkeypat
 
 @pytest.mark.exact
 def test_a_step_of_several_devices_with_kernels_is_the_same_step(long, batch, monkeypatch):
-    graph, params, _ = random_model("modernbert")
+    graph, params, _ = model_with_kernels("modernbert")
     mesh, own = data_mesh(jax.devices()[:4]), gradient_of(graph)
     expected = gradient_of(graph)(params, *batch)
     compiled_for("tpu", monkeypatch)
@@ -100,7 +106,7 @@ def test_a_step_of_several_devices_with_kernels_is_the_same_step(long, batch, mo
 
 
 def test_kernels_are_left_out_where_they_do_not_apply(long, batch, monkeypatch):
-    graph, params, config = random_model("modernbert")
+    graph, params, config = model_with_kernels("modernbert")
     used = compiled_for("tpu", monkeypatch)
     gradient_of(graph, rate=0.1).trace(params, *batch)
     assert not used  # attention's dropout

@@ -55,7 +55,7 @@ def test_a_run_older_than_a_field_has_it_off(model):
 
 
 def test_a_run_says_whether_its_encoder_uses_kernels(model):
-    for fields, expected in (({}, True), ({"attention_kernels": True}, True), ({"attention_kernels": False}, False)):
+    for fields, expected in (({}, False), ({"attention_kernels": True}, True), ({"attention_kernels": False}, False)):
         run = {"pooler": "cls", "mlp": "none", **fields}
         assert computed_as(run, model.config).attention_kernels == expected
         assert with_parts(model.config, config_dict.ConfigDict(run)).attention_kernels == expected
