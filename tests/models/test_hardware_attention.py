@@ -20,11 +20,11 @@ chosen_by_platform = jax.lax.platform_dependent
 
 
 def compiled_for(platform, monkeypatch):
-    """Programs are those of a platform, kernels of TPUs step by step; returns a list that grows with each kernel."""
+    """Attention is a platform's, kernels of TPUs step by step; returns a list that grows with each kernel."""
     used = []
 
     def choose(*args, default=None, **branches):
-        if platform in branches:
+        if platform in branches and branches[platform].__module__ in (hardware_attention.__name__, __name__):
             used.append(platform)
             return branches[platform](*args)
         return chosen_by_platform(*args, default=default, **branches)
