@@ -42,11 +42,19 @@ class Sides(NamedTuple):
     similarity: str
 
 
-def sides(embed: Embed) -> Sides:
-    """Those of a model that treats queries in another way than documents; any other encodes both alike, for cosines."""
+def sides(embed: Embed, prompts: Mapping[str, str] | None = None) -> Sides:
+    """Those of a model that treats queries in another way than documents.
+
+    Any other encodes both alike, for cosines, each after its text of `prompts`: `query` or `document`.
+    """
     if isinstance(embed, Retriever):
         return Sides(embed.encode_query, embed.encode_document, embed.similarity_fn_name)
-    return Sides(embed, embed, "cosine")
+
+    def after(prompt: str) -> Encode:
+        return (lambda sentences: embed([prompt + sentence for sentence in sentences])) if prompt else embed
+
+    query, document = ((prompts or {}).get(role, "") for role in ("query", "document"))
+    return Sides(after(query), after(document), "cosine")
 
 
 def search(
@@ -126,6 +134,7 @@ class Retrieval:
     devices: Sequence[jax.Device] | None = None  # that search; None: all
     per_query: bool = False
     baseline: Mapping[str, Mapping[str, Mapping[str, float]]] | None = None  # by task, measure and query id
+    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)  # of models without their own, as in `sides`
 
     def with_baseline(self, earlier: Mapping[str, Any] | None, where: str) -> "Retrieval":
         """The same, with each task's differences from another model, and their p-values.
@@ -146,7 +155,7 @@ class Retrieval:
 
     def __call__(self, embed: Embed) -> dict[str, Any]:
         """The numbers of one model."""
-        model, results = sides(embed), {}
+        model, results = sides(embed, self.prompts), {}
         for task, collection in titled(self.tasks):
             each = score(model, collection, self.measures, self.storage, self.devices)
             result: dict[str, Any] = {name: round(BEST * float(values.mean()), 4) for name, values in each.items()}

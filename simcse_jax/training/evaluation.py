@@ -1,6 +1,7 @@
 """The evaluators of a run: what chooses its best checkpoint, and the tasks that score it at the end."""
 
-from collections.abc import Iterator, Sequence
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -58,6 +59,18 @@ class Evaluation(NamedTuple):
             sentences += self.postprocess.sentences or []
             sentences += [sentence for _, task in sorted(self.postprocess.splits.items()) for sentence in task]
         return sha256(np.frombuffer("\n".join(sentences).encode(), np.uint8))
+
+    def with_prompts(self, prompts: Mapping[str, str]) -> "Evaluation":
+        """The same, with retrieval by a model that is trained with prompts of queries and documents."""
+
+        def prompted(of: retrieval.Retrieval) -> retrieval.Retrieval:
+            return dataclasses.replace(of, prompts=prompts)
+
+        final = [prompted(each) if isinstance(each, retrieval.Retrieval) else each for each in self.final]
+        chooses = self.development
+        if isinstance(chooses, retrieval.Ranking):
+            chooses = dataclasses.replace(chooses, retrieval=prompted(chooses.retrieval))
+        return self._replace(development=chooses, final=final)
 
     def final_scores(self, embed: Encode, seed: int) -> dict[str, Any]:
         """The contents of `result.json`. `seed` is the flow's.

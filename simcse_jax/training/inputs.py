@@ -153,10 +153,11 @@ def read_inputs(config: config_dict.ConfigDict) -> Inputs:
     total_steps = config.train.max_steps or config.train.epochs * epoch
     if total_steps > LARGEST:
         raise UserError(f"config.train.epochs={config.train.epochs}: gives {total_steps:,} steps; at most {LARGEST:,}")
-    return Inputs(
+    inputs = Inputs(
         *(devices, evaluation, model, tokenizer, corpus, language_model, analysis, total_steps, generator, adapter),
         sizes=sizes,
     )
+    return inputs._replace(evaluation=evaluation and evaluation.with_prompts(inputs.prompts))
 
 
 def check_transformer(config: config_dict.ConfigDict, model: Pretrained, masked: bool) -> None:

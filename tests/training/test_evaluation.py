@@ -172,7 +172,8 @@ def test_the_space_is_measured_on_stsb_also_where_sickr_chooses(corpus, tmp_path
 def test_retrieval_may_choose_the_checkpoint_and_is_scored_at_the_end(tiny_bert, corpus, tmp_path):
     folders = [write_beir(tmp_path / name) for name in ("one", "two")]
     fields = (*CHOSEN, f"eval.retrieval.data={folders[0]},{folders[1]}", "eval.every=1", "train.max_steps=2")
-    args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run")
+    fields += ("data.prompts.anchor=the man ", "data.prompts.positive=a dog ")
+    args = train_args(tiny_bert, corpus["csv"], corpus["dev"], tmp_path / "run")
     done = call("main", *args, *(f"--config.{field}" for field in fields))
     assert done.returncode == 0, done.stderr
     name = "eval/retrieval_mrr@5"
@@ -184,9 +185,10 @@ def test_retrieval_may_choose_the_checkpoint_and_is_scored_at_the_end(tiny_bert,
     assert set(result["retrieval_average"]) == {"mrr@5", "recall@10"} and set(result["retrieval"]) == {"one", "two"}
     assert "two: 6 queries, 30 of 40 documents" in done.stdout and "development scores" not in done.stdout
     model = SimCSE(str(tmp_path / "run"))
+    assert model.prompts == {"query": "the man ", "document": "a dog "}
     for split, found in (("dev", scored[best]), ("test", result["retrieval_average"]["mrr@5"])):
         both = [beir.read(str(folder), split, 30) for folder in folders]
-        values = [retrieval.score(retrieval.sides(model.encode), each, ["mrr@5"])["mrr@5"].mean() for each in both]
+        values = [retrieval.score(retrieval.sides(model), each, ["mrr@5"])["mrr@5"].mean() for each in both]
         assert found == pytest.approx(100 * np.mean(values), abs=1e-3)
     again = call("main", *args, *(f"--config.{field}" for field in fields))
     assert again.returncode == 0 and json.loads((tmp_path / "run" / "result.json").read_text()) == result
