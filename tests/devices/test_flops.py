@@ -53,6 +53,7 @@ def test_flops_are_multiplied_by_loops_and_found_in_gradients_branches_and_check
     assert flops(branch, X, W) == {1: 2 * PRODUCT}
 
 
+@pytest.mark.platforms
 def test_of_a_platform_s_branches_its_own_counts():
     function = lambda x, w: jax.lax.platform_dependent(x, w, tpu=lambda x, w: x @ w @ w, default=jnp.matmul)  # noqa: E731
     traced = jax.jit(function).trace(X, W)

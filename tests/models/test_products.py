@@ -7,7 +7,7 @@ import pytest
 
 from simcse_jax.models.products import einsum, rounding, shifted, sum_over_tokens, written, written_and_summed
 
-pytestmark = pytest.mark.exact
+pytestmark = [pytest.mark.exact, pytest.mark.platforms]
 
 SHAPES = {
     "nf,fg->ng": ((6, 8), (8, 4)),

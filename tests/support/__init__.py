@@ -27,7 +27,8 @@ from simcse_jax.models import parameters
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.model_types import MODEL_TYPES
 from simcse_jax.models.sentence_encoder import SentenceEncoder, build
-from support.forks import start as start_process
+
+from .forks import start as start_process  # also as tests.support, in a contender
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DATA = ROOT.parent / "shared" / "data"

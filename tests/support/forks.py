@@ -21,7 +21,7 @@ import tempfile
 import warnings
 from pathlib import Path
 
-from support.warm import LATER
+from .warm import LATER
 
 TESTS = Path(__file__).resolve().parent.parent
 # What libraries read when they are imported: with other values a process must import them itself.
