@@ -109,7 +109,10 @@ def check_sources(config: config_dict.ConfigDict) -> None:
     by_source = {
         "data.weights": bool(data.weights),
         "data.batching": data.batching == ONE_SOURCE,
-        **{f"data.prompts.{role}": len(set(each)) > 1 for role, each in zip(ROLES, zip(*prompts), strict=False)},
+        **{
+            f"data.prompts.{role}": len(set(each)) > 1
+            for role, each in zip(ROLES, zip(*prompts, strict=True), strict=False)
+        },
     }
     name = next((name for name, given in by_source.items() if given and data.positives == SPANS), None)
     if name is not None:
