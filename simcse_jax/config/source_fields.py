@@ -99,7 +99,7 @@ def check_sources(config: config_dict.ConfigDict) -> None:
       UserError: naming the field.
     """
     data = config.data
-    prompts_of(config)
+    prompts = prompts_of(config)
     count = len(split_sources(data.train)) if data.weights else 0
     if data.weights and len(data.weights) != count:
         raise UserError(
@@ -109,7 +109,10 @@ def check_sources(config: config_dict.ConfigDict) -> None:
     by_source = {
         "data.weights": bool(data.weights),
         "data.batching": data.batching == ONE_SOURCE,
-        **{f"data.prompts.{role}": "," in data.prompts[role] for role in ROLES},
+        **{
+            f"data.prompts.{role}": len(set(each)) > 1
+            for role, each in zip(ROLES, zip(*prompts, strict=True), strict=False)
+        },
     }
     name = next((name for name, given in by_source.items() if given and data.positives == SPANS), None)
     if name is not None:
@@ -152,5 +155,6 @@ def source_conditions(config: config_dict.ConfigDict) -> dict[str, bool]:
     return {
         "data.mixed": several and data.batching != ONE_SOURCE,
         "data.batching": several,
+        "data.weights": several,
         "data.local_cache": any(is_remote(part) for part in data.train.split(",")),
     }

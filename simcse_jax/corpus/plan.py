@@ -80,7 +80,7 @@ def make_plan(
         raise UserError(f"--prompt: {len(prompts)} were given for {max(widths)} columns; give one, or one for each")
     if not isinstance(max_length, int) and max(widths) == 1:
         raise UserError(f"--max-length: two lengths, but {names[0]} has one column of sentences; give one")
-    by_role = [Prompts(prompts[0], prompts[min(1, len(prompts) - 1)])] if prompts else []
+    by_role = [Prompts(prompts[0], each) for each in prompts[1:] or prompts]
     check_prompts(tokenizer, by_role, lengths, "--prompt")
     most = MOST_TOKENS // (longest * max(widths))
     if shard_rows is not None and shard_rows > most:

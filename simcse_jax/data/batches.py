@@ -52,8 +52,9 @@ class Corpus(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of all rows."""
-        arrays = (self.input_ids, self.labels, self.present, self.scores)
+        """SHA-256 of all rows, and of the sources' sizes where their order depends on these."""
+        sizes = None if self.mixture is None else np.array(self.sizes)
+        arrays = (self.input_ids, self.labels, self.present, self.scores, sizes)
         return sha256(*(array for array in arrays if array is not None))
 
     def batches(self, batch_size: int, seed: int) -> "Batches":
@@ -153,7 +154,7 @@ def tokenize(
         scores=examples.scores,
         lengths=() if isinstance(max_length, int) or len(own) == 1 else tuple(own),
         sizes=() if examples.sources is None else tuple(np.bincount(examples.sources).tolist()),
-        prompts=tuple(prompts),
+        prompts=tuple(prompts) if columns[1:] else tuple(Prompts(each.anchor, each.anchor) for each in prompts),
     )
 
 

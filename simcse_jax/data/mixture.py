@@ -49,7 +49,9 @@ class Mixture(NamedTuple):
         return sum(self.counts)
 
     def turns(self, seed: int, epoch: int, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The source of each turn, and how many turns it had before, both (N,) int64.
+        """The source of each turn, and the turn's number among all of that source, both (N,) int64.
+
+        A source's turns of an epoch have the numbers that follow those of the epoch before, in any order.
 
         Args:
           seed: of the run.
@@ -61,6 +63,17 @@ class Mixture(NamedTuple):
         slots = permutation(self.total, seed, TURNS, epoch)(places)
         source = np.searchsorted(ends, slots, side="right")
         return source, epoch * counts[source] + slots - (ends - counts)[source]
+
+    def in_order(self, seed: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+        """The sources of all turns of an epoch, and how many turns each of them had before, both (total,) int64.
+
+        The sources are those that `turns` says; their numbers rise from turn to turn.
+        """
+        counts, every = np.array(self.counts, np.int64), np.arange(self.total)
+        source, _ = self.turns(seed, epoch, every)
+        place = np.empty_like(source)
+        place[np.argsort(source, kind="stable")] = every
+        return source, epoch * counts[source] + place - (np.cumsum(counts) - counts)[source]
 
     def rows(self, sizes: Sequence[int], seed: int, epoch: int, places: np.ndarray) -> np.ndarray:
         """(N,) int64 rows that have these turns, among those of all sources one after another.

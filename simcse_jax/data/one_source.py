@@ -7,13 +7,13 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from simcse_jax.data.batches import LOOKED_AT
+from simcse_jax.data.batches import Taught
 from simcse_jax.data.mixture import Mixture, share_out
 from simcse_jax.data.tokens import NO_PROMPTS, Prompts
 from simcse_jax.errors import UserError
 from simcse_jax.storage import sha256
 
-KEPT = 8  # steps whose source is kept
+KEPT = 2  # epochs whose order of sources is kept
 
 
 class OwnSizes(Protocol):
@@ -132,6 +132,11 @@ class OneSource:
         return found if any(part.prompts for part in self.parts) else ()
 
     @property
+    def taught(self) -> Taught | None:
+        """A teacher's embeddings, of which all sources have parts."""
+        return getattr(self.parts[0], "taught", None)
+
+    @property
     def fingerprint(self) -> str:
         """SHA-256 of all sources."""
         return sha256(*(np.frombuffer(part.fingerprint.encode(), np.uint8) for part in self.parts))
@@ -181,8 +186,8 @@ class OneSourceBatches:
 
     def __init__(self, corpus: OneSource, each: Sequence[OwnBatches], mixture: Mixture, batch_size: int, seed: int):
         self.corpus, self.batch_size = corpus, batch_size
-        self._each, self._mixture, self._seed = each, mixture, seed
-        self._turn = functools.lru_cache(KEPT)(self._find_turn)  # of this object alone
+        self._each, self._mixture = each, mixture
+        self._in_order = functools.lru_cache(KEPT)(functools.partial(mixture.in_order, seed))  # of this object alone
 
     def __getitem__(self, step: int) -> dict[str, np.ndarray]:
         """The batch of update `step`, counted from 0; its columns and lengths are its source's."""
@@ -262,16 +267,15 @@ class OneSourceBatches:
             )
         return lines
 
-    def _find_turn(self, step: int) -> tuple[int, int]:
+    def _turn(self, step: int) -> tuple[int, int]:
+        """The source of a step, and the number of the source's own step: its steps are taken in their order."""
         epoch, place = divmod(step, self._mixture.total)
-        source, number = self._mixture.turns(self._seed, epoch, np.array([place]))
-        return int(source[0]), int(number[0])
+        source, number = self._in_order(epoch)
+        return int(source[place]), int(number[place])
 
     def _turns(self, steps: int) -> list[int]:
-        """How many of the first steps each source has: beyond `LOOKED_AT`, its share of them and an epoch's more."""
+        """How many of the first steps each source has; these are its own first ones."""
         epochs, rest = divmod(steps, self._mixture.total)
         counts = np.array(self._mixture.counts)
-        if rest > LOOKED_AT:
-            return ((epochs + 1) * counts).tolist()
-        of, _ = self._mixture.turns(self._seed, epochs, np.arange(rest))
+        of = self._in_order(epochs)[0][:rest]
         return (epochs * counts + np.bincount(of, minlength=len(counts))).tolist()

@@ -58,7 +58,8 @@ def _open(config: config_dict.ConfigDict, name: str, paths: Sequence[Path], toke
     """The corpus in one folder, or that of several."""
     data, prepared = config.data, Prepared(*paths)
     manifest = prepared.manifest
-    check_same(config, manifest, tokenizer, name)
+    for path in paths:  # each: what two of them share, a third may not
+        check_same(config, read_manifest(path), tokenizer, name)
     if not all(same_kind(shard.columns, manifest.columns) for shard in manifest.shards):
         if paths[1:] and not data.mixed:
             raise UserError(

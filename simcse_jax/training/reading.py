@@ -91,7 +91,7 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
     if data.batching == ONE_SOURCE and corpus.sizes:
         parts = [corpus.of_source(number) for number in range(len(corpus.sizes))]
         return checked(config, one_source(config, names, parts))
-    if data.weights:
+    if data.weights and corpus.sizes:
         corpus = corpus._replace(mixture=by_weight(config, names, corpus.sizes))
     return checked(config, corpus)
 
@@ -145,8 +145,9 @@ def check_roles(config: config_dict.ConfigDict, examples: Examples) -> None:
     hint = "has one column of sentences, and a sentence that is its own positive is read as an anchor; leave it empty"
     if data.lengths[role] and len(alone) == len(names):
         raise UserError(f"config.data.lengths.{role}={data.lengths[role]}: {alone[0]} {hint.replace('empty', 'at 0')}")
-    listed = "," in data.prompts[role]
-    for name, prompts in zip(names, prompts_of(config), strict=False):
+    by_source = prompts_of(config)
+    listed = len({each.positive for each in by_source}) > 1
+    for name, prompts in zip(names, by_source, strict=False):
         if prompts.positive and name in alone and (listed or len(alone) == len(names)):
             raise UserError(f"config.data.prompts.{role}={prompts.positive!r:.100}: {name} {hint}")
 

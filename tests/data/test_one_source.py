@@ -3,7 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from simcse_jax.data.batches import Corpus
+from simcse_jax.data.batches import Corpus, Taught
 from simcse_jax.data.mixture import Mixture
 from simcse_jax.data.one_source import OneSource
 from simcse_jax.data.tokens import Prompts
@@ -58,6 +58,21 @@ def test_weights_share_out_the_batches(corpus):
     assert weighted.mixture(BATCH) == Mixture((3, 9))
     batches = weighted.batches(BATCH, 5)
     assert np.bincount([batches.source(step) for step in range(36)]).tolist() == [9, 27]
+
+
+@pytest.mark.parametrize("steps", [7, 12, 17])
+def test_the_first_steps_of_a_run_take_the_first_steps_of_each_source(corpus, steps):
+    """Programs are chosen for these; the batches of others may have more tokens than places."""
+    batches = dataclasses.replace(corpus, weights=(1.0, 3.0)).batches(BATCH, 5)
+    turns = [batches._turn(step) for step in range(steps)]
+    for source, count in enumerate(batches._turns(steps)):
+        assert [number for of, number in turns if of == source] == list(range(count))
+
+
+def test_a_teacher_s_embeddings_are_those_of_the_sources():
+    taught = Taught(np.zeros((3, 2), np.float32), np.zeros((4, 2), np.int32), "key")
+    parts = tuple(random_corpus(4, 2, 8, seed, taught=taught) for seed in (0, 1))
+    assert OneSource(("a", "b"), parts).taught.key == "key"
 
 
 def test_refusals(corpus):

@@ -45,7 +45,8 @@ def test_columns_have_places_of_their_own_only_if_lengths_differ(examples, token
     assert found.lengths == (8, 30) and found.input_ids.shape == (2, 2, 30) and found.places.tolist() == [8, 30]
     whole = tokenize(long, tokenizer, 30)
     assert whole.lengths == () and whole.places.tolist() == [30, 30]
-    assert tokenize(Examples((["cat"] * 2,), 0), tokenizer, Lengths(4, 30)).lengths == ()
+    alone = tokenize(Examples((["cat"] * 2,), 0), tokenizer, Lengths(4, 30), (Prompts("the ", ""),))
+    assert alone.lengths == () and alone.prompts == (Prompts("the ", "the "),)  # also where pairs are made of them
     assert [padded_length(length, 30) for length in (0, 3, 8, 9, 29)] == [8, 8, 8, 16, 30]
 
 
