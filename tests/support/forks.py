@@ -25,7 +25,22 @@ from .warm import LATER
 
 TESTS = Path(__file__).resolve().parent.parent
 # What libraries read when they are imported: with other values a process must import them itself.
-IMPORTED = ("JAX_", "HF_", "PYTHON", "LD_", "OMP_", "OPENBLAS_", "MPL", "SSL_", "CUDA", "TF_", "LC_", "LANG", "HOME")
+IMPORTED = (
+    "JAX_",
+    "HF_",
+    "PYTHON",
+    "LD_",
+    "OMP_",
+    "OPENBLAS_",
+    "MPL",
+    "SSL_",
+    "CUDA",
+    "TF_",
+    "LC_",
+    "LANG",
+    "HOME",
+    "NO_GCE_",
+)
 ENVIRONMENT = dict(os.environ)  # the tests' own, before any of them changes it
 LARGEST = 2**17  # of a request, in bytes
 
