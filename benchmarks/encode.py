@@ -1,6 +1,7 @@
 """`SimCSE.encode` and sentence-transformers' `encode`, in turn, on the same sentences and the same weights.
 
-    python -m benchmarks.encode [--data FILE …] [--rows 2000] [--onnx-python PYTHON] [--output FILE]
+    python -m benchmarks.encode [--base] [--data FILE …] [--rows 2000] [--words 1 6] [--onnx-python PYTHON]
+        [--output FILE]
 
 In float32 and in bfloat16, theirs with PyTorch and, in float32, with ONNX Runtime. The latter needs an
 older release of transformers than ours (optimum-onnx 0.1 takes those below 4.58), so it has an environment of its own,
@@ -10,23 +11,25 @@ whose Python is given:
     python -m benchmarks.encode --onnx-python .venv-onnx/bin/python
 
 A file of pairs in STS-B's layout (`sts-test.csv`) or a graded `.tsv` gives the sentences of both sides. Ours encodes
-each distinct sentence once; all are counted on both sides. Below the table: the smallest cosine between
+each distinct sentence once; all are counted on both sides. `--words 1 6` cuts the running text of a file into texts of
+one to six words, as queries have, `--words 250 250` into long ones. Below the table: the smallest cosine between
 bfloat16 and float32, and the largest difference of an element between our embeddings and theirs.
 """
 
 import argparse
+import itertools
 import json
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks import side_by_side
-from benchmarks.random_models import MINILM
+from benchmarks.random_models import MINILM, folder_of_model
 from benchmarks.side_by_side import Contender, Need
 from benchmarks.step_options import SENTENCES
 from benchmarks.work import encoder_flops
@@ -45,30 +48,37 @@ ONNX = "sentence-transformers, ONNX"
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = Parser(prog="benchmarks.encode", description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default=MINILM)
+    model = parser.add_mutually_exclusive_group()
+    model.add_argument("--model", default=MINILM)
+    model.add_argument("--base", action="store_true", help="a BERT-base-sized model with random weights")
     parser.add_argument("--data", action="append", help="a file of sentences or of pairs; may be given again")
     parser.add_argument("--column", help="of a table")
     parser.add_argument("--rows", type=int, default=2000, help="so many sentences, evenly spread over the file")
+    parser.add_argument("--words", nargs=2, type=int, metavar=("LEAST", "MOST"), help="of a text: cuts the sentences")
     parser.add_argument("--dtype", nargs="+", choices=tuple(OURS), default=list(OURS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=64, help="ours")
     parser.add_argument("--peer-batch-size", type=int, default=32, help="theirs; 32 is its own default")
     parser.add_argument("--onnx-python", default=sys.executable, help="of the environment that has optimum-onnx")
     parser.add_argument("--output", type=output_file, help="the figures as JSON")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.words and not 0 < args.words[0] <= args.words[1]:
+        raise UserError(f"--words {args.words[0]} {args.words[1]}: must be 1 or more, the lesser one first")
+    return args
 
 
 def main() -> None:
     """Prints a table a file."""
     args = parse()
-    data = {name: sentences_of(name, args.column, args.rows) for name in args.data or [SENTENCES]}
+    data = {name: sentences_of(name, args.column, args.rows, args.words) for name in args.data or [SENTENCES]}
     print(side_by_side.heading(), flush=True)
-    results = [measure(name, sentences, args) for name, sentences in data.items()]
+    with folder_of_model(args.base, args.model) as args.model:
+        results = [measure(name, sentences, args) for name, sentences in data.items()]
     side_by_side.report("encode", results, args.output)
 
 
-def sentences_of(name: str, column: str | None, rows: int) -> list[str]:
-    """So many sentences of a file, evenly spread over it.
+def sentences_of(name: str, column: str | None, rows: int, words: Sequence[int] | None = None) -> list[str]:
+    """So many sentences of a file, evenly spread over it, or pieces of its running text with so many `words`.
 
     Raises:
       UserError: naming the file and the mistake.
@@ -80,18 +90,32 @@ def sentences_of(name: str, column: str | None, rows: int) -> list[str]:
         texts = [*pairs.first, *pairs.second]
     else:
         texts = list(SentenceFile(name, column))
+    if words:
+        texts = list(pieces(texts, *words))
     return [texts[row] for row in np.linspace(0, len(texts) - 1, min(rows, len(texts))).astype(int)]
+
+
+def pieces(sentences: Iterable[str], least: int, most: int) -> Iterator[str]:
+    """Texts of least, least + 1, … most, least, … of the sentences' words, without what is left at the end."""
+    words, start = [word for sentence in sentences for word in sentence.split()], 0
+    for size in itertools.cycle(range(least, most + 1)):
+        if start + size > len(words):
+            return
+        yield " ".join(words[start : start + size])
+        start += size
 
 
 def measure(name: str, sentences: Sequence[str], args: argparse.Namespace) -> dict[str, Any]:
     """One table, printed, and its figures."""
+    what = "texts of {} to {} words".format(*args.words) if args.words else "sentences"
+    title = f"{Path(name).name}, {len(sentences)} {what}{', BERT-base' if args.base else ''}"
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (folder / "sentences.json").write_text(json.dumps(sentences))
         contenders = contenders_of(args, folder)
         flops = flops_of(args.model, sentences)
         comparison = side_by_side.compare(
-            f"{Path(name).name}, {len(sentences)} sentences",
+            title,
             "sentences",
             contenders,
             args.rounds,

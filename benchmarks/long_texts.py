@@ -1,12 +1,14 @@
 """Long texts: seconds and peak memory of one text, encoded and in a training step, beside PyTorch with its SDPA.
 
     python -m benchmarks.long_texts [--model bert modernbert] [--tokens 128 512 2048 8192] [--dtype float32 bfloat16]
-        [--what encode train] [--attention-dropout 0.1] [--peers pytorch] [--rounds 3] [--output FILE]
+        [--what encode train] [--attention-dropout 0.1] [--kernels] [--peers pytorch] [--rounds 3] [--output FILE]
 
 Models of the base size with random weights, BERT with a table of as many positions. A training step is unsupervised
 SimCSE with a batch of one text: two passes with dropout 0.1, of attention's probabilities as well unless another rate
 is given, its loss, and AdamW. Without attention's dropout, PyTorch's SDPA is a kernel that keeps no scores.
-Each measurement is a process of its own; peak memory is all that the process ever held, its libraries among it.
+`--kernels` measures ours a second time, with `model.attention_kernels`: attention by kernels of a GPU or TPU, where
+nothing of it is dropped. Each measurement is a process of its own; peak memory is all that the process ever held, its
+libraries among it, or on a GPU or TPU what the device held.
 """
 
 import argparse
@@ -25,7 +27,7 @@ MODELS = {"bert": "bert-base-uncased", "modernbert": "answerdotai/ModernBERT-bas
 WHAT = ("encode", "train")
 
 
-def ours(model: str, tokens: int, dtype: str, training: bool, attention_dropout: float) -> Round:
+def ours(model: str, tokens: int, dtype: str, training: bool, attention_dropout: float, kernels: bool = False) -> Round:
     """The compiled step, or the compiled encoding of a text."""
     import jax
 
@@ -38,6 +40,7 @@ def ours(model: str, tokens: int, dtype: str, training: bool, attention_dropout:
     encoder = dataclasses.replace(encoder, max_positions=max(encoder.max_positions, tokens))
     config = default_config()
     config.model.update({"pooler": "avg", "mlp": "none", "dropout": 0.1, "attention_dropout": attention_dropout})
+    config.model.attention_kernels = kernels
     config.train.update({"batch_size": 1, "dtype": dtype})
     config.data.max_length = tokens
     devices = jax.devices()[:1]
@@ -72,6 +75,7 @@ def pytorch(model: str, tokens: int, dtype: str, training: bool, attention_dropo
     from transformers import BertConfig, BertModel, ModernBertConfig, ModernBertModel
 
     torch.manual_seed(0)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     if model == "bert":
         network = BertModel(
             BertConfig(
@@ -84,25 +88,27 @@ def pytorch(model: str, tokens: int, dtype: str, training: bool, attention_dropo
     else:
         rates = {"embedding_dropout": 0.1, "mlp_dropout": 0.1, "attention_dropout": attention_dropout}
         network = ModernBertModel(ModernBertConfig(attn_implementation="sdpa", **rates))
-    network.train(training)
-    ids = torch.ones((1, tokens), dtype=torch.long)
+    network.to(device).train(training)
+    ids = torch.ones((1, tokens), dtype=torch.long, device=device)
     mask = torch.ones_like(ids)
     optimizer = torch.optim.AdamW(network.parameters(), lr=3e-5)
 
     def encode() -> torch.Tensor:
-        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bfloat16"):
+        with torch.autocast(device, torch.bfloat16, enabled=dtype == "bfloat16"):
             hidden = network(input_ids=ids, attention_mask=mask).last_hidden_state
         return F.normalize(hidden.float().mean(1), dim=-1)
 
     def do_round() -> Done:
-        if not training:
+        if training:
+            optimizer.zero_grad()
+            logits = encode() @ encode().T / 0.05
+            F.cross_entropy(logits, torch.zeros(1, dtype=torch.long, device=device)).backward()
+            optimizer.step()
+        else:
             with torch.inference_mode():
                 encode()
-            return Done(1)
-        optimizer.zero_grad()
-        logits = encode() @ encode().T / 0.05
-        F.cross_entropy(logits, torch.zeros(1, dtype=torch.long)).backward()
-        optimizer.step()
+        if device == "cuda":
+            torch.cuda.synchronize()
         return Done(1)
 
     do_round()
@@ -117,30 +123,35 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--dtype", nargs="+", choices=("float32", "bfloat16"), default=["float32"])
     parser.add_argument("--what", nargs="+", choices=WHAT, default=list(WHAT))
     parser.add_argument("--attention-dropout", type=float, default=0.1)
+    parser.add_argument("--kernels", action="store_true", help="ours also with model.attention_kernels")
     parser.add_argument("--peers", nargs="*", choices=("pytorch",), default=["pytorch"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--output", type=output_file, help="the figures as JSON")
     return parser.parse_args()
 
 
-def measure(name: str, options: dict[str, Any], rounds: int) -> dict[str, Any]:
+def measure(contender: Contender, rounds: int) -> dict[str, Any]:
     """The least seconds of the rounds and the peak memory, or why there are none."""
     try:
-        with Child(Contender(name, f"benchmarks.long_texts:{name}", options)) as child:
+        with Child(contender) as child:
             child.wait()
             results = [child.round() for _ in range(rounds)]
     except FailedError as error:
         return {"failed": str(error)}
-    return {"seconds": min(each["seconds"] for each in results), "gib": results[-1]["memory_mib"] / 1024}
+    mib = results[-1]["device_memory_mib"] or results[-1]["memory_mib"]
+    return {"seconds": min(each["seconds"] for each in results), "gib": mib / 1024}
 
 
 def main() -> None:
     """Prints each row as it is measured."""
     args = parse()
-    names = ["ours", *args.peers]
+    factories = {"ours": ("ours", {})}
+    if args.kernels:
+        factories["ours, kernels"] = ("ours", {"kernels": True})
+    factories |= {name: (name, {}) for name in args.peers}
     print(side_by_side.heading(), flush=True)
-    print("| model | tokens | type | | " + " | ".join(f"{name}, s | GiB" for name in names) + " |")
-    print("|" + " --- |" * (4 + 2 * len(names)), flush=True)
+    print("| model | tokens | type | | " + " | ".join(f"{name}, s | GiB" for name in factories) + " |")
+    print("|" + " --- |" * (4 + 2 * len(factories)), flush=True)
     rows = []
     for model in args.model:
         for dtype in args.dtype:
@@ -148,7 +159,10 @@ def main() -> None:
                 for tokens in args.tokens:
                     options = {"model": model, "tokens": tokens, "dtype": dtype, "training": what == "train"}
                     options["attention_dropout"] = args.attention_dropout
-                    found = {name: measure(name, options, args.rounds) for name in names}
+                    found = {
+                        name: measure(Contender(name, f"benchmarks.long_texts:{factory}", options | more), args.rounds)
+                        for name, (factory, more) in factories.items()
+                    }
                     rows.append(options | found)
                     cells = [
                         each.get("failed") or f"{each['seconds']:.3g} | {each['gib']:.2f}" for each in found.values()

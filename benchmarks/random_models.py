@@ -1,7 +1,7 @@
 """Models with random weights: `python -m benchmarks.random_models encoder|narrow|generator FOLDER LIKE`.
 
-`encoder` is BERT-base-sized with the tokenizer of LIKE, a BERT's folder; `narrow` has as many arrays, but small ones;
-`generator` is a DistilBERT with a language-model head, as wide as LIKE and half as deep.
+`encoder` is BERT-base-sized with the tokenizer of LIKE, a BERT (a folder, a hub id or package:NAME); `narrow` has as
+many arrays, but small ones; `generator` is a DistilBERT with a language-model head, as wide as LIKE and half as deep.
 """
 
 import contextlib
@@ -28,9 +28,7 @@ def folder_of_model(base: bool, model: str = MINILM) -> Iterator[str]:
 
 def make(kind: str, folder: str, like: str) -> None:
     """Writes one in a process of its own: this one stays small, and computes nothing."""
-    from simcse_jax.huggingface.resolve import resolve
-
-    subprocess.run([sys.executable, "-m", "benchmarks.random_models", kind, folder, resolve(like)], check=True)
+    subprocess.run([sys.executable, "-m", "benchmarks.random_models", kind, folder, like], check=True)
 
 
 def write(kind: str, folder: Path, like: Path) -> None:
@@ -64,4 +62,6 @@ def write(kind: str, folder: Path, like: Path) -> None:
 
 
 if __name__ == "__main__":
-    write(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
+    from simcse_jax.huggingface.resolve import resolve
+
+    write(sys.argv[1], Path(sys.argv[2]), Path(resolve(sys.argv[3])))

@@ -1,19 +1,23 @@
 """A training step, PyTorch's and sentence-transformers', in turn, on the same sentences and weights.
 
     python -m benchmarks.train_step [--data FILE] [--recipe unsup sup simcse_plus_plus] [--dtype float32 bfloat16]
-        [--base] [--chunk N] [--output FILE]
+        [--base] [--chunk N] [--with FIELD=VALUE …] [--output FILE]
 
 The peers are a PyTorch loop as the reference has it, eager and with `torch.compile`, and sentence-transformers' Trainer
 with MultipleNegativesRankingLoss (it needs accelerate). With `--chunk N` we encode N examples at a time, the Trainer N
 sentences of a column (its Cached loss), and the loop, which cannot, the whole batch. SimCSE++ has no peer: its step is
 compared with our own step of unsupervised SimCSE, which encodes a sentence twice; SimCSE++ does so three times.
+`--with train.round_products=True` adds our step with these fields of its config.
 `benchmarks.training` defines a step, `benchmarks.work` the operations that are counted. A sentence (in sup: a triplet)
 is one example of the batch, however often it is encoded.
 """
 
 import argparse
+import ast
 import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any
 
 from benchmarks import side_by_side
@@ -23,6 +27,7 @@ from benchmarks.step_options import add_options
 from benchmarks.training import RECIPES, Setting, read_columns
 from benchmarks.work import training_flops
 from simcse_jax.command_line import Parser, run_command
+from simcse_jax.errors import UserError
 
 OURS, OUR_SIMCSE = "simcse_jax", "simcse_jax, SimCSE"
 COST = 1.55  # of SimCSE++ in steps of SimCSE, at most
@@ -37,7 +42,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--dtype", nargs="+", choices=("float32", "bfloat16"), default=["float32", "bfloat16"])
     parser.add_argument("--chunk", type=int, default=0, help="examples encoded at a time (default: all)")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS), help="default: all")
-    return parser.parse_args()
+    parser.add_argument(
+        "--with", nargs="+", default=[], dest="fields", metavar="FIELD=VALUE", help="ours once more, so"
+    )
+    args = parser.parse_args()
+    args.fields = fields_of(args.fields)
+    return args
 
 
 PEERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -66,15 +76,23 @@ def main() -> None:
                     warmup=args.warmup,
                     chunk_size=args.chunk,
                 )
-                results.append(measure(setting, args.peers, args.rounds, "BERT-base, " if args.base else ""))
+                results.append(
+                    measure(setting, args.peers, args.rounds, "BERT-base, " if args.base else "", args.fields)
+                )
     side_by_side.report("train_step", results, args.output)
 
 
-def measure(setting: Setting, peers: list[str], rounds: int, model: str = "") -> dict[str, Any]:
-    """One table, printed, and its figures; its title begins with `model`."""
+def measure(
+    setting: Setting, peers: list[str], rounds: int, model: str = "", fields: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
+    """One table, printed, and its figures; its title begins with `model`. With `fields`, ours is in it once more."""
     from simcse_jax.huggingface.resolve import resolve
 
     contenders = [Contender(OURS, "benchmarks.training:ours", asdict(setting))]
+    if fields:
+        changed = ", ".join(f"{name}={value}" for name, value in fields.items())
+        options = asdict(setting) | {"fields": dict(fields)}
+        contenders.append(Contender(f"{OURS}, {changed}", "benchmarks.training:ours", options))
     if setting.recipe == "simcse_plus_plus":
         simcse = asdict(setting) | {"recipe": "unsup"}
         contenders.append(Contender(OUR_SIMCSE, "benchmarks.training:ours", simcse))
@@ -99,6 +117,26 @@ def measure(setting: Setting, peers: list[str], rounds: int, model: str = "") ->
         print(f"  a step costs {cost['steps']:.2f} of our SimCSE's (at most {COST}) and encodes", end=" ")
         print(f"{cost['rows_per_second']:.0f} rows a second, SimCSE's {cost['simcse_rows_per_second']:.0f}", flush=True)
         found["cost"] = cost
+    return found
+
+
+def fields_of(given: Sequence[str]) -> dict[str, Any]:
+    """The values of a config's fields, by their dotted names.
+
+    Raises:
+      UserError: when there is no such field, or one has no value.
+    """
+    from simcse_jax.config.fields import default_config, flatten
+
+    found, there = {}, flatten(default_config())
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals or name not in there:
+            raise UserError(f"--with {each}: must be a field of a config and its value, e.g. train.round_products=True")
+        try:
+            found[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            found[name] = value
     return found
 
 

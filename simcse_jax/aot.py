@@ -1,9 +1,10 @@
 """simcse-jax aot --config FILE --topology v5e:2x4: the costs of a training step on TPUs or GPUs, without any of them.
 
 Compiles the step for devices that are only described, with the TPU compiler of PyPI's `libtpu` or with that of JAX's
-CUDA plugin; both run on any Linux machine. Neither weights nor data are read, so every sentence counts as filling its
-row, whereas a run leaves padding out (`train.unpad`): `--fill 0.68` does so too. `--encode` compiles the encoding of a
-batch instead, and `--plan` computes from both what a whole corpus takes.
+CUDA plugin; both run on any Linux machine. `--topology here` compiles for the devices at hand, as a run there does.
+Neither weights nor data are read, so every sentence counts as filling its row, whereas a run leaves padding out
+(`train.unpad`): `--fill 0.68` does so too. `--encode` compiles the encoding of a batch instead, and `--plan` computes
+from both what a whole corpus takes.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from simcse_jax.config.flags import find_config, parse
 from simcse_jax.config.source_fields import longest
 from simcse_jax.costs import gpus
 from simcse_jax.costs.compile import OutOfMemory, compile_step, largest_chunk
-from simcse_jax.costs.described import EXAMPLES, described_devices, prepare
+from simcse_jax.costs.described import EXAMPLES, HERE, at_hand, described_devices, prepare
 from simcse_jax.costs.encoding import compile_encoding
 from simcse_jax.costs.plan import FORM, Plan, describe_plan, read_plan
 from simcse_jax.costs.roofline import Report, describe, largest, table
@@ -186,7 +187,9 @@ def _read_arguments() -> tuple[argparse.Namespace, config_dict.ConfigDict]:
     )
     parser.add_argument("--config", metavar="FILE[:VARIANT]", required=True, help="a recipe, e.g. unsup_bert:large")
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--topology", help=f"TPUs or GPUs, by kind and shape, e.g. {EXAMPLES}, {gpus.EXAMPLES}")
+    which.add_argument(
+        "--topology", help=f"TPUs or GPUs, by kind and shape, e.g. {EXAMPLES}, {gpus.EXAMPLES}; {HERE}: this machine's"
+    )
     which.add_argument("--topologies", help="several, comma-separated: a scaling table with a fixed batch per chip")
     parser.add_argument(
         "--batch-per-chip",
@@ -246,7 +249,10 @@ def main() -> None:
     columns = args.columns or guess_columns(config)
 
     names = [args.topology] if args.topologies is None else [name.strip() for name in args.topologies.split(",")]
-    prepare(any(map(gpus.is_gpu, names)))
+    if args.topology == HERE:
+        names = [at_hand()]
+    else:
+        prepare(any(map(gpus.is_gpu, names)))
     chips = {name: len(described_devices(name)) for name in names}
     batches = {name: choose_batch(config, args.batch_per_chip, count, chips[names[0]]) for name, count in chips.items()}
     what = "encoding" if args.encode else f"{columns} column(s) of data{'' if args.columns else ' assumed'}"

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from ml_collections import config_dict
 
 from simcse_jax.config.source_fields import ONE_SOURCE, lengths_of, longest
-from simcse_jax.costs.described import described_devices
+from simcse_jax.costs.described import HERE, described_devices
 from simcse_jax.costs.gpus import is_gpu, nodes_and_gpus
 from simcse_jax.costs.program import Program
 from simcse_jax.costs.roofline import CHIPS, Report
@@ -157,7 +157,8 @@ def compile_for(
     Raises:
       OutOfMemory: when it does not fit.
     """
-    devices, chip = described_devices(topology), CHIPS[topology.partition(":")[0]]
+    kind, _, shape = topology.partition(":")
+    devices, chip = described_devices(topology), CHIPS[kind]
     most = gpu_memory(chip.hbm) if is_gpu(topology) else math.inf
     started = time.perf_counter()
     traced = trace(devices)
@@ -168,7 +169,7 @@ def compile_for(
             raise
         raise OutOfMemory(*needed_and_available) from None
     memory, program = compiled.memory_analysis(), Program(compiled.as_text())
-    flops = product_flops(traced.jaxpr, chip.passes, devices[0].platform)
+    flops = product_flops(traced.jaxpr, chip.passes, "cuda" if is_gpu(topology) else "tpu")
     report = Report(
         topology=topology,
         chips=len(devices),
@@ -186,7 +187,7 @@ def compile_for(
         collectives=program.collectives([coordinates(device) for device in data_mesh(devices).devices.flat]),
         kernels=program.kernels(),
         consumers=program.consumers(),
-        nodes=nodes_and_gpus(topology)[0] if is_gpu(topology) else 1,
+        nodes=nodes_and_gpus(topology)[0] if is_gpu(topology) and shape != HERE else 1,
     )
     # The TPU compiler refuses what does not fit; that of GPUs leaves it to the run.
     if (needed := sum(report.memory.values())) > most:

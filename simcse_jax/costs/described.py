@@ -1,4 +1,4 @@
-"""Devices that are only described: TPUs and GPUs that programs are compiled for."""
+"""Devices that programs are compiled for: TPUs and GPUs that are only described, or those at hand."""
 
 import os
 
@@ -7,9 +7,11 @@ from jax.experimental import topologies
 
 from simcse_jax.costs import gpus
 from simcse_jax.costs.roofline import CHIPS
+from simcse_jax.devices.flops import KINDS
 from simcse_jax.errors import UserError, installed, reason
 
 EXAMPLES = "v5e:2x4, v6e:4x4, v5p:2x2x2"
+HERE = "here"
 PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin")
 # No chip is used: several processes may compile at a time, and libtpu need not look for a TPU of this machine, nor
 # complain that there is none. The same holds for CUDA's plugin.
@@ -30,17 +32,32 @@ def prepare(with_gpus: bool = False) -> None:
         os.environ.setdefault(name, value)
 
 
+def at_hand() -> str:
+    """The name of the devices that JAX finds here, as a topology: `h200:here`.
+
+    Raises:
+      UserError: when their peaks are not known, as on a CPU.
+    """
+    found = jax.devices()[0].device_kind
+    if found not in KINDS:
+        raise UserError(f"--topology {HERE}: the device here is {found}; known are {', '.join(KINDS)}")
+    return f"{KINDS[found]}:{HERE}"
+
+
 def described_devices(topology: str) -> list[jax.Device]:
-    """The chips of a topology such as v5e:2x4, or the GPUs of one such as h200:8; none is needed here.
+    """The chips of a topology such as v5e:2x4 or the GPUs of one such as h200:8, none needed here; or those at hand.
 
     Raises:
       UserError: when the compiler is missing or there is no such topology.
     """
-    kind = topology.partition(":")[0]
+    kind, _, shape = topology.partition(":")
     if kind not in CHIPS:
         raise UserError(
-            f"--topology {topology}: must be one of {', '.join(CHIPS)} and a shape, e.g. {EXAMPLES}, {gpus.EXAMPLES}"
+            f"--topology {topology}: must be one of {', '.join(CHIPS)} and a shape, e.g. {EXAMPLES}, {gpus.EXAMPLES}; "
+            f"or {HERE} alone, for the devices of this machine"
         )
+    if shape == HERE:
+        return jax.devices()
     return _gpus(topology) if gpus.is_gpu(topology) else _tpus(topology)
 
 

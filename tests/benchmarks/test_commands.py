@@ -33,8 +33,11 @@ WRONG = [
     (train_step, ["--recipe", "simsce"], "--recipe"),
     (train_step, ["--base", "--model", "x"], "--model"),
     (train_step, ["--output", "no/such/folder/x.json"], "--output"),
+    (train_step, ["--with", "train.round_products"], "--with train.round_products: must be a field"),
+    (train_step, ["--with", "train.rounded=True"], "--with train.rounded=True: must be a field"),
     (systems, ["--system", "SimSCE"], "--system"),
     (encode, ["--dtype", "float16"], "--dtype"),
+    (encode, ["--words", "6", "1"], "--words 6 1: must be 1 or more"),
     (sts, ["--data", "x", "--tasks", "STS99"], "STS99"),
     (sts, [], "--data"),
     (startup, ["--what", "lunch"], "--what"),
@@ -52,6 +55,10 @@ WRONG = [
     (reading, ["--folder", "x", "--rounds", "0"], "--rounds 0"),
     (reading, ["--folder", str(ROOT), "--keep"], "--folder .*: exists; choose a new one"),
 ]
+
+
+def test_texts_of_so_many_words():
+    assert list(encode.pieces(["a b c", "d e", "f g h i"], 1, 3)) == ["a", "b c", "d e f", "g", "h i"]
 
 
 @pytest.mark.parametrize(("module", "arguments", "told"), WRONG, ids=lambda value: getattr(value, "__name__", None))

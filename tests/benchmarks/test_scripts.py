@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import subprocess
 
 from support import ROOT
 
@@ -14,3 +15,13 @@ def test_names_that_scripts_import_are_there():
     assert found
     for module, name in found:
         assert hasattr(importlib.import_module(module), name), (module, name)
+
+
+def test_the_gpu_s_script_asks_for_its_arguments():
+    def told(*arguments):
+        done = subprocess.run(["bash", "benchmarks/gpu.sh", *arguments], cwd=ROOT, capture_output=True, text=True)
+        return done.returncode, done.stderr
+
+    code, usage = told()
+    assert (code, usage.split()[:4]) == (2, ["usage:", "benchmarks/gpu.sh", "SENTENCES.txt", "OUTPUT_FOLDER"])
+    assert told("no.txt", "out") == (2, "error: no.txt: cannot be read\n")

@@ -144,6 +144,12 @@ def test_a_gpu_s_step_writes_products_as_bfloat16_if_the_config_says_so():
     assert written(True) == {"f32": parameters, "bf16": products - parameters}
 
 
+def test_a_step_is_compiled_for_the_devices_at_hand():
+    report = compile.compile_step(tiny_config(), TINY, 1, "h200:here")
+    assert (report.topology, report.chips, report.nodes) == ("h200:here", len(jax.devices()), 1)
+    assert report.flops and report.hbm_bytes and report.memory["arguments"]
+
+
 def test_the_step_s_flops_are_those_of_its_layers():
     rows, tokens = 2 * 32 // 8, 16  # two views of a chip's part of the batch
     size, inner = TINY.hidden_size, TINY.intermediate_size
