@@ -12,6 +12,7 @@ import importlib.metadata
 import logging
 import math
 import re
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Unpack, runtime_checkable
 
@@ -181,7 +182,11 @@ class Benchmarks:
     tasks: Mapping[str, Any]  # by name, with their data
 
     def __call__(self, embed: Embed) -> dict[str, Any]:
-        """The numbers of one model."""
+        """The numbers of one model.
+
+        Raises:
+          UserError: for a model that mteb cannot take, or a task that it cannot score.
+        """
         if not isinstance(embed, Configured):
             raise UserError("tasks of mteb are for models of the class SimCSE, without a change of their embeddings")
         import mteb
@@ -190,7 +195,7 @@ class Benchmarks:
         chosen = {"batch_size": embed.model.batch_size, "show_progress_bar": True}
         results: dict[str, Any] = {}
         for name, task in titled(self.tasks):
-            with _draws_kept(task):
+            with _draws_kept(task), _in_a_line(name):
                 found = mteb.evaluate(
                     encoder, task, co2_tracker=False, cache=None, encode_kwargs={**chosen}, show_progress_bar=False
                 )
@@ -281,6 +286,26 @@ def _draws_kept(task: Any) -> Iterator[None]:
     finally:
         for part, (state, generator) in before:
             part.rng_state, part.np_rng = state, generator
+
+
+@contextlib.contextmanager
+def _in_a_line(name: str) -> Iterator[None]:
+    """Says what mteb's own code could not do, such as a task with data that it cannot score; the model's errors stay.
+
+    Raises:
+      UserError: naming the task and mteb's error.
+    """
+    try:
+        yield
+    except Exception as error:
+        packages = [
+            frame.f_globals.get("__name__", "").partition(".")[0]
+            for frame, _ in traceback.walk_tb(error.__traceback__)
+        ]
+        innermost = [package for package in packages if package in ("mteb", "simcse_jax")][-1]
+        if isinstance(error, MemoryError) or innermost != "mteb":
+            raise
+        raise UserError(f"mteb:{name}: mteb could not score it: {type(error).__name__}: {reason(error)}") from None
 
 
 def _plain(value: Any) -> Any:

@@ -7,6 +7,7 @@ import pytest
 from support import call, refused, sentences
 from support.beir import write_beir
 
+from simcse_jax import evaluate as evaluate_module
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import beir, retrieval, sts
 from simcse_jax.models.config import SIMILARITIES
@@ -229,6 +230,18 @@ def test_what_mteb_cannot_score_is_refused_in_one_line(tiny_bert, nan_bert, prom
     monkeypatch.setattr("mteb.abstasks.abstask.load_dataset", unreachable)
     because = "mteb:STSBenchmark: its data could not be loaded: Couldn't reach 'mteb/stsbenchmark-sts' on the Hub"
     refused(evaluated("none", "mteb:STSBenchmark"), because)
+
+
+def test_an_error_in_mteb_s_own_code_is_a_line_and_one_in_the_model_is_not(tiny_bert, pairs, monkeypatch, tmp_path):
+    empty = at_hand(AbsTaskSTS, {"dev": None}, "LocalEmpty", "STS", "cosine_spearman")  # without the split test
+    tasks = register(monkeypatch, sts_task(pairs), empty)
+    done = call("evaluate", "--model", tiny_bert, "--tasks", tasks, "--output", tmp_path / "scores.json")
+    refused(done, "mteb:LocalEmpty: mteb could not score it: KeyError: 'test'")
+    assert not (tmp_path / "scores.json").exists()
+    model = evaluate_module.encoders(SimCSE(tiny_bert), None, None)
+    monkeypatch.setattr(SimCSE, "encode", lambda self, texts, **_: np.zeros((0, 32)) if not texts else 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        read(["LocalSTS"])(model)
 
 
 def test_wrong_use_from_python_is_refused(tiny_bert, pairs):

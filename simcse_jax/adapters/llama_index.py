@@ -15,6 +15,7 @@ from simcse_jax.adapters.texts import (
     plain,
 )
 from simcse_jax.encoding.arguments import advice
+from simcse_jax.encoding.calibration import read_ranges
 from simcse_jax.errors import UserError, require
 from simcse_jax.simcse import SimCSE
 
@@ -63,7 +64,10 @@ class SimCSEEmbedding(BaseEmbedding):
             if name not in known:
                 raise TypeError(f"SimCSEEmbedding has no argument {name}=; {advice(name, list(known))}")
         options = cast(TextOptions, {name: fields[name] for name in OPTIONS if name in fields})
+        _refuse_cache_by_text(fields.get("embeddings_cache"))
         model = copy.copy(open_model(model_name, fields.get("dtype"), options))
+        if isinstance(ranges := options.get("ranges"), str | Path):  # as they are now: the file may change
+            options["ranges"] = read_ranges(str(ranges))
         model.prompts = dict(model.prompts)
         found = fingerprint(model)
         if fields.get("fingerprint") not in (None, "", found):
@@ -80,6 +84,7 @@ class SimCSEEmbedding(BaseEmbedding):
         return "SimCSEEmbedding"
 
     def _options(self) -> TextOptions:
+        _refuse_cache_by_text(self.embeddings_cache)
         return cast(TextOptions, {name: getattr(self, name) for name in OPTIONS})
 
     def _get_query_embedding(self, query: str) -> list[float]:
@@ -101,3 +106,16 @@ class SimCSEEmbedding(BaseEmbedding):
 
     async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         return await asyncio.to_thread(self._get_text_embeddings, texts)
+
+
+def _refuse_cache_by_text(cache: object) -> None:
+    """Refuses LlamaIndex's cache whose keys are texts alone.
+
+    Raises:
+      UserError: saying which cache tells models and prompts apart.
+    """
+    if cache is not None:
+        raise UserError(
+            "embeddings_cache: LlamaIndex finds embeddings there by their text alone, so a query would have a "
+            "document's, and this model another one's; leave it out, and give an IngestionPipeline its cache"
+        )

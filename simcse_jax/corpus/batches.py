@@ -146,7 +146,8 @@ class PreparedBatches:
           steps: unused: a program is compiled when a batch needs it.
           devices, chunk_size: as in `data.batches.Batches.sizes`.
         """
-        counts = self._prepared.manifest.counts
+        mixture, rows = self._corpus.mixture, self._prepared.sizes
+        counts = self._prepared.counts(() if mixture is None else mixture.times(rows))
         counts = counts if self._corpus.pairing is None else np.repeat(counts, 2, axis=0)
         share = self.batch_size // devices
         together = min(chunk_size or share, share)

@@ -68,8 +68,8 @@ class Manifest(NamedTuple):
 
     @property
     def counts(self) -> np.ndarray:
-        """(C, L + 1) int64: the sentences of each length, by column; the empty sentence for those that rows lack."""
-        counts, empty = np.array(self.histogram, np.int64), len(self.key["special_tokens"])
+        """(C, L + 1): the sentences of each length, by column; the empty sentence for those that rows lack."""
+        counts, empty = np.array(self.histogram), len(self.key["special_tokens"])
         if empty:
             counts[NEGATIVES:, empty] += counts[NEGATIVES:, 0]
             counts[NEGATIVES:, 0] = 0
@@ -127,17 +127,22 @@ def spread(counts: np.ndarray, columns: int, empty: int) -> np.ndarray:
     return missing
 
 
-def joined(manifests: Sequence[Manifest]) -> Manifest:
-    """That of the rows of several corpora, one after another; they must have the same tokenizer."""
+def joined(manifests: Sequence[Manifest], times: Sequence[float] = ()) -> Manifest:
+    """That of the rows of several corpora, one after another; they must have the same tokenizer.
+
+    Args:
+      manifests: of the corpora.
+      times: how often the rows of each count in the histogram; (): once.
+    """
     widest = max(manifests, key=lambda each: each.columns)  # the first of equals
     if len(manifests) == 1:
         return widest
     columns, empty = widest.columns, len(widest.key["special_tokens"])
     longest = max(each.key["max_length"] for each in manifests)
-    histogram = np.zeros((columns, longest + 1), np.int64)
-    for each in manifests:
+    histogram = np.zeros((columns, longest + 1), np.float64 if times else np.int64)
+    for each, count in zip(manifests, times or [1] * len(manifests), strict=True):
         counts = np.array(each.histogram, np.int64)
-        histogram[:, : counts.shape[1]] += spread(counts, columns, empty)
+        histogram[:, : counts.shape[1]] += count * spread(counts, columns, empty)
     same = all(each.prompts == widest.prompts for each in manifests)
     return widest._replace(
         key=widest.key

@@ -1,6 +1,7 @@
 """A prepared corpus, opened: any rows' tokens, gathered from memory that is mapped to its files."""
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,7 +41,8 @@ class Prepared:
         each = {path: read_manifest(path) for path in (folder, *others)}
         for path, manifest in each.items():
             check_sizes(path, (shard.files[0] for shard in manifest.shards))  # texts are not read
-        self.folder, self.manifest = folder, joined(list(each.values()))
+        self.folder, self._manifests = folder, list(each.values())
+        self.manifest = joined(self._manifests)
         self.sizes = tuple(manifest.rows for manifest in each.values()) if others else ()  # the rows of several
         self._paths = [path / shard.file for path, manifest in each.items() for shard in manifest.shards]
         shards, width = self.manifest.shards, self.manifest.token_bytes
@@ -76,6 +78,10 @@ class Prepared:
     def fewest_columns(self) -> int:
         """The sentences of a row that has the fewest."""
         return self.manifest.fewest
+
+    def counts(self, times: Sequence[float] = ()) -> np.ndarray:
+        """(C, L + 1): the sentences of each length, by column, as often as rows of each of several corpora are read."""
+        return joined(self._manifests, times).counts
 
     @property
     def mixed(self) -> bool:

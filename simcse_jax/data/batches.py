@@ -229,7 +229,7 @@ class Batches:
         most = self._most_tokens(lengths, min(steps, LOOKED_AT), starts)
         if self._corpus.pairing:
             lengths = np.repeat(lengths, 2, axis=1)  # either sentence of a pair may be any
-        small, large = _small_and_large(lengths, together, len(starts))
+        small, large = _small_and_large(lengths, together, len(starts), self._times())
         large = np.maximum(large, most.max(axis=0))
         by_column = together * self._corpus.places
         places = int(by_column.sum())
@@ -257,6 +257,11 @@ class Batches:
             found.append(np.add.reduceat(by_batch, starts, axis=1).max(axis=1))
         return np.concatenate(found)
 
+    def _times(self) -> np.ndarray | None:
+        """(N,) how often each row is read in an epoch; None: all once."""
+        mixture, sizes = self._corpus.mixture, self._corpus.sizes
+        return None if mixture is None else np.repeat(mixture.times(sizes), sizes)
+
     def _examples(self, epoch: int) -> np.ndarray:
         """The rows of the corpus in the order of an epoch, (N,), or those of its pairs, (M, 2)."""
         if self._corpus.mixture is not None:
@@ -268,7 +273,9 @@ class Batches:
         return order if self._corpus.pairing is None else self._corpus.pairing.pairs(order)
 
 
-def _small_and_large(lengths: np.ndarray, together: int, parts: int) -> tuple[np.ndarray, np.ndarray]:
+def _small_and_large(
+    lengths: np.ndarray, together: int, parts: int, times: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
     """(C,) tokens of `together` examples, twice: enough for a share `MOST` of batches, and for nearly every batch.
 
     A batch fits when each of its parts does, in each column.
@@ -277,8 +284,11 @@ def _small_and_large(lengths: np.ndarray, together: int, parts: int) -> tuple[np
       lengths: (N, C) numbers of tokens of all sentences.
       together: the number of examples that are encoded together.
       parts: the parts of a batch, encoded one after the other or on different devices.
+      times: (N,) how often each row is read; None: as often as the others.
     """
-    mean, deviation = together * lengths.mean(axis=0), together**0.5 * lengths.std(axis=0)
+    of_one = np.average(lengths, axis=0, weights=times)
+    spread = np.sqrt(np.average(np.square(lengths - of_one), axis=0, weights=times))
+    mean, deviation = together * of_one, together**0.5 * spread
     usual = NormalDist().inv_cdf(MOST ** (1 / (parts * lengths.shape[1])))
     small, large = (np.ceil(mean + factor * deviation).astype(np.int64) for factor in (usual, EXTREME))
     return small, large

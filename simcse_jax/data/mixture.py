@@ -48,6 +48,10 @@ class Mixture(NamedTuple):
         """The turns of an epoch."""
         return sum(self.counts)
 
+    def times(self, sizes: Sequence[int]) -> list[float]:
+        """How often a row of each source is read in an epoch, by the sources' rows."""
+        return [count / size for count, size in zip(self.counts, sizes, strict=True)]
+
     def turns(self, seed: int, epoch: int, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The source of each turn, and the turn's number among all of that source, both (N,) int64.
 

@@ -59,6 +59,11 @@ class OwnCorpus(Protocol):
         ...
 
     @property
+    def num_examples(self) -> int:
+        """The examples of an epoch: its rows, or the pairs that are made of them."""
+        ...
+
+    @property
     def num_columns(self) -> int:
         """The sentences of an example."""
         ...
@@ -155,8 +160,8 @@ class OneSource:
         for name, part, batches in zip(self.names, self.parts, own, strict=True):
             if not batches:
                 raise UserError(
-                    f"{name}: {part.num_rows} rows are fewer than a batch of this source alone; set train.batch_size "
-                    f"to {max(part.num_rows, 2)} or less, or data.batching=mixed"
+                    f"{name}: {part.num_examples} examples are fewer than a batch of this source alone; set "
+                    f"train.batch_size to {max(part.num_examples, 2)} or less, or data.batching=mixed"
                 )
         counts = share_out(sum(own), self.weights) if self.weights else tuple(own)
         for name, count in zip(self.names, counts, strict=True):

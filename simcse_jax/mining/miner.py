@@ -48,12 +48,16 @@ class Miner:
         Raises:
           UserError: when a search fails.
         """
-        anchors, positives = self._model.encode_query([p.anchor for p in pairs]), [p.positive for p in pairs]
-        own = self._own_scores(anchors, self._model.encode_document(positives))
-        found = self._candidates(pairs, anchors)
-        judged = self._judged(pairs, found)
+        numbers: dict[str, int] = {}  # of the distinct anchors
+        of = [numbers.setdefault(pair.anchor, len(numbers)) for pair in pairs]
+        asked = list(numbers)
+        queries, positives = self._model.encode_query(asked), [pair.positive for pair in pairs]
+        own = self._own_scores(queries[of], self._model.encode_document(positives))
+        found = self._candidates(asked, queries)
+        judged = self._judged(asked, found, positives, of)
         records, left_out = [], Counter[str]()
-        for place, (pair, candidates) in enumerate(zip(pairs, found, strict=True)):
+        for place, (pair, number) in enumerate(zip(pairs, of, strict=True)):
+            candidates = found[number]
             scores = np.array([result.score for result in candidates.results], np.float32)
             limits, positive = (scores, float(own[place])) if judged is None else judged[place]
             chosen = select(limits, positive, candidates.is_positive, self._choice, pair.row)
@@ -84,29 +88,34 @@ class Miner:
         record |= {"row": pair.row, "negative_rows": rows, "positive_score": _short(score)}
         return record | {"negative_scores": _shortened(np.array([result.score for result in results], np.float32))}
 
-    def _candidates(self, pairs: Sequence[Pair], anchors: np.ndarray) -> list[Candidates]:
+    def _candidates(self, anchors: Sequence[str], queries: Float[np.ndarray, "Q D"]) -> list[Candidates]:
         """Of each query as many as its ranks need; more rows are searched for where these are too few."""
-        known = [self._positives.of(pair.anchor) for pair in pairs]
+        known = [self._positives.of(anchor) for anchor in anchors]
         needed = [self._choice.range_max + max(len(hashes), len(rows)) for hashes, rows in known]
+        least = min(needed) + 1  # and the anchor itself
+        # Twice as many, and so on, of those with more positives: of all queries together they would be too many.
+        counts = [least << (need // least).bit_length() for need in needed]
         found: dict[int, Candidates] = {}
-        left, count = list(range(len(pairs))), max(needed) + 1  # and the anchor itself
-        while left:
-            for place, results in zip(left, self._corpus.search(anchors[left], count), strict=True):
-                candidates = self._distinct(pairs[place], results, *known[place])
+        while left := [place for place in range(len(anchors)) if place not in found]:
+            count = min(counts[place] for place in left)
+            together = [place for place in left if counts[place] == count]
+            for place, results in zip(together, self._corpus.search(queries[together], count), strict=True):
+                candidates = self._distinct(anchors[place], results, *known[place])
                 if len(candidates.results) >= needed[place] or len(results) < count:  # or there are no more
                     found[place] = Candidates(
                         candidates.results[: needed[place]], candidates.is_positive[: needed[place]]
                     )
-            left, count = [place for place in left if place not in found], WIDER * count
-        return [found[place] for place in range(len(pairs))]
+                else:
+                    counts[place] = WIDER * count
+        return [found[place] for place in range(len(anchors))]
 
-    def _distinct(self, pair: Pair, results: list[Result], hashes: set[int], rows: set[int]) -> Candidates:
+    def _distinct(self, anchor: str, results: list[Result], hashes: set[int], rows: set[int]) -> Candidates:
         ordered = sorted(results, key=lambda result: (-result.score, result.row))
         numbers = self._corpus.numbers
         is_own = [(result.row if numbers is None else int(numbers[result.row])) in rows for result in ordered]
         if not self._corpus.has_text:
             return Candidates(ordered, np.array(is_own, bool))
-        seen, kept, texts = {pair.anchor, ""}, [], [result.sentence.strip() for result in ordered]
+        seen, kept, texts = {anchor, ""}, [], [result.sentence.strip() for result in ordered]
         for place, text in enumerate(texts):
             if text not in seen:
                 seen.add(text)
@@ -117,20 +126,20 @@ class Miner:
         return Candidates([ordered[place] for place in kept], is_positive)
 
     def _judged(
-        self, pairs: Sequence[Pair], found: list[Candidates]
+        self, anchors: Sequence[str], found: list[Candidates], positives: Sequence[str], of: Sequence[int]
     ) -> list[tuple[Float32[np.ndarray, " K"], float]] | None:
-        """The judge's scores of each query's candidates, and of its positive."""
+        """The judge's scores of each pair's candidates, and of its positive; `of` are the pairs' anchors."""
         judge = self._judge
         if judge is None:
             return None
         texts = [[result.sentence for result in each.results] for each in found]
-        distinct = list(dict.fromkeys([*itertools.chain(*texts), *(pair.positive for pair in pairs)]))
+        distinct = list(dict.fromkeys([*itertools.chain(*texts), *positives]))
         places = {text: place for place, text in enumerate(distinct)}
-        documents, anchors = judge.encode_document(distinct), judge.encode_query([pair.anchor for pair in pairs])
+        documents, queries = judge.encode_document(distinct), judge.encode_query(list(anchors))
         judged = []
-        for place, (pair, own) in enumerate(zip(pairs, texts, strict=True)):
-            rows = documents[[places[text] for text in (*own, pair.positive)]]
-            query = np.broadcast_to(anchors[place], rows.shape)
+        for number, positive in zip(of, positives, strict=True):
+            rows = documents[[places[text] for text in (*texts[number], positive)]]
+            query = np.broadcast_to(queries[number], rows.shape)
             scores = pairwise(query, rows, judge.similarity_fn_name)
             judged.append((scores[:-1], float(scores[-1])))
         return judged

@@ -1,5 +1,6 @@
 """The pairs that get hard negatives, read from a file some thousand at a time, and all positives of an anchor."""
 
+import contextlib
 import hashlib
 import itertools
 import sqlite3
@@ -85,29 +86,51 @@ class Positives:
     """All positives of every anchor, by hashes, in a file of the system's that is gone afterwards."""
 
     def __init__(self, pairs: Iterator[Pair | None]):
-        """Reads all pairs once."""
-        self._table = sqlite3.connect("")
-        self._table.execute("CREATE TABLE pairs (anchor INTEGER, positive INTEGER, row INTEGER)")
+        """Reads all pairs once.
+
+        Raises:
+          UserError: when the disk of temporary files is full.
+        """
         self.rows = self.pairs = 0
-        while part := list(itertools.islice(pairs, AT_ONCE)):
-            found = [pair for pair in part if pair is not None]
-            notes = [
-                (_hash(pair.anchor), _hash(pair.positive), own) for pair in found for own in pair.own_rows or (-1,)
-            ]
-            self._table.executemany("INSERT INTO pairs VALUES (?, ?, ?)", notes)
-            self.rows, self.pairs = self.rows + len(part), self.pairs + len(found)
-        self._table.execute("CREATE INDEX anchors ON pairs (anchor)")
-        found = self._table.execute("SELECT MIN(row), MAX(row) FROM pairs WHERE row >= 0").fetchone()
+        with _noting():
+            self._table = sqlite3.connect("")
+            self._table.execute("CREATE TABLE pairs (anchor INTEGER, positive INTEGER, row INTEGER)")
+            while part := list(itertools.islice(pairs, AT_ONCE)):
+                found = [pair for pair in part if pair is not None]
+                notes = [
+                    (_hash(pair.anchor), _hash(pair.positive), own) for pair in found for own in pair.own_rows or (-1,)
+                ]
+                self._table.executemany("INSERT INTO pairs VALUES (?, ?, ?)", notes)
+                self.rows, self.pairs = self.rows + len(part), self.pairs + len(found)
+            self._table.execute("CREATE INDEX anchors ON pairs (anchor)")
+            found = self._table.execute("SELECT MIN(row), MAX(row) FROM pairs WHERE row >= 0").fetchone()
         self.named: tuple[int, int] | None = None if found[0] is None else found  # the first and the last row
 
     def of(self, anchor: str) -> tuple[set[int], set[int]]:
-        """The hashes of an anchor's positives, and the rows of the corpus that are known to be it or one of these."""
-        found = self._table.execute("SELECT positive, row FROM pairs WHERE anchor = ?", (_hash(anchor),)).fetchall()
+        """The hashes of an anchor's positives, and the rows of the corpus that are known to be it or one of these.
+
+        Raises:
+          UserError: when the temporary file cannot be read.
+        """
+        asked = (_hash(anchor),)
+        with _noting():
+            found = self._table.execute("SELECT positive, row FROM pairs WHERE anchor = ?", asked).fetchall()
         return {positive for positive, _ in found}, {row for _, row in found if row >= 0}
 
     def close(self) -> None:
         """Removes the file."""
         self._table.close()
+
+
+@contextlib.contextmanager
+def _noting() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise UserError(
+            f"--pairs: their positives cannot be noted in a temporary file: {error}; free space on its disk, or name a "
+            "folder on another one in the environment: TMPDIR=FOLDER"
+        ) from None
 
 
 def same_text(texts: Sequence[str], hashes: set[int]) -> list[bool]:

@@ -102,10 +102,10 @@ def by_weight(config: config_dict.ConfigDict, names: Sequence[str], sizes: Seque
       UserError: naming a source whose weight gives it no row.
     """
     found = Mixture(share_out(sum(sizes), read_weights(config.data.weights)))
-    for name, size, count in zip(names, sizes, found.counts, strict=True):
+    for name, count, times in zip(names, found.counts, found.times(sizes), strict=True):
         if not count:
             raise UserError(f"config.data.weights: {name} would have no row of an epoch; give it a larger weight")
-        processes.say(f"{name}: {count:,} of the {found.total:,} rows of an epoch ({count / size:.3g} times each row)")
+        processes.say(f"{name}: {count:,} of the {found.total:,} rows of an epoch ({times:.3g} times each row)")
     return found
 
 
@@ -148,14 +148,15 @@ def check_alike(manifests: Mapping[str, Manifest]) -> None:
     for name, other in others:
         columns = min(one.columns, other.columns)
         pairs = {
-            "--model": (one.key["tokenizer"], other.key["tokenizer"]),
+            "--model": ((one.key["tokenizer"], one.token_bytes), (other.key["tokenizer"], other.token_bytes)),
             "--max-length": (one.lengths[:columns], other.lengths[:columns]),
             "--labels": (one.labels, other.labels),
         }
         for option in (option for option, (ours, theirs) in pairs.items() if ours != theirs):
+            apart = f", or set data.batching={ONE_SOURCE}" if option == "--labels" else ""
             raise UserError(
-                f"config.data.train: {first} and {name} were prepared with another {option} each; prepare them alike, "
-                f"or set data.batching={ONE_SOURCE}"
+                f"config.data.train: {first} and {name} were prepared with another {option} each; prepare them "
+                f"alike{apart}"
             )
 
 

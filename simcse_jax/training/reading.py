@@ -40,9 +40,10 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
         raise UserError(f"config.{field}={most}: {model.name} takes at most {model.config.max_length} tokens")
     if prepared := open_prepared(config, tokenizer):
         opened = []
-        for each in prepared.values():
+        check_roles(config, [name for name, each in prepared.items() if each.num_columns == 1], len(prepared))
+        for name, each in prepared.items():
             pairing = choose_pairing(config, each.num_columns)
-            check_enough(config, each.num_rows, pairing)
+            check_enough(config, name, each.num_rows, pairing)
             opened.append(dataclasses.replace(each, pairing=pairing))
         return checked(config, opened[0] if len(opened) == 1 else one_source(config, list(prepared), opened))
     prompts, lengths, names = prompts_of(config), lengths_of(config), split_sources(data.train)
@@ -79,8 +80,8 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
     notes += [f"{examples.unscored} without a score skipped"] if examples.unscored else []
     processes.say(", ".join([f"{data.train}: {kinds}", *notes]))
     pairing = choose_pairing(config, len(examples.columns))
-    check_enough(config, len(examples), pairing)
-    check_roles(config, examples)
+    check_enough(config, data.train, len(examples), pairing)
+    check_roles(config, alone_in(names, examples), len(names))
     corpus = tokenize(examples, tokenizer, lengths or data.max_length, prompts)._replace(pairing=pairing, group=group)
     if teacher is not None:
         corpus = corpus._replace(taught=teach(config, teacher, examples))
@@ -131,34 +132,47 @@ def checked(config: config_dict.ConfigDict, corpus: AnyCorpus) -> AnyCorpus:
     return corpus
 
 
-def check_roles(config: config_dict.ConfigDict, examples: Examples) -> None:
+def alone_in(names: Sequence[str], examples: Examples) -> list[str]:
+    """The sources with one column of sentences, each its own positive."""
+    widths = np.full(len(examples), len(examples.columns)) if examples.present is None else examples.present.sum(axis=1)
+    of = np.zeros(len(examples), np.int64) if examples.sources is None else examples.sources
+    return [name for number, name in enumerate(names) if widths[of == number].max(initial=0) == 1]
+
+
+def check_roles(config: config_dict.ConfigDict, alone: Sequence[str], count: int) -> None:
     """Refuses prompts and lengths of positives where there are none.
+
+    Args:
+      config: of the run.
+      alone: those of its `count` sources that have one column of sentences.
 
     Raises:
       UserError: naming the field and the data.
     """
     data, role = config.data, ROLES[1]
-    names = split_sources(data.train)
-    widths = np.full(len(examples), len(examples.columns)) if examples.present is None else examples.present.sum(axis=1)
-    of = np.zeros(len(examples), np.int64) if examples.sources is None else examples.sources
-    alone = [name for number, name in enumerate(names) if widths[of == number].max(initial=0) == 1]
     hint = "has one column of sentences, and a sentence that is its own positive is read as an anchor; leave it empty"
-    if data.lengths[role] and len(alone) == len(names):
+    if data.lengths[role] and len(alone) == count:
         raise UserError(f"config.data.lengths.{role}={data.lengths[role]}: {alone[0]} {hint.replace('empty', 'at 0')}")
     by_source = prompts_of(config)
     listed = len({each.positive for each in by_source}) > 1
-    for name, prompts in zip(names, by_source, strict=False):
-        if prompts.positive and name in alone and (listed or len(alone) == len(names)):
+    for name, prompts in zip(split_sources(data.train), by_source, strict=False):
+        if prompts.positive and name in alone and (listed or len(alone) == count):
             raise UserError(f"config.data.prompts.{role}={prompts.positive!r:.100}: {name} {hint}")
 
 
-def check_enough(config: config_dict.ConfigDict, count: int, pairing: Pairing | None) -> None:
+def check_enough(config: config_dict.ConfigDict, name: str, count: int, pairing: Pairing | None) -> None:
     """Refuses data that do not fill a batch.
+
+    Args:
+      config: of the run.
+      name: of the data.
+      count: their rows.
+      pairing: makes the examples of them; None: the rows are the examples.
 
     Raises:
       UserError: naming the data and their number of rows.
     """
-    name, size = config.data.train, config.train.batch_size
+    size = config.train.batch_size
     if count < 2:
         raise UserError(f"{name}: one example; training needs two or more, the others of a batch are negatives")
     if not pairing and count < size:

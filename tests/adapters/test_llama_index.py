@@ -14,8 +14,9 @@ from simcse_jax.errors import UserError
 pytest.importorskip("llama_index.core", reason="llama-index-core is not installed (requirements-dev.txt)")
 from llama_index.core import VectorStoreIndex
 from llama_index.core.ingestion.cache import IngestionCache
-from llama_index.core.ingestion.pipeline import IngestionPipeline
+from llama_index.core.ingestion.pipeline import IngestionPipeline, get_transformation_hash
 from llama_index.core.schema import TextNode
+from llama_index.core.storage.kvstore import SimpleKVStore
 
 from simcse_jax.adapters.llama_index import SimCSEEmbedding
 
@@ -71,6 +72,23 @@ def test_another_model_of_the_same_name_is_neither_opened_nor_found_in_a_cache(p
     assert found[0] == model.encode_document(["the cat"]).tolist()[0] != found[1]
     with pytest.raises(UserError, match="is not the model that these settings were written for"):
         SimCSEEmbedding.from_dict(other.to_dict())
+
+
+def test_a_cache_that_knows_texts_alone_is_refused_and_ranges_are_those_of_the_beginning(prompted, model, tmp_path):
+    store = SimpleKVStore()
+    with pytest.raises(UserError, match="embeddings_cache: LlamaIndex finds embeddings there by their text alone"):
+        SimCSEEmbedding(model, embeddings_cache=store)
+    adapter = SimCSEEmbedding(model)
+    adapter.embeddings_cache = store
+    for asked in (adapter.get_query_embedding, adapter.get_text_embedding):
+        with pytest.raises(UserError, match="a query would have a document's"):
+            asked("the cat")
+    keys = set()
+    for scale in (1, 2):  # another file of the same name
+        np.save(tmp_path / "ranges.npy", scale * ranges_of(model.encode(sentences(9))))
+        coded = SimCSEEmbedding(model, precision="int8", ranges=tmp_path / "ranges.npy")
+        keys.add(get_transformation_hash([TextNode(text="the cat")], coded))
+    assert len(keys) == 2
 
 
 def test_arguments_of_other_packages_are_named(prompted):

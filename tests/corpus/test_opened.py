@@ -121,3 +121,12 @@ def test_rows_with_fewer_hard_negatives_are_those_in_memory(tiny_bert, tmp_path)
     path.write_bytes(whole[: parts.entries] + bytes(parts.labels - parts.entries) + whole[parts.labels :])
     with pytest.raises(UserError, match="was changed"):  # zeros are no row without negatives
         rows_of(Prepared(tmp_path / "out"))
+
+
+def test_lengths_of_several_corpora_count_as_often_as_their_rows_are_read(triplets, lines):
+    both = Prepared(triplets, lines)
+    np.testing.assert_array_equal(both.counts(), both.manifest.counts)
+    np.testing.assert_array_equal(both.counts([1.0, 1.0]), both.manifest.counts)
+    weighted = both.counts([0.5, 3.0])
+    assert weighted.sum(axis=1).tolist() == [0.5 * 40 + 3 * 40] * 3
+    np.testing.assert_array_equal(weighted, 3 * both.manifest.counts - 2.5 * Prepared(triplets).counts())

@@ -5,6 +5,7 @@ from support import CONFIGS, sentences
 from simcse_jax.data import batches as module
 from simcse_jax.data.batches import Batches, Corpus, steps_per_epoch, tokenize
 from simcse_jax.data.examples import Examples
+from simcse_jax.data.mixture import Mixture
 from simcse_jax.data.pairing import Pairing
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models.config import EncoderConfig
@@ -179,6 +180,16 @@ def test_a_little_padding_stays():
     assert Batches(of_lengths(np.full((20, 1), 31)), 4, seed=0).sizes(5, 1)[0] == ((),)
     assert Batches(of_lengths(np.full((20, 1), 16)), 4, seed=0).sizes(5, 1)[0] == ((4 * 16,),)
     assert Batches(of_lengths(np.full((20, 1), 16)), 4, seed=0).sizes(5000, 1)[0] == ((4 * 16,),)
+
+
+def test_sources_that_are_read_more_often_count_as_often():
+    """Short rows, and long ones that have half of the turns: no batch would fit what fits rows that are read once."""
+    lengths = np.concatenate([np.full(90, 4), np.full(10, 24)])[:, None]
+    mixed = of_lengths(lengths)._replace(sizes=(90, 10), mixture=Mixture((50, 50)))
+    repeated = of_lengths(np.repeat(lengths, [5] * 90 + [45] * 10, axis=0))  # the same rows, as often as they are read
+    weighted, expected = (Batches(each, 16, seed=0).sizes(1000, 1) for each in (mixed, repeated))
+    assert weighted.tokens[0] == expected.tokens[0] and len(weighted.tokens) == 2
+    assert 0.8 < np.mean(weighted.which == 0) < 1
 
 
 def of_lengths(lengths: np.ndarray) -> Corpus:

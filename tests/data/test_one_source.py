@@ -6,6 +6,7 @@ import pytest
 from simcse_jax.data.batches import Corpus, Taught
 from simcse_jax.data.mixture import Mixture
 from simcse_jax.data.one_source import OneSource
+from simcse_jax.data.pairing import Pairing
 from simcse_jax.data.tokens import Prompts
 from simcse_jax.errors import UserError
 
@@ -76,8 +77,13 @@ def test_a_teacher_s_embeddings_are_those_of_the_sources():
 
 
 def test_refusals(corpus):
-    with pytest.raises(UserError, match=r"b: 22 rows are fewer than a batch of this source alone; .* 22 or less"):
+    with pytest.raises(UserError, match=r"b: 22 examples are fewer than a batch of this source alone; .* 22 or less"):
         corpus.mixture(25)
+    made = random_corpus(
+        30, 1, 24, 0, pairing=Pairing(7, fresh=True)
+    )  # two groups of eight pairs, of 15 sentences each
+    with pytest.raises(UserError, match=r"a: 16 examples are fewer than a batch .* 16 or less"):
+        OneSource(("a",), (made,)).mixture(20)
     with pytest.raises(UserError, match=r"data.weights: a would have none of the 12 batches of an epoch"):
         dataclasses.replace(corpus, weights=(1e-9, 1.0)).mixture(BATCH)
 

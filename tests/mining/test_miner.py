@@ -66,6 +66,23 @@ def test_negatives_are_those_of_a_search_by_hand(choice, judged):
         assert ("negative_judged" in record) == judged
 
 
+def test_an_anchor_with_many_positives_makes_no_other_query_fetch_as_many():
+    model, searched = Fixed(), []
+    corpus = corpus_of(TEXTS, model)
+
+    def search(queries, count):
+        searched.append((len(queries), count))
+        return corpus.search(queries, count)
+
+    choice = Choice(3, 0, 4, absolute_margin=0.2)
+    pairs = [Pair(row, "many", text) for row, text in enumerate(TEXTS[:40])] + pairs_of(5, TEXTS)
+    found = mined(pairs, corpus._replace(search=search), choice, model)
+    assert searched[0] == (5, 6) and sum(queries for queries, count in searched if count > 40) == 1
+    for pair, record in zip(pairs, found, strict=True):
+        own = set(TEXTS[:40]) if pair.anchor == "many" else {pair.positive}
+        assert record["negative_rows"] == by_hand(pair, own, TEXTS, choice, model)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("choice", CHOICES)
 def test_negatives_are_those_of_sentence_transformers(choice):

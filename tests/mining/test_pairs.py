@@ -1,4 +1,5 @@
 import json
+import sqlite3
 
 import pyarrow
 import pyarrow.parquet
@@ -34,6 +35,19 @@ def test_an_anchor_has_the_positives_of_all_its_pairs():
     assert (same_text([" p", "q", "s", "a"], hashes), rows) == ([True, False, True, False], {3, 5})
     assert positives.of("nothing") == (set(), set()) and positives.named == (3, 5)
     assert Positives(iter([Pair(0, "a", "p")])).named is None
+
+
+def test_a_full_disk_of_temporary_files_is_named(monkeypatch):
+    connect = sqlite3.connect
+
+    def small(name):
+        made = connect(name)
+        made.execute("PRAGMA max_page_count = 3")
+        return made
+
+    monkeypatch.setattr(sqlite3, "connect", small)
+    with pytest.raises(UserError, match=r"--pairs: .* temporary file: database or disk is full; .* TMPDIR"):
+        Positives(Pair(row, f"a {row}", "p") for row in range(1000))
 
 
 @pytest.mark.parametrize(

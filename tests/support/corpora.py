@@ -19,12 +19,18 @@ def tokenizer_of(model: Path) -> Tokenizer:
 
 
 def prepare(
-    folder: Path, model: Path, *data: object, max_length: int = 16, shard_rows: int = 16, **options
+    folder: Path,
+    model: Path,
+    *data: object,
+    max_length: int = 16,
+    shard_rows: int = 16,
+    vocabulary: int = 40,
+    **options,
 ) -> Prepared:
     """Prepares a corpus of a few shards in this process."""
     tokenizer = tokenizer_of(model)
     options.setdefault("columns", {})
-    plan = make_plan([str(each) for each in data], tokenizer, 40, max_length, shard_rows=shard_rows, **options)
+    plan = make_plan([str(each) for each in data], tokenizer, vocabulary, max_length, shard_rows=shard_rows, **options)
     folder.mkdir(exist_ok=True)
     enter(folder, plan)
     assert make(folder, plan, tokenizer) is not None

@@ -131,6 +131,37 @@ def test_a_shard_that_is_missing_cut_or_changed_ends_the_run(prepared, tiny_bert
     refused(call("main", *train_args(tiny_bert, tmp_path / "copy", corpus["dev"], tmp_path / "run")), "is not complete")
 
 
+def test_several_corpora_that_do_not_fit_are_told_what_helps(prepared, tiny_bert, corpus, tmp_path):
+    labelled = tmp_path / "labelled.csv"
+    labelled.write_text("sent0,sent1,label\n" + "a cat,a dog,0\n" * 9)
+    prepare(tmp_path / "short", tiny_bert, corpus["csv"], max_length=12)
+    prepare(tmp_path / "labelled", tiny_bert, labelled, labels=True)
+    prepare(tmp_path / "pairs", tiny_bert, labelled)
+    prepare(tmp_path / "lines", tiny_bert, corpus["txt"])
+    prepare(tmp_path / "wide", tiny_bert, corpus["txt"], vocabulary=1 << 20)  # the same tokenizer, four bytes a token
+    one_source = "--config.data.batching=one_source"
+
+    def run(*names, more=()):
+        data = ",".join(str(tmp_path / name) for name in names)
+        return call("main", *train_args(tiny_bert, data, corpus["dev"], tmp_path / "run", *more))
+
+    apart = "or set data.batching=one_source"
+    for name in ("short", "wide"):  # batches of one source each are refused too, or were not asked for
+        done = run(prepared, name) if name == "short" else run("lines", name)
+        refused(done, f"{tmp_path / name} were prepared with another --m", "prepare them alike")
+        assert apart not in done.stderr
+    refused(run(prepared, "short", more=[one_source]), f"{tmp_path / 'short'} was prepared with 12")
+    refused(run("pairs", "labelled"), "were prepared with another --labels each", apart)
+    assert run("pairs", "labelled", more=[one_source, "--config.train.max_steps=1"]).returncode == 0
+    shutil.rmtree(tmp_path / "run")
+    sizes = ["--config.train.batch_size=16", "--config.parallel.devices=1"]
+    refused(run(prepared, "pairs", more=[one_source, *sizes]), f"error: {tmp_path / 'pairs'}: 9 examples are fewer")
+    unused = "--config.data.lengths.positive=12"
+    refused(run("lines", more=[unused]), f"{unused[2:]}: {tmp_path / 'lines'} has one column of sentences")
+    refused(run("lines", "wide", more=[unused, one_source]), f"{unused[2:]}: {tmp_path / 'lines'} has one column")
+    assert not (tmp_path / "run").exists()
+
+
 @NEEDS_GCSFS
 def test_a_corpus_in_a_bucket_needs_a_local_cache(store, prepared, tiny_bert, corpus, tmp_path):
     for path in prepared.iterdir():

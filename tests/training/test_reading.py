@@ -181,7 +181,7 @@ def test_the_prompts_are_those_of_the_exported_model(config, pairs, tmp_path):
         ({"data__prompts__anchor": "the cat " * 20}, "data.prompts.anchor=.*: fills all 24 tokens"),
         ({}, "name sources of one kind, .*or set data.mixed=True"),
         ({"data__mixed": True, "data__weights": ("1e-9", "1")}, "data.weights: .*train.csv would have no row"),
-        ({"data__batching": "one_source", "train__batch_size": 32}, "pairs.csv: 30 rows are fewer than a batch"),
+        ({"data__batching": "one_source", "train__batch_size": 32}, "pairs.csv: 30 examples are fewer than a batch"),
         ({"data__batching": "one_source", "data__weights": ("1e-9", "1")}, "train.csv would have none of the 8"),
         (
             {"data__batching": "one_source", "objective__margin_mse__weight": 1.0, "teacher__model": "x"},
