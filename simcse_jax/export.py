@@ -71,7 +71,7 @@ def main() -> None:
         export_adapter(workdir, output, step)
         with printing(False) as say:
             say(f"exported to {args.output}; open it with")
-            say(f"  peft.PeftModel.from_pretrained(transformers.AutoModel.from_pretrained(BASE), {args.output!r})")
+            say(f"  peft.AutoPeftModelForFeatureExtraction.from_pretrained({args.output!r})")
             say("  --config.model.lora.init_from, which trains it further")
         return
     export(workdir, output, args.push_to_hub, args.revision, args.license, step, args.truncate_dim)

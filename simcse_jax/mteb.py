@@ -299,8 +299,7 @@ def _in_a_line(name: str) -> Iterator[None]:
         yield
     except Exception as error:
         packages = [
-            frame.f_globals.get("__name__", "").partition(".")[0]
-            for frame, _ in traceback.walk_tb(error.__traceback__)
+            frame.f_globals.get("__name__", "").partition(".")[0] for frame, _ in traceback.walk_tb(error.__traceback__)
         ]
         innermost = [package for package in packages if package in ("mteb", "simcse_jax")][-1]
         if isinstance(error, MemoryError) or innermost != "mteb":

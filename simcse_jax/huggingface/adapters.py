@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from simcse_jax.errors import UserError
-from simcse_jax.huggingface.linear_maps import module_of
+from simcse_jax.huggingface.linear_maps import linear_maps, module_of
 from simcse_jax.huggingface.load import Pretrained
+from simcse_jax.huggingface.name_tables import NAMES
 from simcse_jax.huggingface.names import PREFIXES, as_float32
 from simcse_jax.huggingface.tokenizer import MARKER
 from simcse_jax.huggingface.weight_files import read_safetensors, write_safetensors
@@ -42,7 +43,14 @@ def base_fingerprint(params: Mapping[str, AnyArray]) -> str:
 
 
 def write_adapter(
-    params: Mapping[str, AnyArray], encoder: EncoderConfig, folder: Path, *, base: str, sha: str, dropout: float
+    params: Mapping[str, AnyArray],
+    encoder: EncoderConfig,
+    folder: Path,
+    *,
+    base: str,
+    sha: str,
+    dropout: float,
+    revision: str | None = None,
 ) -> None:
     """Writes LoRA's parameters into an empty folder, for PEFT and for `read_adapter`.
 
@@ -53,6 +61,7 @@ def write_adapter(
       base: the name of the model that the run started from.
       sha: the `base_fingerprint` of that model.
       dropout: the rate of the run.
+      revision: of the base, on the hub.
     """
     settings, tensors, modules = lora.lora_of(encoder), {}, []
     for (group, site), names in lora.names(encoder).items():
@@ -60,9 +69,15 @@ def write_adapter(
         for kind, name in zip(KINDS, names, strict=True):
             tensors[f"{PREFIX}{modules[-1]}.{kind}.weight"] = np.ascontiguousarray(np.asarray(params[name]).T)
     alpha = settings.alpha
-    fields = {"peft_type": "LORA", "task_type": "FEATURE_EXTRACTION", BASE: base, "inference_mode": True}
+    fields = {"peft_type": "LORA", "task_type": "FEATURE_EXTRACTION", BASE: base, "revision": revision}
     fields |= {"r": settings.rank, "lora_alpha": int(alpha) if alpha.is_integer() else alpha, "lora_dropout": dropout}
-    fields |= {"target_modules": modules, "bias": "none", "fan_in_fan_out": False, "init_lora_weights": True}
+    fields |= {
+        "inference_mode": True,
+        "target_modules": modules,
+        "bias": "none",
+        "fan_in_fan_out": False,
+        "init_lora_weights": True,
+    }
     write_json(folder / CONFIG, fields)
     write_safetensors(folder / WEIGHTS, tensors)
     write_json(folder / MARKER, {BASE_SHA256: sha, "version": __version__})
@@ -70,6 +85,9 @@ def write_adapter(
 
 def read_adapter(name: str, encoder: EncoderConfig, model: Pretrained) -> dict[str, np.ndarray]:
     """LoRA's parameters from a folder of PEFT's, by our names.
+
+    Those of the pooler's dense layer, which PEFT's `all-linear` adds, are left out where the base has no head: then no
+    embedding depends on them.
 
     Args:
       name: of the folder.
@@ -86,7 +104,9 @@ def read_adapter(name: str, encoder: EncoderConfig, model: Pretrained) -> dict[s
     _check_config(fields, folder / CONFIG, lora.lora_of(encoder))
     _check_base(fields, folder, model)
     path = folder / WEIGHTS
-    tensors = {_without_prefix(key): value for key, value in read_safetensors(path).items()}
+    unread = () if model.has_head else f"{NAMES[encoder.model_type].pooler}.lora_"
+    named = ((_without_prefix(key), value) for key, value in read_safetensors(path).items())
+    tensors = {key: value for key, value in named if not key.startswith(unread)}
     expected = {
         f"{module_of(encoder.model_type, group, site)}.{kind}.weight": (ours, (rows, columns))
         for (group, site), names in lora.names(encoder).items()
@@ -95,10 +115,12 @@ def read_adapter(name: str, encoder: EncoderConfig, model: Pretrained) -> dict[s
     }
     if other := sorted(tensors.keys() ^ expected.keys()):
         which = "is there" if other[0] in tensors else "is missing"
-        raise UserError(
-            f"{path}: the tensor {other[0]!r:.120} {which}; set model.lora.targets and model.freeze.layers as the "
-            "adapter was trained, or model.init_from to its base model"
-        )
+        advice = "set model.lora.targets and model.freeze.layers as the adapter was trained, or model.init_from to its "
+        advice += "base model"
+        if other[0].partition(".lora_")[0] not in _modules(encoder):
+            which = f"belongs to no linear map of a layer of {model.name}"
+            advice = "an adapter of another model, or of other parts, is not supported"
+        raise UserError(f"{path}: the tensor {other[0]!r:.120} {which}; {advice}")
     params = {}
     for key, (ours, shape) in expected.items():
         if tensors[key].shape != shape:
@@ -138,11 +160,17 @@ def _check_base(fields: Mapping[str, Any], folder: Path, model: Pretrained) -> N
     if sha is not None:
         if sha != base_fingerprint(model.params):
             raise UserError(f"{folder}: is an adapter of {named!r:.100}; {model.name} has other weights")
-    elif Path(str(named or "")).name != Path(model.name).name:
+    elif Path(str(named or "")).name not in {Path(name).name for name in (model.name, model.name.partition("@")[0])}:
         raise UserError(
             f"{folder / CONFIG}: {BASE} is {named!r:.100}, but config.model.init_from is {model.name!r:.100}; start "
             "from that model, or write the other name there if they are the same"
         )
+
+
+def _modules(encoder: EncoderConfig) -> set[str]:
+    """The linear maps of all layers."""
+    maps = linear_maps(encoder.model_type).values()
+    return {module_of(encoder.model_type, group, site) for group in encoder.groups for site in maps}
 
 
 def _without_prefix(key: str) -> str:

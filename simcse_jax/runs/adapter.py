@@ -1,7 +1,7 @@
 """A run's LoRA as a folder of PEFT's."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +9,21 @@ import numpy as np
 
 from simcse_jax.config.fields import scoring_pooler
 from simcse_jax.errors import UserError
-from simcse_jax.huggingface.adapters import write_adapter
+from simcse_jax.huggingface.adapters import BASE, write_adapter
+from simcse_jax.huggingface.hub import split_name
+from simcse_jax.huggingface.public_names import is_from_hub, public_value
+from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.models import parameters
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.lora import lora_of
+from simcse_jax.names import split_step
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.loading import choose_step
 from simcse_jax.runs.partial import FINGERPRINT, model_has_lora
 from simcse_jax.runs.state import trained_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir
-from simcse_jax.storage import Folder, read_json
+from simcse_jax.storage import Folder, local_path, read_json
 
 CARD = """---
 base_model: {base}
@@ -29,10 +33,9 @@ library_name: peft
 LoRA for `{base}`: rank {rank}, α {alpha:g}. Open it with
 
 ```python
-from peft import PeftModel
-from transformers import AutoModel
+from peft import AutoPeftModelForFeatureExtraction
 
-model = PeftModel.from_pretrained(AutoModel.from_pretrained("{base}"), "this folder")
+model = AutoPeftModelForFeatureExtraction.from_pretrained("this folder")
 ```
 
 An embedding is what the pooler `{pooler}` makes of the last hidden states.
@@ -91,12 +94,30 @@ def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[P
             raise UserError(f"{folder}: {name} of the checkpoint of step {chosen} is not finite; it is not exported")
     if any(name.startswith(parameters.LANGUAGE_MODEL) for name in trained):
         print(f"{folder}: its head of masked words is left out; an export without --adapter has it", flush=True)
-    base, sha = fields["init_from"], run["sha256"].get(FINGERPRINT, "")
+    (base, revision), sha = base_for_peft(fields["init_from"], run.get("hub")), run["sha256"].get(FINGERPRINT, "")
     settings = lora_of(encoder)
-    card = CARD.format(base=base, pooler=scoring_pooler(run["config"]), rank=settings.rank, alpha=settings.alpha)
+    name = public_value("model.init_from", fields["init_from"], run.get("hub"))
+    card = CARD.format(base=name, pooler=scoring_pooler(run["config"]), rank=settings.rank, alpha=settings.alpha)
 
     def write(target: Path) -> None:
-        write_adapter(own, encoder, target, base=base, sha=sha, dropout=fields["lora"]["dropout"])
+        write_adapter(own, encoder, target, base=base, revision=revision, sha=sha, dropout=fields["lora"]["dropout"])
         (target / "README.md").write_text(card, encoding="utf-8")
 
     return write
+
+
+def base_for_peft(name: str, from_hub: Collection[str] | None) -> tuple[str, str | None]:
+    """A run's base as transformers opens it: its name or folder, and the revision on the hub.
+
+    Args:
+      name: of the model that the run started from.
+      from_hub: the fields of the run's config whose values are the hub's; None where that was not recorded.
+    """
+    if name.startswith("package:"):
+        return str(resolve(name)), None
+    if is_from_hub("model.init_from", name, from_hub) and (parts := split_name(name)) is not None:
+        return parts
+    folder = local_path(split_step(name).name)
+    if (folder / "run.json").is_file():
+        print(f"{name} is a run: before PEFT opens its base, export it and write that folder as {BASE}", flush=True)
+    return (str(folder.absolute()) if folder.exists() else name), None

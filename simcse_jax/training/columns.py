@@ -107,12 +107,14 @@ def _check_views_differ(config: config_dict.ConfigDict) -> None:
     """Refuses masks that are meant to make a sentence's two views differ, and drop nothing."""
     views, model = config.views, config.model
     paired = [name for name in trained(config.objective) if name not in (*UNPAIRED, *OF_OTHER_PAIRS)]
-    rates = (model.dropout, max(model.attention_dropout, 0.0), max(views.positive_dropout, 0.0))
-    changed = (views.anchor_change, views.positive_change) != ("none", "none")
+    rates = [model.dropout, model.attention_dropout, views.positive_dropout, model.lora.rank and model.lora.dropout]
+    noise = views.positive == "noisy" and views.noise
+    changed = {views.anchor_change, views.positive_change} - ({"none"} if views.cutoff else {"none", "cutoff"})
     if (
         paired
-        and views.positive in ("independent", "mean")
-        and not any(rates)
+        and views.positive in ("independent", "mean", "noisy")
+        and max(rates) <= 0  # -1: the same as another one
+        and not noise
         and not changed
         and not model.dual_encoder
     ):

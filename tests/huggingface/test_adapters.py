@@ -12,7 +12,7 @@ from support import CONFIGS, random_batch, write_model
 from support.models import edit_json
 
 from simcse_jax.errors import UserError
-from simcse_jax.huggingface.adapters import CONFIG, WEIGHTS, base_fingerprint, read_adapter, write_adapter
+from simcse_jax.huggingface.adapters import CONFIG, KINDS, WEIGHTS, base_fingerprint, read_adapter, write_adapter
 from simcse_jax.huggingface.linear_maps import sites
 from simcse_jax.huggingface.load import load
 from simcse_jax.models import lora, parameters
@@ -60,6 +60,7 @@ def test_one_of_a_larger_class_is_read(written, tmp_path):
     tensors = load_file(other / WEIGHTS)
     save_file({name.replace("model.encoder", "model.bert.encoder"): x for name, x in tensors.items()}, other / WEIGHTS)
     assert read_adapter(str(other), encoder, model).keys() == params.keys()
+    assert read_adapter(str(other), encoder, dataclasses.replace(model, name="me/tiny-bert@refs/pr/1"))
     with pytest.raises(UserError, match=r"base_model_name_or_path is '.*tiny-bert', but config.model.init_from is 'x'"):
         read_adapter(str(other), encoder, dataclasses.replace(model, name="x"))
     edit_json(other / CONFIG, base_model_name_or_path=None)
@@ -89,6 +90,32 @@ def test_another_kind_is_refused(written, tmp_path, changes, said):
     edit_json(other / CONFIG, **changes)
     with pytest.raises(UserError, match=f"{CONFIG}: {said}"):
         read_adapter(str(other), encoder, model)
+
+
+def test_products_of_the_pooler_are_left_out_and_of_other_parts_refused(written, tmp_path):
+    """PEFT's `all-linear` adds those of a BERT's pooler, and of ELECTRA's projection."""
+    folder, model, encoder, params = written
+    for module, with_head, said in (
+        ("pooler.dense", False, ""),
+        ("pooler.dense", True, r"'pooler\.dense\.lora_A\.weight' belongs to no linear map of a layer of"),
+        ("embeddings_project", False, r"'embeddings_project\.lora_A\.weight' belongs to no linear map of a layer of"),
+        (
+            "encoder.layer.2.output.dense",
+            False,
+            r"'encoder\.layer\.2.*; an adapter of another model, or of other parts",
+        ),
+    ):
+        other = shutil.copytree(folder, tmp_path / "other", dirs_exist_ok=True)
+        more = {f"base_model.model.{module}.{kind}.weight": np.ones((3, 32), np.float32) for kind in KINDS}
+        save_file(load_file(folder / WEIGHTS) | more, other / WEIGHTS)
+        head = {"head.kernel": np.ones((32, 32)), "head.bias": np.ones(32)} if with_head else {}
+        base = dataclasses.replace(model, params={**model.params, **head})
+        assert base.has_head == with_head
+        if said:
+            with pytest.raises(UserError, match=said):
+                read_adapter(str(other), encoder, base)
+        else:
+            assert read_adapter(str(other), encoder, base).keys() == params.keys()
 
 
 def test_an_adapter_of_another_model_is_refused(written, tmp_path):
@@ -140,6 +167,8 @@ def test_peft_opens_it_and_ours_opens_pefts(kind, tmp_path):
     theirs = peft.PeftModel.from_pretrained(opened(), tmp_path / "adapter")
     np.testing.assert_allclose(ours * mask[..., None], states(theirs), atol=1e-5)
     assert np.abs(states(opened()) - states(theirs)).max() > 0.05
+    auto = peft.AutoPeftModelForFeatureExtraction.from_pretrained(tmp_path / "adapter", attn_implementation="eager")
+    np.testing.assert_array_equal(states(auto), states(theirs))
 
     targets = [
         ".".join(name.split(".")[-2:])

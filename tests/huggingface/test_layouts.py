@@ -78,8 +78,10 @@ def rows() -> dict[str, list[str]]:
     }
 
 
-def test_the_documentation_has_a_line_for_each_layout():
+def test_the_documentation_has_a_line_for_each_layout_and_a_layout_for_each_line():
     table = rows()
+    lines = (ROOT / "docs" / "models.md").read_text(encoding="utf-8").partition("## What is refused")[0].splitlines()
+    assert sum(line.startswith("| `") for line in lines) == len(LAYOUTS)
     for name, layout in LAYOUTS.items():
         _, model_type, pooler, head, length, prompts = table[name][:6]
         assert model_type == f"`{layout.model_type}`", name

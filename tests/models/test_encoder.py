@@ -10,7 +10,7 @@ from support import CONFIGS, random_batch, random_model, row_keys
 
 from simcse_jax.models import parameters
 from simcse_jax.models.config import POOLERS, EncoderConfig
-from simcse_jax.models.padding import Padded
+from simcse_jax.models.padding import Padded, unpadded
 from simcse_jax.models.pooling import pool
 from simcse_jax.models.sentence_encoder import SentenceEncoder, build
 
@@ -70,6 +70,7 @@ def test_padding_chunking_and_order_change_nothing_with_dropout_on(model_type):
             for each in (
                 *(("cls", "bert"), ("cls", "mpnet"), ("avg_first_last", "bert")),
                 *(("cls", "albert"), ("cls", "modernbert"), ("avg_first_last", "nomic_bert")),
+                *(("avg", "electra"), ("cls", "ernie"), ("avg", "distilbert")),
             )
         ),
     ],
@@ -315,17 +316,27 @@ def test_embeddings_by_numpy(model_type):
     np.testing.assert_allclose(found, x, atol=1e-5)
 
 
-def test_masks_of_narrow_embeddings_and_of_shared_layers_are_bit_equal_whatever_the_padding():
-    graph, params, config = random_model("albert")
-    encoder = parameters.merge(graph, params).encoder
-    (short, layers), (long, others) = (encoder.draw_masks(Padded(n), n, row_keys(2), 0.1) for n in (8, 12))
-    assert short.keep.shape == (2, 8, 16) and len(layers) == 2 and config.groups == [0, 0]
-    np.testing.assert_array_equal(short.keep, long.keep[:, :8])
-    for mine, other in zip(layers, others, strict=True):
-        np.testing.assert_array_equal(mine.attention.keep, other.attention.keep[:, :, :8, :8])
-        np.testing.assert_array_equal(mine.attention_output.keep, other.attention_output.keep[:, :8])
-    first, second = (layer.attention_output.keep for layer in layers)
-    assert (first != second).any()
+@pytest.mark.parametrize("model_type", CONFIGS)
+def test_masks_are_bit_equal_whatever_the_padding_and_without_it(model_type):
+    """Of narrow embeddings and of layers that share their weights, too; no two places have the same."""
+    graph, params, config = random_model(model_type)
+    encoder, lengths = parameters.merge(graph, params).encoder, np.array([[8], [3], [1]])
+    there, longer = (np.arange(length) < lengths for length in (8, 12))
+    unpadded_12 = unpadded(longer.astype(np.int32), 14)
+    embedding, layers = encoder.draw_masks(Padded(8), 8, row_keys(3), 0.3)
+    assert embedding.keep.shape == (3, 8, config.table_size) and len(layers) == config.num_layers
+    kept = []
+    for layout in (Padded(12), unpadded_12):
+        other_embedding, other_layers = encoder.draw_masks(layout, 12, row_keys(3), 0.3)
+        pairs = [(embedding, other_embedding)]
+        for mine, other in zip(layers, other_layers, strict=True):
+            np.testing.assert_array_equal(mine.attention.keep, other.attention.keep[:, :, :8, :8])
+            pairs += [(mine[site], other[site]) for site in (1, 2) if mine[site] is not None or other[site] is not None]
+        for mine, other in pairs:
+            np.testing.assert_array_equal(mine.keep[there], layout.to_rows(other.keep)[:, :8][there])
+        kept = [np.asarray(mine.keep) for mine, _ in pairs] + [np.asarray(layer.attention.keep) for layer in layers]
+    dropped = config.drops_attention_output + config.drops_feed_forward_output
+    assert len({keep.tobytes() for keep in kept}) == len(kept) == 1 + config.num_layers * (1 + dropped)
 
 
 def test_a_projection_and_shared_layers_in_bfloat16_are_close_to_float32_and_between_layers_all_is_bfloat16():

@@ -11,8 +11,9 @@ from support import CONFIGS
 from simcse_jax.config.fields import default_config
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.adapters import WEIGHTS
+from simcse_jax.huggingface.resolve import resolve
 from simcse_jax.runs import adapter
-from simcse_jax.runs.adapter import adapter_writer, check_adapter
+from simcse_jax.runs.adapter import adapter_writer, base_for_peft, check_adapter
 from simcse_jax.runs.workdir import resolved
 
 
@@ -69,3 +70,16 @@ def test_without_a_checkpoint_there_is_nothing_to_write(tmp_path):
     run_folder(tmp_path)
     with pytest.raises(UserError, match="no checkpoint has been saved yet"):
         adapter_writer(tmp_path)
+
+
+def test_the_base_is_named_as_transformers_opens_it(tiny_bert, minilm, tmp_path, monkeypatch, capsys):
+    hub = ["model.init_from"]
+    assert base_for_peft("me/model@v2", hub) == ("me/model", "v2") and base_for_peft("bert", hub) == ("bert", None)
+    assert base_for_peft(minilm, []) == (str(resolve(minilm)), None)
+    monkeypatch.chdir(tiny_bert.parent)
+    assert base_for_peft(tiny_bert.name, []) == (str(tiny_bert), None)
+    assert base_for_peft("moved/away", []) == ("moved/away", None)
+    assert not capsys.readouterr().out
+    (tmp_path / "run.json").write_text("{}")
+    assert base_for_peft(f"{tmp_path}@step=3", []) == (str(tmp_path), None)
+    assert "is a run: before PEFT opens its base, export it" in capsys.readouterr().out

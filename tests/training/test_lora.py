@@ -18,7 +18,7 @@ from simcse_jax.models import partial
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.runs.kept import starting_params
 from simcse_jax.runs.loading import load_model
-from simcse_jax.runs.state import initial_params, with_parts
+from simcse_jax.runs.state import initial_params, trained_shapes, with_parts
 from simcse_jax.simcse import SimCSE
 from simcse_jax.storage import as_path
 from simcse_jax.training.loss import make_loss
@@ -145,6 +145,28 @@ def test_a_run_is_resumed_bit_for_bit(fields, tiny_bert, corpus, tmp_path):
     more = ["--config.eval.every=2", "--config.train.max_steps=4", "--config.parallel.devices=2"]
     straight = trained_and_resumed(config_of(tiny_bert, corpus, *fields, *more), tmp_path)
     assert not any("embeddings" in name for name in straight)
+
+
+@pytest.mark.wiring
+@pytest.mark.slow
+@pytest.mark.parametrize("fields", [LORA, FROZEN])
+def test_a_discriminator_trains_whole_and_the_run_is_the_same_on_two_devices_in_chunks(
+    fields, language_model, corpus, tmp_path
+):
+    """DiffCSE: the encoder trains in part, the discriminator is a copy of the base, the generator is frozen."""
+    own = [f"--config.model.generator={language_model}", "--config.train.max_steps=2"]
+    own += ["--config.objective.replaced_token_detection.weight=0.1", *fields]
+    runs = []
+    for name, more in (("one", []), ("two", ["--config.parallel.devices=2", "--config.parallel.chunk_size=3"])):
+        done = call("main", *train_args(language_model, corpus["txt"], corpus["dev"], tmp_path / name, *own, *more))
+        assert done.returncode == 0, done.stderr
+        runs.append([line["loss"] for line in lines(tmp_path / name) if "loss" in line])
+    assert runs[0] == pytest.approx(runs[1], rel=1e-4)
+    model = load(str(language_model)).config
+    trained = trained_shapes(model, json.loads((tmp_path / "one" / "run.json").read_text())["config"])
+    _, of_base = build(model, with_head=False)
+    assert {"discriminator." + name for name in of_base} == {name for name in trained if "discriminator" in name}
+    assert {name for name in of_base if name in trained} < of_base.keys()
 
 
 @pytest.mark.slow
