@@ -69,7 +69,7 @@ def write_adapter(
         for kind, name in zip(KINDS, names, strict=True):
             tensors[f"{PREFIX}{modules[-1]}.{kind}.weight"] = np.ascontiguousarray(np.asarray(params[name]).T)
     alpha = settings.alpha
-    fields = {"peft_type": "LORA", "task_type": "FEATURE_EXTRACTION", BASE: base, "revision": revision}
+    fields: dict[str, Any] = {"peft_type": "LORA", "task_type": "FEATURE_EXTRACTION", BASE: base, "revision": revision}
     fields |= {"r": settings.rank, "lora_alpha": int(alpha) if alpha.is_integer() else alpha, "lora_dropout": dropout}
     fields |= {
         "inference_mode": True,
