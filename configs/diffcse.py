@@ -14,9 +14,9 @@ much here. STS-B dev chooses the checkpoint in `:transfer` too. Others who ran t
 STS (the authors: 78.49).
 
 `diffcse:simcse_plus_plus` is our reading of "DiffCSE + SimCSE++" in Table 4 of SimCSE++, which has no released code:
-off-dropout (m = 0.9, τ = 0.05) and 0.1 · dimension-wise (τ = 5, as released) take the place of InfoNCE, both on
-projected embeddings. Replaced tokens are as before, found from the views with dropout. The views without dropout pass
-batch norm as a group of their own.
+off-dropout (m = 0.9 as released, τ = 0.05) and 0.1 · dimension-wise (τ = 5, as printed) take the place of InfoNCE, both
+on projected embeddings. Replaced tokens are as before, found from the views with dropout. The views without dropout
+pass batch norm as a group of their own.
 """
 
 from ml_collections import config_dict
@@ -53,6 +53,6 @@ def get_config(variant: str = "sts") -> config_dict.ConfigDict:
         config.objective.info_nce.weight = 0.0
         config.objective.off_dropout.weight = 1.0
         config.objective.off_dropout.m = 0.9
+        config.objective.off_dropout.reading = "released"
         config.objective.dimension_wise.weight = 0.1
-        config.objective.dimension_wise.reading = "released"
     return config

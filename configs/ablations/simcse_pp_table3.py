@@ -70,9 +70,9 @@ def get_config(encoder: str = "base") -> config_dict.ConfigDict:
     config.model.init_from, config.train.learning_rate = choose_variant(encoder, ENCODERS)
     config.objective.off_dropout.temperature = 0.05
     config.objective.off_dropout.m = 0.9
-    config.objective.off_dropout.reading = "paper"
+    config.objective.off_dropout.reading = "released"
     config.objective.dimension_wise.temperature = 5.0
-    config.objective.dimension_wise.reading = "released"
+    config.objective.dimension_wise.reading = "paper"
     config.eval.every = 125
     title, columns = f"SimCSE++, {encoder}", (*COLUMNS, "stsb_dev")
     config.sweep = sweep_defaults(title, "SimCSE++, Table 3", columns, baseline="SimCSE")

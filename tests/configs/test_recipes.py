@@ -455,7 +455,7 @@ def test_the_map_of_the_code_says_what_each_recipe_is_composed_of():
 
 PLUS_PLUS = [
     ("simcse_pp_table6.py", "SimCSE++", "base"),
-    ("simcse_pp_table5.py", "m-paper dcl-released centre", "base"),
+    ("simcse_pp_table5.py", "m-released dcl-paper centre", "base"),
 ]
 PLUS_PLUS += [(f"simcse_pp_table3.py:{argument}", "SimCSE++", argument) for argument in ARGUMENTS["simcse_pp_table3"]]
 PLUS_PLUS += [("simcse_pp_table3.py:sbert_base", "SimCSE++ at 1e-5", "sbert_base_released")]
