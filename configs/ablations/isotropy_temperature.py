@@ -20,8 +20,8 @@ from simcse_jax.config import default_config
 from simcse_jax.sweeps.variants import Variant, sweep_defaults
 
 
-def get_config() -> config_dict.ConfigDict:
-    """Entailment pairs of NLI, one epoch of batches of 64, mean pooling."""
+def setting(table: str, section: str, baseline: str) -> config_dict.ConfigDict:
+    """Entailment pairs of NLI, one epoch of batches of 64, mean pooling; of each table of the paper's ablations."""
     config = default_config()
     config.model.init_from = "microsoft/mpnet-base"
     config.model.pooler = "avg"
@@ -35,10 +35,14 @@ def get_config() -> config_dict.ConfigDict:
     config.analysis.sentences = 1359
     config.analysis.repeated_sentences = "keep"
     config.checkpoint.keep_every = 200
-    config.sweep = sweep_defaults(
-        "Temperatures, by twos", "On Isotropy and Learning Dynamics, section 4", ("stsb_dev",), baseline="0.05"
-    )
+    title = f"On Isotropy and Learning Dynamics, {section}"
+    config.sweep = sweep_defaults(table, title, ("stsb_dev",), baseline=baseline)
     return config
+
+
+def get_config() -> config_dict.ConfigDict:
+    """Temperature 0.05 is the baseline."""
+    return setting("Temperatures, by twos", "section 4", baseline="0.05")
 
 
 def get_variants() -> tuple[Variant, ...]:

@@ -1,44 +1,17 @@
 """The isotropy paper, Appendix A: temperatures in powers of ten.
 
-MPNet-base, as in the paper, which leaves open the learning rate (here that of supervised SimCSE), the length (32
-tokens), and whether its loss is symmetric; this is its equation 2, one way, and
-`--config.objective.info_nce.symmetric=True` is the other.
-
-The space is measured every 200 steps on the paper's data: the first sentences of STS-B's test pairs (`eval.data` is
-SentEval's folder), each as often as it occurs. Section 2.4 counts 1,359 of them, without a rule that would choose them
-from the 1,379 of the set; the authors' code reads all 1,379, which is `--config.analysis.sentences=1379`. The
-measures are in each run's `metrics.jsonl`, and `simcse_jax.analyze --runs` draws them. The model is kept as well: 24
-checkpoints of 1.3 GB each (none with `--config.checkpoint.keep_every=0`), of 4,911 steps; the paper's 4,912 count
-a last partial batch. The paper gives no score; this table is STS-B dev.
-
-The file: `python -m simcse_jax.build_data nli_pairs --source MNLI SNLI`.
+Everything else, and what is open in the paper, is that of `isotropy_temperature.py`.
 """
 
 from ml_collections import config_dict
 
-from simcse_jax.config import default_config
-from simcse_jax.sweeps.variants import Variant, sweep_defaults
+from simcse_jax.configs.ablations.isotropy_temperature import setting
+from simcse_jax.sweeps.variants import Variant
 
 
 def get_config() -> config_dict.ConfigDict:
-    """Entailment pairs of NLI, one epoch of batches of 64, mean pooling."""
-    config = default_config()
-    config.model.init_from = "microsoft/mpnet-base"
-    config.model.pooler = "avg"
-    config.model.mlp = "none"
-    config.data.train = "data/nli_pairs.csv"
-    config.data.positives = "entailment"
-    config.train.learning_rate = 5e-5
-    config.eval.every = 200
-    config.analysis.every = 200
-    config.analysis.split = "test"
-    config.analysis.sentences = 1359
-    config.analysis.repeated_sentences = "keep"
-    config.checkpoint.keep_every = 200
-    config.sweep = sweep_defaults(
-        "Temperatures, by tens", "On Isotropy and Learning Dynamics, Appendix A", ("stsb_dev",), baseline="0.05"
-    )
-    return config
+    """Temperature 0.05 is the baseline."""
+    return setting("Temperatures, by tens", "Appendix A", baseline="0.05")
 
 
 def get_variants() -> tuple[Variant, ...]:

@@ -21,6 +21,15 @@ from ml_collections import config_dict
 
 from simcse_jax.config import default_config
 from simcse_jax.configs import is_bert, sbert_nli
+from simcse_jax.configs.ablations.simcse_table5 import (
+    AS_IT_IS,
+    SUP_BERT,
+    SUP_ROBERTA,
+    SUP_ROBERTA_LARGE,
+    UNSUP_ROBERTA,
+    UNSUP_ROBERTA_LARGE,
+    published,
+)
 from simcse_jax.evaluation.tasks import TRANSFER
 from simcse_jax.sweeps.variants import Variant, as_recipe, sweep_defaults
 
@@ -28,27 +37,9 @@ COLUMNS = (*TRANSFER, "transfer_avg")
 BERT, ROBERTA, SIMCSE = "average of BERT-base", "average of RoBERTa-base", "unsup. SimCSE-BERT-base"
 SBERT, SROBERTA = "SBERT-base (published)", "SRoBERTa-base (published)"
 
-AS_IT_IS = {"model.mlp": "none", "train.epochs": 0, "train.max_steps": 0}
 AVERAGE, CLS = AS_IT_IS | {"model.pooler": "avg"}, AS_IT_IS | {"model.pooler": "cls_before_pooler"}
 GLOVE = AVERAGE | {"model.init_from": "glove:data/glove.6B.300d.txt"}
-UNSUP_ROBERTA = {"model.init_from": "roberta-base", "train.batch_size": 512, "train.learning_rate": 1e-5}
-UNSUP_ROBERTA_LARGE = {"model.init_from": "roberta-large", "train.batch_size": 512, "train.learning_rate": 3e-5}
-SUP_BERT = {
-    "model.mlp": "always",
-    "data.train": "data/nli_for_simcse.csv",
-    "train.epochs": 3,
-    "train.batch_size": 512,
-    "train.learning_rate": 5e-5,
-}
-SUP_ROBERTA = SUP_BERT | {"model.init_from": "roberta-base"}
-SUP_ROBERTA_LARGE = SUP_BERT | {"model.init_from": "roberta-large", "train.learning_rate": 1e-5}
 MLM = {"objective.mlm.weight": 0.1}
-
-
-def published(name: str) -> dict:
-    """The fields of a checkpoint of SimCSE's authors; a supervised one keeps its head."""
-    head = "always" if name.startswith("sup-") else "none"
-    return AS_IT_IS | {"model.init_from": f"princeton-nlp/{name}", "model.mlp": head}
 
 
 def get_config() -> config_dict.ConfigDict:
