@@ -22,9 +22,10 @@ from simcse_jax.errors import UserError
 from simcse_jax.index.decoding import decoding_of
 from simcse_jax.index.faiss import FaissSearch
 from simcse_jax.index.options import Backend, check_precision, check_search
-from simcse_jax.index.placed import Placed, Storage, aligned
+from simcse_jax.index.placed import Placed, Storage
 from simcse_jax.index.refine import refined_top_k
 from simcse_jax.index.rescore import RESCORE, quantization_for, rescored, rescored_top_k, vectors_in
+from simcse_jax.index.rows import aligned, compared, empty
 from simcse_jax.index.similarity import check_similarity, prepared
 from simcse_jax.index.top_k import Block, top_k
 from simcse_jax.storage import sha256
@@ -100,11 +101,10 @@ class Index:
         """
         if embeddings.shape != (len(sentences), self.dimension):
             raise ValueError(f"{len(sentences)} sentences of {self.dimension}, embeddings {embeddings.shape}")
-        lengths = np.linalg.norm(embeddings, axis=1, keepdims=True)
+        rows, lengths = compared(embeddings, self.similarity)
         if not np.isfinite(lengths).all():
             row = int(np.flatnonzero(~np.isfinite(lengths))[0])
             raise UserError(f"the embedding of sentence {row}, {sentences[row]!r:.60}, is not finite")
-        rows = prepared(embeddings, self.similarity).astype(np.float32, copy=False)
         if self.precision == "int8" and self.ranges is None and len(rows):
             check_calibration(len(rows))
             self.ranges = ranges_of(rows)
@@ -160,7 +160,8 @@ class Index:
         full = 0 if rest + len(new) >= LARGE else rest // SMALL
         moved, self._small = self._small[full:], self._small[:full]
         if moved:
-            new = np.concatenate([np.concatenate(moved)[: rest - SMALL * full], new])
+            old = np.concatenate(moved)[: rest - SMALL * full]
+            new = np.concatenate([old, new], out=empty((len(old) + len(new), *new.shape[1:]), new.dtype))
         new = aligned(new)  # so that a CPU needs no second copy
         for size, blocks in ((LARGE, self._large), (SMALL, self._small)):
             whole = len(new) // size * size

@@ -24,7 +24,6 @@ Storage = Literal["float32", "float16", "bfloat16", "int8", "binary"]
 STORAGES = get_args(Storage)
 DTYPES = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 RESERVE = 0.25  # of a device's memory, for the encoder and the scores
-ALIGNMENT = 64  # bytes: JAX copies what starts elsewhere, even on a CPU
 
 
 class Placed:
@@ -106,17 +105,6 @@ def stored(
     if beyond.any():
         row = first + int(np.flatnonzero(beyond)[0])
         raise UserError(f"row {row} of the index has an element beyond {storage}; choose another storage")
-    return found
-
-
-def aligned(rows: Shaped[np.ndarray, "R C"]) -> Shaped[np.ndarray, "R C"]:
-    """The same rows, copied if they start where a CPU's device could not take them as they are."""
-    if rows.ctypes.data % ALIGNMENT == 0 and rows.flags.c_contiguous:
-        return rows
-    buffer = np.empty(rows.nbytes + ALIGNMENT, np.uint8)
-    start = -buffer.ctypes.data % ALIGNMENT
-    found = buffer[start : start + rows.nbytes].view(rows.dtype).reshape(rows.shape)
-    found[:] = rows
     return found
 
 

@@ -22,11 +22,17 @@ def norm_order(name: str) -> int:
     return 1 if name == "manhattan" else 2
 
 
-def prepared(x: Float[np.ndarray, "N D"], name: str) -> Float[np.ndarray, "N D"]:
-    """The vectors that are compared: for `cosine` of unit length (zeros stay zeros), otherwise those given."""
+def prepared(
+    x: Float[np.ndarray, "N D"], name: str, lengths: Float[np.ndarray, "N 1"] | None = None
+) -> Float[np.ndarray, "N D"]:
+    """The vectors that are compared: for `cosine` of unit length (zeros stay zeros), otherwise those given.
+
+    `lengths` are theirs, where they are known.
+    """
     if name != "cosine":
         return x
-    return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    lengths = np.linalg.norm(x, axis=1, keepdims=True) if lengths is None else lengths
+    return x / np.maximum(lengths, np.finfo(np.float32).tiny)
 
 
 def similarities(a: Float[np.ndarray, "N D"], b: Float[np.ndarray, "M D"], name: str) -> Float[np.ndarray, "N M"]:

@@ -9,7 +9,7 @@ import pytest
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.errors import UserError
 from simcse_jax.index import placed as placed_module
-from simcse_jax.index.placed import Placed, aligned
+from simcse_jax.index.placed import Placed
 from simcse_jax.index.top_k import Block
 
 ROW = 4 * 12  # bytes of a row in float32
@@ -63,18 +63,6 @@ def test_a_block_mapped_from_a_file_is_known_as_long_as_it_is_there(tmp_path):
     list(placed.blocks([Block(mapped[32:], 0, 32)]))
     gc.collect()
     assert reference() is None
-
-
-def test_rows_are_aligned_so_that_a_cpu_takes_them_as_they_are():
-    buffer = np.zeros(64 * 12 * 4 + 128, np.uint8)
-    start = -buffer.ctypes.data % 64
-    for shift in (0, 16):
-        rows = buffer[start + shift :][: 64 * 12 * 4].view(np.float32).reshape(64, 12)
-        rows[:] = blocks(64)[0].rows
-        found = aligned(rows)
-        assert (found is rows) == (shift == 0) and found.ctypes.data % 64 == 0
-        np.testing.assert_array_equal(found, rows)
-    np.testing.assert_array_equal(aligned(np.asfortranarray(rows)), rows)
 
 
 def test_an_element_beyond_16_bits_is_refused_with_its_row():
