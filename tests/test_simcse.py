@@ -300,6 +300,12 @@ def test_the_package_is_light_to_import():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 
+def test_the_class_imports_nothing_that_encoding_does_not_need():
+    late = ("orbax", "transformers", "scipy", "datasets", "tensorboardX", "matplotlib")
+    code = f"import sys; from simcse_jax import SimCSE; print([name for name in {late!r} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
 def mixed(count: int) -> list[str]:
     """Sentences of one character to 2,000 words: Wikipedia's, cut, joined and multiplied; emoji; other scripts."""
     lines = (DATA / "wiki_sample.txt").read_text().splitlines()

@@ -1,6 +1,5 @@
 """A run's LoRA as a folder of PEFT's."""
 
-import contextlib
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,7 @@ from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
 from simcse_jax.models.lora import lora_of
 from simcse_jax.names import split_step
-from simcse_jax.runs.checkpoints import Checkpoints
-from simcse_jax.runs.loading import choose_step
+from simcse_jax.runs.loading import checkpoints_of, choose_step
 from simcse_jax.runs.partial import FINGERPRINT, model_has_lora
 from simcse_jax.runs.state import trained_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir
@@ -85,7 +83,7 @@ def adapter_writer(folder: Folder, step: int | str | None = None) -> Callable[[P
     check_adapter(run, str(folder))
     fields, where = run["config"]["model"], folder / "model" / "config.json"
     encoder = with_parts(EncoderConfig.from_hugging_face(read_json(where), str(where)), fields)
-    with contextlib.closing(Checkpoints(folder, read_only=True)) as checkpoints:
+    with checkpoints_of(folder) as checkpoints:
         chosen = choose_step(checkpoints, workdir, step)
         trained = checkpoints.restore_params(chosen, trained_shapes(encoder, run["config"]))
         own = parameters.sentence_encoder(trained, checkpoints.tower(chosen))

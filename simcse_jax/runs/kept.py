@@ -1,6 +1,5 @@
 """The checkpoints that a run kept (`checkpoint.keep_every`), as encoders of sentences and tokens."""
 
-import contextlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -14,8 +13,7 @@ from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models import parameters, partial
 from simcse_jax.models.parameters import Params
 from simcse_jax.models.sentence_encoder import build
-from simcse_jax.runs.checkpoints import Checkpoints
-from simcse_jax.runs.loading import load_model, load_workdir
+from simcse_jax.runs.loading import checkpoints_of, load_model, load_workdir
 from simcse_jax.runs.partial import own_adapter, read_frozen
 from simcse_jax.runs.state import initial_params, split_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir
@@ -69,7 +67,7 @@ def checkpoint_encoders(folder: Folder, batch_size: int = 64) -> Iterator[Kept]:
         yield kept(0, start)
     shapes, of_frozen = split_shapes(model.config, run["config"])
     encoder, frozen = with_parts(model.config, run["config"]["model"]), read_frozen(model.folder, run, of_frozen)
-    with contextlib.closing(Checkpoints(folder, read_only=True)) as checkpoints:
+    with checkpoints_of(folder) as checkpoints:
         for step in steps_of(folder):
             params = partial.merged(partial.whole(checkpoints.restore_params(step, shapes), frozen), encoder)
             yield kept(step, parameters.sentence_encoder(params, checkpoints.tower(step)))

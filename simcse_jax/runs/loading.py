@@ -7,6 +7,7 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,11 +25,13 @@ from simcse_jax.models.model_types import WORD_VECTORS
 from simcse_jax.models.parameters import LANGUAGE_MODEL, sentence_encoder, subset
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.names import LAST, AtStep, split_glove, split_step
-from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.partial import read_frozen
 from simcse_jax.runs.state import computed_as, convolutions_of, split_shapes, with_parts
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.storage import Folder, as_path, check_readable, is_remote, read_json
+
+if TYPE_CHECKING:
+    from simcse_jax.runs.checkpoints import Checkpoints
 
 
 def load_model(name: str, num_layers: int = 0) -> Pretrained:
@@ -82,7 +85,7 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
     where = folder / "model" / "config.json"
     config = EncoderConfig.from_hugging_face(read_json(where), str(where))
     shapes, of_frozen = split_shapes(config, run["config"])
-    with contextlib.closing(Checkpoints(folder, read_only=True)) as checkpoints:
+    with checkpoints_of(folder) as checkpoints:
         chosen = choose_step(checkpoints, workdir, step)
         trained, tower = checkpoints.restore_params(chosen, shapes), checkpoints.tower(chosen)
     copy = _local_copy(folder / "model")
@@ -111,12 +114,23 @@ def other_than_best(folder: Folder, step: int | str | None) -> int | None:
     Raises:
       UserError: when there is no such checkpoint.
     """
-    with contextlib.closing(Checkpoints(folder, read_only=True)) as checkpoints:
+    with checkpoints_of(folder) as checkpoints:
         chosen = choose_step(checkpoints, Workdir(folder), step)
         return None if chosen == checkpoints.best else chosen
 
 
-def choose_step(checkpoints: Checkpoints, workdir: Workdir, step: int | str | None) -> int:
+def checkpoints_of(folder: Folder) -> contextlib.closing["Checkpoints"]:
+    """A run's checkpoints, to read from. Orbax takes a quarter of a second to import; other models do without.
+
+    Raises:
+      UserError: when they cannot be read.
+    """
+    from simcse_jax.runs.checkpoints import Checkpoints
+
+    return contextlib.closing(Checkpoints(folder, read_only=True))
+
+
+def choose_step(checkpoints: "Checkpoints", workdir: Workdir, step: int | str | None) -> int:
     """The step of the checkpoint to load; the arguments are those of `load_workdir`.
 
     Raises:
