@@ -145,8 +145,20 @@ def find_chunk(
     return largest_chunk(fits, min(config.parallel.chunk_size or a_chip, a_chip), share)
 
 
-def choose_batch(config: config_dict.ConfigDict, batch_per_chip: int | None, chips: int, first_chips: int) -> int:
-    """The batch for a topology: the examples per chip (by default the config's batch on the first topology) × chips."""
+def choose_batch(
+    config: config_dict.ConfigDict, batch_per_chip: int | None, chips: int, first_chips: int, scaling: str = "weak"
+) -> int:
+    """The batch for a topology.
+
+    For weak scaling: the examples per chip (by default the config's batch on the first topology) × chips; for strong
+    scaling: the config's.
+
+    Raises:
+      UserError: when the chips cannot share it evenly.
+    """
+    if scaling == "strong":
+        check_divides(config, chips)
+        return config.train.batch_size
     if batch_per_chip:
         return batch_per_chip * chips
     check_divides(config, first_chips)
@@ -190,7 +202,12 @@ def _read_arguments() -> tuple[argparse.Namespace, config_dict.ConfigDict]:
     which.add_argument(
         "--topology", help=f"TPUs or GPUs, by kind and shape, e.g. {EXAMPLES}, {gpus.EXAMPLES}; {HERE}: this machine's"
     )
-    which.add_argument("--topologies", help="several, comma-separated: a scaling table with a fixed batch per chip")
+    which.add_argument("--topologies", help="several, comma-separated: a scaling table")
+    parser.add_argument(
+        "--scaling",
+        choices=("weak", "strong"),
+        help="of --topologies: a fixed batch per chip (weak, the default), or train.batch_size on all of them (strong)",
+    )
     parser.add_argument(
         "--batch-per-chip",
         type=int,
@@ -214,6 +231,10 @@ def _read_arguments() -> tuple[argparse.Namespace, config_dict.ConfigDict]:
     validate(config)
     if args.batch_per_chip is not None and args.batch_per_chip < 1:
         raise UserError(f"--batch-per-chip {args.batch_per_chip}: must be 1 or more")
+    if args.scaling and args.topologies is None:
+        raise UserError(f"--scaling {args.scaling}: give --topologies, the sizes to compare")
+    if args.scaling == "strong" and args.batch_per_chip is not None:
+        raise UserError("--scaling strong: leave --batch-per-chip out; the batch is train.batch_size on all topologies")
     if not 0 < args.fill <= 1:
         raise UserError(f"--fill {args.fill}: must be above 0 and at most 1")
     if args.top < 0:
@@ -254,7 +275,11 @@ def main() -> None:
     else:
         prepare(any(map(gpus.is_gpu, names)))
     chips = {name: len(described_devices(name)) for name in names}
-    batches = {name: choose_batch(config, args.batch_per_chip, count, chips[names[0]]) for name, count in chips.items()}
+    first = chips[names[0]]
+    batches = {
+        name: choose_batch(config, args.batch_per_chip, count, first, args.scaling or "weak")
+        for name, count in chips.items()
+    }
     what = "encoding" if args.encode else f"{columns} column(s) of data{'' if args.columns else ' assumed'}"
     precision = "highest" if args.encode else config.train.matmul_precision  # models are never used at a lower one
     with printing(output is not None) as say:

@@ -45,6 +45,9 @@ WRONG_SIZE = (
 def test_the_batch_is_that_of_the_first_topology_or_given_a_chip():
     assert choose_batch(tiny_config(**{"train.batch_size": 64}), None, 256, 8) == 2048
     assert choose_batch(tiny_config(), 5, 256, 8) == 1280
+    assert choose_batch(tiny_config(**{"train.batch_size": 64}), None, 16, 8, "strong") == 64
+    with pytest.raises(UserError, match="batch_size=64 is not divisible by 12 devices"):
+        choose_batch(tiny_config(**{"train.batch_size": 64}), None, 12, 8, "strong")
     with pytest.raises(UserError, match="batch_size=63 is not divisible by 8 devices; the nearest are 56 and 64"):
         choose_batch(tiny_config(**{"train.batch_size": 63}), None, 8, 8)
     with pytest.raises(UserError, match=r"the nearest are 8$"):
@@ -63,6 +66,11 @@ def test_the_batch_is_that_of_the_first_topology_or_given_a_chip():
         (["--topology=v5e:2x4", *WRONG_SIZE], "config.projector.widths='9': gives embeddings of 9 numbers"),
         (["--topology=v5e:2x4", *GENERATOR], "model.generator=distilroberta-base: its weights have 50,265 words"),
         (["--topology=v5e:2x4", "--batch-per-chip=0"], "--batch-per-chip 0: must be 1 or more"),
+        (["--topology=v5e:2x4", "--scaling=strong"], "--scaling strong: give --topologies"),
+        (
+            ["--topologies=v5e:2x4", "--scaling=strong", "--batch-per-chip=8"],
+            "--scaling strong: leave --batch-per-chip out",
+        ),
         (["--topology=h200:1", "--fill=0"], "--fill 0.0: must be above 0 and at most 1"),
         (["--topology=h200:1", "--fill=0.5", "--config.train.unpad=False"], "--fill 0.5: leave it out, or train.unpad"),
         (["--topology=h200:16"], "--topology h200:16: must be a number of GPUs, at most 8 a node"),
