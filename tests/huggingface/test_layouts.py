@@ -10,6 +10,7 @@ from support import DATA, ROOT
 from support.layouts import LAYOUTS, sentences_of_scripts, write_layout
 
 from simcse_jax.huggingface.load import choose_pooler, load
+from simcse_jax.huggingface.published import encoder_config
 from simcse_jax.huggingface.write import write_model
 from simcse_jax.simcse import SimCSE
 
@@ -88,6 +89,12 @@ def test_the_documentation_has_a_line_for_each_layout_and_a_layout_for_each_line
         assert pooler.startswith(f"`{POOLERS[layout.pooling]}`") and ("unit length" in pooler) == layout.normalize, name
         assert ("–" not in head) == bool(layout.dense) and length.isdigit(), name
         assert all(f"`{prompt}`" in prompts for prompt in layout.prompts), name
+
+
+def test_the_shape_of_each_name_is_known_without_its_files():
+    for name, (_, model_type, _, _, length, *_) in rows().items():
+        config = encoder_config(name)
+        assert (f"`{config.model_type}`", config.max_length >= int(length)) == (model_type, True), name
 
 
 @pytest.mark.slow
