@@ -37,9 +37,9 @@ def sites(encoder: EncoderConfig, targets: Sequence[str], field: str) -> tuple[S
     maps = linear_maps(encoder.model_type)
     if not targets:
         return tuple(site for site in maps.values() if site.part == "qkv" and site.index != 1)
-    known = {end for module in maps for end in _ends(module)} | {ALL}
+    known = [end for module in maps for end in _ends(module)]
     for target in targets:
-        if target not in known:
+        if target not in (*known, ALL):
             raise UserError(
                 f"{field}: {target!r:.60} is no linear map of a layer of the type {encoder.model_type}; the nearest "
                 f"one is {nearest(target, known)}; there are {', '.join(maps)}"

@@ -165,8 +165,11 @@ def check_parts(tensors: Container[str], config: EncoderConfig, where: str) -> N
     """
     names, sizes = NAMES[config.model_type], MODEL_TYPES[config.model_type].sizes
     surplus = {}
-    if "task_type_vocab_size" in sizes and not config.task_types:
-        surplus[TABLES["encoder.embeddings.task.embedding"]] = "use_task_id is false"
+    if not config.task_types:
+        said = "use_task_id is false" if "task_type_vocab_size" in sizes else f"model_type is {config.model_type}"
+        surplus[TABLES["encoder.embeddings.task.embedding"]] = said
+    if not config.relative_bias:
+        surplus[TABLES["encoder.relative_bias"]] = f"model_type is {config.model_type}"
     if names.projection and not config.embedding_size:
         surplus[f"{names.projection}.weight"] = f"embedding_size is {config.hidden_size}, as hidden_size is"
     if config.layer_groups:
@@ -174,14 +177,20 @@ def check_parts(tensors: Container[str], config: EncoderConfig, where: str) -> N
         surplus[norm] = f"num_hidden_groups is {config.layer_groups}"
     if config.positions == ROTARY:
         surplus[_table("position")] = "positions are rotary"
+    stacks = [names.stack.format(group) for group in sorted(set(config.groups))]
+    if config.pre_norm:
+        norm = f"{stacks[0]}.{names.layer['attention_norm'][0]}.weight"
+        surplus[norm] = f"model_type is {config.model_type}, whose first layer has none"
     flags = BIASES if config.pre_norm else dict.fromkeys(BIASES, "")
     for part, modules in (("attention", ("qkv", "attention_output")), ("feed_forward", ("intermediate", "output"))):
         if not getattr(config, f"{part}_bias"):
             own = flags[f"{part}_bias"]
-            for source in (f"{names.stack.format(0)}.{source}" for module in modules for source in names.layer[module]):
-                surplus[f"{source}.bias"] = f"{own} is false" if own else "there are no biases"
+            said = f"{own} is false" if own else "there are no biases"
+            sources = (source for module in modules for source in names.layer[module])
+            surplus |= {f"{stack}.{source}.bias": said for source in sources for stack in stacks}
     if not config.norm_bias:
-        surplus[f"{names.embedding_norm}.bias"] = "norm_bias is false"
+        norms = [f"{stack}.{names.layer[norm][0]}" for stack in stacks for norm in ("attention_norm", "output_norm")]
+        surplus |= {f"{norm}.bias": "norm_bias is false" for norm in (names.embedding_norm, *norms, "final_norm")}
     for source, said in surplus.items():
         if source in tensors:
             raise UserError(f"{where}: has the tensor {source!r}, but config.json says that {said}")

@@ -34,6 +34,12 @@ def _albert(hidden_size: int, num_layers: int, num_heads: int) -> EncoderConfig:
     return _config("albert", 30000, hidden_size, num_layers, num_attention_heads=num_heads)
 
 
+def _ernie(vocab_size: int, hidden_size: int, num_layers: int, **fields: Any) -> EncoderConfig:
+    return _config(
+        "ernie", vocab_size, hidden_size, num_layers, **({"type_vocab_size": 4, "layer_norm_eps": 1e-5} | fields)
+    )
+
+
 def _distilbert(vocab_size: int) -> EncoderConfig:
     return _config("distilbert", vocab_size, 768, 6)
 
@@ -43,26 +49,32 @@ def _modernbert(hidden_size: int, num_layers: int, intermediate_size: int) -> En
     return _config("modernbert", 50368, hidden_size, num_layers, **sizes)
 
 
+_BERT_BASE, _BERT_LARGE = (_config("bert", 30522, width, layers) for width, layers in ((768, 12), (1024, 24)))
+_MINILM = _config("bert", 30522, 384, 12, num_attention_heads=12)
+_DISTILROBERTA = _roberta("roberta", 50265, 768, 6)
+_CAMEMBERT = _roberta("camembert", 32005, 768, 12)
+_XLMR_BASE, _XLMR_LARGE = (_roberta("xlm-roberta", 250002, width, layers) for width, layers in ((768, 12), (1024, 24)))
+_LONG_XLMR = _roberta("xlm-roberta", 250002, 1024, 24, max_position_embeddings=8194)
 _MODERNBERT = _modernbert(768, 22, 1152)
 _NOMIC_BERT = _config("nomic_bert", 30528, 768, 12, max_position_embeddings=8192)
 _MPNET = _roberta("mpnet", 30527, 768, 12)
 _MULTILINGUAL_MINILM = _config("bert", 250037, 384, 12, num_attention_heads=12)
 PUBLISHED = {
-    "bert-base-uncased": _config("bert", 30522, 768, 12),
-    "bert-large-uncased": _config("bert", 30522, 1024, 24),
+    "bert-base-uncased": _BERT_BASE,
+    "bert-large-uncased": _BERT_LARGE,
     "bert-base-cased": _config("bert", 28996, 768, 12),
     "bert-large-cased": _config("bert", 28996, 1024, 24),
     "roberta-base": _roberta("roberta", 50265, 768, 12),
     "roberta-large": _roberta("roberta", 50265, 1024, 24),
     "distilbert-base-uncased": _distilbert(30522),
     "distilbert-base-cased": _distilbert(28996),
-    "distilroberta-base": _roberta("roberta", 50265, 768, 6),
+    "distilroberta-base": _DISTILROBERTA,
     "microsoft/mpnet-base": _MPNET,
     "sentence-transformers/all-mpnet-base-v2": _MPNET,
     "bert-base-multilingual-cased": _config("bert", 119547, 768, 12),
-    "xlm-roberta-base": _roberta("xlm-roberta", 250002, 768, 12),
-    "xlm-roberta-large": _roberta("xlm-roberta", 250002, 1024, 24),
-    "camembert-base": _roberta("camembert", 32005, 768, 12),
+    "xlm-roberta-base": _XLMR_BASE,
+    "xlm-roberta-large": _XLMR_LARGE,
+    "camembert-base": _CAMEMBERT,
     "google/electra-small-discriminator": _electra(256, 12, embedding_size=128),
     "google/electra-small-generator": _electra(256, 12, embedding_size=128),
     "google/electra-base-generator": _electra(256, 12),
@@ -73,13 +85,25 @@ PUBLISHED = {
     "albert-large-v2": _albert(1024, 24, 16),
     "albert-xlarge-v2": _albert(2048, 24, 16),
     "albert-xxlarge-v2": _albert(4096, 12, 64),
+    "nghuyong/ernie-2.0-base-en": _ernie(30522, 768, 12),
+    "nghuyong/ernie-2.0-large-en": _ernie(30522, 1024, 24),
+    "nghuyong/ernie-3.0-base-zh": _ernie(40000, 768, 12, max_position_embeddings=2048, use_task_id=True),
     "sentence-transformers/LaBSE": _config("bert", 501153, 768, 12),
-    "intfloat/multilingual-e5-small": _MULTILINGUAL_MINILM,
-    "intfloat/multilingual-e5-base": _roberta("xlm-roberta", 250002, 768, 12),
-    "intfloat/multilingual-e5-large": _roberta("xlm-roberta", 250002, 1024, 24),
+    "sentence-transformers/all-distilroberta-v1": _DISTILROBERTA,
+    "sentence-transformers/distiluse-base-multilingual-cased-v2": _distilbert(119547),
+    "sentence-transformers/paraphrase-albert-small-v2": _albert(768, 6, 12),
     "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2": _MULTILINGUAL_MINILM,
-    "sentence-transformers/paraphrase-multilingual-mpnet-base-v2": _roberta("xlm-roberta", 250002, 768, 12),
-    "BAAI/bge-m3": _roberta("xlm-roberta", 250002, 1024, 24, max_position_embeddings=8194),
+    "sentence-transformers/paraphrase-multilingual-mpnet-base-v2": _XLMR_BASE,
+    "dangvantuan/sentence-camembert-base": _CAMEMBERT,
+    "intfloat/multilingual-e5-small": _MULTILINGUAL_MINILM,
+    "intfloat/multilingual-e5-base": _XLMR_BASE,
+    "intfloat/multilingual-e5-large": _XLMR_LARGE,
+    **dict.fromkeys(("BAAI/bge-small-en-v1.5", "thenlper/gte-small"), _MINILM),
+    **dict.fromkeys(("BAAI/bge-base-en-v1.5", "thenlper/gte-base"), _BERT_BASE),
+    **dict.fromkeys(
+        ("BAAI/bge-large-en-v1.5", "thenlper/gte-large", "mixedbread-ai/mxbai-embed-large-v1"), _BERT_LARGE
+    ),
+    **dict.fromkeys(("BAAI/bge-m3", "Snowflake/snowflake-arctic-embed-l-v2.0"), _LONG_XLMR),
     "answerdotai/ModernBERT-base": _MODERNBERT,
     "answerdotai/ModernBERT-large": _modernbert(1024, 28, 2624),
     "Alibaba-NLP/gte-modernbert-base": _MODERNBERT,

@@ -207,9 +207,11 @@ class EncoderConfig:
         if model_type == WORD_VECTORS:
             return cls.of_words(*(_whole(config, field, where) for field in ("vocab_size", "hidden_size")))
         if not isinstance(model_type, str) or model_type not in MODEL_TYPES:
-            (nearest,) = difflib.get_close_matches(str(model_type)[:60], MODEL_TYPES, n=1, cutoff=0)
-            supported = f"supported are {', '.join(MODEL_TYPES)}; the nearest in name is {nearest}"
-            raise UserError(f"{where}: model_type is {model_type!r:.60}; {supported}")
+            supported = f"supported are {', '.join(MODEL_TYPES)}"
+            if not isinstance(model_type, str) or not model_type:
+                raise UserError(f"{where}: model_type is {model_type!r:.60}, not a name; {supported}")
+            (nearest,) = difflib.get_close_matches(model_type[:60], MODEL_TYPES, n=1, cutoff=0)
+            raise UserError(f"{where}: model_type is {model_type!r:.60}; {supported}; the nearest in name is {nearest}")
         kind = MODEL_TYPES[model_type]
         is_rotary = kind.parts.get("positions") == ROTARY  # whose files may say anything: transformers does not read it
         if not is_rotary and (positions := config.get("position_embedding_type", "absolute")) != "absolute":

@@ -3,7 +3,7 @@
 | platform | kernel | where it applies |
 | --- | --- | --- |
 | TPU | `flash_attention` | up to 8,192 tokens with heads of at most 128 numbers, 4,096 with 256 |
-| NVIDIA GPU | cuDNN's | global layers, bfloat16, heads of at most 128 numbers, a multiple of 8 |
+| NVIDIA GPU | cuDNN's | bfloat16, heads of at most 128 numbers, a multiple of 8 |
 
 Elsewhere, on CPUs among others, it is computed as without kernels. Those of a platform are a part of a program only
 where JAX's plugin for it is installed, without which none is compiled for it.
@@ -12,6 +12,7 @@ Shapes: B sentences, H heads, T tokens, d numbers in a head.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -53,13 +54,15 @@ def by_platform(
 
         return flash_attention(query.astype(dtype), key.astype(dtype), value.astype(dtype), mask, window)
 
+    def on_gpu(query: Heads, key: Heads, value: Heads, mask: Int[Array, "B T"]) -> Heads:
+        return cudnn(query, key, value, mask, window)
+
     kernels: dict[str, Attention] = {}
     length, head_size = query.shape[2:]
     if length * -(-head_size // LANES) * LANES <= MOST_OF_TPU and has_plugin("tpu"):
         kernels["tpu"] = on_tpu
-    fits_cudnn = window is None and dtype == jnp.bfloat16 and head_size <= MOST_OF_CUDNN and head_size % 8 == 0
-    if fits_cudnn and has_plugin("cuda"):
-        kernels["cuda"] = cudnn
+    if dtype == jnp.bfloat16 and head_size <= MOST_OF_CUDNN and head_size % 8 == 0 and has_plugin("cuda"):
+        kernels["cuda"] = on_gpu
     if not kernels:
         return otherwise(query, key, value, attention_mask)
     return jax.lax.platform_dependent(query, key, value, attention_mask, default=otherwise, **kernels)
@@ -70,11 +73,24 @@ def has_plugin(platform: str) -> bool:
     return any(map(installed, PLUGINS[platform]))
 
 
-def cudnn(query: Heads, key: Heads, value: Heads, attention_mask: Int[Array, "B T"]) -> Heads:
-    """By cuDNN, in bfloat16. It takes lengths and no masks: a text with padding in its midst gives NaN."""
-    tokens = [x.astype(jnp.bfloat16).swapaxes(1, 2) for x in (query, key, value)]
+def cudnn(query: Heads, key: Heads, value: Heads, attention_mask: Int[Array, "B T"], window: int | None) -> Heads:
+    """By cuDNN, in bfloat16. It takes lengths and no masks: a text with padding in its midst gives NaN.
+
+    cuDNN's windows end at the query's own place, and JAX passes it no others. So the queries of a local layer go
+    `window` places further back: from place i + w, the 2 w + 1 keys up to there are those of the places i − w to i + w.
+    """
+    query, key, value = (x.astype(jnp.bfloat16).swapaxes(1, 2) for x in (query, key, value))
     seen = attention_mask > 0
     lengths = jnp.sum(seen, axis=1, dtype=jnp.int32)
-    found = jax.nn.dot_product_attention(*tokens, key_value_seq_lengths=lengths, implementation="cudnn").swapaxes(1, 2)
+    late = 0
+    local: dict[str, Any] = {}
+    if window is not None and window < query.shape[1]:  # a wider one leaves nothing out
+        late = window
+        local = {"query_seq_lengths": lengths + late, "is_causal": True, "local_window_size": (2 * late, 0)}
+        query = jnp.pad(query, ((0, 0), (late, 0), (0, 0), (0, 0)))
+        key, value = (jnp.pad(x, ((0, 0), (0, late), (0, 0), (0, 0))) for x in (key, value))
+    found = jax.nn.dot_product_attention(
+        query, key, value, key_value_seq_lengths=lengths, implementation="cudnn", **local
+    )
     on_the_right = jnp.all(seen[:, 1:] <= seen[:, :-1], axis=1)
-    return jnp.where(on_the_right[:, None, None, None], found, jnp.nan)
+    return jnp.where(on_the_right[:, None, None, None], found[:, late:].swapaxes(1, 2), jnp.nan)

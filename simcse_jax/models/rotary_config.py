@@ -8,7 +8,7 @@ from simcse_jax.models.model_types import MOST_LAYERS, ModelType
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"  # of `layer_types`
 MOST_BASE, MOST_WINDOW = 1e12, 1 << 26
-ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {"rope_scaling": (None,)}
+ONLY_DEFAULT: dict[str, tuple[Any, ...]] = {"rope_scaling": (None,), "partial_rotary_factor": (1.0, None)}
 BIASES = {  # fields of `EncoderConfig`, and ModernBERT's
     "attention_bias": "attention_bias",
     "feed_forward_bias": "mlp_bias",
@@ -71,6 +71,11 @@ def modernbert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     parts |= {"rotary_base": rotary_base, "local_rotary_base": local_rotary_base}
     parts["local_layers"] = tuple(index for index, attention in enumerate(kinds) if attention == LOCAL)
     parts["window"] = _whole(config, "local_attention", 128, where) // 2
+    if (half := config.get("sliding_window")) not in (None, parts["window"]):  # transformers takes this one
+        raise UserError(
+            f"{where}: sliding_window is {half!r:.60}, but local_attention asks for {parts['window']}; it must be half "
+            "of local_attention"
+        )
     parts["language_model_act"] = config.get("classifier_activation", "gelu")
     return config, kind._replace(parts=parts)
 
@@ -85,11 +90,10 @@ def nomic_bert(config: dict[str, Any], kind: ModelType, where: str) -> Read:
     Raises:
       UserError: naming the file and a field that is out of range, contradicts another one, or asks for another network.
     """
-    _refuse(config, ONLY_DEFAULT, where)
+    _refuse(config, ONLY_DEFAULT | NOMIC_ONLY, where)
     older, default = "rope_theta", 1000.0
     if is_nomic_s(config):
         older, default = "rotary_emb_base", 10000.0
-        _refuse(config, NOMIC_ONLY, where)
         for usual, own in NOMIC_NAMES.items():
             # max_position_embeddings are the trained ones there.
             if usual != "max_position_embeddings" and own in config and config.get(usual, config[own]) != config[own]:

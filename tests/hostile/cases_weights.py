@@ -149,6 +149,8 @@ OTHER_CONFIGS: dict[str, dict[str, Any]] = {
     "a misspelled type": {"model_type": "xlm_roberta"},
     "rotations and no biases": {"model_type": "nomic_bert"},
     "a window of nothing": {"model_type": "modernbert", "local_attention": 0},
+    "two windows": {"model_type": "modernbert", "local_attention": 4, "sliding_window": 7},
+    "half of each head rotated": {"model_type": "nomic_bert", "partial_rotary_factor": 0.5},
     "a base of rotations below one": {"model_type": "modernbert", "global_rope_theta": 0.0},
     "more layers than memory": {"model_type": "modernbert", "num_hidden_layers": 10**15},
     "bases that no layer has": {"model_type": "modernbert", "rope_parameters": {"rope_type": "yarn", "factor": 4}},

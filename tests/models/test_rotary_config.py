@@ -43,6 +43,7 @@ def test_modernbert_s_older_and_newer_fields_say_the_same():
 
 
 def test_fields_that_transformers_reads_in_other_models_alone_are_no_matter():
+    assert read(MODERN, sliding_window=2, partial_rotary_factor=1) == read(MODERN)
     for config in (MODERN, NOMIC):
         assert read(config, position_embedding_type="sans_pos", tie_word_embeddings=False) == read(config)
 
@@ -85,6 +86,10 @@ BAD = [
         "rope_parameters.sliding_attention.rope_type is 'yarn'; only 'default'",
     ),
     (MODERN, {"rope_scaling": {"factor": 2}}, "rope_scaling is {'factor': 2}; only None"),
+    (MODERN, {"sliding_window": 7}, "sliding_window is 7, but local_attention asks for 2; it must be half of"),
+    (MODERN, {"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5; only 1.0"),
+    (NOMIC, {"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5; only 1.0"),
+    (NOMIC, {"rotary_emb_fraction": 0.5}, "rotary_emb_fraction is 0.5; only 1.0"),
     (
         {name: value for name, value in MODERN.items() if not name.endswith("_rope_theta")},
         {"rope_parameters": {"rope_theta": 50000.0, "factor": 4.0}},

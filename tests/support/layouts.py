@@ -298,6 +298,7 @@ NOMIC = CONFIGS["nomic_bert"] | {
     **{"activation_function": "swiglu", "layer_norm_epsilon": 1e-12, "qkv_proj_bias": False, "mlp_fc1_bias": False},
     **{"mlp_fc2_bias": False, "prenorm": False, "parallel_block": False, "use_rms_norm": False, "causal": False},
 }
+ERNIE_2 = {"use_task_id": False, "type_vocab_size": 4}  # those of later versions have a table of tasks
 LAYOUTS = {
     "intfloat/multilingual-e5-small": Layout("bert", XLMR_CLASS, pooling="mean_tokens", normalize=True),
     "intfloat/multilingual-e5-base": Layout("xlm-roberta", XLMR_CLASS, pooling="mean_tokens", normalize=True),
@@ -343,7 +344,10 @@ LAYOUTS = {
         "electra", "word_piece", architecture="ElectraForPreTraining", bin=True
     ),
     "google/electra-small-generator": Layout("electra", "word_piece", architecture="ElectraForMaskedLM"),
-    "nghuyong/ernie-2.0-base-en": Layout("ernie", "word_piece", architecture="ErnieForMaskedLM", bin=True),
+    "nghuyong/ernie-2.0-base-en": Layout("ernie", "word_piece", ERNIE_2, architecture="ErnieForMaskedLM", bin=True),
+    "nghuyong/ernie-3.0-base-zh": Layout(
+        "ernie", "word_piece", {"type_vocab_size": 4}, architecture="ErnieForMaskedLM", bin=True
+    ),
     "answerdotai/ModernBERT-base": Layout("modernbert", "modernbert", MODERN, architecture="ModernBertForMaskedLM"),
     "Alibaba-NLP/gte-modernbert-base": Layout("modernbert", "modernbert", MODERN, pooling="cls_token"),
     "nomic-ai/nomic-embed-text-v1.5": Layout("nomic_bert", "word_piece", pooling="mean_tokens", config=NOMIC),

@@ -147,7 +147,6 @@ def test_a_run_is_resumed_bit_for_bit(fields, tiny_bert, corpus, tmp_path):
     assert not any("embeddings" in name for name in straight)
 
 
-@pytest.mark.wiring
 @pytest.mark.slow
 @pytest.mark.parametrize("fields", [LORA, FROZEN])
 def test_a_discriminator_trains_whole_and_the_run_is_the_same_on_two_devices_in_chunks(
@@ -161,7 +160,7 @@ def test_a_discriminator_trains_whole_and_the_run_is_the_same_on_two_devices_in_
         done = call("main", *train_args(language_model, corpus["txt"], corpus["dev"], tmp_path / name, *own, *more))
         assert done.returncode == 0, done.stderr
         runs.append([line["loss"] for line in lines(tmp_path / name) if "loss" in line])
-    assert runs[0] == pytest.approx(runs[1], rel=1e-4)
+    assert runs[0] == pytest.approx(runs[1], rel=1e-5)
     model = load(str(language_model)).config
     trained = trained_shapes(model, json.loads((tmp_path / "one" / "run.json").read_text())["config"])
     _, of_base = build(model, with_head=False)
