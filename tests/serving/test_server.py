@@ -22,7 +22,7 @@ def test_of_two_programs_that_start_on_a_port_one_is_told():
 
 
 def test_a_program_that_cannot_be_compiled_ends_the_server(capsys):
-    def warm(length, size):
+    def warm(shape):
         raise MemoryError("the device is full")
 
     encoder = FakeEncoder()
