@@ -203,8 +203,14 @@ def make_embed(
     def embed(params: Params, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
         with jax.default_matmul_precision("highest"):  # float32 on TPUs and GPUs too
             encoder = parameters.merge(graph, parameters.sentence_encoder(params))
-            options = {"pooler": pooler, "use_head": use_head, "skipped": skipped, "most_tokens": most_tokens}
-            embeddings = encoder(input_ids, attention_mask, **options)
+            embeddings = encoder(
+                input_ids,
+                attention_mask,
+                pooler=pooler,
+                use_head=use_head,
+                skipped=skipped,
+                most_tokens=most_tokens,
+            )
             return arithmetic.apply(modules, params, embeddings)
 
     return by_rows(embed, sharding)
