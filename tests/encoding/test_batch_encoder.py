@@ -45,6 +45,8 @@ def test_a_batch_of_any_lengths_is_encoded_as_each_sentence_alone(make, monkeypa
     assert length == 40 and encoder.row_length(found[0]) == 16 and encoder.row_length(found[6]) in (24, 32)
     shape, places = encoder.choose(length, [len(each.ids) for each in found])
     assert places == [*range(8)] and shape.is_padded != on_cpu
+    longest, _ = encoder.choose(length, [40])  # no room for what its empty rows could hold
+    np.testing.assert_allclose(encoder.encode(found[7:], longest), alone[7:], atol=1e-5)
     embeddings = encoder.encode(found, shape)
     assert embeddings.shape == (8, encoder.dimension) and embeddings.dtype == np.float32
     np.testing.assert_allclose(embeddings, alone, atol=1e-5)
