@@ -1,7 +1,6 @@
 """The server under load: many clients at a time, next to `encode` on the same sentences, and sentence-transformers.
 
-    python -m benchmarks.serve [--data FILE] [--clients 64] [--seconds 60] [--texts 1 32] [--fine-lengths]
-        [--output FILE]
+    python -m benchmarks.serve [--data FILE] [--clients 64] [--seconds 60] [--texts 1 32] [--output FILE]
 
 Each client sends its next request as soon as it has the answer to the one before, over a connection that stays. Every
 answer is checked: its status, and the number of its embeddings. Sentence-transformers stands behind the same server:
@@ -56,7 +55,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=60.0, help="of load, for each server and size of a request")
     parser.add_argument("--texts", type=int, nargs="+", default=[1, 32], help="in a request")
-    parser.add_argument("--fine-lengths", action="store_true", help="ours with this option")
     parser.add_argument("--servers", nargs="+", choices=tuple(SERVERS), default=list(SERVERS))
     parser.add_argument("--output", type=output_file, help="the figures as JSON")
     args = parser.parse_args()
@@ -78,8 +76,7 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     found = []
     for server in args.servers:
-        more = ["--fine-lengths"] if args.fine_lengths and server == OURS else []
-        with served(SERVERS[server], args.model, more) as url:
+        with served(SERVERS[server], args.model) as url:
             for texts in args.texts:
                 bodies = requests(sentences, texts, model_of(url))
                 asyncio.run(load(url, bodies, texts, args.clients, min(3.0, args.seconds)))  # warm
@@ -113,13 +110,13 @@ print(statistics.median(rounds[1:]))
 
 
 @contextmanager
-def served(module: str, model: str, more: Sequence[str] = ()) -> Iterator[str]:
+def served(module: str, model: str) -> Iterator[str]:
     """The address of a server that is ready; it ends after the block.
 
     Raises:
       UserError: when it does not start.
     """
-    command = [sys.executable, "-m", module, "--model", model, "--port", "0", "--truncate", *more]
+    command = [sys.executable, "-m", module, "--model", model, "--port", "0", "--truncate"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
             url = next((word for word in process.stdout.readline().split() if word.startswith("http")), None)

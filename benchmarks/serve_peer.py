@@ -20,10 +20,16 @@ class Sentence(NamedTuple):
     cut: bool
 
 
+class Shape(NamedTuple):
+    """A batch's."""
+
+    tokens: int  # that are computed
+
+
 class Theirs:
     """`simcse_jax.serving.service.Encoder` of a SentenceTransformer."""
 
-    skipped, workers = 0, 1  # its products use all cores
+    skipped, workers, most = 0, 1, BATCH  # its products use all cores
 
     def __init__(self, folder: str):
         from sentence_transformers import SentenceTransformer
@@ -36,15 +42,15 @@ class Theirs:
         found = self._model.tokenizer(list(texts), truncation=True, max_length=self.max_length)
         return [Sentence(np.array(ids), False) for ids in found["input_ids"]]
 
-    def padded(self, sentence: Sentence) -> int:
+    def row_length(self, sentence: Sentence) -> int:
         """Its own length, so that sentences are sorted by it, as its `encode` does."""
         return len(sentence.ids)
 
-    def size(self, length: int, waiting: int) -> int:
-        """Always as many as there are."""
-        return BATCH
+    def choose(self, length: int, sizes: Sequence[int]) -> tuple[Shape, range]:
+        """As many as there are."""
+        return Shape(len(sizes) * length), range(len(sizes))
 
-    def encode(self, sentences: Sequence[Sentence], length: int, size: int) -> np.ndarray:
+    def encode(self, sentences: Sequence[Sentence], shape: Shape) -> np.ndarray:
         """(B, D)."""
         import torch
 
@@ -52,13 +58,13 @@ class Theirs:
         with torch.inference_mode():
             return self._model(dict(features))["sentence_embedding"].numpy()
 
-    def shapes(self) -> list[tuple[int, int]]:
+    def shapes(self) -> list[Shape]:
         """One, to have it warm."""
-        return [(16, BATCH)]
+        return [Shape(3 * BATCH)]
 
-    def warm(self, length: int, size: int) -> None:
+    def warm(self, shape: Shape) -> None:
         """Encodes a batch."""
-        self.encode(self.tokenize(["a"] * size), length, size)
+        self.encode(self.tokenize(["a"] * BATCH), shape)
 
 
 def main() -> None:

@@ -107,11 +107,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--no-key", action="store_true", help=f"serve others without {KEY}")
     parser.add_argument("--batch-size", type=int, default=64, help="texts encoded together on each device")
     parser.add_argument(
-        "--fine-lengths",
-        action="store_true",
-        help="pad batches to 23 lengths in place of 8: less to compute, more to compile before it is ready",
-    )
-    parser.add_argument(
         "--gather", type=float, default=2.0, help="milliseconds that an idle worker waits for further texts"
     )
     parser.add_argument("--timeout", type=float, default=30.0, help="seconds that a request may take")
@@ -179,10 +174,7 @@ def service_of(args: argparse.Namespace, limits: "Limits", metrics: "Metrics") -
             f"{model.index.similarity}; leave it out"
         )
     prompts: list[str | None] = [None, *model.prompts]
-    encoders = {
-        name: model.batch_encoder(args.fine_lengths, prompt_name=name, normalize_to_unit=args.normalize)
-        for name in prompts
-    }
+    encoders = {name: model.batch_encoder(prompt_name=name, normalize_to_unit=args.normalize) for name in prompts}
     return Service(
         args.name or public_value("model.init_from", model.name),
         encoders,

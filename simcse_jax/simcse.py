@@ -302,9 +302,9 @@ class SimCSE(Searchable, Tokenized):
             max_length=max_length, batch_size=batch_size
         ).tokens  # without prompts: an analysis measures the words given
 
-    def batch_encoder(self, fine: bool = False, **options: Unpack[EncodeOptions]) -> BatchEncoder:
+    def batch_encoder(self, **options: Unpack[EncodeOptions]) -> BatchEncoder:
         """Encodes batches that a caller puts together, such as a server; `options` are those of `encode`."""
-        return BatchEncoder(self._configured(**options), fine)
+        return BatchEncoder(self._configured(**options))
 
     def identity(self) -> ModelIdentity:
         """All that the embeddings depend on: indexes and half-encoded files belong to it."""

@@ -1,30 +1,68 @@
-"""Batches that the caller puts together, as a server does: in the shapes of `encode`, from any thread."""
+"""Batches that the caller puts together, as a server does: of sentences of many lengths, from any thread.
+
+On a CPU nothing is computed for padding. A program has room for a number of tokens, which lie one after the other; only
+attention's products, the least part of the work, see rows of a length. So a batch of mixed lengths costs its tokens.
+"""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+import jax
 import numpy as np
 
-from simcse_jax.encoding.batching import FEW, Batch, Sentence, padded_lengths
+from simcse_jax.encoding.batching import FEW, LENGTHS, Batch, Batching, Sentence
 from simcse_jax.encoding.embedder import Embedder, make_embed, to_unit
 from simcse_jax.models import parameters
+from simcse_jax.models.attention import is_long
+
+ROW_LENGTHS = (16, 32, 64, 128, 256, 512)  # where padding is not computed
+ROOMS = (64, 128, 256, 512)  # tokens of a batch without padding
+SPARE = 2  # times as many places have its rows: attention's products at those that stay empty cost a CPU 2 to 9%
+FULL = 0.75  # of a room: a smaller one that is fuller is better only if a large one is emptier than this
+
+
+class Shape(NamedTuple):
+    """The shape of a batch; each has a program."""
+
+    rows: int
+    length: int  # of a row, in tokens
+    tokens: int  # that its sentences have together, at most; the places of all rows where padding is computed
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether padding is computed."""
+        return self.tokens == self.rows * self.length
+
+    def take(self, sizes: Sequence[int]) -> list[int]:
+        """Which of the sentences with so many tokens each are in a batch of this shape: all that fit, in turn."""
+        taken: list[int] = []
+        left = self.tokens
+        for place, size in enumerate(sizes):
+            if size <= left and len(taken) < self.rows:
+                taken.append(place)
+                left -= size
+        return taken
 
 
 class BatchEncoder:
-    """An `Embedder` for one batch at a time. Its programs are those that `Embedder.encode` compiles."""
+    """An `Embedder` for one batch at a time."""
 
-    def __init__(self, embedder: Embedder, fine: bool = False):
-        """With `fine`, batches are padded to more lengths that fit better: less to compute, more to compile."""
+    def __init__(self, embedder: Embedder):
         self._embedder, self._batching = embedder, embedder.batching
+        self.dimension, self.max_length = embedder.dimension, embedder.max_length
         self.skipped = (
             0 if embedder.include_prompt else embedder.tokenizer.count_prompt(embedder.prompt, embedder.max_length)
         )
-        self._function = make_embed(
-            embedder.graph, embedder.pooler, embedder.use_head, embedder.sharding, embedder.modules, self.skipped
-        )
         self._params = {**parameters.sentence_encoder(embedder.params), **embedder.module_weights}
-        self._lengths = padded_lengths(fine, embedder.max_length)
-        self.dimension = embedder.dimension
-        self.max_length = embedder.max_length
+        self._shapes = shapes_by_length(self._batching)
+        self._lengths = [*self._shapes]
+        self._functions = {shape: self._function(shape) for shape in self.shapes()}
+        self.most = max(shape.rows for shape in self.shapes())  # sentences of a batch
+
+    def _function(self, shape: Shape) -> jax.stages.Wrapped:
+        embedder, most_tokens = self._embedder, None if shape.is_padded else shape.tokens
+        fields = (embedder.graph, embedder.pooler, embedder.use_head, embedder.sharding, embedder.modules)
+        return make_embed(*fields, self.skipped, most_tokens)
 
     @property
     def workers(self) -> int:
@@ -38,41 +76,67 @@ class BatchEncoder:
         cut = set(too_long)
         return [Sentence(row, ids, row in cut) for row, ids in enumerate(tokens)]
 
-    def padded(self, sentence: Sentence) -> int:
-        """The length that a sentence is padded to, in tokens."""
+    def row_length(self, sentence: Sentence) -> int:
+        """The length of the shortest rows that have room for a sentence, in tokens."""
         return self._lengths[np.searchsorted(self._lengths, len(sentence.ids))]
 
-    def sizes(self, length: int) -> list[int]:
-        """The numbers of rows that a batch of this length may have, smallest first."""
-        few, full = self._batching.round_up(FEW), self._batching.size(length)
-        return [few, full] if few < full else [full]
+    def choose(self, length: int, sizes: Sequence[int]) -> tuple[Shape, list[int]]:
+        """The shape of the next batch, and which of the sentences that wait are in it; the first one always is.
 
-    def size(self, length: int, waiting: int) -> int:
-        """The rows of the next batch of this length, for which so many sentences wait.
+        A program computes all of its places. So small batches cost a CPU less than a large one that is not full; a GPU
+        or TPU takes about the same time for both.
 
-        A program computes all of its rows. Several small batches cost a CPU less than a large one with empty rows; a
-        GPU or TPU takes about the same time for both.
+        Args:
+          length: the row length of the first sentence.
+          sizes: the tokens of sentences of this row length or a smaller one.
         """
-        *_, full = sizes = self.sizes(length)
-        worth = full // 2 if self._batching.on_cpu else sizes[0] + 1
-        return full if waiting >= worth else sizes[0]
+        found = [(shape, shape.take(sizes)) for shape in self._shapes[length]]
+        if not self._batching.on_cpu:
+            return next((each for each in found if len(each[1]) == len(sizes)), found[-1])
 
-    def encode(self, sentences: Sequence[Sentence], length: int, size: int) -> np.ndarray:
+        def worth(each: tuple[Shape, list[int]]) -> tuple[float, int]:
+            shape, taken = each
+            return min(sum(sizes[place] for place in taken) / shape.tokens, FULL), shape.tokens
+
+        return max(found, key=worth)
+
+    def encode(self, sentences: Sequence[Sentence], shape: Shape) -> np.ndarray:
         """(B, D) float32 embeddings of B sentences.
 
         Args:
-          sentences: at most `size`, none longer than `length`.
-          length: one that `padded` gives.
-          size: one that `size` gives for this length.
+          sentences: as many as `shape` has room for.
+          shape: one of `shapes`.
         """
-        ids, mask = self._batching.place(Batch(list(sentences), length, size))
-        embeddings = np.asarray(self._function(self._params, ids, mask))[: len(sentences)]
+        ids, mask = self._batching.place(Batch(list(sentences), shape.length, shape.rows))
+        if not shape.is_padded:
+            mask[len(sentences) :] = 0  # rows without a sentence have no tokens
+        embeddings = np.asarray(self._functions[shape](self._params, ids, mask))[: len(sentences)]
         return to_unit(embeddings) if self._embedder.normalize else embeddings
 
-    def shapes(self) -> list[tuple[int, int]]:
-        """The length and the size of every batch that there can be: each is a program."""
-        return [(length, size) for length in self._lengths for size in self.sizes(length)]
+    def shapes(self) -> list[Shape]:
+        """Those of every batch that there can be: each is a program."""
+        return [shape for length in self._lengths for shape in self._shapes[length]]
 
-    def warm(self, length: int, size: int) -> None:
+    def warm(self, shape: Shape) -> None:
         """Compiles the program of a shape, or reads it from the cache."""
-        self.encode(self.tokenize(["a"]), length, size)
+        (sentence,) = self.tokenize(["a"])
+        self.encode([sentence._replace(ids=sentence.ids[: shape.length])], shape)  # a prompt may be longer
+
+
+def shapes_by_length(batching: Batching) -> dict[int, list[Shape]]:
+    """For each length of a row, the shortest first, the shapes with such rows, the smallest first."""
+    known = ROW_LENGTHS if batching.on_cpu else LENGTHS
+    lengths = [*(length for length in known if length < batching.max_length), batching.max_length]
+    return {length: _shapes(length, batching) for length in lengths}
+
+
+def _shapes(length: int, batching: Batching) -> list[Shape]:
+    if not batching.on_cpu or is_long(length):
+        few, full = batching.round_up(FEW), batching.size(length)
+        return [Shape(rows, length, rows * length) for rows in ([few, full] if few < full else [full])]
+    shapes = []
+    for room in ROOMS:
+        if room >= length:
+            rows = min(SPARE * room // length, batching.batch_size)
+            shapes.append(Shape(rows, length, min(room, rows * length)))
+    return [*dict.fromkeys(shapes)]

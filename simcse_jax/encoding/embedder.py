@@ -193,13 +193,24 @@ def make_embed(
     sharding: NamedSharding | None,
     modules: tuple[Module, ...] = (),
     skipped: int = 0,
+    most_tokens: int | None = None,
 ) -> jax.stages.Wrapped:
-    """The compiled function of an `Embedder` with these fields: of parameters, token ids and mask, both (B, T)."""
+    """The compiled function of an `Embedder` with these fields: of parameters, token ids and mask, both (B, T).
+
+    With `most_tokens` nothing is computed for padding, and all B sentences together have at most so many tokens.
+    """
 
     def embed(params: Params, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
         with jax.default_matmul_precision("highest"):  # float32 on TPUs and GPUs too
             encoder = parameters.merge(graph, parameters.sentence_encoder(params))
-            embeddings = encoder(input_ids, attention_mask, pooler=pooler, use_head=use_head, skipped=skipped)
+            embeddings = encoder(
+                input_ids,
+                attention_mask,
+                pooler=pooler,
+                use_head=use_head,
+                skipped=skipped,
+                most_tokens=most_tokens,
+            )
             return arithmetic.apply(modules, params, embeddings)
 
     return by_rows(embed, sharding)

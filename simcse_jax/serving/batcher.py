@@ -1,4 +1,4 @@
-"""Work that arrives in pieces, done in batches of pieces of the same length by a few threads.
+"""Work that arrives in pieces, done in batches of pieces of similar length by a few threads.
 
 All state belongs to the event loop's thread; only `run` is called in others.
 """
@@ -28,7 +28,8 @@ class Piece(NamedTuple):
     """Something to be done together with others of its group."""
 
     payload: Any
-    length: int = 0  # what a batch of it is padded to
+    length: int = 0  # of the rows that it needs
+    size: int = 1  # what it takes of a batch's room
     group: int = 0
 
 
@@ -36,8 +37,7 @@ class Batch(NamedTuple):
     """Pieces that are done together."""
 
     payloads: list[Any]
-    length: int  # the longest piece's
-    size: int  # the number of rows that are computed
+    shape: Any  # what was chosen for them
     group: int
 
 
@@ -66,16 +66,17 @@ class _Waiting(NamedTuple):
 class Batcher:
     """Puts pieces of requests into batches, the oldest first.
 
-    A batch has the oldest piece, others of its group and length, and shorter ones where a row would be empty. The n-th
-    piece of a request waits as if it had come n milliseconds later, so that short requests pass a long one, which
+    A batch has the oldest piece, others of its group and length, and shorter ones where there is room. The n-th piece
+    of a request waits as if it had come n milliseconds later, so that short requests pass a long one, which
     nevertheless goes on.
     """
 
     def __init__(
         self,
         run: Callable[[Batch], Iterable[Any]],
-        size: Callable[[int, int], int],
+        choose: Callable[[int, Sequence[int]], tuple[Any, Sequence[int]]],
         *,
+        most: int,
         workers: int,
         most_waiting: int,
         gather: float = 0.0,
@@ -85,14 +86,16 @@ class Batcher:
 
         Args:
           run: the results of a batch, in its order; called in a thread.
-          size: the rows of a batch of this length, when so many pieces of it wait.
+          choose: the shape of a batch with rows of this length, and which of the pieces with these sizes are in it, the
+            first one always.
+          most: pieces among which it chooses.
           workers: how many batches are run at the same time.
           most_waiting: pieces that may wait; more are refused.
           gather: seconds that a worker without work waits for further pieces.
           observe: is called after each batch.
         """
-        self._run, self._size, self._workers = run, size, workers
-        self._most, self._gather, self._observe = most_waiting, gather, observe
+        self._run, self._choose, self._most, self._workers = run, choose, most, workers
+        self._most_waiting, self._gather, self._observe = most_waiting, gather, observe
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="batch")
         self._queues: dict[tuple[int, int], list[_Waiting]] = {}  # heaps, by group and length
         self._numbers = itertools.count()
@@ -126,13 +129,11 @@ class Batcher:
         """
         if not pieces:
             return []
-        if self.waiting + len(pieces) > self._most:
+        if self.waiting + len(pieces) > self._most_waiting:
             raise Full(self.retry_after())
         request = _Request(len(pieces), asyncio.get_running_loop().create_future())
         for place, piece in enumerate(pieces):
-            waiting = _Waiting(request.arrived + place * SPREAD, next(self._numbers), piece, request, place)
-            heapq.heappush(self._queues.setdefault((piece.group, piece.length), []), waiting)
-        self.waiting += len(pieces)
+            self._push(_Waiting(request.arrived + place * SPREAD, next(self._numbers), piece, request, place))
         self._some.set()
         try:
             await request.answered
@@ -144,6 +145,17 @@ class Batcher:
     def retry_after(self) -> float:
         """Seconds until what waits now should be done: a whole number, as HTTP has it."""
         return float(min(max(math.ceil(self.waiting * self._pace / self._workers), 1), LONGEST_RETRY))
+
+    def _push(self, each: _Waiting) -> None:
+        heapq.heappush(self._queues.setdefault((each.piece.group, each.piece.length), []), each)
+        self.waiting += 1
+
+    def _pop(self, key: tuple[int, int]) -> _Waiting:
+        each = heapq.heappop(self._queues[key])
+        if not self._queues[key]:
+            del self._queues[key]
+        self.waiting -= 1
+        return each
 
     def _forget(self, request: _Request) -> None:
         for key, queue in [*self._queues.items()]:
@@ -160,17 +172,16 @@ class Batcher:
             self._some.clear()
             return None
         group, length = min(self._queues, key=lambda key: self._queues[key][0])
-        size = self._size(length, len(self._queues[group, length]))
-        taken: list[_Waiting] = []
+        offered: list[_Waiting] = []
         shorter = sorted((key for key in self._queues if key[0] == group and key[1] <= length), key=lambda key: -key[1])
         for key in shorter:
-            queue = self._queues[key]
-            while queue and len(taken) < size:
-                taken.append(heapq.heappop(queue))
-            if not queue:
-                del self._queues[key]
-        self.waiting -= len(taken)
-        return Batch([each.piece.payload for each in taken], length, size, group), taken
+            while key in self._queues and len(offered) < self._most:
+                offered.append(self._pop(key))
+        shape, places = self._choose(length, [each.piece.size for each in offered])
+        taken = [offered[place] for place in places]
+        for place in {*range(len(offered))}.difference(places):
+            self._push(offered[place])
+        return Batch([each.piece.payload for each in taken], shape, group), taken
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()

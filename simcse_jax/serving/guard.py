@@ -94,16 +94,15 @@ class Guard:
             self._metrics.answered(path, status, time.monotonic() - started)
 
     async def _answer(self, scope: Scope, receive: Receive, send: _Watched) -> None:
-        refused = self._refusal(scope)
-        late = refused or replies.error(408, f"no whole request in {self._limits.seconds:g} s", headers=CLOSE)
+        refused, arrived = self._refusal(scope), False
         body = bytearray()
         try:
             async with asyncio.timeout(self._limits.seconds):
                 most = 0 if refused else self._limits.body  # what is refused is read too: else no client sees why
                 kept = refused is None and scope["path"].startswith(PROTECTED)  # nothing else has a use for a body
                 await self._read(receive, body, most, _length(scope), kept)
+                arrived = True
                 if refused is None:
-                    late = replies.error(504, f"no answer in {self._limits.seconds:g} s")
                     await self._pass_on(scope, bytes(body), receive, send)
         except _TooLarge:
             message = f"the body is too large: a request may have {self._limits.body:,} bytes"
@@ -112,7 +111,9 @@ class Guard:
             message = f"the requests in progress have more than {self._limits.bodies:,} bytes"
             refused = replies.retry(429, message, 1)
         except TimeoutError:
-            refused = late
+            seconds = f"{self._limits.seconds:g} s"
+            late = replies.error(408, f"no whole request in {seconds}", headers=CLOSE)
+            refused = replies.error(504, f"no answer in {seconds}") if arrived else refused or late
         finally:
             self._held -= len(body)
         if refused is not None and not send.status:

@@ -36,7 +36,7 @@ class Metrics:
         self._seconds = Histogram("simcse_request_seconds", "From a request to its answer", ["path"], **timed)
         self._texts = Counter("simcse_texts", "Texts that were encoded", **named)
         self._tokens = Counter("simcse_tokens", "Tokens of these texts", **named)
-        self._computed = Counter("simcse_computed_tokens", "Tokens of batches, with padding and empty rows", **named)
+        self._computed = Counter("simcse_computed_tokens", "Places for tokens in batches, also empty ones", **named)
         self._rows = Histogram("simcse_batch_texts", "Texts of a batch", buckets=ROWS, **named)
         self._batch_seconds = Histogram("simcse_batch_seconds", "Time to compute a batch", **timed)
         self._waited = Histogram("simcse_queue_seconds", "How long the first text of a batch waited", **timed)
@@ -59,7 +59,7 @@ class Metrics:
         batch = done.batch
         self._texts.inc(len(batch.payloads))
         self._tokens.inc(sum(len(sentence.ids) for sentence in batch.payloads))
-        self._computed.inc(batch.length * batch.size)
+        self._computed.inc(batch.shape.tokens)
         self._rows.observe(len(batch.payloads))
         self._batch_seconds.observe(done.seconds)
         self._waited.observe(done.waited)

@@ -12,6 +12,10 @@ import uvicorn
 
 from simcse_jax.errors import UserError
 
+# Seconds that a connection without requests stays. Proxies keep theirs for 60: a request that one sends into a
+# connection that ends at this moment would be lost.
+KEPT = 75
+
 
 def address_of(bound: socket.socket) -> str:
     """Where a client finds it."""
@@ -50,6 +54,7 @@ def serve(
         access_log=False,
         server_header=False,
         proxy_headers=False,
+        timeout_keep_alive=KEPT,
         timeout_graceful_shutdown=math.ceil(seconds) + 1,
     )
     with _quiet_end():

@@ -44,6 +44,7 @@ class Encoder(Protocol):
     dimension: int
     max_length: int
     skipped: int  # encoders that differ in it cannot share a batch
+    most: int  # sentences of a batch
 
     @property
     def workers(self) -> int:
@@ -52,19 +53,19 @@ class Encoder(Protocol):
     def tokenize(self, texts: Sequence[str]) -> Sequence[Any]:
         """`Tokens` of texts."""
 
-    def padded(self, sentence: Any) -> int:
-        """The length that a sentence is padded to."""
+    def row_length(self, sentence: Any) -> int:
+        """The length of the rows that a sentence needs."""
 
-    def size(self, length: int, waiting: int) -> int:
-        """The rows of the next batch of this length."""
+    def choose(self, length: int, sizes: Sequence[int]) -> tuple[Any, Sequence[int]]:
+        """The shape of a batch with rows of this length; which of the sentences with so many tokens are in it."""
 
-    def encode(self, sentences: Sequence[Any], length: int, size: int) -> np.ndarray:
+    def encode(self, sentences: Sequence[Any], shape: Any) -> np.ndarray:
         """(B, D) float32."""
 
-    def shapes(self) -> list[tuple[int, int]]:
-        """The length and the size of every batch that there can be."""
+    def shapes(self) -> Sequence[Any]:
+        """Those of every batch that there can be, each with the number of `tokens` that are computed for it."""
 
-    def warm(self, length: int, size: int) -> None:
+    def warm(self, shape: Any) -> None:
         """Compiles the program of a shape."""
 
 
@@ -134,8 +135,9 @@ class Service:
         self._tokenizing = ThreadPoolExecutor(1, thread_name_prefix="tokenize")
         first = encoders[None]
         self._batcher = Batcher(
-            lambda batch: self._by_group[batch.group].encode(batch.payloads, batch.length, batch.size),
-            first.size,
+            lambda batch: self._by_group[batch.group].encode(batch.payloads, batch.shape),
+            first.choose,
+            most=first.most,
             workers=first.workers,
             most_waiting=limits.waiting,
             gather=gather,
@@ -143,7 +145,8 @@ class Service:
         )
         self._searches = Batcher(
             self._run_search,
-            lambda length, waiting: 1 if waiting == 1 else QUERIES,
+            lambda _, sizes: (1 if len(sizes) == 1 else QUERIES, range(len(sizes))),
+            most=QUERIES,
             workers=1,
             most_waiting=limits.waiting,
         )
@@ -172,7 +175,7 @@ class Service:
             for shape in encoder.shapes():
                 if self._closed.is_set():
                     return
-                encoder.warm(*shape)
+                encoder.warm(shape)
         if self._search is not None:
             for size in (1, QUERIES):
                 self._search(np.ones((size, self._encoders[self._query_prompt].dimension), np.float32), LEAST_TOP_K)
@@ -216,8 +219,7 @@ class Service:
         sentences = await self._tokenize([*numbers], encoder)
         if len(sentences) < len(numbers):
             raise _too_long("has more", rows.index(len(sentences)), encoder, param)
-        pieces = [Piece(sentence, encoder.padded(sentence), encoder.skipped) for sentence in sentences]
-        embeddings = np.stack(await self._batcher.submit(pieces))
+        embeddings = np.stack(await self._batcher.submit([_piece(sentence, encoder) for sentence in sentences]))
         if not np.isfinite(embeddings).all():
             raise FloatingPointError("an embedding is not finite; the model's weights are damaged")
         return Embedded(embeddings[rows], sum(len(sentences[row].ids) for row in rows))
@@ -259,8 +261,12 @@ class Service:
 
     def _run_search(self, batch: Batch) -> list[list[Result]]:
         assert self._search is not None
-        filled = batch.payloads + batch.payloads[:1] * (batch.size - len(batch.payloads))
+        filled = batch.payloads + batch.payloads[:1] * (batch.shape - len(batch.payloads))
         return self._search(np.stack(filled), batch.group)[: len(batch.payloads)]
+
+
+def _piece(sentence: Any, encoder: Encoder) -> Piece:
+    return Piece(sentence, encoder.row_length(sentence), len(sentence.ids), encoder.skipped)
 
 
 def _too_long(what: str, number: int, encoder: Encoder, param: str) -> Invalid:

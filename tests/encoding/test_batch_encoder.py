@@ -1,78 +1,133 @@
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import random_model, sentences
+from support import random_model, sentences, write_tokenizer
 
 from simcse_jax.encoding import batching
-from simcse_jax.encoding.batch_encoder import BatchEncoder
+from simcse_jax.encoding.batch_encoder import BatchEncoder, Shape
 from simcse_jax.encoding.embedder import Embedder
 from simcse_jax.huggingface.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.exact
+PROMPT = {"normalize": True, "prompt": "the man ", "include_prompt": False}
+TEXTS = [*sentences(6), "a " * 17, "the cat " * 30]
 
 
 @pytest.fixture(scope="module")
-def make(tiny_bert):
-    graph, params, config = random_model(with_head=False)
-    tokenizer = Tokenizer(tiny_bert, config)
-
-    def embedder(**options):
-        options = {"pooler": "avg", "use_head": False, "max_length": 32, "batch_size": 16} | options
-        return Embedder(graph, params, tokenizer=tokenizer, **options)
+def make(shared):
+    def embedder(model_type="bert", dtype=np.float32, **options):
+        folder = shared(
+            f"tokenizer-of-{model_type}", lambda folder: folder.mkdir() or write_tokenizer(folder, model_type)
+        )
+        graph, params, config = random_model(model_type, with_head=False, dtype=dtype)
+        options = {"pooler": "avg", "use_head": False, "max_length": 40, "batch_size": 16} | options
+        return Embedder(graph, params, tokenizer=Tokenizer(folder, config), **options)
 
     return embedder
 
 
-@pytest.mark.parametrize("options", [{}, {"normalize": True, "prompt": "the man ", "include_prompt": False}])
-def test_a_batch_of_any_lengths_is_encoded_as_each_sentence_alone(make, options):
+def on_accelerator(monkeypatch):
+    monkeypatch.setattr(batching.Batching, "on_cpu", property(lambda self: False))
+
+
+@pytest.mark.parametrize("on_cpu", [True, False])
+@pytest.mark.parametrize("options", [{}, PROMPT])
+def test_a_batch_of_any_lengths_is_encoded_as_each_sentence_alone(make, monkeypatch, options, on_cpu):
     embedder = make(**options)
+    alone = np.concatenate([embedder([text]) for text in TEXTS])
+    if not on_cpu:
+        on_accelerator(monkeypatch)
     encoder = BatchEncoder(embedder)
-    texts = [*sentences(6), "a " * 17, "the cat " * 30]
-    found = encoder.tokenize(texts)
+    found = encoder.tokenize(TEXTS)
     assert [each.cut for each in found] == [False] * 7 + [True]
     assert (encoder.skipped > 0) == bool(options)
-    length = max(encoder.padded(sentence) for sentence in found)
-    assert length == 32 and encoder.padded(found[0]) == 16 and encoder.padded(found[6]) in (24, 32)
-    embeddings = encoder.encode(found, length, encoder.size(length, len(found)))
+    length = max(encoder.row_length(sentence) for sentence in found)
+    assert length == 40 and encoder.row_length(found[0]) == 16 and encoder.row_length(found[6]) in (24, 32)
+    shape, places = encoder.choose(length, [len(each.ids) for each in found])
+    assert places == [*range(8)] and shape.is_padded != on_cpu
+    longest, _ = encoder.choose(length, [40])  # no room for what its empty rows could hold
+    np.testing.assert_allclose(encoder.encode(found[7:], longest), alone[7:], atol=1e-5)
+    embeddings = encoder.encode(found, shape)
     assert embeddings.shape == (8, encoder.dimension) and embeddings.dtype == np.float32
-    alone = np.concatenate([embedder([text]) for text in texts])
     np.testing.assert_allclose(embeddings, alone, atol=1e-5)
 
 
-def test_its_shapes_are_those_of_encode(make, monkeypatch):
+@pytest.mark.parametrize(
+    ("model_type", "pooler"),
+    [("bert", "cls"), ("roberta", "max"), ("mpnet", "avg+last"), ("modernbert", "avg"), ("nomic_bert", "avg_weighted")],
+)
+def test_every_encoder_and_pooler_leaves_padding_out(make, model_type, pooler):
+    embedder = make(model_type, pooler=pooler)
+    encoder, alone = BatchEncoder(embedder), np.concatenate([embedder([text]) for text in TEXTS[4:]])
+    found = encoder.tokenize(TEXTS[4:])  # two rows stay empty
+    shape, _ = encoder.choose(40, [len(each.ids) for each in found])
+    assert not shape.is_padded and len(found) < shape.rows
+    np.testing.assert_allclose(encoder.encode(found, shape), alone, atol=1e-5)
+
+
+def test_a_batch_in_bfloat16_is_as_near_to_float32_as_encode_is(make):
+    encoder = BatchEncoder(half := make(dtype=jnp.bfloat16))
+    right = make()(TEXTS)
+    found = encoder.tokenize(TEXTS)
+    shape, _ = encoder.choose(40, [len(each.ids) for each in found])
+    theirs, ours = (np.abs(embeddings - right).max() for embeddings in (half(TEXTS), encoder.encode(found, shape)))
+    assert 0 < ours < 1.5 * theirs
+
+
+def test_its_shapes_on_an_accelerator_are_those_of_encode(make, monkeypatch):
+    on_accelerator(monkeypatch)
     embedder = make(max_length=64, batch_size=64)
     used = set()
     place = batching.Batching.place
     monkeypatch.setattr(
-        batching.Batching, "place", lambda self, batch: used.add((batch.length, batch.size)) or place(self, batch)
+        batching.Batching, "place", lambda self, batch: used.add((batch.size, batch.length)) or place(self, batch)
     )
     texts = [f"{'the cat ' * n}sat" for n in range(1, 31)] * 2
     embedder([f"{text} on {number}" for number, text in enumerate(texts)] + ["a"])
-    assert used <= set(BatchEncoder(embedder).shapes())
-    monkeypatch.setattr(batching, "MANY", 1)
-    used.clear()
-    embedder(texts)
-    fine = BatchEncoder(embedder, fine=True)
-    assert used <= set(fine.shapes()) and len(fine.shapes()) > len(BatchEncoder(embedder).shapes())
+    assert used <= {(shape.rows, shape.length) for shape in BatchEncoder(embedder).shapes()}
 
 
-def test_every_shape_can_be_compiled_before(make):
-    encoder = BatchEncoder(make())
-    assert encoder.shapes() == [(16, 8), (16, 16), (24, 8), (24, 16), (32, 8), (32, 16)]
-    encoder.warm(*encoder.shapes()[0])
+def test_every_shape_can_be_compiled_before_also_with_a_long_prompt(make):
+    encoder = BatchEncoder(make(prompt="the cat " * 17, batch_size=8))
+    assert encoder.shapes() == [
+        *(Shape(8, 16, 64), Shape(8, 16, 128)),
+        *(Shape(4, 32, 64), Shape(8, 32, 128), Shape(8, 32, 256)),
+        *(Shape(3, 40, 64), Shape(6, 40, 128), Shape(8, 40, 256), Shape(8, 40, 320)),
+    ]
+    assert encoder.most == 8
+    encoder.warm(encoder.shapes()[0])
 
 
-@pytest.mark.parametrize(("on_cpu", "expected"), [(True, [8, 8, 16, 16]), (False, [8, 8, 16, 16])])
-def test_few_sentences_take_a_small_batch(make, monkeypatch, on_cpu, expected):
-    monkeypatch.setattr(batching.Batching, "on_cpu", property(lambda self: on_cpu))
-    encoder = BatchEncoder(make())
-    assert [encoder.size(16, waiting) for waiting in (1, 7, 9, 100)] == expected
+@pytest.mark.parametrize(("max_length", "batch_size"), [(16, 1), (32, 64), (100, 64), (512, 64), (8192, 64)])
+def test_every_sentence_has_room_in_every_shape_of_its_rows(make, max_length, batch_size):
+    encoder = BatchEncoder(make(max_length=max_length, batch_size=batch_size))
+    shapes = encoder.shapes()
+    assert len(set(shapes)) == len(shapes) <= 24
+    assert all(shape.length <= shape.tokens <= shape.rows * shape.length for shape in shapes)
+    assert all(1 <= shape.rows <= batch_size and shape.length <= max_length for shape in shapes)
+    assert [shape for shape in shapes if shape.length > 512] == [Shape(1, 8192, 8192)] * (max_length == 8192)
 
 
-def test_a_cpu_prefers_several_small_batches_to_a_large_one_with_empty_rows(make, monkeypatch):
-    encoder = BatchEncoder(make(batch_size=64))
-    sizes = {}
-    for on_cpu in (True, False):
-        monkeypatch.setattr(batching.Batching, "on_cpu", property(lambda self, on_cpu=on_cpu: on_cpu))
-        sizes[on_cpu] = [encoder.size(16, waiting) for waiting in (8, 9, 31, 32)]
-        assert encoder.workers >= 1
-    assert sizes == {True: [8, 8, 8, 64], False: [8, 64, 64, 64]}
+@pytest.mark.parametrize(
+    ("sizes", "tokens", "places"),
+    [
+        ([10], 64, [0]),
+        ([40, 40], 128, [0, 1]),
+        ([40, 30, 20], 64, [0, 2]),
+        ([40, 40, 20], 128, [0, 1, 2]),
+        ([40] * 9 + [25] * 60, 512, [*range(15)]),
+        ([40] * 9, 256, [*range(6)]),  # 360 of 512 are too few
+        ([64] * 3 + [3] * 90, 256, [*range(8)]),  # no row is left
+    ],
+)
+def test_a_cpu_prefers_a_small_batch_to_one_that_is_not_full(make, sizes, tokens, places):
+    shape, taken = BatchEncoder(make(max_length=64, batch_size=64)).choose(64, sizes)
+    assert (shape.tokens, taken) == (tokens, places)
+
+
+def test_an_accelerator_takes_a_batch_with_room_for_all(make, monkeypatch):
+    on_accelerator(monkeypatch)
+    encoder = BatchEncoder(make(max_length=64, batch_size=64))
+    found = [encoder.choose(24, [20] * count) for count in (1, 8, 9, 100)]
+    assert [(shape.rows, len(taken)) for shape, taken in found] == [(8, 1), (8, 8), (64, 9), (64, 64)]
+    assert encoder.workers == 2

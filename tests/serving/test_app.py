@@ -180,9 +180,9 @@ def test_other_paths_and_methods():
 
 def test_requests_are_answered_once_all_is_compiled():
     class Slow(FakeEncoder):
-        def warm(self, length, size):
+        def warm(self, shape):
             assert self.go_on.wait(20)
-            super().warm(length, size)
+            super().warm(shape)
 
     async def scene(server):
         assert (await server.client.get("/health")).json() == {"status": "ok", "ready": False}

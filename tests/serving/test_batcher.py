@@ -6,7 +6,15 @@ import pytest
 from simcse_jax.serving.batcher import Batcher, Full, Piece
 
 
-def make(batches, size=lambda length, waiting: 4, go_on=None, **options):
+def rows(most):
+    """Chooses the first `most` pieces, whatever their sizes."""
+    return lambda length, sizes: (most, range(min(most, len(sizes))))
+
+
+FOUR = rows(4)
+
+
+def make(batches, choose=FOUR, go_on=None, **options):
     """A batcher that doubles numbers and records its batches."""
 
     def run(batch):
@@ -17,7 +25,7 @@ def make(batches, size=lambda length, waiting: 4, go_on=None, **options):
             raise RuntimeError("failed")
         return [2 * each for each in batch.payloads]
 
-    return Batcher(run, size, **{"workers": 1, "most_waiting": 100} | options)
+    return Batcher(run, choose, **{"most": 10, "workers": 1, "most_waiting": 100} | options)
 
 
 def play(scene, *args, **options):
@@ -47,34 +55,50 @@ def test_requests_that_arrive_together_share_batches_and_get_their_own_results()
     play(scene, gather=0.01)
 
 
-def test_a_batch_has_one_length_and_one_group_and_shorter_pieces_only_in_empty_rows():
+def taken(batcher, pieces):
+    """The batches of pieces that have all arrived before the first one is taken, as (payloads, shape, group)."""
+
     async def main():
-        batches = []
-        batcher = make(batches, lambda length, waiting: 2 if length == 16 else 4)
-        lengths = (16, 8, 8, 16, 16, 8, 16)
-        pieces = [Piece(number, length, group=number // 6) for number, length in enumerate(lengths)]
         waiting = asyncio.gather(*(batcher.submit([piece]) for piece in pieces))
         await asyncio.sleep(0)
-        taken = []
-        while (found := batcher.take()) is not None:
-            taken.append((found[0].payloads, found[0].length, found[0].size, found[0].group))
-        assert taken == [([0, 3], 16, 2, 0), ([1, 2, 5], 8, 4, 0), ([4], 16, 2, 0), ([6], 16, 2, 1)]
+        found = []
+        while (one := batcher.take()) is not None:
+            found.append(tuple(one[0]))
+            assert [each.piece.payload for each in one[1]] == one[0].payloads
         assert batcher.waiting == 0
         waiting.cancel()
+        return found
 
-    asyncio.run(main())
+    return asyncio.run(main())
 
 
-def test_a_row_that_would_be_empty_takes_a_shorter_piece():
-    async def main():
-        batcher = make([])
-        waiting = asyncio.gather(*(batcher.submit([Piece(n, length)]) for n, length in enumerate((16, 8, 4, 32))))
-        await asyncio.sleep(0)
-        batch, _ = batcher.take()
-        assert (batch.payloads, batch.length) == ([0, 1, 2], 16)  # never a longer one
-        waiting.cancel()
+def test_a_batch_has_one_length_and_one_group_and_shorter_pieces_only_where_there_is_room():
+    lengths = (16, 8, 8, 16, 16, 8, 16)
+    pieces = [Piece(number, length, group=number // 6) for number, length in enumerate(lengths)]
+    found = taken(make([], lambda length, sizes: (length, range(min(32 // length, len(sizes))))), pieces)
+    assert found == [([0, 3], 16, 0), ([1, 2, 5], 8, 0), ([4], 16, 0), ([6], 16, 1)]
 
-    asyncio.run(main())
+
+def test_a_shorter_piece_takes_the_room_that_is_left_and_never_a_longer_one():
+    found = taken(make([]), [Piece(n, length) for n, length in enumerate((16, 8, 4, 32))])
+    assert found == [([0, 1, 2], 4, 0), ([3], 4, 0)]
+
+
+def test_what_is_not_chosen_waits_as_before():
+    offered = []
+
+    def choose(length, sizes):  # what fits into a room of 10
+        offered.append(list(sizes))
+        places, left = [], 10
+        for place, size in enumerate(sizes):
+            if size <= left:
+                places.append(place)
+                left -= size
+        return len(places), places
+
+    found = taken(make([], choose, most=4), [Piece(n, 16, size) for n, size in enumerate((7, 9, 2, 8, 1, 3))])
+    assert offered == [[7, 9, 2, 8], [9, 8, 1, 3], [8, 3], [3]]
+    assert [payloads for payloads, *_ in found] == [[0, 2], [1, 4], [3], [5]]
 
 
 def test_a_short_request_passes_a_long_one_which_goes_on():
@@ -142,12 +166,12 @@ def test_an_error_is_that_of_its_batch_alone():
         assert isinstance(found[0], RuntimeError) and found[1] == [10]
         assert await batcher.submit([Piece(6, 16)]) == [12]  # its worker goes on
 
-    play(scene, lambda length, waiting: 1)
+    play(scene, rows(1))
 
 
 def test_a_batch_without_all_of_its_results_is_an_error_too():
     async def main():
-        batcher = Batcher(lambda batch: batch.payloads[1:], lambda length, waiting: 4, workers=1, most_waiting=9)
+        batcher = Batcher(lambda batch: batch.payloads[1:], FOUR, most=4, workers=1, most_waiting=9)
         batcher.start()
         async with asyncio.timeout(20):
             for _ in range(2):

@@ -20,6 +20,8 @@ def test_texts_are_taken_as_they_are(given):
         (["a", True], "number 1 is no string"),
         ([[1, 2]], "number 0 is no string; token ids are of one tokenizer"),
         (["\udcff"], "number 0 holds half a surrogate pair"),
+        (["a", "\ud83d", "\ude00"], "number 1 holds half a surrogate pair"),
+        ([*"a" * 9000, "", 3], "number 9000 must not be empty"),
     ],
 )
 def test_the_first_text_that_is_none_is_named(given, message):

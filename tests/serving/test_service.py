@@ -158,7 +158,7 @@ def test_a_search_for_very_many_results_is_refused():
 def test_who_ends_it_waits_for_no_program_but_the_one_that_is_compiled():
     async def scene(service, encoder):
         encoder.go_on.clear()
-        encoder.warm = lambda *shape: encoder.warmed.append(shape) or encoder.go_on.wait(20)
+        encoder.warm = lambda shape: encoder.warmed.append(shape) or encoder.go_on.wait(20)
         warming = asyncio.create_task(asyncio.to_thread(service.warm))
         while not encoder.warmed:
             await asyncio.sleep(0.01)

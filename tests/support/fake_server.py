@@ -20,10 +20,16 @@ class Sentence(NamedTuple):
     cut: bool
 
 
+class Shape(NamedTuple):
+    rows: int
+    length: int
+    tokens: int
+
+
 class FakeEncoder:
     """A token a character, at most 16; the embedding is drawn from the text's hash, with NaN for "damaged"."""
 
-    dimension, max_length, skipped, workers = 4, 16, 0, 1
+    dimension, max_length, skipped, workers, most = 4, 16, 0, 1, 4
 
     def __init__(self, prompt: str = ""):
         self.prompt, self.batches, self.warmed = prompt, [], []
@@ -35,19 +41,16 @@ class FakeEncoder:
         cut = self.max_length
         return [Sentence(text, np.arange(min(len(text), cut)), len(text) > cut) for text in texts]
 
-    def padded(self, sentence):
+    def row_length(self, sentence):
         return 8 if len(sentence.ids) <= 8 else 16
 
-    def sizes(self, length):
-        return [2, 32 // length]
+    def choose(self, length, sizes):
+        rows = 2 if len(sizes) <= 2 else 32 // length
+        return Shape(rows, length, rows * length), range(min(rows, len(sizes)))
 
-    def size(self, length, waiting):
-        few, full = self.sizes(length)
-        return full if waiting > few else few
-
-    def encode(self, sentences, length, size):
+    def encode(self, sentences, shape):
         assert self.go_on.wait(20)
-        assert len(sentences) <= size and all(len(each.ids) <= length for each in sentences)
+        assert len(sentences) <= shape.rows and all(len(each.ids) <= shape.length for each in sentences)
         self.batches.append([each.text for each in sentences])
         if any(each.text == "fails" for each in sentences):
             raise RuntimeError("the encoder failed")
@@ -60,10 +63,10 @@ class FakeEncoder:
         return np.random.default_rng(seed).normal(size=4).astype(np.float32)
 
     def shapes(self):
-        return [(8, 2), (8, 4), (16, 2)]
+        return [Shape(2, 8, 16), Shape(4, 8, 32), Shape(2, 16, 32)]
 
-    def warm(self, length, size):
-        self.warmed.append((length, size))
+    def warm(self, shape):
+        self.warmed.append(shape)
 
 
 class Started(NamedTuple):
