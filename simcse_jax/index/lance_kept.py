@@ -167,7 +167,9 @@ def check_wanted(wanted: Wanted, similarity: str, has: Kept | None, folder: obje
             if asked not in (None, own):
                 raise UserError(f"{folder}: an index of {what}{own}, not of {what}{asked}; choose another folder")
         own = None if has.quantization is None else has.quantization.ranges
-        if wanted.ranges is not None and not np.array_equal(np.asarray(own), wanted.ranges):
+        if wanted.ranges is not None and own is None:
+            raise UserError(f"{folder}: an index of {has.precision}, which has no ranges; leave them out")
+        if own is not None and wanted.ranges is not None and not np.array_equal(own, wanted.ranges):
             raise UserError(f"{folder}: an index of other ranges than those given; choose another folder")
         return
     precision = wanted.precision or "float32"

@@ -90,7 +90,7 @@ def test_ranges_are_those_of_the_first_rows_at_unit_length(monkeypatch):
         (Wanted("int8"), BINARY, "cosine", "ix: an index of binary, not of int8"),
         (Wanted("float32"), INT8, "cosine", "ix: an index of int8, not of float32"),
         (Wanted("int8", RANGES * 2), INT8, "cosine", "ix: an index of other ranges"),
-        (Wanted(None, RANGES), Kept(), "cosine", "ix: an index of other ranges"),
+        (Wanted(None, RANGES), Kept(), "cosine", "ix: an index of float32, which has no ranges"),
         (Wanted(codes="binary"), Kept(), "cosine", "ix: an index of codes product, not of codes binary"),
     ],
 )
