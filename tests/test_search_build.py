@@ -1,5 +1,6 @@
 import json
 import os
+import warnings
 
 import numpy as np
 import pyarrow.parquet
@@ -77,7 +78,9 @@ def test_an_index_in_bytes_or_bits_finds_what_one_in_memory_does(made, tiny_bert
     assert done.returncode == 0, done.stderr
     assert ("those of 30 embeddings alone" in done.stderr) == (precision == "int8")
     model = SimCSE(str(tiny_bert))
-    model.build_index(TEXTS, precision=precision)
+    with warnings.catch_warnings():  # of few sentences
+        warnings.simplefilter("ignore")
+        model.build_index(TEXTS, precision=precision)
     expected = model.search(TEXTS[3], 5)
     found = model.open_index(tmp_path / "index").search(TEXTS[3], 5)
     assert [one[:2] for one in found] == [one[:2] for one in expected]
