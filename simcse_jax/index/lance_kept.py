@@ -166,10 +166,10 @@ def check_wanted(wanted: Wanted, similarity: str, has: Kept | None, folder: obje
         for what, asked, own in (("", wanted.precision, has.precision), ("codes ", wanted.codes, has.codes)):
             if asked not in (None, own):
                 raise UserError(f"{folder}: an index of {what}{own}, not of {what}{asked}; choose another folder")
-        own = None if has.quantization is None else has.quantization.ranges
-        if wanted.ranges is not None and own is None:
+        ranges = None if has.quantization is None else has.quantization.ranges
+        if wanted.ranges is not None and ranges is None:
             raise UserError(f"{folder}: an index of {has.precision}, which has no ranges; leave them out")
-        if own is not None and wanted.ranges is not None and not np.array_equal(own, wanted.ranges):
+        if ranges is not None and wanted.ranges is not None and not np.array_equal(ranges, wanted.ranges):
             raise UserError(f"{folder}: an index of other ranges than those given; choose another folder")
         return
     precision = wanted.precision or "float32"

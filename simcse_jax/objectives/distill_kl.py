@@ -54,7 +54,7 @@ def distill_kl(
         student, teacher = (jnp.where(present, scores, -jnp.inf) for scores in (student, teacher))
     log_p, log_q = (jax.nn.log_softmax(scores / temperature, axis=0) for scores in (teacher, student))
     differences = log_p - log_q if present is None else jnp.where(present, log_p - log_q, 0.0)
-    return temperature**2 * jnp.sum(jnp.exp(log_p) * differences, axis=0)
+    return jnp.square(temperature) * jnp.sum(jnp.exp(log_p) * differences, axis=0)
 
 
 def _term(embedded: Embedded, *, temperature: Float[AnyArray, ""], similarity: str) -> Float[Array, ""]:
