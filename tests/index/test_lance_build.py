@@ -192,9 +192,9 @@ def test_an_index_in_a_bucket_is_built_added_to_and_searched(store, tmp_path, mo
         write_parquet(tmp_path / "emb" / "part.parquet", many[first:last], first)
         store.put("emb/part.parquet", (tmp_path / "emb" / "part.parquet").read_bytes())
         files = EmbeddingFiles("gs://bucket/emb/")
-        folder = lance_build.check_folder("gs://bucket/ix", "gs://bucket/emb")
+        folder = lance_build.check_folder(f"gs://bucket/{precision}", "gs://bucket/emb")
         about = lance_build.build(folder, files, MODEL, Wanted(precision))
     assert (about.rows, about.found_in) == (330, 300)
-    found = LanceIndex("gs://bucket/ix", MODEL).search(many[::30], 1)
+    found = LanceIndex(f"gs://bucket/{precision}", MODEL).search(many[::30], 1)
     assert [[one.row for one in each] for each in found] == [[row] for row in range(0, 330, 30)]
-    assert "ix/index.json" in store.objects and not store.names("ix/.lock")
+    assert f"{precision}/index.json" in store.objects and not store.names(f"{precision}/.lock")
