@@ -2,7 +2,9 @@
 
 Needs a model, files of sentences to search in, and files of queries. Prints a table for docs/use.md: for each way to
 keep and search the vectors, how many of the ten nearest rows of the exact search in float32 it finds, the bytes of a
-vector where it is searched and on the disk, and the time of all queries asked together, the best of three.
+vector where it is searched and on the disk, and the time of all queries asked together, the best of three. Of an index
+of LanceDB the queries are asked one after the other, once, and the bytes on the disk are those of its whole folder,
+which has no sentences here.
 """
 
 import argparse
@@ -19,11 +21,24 @@ from simcse_jax.data.sentences import read_sentences
 from simcse_jax.encoding.quantization import Quantization, ranges_of
 from simcse_jax.errors import installed
 from simcse_jax.index import files as index_files
+from simcse_jax.index import lance_build
+from simcse_jax.index.embedding_files import EmbeddingFiles
 from simcse_jax.index.index import Index, Result
+from simcse_jax.index.lance import LanceIndex
+from simcse_jax.index.lance_kept import Wanted
 
 K = 10
 ROUNDS = 3
 RESCORES = (1, 2, 4, 8, 16)
+REFINES = (1, 5, 20, 50)  # of LanceDB, whose default is 20
+# What an index of LanceDB keeps, what its candidates are found by, and how many elements have a byte of that.
+LANCE = (
+    (Wanted(), "product codes", 4),
+    (Wanted(codes="int8"), "codes of int8", 1),
+    (Wanted(codes="binary"), "codes of binary", 8),
+    (Wanted("int8"), "bits", 8),
+    (Wanted("binary"), "bits", 8),
+)
 
 
 def recall(found: list[list[Result]], true: list[list[Result]]) -> float:
@@ -50,6 +65,30 @@ def on_disk(index: Index, model: SimCSE) -> float:
         return file.stat().st_size / len(index)
 
 
+def print_row(*cells: object) -> None:
+    """A line of the table."""
+    print("|", " | ".join(map(str, cells)), "|", flush=True)
+
+
+def with_lance(model: SimCSE, rows: np.ndarray, queries: np.ndarray, true: list[list[Result]]) -> None:
+    """The lines of indexes of LanceDB."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        np.save(folder / "rows.npy", rows)
+        for place, (wanted, found_by, elements) in enumerate(LANCE):
+            target = folder / str(place)
+            lance_build.build(target, EmbeddingFiles(str(folder / "rows.npy")), model.identity(), wanted)
+            size = sum(file.stat().st_size for file in target.rglob("*") if file.is_file()) / len(rows)
+            index = LanceIndex(target, model.identity())
+            index.search(queries[:2], K)
+            for refine in REFINES:
+                started = time.perf_counter()
+                found = index.search(queries, K, refine=refine)
+                cells = wanted.precision or "float32", f"{found_by}, LanceDB", f"refine {refine}"
+                share, seconds = f"{recall(found, true):.1f}", f"{time.perf_counter() - started:.2f}"
+                print_row(*cells, share, model.dimension // elements, f"{size:.0f}", seconds)
+
+
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -57,6 +96,7 @@ def main() -> None:
     parser.add_argument("--sentences", required=True, nargs="+", help="files; each sentence is taken once")
     parser.add_argument("--queries", required=True, nargs="+")
     parser.add_argument("--count", type=int, default=1000, help="of queries")
+    parser.add_argument("--only", choices=("memory", "lance"), help="one kind of index")
     args = parser.parse_args()
     model = SimCSE(args.model)
     corpus = list(dict.fromkeys(text for file in args.sentences for text in read_sentences(file)))
@@ -70,10 +110,15 @@ def main() -> None:
     print("| kept | searched | rescore | recall@10 | bytes searched | bytes on disk | seconds |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
 
+    if args.only != "memory" and installed("lancedb"):
+        with_lance(model, rows, queries, true)
+    if args.only == "lance":
+        return
+
     def row(index: Index, searched: str, width: int, **options: Any) -> None:
         found, seconds = timed(lambda: index.search(queries, K, **options))
         cells = (index.precision, searched, options.get("rescore", "–"), f"{recall(found, true):.1f}", width)
-        print("|", " | ".join(map(str, (*cells, f"{on_disk(index, model):.0f}", f"{seconds:.2f}"))), "|", flush=True)
+        print_row(*cells, f"{on_disk(index, model):.0f}", f"{seconds:.2f}")
 
     backends = ["jax", *["faiss"] * installed("faiss")]
     for backend in backends:

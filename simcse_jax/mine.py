@@ -58,7 +58,7 @@ def mine(args: argparse.Namespace, path: Path, pairs: "PairFile", positives: Any
         args.model, pooler=args.pooler, batch_size=args.batch_size, dtype=args.dtype, truncate_dim=args.truncate_dim
     )
     check_search(1, None, backend=args.backend, similarity=model.similarity_fn_name)
-    judge = SimCSE(args.judge, batch_size=args.batch_size, dtype=args.dtype) if args.judge else None
+    judge = SimCSE(args.judge, batch_size=args.batch_size, dtype=args.dtype) if args.judge is not None else None
     options: Any = {name: getattr(args, name) for name in ("refine", "nprobes") if getattr(args, name) is not None}
     options |= {"backend": args.backend} if args.backend != "jax" else {}
     corpus = open_corpus(args.corpus, model, args.corpus_column, options)
@@ -66,7 +66,9 @@ def mine(args: argparse.Namespace, path: Path, pairs: "PairFile", positives: Any
     check_corpus(corpus, pairs.has_rows, judge is not None, choice, args.corpus)
     check_rows(corpus, positives, args.corpus)
     about = {f"--{name.replace('_', '-')}": getattr(args, name) for name in OPTIONS}
-    about |= {f"--{name.replace('_', '-')}": value for name, value in choice._asdict().items()}
+    # The ranks come last: where they follow from other options, the first one that differs is named.
+    chosen = sorted(choice._asdict().items(), key=lambda item: item[0] == "range_max")
+    about |= {f"--{name.replace('_', '-')}": value for name, value in chosen}
     about |= {"--pairs": hash_file(pairs.path), "--corpus": corpus.fingerprint, "--model": model.identity()._asdict()}
     about |= {"model's prompts": model.prompts}  # of the queries
     output = output_of(path, about | {"--judge": judge.identity()._asdict() if judge else None})

@@ -76,7 +76,7 @@ def columns_of(given: list[str]) -> dict[str, str]:
     """ROLE=NAME, … as a table.
 
     Raises:
-      UserError: for another role than anchor and positive, or one alone.
+      UserError: for another role than anchor and positive, one alone, or a column that is both.
     """
     found: dict[str, str] = {}
     for each in given:
@@ -86,6 +86,8 @@ def columns_of(given: list[str]) -> dict[str, str]:
         found[role] = name
     if len(found) == 1:
         raise UserError("--columns: give both, anchor=NAME and positive=NAME")
+    if found and found["anchor"] == found["positive"]:
+        raise UserError(f"--columns: anchor and positive are both {found['anchor']}; name two columns")
     return found
 
 
@@ -105,7 +107,7 @@ def check_numbers(args: argparse.Namespace) -> None:
         if value is not None and not math.isfinite(value):
             raise UserError(f"--{_spelled(name)} {value}: must be a number")
     limited = any(getattr(args, name) is not None for name in LIMITS)
-    if args.judge and not limited:
+    if args.judge is not None and not limited:
         raise UserError(f"--judge: its scores are compared with limits; give --{' or --'.join(map(_spelled, LIMITS))}")
     if args.range_max is None:
         from simcse_jax.mining.selection import default_range_max

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 
 from simcse_jax.data.sentences import check_sentences, read_sentences
 from simcse_jax.encoding.arguments import check_path, embeddings_or_sentences, names_ours, refuse_unordered
-from simcse_jax.encoding.calibration import read_ranges, warn_of_few
+from simcse_jax.encoding.calibration import read_ranges
 from simcse_jax.encoding.embedder import Encoded, warn_of_cut
-from simcse_jax.encoding.quantization import checked_ranges
+from simcse_jax.encoding.quantization import checked_ranges, warn_of_few
 from simcse_jax.errors import UserError
 from simcse_jax.index import files as index_files
 from simcse_jax.index.index import Index, Result

@@ -22,9 +22,9 @@ from simcse_jax.encoding.arguments import (
     with_prompt_of,
 )
 from simcse_jax.encoding.batch_encoder import BatchEncoder
-from simcse_jax.encoding.calibration import chosen_ranges, warn_of_few
+from simcse_jax.encoding.calibration import chosen_ranges
 from simcse_jax.encoding.embedder import Embedder, Encoded, on_local_devices, warn_of_cut
-from simcse_jax.encoding.quantization import SCALAR, Precision, quantize
+from simcse_jax.encoding.quantization import SCALAR, Precision, quantize, warn_of_few
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import ChosenPooler, Pretrained, choose_pooler

@@ -27,7 +27,7 @@ FLAGS = {  # besides a parser's options
     "main": {"config", *FOLDERS},
     "sweep": {"config", "workdir"},
     "aot": {"config"},
-    "search": {"embeddings"},  # of `search build`
+    "search": {"embeddings", "codes"},  # of `search build`
 }
 OTHERS = {  # options of other programs that the pages name
     "no-deps",  # pip

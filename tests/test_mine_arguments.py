@@ -16,6 +16,7 @@ GIVEN = ["--model=m", "--pairs=p.csv", "--corpus=c.txt", "--output=o.jsonl"]
         (["--at-least=4"], ["--at-least 4", "--num-negatives 3"]),
         (["--columns", "negative=x"], ["--columns negative=x", "anchor=NAME"]),
         (["--columns", "anchor=x"], ["give both"]),
+        (["--columns", "anchor=x", "positive=x"], ["--columns", "both x"]),
         (["--block-rows=0"], ["--block-rows 0", "from 1"]),
     ],
 )

@@ -1,5 +1,6 @@
 import json
 import os
+import warnings
 
 import numpy as np
 import pyarrow.parquet
@@ -68,6 +69,41 @@ def test_the_search_command_takes_it(made, tiny_bert, tmp_path):
         assert done.returncode == 2 and message in done.stderr, done.stderr
     done = call("search", "--model", tiny_bert, "--sentences", made / "texts.txt", "--query", "a", "--refine", "5")
     assert done.returncode == 2 and "refine=5: is for an index of LanceDB" in done.stderr
+
+
+@pytest.mark.parametrize("precision", ["int8", "binary"])
+def test_an_index_in_bytes_or_bits_finds_what_one_in_memory_does(made, tiny_bert, tmp_path, precision):
+    build = ("search", "build", "--embeddings", made / "parquet", "--output", tmp_path / "index")
+    done = call(*build, "--precision", precision)
+    assert done.returncode == 0, done.stderr
+    assert ("those of 30 embeddings alone" in done.stderr) == (precision == "int8")
+    model = SimCSE(str(tiny_bert))
+    with warnings.catch_warnings():  # of few sentences
+        warnings.simplefilter("ignore")
+        model.build_index(TEXTS, precision=precision)
+    expected = model.search(TEXTS[3], 5)
+    found = model.open_index(tmp_path / "index").search(TEXTS[3], 5)
+    assert [one[:2] for one in found] == [one[:2] for one in expected]
+    np.testing.assert_allclose([one.score for one in found], [one.score for one in expected], atol=1e-5)
+    for option, message in (
+        (("--precision", "float32"), f"an index of {precision}, not of float32; choose another folder"),
+        (("--codes", "int8"), "not of codes int8"),
+        (("--ranges", made / "npy" / "0.npy"), "ranges are numbers of float32, (2, D)"),
+    ):
+        done = call(*build, *option)
+        assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+def test_ranges_are_read_from_a_file(made, tiny_bert, tmp_path):
+    ranges = np.tile(np.float32([[-0.6], [0.6]]), SimCSE(str(tiny_bert)).dimension)
+    np.save(tmp_path / "ranges.npy", ranges)
+    build = ("search", "build", "--embeddings", made / "parquet", "--output", tmp_path / "index")
+    done = call(*build, "--ranges", tmp_path / "ranges.npy")
+    assert done.returncode == 2 and "ranges: are for an index of int8" in done.stderr
+    assert not (tmp_path / "index").exists()
+    done = call(*build, "--precision", "int8", "--ranges", tmp_path / "ranges.npy")
+    assert done.returncode == 0 and not done.stderr.strip(), done.stderr
+    assert json.loads((tmp_path / "index" / "index.json").read_text())["ranges"] == ranges.tolist()
 
 
 def test_another_model_is_refused(made, tiny_bert):

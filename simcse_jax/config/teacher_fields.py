@@ -11,6 +11,7 @@ TEACHER_SECTIONS = {
     "teacher": "A model whose embeddings of all training sentences are computed once, before the run.",
     "objective.embedding_mse": "Embeddings as the teacher's: the squared error.",
     "objective.margin_mse": "Positives against hard negatives as the teacher has them: the squared error (MarginMSE).",
+    "objective.distill_kl": "Which of an anchor's own positive and hard negatives is near, as the teacher has it.",
     "objective.gist": "InfoNCE without the negatives that the teacher finds too similar (GIST).",
 }
 
@@ -23,6 +24,9 @@ TEACHER_FIELDS = {
     "objective.embedding_mse.weight": weight(),
     "objective.margin_mse.weight": weight(),
     "objective.margin_mse.similarity": field("dot", "The similarity of two embeddings, in both.", either(SIMILARITIES)),
+    "objective.distill_kl.weight": weight(),
+    "objective.distill_kl.temperature": number(1.0, "Divides similarities, in both.", above(0)),
+    "objective.distill_kl.similarity": field("dot", "The similarity of two embeddings, in both.", either(SIMILARITIES)),
     "objective.gist.weight": weight(),
     "objective.gist.temperature": number(0.01, "Divides similarities.", above(0)),
     "objective.gist.margin": number(

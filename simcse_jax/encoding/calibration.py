@@ -1,7 +1,6 @@
 """The ranges that int8 and uint8 need: given as an array or a file, and kept next to what they were used for."""
 
 import io
-import warnings
 from pathlib import Path
 from typing import IO, Any
 
@@ -10,7 +9,6 @@ from numpy.typing import ArrayLike
 
 from simcse_jax.encoding.parquet import QUANTIZATION
 from simcse_jax.encoding.quantization import (
-    FEW,
     SCALAR,
     Precision,
     Quantization,
@@ -53,12 +51,6 @@ def chosen_ranges(
         return checked_ranges(ranges, dimension)
     check_calibration(count)
     return None
-
-
-def warn_of_few(count: int, stacklevel: int) -> None:
-    """Warns of ranges that were found in few embeddings; `stacklevel` as for `warnings.warn`."""
-    if 0 < count < FEW:
-        warnings.warn(f"the ranges are those of {count} embeddings alone; give ranges of more", UserWarning, stacklevel)
 
 
 def read_ranges(name: str, dimension: int | None = None) -> Ranges:

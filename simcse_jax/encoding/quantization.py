@@ -14,6 +14,7 @@ is filled up with zeros. binary is int8, the same byte less 128. x̃ = ± 1 / �
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Self, cast, get_args
 
@@ -118,6 +119,12 @@ def check_calibration(count: int) -> None:
     """
     if count == 1:
         raise UserError("int8 and uint8 need ranges, which cannot be found in a single embedding; give ranges")
+
+
+def warn_of_few(count: int, stacklevel: int) -> None:
+    """Warns of ranges that were found in few embeddings; `stacklevel` as for `warnings.warn`."""
+    if 0 < count < FEW:
+        warnings.warn(f"the ranges are those of {count} embeddings alone; give ranges of more", UserWarning, stacklevel)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

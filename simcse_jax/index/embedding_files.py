@@ -26,7 +26,7 @@ PLAN, MANIFEST = "plan.json", "embeddings.json"
 AT_ONCE = 8192  # rows
 DTYPES = ("float32", "float16")
 CODES = ("int8", "uint8")
-NO_CODES = "ranges, and indexes of LanceDB, which have codes of their own, are made of float32 or float16"
+NO_CODES = "indexes and ranges are made of embeddings in float32 or float16"
 
 
 class Part(NamedTuple):

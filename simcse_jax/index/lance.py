@@ -1,10 +1,11 @@
 """An index that stays on a disk or in a bucket: a table of LanceDB with the vectors and their sentences.
 
 index.json               the model, the table's version, the number of its rows; written last
-rows.lance/              the table: `row`, `sentence`, `vector`, and an index in cells with product quantization
+rows.lance/              the table: `row`, `sentence`, `vector`, and an index in cells with codes, or bytes and bits in
+                         place of the vectors, see `index.lance_kept`
 
 A query looks into the nearest cells, ranks their rows by short codes, and reads the vectors of only the best rows, by
-which these are ranked again. Without codes, as in a small table, all vectors are compared.
+which these are ranked again. Without cells, as in a small table, all rows are compared.
 """
 
 import contextlib
@@ -17,9 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from simcse_jax.encoding.quantization import Quantization
 from simcse_jax.errors import UserError, reason, require
 from simcse_jax.index.files import ABOUT, ModelIdentity, check_maker, is_identity
 from simcse_jax.index.index import ROUNDING, Result
+from simcse_jax.index.lance_kept import Kept, read_kept
 from simcse_jax.index.similarity import prepared
 from simcse_jax.storage import Folder, as_path, is_remote, read_json
 
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     import lancedb
 
 BACKEND, TABLE, FOLDER, CODES = "lance", "rows", "rows.lance", "vector_idx"
-FORMAT = 1
+FORMAT, SMALL_FORMAT = 1, 2  # of vectors in float32; of bytes and bits, which earlier versions do not know
 REFINE, NPROBES = 20, 20  # the defaults, which find more than 95% of ten neighbours (docs/use.md has the figures)
 CACHE = 256 * 2**20  # bytes of codes that stay in memory
 FILES_CACHE = 64 * 2**20  # bytes of what the table's files say about themselves
@@ -43,6 +46,7 @@ class About(NamedTuple):
     found_in: int  # the number of rows in which its cells were found; 0: it has none
     dimension: int
     model: ModelIdentity
+    kept: Kept
 
 
 class LanceIndex:
@@ -62,13 +66,21 @@ class LanceIndex:
         with errors_of(self.folder):
             self._table = connect(self.folder).open_table(TABLE)
             self._table.checkout(about.version)
-            rows = self._table.count_rows()
+            rows, schema = self._table.count_rows(), self._table.schema
+        if not about.kept.is_in(schema, about.dimension):
+            raise UserError(f"{self.folder}: its table does not have what {ABOUT} says; build the index again")
         if rows != about.rows:
             raise UserError(f"{self.folder}: has {rows} rows, but {ABOUT} says {about.rows}; build the index again")
         self._rows, self.dimension, self.similarity = rows, about.dimension, about.model.similarity
+        self._kept, self._in_cells = about.kept, bool(about.found_in)
 
     def __len__(self) -> int:
         return self._rows
+
+    @property
+    def quantization(self) -> Quantization | None:
+        """How the rows are stored, if not in float32."""
+        return self._kept.quantization
 
     def first_sentences(self, count: int) -> list[str]:
         """Those of the first rows that have one."""
@@ -87,22 +99,24 @@ class LanceIndex:
     ) -> list[list[Result]]:
         """The nearest sentences of each query, best first, of equal ones the lower row first.
 
-        If more than `top_k` are equal, LanceDB chooses which of them are among the results. The scores are exact. Which
-        rows are found is approximate, if the table has codes. A cosine with zeros is nothing that LanceDB has: such a
-        query finds nothing, and such a row is not found.
+        If more than `top_k` are equal, LanceDB chooses which of them are among the results. The scores are exact; those
+        of an index in bytes or bits are of the numbers that these stand for. Which rows are found is approximate, if
+        the table has cells. A cosine with zeros is nothing that LanceDB has: such a query finds nothing, and such a
+        row in float32 is not found.
 
         Args:
           queries: (Q, D) embeddings of any length.
           top_k: at most so many for each.
           threshold: the smallest score of a result, to within 1e-6; None for any.
-          refine: so many times `top_k` rows are read and compared exactly; None is `REFINE`.
+          refine: so many times `top_k` rows are read and scored, by their vectors, bytes or bits; None is `REFINE`.
           nprobes: the cells that are looked into; None is `NPROBES`.
 
         Raises:
           UserError: when the files are damaged, or cannot be read any more.
         """
         least = -math.inf if threshold is None else threshold - ROUNDING
-        return [self._search(query, top_k, least, refine or REFINE, nprobes or NPROBES) for query in queries]
+        search = self._search if self.quantization is None else self._search_small
+        return [search(query, top_k, least, refine or REFINE, nprobes or NPROBES) for query in queries]
 
     def _search(
         self, query: Float[np.ndarray, " D"], top_k: int, least: float, refine: int, nprobes: int
@@ -118,6 +132,28 @@ class LanceIndex:
         rows, sentences = found["row"].to_pylist(), found["sentence"].to_pylist()
         results = [Result(sentences[n] or "", rows[n], float(np.float32(scores[n]))) for n in range(len(rows))]
         return sorted((one for one in results if one.score >= least), key=lambda one: (-one.score, one.row))
+
+    def _search_small(
+        self, query: Float[np.ndarray, " D"], top_k: int, least: float, refine: int, nprobes: int
+    ) -> list[Result]:
+        """The rows with the best scores of those whose bits differ least, or, without cells, of all rows."""
+        assert self._kept.quantization is not None
+        vector = prepared(query[None], self.similarity).astype(np.float32)
+        if not vector.any():
+            return []
+        count, column = min(refine * top_k, self._rows) if self._in_cells else self._rows, self._kept.scored
+        with errors_of(self.folder):
+            search: Any = self._table.search(self._kept.bits(vector)[0], self._kept.searched, "vector")
+            search = search.distance_type("hamming").limit(count).nprobes(nprobes)
+            found = search.select(["row", "sentence", column, "_distance"]).to_arrow()
+        stored = found[column].combine_chunks().flatten().to_numpy().reshape(len(found), self._kept.quantization.width)
+        scores, rows = self._kept.scores(vector[0], stored).astype(np.float32), found["row"].to_numpy()
+        best = [place for place in np.lexsort((rows, -scores))[:top_k].tolist() if scores[place] >= least]
+        sentences = found["sentence"].take(best).to_pylist()
+        return [
+            Result(sentence or "", int(rows[place]), float(scores[place]))
+            for sentence, place in zip(sentences, best, strict=True)
+        ]
 
 
 def is_lance_index(name: str | Path) -> bool:
@@ -144,18 +180,24 @@ def read_about(folder: Folder) -> About:
     content = read_json(path)
     if content.get("backend") != BACKEND:
         raise UserError(f"{folder}: not an index of LanceDB; load_index reads it")
-    if content.get("format") != FORMAT:
-        raise UserError(f"{path}: format {content.get('format')!r:.40}; this version reads {FORMAT}")
+    form, damaged = content.get("format"), f"{path}: damaged; build the index again"
+    if form not in (FORMAT, SMALL_FORMAT):
+        raise UserError(f"{path}: format {form!r:.40}; this version reads {FORMAT} and {SMALL_FORMAT}")
     try:
         model = ModelIdentity(**content["model"])
         numbers = {name: content[name] for name in ("rows", "last", "version", "found_in")}
-        about = About(**numbers, dimension=model.dimension, model=model)
     except (KeyError, TypeError):
-        raise UserError(f"{path}: damaged; build the index again") from None
-    whole = all(type(number) is int and 0 <= number < 2**62 for number in about[:5])
-    if not whole or not about.rows or not is_identity(model) or model.similarity not in DISTANCES:
-        raise UserError(f"{path}: damaged; build the index again")
-    return about
+        raise UserError(damaged) from None
+    whole = is_identity(model) and all(
+        type(number) is int and 0 <= number < 2**62 for number in (*numbers.values(), model.dimension)
+    )
+    if not whole or not numbers["rows"] or model.similarity not in DISTANCES:
+        raise UserError(damaged)
+    small = form == SMALL_FORMAT
+    if small and model.similarity != "cosine":
+        raise UserError(damaged)
+    kept = read_kept(content, model.dimension, small, damaged)
+    return About(**numbers, dimension=model.dimension, model=model, kept=kept)
 
 
 def connect(folder: Folder) -> "lancedb.DBConnection":

@@ -10,8 +10,6 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from simcse_jax.errors import UserError, require
 from simcse_jax.index.embedding_files import EmbeddingFiles
 from simcse_jax.index.files import ABOUT, ModelIdentity, check_maker
@@ -21,12 +19,14 @@ from simcse_jax.index.lance import (
     DISTANCES,
     FOLDER,
     FORMAT,
+    SMALL_FORMAT,
     TABLE,
     About,
     connect,
     errors_of,
     read_about,
 )
+from simcse_jax.index.lance_kept import UNSAID, Kept, Wanted, check_wanted, kept_for
 from simcse_jax.locks.lock import LOCK, held
 from simcse_jax.progress import Progress
 from simcse_jax.storage import Folder, as_path, write_atomically
@@ -41,8 +41,6 @@ ROWS_A_CELL = 4096
 MOST_CELLS = 1 << 16  # their centres are in the memory of every search; beyond 268 million rows cells are larger
 SAMPLE = 1 << 21  # vectors at most in memory to find the cells in, 32 a cell or more
 SAMPLE_OF_A_CELL = 256
-CODE_OF = 4  # elements of a vector in a byte of its code, or as few more as divide it evenly
-MOST_OF_A_CODE = 8
 ITERATIONS = 20  # of finding cells and codes; more take time and find no better ones
 GROWN = 2  # times as many rows as when the cells were found: they are found again
 
@@ -69,7 +67,7 @@ def check_folder(name: str, embeddings: str) -> Folder:
     return folder
 
 
-def build(folder: Folder, files: EmbeddingFiles, model: ModelIdentity) -> About:
+def build(folder: Folder, files: EmbeddingFiles, model: ModelIdentity, wanted: Wanted = UNSAID) -> About:
     """Builds the index, or adds the embeddings to the one that is there.
 
     Numbered rows keep their numbers if all of them come after those of the index; otherwise they are numbered on.
@@ -78,9 +76,11 @@ def build(folder: Folder, files: EmbeddingFiles, model: ModelIdentity) -> About:
       folder: of `check_folder`.
       files: the embeddings.
       model: what made them.
+      wanted: what a new index keeps; one that is there must have the same.
 
     Raises:
-      UserError: when they do not fit the index or cannot be read, another job builds there, or it cannot be written.
+      UserError: when they do not fit the index or cannot be read, `wanted` cannot be kept, another job builds there, or
+        it cannot be written.
     """
     if files.dimension != model.dimension:
         raise UserError(
@@ -88,47 +88,53 @@ def build(folder: Folder, files: EmbeddingFiles, model: ModelIdentity) -> About:
         )
     if model.similarity not in DISTANCES:
         raise UserError(f"{model.name}: compares by {model.similarity}, which LanceDB cannot; build an index in memory")
+    _found(folder, model, wanted)  # a mistake is reported before there is a folder
     with held(folder) as check:
-        before = read_about(folder) if (folder / ABOUT).exists() else None
-        if before is not None:
-            check_maker(folder, before.model, model)
+        before = _found(folder, model, wanted)
+        embeddings = (batch.embeddings for batch in files.batches())
+        kept = kept_for(wanted, embeddings, files.dimension) if before is None else before.kept
         shift = 0 if before is None or files.first > before.last else before.last + 1 - files.first
         with errors_of(folder):
-            table = _added(folder, files, shift, before)
-            found_in = _find_cells(table, before, files.dimension, model.similarity)
+            table = _added(folder, files, shift, before, kept)
+            found_in = _find_cells(table, before, files.dimension, model.similarity, kept)
             rows, version = table.count_rows(), table.version
-        about = About(rows, files.last + shift, version, found_in, files.dimension, model)
+        about = About(rows, files.last + shift, version, found_in, files.dimension, model, kept)
         check()
         _write(folder, about)
     return about
 
 
+def _found(folder: Folder, model: ModelIdentity, wanted: Wanted) -> About | None:
+    """The index that is there, which must be the model's and have what is wanted."""
+    before = read_about(folder) if (folder / ABOUT).exists() else None
+    if before is not None:
+        check_maker(folder, before.model, model)
+    check_wanted(wanted, model.similarity, None if before is None else before.kept, folder)
+    return before
+
+
 def _write(folder: Folder, about: About) -> None:
     content = {
         "backend": BACKEND,
-        "format": FORMAT,
+        "format": FORMAT if about.kept.quantization is None else SMALL_FORMAT,
         "rows": about.rows,
         "last": about.last,
         "version": about.version,
         "found_in": about.found_in,
         "model": about.model._asdict(),
         "versions": {"simcse_jax": __version__},
-    }
+    } | about.kept.content()
     write_atomically(folder / ABOUT, json.dumps(content, indent=2) + "\n")
 
 
-def _added(folder: Folder, files: EmbeddingFiles, shift: int, before: About | None) -> "lancedb.table.Table":
+def _added(
+    folder: Folder, files: EmbeddingFiles, shift: int, before: About | None, kept: Kept
+) -> "lancedb.table.Table":
     """The table with the embeddings, which come in one piece or not at all."""
     import pyarrow
 
     database = connect(folder)
-    schema = pyarrow.schema(
-        [
-            ("row", pyarrow.int64()),
-            ("sentence", pyarrow.string()),
-            ("vector", pyarrow.list_(pyarrow.float32(), files.dimension)),  # in float16, scores would be rounded too
-        ]
-    )
+    schema = pyarrow.schema([("row", pyarrow.int64()), ("sentence", pyarrow.string()), *kept.fields(files.dimension)])
     table = None
     if before is not None:
         table = database.open_table(TABLE)
@@ -137,7 +143,7 @@ def _added(folder: Folder, files: EmbeddingFiles, shift: int, before: About | No
             table.restore()  # without what a build left that was stopped
     wrong: list[UserError] = []
     with Progress(files.count, "rows") as bar:
-        batches = _batches(files, schema, shift, bar, wrong)
+        batches = _batches(files, schema, shift, bar, wrong, kept)
         reader = pyarrow.RecordBatchReader.from_batches(schema, batches)
         try:
             if table is None:
@@ -151,35 +157,36 @@ def _added(folder: Folder, files: EmbeddingFiles, shift: int, before: About | No
 
 
 def _batches(
-    files: EmbeddingFiles, schema: "pyarrow.Schema", shift: int, bar: Progress, wrong: list[UserError]
+    files: EmbeddingFiles, schema: "pyarrow.Schema", shift: int, bar: Progress, wrong: list[UserError], kept: Kept
 ) -> "Iterator[pyarrow.RecordBatch]":
     import pyarrow
 
-    kind = schema.field("vector").type
+    kinds = [kind for _, kind in kept.fields(files.dimension)]
     try:
         for batch in files.batches():
-            vectors = pyarrow.array(batch.embeddings.astype(np.float32, copy=False).ravel())
-            listed = pyarrow.FixedSizeListArray.from_arrays(vectors, type=kind)
-            yield pyarrow.record_batch([pyarrow.array(batch.rows + shift), batch.sentences, listed], schema=schema)
+            columns = [
+                pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(values.ravel()), type=kind)
+                for values, kind in zip(kept.values(batch.embeddings), kinds, strict=True)
+            ]
+            yield pyarrow.record_batch([pyarrow.array(batch.rows + shift), batch.sentences, *columns], schema=schema)
             bar.advance(len(batch.rows))
     except UserError as error:
         wrong.append(error)
         raise
 
 
-def _find_cells(table: "lancedb.table.Table", before: About | None, dimension: int, similarity: str) -> int:
+def _find_cells(table: "lancedb.table.Table", before: About | None, dimension: int, similarity: str, kept: Kept) -> int:
     """Makes the codes, or adds those of new rows to the cells that there are.
 
     Args:
       table: all rows.
       before: what the index was.
       dimension, similarity: of the vectors.
+      kept: what the table has of them.
 
     Returns:
       The number of rows in which the cells were found now.
     """
-    from lancedb.index import IvfFlat, IvfPq
-
     rows = table.count_rows()
     if rows < LEAST:
         return 0
@@ -194,8 +201,5 @@ def _find_cells(table: "lancedb.table.Table", before: About | None, dimension: i
     cells = min(math.ceil(rows / ROWS_A_CELL), MOST_CELLS)
     shared: dict[str, Any] = {"distance_type": DISTANCES[similarity], "num_partitions": cells}
     shared |= {"max_iterations": ITERATIONS, "sample_rate": min(SAMPLE_OF_A_CELL, SAMPLE // cells)}
-    width = next((width for width in range(CODE_OF, MOST_OF_A_CODE + 1) if dimension % width == 0), None)
-    # No code divides some vectors evenly.
-    config = IvfFlat(**shared) if width is None else IvfPq(**shared, num_sub_vectors=dimension // width)
-    table.create_index("vector", config=config, name=CODES, replace=True)
+    table.create_index(kept.searched, config=kept.cells(dimension, shared), name=CODES, replace=True)
     return rows

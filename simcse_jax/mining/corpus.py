@@ -83,7 +83,7 @@ def open_corpus(name: str, model: SimCSE, column: str | None, options: SearchOpt
         found: Any = model.search(queries, min(count, len(index)), **options)  # a list for each query
         return found
 
-    return Corpus(search, len(index), has_text, numbers, mark, None if on_disk else index.quantization)
+    return Corpus(search, len(index), has_text, numbers, mark, index.quantization)
 
 
 def _refuse_column(name: str, column: str | None) -> None:

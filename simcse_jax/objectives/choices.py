@@ -25,7 +25,7 @@ NEGATIVES = {  # of InfoNCE: which views of the batch's other examples
 }
 GRADED = ("cosent", "angle", "cosine_mse")  # objectives of pairs with scores
 UNIT_SCORES = ("cosine_mse",)  # those of them whose scores are from 0 to 1
-TAUGHT = ("embedding_mse", "margin_mse", "gist")  # objectives that need a teacher
+TAUGHT = ("embedding_mse", "margin_mse", "distill_kl", "gist")  # objectives that need a teacher
 MARGINS = {  # of GIST
     "absolute": "is subtracted from the positive's similarity",
     "relative": "is a share of the positive's similarity",

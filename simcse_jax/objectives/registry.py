@@ -15,6 +15,7 @@ from simcse_jax.objectives import (
     cosent,
     cosine_mse,
     dimension_wise,
+    distill_kl,
     embedding_mse,
     gist,
     info_nce,
@@ -45,6 +46,7 @@ OBJECTIVES: dict[str, Objective] = {  # by their names in `config.objective`
     "cosine_mse": cosine_mse.OBJECTIVE,
     embedding_mse.NAME: embedding_mse.OBJECTIVE,
     "margin_mse": margin_mse.OBJECTIVE,
+    "distill_kl": distill_kl.OBJECTIVE,
     "gist": gist.OBJECTIVE,
 }
 

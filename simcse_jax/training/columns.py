@@ -12,6 +12,7 @@ from simcse_jax.objectives.choices import GRADED, UNIT_SCORES, UNPAIRED
 from simcse_jax.objectives.registry import trained
 
 AnyCorpus = Corpus | PreparedCorpus | OneSource
+AGAINST_NEGATIVES = ("margin_mse", "distill_kl")  # objectives of a positive and its own hard negatives
 OF_OTHER_PAIRS = ("contrastive_tension", "jensen_shannon")  # objectives that do not compare two views of a sentence
 
 
@@ -69,16 +70,17 @@ def check_columns(
             f"config.objective.info_nce.negatives=both: {data} has hard negatives, with which it is not defined; "
             "choose two columns with data.columns.anchor and data.columns.positive, or set it to other"
         )
-    if num_columns < 3 and config.objective.margin_mse.weight:
-        raise UserError(
-            f"config.objective.margin_mse.weight: needs hard negatives, but {data} has no column of them; set "
-            "data.columns.negative"
-        )
-    if fewest < 3 and config.objective.margin_mse.weight:
-        raise UserError(
-            f"config.objective.margin_mse.weight: needs a hard negative in every row, but some rows of {data} have "
-            "none; leave these rows out"
-        )
+    for name in (name for name in AGAINST_NEGATIVES if config.objective[name].weight):
+        if num_columns < 3:
+            raise UserError(
+                f"config.objective.{name}.weight: needs hard negatives, but {data} has no column of them; set "
+                "data.columns.negative"
+            )
+        if fewest < 3:
+            raise UserError(
+                f"config.objective.{name}.weight: needs a hard negative in every row, but some rows of {data} have "
+                "none; leave these rows out"
+            )
     for name, objective in trained(config.objective).items():
         kind = "labelled pairs" if objective.needs.labels else "pairs with scores" if objective.needs.scores else ""
         if kind and num_columns != 2:

@@ -11,7 +11,7 @@ def config_of(**fields):
     return config
 
 
-@pytest.mark.parametrize("name", ["embedding_mse", "margin_mse", "gist"])
+@pytest.mark.parametrize("name", ["embedding_mse", "margin_mse", "distill_kl", "gist"])
 def test_each_needs_a_teacher(name):
     weight = {f"objective__{name}__weight": 1.0}
     with pytest.raises(UserError, match=f"config.teacher.model: must be set for objective.{name}: a model"):
@@ -27,6 +27,7 @@ def test_each_needs_a_teacher(name):
         ({"objective__gist__margin_kind": "both"}, "objective.gist.margin_kind='both': must be absolute or relative"),
         ({"objective__gist__temperature": 0.0}, "objective.gist.temperature=0.0: must be above 0"),
         ({"objective__margin_mse__similarity": "l2"}, "objective.margin_mse.similarity='l2': must be cosine or dot"),
+        ({"objective__distill_kl__temperature": 0.0}, "objective.distill_kl.temperature=0.0: must be above 0"),
         (
             {"projector__widths": "2D,D", "projector__objectives": ("embedding_mse",)},
             "projector.objectives: embedding_mse sees no projected embeddings",

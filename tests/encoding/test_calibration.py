@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from simcse_jax.encoding.calibration import chosen_ranges, read_ranges, warn_of_few
+from simcse_jax.encoding.calibration import chosen_ranges, read_ranges
 from simcse_jax.encoding.parquet import rows_table, schema_of
 from simcse_jax.encoding.quantization import Quantization
 from simcse_jax.errors import UserError
@@ -72,9 +72,6 @@ def test_the_arguments_of_an_encoding_are_checked_before_it(tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             chosen_ranges(*arguments)
-    with pytest.warns(UserWarning, match="those of 99 embeddings alone"):
-        warn_of_few(99, 1)
-    warn_of_few(100, 1)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from simcse_jax.encoding.quantization import (
     merged,
     quantize,
     ranges_of,
+    warn_of_few,
 )
 from simcse_jax.errors import UserError
 
@@ -141,3 +142,9 @@ def test_what_cannot_be_quantized_is_refused():
         for call in (lambda: quantize(codes, "binary"), lambda: ranges_of(codes)):
             with pytest.raises(UserError, match=f"embeddings of type {codes.dtype}: "):
                 call()
+
+
+def test_ranges_of_few_embeddings_are_warned_of():
+    with pytest.warns(UserWarning, match="those of 99 embeddings alone"):
+        warn_of_few(FEW - 1, 1)
+    warn_of_few(FEW, 1)

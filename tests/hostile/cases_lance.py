@@ -86,6 +86,41 @@ INDEX: dict[str, tuple[Make, str]] = {
         for seed in range(3)
     },
 }
+SMALL = "bytes/index.json"
+OF_BYTES: dict[str, Callable[[dict[str, Any]], Any]] = {  # changes of index.json
+    "no precision": lambda value: value.pop("precision") and None,
+    "another precision": lambda value: value.update(precision="int4"),
+    "a precision that is a list": lambda value: value.update(precision=["int8"]),
+    "bits that have ranges": lambda value: value.update(precision="binary"),
+    "no ranges": lambda value: value.pop("ranges") and None,
+    "ranges that were changed": lambda value: value["ranges"][0].__setitem__(0, -9.0),
+    "ranges of NaN": lambda value: value["ranges"][0].__setitem__(0, float("nan")),
+    "ranges of words": lambda value: value.update(ranges="wide"),
+    "ranges of another size": lambda value: value.update(ranges=[[0.0], [1.0]]),
+    "no hash of the ranges": lambda value: value.pop("ranges_sha256") and None,
+    "the format of float32": lambda value: value.update(format=1),
+    "another similarity": lambda value: value["model"].update(similarity="dot"),
+}
+BUILDS: dict[str, tuple[list[str], str]] = {  # options of `build` into an index of float32, and into none
+    "another precision than the index has": (["--output=lance", "--precision=int8"], "not of int8"),
+    "other codes than the index has": (["--output=lance", "--codes=binary"], "not of codes binary"),
+    "ranges of an index of float32": (["--output=lance", "--ranges=ranges.npy"], "ranges"),
+    "a precision that is none": (["--output=new", "--precision=int4"], "--precision"),
+    "codes that are none": (["--output=new", "--codes=pq"], "--codes"),
+    "codes of bytes": (["--output=new", "--precision=int8", "--codes=product"], "codes"),
+    "ranges of bits": (["--output=new", "--precision=binary", "--ranges=ranges.npy"], "ranges"),
+    "ranges of another size": (["--output=new", "--precision=int8", "--ranges=narrow.npy"], "narrow.npy"),
+    "ranges that fall": (["--output=new", "--precision=int8", "--ranges=falling.npy"], "falling.npy"),
+    "ranges that are missing": (["--output=new", "--precision=int8", "--ranges=none.npy"], "none.npy"),
+    "ranges that are text": (["--output=new", "--precision=int8", "--ranges=text.txt"], "text.txt"),
+}
+
+
+def write_ranges(folder: Path) -> None:
+    for name, low, high, size in (("ranges", -1, 1, 32), ("narrow", -1, 1, 8), ("falling", 1, -1, 32)):
+        np.save(folder / f"{name}.npy", np.stack([np.full(size, low), np.full(size, high)]).astype(np.float32))
+
+
 EMBEDDINGS: dict[str, tuple[Make, str]] = {
     "none": (remove(FILE), REFUSED),
     "a file cut": (cut(FILE, 0.5), REFUSED),
@@ -123,6 +158,12 @@ def cases() -> Iterator[Case]:
     for damage, (make, end) in EMBEDDINGS.items():
         inputs = ("embeddings", "lance")
         yield Case(KIND, "search", f"embeddings: {damage}", BUILD, inputs, make, end=end)
+    for damage, change in OF_BYTES.items():
+        arguments = [*SEARCH, "--index=bytes"]
+        yield Case(KIND, "search", f"of bytes: {damage}", arguments, ("model", "bytes"), change_json(SMALL, change))
+    for damage, (options, names) in BUILDS.items():
+        arguments, inputs = [*BUILD, *options], ("embeddings", "lance", "text.txt")
+        yield Case(KIND, "search", damage, arguments, inputs, write_ranges, names=names)
     for option, value in (("sentences", "text.txt"), ("backend", "faiss"), ("refine", "0"), ("nprobes", "many")):
         arguments = [*SEARCH, f"--{option}={value}"]
         yield Case(KIND, "search", f"--{option}={value}", arguments, ("model", "lance", "text.txt"))

@@ -37,6 +37,7 @@ DEMO = {"--model": "model", "--sentences": TEXT, "--port": "0"}
 SERVE = {"--model": "model", "--port": "0"}
 EXPORT = {"--workdir": "none-such", "--output": "out"}
 PREPARE = {"--data": TEXT, "--model": "model", "--max-length": "16", "--output": "out"}
+MINE = {"--model": "model", "--pairs": "train.csv", "--corpus": TEXT, "--output": "out.jsonl"}
 AOT = {"--config": "unsup_bert", "--topology": "v5e:2x4"}
 # Options with what they take: a number of 1 or more, a number, a file or folder to read, a choice.
 OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
@@ -97,6 +98,21 @@ OPTIONS: dict[str, tuple[dict[str, str], dict[str, dict[str, str]]]] = {
             "--compare": NAMES,
             "--compare-index": NAMES,
             "--compare-pooler": CHOICES,
+        },
+    ),
+    "mine": (
+        MINE,
+        {
+            "--num-negatives": NUMBERS,
+            "--range-max": NUMBERS,
+            "--max-score": NUMBERS,
+            "--relative-margin": NUMBERS,
+            "--block-rows": NUMBERS,
+            "--sampling": CHOICES,
+            "--backend": CHOICES,
+            "--pairs": NAMES,
+            "--corpus": NAMES,
+            "--judge": NAMES,
         },
     ),
     "analyze": (
@@ -227,7 +243,7 @@ def cases() -> Iterator[Case]:
                     command,
                     f"{option} is {name}",
                     arguments,
-                    ("model", TEXT, PAIRS),
+                    ("model", TEXT, PAIRS, *["train.csv"] * (command == "mine")),
                     end=EITHER,
                     leaves=("out",),
                 )

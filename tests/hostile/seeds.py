@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from hostile.case import Seeds
@@ -122,8 +123,18 @@ RUN = train_arguments(
     analysis__sentences=10,
     analysis__data="train.csv",
 )
+TAUGHT_RUN = train_arguments(
+    "run",
+    data__train="train.csv",
+    objective__info_nce__weight=0,
+    objective__gist__weight=1,
+    teacher__model="model",
+    teacher__kept="kept",
+)
 PREPARE = ["--data=text.txt", "--model=model", "--max-length=16", "--output=corpus", "--shard-rows=6"]
 ENCODE = ["--model=model", "--input=text.txt", "--output=embeddings/emb.parquet"]
+MINE = ["--model=model", "--pairs=train.csv", "--corpus=text.txt", "--output=mined.jsonl"]
+MINED = [*MINE[:3], "--output=mined/out.jsonl", "--block-rows=6"]
 BLOCKS = ["--model=model", "--input=text.txt", "--output=blocks/", "--block-rows=6", "--keep-text"]
 # Made by commands from the above: the inputs, the command line, and what it writes.
 MADE: dict[str, tuple[list[str], str, list[str]]] = {
@@ -137,7 +148,10 @@ MADE: dict[str, tuple[list[str], str, list[str]]] = {
     "corpus": (["model", "text.txt"], "prepare", PREPARE),
     "embeddings": (["model", "text.txt"], "hostile.seeds:encode_into_folder", ENCODE),
     "blocks": (["model", "text.txt"], "encode", BLOCKS),
+    "bytes": (["embeddings"], "search", ["build", "--embeddings=embeddings", "--output=bytes", "--precision=int8"]),
     "lance": (["embeddings"], "search", ["build", "--embeddings=embeddings", "--output=lance"]),
+    "kept": (["model", "train.csv", "pairs.tsv"], "main", TAUGHT_RUN),
+    "mined": (["model", "text.txt", "train.csv"], "hostile.seeds:mine_half", MINED),
     "state": (
         ["model", "text.txt"],
         "hostile.seeds:encode_half",
@@ -177,6 +191,24 @@ def encode_half() -> None:
     PartialEmbeddings.append = append_and_end  # type: ignore[method-assign]
     os.mkdir("state")
     encode.main()
+
+
+def mine_half() -> None:
+    """`mine`, stopped after the first block as if by a kill."""
+    import os
+
+    from simcse_jax import mine
+    from simcse_jax.mining.output import Output
+
+    append = Output.append
+
+    def append_and_end(self: Output, *block: Any) -> None:
+        append(self, *block)
+        os._exit(0)
+
+    Output.append = append_and_end  # type: ignore[method-assign]
+    os.mkdir("mined")
+    mine.main()
 
 
 def make_seeds(zygote: Zygote, base: Path) -> Seeds:

@@ -11,8 +11,10 @@ from hostile import (
     cases_corpora,
     cases_data,
     cases_folders,
+    cases_graded,
     cases_json,
     cases_lance,
+    cases_mining,
     cases_options,
     cases_outputs,
     cases_retrieval,
@@ -40,6 +42,8 @@ FILES = (
     cases_retrieval,
     cases_sources,
     cases_blocks,
+    cases_mining,
+    cases_graded,
 )
 PER_KIND = 5  # of the sample
 

@@ -203,5 +203,7 @@ def test_bytes_and_bits_are_refused_clearly(dtype, tmp_path):
     table = rows_table(schema, None, 0, np.zeros((3, 4), dtype))
     pyarrow.parquet.write_table(table, tmp_path / "emb.parquet")
     for name in ("emb.npy", "emb.parquet"):
-        with pytest.raises(UserError, match=rf"{name}: .*codes of their own, are made of float32 or float16"):
+        with pytest.raises(
+            UserError, match=rf"{name}: .*; indexes and ranges are made of embeddings in float32 or float16"
+        ):
             EmbeddingFiles(str(tmp_path / name))

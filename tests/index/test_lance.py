@@ -8,7 +8,9 @@ from simcse_jax.errors import UserError
 from simcse_jax.index import files as index_files
 from simcse_jax.index import lance, lance_build
 from simcse_jax.index.embedding_files import EmbeddingFiles
+from simcse_jax.index.index import Index
 from simcse_jax.index.lance import LanceIndex, check_options, is_lance_index
+from simcse_jax.index.lance_kept import UNSAID, Wanted
 from simcse_jax.index.similarity import similarities
 
 pytest.importorskip("lancedb", reason="LanceDB is not installed: pip install 'simcse_jax[lance]'")
@@ -16,10 +18,11 @@ VECTORS = clustered(600)
 QUERIES = clustered(8, seed=1)
 
 
-def made(folder, similarity: str = "cosine", vectors=VECTORS, **columns):
+def made(folder, similarity: str = "cosine", vectors=VECTORS, wanted: Wanted = UNSAID, **columns):
     write_parquet(folder / "emb.parquet", vectors, **columns)
     files = EmbeddingFiles(str(folder / "emb.parquet"))
-    lance_build.build(folder / "ix", files, MODEL._replace(similarity=similarity, dimension=vectors.shape[1]))
+    model = MODEL._replace(similarity=similarity, dimension=vectors.shape[1])
+    lance_build.build(folder / "ix", files, model, wanted)
     return folder / "ix"
 
 
@@ -40,10 +43,70 @@ def test_a_small_index_is_exact(tmp_path, similarity, dtype):
     assert index.search(QUERIES[:1], 7, least) == [found[0][:4]]
 
 
-def test_codes_are_refined_with_the_vectors(tmp_path, monkeypatch):
+@pytest.fixture
+def small_cells(monkeypatch):
     monkeypatch.setattr(lance_build, "LEAST", 300)
     monkeypatch.setattr(lance_build, "ITERATIONS", 5)
     monkeypatch.setattr(lance_build, "ROWS_A_CELL", 100)
+
+
+def in_memory(precision: str, vectors) -> Index:
+    index = Index(vectors.shape[1], precision=precision)
+    index.add([f"sentence {row}" for row in range(len(vectors))], vectors)
+    return index
+
+
+@pytest.mark.parametrize("precision", ["int8", "binary"])
+def test_a_small_index_in_bytes_or_bits_finds_what_one_in_memory_does(tmp_path, precision):
+    index = LanceIndex(made(tmp_path, wanted=Wanted(precision)), MODEL)
+    expected = in_memory(precision, VECTORS).search(QUERIES, 7)
+    found = index.search(QUERIES, 7)
+    for mine, others in zip(found, expected, strict=True):
+        assert [one[:2] for one in mine] == [one[:2] for one in others]
+        np.testing.assert_allclose([one.score for one in mine], [one.score for one in others], atol=2e-6)
+    assert index.search(QUERIES[:1], 7, found[0][3].score + 1e-3) == [found[0][:3]]
+    assert index.search(0 * QUERIES[:1], 3) == [[]]
+    content = json.loads((tmp_path / "ix" / "index.json").read_text())
+    assert (content["precision"], content["format"], "ranges" in content) == (precision, 2, precision == "int8")
+
+
+@pytest.mark.parametrize("precision", ["int8", "binary"])
+def test_bits_find_candidates_whose_scores_are_of_bytes_or_bits(tmp_path, precision, small_cells):
+    vectors, queries = clustered(600, 16), clustered(20, 16, seed=1)
+    index = LanceIndex(made(tmp_path, vectors=vectors, wanted=Wanted(precision)), MODEL._replace(dimension=16))
+    whole = in_memory(precision, vectors).search(queries, 600)
+    scores = [{one.row: one.score for one in each} for each in whole]
+
+    def recall(**options: int) -> float:
+        """How much of the sum of the ten best scores is there: of bits, many are equal."""
+        found = index.search(queries, 10, **options)
+        for of_query, each in zip(scores, found, strict=True):
+            np.testing.assert_allclose([one.score for one in each], [of_query[one.row] for one in each], atol=2e-6)
+            assert [(-one.score, one.row) for one in each] == sorted((-one.score, one.row) for one in each)
+        reached = sum(one.score for each in found for one in each)
+        return reached / sum(one.score for each in whole for one in each[:10])
+
+    assert recall(refine=60) == pytest.approx(1, abs=1e-6)  # all rows are candidates
+    assert recall(refine=1) < recall(refine=5) < 1
+    assert recall(nprobes=1, refine=60) < 1
+
+
+@pytest.mark.parametrize("codes", ["int8", "binary"])
+def test_codes_in_place_of_product_quantization(tmp_path, codes, small_cells):
+    vectors, queries = clustered(600, 16), clustered(20, 16, seed=1)
+    index = LanceIndex(made(tmp_path, vectors=vectors, wanted=Wanted(codes=codes)), MODEL._replace(dimension=16))
+    kind = {"int8": "IVF_SQ", "binary": "IVF_RQ"}[codes]
+    assert index._table.index_stats(lance.CODES).index_type == kind and index.quantization is None
+    true = similarities(queries, vectors, "cosine")
+    best = np.argsort(-true, axis=1, kind="stable")[:, :10]
+    found = index.search(queries, 10)
+    for of_query, each in zip(true, found, strict=True):
+        np.testing.assert_allclose([one.score for one in each], of_query[[one.row for one in each]], atol=1e-5)
+    hits = [len({one.row for one in each} & set(rows)) for each, rows in zip(found, best.tolist(), strict=True)]
+    assert sum(hits) / best.size >= 0.95
+
+
+def test_codes_are_refined_with_the_vectors(tmp_path, small_cells):
     vectors = clustered(600, 16)
     index = LanceIndex(made(tmp_path, vectors=vectors), MODEL._replace(dimension=16))
     queries = clustered(20, 16, seed=1)
@@ -89,7 +152,11 @@ def changed(folder, **fields):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"format": 2}, "format 2; this version reads 1"),
+        ({"format": 3}, "format 3; this version reads 1 and 2"),
+        ({"format": 2}, "damaged"),
+        ({"format": 2, "precision": "binary"}, "its table does not have what index.json says"),
+        ({"codes": "none"}, "damaged"),
+        ({"model": MODEL._replace(dimension=2**70)._asdict()}, "damaged"),
         ({"rows": "600"}, "damaged"),
         ({"rows": 599}, "has 600 rows, but index.json says 599"),
         ({"version": 99}, "the table cannot be read or written: "),

@@ -9,22 +9,25 @@ from support.embeddings import MODEL, clustered, write_parquet
 from support.jobs import another_job
 from support.object_store import NEEDS_GCSFS
 
+from simcse_jax.encoding.quantization import Quantization
 from simcse_jax.errors import UserError
 from simcse_jax.index import lance_build
 from simcse_jax.index.embedding_files import EmbeddingFiles
 from simcse_jax.index.lance import LanceIndex, read_about
+from simcse_jax.index.lance_kept import UNSAID, Kept, Wanted
 from simcse_jax.locks.lock import held
 
 pytest.importorskip("lancedb", reason="LanceDB is not installed: pip install 'simcse_jax[lance]'")
 VECTORS = clustered(90)
 
 
-def build(folder, *parts: tuple[int, np.ndarray], model=MODEL):
+def build(folder, *parts: tuple[int, np.ndarray], model=MODEL, wanted=UNSAID):
     """Each part, with its first row, one after the other."""
     for first, vectors in parts:
         path = folder / "emb" / "part.parquet"
         write_parquet(path, vectors, first)
-        about = lance_build.build(lance_build.check_folder(str(folder / "ix"), "emb"), EmbeddingFiles(str(path)), model)
+        files = EmbeddingFiles(str(path))
+        about = lance_build.build(lance_build.check_folder(str(folder / "ix"), "emb"), files, model, wanted)
     return about
 
 
@@ -38,6 +41,34 @@ def test_what_is_added_keeps_its_rows_or_is_numbered_on(tmp_path):
     assert rows_of(tmp_path) == [[row] for row in range(90)]
     found = LanceIndex(tmp_path / "ix", MODEL).search(VECTORS[[0, 50]], 1)
     assert [each[0].sentence for each in found] == ["sentence 0", "sentence 50"]
+
+
+@pytest.mark.parametrize("precision", ["int8", "binary"])
+def test_bytes_and_bits_are_added_to_with_the_ranges_that_there_are(tmp_path, monkeypatch, precision):
+    monkeypatch.setattr(lance_build, "LEAST", 300)
+    monkeypatch.setattr(lance_build, "ITERATIONS", 2)
+    many, model = clustered(700, 64), MODEL._replace(dimension=64)  # of which no two have the same bits
+    first = build(tmp_path, (0, many[:280]), model=model, wanted=Wanted(precision))
+    about = build(tmp_path, (280, 3 * many[280:310]), model=model)  # an index that is there says what it keeps
+    assert (first.found_in, about.found_in, about.kept.content()) == (0, 310, first.kept.content())
+    assert build(tmp_path, (310, many[310:]), model=model, wanted=Wanted(precision)).found_in == 700
+    found = LanceIndex(tmp_path / "ix", model).search(many[::70], 1)
+    assert [[one.row for one in each] for each in found] == [[row] for row in range(0, 700, 70)]
+    before = (tmp_path / "ix" / "index.json").read_bytes()
+    with pytest.raises(UserError, match=f"an index of {precision}, not of float32; choose another folder"):
+        build(tmp_path, (700, many), model=model, wanted=Wanted("float32"))
+    assert (tmp_path / "ix" / "index.json").read_bytes() == before
+
+
+def test_codes_stay_those_of_the_first_build(tmp_path, monkeypatch):
+    monkeypatch.setattr(lance_build, "LEAST", 300)
+    monkeypatch.setattr(lance_build, "ITERATIONS", 2)
+    many = clustered(330, 16)
+    model = MODEL._replace(dimension=16)
+    assert build(tmp_path, (0, many[:200]), model=model, wanted=Wanted(codes="int8")).kept == Kept("int8")
+    assert build(tmp_path, (200, many[200:]), model=model).found_in == 330
+    index = LanceIndex(tmp_path / "ix", model)
+    assert index._table.index_stats(lance_build.CODES).index_type == "IVF_SQ"
 
 
 def test_rows_that_overlap_those_of_the_index_follow_them_without_a_gap(tmp_path):
@@ -142,14 +173,16 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path):
 def test_the_memory_of_building_and_of_searching_has_an_end(rows, cells, of_each):
     made = []
     table = SimpleNamespace(count_rows=lambda: rows, create_index=lambda column, config, **_: made.append(config))
-    assert lance_build._find_cells(table, None, 768, "cosine") == rows
-    assert (made[0].num_partitions, made[0].sample_rate) == (cells, of_each) and cells * of_each <= 2**21
+    for kept in (Kept(), Kept("binary"), Kept(None, Quantization("ubinary", 768))):
+        assert lance_build._find_cells(table, None, 768, "cosine", kept) == rows
+        assert (made[-1].num_partitions, made[-1].sample_rate) == (cells, of_each) and cells * of_each <= 2**21
 
 
 @NEEDS_GCSFS
 @pytest.mark.slow
 @pytest.mark.wiring
-def test_an_index_in_a_bucket_is_built_added_to_and_searched(store, tmp_path, monkeypatch):
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_an_index_in_a_bucket_is_built_added_to_and_searched(store, tmp_path, monkeypatch, precision):
     for name, value in xml_store.environment(tmp_path, store.url).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(lance_build, "LEAST", 300)
@@ -159,8 +192,9 @@ def test_an_index_in_a_bucket_is_built_added_to_and_searched(store, tmp_path, mo
         write_parquet(tmp_path / "emb" / "part.parquet", many[first:last], first)
         store.put("emb/part.parquet", (tmp_path / "emb" / "part.parquet").read_bytes())
         files = EmbeddingFiles("gs://bucket/emb/")
-        about = lance_build.build(lance_build.check_folder("gs://bucket/ix", "gs://bucket/emb"), files, MODEL)
+        folder = lance_build.check_folder(f"gs://bucket/{precision}", "gs://bucket/emb")
+        about = lance_build.build(folder, files, MODEL, Wanted(precision))
     assert (about.rows, about.found_in) == (330, 300)
-    found = LanceIndex("gs://bucket/ix", MODEL).search(many[::30], 1)
+    found = LanceIndex(f"gs://bucket/{precision}", MODEL).search(many[::30], 1)
     assert [[one.row for one in each] for each in found] == [[row] for row in range(0, 330, 30)]
-    assert "ix/index.json" in store.objects and not store.names("ix/.lock")
+    assert f"{precision}/index.json" in store.objects and not store.names(f"{precision}/.lock")

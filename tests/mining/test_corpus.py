@@ -65,6 +65,12 @@ def test_lancedb_and_faiss_find_them_too(made, tiny_bert):
     done = call("search", "build", "--embeddings", made / "embeddings", "--output", made / "lance")
     assert done.returncode == 0, done.stderr
     assert nearest(made, tiny_bert, "lance", refine=20)[:2] == (rows, texts)
+    done = call(
+        "search", "build", "--embeddings", made / "embeddings", "--output", made / "bytes", "--precision", "int8"
+    )
+    assert done.returncode == 0, done.stderr
+    _, _, corpus = nearest(made, tiny_bert, "bytes")
+    assert corpus.quantization is not None and corpus.quantization.precision == "int8"  # positives are scored so, too
     with pytest.raises(UserError, match="refine=2: is for an index of LanceDB"):
         nearest(made, tiny_bert, "index", refine=2)
 

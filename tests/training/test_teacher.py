@@ -27,9 +27,10 @@ from simcse_jax.training import teacher
 from simcse_jax.training.inputs import read_inputs
 from simcse_jax.training.loss import make_loss, taught_views
 
-NAMES = ("embedding_mse", "margin_mse", "gist")
+NAMES = ("embedding_mse", "margin_mse", "distill_kl", "gist")
 GIST = (("margin_kind", "absolute"), ("contrast_anchors", True), ("contrast_positives", True))
-TERMS = (Term("embedding_mse"), Term("margin_mse", (("similarity", "dot"),)), Term("gist", GIST))
+DOT = (("similarity", "dot"),)
+TERMS = (Term("embedding_mse"), Term("margin_mse", DOT), Term("distill_kl", DOT), Term("gist", GIST))
 
 
 @pytest.mark.exact
@@ -37,6 +38,7 @@ TERMS = (Term("embedding_mse"), Term("margin_mse", (("similarity", "dot"),)), Te
 def test_the_gradient_is_the_same_on_any_number_of_devices_and_in_chunks(devices, chunk_size):
     graph, params, _ = random_model(num_layers=1)
     numbers = {"embedding_mse": {"weight": 1.0}, "margin_mse": {"weight": 0.1}}
+    numbers |= {"distill_kl": {"weight": 1.0, "temperature": 2.0}}
     numbers |= {"gist": {"weight": 1.0, "temperature": 0.05, "margin": 0.0}}
     data = batch(3) | {"teacher": random(8, 3, 32)}
     results = []

@@ -1,0 +1,72 @@
+"""Distillation of scores: which of an example's own candidates is the nearest, as a teacher has it."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from simcse_jax.models.arrays import AnyArray
+from simcse_jax.objectives import choices
+from simcse_jax.objectives.info_nce import normalize
+from simcse_jax.objectives.objective import Embedded, Needs, Objective
+
+
+def candidate_scores(
+    anchors: Float[AnyArray, "B D"], candidates: Float[AnyArray, "K B D"], similarity: str
+) -> Float[Array, "K B"]:
+    """How similar each anchor is to its own positive and hard negatives.
+
+    Raises:
+      ValueError: for a similarity of another name than cosine or dot.
+    """
+    if similarity not in choices.SIMILARITIES:
+        raise ValueError(f"similarity is {similarity!r}; it must be {' or '.join(choices.SIMILARITIES)}")
+    if similarity == "cosine":
+        anchors, candidates = normalize(anchors), normalize(candidates)
+    return jnp.sum(anchors * candidates, axis=-1)
+
+
+def distill_kl(
+    student: Float[AnyArray, "K B"],
+    teacher: Float[AnyArray, "K B"],
+    *,
+    temperature: Float[AnyArray, ""] | float,
+    present: Bool[AnyArray, "K B"] | None = None,
+) -> Float[Array, " B"]:
+    """The divergence of the student's distribution over its candidates from the teacher's, one loss per anchor.
+
+        ℓ_i = τ² Σ_k P_ik log(P_ik / Q_ik),      P_i = softmax(t_i / τ),      Q_i = softmax(s_i / τ)
+
+    As Lin et al. 2020 (arXiv:2010.11386) distill a ranking, over an anchor's own positive and hard negatives;
+    `DistillKLDivLoss` of sentence-transformers is its mean, with s the dot product. τ² keeps the size of the gradient.
+
+    Args:
+      student: (K, B) scores s, see `candidate_scores`.
+      teacher: (K, B) t, of the same sentences.
+      temperature: τ.
+      present: False for candidates that an anchor lacks; None: it has all.
+
+    Returns:
+      (B,) losses.
+    """
+    if present is not None:
+        student, teacher = (jnp.where(present, scores, -jnp.inf) for scores in (student, teacher))
+    log_p, log_q = (jax.nn.log_softmax(scores / temperature, axis=0) for scores in (teacher, student))
+    differences = log_p - log_q if present is None else jnp.where(present, log_p - log_q, 0.0)
+    return jnp.square(temperature) * jnp.sum(jnp.exp(log_p) * differences, axis=0)
+
+
+def _term(embedded: Embedded, *, temperature: Float[AnyArray, ""], similarity: str) -> Float[Array, ""]:
+    assert embedded.teacher is not None  # `Needs` asks for it
+    anchor, positive, hard_negatives = embedded.positive
+    own = positive, *hard_negatives
+
+    def of(rows: Any) -> Float[Array, "K B"]:
+        return candidate_scores(rows[anchor], rows[jnp.array(own)], similarity)
+
+    present = embedded.present_in(own)
+    return embedded.mean(distill_kl(of(embedded.views), of(embedded.teacher), temperature=temperature, present=present))
+
+
+OBJECTIVE = Objective(_term, needs=Needs(teacher=True))

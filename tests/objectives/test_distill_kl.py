@@ -1,0 +1,80 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.checks import assert_gradient, assert_sharded_is_whole, cosine, random
+from support.taught import assert_same_loss, torch_and_losses
+
+from simcse_jax.objectives.distill_kl import candidate_scores, distill_kl
+
+
+def loss(rows, teacher, similarity="dot", temperature=1.0, present=None):
+    own = (candidate_scores(x[0], x[1:], similarity) for x in (jnp.asarray(rows), jnp.asarray(teacher)))
+    return jnp.mean(distill_kl(*own, temperature=temperature, present=present))
+
+
+@pytest.mark.parametrize(
+    ("similarity", "negatives", "temperature"), [("dot", 1, 1.0), ("dot", 3, 2.0), ("cosine", 2, 0.1)]
+)
+def test_is_sentence_transformers_loss(similarity, negatives, temperature):
+    torch, losses = torch_and_losses()
+    util = pytest.importorskip("sentence_transformers.util")
+    function = util.pairwise_dot_score if similarity == "dot" else util.pairwise_cos_sim
+    teacher = random(2 + negatives, 6, 9, seed=3)
+    score = {"dot": np.dot, "cosine": cosine}[similarity]
+    scores = [[score(a, b) for a, b in zip(teacher[0], others, strict=True)] for others in teacher[1:]]
+    labels = torch.tensor(np.float32(scores).T)  # of the positive, then of each negative
+
+    def peer(tensors):
+        made = losses.DistillKLDivLoss(None, function, temperature=temperature)
+        return made.compute_loss_from_embeddings(tensors, labels)
+
+    assert_same_loss(lambda rows: loss(rows, teacher, similarity, temperature), peer, random(2 + negatives, 6, 5))
+
+
+def test_value_and_gradient_are_the_equation_s():
+    rows, teacher = random(3, 3, 4), random(3, 3, 2, seed=1)
+
+    def equation(rows):
+        found = 0.0
+        for i in range(3):
+            p, q = (
+                np.exp(x[1:, i] @ x[0, i] / 0.7) / np.exp(x[1:, i] @ x[0, i] / 0.7).sum()
+                for x in (np.float64(teacher), rows)
+            )
+            found += 0.7**2 * np.sum(p * np.log(p / q)) / 3
+        return found
+
+    assert float(loss(rows, teacher, temperature=0.7)) == pytest.approx(equation(np.float64(rows)), rel=1e-5)
+    assert_gradient(lambda rows: loss(rows, teacher, temperature=0.7), equation, rows)
+
+
+def test_a_student_that_agrees_has_no_loss():
+    rows = random(4, 5, 6)
+    value, gradient = jax.value_and_grad(loss)(rows, rows)
+    assert abs(value) < 1e-6 and np.abs(gradient).max() < 1e-5
+
+
+def test_candidates_that_an_anchor_lacks_do_not_count():
+    rows, teacher = random(4, 3, 5), random(4, 3, 5, seed=1)
+    there = np.array([[1, 1, 1], [1, 1, 1], [1, 0, 0]], bool)
+    found, gradient = jax.value_and_grad(lambda rows: loss(rows, teacher, present=there))(rows)
+    one, two = loss(rows[:, :1], teacher[:, :1]), loss(rows[:3, 1:], teacher[:3, 1:])
+    assert float(found) == pytest.approx((float(one) + 2 * float(two)) / 3, rel=1e-6)
+    assert np.isfinite(gradient).all() and not np.any(gradient[3, 1:])
+
+
+def test_an_unknown_similarity_is_refused():
+    with pytest.raises(ValueError, match="similarity is 'l2'; it must be cosine or dot"):
+        loss(random(3, 2, 4), random(3, 2, 4), "l2")
+
+
+def test_sharded_is_whole():
+    teacher = random(3, 8, 5, seed=1)
+
+    def of_rows(rows, shared, own, gather, psum):
+        mine = jnp.asarray(teacher)[:, own]
+        scores = (candidate_scores(x[0], jnp.stack(x[1:]), "dot") for x in (list(rows), list(mine)))
+        return psum(jnp.sum(distill_kl(*scores, temperature=1.0))) / 8
+
+    assert_sharded_is_whole(of_rows, tuple(random(3, 8, 5)), devices=(2, 8))
