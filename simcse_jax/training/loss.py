@@ -47,6 +47,7 @@ class Optimization(NamedTuple):
     optimizer: str = "adamw"
     bias_correction: bool = True  # of AdamW's means
     schedule: str = "linear"
+    mu_dtype: str = "float32"  # in which AdamW keeps the mean of gradients
 
 
 ADAMW = Optimization()
