@@ -110,6 +110,7 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
         if not alone:
             base = jax.lax.pcast(base, AXIS, to="varying")
         params = partial.whole(params, base)
+        read = read_in_chunks(graph, recipe, params, len(batch["index"]))
 
         def rows_of(batch: Batch) -> Rows:
             return Rows(batch, step, settings, recipe.most_tokens, recipe.drops_attention)
@@ -117,13 +118,13 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
         def encode(batch: Batch) -> tuple[Losses | None, Float[Array, "B V D"], Float[Array, "B T _D"] | None]:
             rows = rows_of(batch)
             views, local, guessed = encode_views(
-                graph, recipe, without_shift(graph, params) if shift_is_free else params, rows
+                graph, recipe, without_shift(graph, read) if shift_is_free else read, rows
             )
             if recipe.language_model is None or guessed:
                 return guessed, views, local
             # Those of this encoder.
             columns = sorted({column for view in recipe.views if not view.tower for column in view.columns})
-            return masked_token_losses(graph, recipe.language_model, columns, params, rows), views, local
+            return masked_token_losses(graph, recipe.language_model, columns, read, rows), views, local
 
         mixed = "present" in batch  # rows of sources with different columns
         masked, views, local = in_chunks(encode, recipe.chunk_size, batch)
@@ -152,7 +153,8 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
         )
         if recipe.replacement is not None:
             assert frozen is not None
-            found = find_replaced(recipe, params, frozen, embedded, batch, rows_of)
+            generator = read_in_chunks(recipe.replacement.generator, recipe, frozen, len(batch["index"]))
+            found = find_replaced(recipe, read, generator, embedded, batch, rows_of)
             embedded = embedded._replace(token_losses={**embedded.token_losses, replaced_token_detection.NAME: found})
         return total(embedded, recipe.objectives, settings["objective"], recipe.sizes, settings.get("size_weights"))
 
