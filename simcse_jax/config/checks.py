@@ -310,6 +310,7 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         "data.augment.mlm_model": augment.name == "mlm",
         "train.bias_correction": config.train.optimizer == "adamw",
         "train.milestones": config.train.schedule == "steps",
+        "train.mu_dtype": config.train.optimizer == "adamw",
         "train.round_products": config.train.dtype == "bfloat16",
         **retrieval_conditions(config),
         "eval.development": by_retrieval or (bool(config.eval.data) and not local_path(config.eval.data).is_file()),

@@ -175,6 +175,11 @@ FIELDS = {
     "train.bias_correction": field(
         True, "Correct AdamW's means for their start at zero. BERT's own optimizer does not: False."
     ),
+    "train.mu_dtype": field(
+        "float32",
+        "The type in which AdamW keeps the mean of gradients; bfloat16: in half the memory, rounded each step.",
+        one_of(DTYPES),
+    ),
     "train.weight_decay": number(0.0, "The decay of matrices; biases and norms have none.", at_least(0.0)),
     "train.max_grad_norm": number(1.0, "Clips the gradient's global norm; 0.0: off.", at_least(0.0)),
     "train.epochs": field(

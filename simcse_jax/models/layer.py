@@ -21,7 +21,7 @@ from simcse_jax.models.lora import Masks as LoraMasks
 from simcse_jax.models.model_types import ROTARY
 from simcse_jax.models.nonlinearities import ACTIVATION_FUNCTIONS, layer_norm
 from simcse_jax.models.padding import Layout, Padded
-from simcse_jax.models.products import DType, einsum, rounded, shifted
+from simcse_jax.models.products import Copied, DType, einsum, rounded, shifted
 from simcse_jax.models.rotary import rotate
 
 QUERY, KEY_AND_VALUE, QUERY_KEY_AND_VALUE = slice(0, 1), slice(1, 3), slice(0, 3)  # thirds of one product
@@ -33,7 +33,9 @@ def linear(features_in: int, features_out: int, rngs: nnx.Rngs, *, bias: bool = 
     return nnx.Linear(features_in, features_out, use_bias=bias, kernel_init=kernel, rngs=rngs)
 
 
-def product(x: Float[Array, "*tokens F"], kernel: Float[AnyArray, "F G"], dtype: DType) -> Float[Array, "*tokens G"]:
+def product(
+    x: Float[Array, "*tokens F"], kernel: Float[AnyArray, "F G"] | Copied, dtype: DType
+) -> Float[Array, "*tokens G"]:
     """The matrix product of factors in `dtype`, as float32."""
     y = einsum("nf,fg->ng", x.reshape(-1, x.shape[-1]), kernel, dtype)
     return y.reshape(*x.shape[:-1], kernel.shape[1])

@@ -9,6 +9,7 @@ from flax import nnx
 from simcse_jax.models import convolutions
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.head import PREFIX
+from simcse_jax.models.products import Copied, DType
 
 Params = dict[str, jax.Array]
 Arrays = Mapping[str, AnyArray]  # parameters on a device or on the host
@@ -19,6 +20,7 @@ PARTS = ("encoder.", convolutions.PREFIX, PREFIX)  # of a sentence encoder
 # Prefixes of what a run may train in addition to the sentence encoder's `PARTS`: a second encoder, a language model's
 # head, and a projector. Objectives name their other parameters.
 SECOND, LANGUAGE_MODEL, PROJECTOR = "second.", "language_model.", "projector."
+COPY = "@copy"  # at the end of a copy's name
 WORD_EMBEDDING, PROJECTION = "encoder.embeddings.word.embedding", "encoder.embeddings.projection.kernel"
 
 
@@ -57,12 +59,28 @@ def split(model: Model) -> tuple[nnx.GraphDef[Model], Params]:
 
 
 def merge(graph: nnx.GraphDef[Model], params: Arrays) -> Model:
-    """The inverse of `split`; cheap, meant to be called inside a traced function."""
+    """The inverse of `split`; cheap, meant to be called inside a traced function.
+
+    The products of parameters that `with_copies` copied read the copies.
+    """
+    copies = {name.removesuffix(COPY): value for name, value in params.items() if name.endswith(COPY)}
     flat = {
-        tuple(int(part) if part.isdigit() else part for part in name.split(".")): nnx.Param(value)
+        tuple(int(part) if part.isdigit() else part for part in name.split(".")): nnx.Param(
+            Copied(copies[name], value) if name in copies else value
+        )
         for name, value in params.items()
+        if not name.endswith(COPY)
     }
     return nnx.merge(graph, nnx.from_flat_state(flat.items()))
+
+
+def with_copies(params: Params, dtype: DType) -> Params:
+    """The parameters, and a copy in `dtype` of each that products alone read; see `products.Copied`.
+
+    Copies have their parameters' names with `COPY` at the end, so that they are chosen by the same prefixes.
+    """
+    copied = [name for name in params if only_multiplied(name)]
+    return params | {name + COPY: jax.lax.stop_gradient(params[name].astype(dtype)) for name in copied}
 
 
 def abstract(build: Callable[[], Model]) -> tuple[nnx.GraphDef[Model], dict[str, jax.ShapeDtypeStruct]]:

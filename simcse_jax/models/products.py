@@ -1,10 +1,11 @@
 """Matrix products with rounded factors and float32 sums, forward and backward."""
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +39,28 @@ def rounding(rounds: bool) -> Iterator[None]:
         _rounds.reset(token)
 
 
-def einsum(subscripts: str, x: Factor, y: Factor, dtype: DType) -> Float32[Array, "..."]:
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Copied:
+    """A parameter and a copy of it, rounded to the type of its products, which read the copy alone.
+
+    The gradient is the parameter's, in its own type. A loop that computes products of a parameter would round it again
+    in each of its turns; XLA takes that out of no loop.
+    """
+
+    copy: Any  # arrays, or what JAX puts in their places
+    parameter: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of both."""
+        return self.parameter.shape
+
+    def __getitem__(self, index: Any) -> "Copied":
+        return self if index is ... else Copied(self.copy[index], self.parameter[index])
+
+
+def einsum(subscripts: str, x: Factor, y: Factor | Copied, dtype: DType) -> Float32[Array, "..."]:
     """`jnp.einsum` of two factors, which are rounded to `dtype`; summed in float32, with a float32 result.
 
     The incoming gradient is also rounded to `dtype` before its products with the factors. JAX's own rule would mix both
@@ -47,18 +69,25 @@ def einsum(subscripts: str, x: Factor, y: Factor, dtype: DType) -> Float32[Array
     Args:
       subscripts: with an output; each letter in two of the three terms, so that the gradients are such products too.
       x, y: of any float type; their gradients have the same.
-      dtype: float32 or bfloat16.
+      dtype: float32 or bfloat16, and then that of a copy.
     """
+    y, copy = (y.parameter, y.copy) if isinstance(y, Copied) else (y, None)
     if dtype == jnp.float32:
         return jnp.einsum(subscripts, x.astype(dtype), y.astype(dtype))
-    return _rounded(subscripts, jnp.dtype(dtype), (x.dtype, y.dtype), _rounds.get(), x, y)
+    return _rounded(subscripts, jnp.dtype(dtype), (x.dtype, y.dtype), _rounds.get(), x, y, copy)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2, 3))
 def _rounded(
-    subscripts: str, dtype: jnp.dtype, types: tuple[jnp.dtype, jnp.dtype], rounds: bool, x: Factor, y: Factor
+    subscripts: str,
+    dtype: jnp.dtype,
+    types: tuple[jnp.dtype, jnp.dtype],
+    rounds: bool,
+    x: Factor,
+    y: Factor,
+    copy: Factor | None,
 ) -> Float32[Array, "..."]:
-    return _product(subscripts, x.astype(dtype), y.astype(dtype), rounds)
+    return _product(subscripts, x.astype(dtype), y.astype(dtype) if copy is None else copy, rounds)
 
 
 def _product(subscripts: str, x: Factor, y: Factor, rounds: bool) -> Float32[Array, "..."]:
@@ -74,10 +103,16 @@ def _product(subscripts: str, x: Factor, y: Factor, rounds: bool) -> Float32[Arr
 
 
 def _forward(
-    subscripts: str, dtype: jnp.dtype, types: tuple[jnp.dtype, jnp.dtype], rounds: bool, x: Factor, y: Factor
+    subscripts: str,
+    dtype: jnp.dtype,
+    types: tuple[jnp.dtype, jnp.dtype],
+    rounds: bool,
+    x: Factor,
+    y: Factor,
+    copy: Factor | None,
 ) -> tuple[Float32[Array, "..."], Pair]:
-    x, y = x.astype(dtype), y.astype(dtype)  # halves the memory kept for the backward pass
-    return _rounded(subscripts, dtype, types, rounds, x, y), (x, y)
+    x, y = x.astype(dtype), y.astype(dtype) if copy is None else copy  # halves what the backward pass keeps
+    return _rounded(subscripts, dtype, types, rounds, x, y, None), (x, y)
 
 
 def _backward(
@@ -87,14 +122,14 @@ def _backward(
     rounds: bool,
     factors: Pair,
     gradient: Float[Array, "..."],
-) -> Pair:
+) -> tuple[Factor, Factor, None]:
     x, y = factors
     inputs, output = subscripts.split("->")
     left, right = inputs.split(",")
     gradient = gradient.astype(dtype)
     dx = _sum_of_products((output, gradient), (right, y), left, rounds)
     dy = _sum_of_products((left, x), (output, gradient), right, rounds and types[1] == dtype)
-    return dx.astype(types[0]), dy.astype(types[1])
+    return dx.astype(types[0]), dy.astype(types[1]), None
 
 
 def _sum_of_products(x: Named, y: Named, output: str, rounds: bool) -> Float32[Array, "..."]:

@@ -136,10 +136,12 @@ class Checkpoints:
         the one before it is read.
 
         Raises:
-          UserError: when there are checkpoints and none of them can be read.
+          UserError: when there are checkpoints and none of them can be read, or they have moments of another type.
         """
         errors = {}
         for step in reversed(self.steps):
+            with processes.together():
+                self._check_type_of_mean(step, like)
             try:
                 with processes.together():
                     state = self._twice(self.restore, step, like)
@@ -164,6 +166,19 @@ class Checkpoints:
                 if len(self.steps) == 1:
                     raise
                 self._set_all_aside({best: error}, "taking the next best")
+
+    def _check_type_of_mean(self, step: int, like: TrainState) -> None:
+        """Refuses a mean of gradients of another type than the run's, which Orbax would silently convert."""
+        try:
+            saved = ocp.StandardCheckpointHandler().metadata(self._folder / str(step) / "optimizer").tree
+        except Exception:  # it is damaged, as reading it will show
+            return
+        was, wanted = _types_of_mean(saved), _types_of_mean(like.optimizer)
+        if was and wanted and was != wanted:
+            raise UserError(
+                f"{self._folder}: step {step} has the optimizer's mu in {was}, and this run keeps it in {wanted}; "
+                f"set train.mu_dtype={was}, or choose another workdir"
+            )
 
     def _twice(self, read: Callable[..., Any], *args: Any) -> Any:
         # A network disk may fail once; a damaged file fails again.
@@ -290,12 +305,19 @@ def checksum(tree: Any) -> jax.Array:
     """
     total = jnp.zeros((), jnp.uint32)
     for number, array in enumerate(jax.tree.leaves(tree)):
-        bits = jax.lax.bitcast_convert_type(array, jnp.uint32)
+        bits = jax.lax.bitcast_convert_type(array, f"uint{8 * array.dtype.itemsize}").astype(jnp.uint32)
         place = jnp.zeros((), jnp.uint32)  # i, without a flat copy: the array may be split over the devices
         for axis, size in enumerate(bits.shape):
             place = place * jnp.uint32(size) + jax.lax.broadcasted_iota(jnp.uint32, bits.shape, axis)
         total += jnp.uint32(2 * number + 1) * jnp.sum((2 * place + 1) * bits, dtype=jnp.uint32)
     return total
+
+
+def _types_of_mean(optimizer: Any) -> str:
+    """The types of AdamW's mean of gradients, `mu` in optax; empty for an optimizer without one."""
+    leaves = jax.tree_util.tree_leaves_with_path(optimizer)
+    mean = [leaf for path, leaf in leaves if any(getattr(key, "name", getattr(key, "key", "")) == "mu" for key in path)]
+    return " and ".join(sorted({jnp.dtype(leaf.dtype).name for leaf in mean}))
 
 
 def _alone() -> ocp.options.MultiprocessingOptions:

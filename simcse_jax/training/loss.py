@@ -12,8 +12,6 @@ from jaxtyping import Array, Float, Int
 
 from simcse_jax.devices.chunks import in_chunks
 from simcse_jax.devices.mesh import AXIS
-from simcse_jax.devices.parts import gather, spec
-from simcse_jax.devices.torus import ways
 from simcse_jax.models import parameters, partial
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.changes import DRAWN, UNCHANGED
@@ -27,6 +25,7 @@ from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.objectives import masked_lm, replaced_token_detection
 from simcse_jax.objectives.objective import Embedded, Group, Psum
 from simcse_jax.objectives.registry import Term, sees_views, total
+from simcse_jax.training.gathering import make_gathering, type_of_products
 from simcse_jax.training.rows import Batch, Rows, Settings
 from simcse_jax.training.token_losses import (
     LanguageModel,
@@ -47,6 +46,7 @@ class Optimization(NamedTuple):
     optimizer: str = "adamw"
     bias_correction: bool = True  # of AdamW's means
     schedule: str = "linear"
+    mu_dtype: str = "float32"  # in which AdamW keeps the mean of gradients
 
 
 ADAMW = Optimization()
@@ -97,6 +97,8 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
     """
     alone = mesh.size == 1
     shift_is_free = ignores_shift(recipe)
+    # A language model's head scores all words; a generator writes words that are not in the batch.
+    reads_other_words = recipe.language_model is not None or recipe.replacement is not None
 
     def psum(x: Any) -> Any:
         return x if alone else jax.lax.psum(x, AXIS)
@@ -108,6 +110,7 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
         if not alone:
             base = jax.lax.pcast(base, AXIS, to="varying")
         params = partial.whole(params, base)
+        read = read_in_chunks(graph, recipe, params, len(batch["index"]))
 
         def rows_of(batch: Batch) -> Rows:
             return Rows(batch, step, settings, recipe.most_tokens, recipe.drops_attention)
@@ -115,13 +118,13 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
         def encode(batch: Batch) -> tuple[Losses | None, Float[Array, "B V D"], Float[Array, "B T _D"] | None]:
             rows = rows_of(batch)
             views, local, guessed = encode_views(
-                graph, recipe, without_shift(graph, params) if shift_is_free else params, rows
+                graph, recipe, without_shift(graph, read) if shift_is_free else read, rows
             )
             if recipe.language_model is None or guessed:
                 return guessed, views, local
             # Those of this encoder.
             columns = sorted({column for view in recipe.views if not view.tower for column in view.columns})
-            return masked_token_losses(graph, recipe.language_model, columns, params, rows), views, local
+            return masked_token_losses(graph, recipe.language_model, columns, read, rows), views, local
 
         mixed = "present" in batch  # rows of sources with different columns
         masked, views, local = in_chunks(encode, recipe.chunk_size, batch)
@@ -150,7 +153,8 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
         )
         if recipe.replacement is not None:
             assert frozen is not None
-            found = find_replaced(recipe, params, frozen, embedded, batch, rows_of)
+            generator = read_in_chunks(recipe.replacement.generator, recipe, frozen, len(batch["index"]))
+            found = find_replaced(recipe, read, generator, embedded, batch, rows_of)
             embedded = embedded._replace(token_losses={**embedded.token_losses, replaced_token_detection.NAME: found})
         return total(embedded, recipe.objectives, settings["objective"], recipe.sizes, settings.get("size_weights"))
 
@@ -163,34 +167,28 @@ def make_loss(graph: Graph, recipe: Recipe, mesh: Mesh) -> Gradient:
 
         if alone:
             return gradient_of(loss, params, step, batch, settings, frozen)
-        split = {name: spec(value.shape, mesh.size) for name, value in params.items()}
-        sent = sent_as(graph, params, frozen)
-        way = ways({name: value.size for name, value in params.items()}, mesh)
+        tokens = 0 if reads_other_words else batch["input_ids"].size // mesh.size
+        gathered = make_gathering(graph, params, frozen, mesh, tokens)
 
-        def loss_of_parts(parts: Params, *others: Any) -> Float[Array, ""]:
-            # Gathered, and cast to device-varying, once, here. Otherwise JAX casts at every use, and sums the gradient
-            # over the devices each time (with chunks, in every iteration of the scan).
-            return loss(
-                {name: gather(part, split[name], sent[name], way[name]) for name, part in parts.items()}, *others
-            )
+        def loss_of_parts(parts: Params, step: Int[AnyArray, ""], batch: Batch, *others: Any) -> Float[Array, ""]:
+            params, batch = gathered(parts, batch)
+            return loss(params, step, batch, *others)
 
         # It sums the gradients of replicated parameters by itself, so there is no psum of them here.
-        specs = (split, P(), P(AXIS), P(), P())
+        specs = (gathered.split, P(), P(AXIS), P(), P())
         function = functools.partial(gradient_of, loss_of_parts)
-        on_all = jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=(P(), split))
+        on_all = jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=(P(), gathered.split))
         return on_all(params, step, batch, settings, frozen)
 
     return loss_and_gradient
 
 
-def sent_as(graph: Graph, params: Params, frozen: Params | None) -> dict[str, jnp.dtype]:
-    """The type in which each parameter is gathered: that of the encoder's products, if they alone read it.
-
-    They round it anyway, so this changes no bit of the loss.
-    """
-    whole = parameters.sentence_encoder(partial.of_step(params, frozen))
-    dtype = jnp.dtype(parameters.merge(graph, whole).encoder.embeddings.dtype)
-    return {name: dtype if parameters.only_multiplied(name) else jnp.dtype(jnp.float32) for name in params}
+def read_in_chunks(graph: Graph, recipe: Recipe, params: Params, count: int) -> Params:
+    """The parameters as networks read them for `count` examples: in several chunks, products read copies made once."""
+    if not 0 < recipe.chunk_size < count:
+        return params
+    dtype = type_of_products(graph, params)
+    return params if dtype == jnp.float32 else parameters.with_copies(params, dtype)
 
 
 def taught_views(recipe: Recipe, teacher: Float[AnyArray, "B C E"]) -> Float[Array, "V B E"]:

@@ -117,7 +117,9 @@ def make_recipe(
         round_products=config.train.round_products,
         local_features=needs(config.objective).local_features,
         language_model=language_model if needs(config.objective).masked_tokens else None,
-        optimization=Optimization(config.train.optimizer, config.train.bias_correction, config.train.schedule),
+        optimization=Optimization(
+            config.train.optimizer, config.train.bias_correction, config.train.schedule, config.train.mu_dtype
+        ),
         projector=projector,
         replacement=replacement,
         sizes=sizes_of(config),

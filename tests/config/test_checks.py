@@ -49,6 +49,7 @@ MISTAKES = {
     "--config.eval.pooler=min": "config.eval.pooler='min': must be empty or one of cls,",
     "--config.eval.development=mrpc": "config.eval.development='mrpc': must be one of stsb, sickr, retrieval",
     "--config.train.dtype=float16": "must be one of float32, bfloat16",
+    "--config.train.mu_dtype=float16": "must be one of float32, bfloat16",
     "--config.train.matmul_precision=low": "must be one of highest, high, default",
     "--config.parallel.chunk_size=-1": "0 or more",
     "--config.parallel.processes=2": "config.parallel.coordinator='': must be HOST:PORT of process 0",
@@ -208,8 +209,10 @@ def test_the_development_set_of_a_file_is_the_file(tmp_path):
 
 def test_fields_of_optimizers_and_schedules_that_do_not_count():
     given = ("--config.train.bias_correction=False", "--config.train.milestones=5:0.5")
+    given += ("--config.train.mu_dtype=bfloat16",)
     config, _ = parse(*given, "--config.train.optimizer=rmsprop")
-    assert ineffective(config) == ["train.bias_correction=False", "train.milestones=5:0.5"]
+    without_effect = ["train.bias_correction=False", "train.milestones=5:0.5", "train.mu_dtype=bfloat16"]
+    assert ineffective(config) == without_effect
     assert ineffective(parse(*given, "--config.train.schedule=steps")[0]) == []
 
 

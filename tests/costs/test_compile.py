@@ -69,6 +69,14 @@ def test_a_step_with_lora_has_no_gradient_and_no_optimizer_of_what_is_frozen():
         assert trained + frozen == whole + ("lora__rank" in fields) * 2 * 2 * 2 * (32 + 32)
 
 
+def test_a_mean_in_bfloat16_makes_the_state_smaller_by_a_sixth():
+    def size(**fields):
+        state = compile.trace_step(tiny_config(**fields), TINY, 1, jax.devices()[:1]).in_avals[0][0]
+        return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(state))
+
+    assert size(**{"train.mu_dtype": "bfloat16"}) == pytest.approx(10 / 12 * size(), rel=1e-4)
+
+
 def test_a_teacher_has_embeddings_of_the_size_of_those_that_convolutions_make():
     fields = {"model.mlp": "none", "model.convolutions.widths": ("1",), "model.convolutions.channels": 24}
     fields |= {"model.pooler": "avg", "objective.embedding_mse.weight": 1.0, "teacher.model": "m"}

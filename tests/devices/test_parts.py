@@ -7,7 +7,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from simcse_jax.devices.mesh import AXIS, data_mesh
-from simcse_jax.devices.parts import constrain, distribute, gather, spec, whole
+from simcse_jax.devices.parts import constrain, distribute, gather, rows_of, sends_rows, spec, whole
 from simcse_jax.devices.torus import Way
 
 CUBE = ((0, 1, 2), (1, 2, 0), (2, 0, 1))  # orders of the axes of one
@@ -121,3 +121,49 @@ def test_over_devices_that_are_no_torus_an_array_is_gathered_in_its_own_shape(sp
     function = jax.shard_map(lambda x: part(x)[None], mesh=mesh, in_specs=split, out_specs=P(AXIS))
     written = str(jax.make_jaxpr(function)(np.zeros((8, 4), np.float32)))
     assert "all_gather" in written and "tiled=True" in written and "reshape" not in written
+
+
+@pytest.mark.parametrize("split", [P(AXIS), P(None, AXIS)])
+def test_each_device_gets_the_rows_that_it_needs_and_their_gradients_are_added_up(split):
+    """Integers, whose sums are exact; rows that several devices need, or one of them twice."""
+    random = np.random.default_rng(0)
+    table = random.integers(-9, 9, (16, 8)).astype(np.float32)
+    numbers = np.concatenate([random.integers(0, 16, 18), [3, 3, 3, 0, 15, 3]]).astype(np.int32)  # 6 a device
+    factors = random.integers(-9, 9, (24, 8)).astype(np.float32)
+
+    @jax.jit
+    @functools.partial(
+        jax.shard_map,
+        mesh=data_mesh(jax.devices()[:4]),
+        in_specs=(split, P(AXIS), P(AXIS)),
+        out_specs=(P(AXIS), split),
+    )
+    def function(part, numbers, factors):
+        def loss(part):
+            rows = rows_of(part, split, numbers)
+            return jnp.sum(rows * factors), rows
+
+        gradient, rows = jax.grad(loss, has_aux=True)(part)
+        return rows, gradient
+
+    rows, gradient = function(table, numbers, factors)
+    np.testing.assert_array_equal(rows, table[numbers])
+    expected = np.zeros_like(table)
+    np.add.at(expected, numbers, factors)
+    np.testing.assert_array_equal(gradient, expected)
+
+
+@pytest.mark.parametrize(
+    ("rows", "split", "numbers", "devices", "expected"),
+    [
+        (30522, P(None, AXIS), 256, 8, True),  # BERT, 8 sentences of 32 tokens on each device
+        (30522, P(None, AXIS), 7630, 8, True),
+        (30522, P(None, AXIS), 7631, 8, False),
+        (30522, P(AXIS), 256, 2, True),
+        (50368, P(AXIS), 1574, 8, True),  # each row goes from one device to another, but all devices add it up
+        (50368, P(AXIS), 1575, 8, False),
+        (30522, P(), 1, 8, False),
+    ],
+)
+def test_rows_are_exchanged_where_they_are_a_quarter_of_the_table(rows, split, numbers, devices, expected):
+    assert sends_rows(rows, split, numbers, devices) == expected

@@ -1,4 +1,5 @@
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from support import random_batch, random_model
@@ -20,6 +21,25 @@ def test_split_and_merge_are_inverses():
     ids, mask = (array[:, 0] for array in random_batch(2, 5))
     encode = nnx.jit(lambda model: model.encoder(ids, mask)[-1])
     np.testing.assert_array_equal(encode(numpy_s), encode(model))
+
+
+def test_products_read_the_copies_of_their_parameters_and_nothing_else_does():
+    graph, params, _ = random_model(dtype=jnp.bfloat16)
+    copied = parameters.with_copies(params, jnp.bfloat16)
+    multiplied = [name for name in params if parameters.only_multiplied(name)]
+    copies = {name + parameters.COPY: copied[name + parameters.COPY] for name in multiplied}
+    assert copied.keys() == params.keys() | copies.keys()
+    assert all(value.dtype == jnp.bfloat16 for value in copies.values())
+    assert parameters.sentence_encoder(copied).keys() == copied.keys()  # chosen by the same prefixes
+    ids, mask = (array[:, 0] for array in random_batch(2, 5))
+
+    def encode(params):
+        return np.asarray(parameters.merge(graph, params).encoder(ids, mask)[-1], np.float32)
+
+    np.testing.assert_array_equal(encode(copied), encode(params))
+    doubled = encode(copied | {name: 2 * value for name, value in copies.items()})
+    np.testing.assert_array_equal(doubled, encode(params | {name: 2 * params[name] for name in multiplied}))
+    assert not np.array_equal(doubled, encode(params))
 
 
 def test_abstract_is_split_without_arrays():

@@ -5,7 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simcse_jax.models.products import einsum, rounding, shifted, sum_over_tokens, written, written_and_summed
+from simcse_jax.models.products import (
+    Copied,
+    einsum,
+    rounding,
+    shifted,
+    sum_over_tokens,
+    written,
+    written_and_summed,
+)
 
 pytestmark = [pytest.mark.exact, pytest.mark.platforms]
 
@@ -47,6 +55,29 @@ def test_gradients_are_also_products_of_rounded_factors_and_have_the_factors_typ
     expected_x, expected_y = exact(jnp.float32(rounded(gradient)))
     np.testing.assert_allclose(dx, expected_x, atol=1e-5)
     np.testing.assert_allclose(dy.astype(jnp.float32), expected_y, rtol=2**-8, atol=1e-5)
+
+
+def test_a_copied_factor_is_read_in_its_place_and_the_gradient_is_the_parameter_s():
+    x, y = operands("nf,fg->ng")
+
+    def value_and_gradients(make):
+        def product(x, y):
+            return jnp.sum(jnp.sin(einsum("nf,fg->ng", x, make(y), jnp.bfloat16)))
+
+        return jax.jit(jax.value_and_grad(product, argnums=(0, 1)))(x, y)
+
+    def copied(y):
+        return Copied(jax.lax.stop_gradient(y.astype(jnp.bfloat16)), y)
+
+    expected, found = value_and_gradients(lambda y: y), value_and_gradients(copied)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    assert found[1][1].dtype == jnp.float32
+    # The copy is read, and nothing else: twice as large, it gives another product, and a slice of it a slice.
+    other = Copied(2 * y.astype(jnp.bfloat16), y)
+    product = einsum("nf,fg->ng", x, y, jnp.bfloat16)
+    np.testing.assert_array_equal(einsum("nf,fg->ng", x, other, jnp.bfloat16), 2 * product)
+    np.testing.assert_array_equal(einsum("nf,fg->ng", x, other[...][:, 1:3], jnp.bfloat16), 2 * product[:, 1:3])
+    assert other.shape == y.shape
 
 
 def test_no_product_of_a_bfloat16_step_mixes_types():

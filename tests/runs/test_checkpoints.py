@@ -177,6 +177,51 @@ def test_the_checksum_sees_every_bit_and_every_place():
     assert int(checksum({"a": tree["a"].at[0].set(1.0), "b": tree["b"]})) != known
 
 
+def test_the_checksum_sees_every_bit_of_an_array_in_bfloat16():
+    array = jnp.arange(6, dtype=jnp.bfloat16).reshape(3, 2)
+    known = int(checksum({"a": array}))
+    bits = np.asarray(array).view(np.uint16)
+    for place in np.ndindex(bits.shape):
+        for bit in (0, 7, 15):
+            flipped = bits.copy()
+            flipped[place] ^= np.uint16(1 << bit)
+            assert int(checksum({"a": jnp.asarray(flipped.view(array.dtype))})) != known
+
+
+def narrow(step):
+    """A state whose moment is in bfloat16."""
+    wide = state(step)
+    moment, rest = wide.optimizer
+    moment |= {"mu": jax.tree.map(lambda x: x.astype(jnp.bfloat16), moment["mu"])}
+    return wide._replace(optimizer=(moment, rest))
+
+
+def test_moments_in_bfloat16_are_kept_bit_by_bit_and_a_flipped_one_is_seen(tmp_path):
+    with contextlib.closing(Checkpoints(tmp_path)) as checkpoints:
+        for step in (1, 2):
+            checkpoints.save(narrow(step), None)
+        checkpoints.wait()
+        found = checkpoints.resume(narrow(0))
+        assert same(found, narrow(2)) and found.optimizer[0]["mu"]["a.kernel"].dtype == jnp.bfloat16
+    files = (tmp_path / "checkpoints" / "2" / "optimizer").glob("ocdbt*/d/*")
+    path = max(files, key=lambda file: file.stat().st_size)
+    path.write_bytes(flip(path.read_bytes()))
+    with contextlib.closing(Checkpoints(tmp_path)) as checkpoints:
+        assert same(checkpoints.resume(narrow(0)), narrow(1))
+
+
+@pytest.mark.parametrize(("saved", "wanted"), [(narrow, state), (state, narrow)])
+def test_a_moment_of_another_type_is_refused_and_nothing_is_moved(saved, wanted, tmp_path):
+    with contextlib.closing(Checkpoints(tmp_path)) as checkpoints:
+        checkpoints.save(saved(1), None)
+        checkpoints.wait()
+        types = {narrow: "bfloat16", state: "float32"}
+        said = f"step 1 has the optimizer's mu in {types[saved]}, and this run keeps it in {types[wanted]}"
+        with pytest.raises(UserError, match=said):
+            checkpoints.resume(wanted(0))
+    assert steps(tmp_path / "checkpoints") == [1] and not (tmp_path / DAMAGED).exists()
+
+
 def test_waiting_reports_a_save_that_failed_in_the_background(tmp_path):
     checkpoints = Checkpoints(tmp_path)
     checkpoints.save(state(1), None)

@@ -99,6 +99,7 @@ def test_what_can_be_trained_together():
         {"model__pooler": "avg"},
         {"train__optimizer": "rmsprop"},
         {"train__bias_correction": False},
+        {"train__mu_dtype": "bfloat16"},
         {"objective__info_nce__symmetric": True},
         {"train__batch_size": 8},
     ):

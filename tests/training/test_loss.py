@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import random_model
-from support.steps import BATCH, INFO_NCE, batch, mixed_batch, recipe, settings
+from support.steps import BATCH, INFO_NCE, batch, mixed_batch, recipe, replaced_tokens_step, settings
 
-from simcse_jax.devices.mesh import data_mesh
+from simcse_jax.devices.mesh import AXIS, data_mesh
 from simcse_jax.models import attention, parameters
 from simcse_jax.models.changes import DRAWN, Change
 from simcse_jax.models.config import MASKED
@@ -17,6 +17,7 @@ from simcse_jax.models.projector import Projector
 from simcse_jax.objectives.info_nce import info_nce
 from simcse_jax.objectives.registry import Term
 from simcse_jax.runs.state import trained_shapes
+from simcse_jax.training import gathering
 from simcse_jax.training.loss import encode_views, make_loss
 from simcse_jax.training.rows import Rows
 from simcse_jax.training.token_losses import LanguageModel
@@ -68,6 +69,76 @@ def test_the_gradient_is_the_same_along_one_axis_of_a_torus_after_the_other(side
     found = float(loss), {name: np.asarray(value) for name, value in values.items()}
     assert_same(found, gradient(1))
     assert_same(found, gradient(8))
+
+
+def with_rows(monkeypatch):
+    """Rows of word embeddings are exchanged however few words there are."""
+    monkeypatch.setattr(gathering, "sends_rows", lambda rows, split, tokens, devices: AXIS in split)
+
+
+@functools.cache
+def of_words(words, devices=1, columns=3, chunk_size=0):
+    """As `gradient`, with more words than the 40 of the tiny model."""
+    function, (params, *others) = loss_function(devices, columns, chunk_size=chunk_size)
+    table = np.concatenate([params[parameters.WORD_EMBEDDING], np.ones((words - 40, 32), np.float32)])
+    params = params | {parameters.WORD_EMBEDDING: table}
+    assert ("all_to_all" in str(jax.make_jaxpr(function)(params, *others))) == (devices > 1 and words == 41)
+    loss, values = function(params, *others)
+    return float(loss), {name: np.asarray(value) for name, value in values.items()}
+
+
+@pytest.mark.parametrize(
+    ("words", "devices", "chunk_size"),
+    [(41, 4, 1), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((41, 8, 0), (40, 2, 0), (40, 4, 1)))],
+)
+def test_the_gradient_is_the_same_if_devices_exchange_the_rows_of_their_tokens(words, devices, chunk_size, monkeypatch):
+    """40 words are split by rows, 41 by columns."""
+    expected = of_words(words)
+    assert np.abs(expected[1][parameters.WORD_EMBEDDING]).max() > 1e-2
+    with_rows(monkeypatch)
+    assert_same(of_words.__wrapped__(words, devices, chunk_size=chunk_size), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sides", [(2, 4), (2, 2, 2)])
+def test_rows_are_exchanged_over_a_torus_too(sides, monkeypatch):
+    with_rows(monkeypatch)
+    monkeypatch.setattr("simcse_jax.devices.torus.sides", lambda devices: sides)
+    monkeypatch.setattr("simcse_jax.devices.torus.SMALL", 0)
+    assert_same(gradient.__wrapped__(8, 1), gradient(1, 1))
+
+
+@pytest.mark.slow
+def test_rows_are_exchanged_without_padding_too(monkeypatch):
+    with_rows(monkeypatch)
+    assert_same(gradient.__wrapped__(2, 2, most_tokens=(60, 60)), gradient(1, 2))
+
+
+@pytest.mark.slow
+def test_rows_of_two_encoders_are_exchanged(monkeypatch):
+    def gradients(devices):
+        function, (params, *others) = loss_function(devices, 2, two_towers=True)
+        second = {parameters.SECOND + name: 1.1 * value for name, value in params.items()}
+        loss, values = function(params | second, *others)
+        return float(loss), {name: np.asarray(value) for name, value in values.items()}
+
+    expected = gradients(1)
+    with_rows(monkeypatch)
+    assert_same(gradients(2), expected)
+
+
+def test_a_head_of_masked_words_reads_the_whole_table(monkeypatch):
+    """And the words of a generator are others than the batch's."""
+    with_rows(monkeypatch)
+    chosen = []
+    monkeypatch.setattr("simcse_jax.training.loss.make_gathering", lambda *args: chosen.append(args[-1]) or 1 / 0)
+    masking = LanguageModel(mask_id=3, special_ids=(0, 1, 2, 3))
+    replaced = replaced_tokens_step()[-1].replacement
+    for changes in ({}, {"language_model": masking}, {"replacement": replaced}):
+        function, arguments = loss_function(2, 1, **changes)
+        with pytest.raises(ZeroDivisionError):
+            jax.make_jaxpr(function)(*arguments)
+    assert chosen == [BATCH // 2 * 16, 0, 0]
 
 
 def test_attention_s_own_rate_reaches_every_pass():
@@ -349,6 +420,30 @@ def test_bfloat16_is_of_the_encoder_s_products_alone():
         if equation.primitive.name == "dot_general":
             found.add(equation.invars[0].aval.dtype.name)
     assert found >= IN_FLOAT32 | {"bfloat16", "float32"}
+
+
+@pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_in_chunks_kernels_are_rounded_once_before_the_loops_which_changes_no_bit(devices, monkeypatch):
+    def found():
+        function, arguments = loss_function(
+            devices, dtype=jnp.bfloat16, chunk_size=3
+        )  # of 96 tokens, no kernel has so many rows
+        kernels = {value.shape for name, value in arguments[0].items() if parameters.only_multiplied(name)}
+        inside = [
+            any("scan" in place for place in places)
+            for equation, places in primitives(jax.make_jaxpr(function)(*arguments).jaxpr)
+            if equation.primitive.name == "convert_element_type"
+            and equation.invars[0].aval.shape in kernels
+            and (equation.invars[0].aval.dtype, equation.params["new_dtype"]) == (jnp.float32, jnp.bfloat16)
+        ]
+        return (sum(inside), len(inside) - sum(inside)), function(*arguments)
+
+    (inside, outside), (loss, values) = found()
+    assert inside == 0 and (outside == 4 or devices > 1)  # several devices round their parts, before they are gathered
+    monkeypatch.setattr(parameters, "with_copies", lambda params, dtype: params)
+    (inside, _), (expected, gradients) = found()
+    assert inside > 0
+    assert loss == expected and all(np.array_equal(values[name], gradients[name]) for name in gradients)
 
 
 @pytest.mark.slow

@@ -17,10 +17,7 @@ def test_clipping(limit):
     gradients = {"a": jnp.array([3.0, 4.0])}
     adam = optimizer(jnp.int32(0), chosen)
     _, state = adam.update(gradients, adam.init(gradients), gradients)
-    first_moment = next(
-        part for part in jax.tree.leaves(state, is_leaf=lambda x: hasattr(x, "mu")) if hasattr(part, "mu")
-    )
-    np.testing.assert_allclose(first_moment.mu["a"], 0.1 * np.array([3.0, 4.0]) * factor, rtol=1e-6)
+    np.testing.assert_allclose(adam_of(state).mu["a"], 0.1 * np.array([3.0, 4.0]) * factor, rtol=1e-6)
 
 
 def test_weight_decay_spares_biases_and_norms():
@@ -107,6 +104,83 @@ def test_adamw_s_state_has_the_form_of_earlier_checkpoints():
         assert jax.tree.structure(init_state(params, settings(), chosen).optimizer) == jax.tree.structure(
             earlier.init(params)
         )
+
+
+@pytest.mark.parametrize(
+    ("name", "decay", "stays", "moments_stay"),
+    [
+        ("adamw", 0.0, [True, False], [True, False]),
+        ("adamw", 0.1, [False, False], [True, False]),
+        ("rmsprop", 0.0, [True, True], [True, False]),
+        ("rmsprop", 0.1, [False, False], [True, False]),
+    ],
+)
+def test_rows_without_a_gradient(name, decay, stays, moments_stay):
+    """Of words that no batch had so far, and of words that one had: docs/optimization.md."""
+    numbers = settings(weight_decay=decay, learning_rate=0.1)
+    chosen = Optimization(name)
+    params = {"embedding": jnp.ones((3, 2))}
+    state = init_state(params, numbers, chosen).optimizer
+    for step, rows in enumerate(([0, 1, 1], [0, 0, 1], [0, 0, 1])):
+        before = params["embedding"], [leaf for leaf in jax.tree.leaves(state) if leaf.shape == (3, 2)]
+        gradient = {"embedding": jnp.float32(rows)[:, None] * jnp.ones(2)}
+        updates, state = optimizer(jnp.int32(step), numbers, chosen).update(gradient, state, params)
+        params = optax.apply_updates(params, updates)
+    after = [leaf for leaf in jax.tree.leaves(state) if leaf.shape == (3, 2)]
+    for row in (0, 1):
+        assert np.array_equal(params["embedding"][row], before[0][row]) == stays[row]
+        same = [np.array_equal(new[row], old[row]) for new, old in zip(after, before[1], strict=True)]
+        assert all(same) == moments_stay[row] and any(same) == moments_stay[row]
+    assert not np.array_equal(params["embedding"][2], before[0][2])
+
+
+@pytest.mark.parametrize("bias_correction", [True, False])
+def test_a_mean_in_bfloat16_is_rounded_after_the_update_and_nothing_else_is(bias_correction):
+    numbers, random = settings(weight_decay=0.1, epsilon=1e-7), np.random.default_rng(0)
+    params = {"a.kernel": jnp.asarray(random.normal(size=(7, 5)), jnp.float32), "a.bias": jnp.zeros(5)}
+    wide = Optimization(bias_correction=bias_correction)
+    narrow = wide._replace(mu_dtype="bfloat16")
+    state = init_state(params, numbers, narrow).optimizer
+    for step in range(30):
+        gradient = {name: jnp.asarray(random.normal(size=x.shape), jnp.float32) for name, x in params.items()}
+        before = jax.tree.map(lambda x: x.astype(jnp.float32) if x.dtype == jnp.bfloat16 else x, state)
+        expected, exact = optimizer(jnp.int32(step), numbers, wide).update(gradient, before, params)
+        updates, state = optimizer(jnp.int32(step), numbers, narrow).update(gradient, state, params)
+        exact, kept = adam_of(exact), adam_of(state)
+        for name in params:
+            assert (kept.mu[name].dtype, kept.nu[name].dtype) == (jnp.bfloat16, jnp.float32)
+            np.testing.assert_array_equal(updates[name], expected[name])
+            np.testing.assert_array_equal(kept.mu[name], exact.mu[name].astype(jnp.bfloat16))
+            np.testing.assert_array_equal(kept.nu[name], exact.nu[name])
+    assert int(kept.count) == 30
+
+
+def test_all_roundings_of_a_mean_together_are_less_than_a_twenty_fifth_of_it():
+    """And the mean of gradients that stay at zero falls to nothing."""
+    numbers, random = settings(max_grad_norm=0.0), np.random.default_rng(0)
+    params = {"kernel": jnp.zeros(512)}
+    gradients = np.float32(random.normal(size=(400, 512)) + 0.3) * 10.0 ** random.integers(-6, 0, 512)
+    gradients[200:, 0] = 0
+
+    def means(mu_dtype):
+        chosen = Optimization(mu_dtype=mu_dtype)
+
+        def update(state, gradient):
+            _, state = optimizer(jnp.int32(0), numbers, chosen).update({"kernel": gradient}, state, params)
+            return state, adam_of(state).mu["kernel"]
+
+        start = init_state(params, numbers, chosen).optimizer
+        return np.asarray(jax.lax.scan(update, start, jnp.asarray(gradients, jnp.float32))[1], np.float32)
+
+    exact, rounded = means("float32"), means("bfloat16")
+    largest = np.stack([np.abs(exact[max(0, step - 60) : step + 1]).max(axis=0) for step in range(400)])
+    assert 0.002 < np.max(np.abs(rounded - exact) / largest) < 0.04
+    assert 0 < abs(rounded[-1, 0]) < 1e-8 * abs(rounded[199, 0])
+
+
+def adam_of(state):
+    """AdamW's part of the optimizer's state."""
+    return next(part for part in jax.tree.leaves(state, is_leaf=lambda x: hasattr(x, "mu")) if hasattr(part, "mu"))
 
 
 def test_the_norm_of_a_gradient_is_the_same_at_once(monkeypatch):

@@ -54,6 +54,7 @@ def test_the_step_is_compiled_for_everything_but_numbers():
         {"views__positive_dropout": 0.0},
         {"train__optimizer": "rmsprop"},
         {"train__bias_correction": False},
+        {"train__mu_dtype": "bfloat16"},
         {"train__schedule": "constant"},
         {"matryoshka__dimensions": ("8",)},
     ):

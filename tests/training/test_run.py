@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from support import call, lines, refused, run, train_args
 from support.jobs import another_job
+from support.resuming import trained_and_resumed
 
+from simcse_jax.config.flags import parse
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
 from simcse_jax.huggingface.load import load
@@ -72,6 +74,17 @@ def test_a_workdir_that_belongs_to_another_config_or_other_data(trained, tiny_be
         own[kind].write_text(original.replace("cat", "dog"))
         refused(call("main", *args), f"the contents of {field}=", "have changed since")
         own[kind].write_text(original)
+
+
+def test_a_run_with_a_mean_in_bfloat16_resumes_bit_for_bit_and_with_no_other_type(trained, tiny_bert, corpus, tmp_path):
+    more = ["--config.train.mu_dtype=bfloat16", "--config.train.max_steps=4", "--config.eval.every=2"]
+    args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", *more)
+    trained_and_resumed(parse(args)[0], tmp_path)
+    done = call("main", *args, "--config.train.mu_dtype=float32")
+    refused(done, "train.mu_dtype was 'bfloat16', is 'float32'", "Choose another workdir")
+    workdir = shutil.copytree(trained, tmp_path / "wide")
+    args = train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always", *more[:1])
+    refused(call("main", *args), "train.mu_dtype was 'float32', is 'bfloat16'", "Choose another workdir")
 
 
 def test_a_run_of_a_version_that_knew_fewer_fields_had_their_defaults(trained, tiny_bert, corpus, tmp_path):

@@ -7,6 +7,7 @@ from support.steps import batch, recipe, settings
 
 from simcse_jax.devices.mesh import data_mesh, split_over_examples
 from simcse_jax.devices.parts import distribute
+from simcse_jax.training.optimizer import ADAMW, Optimization
 from simcse_jax.training.step import init_state, make_step, make_steps
 
 pytestmark = pytest.mark.exact
@@ -36,6 +37,46 @@ def test_losses_and_parameters_of_twenty_steps_are_the_same_on_any_number_of_dev
         np.testing.assert_allclose(other_losses, losses, rtol=1e-4)
         for name, value in params.items():
             np.testing.assert_allclose(other[name], value, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.slow
+def test_with_a_mean_in_bfloat16_a_step_learns_the_same_on_any_number_of_devices():
+    data = [batch(3, seed) for seed in range(4)]
+
+    def train(devices, mu_dtype="bfloat16"):
+        graph, params, _ = random_model(num_layers=1)
+        mesh = data_mesh(jax.devices()[:devices])
+        chosen = Optimization(mu_dtype=mu_dtype)
+        update = make_step(graph, recipe(3, optimization=chosen), mesh)
+        numbers = settings(learning_rate=1e-3, total_steps=60)
+        state = distribute(init_state(jax.tree.map(jnp.array, params), numbers, chosen), mesh)
+        losses = []
+        for step in range(60):
+            state, metrics = update(state, jax.device_put(data[step % 4], split_over_examples(mesh)), numbers)
+            losses.append(float(metrics["loss"]))
+        return losses, {name: np.asarray(value) for name, value in state.params.items()}
+
+    exact, trained = train(1, "float32")
+    losses, params = train(1)
+    assert losses[0] == exact[0] and np.mean(exact[-4:]) < 0.5 * np.mean(exact[:4])
+    np.testing.assert_allclose(losses, exact, rtol=0.05, atol=0.02)  # the curve
+    assert 0 < max(np.abs(params[name] - trained[name]).max() for name in params) < 1e-2
+    for devices in (2, 4):
+        other_losses, other = train(devices)
+        np.testing.assert_allclose(other_losses, losses, rtol=1e-3, atol=1e-4)
+        for name, value in params.items():
+            np.testing.assert_allclose(other[name], value, atol=2e-4, err_msg=name)
+
+
+def test_by_default_nothing_of_an_update_is_in_bfloat16():
+    graph, params, _ = random_model(num_layers=1)
+
+    def text(chosen):
+        state = init_state(params, settings(), chosen)
+        step = make_step(graph, recipe(1, optimization=chosen), data_mesh(jax.devices()[:1]))
+        return step.lower(state, batch(1), settings()).as_text()
+
+    assert "bf16" not in text(ADAMW) and "bf16" in text(ADAMW._replace(mu_dtype="bfloat16"))
 
 
 def test_updates_fall_linearly_learn_and_compile_once():
