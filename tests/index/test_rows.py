@@ -11,7 +11,8 @@ def test_rows_are_made_in_parts_with_the_bits_of_all_at_once(count, dtype):
     embeddings = np.random.default_rng(count).standard_normal((count, 12)).astype(dtype)
     for similarity in ("cosine", "dot", "manhattan"):
         rows, lengths = compared(embeddings, similarity)
-        assert rows.dtype == np.float32 and rows.ctypes.data % 64 == 0 and not np.shares_memory(rows, embeddings)
+        assert rows.dtype == np.float32 and not np.shares_memory(rows, embeddings)
+        assert rows.ctypes.data % 64 == 0 or not count  # without rows there is nothing to place
         np.testing.assert_array_equal(rows, prepared(embeddings, similarity).astype(np.float32))
         np.testing.assert_array_equal(lengths, np.linalg.norm(embeddings, axis=1, keepdims=True))
 

@@ -1,5 +1,6 @@
 """A run's LoRA for PEFT; `tests/training/test_lora.py` exports a whole run."""
 
+import contextlib
 import json
 from types import SimpleNamespace
 
@@ -58,7 +59,7 @@ def test_a_head_of_masked_words_is_left_out_and_that_is_said(weight, tmp_path, m
         tower=lambda step: 0,
         close=lambda: None,
     )
-    monkeypatch.setattr(adapter, "Checkpoints", lambda folder, read_only: saved)
+    monkeypatch.setattr(adapter, "checkpoints_of", lambda folder: contextlib.closing(saved))
     write = adapter_writer(run_folder(tmp_path, mlm={"weight": weight}))
     assert ("its head of masked words is left out" in capsys.readouterr().out) == bool(weight)
     (tmp_path / "out").mkdir()
