@@ -7,6 +7,7 @@ from support.steps import batch, recipe, settings
 
 from simcse_jax.devices.mesh import data_mesh, split_over_examples
 from simcse_jax.devices.parts import distribute
+from simcse_jax.models.parameters import WORD_EMBEDDING
 from simcse_jax.training.optimizer import ADAMW, Optimization
 from simcse_jax.training.step import init_state, make_step, make_steps
 
@@ -102,8 +103,11 @@ def test_updates_fall_linearly_learn_and_compile_once():
 
 
 @pytest.mark.slow
-def test_steps_of_two_runs_at_once_are_the_same_on_two_devices_and_on_a_torus(monkeypatch):
+@pytest.mark.parametrize("words", [40, 41])
+def test_steps_of_two_runs_at_once_are_the_same_on_two_devices_and_on_a_torus(words, monkeypatch):
+    """There rows of word embeddings are exchanged, too: 40 words are split by rows, 41 by columns."""
     graph, params, _ = random_model(num_layers=1)
+    params |= {WORD_EMBEDDING: np.resize(params[WORD_EMBEDDING], (words, 32))}
     rates = jnp.array([1e-3, 1e-4], jnp.float32)
 
     def step(devices):
@@ -120,6 +124,7 @@ def test_steps_of_two_runs_at_once_are_the_same_on_two_devices_and_on_a_torus(mo
         if devices == 4:
             monkeypatch.setattr("simcse_jax.devices.torus.sides", lambda devices: (2, 2))
             monkeypatch.setattr("simcse_jax.devices.torus.SMALL", 0)
+            monkeypatch.setattr("simcse_jax.training.gathering.sends_rows", lambda *args: True)
         other_losses, other = step(devices)
         np.testing.assert_allclose(other_losses, losses, rtol=1e-6)
         for name, value in trained.items():
