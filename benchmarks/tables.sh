@@ -16,7 +16,7 @@ start=(--config.model.init_from="$output/language_model" --config.train.dtype=bf
 short=(--config.train.max_steps=150 --config.train.batch_size=64 --config.train.log_every=50 --config.eval.every=50)
 unsupervised=(--config.data.train="$wiki")
 supervised=(--config.data.train="$output/snli_neutral.csv" --config.train.learning_rate=5e-5)
-# The figures in docs/results/ are of these readings of SimCSE++; configs/simcse_plus_plus.py has the others now.
+# The figures in docs/results/ were made with these readings of SimCSE++; configs/simcse_plus_plus.py has the others now.
 readings=(--config.objective.off_dropout.reading=paper --config.objective.dimension_wise.reading=released)
 one_task=(--config.eval.tasks=STSBenchmark)
 # Without them, all similarity sets are scored that SENTEVAL has; the tables name those that are missing.

@@ -99,8 +99,8 @@ class LanceIndex:
     ) -> list[list[Result]]:
         """The nearest sentences of each query, best first, of equal ones the lower row first.
 
-        If more than `top_k` are equal, LanceDB chooses which of them are among the results. The scores are exact; those
-        of an index in bytes or bits are of the numbers that these stand for. Which rows are found is approximate, if
+        If more than `top_k` are equal, LanceDB chooses which of them are among the results. The scores are exact; in an
+        index of bytes or bits, the numbers that these stand for are scored. Which rows are found is approximate, if
         the table has cells. A cosine with zeros is nothing that LanceDB has: such a query finds nothing, and such a
         row in float32 is not found.
 
