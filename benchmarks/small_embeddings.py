@@ -25,7 +25,7 @@ from simcse_jax.index import lance_build
 from simcse_jax.index.embedding_files import EmbeddingFiles
 from simcse_jax.index.index import Index, Result
 from simcse_jax.index.lance import LanceIndex
-from simcse_jax.index.lance_kept import Wanted
+from simcse_jax.index.lance_columns import Wanted
 
 K = 10
 ROUNDS = 3

@@ -51,9 +51,17 @@ def mine(args: argparse.Namespace, path: Path, pairs: "PairFile", positives: Any
     from simcse_jax.index.options import check_search
     from simcse_jax.mining.corpus import open_corpus
     from simcse_jax.mining.miner import Miner, check_corpus, check_rows
+    from simcse_jax.mining.output import check_begun
     from simcse_jax.progress import Progress
     from simcse_jax.simcse import SimCSE
 
+    choice = choice_of(args)
+    about: dict[str, Any] = {f"--{name.replace('_', '-')}": getattr(args, name) for name in OPTIONS}
+    # The ranks come last: where they follow from other options, the first one that differs is named.
+    chosen = sorted(choice._asdict().items(), key=lambda item: item[0] == "range_max")
+    about |= {f"--{name.replace('_', '-')}": value for name, value in chosen}
+    about |= {"--pairs": hash_file(pairs.path)}
+    check_begun(path, about)  # before models are opened and sentences encoded
     model = SimCSE(
         args.model, pooler=args.pooler, batch_size=args.batch_size, dtype=args.dtype, truncate_dim=args.truncate_dim
     )
@@ -62,14 +70,9 @@ def mine(args: argparse.Namespace, path: Path, pairs: "PairFile", positives: Any
     options: Any = {name: getattr(args, name) for name in ("refine", "nprobes") if getattr(args, name) is not None}
     options |= {"backend": args.backend} if args.backend != "jax" else {}
     corpus = open_corpus(args.corpus, model, args.corpus_column, options)
-    choice = choice_of(args)
     check_corpus(corpus, pairs.has_rows, judge is not None, choice, args.corpus)
     check_rows(corpus, positives, args.corpus)
-    about = {f"--{name.replace('_', '-')}": getattr(args, name) for name in OPTIONS}
-    # The ranks come last: where they follow from other options, the first one that differs is named.
-    chosen = sorted(choice._asdict().items(), key=lambda item: item[0] == "range_max")
-    about |= {f"--{name.replace('_', '-')}": value for name, value in chosen}
-    about |= {"--pairs": hash_file(pairs.path), "--corpus": corpus.fingerprint, "--model": model.identity()._asdict()}
+    about |= {"--corpus": corpus.fingerprint, "--model": model.identity()._asdict()}
     about |= {"model's prompts": model.prompts}  # of the queries
     output = output_of(path, about | {"--judge": judge.identity()._asdict() if judge else None})
     if output.done:

@@ -2,7 +2,7 @@
 
 index.json               the model, the table's version, the number of its rows; written last
 rows.lance/              the table: `row`, `sentence`, `vector`, and an index in cells with codes, or bytes and bits in
-                         place of the vectors, see `index.lance_kept`
+                         place of the vectors, see `index.lance_columns`
 
 A query looks into the nearest cells, ranks their rows by short codes, and reads the vectors of only the best rows, by
 which these are ranked again. Without cells, as in a small table, all rows are compared.
@@ -22,7 +22,7 @@ from simcse_jax.encoding.quantization import Quantization
 from simcse_jax.errors import UserError, reason, require
 from simcse_jax.index.files import ABOUT, ModelIdentity, check_maker, is_identity
 from simcse_jax.index.index import ROUNDING, Result
-from simcse_jax.index.lance_kept import Kept, read_kept
+from simcse_jax.index.lance_columns import Kept, read_kept
 from simcse_jax.index.similarity import prepared
 from simcse_jax.storage import Folder, as_path, is_remote, read_json
 

@@ -26,7 +26,7 @@ from simcse_jax.index.lance import (
     errors_of,
     read_about,
 )
-from simcse_jax.index.lance_kept import UNSAID, Kept, Wanted, check_wanted, kept_for
+from simcse_jax.index.lance_columns import UNSAID, Kept, Wanted, check_wanted, kept_for
 from simcse_jax.locks.lock import LOCK, held
 from simcse_jax.progress import Progress
 from simcse_jax.storage import Folder, as_path, write_atomically

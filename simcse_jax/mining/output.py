@@ -21,6 +21,44 @@ KINDS = (".jsonl", ".parquet")
 AT_ONCE = 1 << 13  # records of a group of rows in a .parquet
 
 
+def check_begun(path: Path, about: Mapping[str, Any], all_of_it: bool = False) -> dict[str, Any] | None:
+    """Refuses another option than that of the call that began this output.
+
+    Args:
+      path: of the output.
+      about: as in `Output`, or the part that is known before models and embeddings are there.
+      all_of_it: that `about` has everything, so that the earlier call had nothing else.
+
+    Returns:
+      The state of the earlier call; None if there is nothing to resume.
+
+    Raises:
+      UserError: when an option or input differs, or the files are damaged.
+    """
+    partial, state_file = _files(path)
+    if not state_file.is_file() or not partial.is_file():
+        return None
+    state = read_json(state_file)
+    done, size, counted, before = (state.get(name) for name in ("done", "bytes", "counted", "about"))
+    whole = all(type(number) is int and number >= 0 for number in (done, size))
+    if not (whole and isinstance(before, dict) and isinstance(counted, dict)):
+        raise UserError(f"{state_file}: damaged; remove it to start again")
+    now = json.loads(json.dumps(about))
+    for name in {**now, **before} if all_of_it else now:
+        if before.get(name) != now.get(name):
+            raise UserError(
+                f"{partial}: begun with another {name}; give the same one to go on, or remove the file to start again"
+            )
+    if partial.stat().st_size < size:
+        raise UserError(f"{partial}: shorter than {state_file.name} says; remove it to start again")
+    return state
+
+
+def _files(path: Path) -> tuple[Path, Path]:
+    """The records until they are complete, and their state."""
+    return path.with_name(path.name + ".partial"), path.with_name(path.name + ".state.json")
+
+
 class Output:
     """The records of all pairs. Use it with the lock of the output (`locks.lock.held_next_to`)."""
 
@@ -35,26 +73,11 @@ class Output:
           UserError: when the earlier call had another option or input, or its files are damaged.
         """
         self.path, self._about = path, json.loads(json.dumps(about))
-        self._partial = path.with_name(path.name + ".partial")
-        self._state = path.with_name(path.name + ".state.json")
+        self._partial, self._state = _files(path)
         self.done = self._bytes = 0  # rows of the pairs, and bytes of their records
         self.counted: Counter[str] = Counter()  # of the records, by what is counted
-        if not self._state.is_file() or not self._partial.is_file():
-            return
-        state = read_json(self._state)
-        done, size, counted, before = (state.get(name) for name in ("done", "bytes", "counted", "about"))
-        whole = all(type(number) is int and number >= 0 for number in (done, size))
-        if not (whole and isinstance(before, dict) and isinstance(counted, dict)):
-            raise UserError(f"{self._state}: damaged; remove it to start again")
-        for name in {**self._about, **before}:
-            if before.get(name) != self._about.get(name):
-                raise UserError(
-                    f"{self._partial}: begun with another {name}; give the same one to go on, or remove the file to "
-                    "start again"
-                )
-        if self._partial.stat().st_size < size:
-            raise UserError(f"{self._partial}: shorter than {self._state.name} says; remove it to start again")
-        self.done, self._bytes, self.counted = done, size, Counter(counted)
+        if begun := check_begun(path, self._about, all_of_it=True):
+            self.done, self._bytes, self.counted = begun["done"], begun["bytes"], Counter(begun["counted"])
 
     def append(self, records: Sequence[Mapping[str, Any]], rows: int, counted: Mapping[str, int]) -> None:
         """Adds the records of a block; they are safe when this returns.

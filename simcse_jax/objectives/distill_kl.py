@@ -1,30 +1,12 @@
 """Distillation of scores: which of an example's own candidates is the nearest, as a teacher has it."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from simcse_jax.models.arrays import AnyArray
-from simcse_jax.objectives import choices
-from simcse_jax.objectives.info_nce import normalize
+from simcse_jax.objectives.candidates import taught_scores
 from simcse_jax.objectives.objective import Embedded, Needs, Objective
-
-
-def candidate_scores(
-    anchors: Float[AnyArray, "B D"], candidates: Float[AnyArray, "K B D"], similarity: str
-) -> Float[Array, "K B"]:
-    """How similar each anchor is to its own positive and hard negatives.
-
-    Raises:
-      ValueError: for a similarity of another name than cosine or dot.
-    """
-    if similarity not in choices.SIMILARITIES:
-        raise ValueError(f"similarity is {similarity!r}; it must be {' or '.join(choices.SIMILARITIES)}")
-    if similarity == "cosine":
-        anchors, candidates = normalize(anchors), normalize(candidates)
-    return jnp.sum(anchors * candidates, axis=-1)
 
 
 def distill_kl(
@@ -42,7 +24,7 @@ def distill_kl(
     `DistillKLDivLoss` of sentence-transformers is its mean, with s the dot product. τ² keeps the size of the gradient.
 
     Args:
-      student: (K, B) scores s, see `candidate_scores`.
+      student: (K, B) scores s of its positive and hard negatives, see `candidates.candidate_scores`.
       teacher: (K, B) t, of the same sentences.
       temperature: τ.
       present: False for candidates that an anchor lacks; None: it has all.
@@ -58,15 +40,8 @@ def distill_kl(
 
 
 def _term(embedded: Embedded, *, temperature: Float[AnyArray, ""], similarity: str) -> Float[Array, ""]:
-    assert embedded.teacher is not None  # `Needs` asks for it
-    anchor, positive, hard_negatives = embedded.positive
-    own = positive, *hard_negatives
-
-    def of(rows: Any) -> Float[Array, "K B"]:
-        return candidate_scores(rows[anchor], rows[jnp.array(own)], similarity)
-
-    present = embedded.present_in(own)
-    return embedded.mean(distill_kl(of(embedded.views), of(embedded.teacher), temperature=temperature, present=present))
+    student, teacher, present = taught_scores(embedded, similarity)
+    return embedded.mean(distill_kl(student, teacher, temperature=temperature, present=present))
 
 
 OBJECTIVE = Objective(_term, needs=Needs(teacher=True))

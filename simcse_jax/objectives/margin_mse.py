@@ -1,32 +1,20 @@
 """MarginMSE: differences of similarities learn to be those of a teacher."""
 
-from typing import Any
-
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from simcse_jax.models.arrays import AnyArray
-from simcse_jax.objectives import choices
-from simcse_jax.objectives.info_nce import normalize
+from simcse_jax.objectives.candidates import taught_scores
 from simcse_jax.objectives.objective import Embedded, Needs, Objective
 
 
-def margins(
-    anchors: Float[AnyArray, "B D"],
-    positives: Float[AnyArray, "B D"],
-    negatives: Float[AnyArray, "H B D"],
-    similarity: str,
-) -> Float[Array, "H B"]:
+def margins(scores: Float[AnyArray, "K B"]) -> Float[Array, "H B"]:
     """How much more similar each anchor is to its positive than to its own hard negatives.
 
-    Raises:
-      ValueError: for a similarity of another name than cosine or dot.
+    Args:
+      scores: of the positive, then of the hard negatives, see `candidates.candidate_scores`.
     """
-    if similarity not in choices.SIMILARITIES:
-        raise ValueError(f"similarity is {similarity!r}; it must be {' or '.join(choices.SIMILARITIES)}")
-    if similarity == "cosine":
-        anchors, positives, negatives = normalize(anchors), normalize(positives), normalize(negatives)
-    return jnp.sum(anchors * positives, axis=-1) - jnp.sum(anchors * negatives, axis=-1)
+    return jnp.subtract(scores[0], scores[1:])
 
 
 def margin_mse(
@@ -53,13 +41,8 @@ def margin_mse(
 
 
 def _term(embedded: Embedded, *, similarity: str) -> Float[Array, ""]:
-    assert embedded.teacher is not None  # `Needs` asks for it
-    anchor, positive, hard_negatives = embedded.positive
-
-    def of(rows: Any) -> Float[Array, "H B"]:
-        return margins(rows[anchor], rows[positive], rows[jnp.array(hard_negatives)], similarity)
-
-    return embedded.mean(margin_mse(of(embedded.views), of(embedded.teacher), embedded.present_in(hard_negatives)))
+    student, teacher, present = taught_scores(embedded, similarity)
+    return embedded.mean(margin_mse(margins(student), margins(teacher), None if present is None else present[1:]))
 
 
 OBJECTIVE = Objective(_term, needs=Needs(teacher=True))

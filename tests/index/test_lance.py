@@ -10,7 +10,7 @@ from simcse_jax.index import lance, lance_build
 from simcse_jax.index.embedding_files import EmbeddingFiles
 from simcse_jax.index.index import Index
 from simcse_jax.index.lance import LanceIndex, check_options, is_lance_index
-from simcse_jax.index.lance_kept import UNSAID, Wanted
+from simcse_jax.index.lance_columns import UNSAID, Wanted
 from simcse_jax.index.similarity import similarities
 
 pytest.importorskip("lancedb", reason="LanceDB is not installed: pip install 'simcse_jax[lance]'")

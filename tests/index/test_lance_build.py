@@ -14,7 +14,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.index import lance_build
 from simcse_jax.index.embedding_files import EmbeddingFiles
 from simcse_jax.index.lance import LanceIndex, read_about
-from simcse_jax.index.lance_kept import UNSAID, Kept, Wanted
+from simcse_jax.index.lance_columns import UNSAID, Kept, Wanted
 from simcse_jax.locks.lock import held
 
 pytest.importorskip("lancedb", reason="LanceDB is not installed: pip install 'simcse_jax[lance]'")

@@ -4,7 +4,7 @@ import pyarrow.parquet
 import pytest
 
 from simcse_jax.errors import UserError
-from simcse_jax.mining.output import Output
+from simcse_jax.mining.output import Output, check_begun
 
 RECORD = {"anchor": "a é\u2028", "positive": "p", "negative": ["n", "m"], "row": 0, "negative_rows": [4, 2]}
 RECORD |= {"positive_score": 0.5, "negative_scores": [0.25, 0.125]}
@@ -33,6 +33,9 @@ def test_a_killed_one_goes_on_after_the_last_block_that_is_safe(tmp_path):
     for other in ({"--pairs": "y", "--seed": None}, about | {"--more": 1}):
         with pytest.raises(UserError, match=r"begun with another --(pairs|more)"):
             Output(path, other)
+    with pytest.raises(UserError, match="begun with another --seed"):
+        check_begun(path, {"--seed": 1})
+    assert check_begun(path, {"--pairs": "x"})["done"] == 2 and check_begun(tmp_path / "none.jsonl", about) is None
     again = Output(path, about)
     assert (again.done, again.counted) == (2, {"pairs": 1})
     again.append([EMPTY], 1, {"pairs": 1})

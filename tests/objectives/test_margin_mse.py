@@ -1,32 +1,23 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.checks import assert_gradient, assert_sharded_is_whole, cosine, random
-from support.taught import assert_same_loss, torch_and_losses
+from support.checks import assert_gradient, assert_sharded_is_whole, random
+from support.taught import assert_same_loss_of_scores, scores_of_both
 
 from simcse_jax.objectives.margin_mse import margin_mse, margins
 
 
-def loss(rows, teacher, similarity):
-    own = (margins(x[0], x[1], x[2:], similarity) for x in (jnp.asarray(rows), jnp.asarray(teacher)))
-    return jnp.mean(margin_mse(*own))
+def loss(rows, teacher, similarity="dot"):
+    return jnp.mean(margin_mse(*map(margins, scores_of_both(rows, teacher, similarity))))
 
 
 @pytest.mark.parametrize("similarity", ["dot", "cosine"])
 @pytest.mark.parametrize("negatives", [1, 2])
 def test_is_sentence_transformers_loss(similarity, negatives):
-    torch, losses = torch_and_losses()
-    util = pytest.importorskip("sentence_transformers.util")
-    function = util.pairwise_dot_score if similarity == "dot" else util.pairwise_cos_sim
-    teacher = random(2 + negatives, 6, 9, seed=3)
-    score = {"dot": np.dot, "cosine": cosine}[similarity]
-    scores = [[score(a, b) for a, b in zip(teacher[0], others, strict=True)] for others in teacher[1:]]
-    labels = torch.tensor(np.float32(scores).T)  # of the positive, then of each negative
+    def peer(losses, function):
+        return losses.MarginMSELoss(None, function)
 
-    def peer(tensors):
-        return losses.MarginMSELoss(None, function).compute_loss_from_embeddings(tensors, labels)
-
-    assert_same_loss(lambda rows: loss(rows, teacher, similarity), peer, random(2 + negatives, 6, 5))
+    assert_same_loss_of_scores(lambda *both: loss(*both, similarity), peer, similarity, negatives)
 
 
 def test_value_and_gradient_are_the_equation_s():
@@ -39,22 +30,16 @@ def test_value_and_gradient_are_the_equation_s():
             found += ((a @ p - a @ n) - (ta @ tp - ta @ tn)) ** 2 / 3
         return found
 
-    assert float(loss(rows, teacher, "dot")) == pytest.approx(equation(np.float64(rows)), rel=1e-5)
-    assert_gradient(lambda rows: loss(rows, teacher, "dot"), equation, rows)
-
-
-def test_an_unknown_similarity_is_refused():
-    with pytest.raises(ValueError, match="similarity is 'l2'; it must be cosine or dot"):
-        loss(random(3, 2, 4), random(3, 2, 4), "l2")
+    assert float(loss(rows, teacher)) == pytest.approx(equation(np.float64(rows)), rel=1e-5)
+    assert_gradient(lambda rows: loss(rows, teacher), equation, rows)
 
 
 def test_sharded_is_whole():
     teacher = random(3, 8, 5, seed=1)
 
     def of_rows(rows, shared, own, gather, psum):
-        mine = jnp.asarray(teacher)[:, own]
-        found = margin_mse(margins(rows[0], rows[1], rows[2][None], "dot"), margins(*mine[:2], mine[2:], "dot"))
-        return psum(jnp.sum(found)) / 8
+        scores = scores_of_both(rows, list(jnp.asarray(teacher)[:, own]), "dot")
+        return psum(jnp.sum(margin_mse(*map(margins, scores)))) / 8
 
     assert_sharded_is_whole(of_rows, tuple(random(3, 8, 5)), devices=(2, 8))
 

@@ -6,8 +6,8 @@ from support.embeddings import clustered
 
 from simcse_jax.encoding.quantization import quantize, ranges_of
 from simcse_jax.errors import UserError
-from simcse_jax.index import lance_kept
-from simcse_jax.index.lance_kept import CODES, UNSAID, Kept, Wanted, check_wanted, kept_for, read_kept
+from simcse_jax.index import lance_columns
+from simcse_jax.index.lance_columns import CODES, UNSAID, Kept, Wanted, check_wanted, kept_for, read_kept
 from simcse_jax.index.similarity import prepared
 
 VECTORS = clustered(200)
@@ -66,7 +66,7 @@ def test_what_index_json_cannot_say():
 
 def test_ranges_are_those_of_the_first_rows_at_unit_length(monkeypatch):
     np.testing.assert_array_equal(INT8.quantization.ranges, RANGES)
-    monkeypatch.setattr(lance_kept, "CALIBRATION", 120)
+    monkeypatch.setattr(lance_columns, "CALIBRATION", 120)
     parts = [VECTORS[:50], VECTORS[50:100], VECTORS[100:], np.full((1, 12), np.nan)]  # the last one is not read
     np.testing.assert_array_equal(kept_for(Wanted("int8"), parts, 12).quantization.ranges, ranges_of(UNIT[:120]))
     given = kept_for(Wanted("int8", RANGES * 2), [], 12)
