@@ -85,12 +85,14 @@ def attend(
     `kernels`: whether the hardware's own may compute those of a long text.
     """
     if is_long(query.shape[2]) and order.relative_bias is None and not isinstance(dropout, Mask):
-        near = order.near
-        if kernels and dropout is None and (near is None or near.in_order):
-            blocks = functools.partial(in_blocks, near=near, dropout=None, dtype=dtype)
-            window = None if near is None else near.window
-            return by_platform(query, key, value, jnp.asarray(attention_mask), window, dtype, otherwise=blocks)
-        return in_blocks(query, key, value, jnp.asarray(attention_mask), near, dropout, dtype)
+        near, mask = order.near, jnp.asarray(attention_mask)
+        if dropout is not None:
+            return in_blocks(query, key, value, mask, near, dropout, dtype)
+        blocks = functools.partial(in_blocks, near=near, dropout=None, dtype=dtype)
+        heads = functools.partial(head_by_head, near=near, dtype=dtype)
+        window = None if near is None else near.window
+        kernels = kernels and (near is None or near.in_order)
+        return by_platform(query, key, value, mask, window, dtype, kernels=kernels, on_cpu=heads, otherwise=blocks)
     if isinstance(dropout, Draws):
         dropout = dropout.mask((query.shape[1], query.shape[2], key.shape[2]))
     seen = None if order.near is None else order.near.seen()
@@ -175,6 +177,28 @@ def in_blocks(
         each = (starts, in_parts(query, 2, blocks), around(key, 2), around(value, 2), around(attention_mask, 1))
     context = jax.lax.map(jax.checkpoint(of_block, prevent_cse=False), each)
     return jnp.moveaxis(context, 0, 2).reshape(*query.shape[:2], -1, query.shape[3])[:, :, :length]
+
+
+def head_by_head(
+    query: Heads, key: Heads, value: Heads, attention_mask: Int[Array, "B K"], near: Near | None, dtype: DType
+) -> Float[Array, "B H Q d"]:
+    """`in_blocks` for one head of one sentence after the other, without dropout; the same numbers.
+
+    A block's scores then fit into a CPU's cache: at 8,192 tokens they are 4 MiB in place of 48 for BERT-base's heads.
+    """
+    places = () if near is None else tuple(jnp.broadcast_to(x, attention_mask.shape) for x in (near.queries, near.keys))
+
+    def of_sentence(own: tuple[Array, ...]) -> Float[Array, "H Q d"]:
+        query, key, value, *rest = own
+        mask, *seen = (x[None] for x in rest)
+        here = None if near is None else near._replace(queries=seen[0], keys=seen[1])
+
+        def of_head(own: tuple[Array, ...]) -> Float[Array, "Q d"]:
+            return in_blocks(*(x[None, None] for x in own), mask, here, None, dtype)[0, 0]
+
+        return jax.lax.map(of_head, (query, key, value))
+
+    return jax.lax.map(of_sentence, (query, key, value, attention_mask, *places))
 
 
 def in_parts(x: Array, axis: int, blocks: int) -> Array:

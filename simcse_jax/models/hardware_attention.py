@@ -1,12 +1,12 @@
-"""Which kernel computes the attention of a long text from which nothing is dropped, by the platform of the program.
+"""What computes the attention of a long text from which nothing is dropped, by the platform of the program.
 
 | platform | kernel | where it applies |
 | --- | --- | --- |
 | TPU | `flash_attention` | up to 8,192 tokens with heads of at most 128 numbers, 4,096 with 256 |
 | NVIDIA GPU | cuDNN's | bfloat16, heads of at most 128 numbers, a multiple of 8 |
 
-Elsewhere, on CPUs among others, it is computed as without kernels. Those of a platform are a part of a program only
-where JAX's plugin for it is installed, without which none is compiled for it.
+A CPU takes one head after the other. Elsewhere it is computed as without kernels. Those of a platform are a part of a
+program only where JAX's plugin for it is installed, without which none is compiled for it.
 
 Shapes: B sentences, H heads, T tokens, d numbers in a head.
 """
@@ -38,15 +38,19 @@ def by_platform(
     window: int | None,
     dtype: DType,
     *,
+    kernels: bool,
+    on_cpu: Attention,
     otherwise: Attention,
 ) -> Heads:
-    """Sums of the values weighted by attention, in `dtype`, by the kernel of the platform that it is compiled for.
+    """Sums of the values weighted by attention, in `dtype`, by the platform that it is compiled for.
 
     Args:
       query, key, value: of tokens in their order.
       attention_mask: 1 for tokens and 0 for padding on the right.
       window: the most positions from a query to the keys that it sees; None: it sees all.
-      otherwise: computes the same where there is no kernel.
+      kernels: whether the hardware's own may be taken.
+      on_cpu: computes the same on a CPU.
+      otherwise: elsewhere, where there is no kernel.
     """
 
     def on_tpu(query: Heads, key: Heads, value: Heads, mask: Int[Array, "B T"]) -> Heads:
@@ -57,15 +61,14 @@ def by_platform(
     def on_gpu(query: Heads, key: Heads, value: Heads, mask: Int[Array, "B T"]) -> Heads:
         return cudnn(query, key, value, mask, window)
 
-    kernels: dict[str, Attention] = {}
+    branches = {"cpu": on_cpu}
     length, head_size = query.shape[2:]
-    if length * -(-head_size // LANES) * LANES <= MOST_OF_TPU and has_plugin("tpu"):
-        kernels["tpu"] = on_tpu
-    if dtype == jnp.bfloat16 and head_size <= MOST_OF_CUDNN and head_size % 8 == 0 and has_plugin("cuda"):
-        kernels["cuda"] = on_gpu
-    if not kernels:
-        return otherwise(query, key, value, attention_mask)
-    return jax.lax.platform_dependent(query, key, value, attention_mask, default=otherwise, **kernels)
+    if kernels and length * -(-head_size // LANES) * LANES <= MOST_OF_TPU and has_plugin("tpu"):
+        branches["tpu"] = on_tpu
+    fits_cudnn = dtype == jnp.bfloat16 and head_size <= MOST_OF_CUDNN and head_size % 8 == 0
+    if kernels and fits_cudnn and has_plugin("cuda"):
+        branches["cuda"] = on_gpu
+    return jax.lax.platform_dependent(query, key, value, attention_mask, default=otherwise, **branches)
 
 
 def has_plugin(platform: str) -> bool:

@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +8,7 @@ import pytest
 from support import random_batch, random_model, row_keys
 
 from simcse_jax.models import attention, parameters
-from simcse_jax.models.attention import Near, in_blocks, whole
+from simcse_jax.models.attention import Near, head_by_head, in_blocks, whole
 from simcse_jax.models.changes import Change
 from simcse_jax.models.dropout import Draws
 from simcse_jax.models.sentence_encoder import build
@@ -48,19 +49,25 @@ def test_blocks_give_the_values_and_gradients_of_all_at_once(seen, rate, blocks)
     draws = None if rate is None else Draws(row_keys(ROWS), 4, rate)
     weights = jnp.cos(jnp.arange(8.0)) * mask[:, None, :, None]
 
-    def result(blocks, query, key, value):
-        if blocks:
+    def result(way, query, key, value):
+        if way == "blocks":
             found = in_blocks(query, key, value, mask, seen, draws, jnp.float32)
+        elif way == "heads":
+            found = head_by_head(query, key, value, mask, seen, jnp.float32)
         else:
             kept = draws and draws.mask((2, LENGTH, LENGTH))
             found = whole(query, key, value, mask, None, seen and seen.seen(), kept, jnp.float32)
         return jnp.sum(jnp.sin(found) * weights), found * mask[:, None, :, None]
 
-    (_, expected), gradients = jax.value_and_grad(lambda *x: result(False, *x), (0, 1, 2), has_aux=True)(*three)
-    (_, got), of_blocks = jax.jit(jax.value_and_grad(lambda *x: result(True, *x), (0, 1, 2), has_aux=True))(*three)
-    np.testing.assert_allclose(got, expected, atol=1e-6)
-    for name, mine, other in zip("qkv", of_blocks, gradients, strict=True):
-        np.testing.assert_allclose(mine, other, atol=2e-6, err_msg=name)
+    def computed(way):
+        return jax.value_and_grad(functools.partial(result, way), (0, 1, 2), has_aux=True)
+
+    (_, expected), gradients = computed("at once")(*three)
+    for way in ("blocks", "heads") if rate is None else ("blocks",):  # head by head nothing is dropped
+        (_, got), of_blocks = jax.jit(computed(way))(*three)
+        np.testing.assert_allclose(got, expected, atol=1e-6, err_msg=way)
+        for name, mine, other in zip("qkv", of_blocks, gradients, strict=True):
+            np.testing.assert_allclose(mine, other, atol=2e-6, err_msg=f"{way}: {name}")
     if seen is not None and rate is None and seen.window < LENGTH:  # the test can fail
         unseen = whole(*three, mask, None, None, None, jnp.float32) * mask[:, None, :, None]
         assert np.abs(expected - unseen).max() > (0.01 if seen.window < 20 else 0)
@@ -116,6 +123,23 @@ def test_an_encoder_of_long_texts_is_the_same_encoder(model_type, first_only, mo
         for parameter, each in gradients.items():
             other = expected[name][1][parameter]
             np.testing.assert_allclose(each, other, atol=1e-5 * largest, err_msg=f"{name}: {parameter}")
+
+
+def test_a_cpu_has_one_head_s_scores_at_a_time_in_both_passes():
+    query = jnp.ones((2, 4, 2048, 8))
+
+    def temporaries(attend):
+        def loss(*three):
+            return jnp.sum(attend(*three, jnp.ones((2, 2048), jnp.int32)) ** 2)
+
+        compiled = jax.jit(jax.grad(loss, (0, 1, 2))).lower(query, query, query).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    alone = {"dropout": None, "dtype": jnp.float32}
+    of_long = temporaries(functools.partial(attention.attend, order=attention.NO_ORDER, **alone))
+    together = temporaries(functools.partial(in_blocks, near=None, **alone))
+    scores = 128 * 2048 * 4  # bytes, of a block
+    assert together - of_long > 6 * scores
 
 
 @pytest.mark.parametrize("model_type", ["bert", "modernbert"])

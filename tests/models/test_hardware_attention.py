@@ -20,6 +20,7 @@ from simcse_jax.models.sentence_encoder import build
 
 ROWS, LENGTH = 4, 22
 chosen_by_platform = jax.lax.platform_dependent
+ELSEWHERE = {"on_cpu": lambda query, *_: 3 * query, "otherwise": lambda query, *_: query}
 
 
 def compiled_for(platform, monkeypatch):
@@ -139,8 +140,8 @@ def test_cudnn_is_taken_where_it_can_compute_it(dtype, size, window, applies, mo
     used = compiled_for("cuda", monkeypatch)
     monkeypatch.setattr(hardware_attention, "cudnn", lambda query, *_: query + 1)
     three = [jnp.ones((1, 2, 600, size), dtype)] * 3
-    found = by_platform(*three, jnp.ones((1, 600), jnp.int32), window, dtype, otherwise=lambda query, *_: query)
-    assert bool(used) == applies and float(found[0, 0, 0, 0]) == 1 + applies
+    found = by_platform(*three, jnp.ones((1, 600), jnp.int32), window, dtype, kernels=True, **ELSEWHERE)
+    assert bool(used) == applies and float(found[0, 0, 0, 0]) == (2 if applies else 3)
 
 
 def test_cudnn_is_given_lengths_and_a_mask_that_is_no_length_gives_nan(monkeypatch):
@@ -218,13 +219,17 @@ def test_a_step_of_several_devices_with_kernels_is_lowered_for_their_platform(pl
 def test_a_tpu_s_kernel_is_taken_where_a_head_has_room_on_the_chip(length, size, applies, monkeypatch):
     used = compiled_for("tpu", monkeypatch)
     three = [jax.ShapeDtypeStruct((1, 1, length, size), jnp.float32)] * 3
-    own = functools.partial(by_platform, window=None, dtype=jnp.float32, otherwise=lambda query, *_: query)
+    own = functools.partial(by_platform, window=None, dtype=jnp.float32, kernels=True, **ELSEWHERE)
     jax.eval_shape(own, *three, jax.ShapeDtypeStruct((1, length), jnp.int32))
     assert bool(used) == applies
 
 
-def test_without_a_plugin_a_program_has_no_kernels(monkeypatch):
-    monkeypatch.setattr(hardware_attention, "has_plugin", lambda platform: False)
-    three = [jnp.ones((1, 2, 600, 64))] * 3
-    own = functools.partial(by_platform, window=None, dtype=jnp.float32, otherwise=lambda query, *_: 2 * query)
-    assert str(jax.make_jaxpr(own)(*three, jnp.ones((1, 600), jnp.int32))).count("=") == 1
+@pytest.mark.platforms
+@pytest.mark.parametrize("kernels", [True, False])
+def test_without_a_plugin_or_unasked_a_program_has_no_kernels(kernels, monkeypatch):
+    monkeypatch.setattr(hardware_attention, "has_plugin", lambda platform: not kernels)
+    for module, name in ((hardware_attention, "cudnn"), (flash_attention, "flash_attention")):
+        monkeypatch.setattr(module, name, None)  # fails where it is traced
+    three = [jnp.ones((1, 2, 640, 64), jnp.bfloat16)] * 3
+    own = functools.partial(by_platform, window=None, dtype=jnp.bfloat16, kernels=kernels, **ELSEWHERE)
+    assert float(jax.jit(own)(*three, jnp.ones((1, 640), jnp.int32))[0, 0, 0, 0]) == 3  # a CPU's
