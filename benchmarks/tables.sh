@@ -80,11 +80,14 @@ for table in $tables; do
     simcse_pp_table4) sweep $table "${unsupervised[@]}" --config.sweep.only="none,whitening on wiki,\
 dimension-wise on wiki,flow on NLI,whitening on NLI,whitening on NLI (layer 1),dimension-wise on NLI,SimCSE,\
 SimCSE + whitening,SimCSE + flow" ;;
-    generator) # of DiffCSE: the language model, trained longer
+    generator) # of DiffCSE: the language model, trained on
       python -m simcse_jax.main --config configs/language_model.py --workdir "$output/generator" "${unsupervised[@]}" \
-        --config.train.max_steps=1120 --config.eval.data="$senteval" "${one_task[@]}"
+        --config.model.init_from="$output/language_model" --config.train.max_steps=420 --config.eval.every=420 \
+        --config.eval.data="$senteval" "${one_task[@]}"
+      mkdir -p data
       ln -sfn "$(realpath "$output/generator")" data/generator ;;
-    systems) # one epoch of 9,600 sentences each
+    systems) # one epoch of 9,600 sentences each; all three rates, of which docs/results/ has two of most
+      mkdir -p data
       [ -e data/sentences.txt ] || head -n 9600 "$wiki" > data/sentences.txt
       [ -e data/documents.txt ] || awk '{ lines = lines $0 "\n"; words += NF }
         words >= 512 { printf "%s\n", lines; lines = ""; words = 0 }' data/sentences.txt > data/documents.txt

@@ -194,7 +194,8 @@ def head_by_head(
         here = None if near is None else near._replace(queries=seen[0], keys=seen[1])
 
         def of_head(own: tuple[Array, ...]) -> Float[Array, "Q d"]:
-            return in_blocks(*(x[None, None] for x in own), mask, here, None, dtype)[0, 0]
+            query, key, value = (x[None, None] for x in own)
+            return in_blocks(query, key, value, mask, here, None, dtype)[0, 0]
 
         return jax.lax.map(of_head, (query, key, value))
 
