@@ -10,7 +10,7 @@ senteval=$1 wiki=$2 output=$3
 shift 3
 tables=${*:-language_model learning_rates simcse_table3 simcse_tableD1 simcse_pp_table1 simcse_pp_table2 simcse_pp_table3
   simcse_pp_table5 simcse_tableC1 simcse_figure2 simcse_table6 simcse_tableD2 simcse_pp_table4 generator systems}
-mkdir -p "$output"
+mkdir -p "$output" data
 
 start=(--config.model.init_from="$output/language_model" --config.train.dtype=bfloat16 --config.eval.data="$senteval")
 short=(--config.train.max_steps=150 --config.train.batch_size=64 --config.train.log_every=50 --config.eval.every=50)
@@ -36,7 +36,6 @@ for table in $tables; do
       python -m simcse_jax.build_data nli_neutral --source "$senteval/SNLI" --split dev test \
         --output "$output/snli_neutral.csv"
       # The names that rows of C.1 and SimCSE++ 4 have for the sentences that flow and whitening are fit on.
-      mkdir -p data
       [ -e data/wiki1m_for_simcse.txt ] || ln -s "$(realpath "$wiki")" data/wiki1m_for_simcse.txt
       [ -e data/nli_sentences.txt ] || python -m simcse_jax.build_data nli_sentences --source "$senteval/SNLI" \
         --split dev test --output data/nli_sentences.txt ;;
@@ -84,10 +83,8 @@ SimCSE + whitening,SimCSE + flow" ;;
       python -m simcse_jax.main --config configs/language_model.py --workdir "$output/generator" "${unsupervised[@]}" \
         --config.model.init_from="$output/language_model" --config.train.max_steps=420 --config.eval.every=420 \
         --config.eval.data="$senteval" "${one_task[@]}"
-      mkdir -p data
       ln -sfn "$(realpath "$output/generator")" data/generator ;;
     systems) # one epoch of 9,600 sentences each; all three rates, of which docs/results/ has two of most
-      mkdir -p data
       [ -e data/sentences.txt ] || head -n 9600 "$wiki" > data/sentences.txt
       [ -e data/documents.txt ] || awk '{ lines = lines $0 "\n"; words += NF }
         words >= 512 { printf "%s\n", lines; lines = ""; words = 0 }' data/sentences.txt > data/documents.txt

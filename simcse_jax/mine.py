@@ -56,11 +56,7 @@ def mine(args: argparse.Namespace, path: Path, pairs: "PairFile", positives: Any
     from simcse_jax.simcse import SimCSE
 
     choice = choice_of(args)
-    about: dict[str, Any] = {f"--{name.replace('_', '-')}": getattr(args, name) for name in OPTIONS}
-    # The ranks come last: where they follow from other options, the first one that differs is named.
-    chosen = sorted(choice._asdict().items(), key=lambda item: item[0] == "range_max")
-    about |= {f"--{name.replace('_', '-')}": value for name, value in chosen}
-    about |= {"--pairs": hash_file(pairs.path)}
+    about = options_of(args, choice) | {"--pairs": hash_file(pairs.path)}
     check_begun(path, about)  # before models are opened and sentences encoded
     model = SimCSE(
         args.model, pooler=args.pooler, batch_size=args.batch_size, dtype=args.dtype, truncate_dim=args.truncate_dim
@@ -105,6 +101,17 @@ def choice_of(args: argparse.Namespace) -> "Choice":
     limits = {name: getattr(args, name) for name in LIMITS}
     numbers = args.num_negatives, args.range_min, args.range_max
     return Choice(*numbers, **limits, sampling=args.sampling, seed=args.seed)
+
+
+def options_of(args: argparse.Namespace, choice: "Choice") -> dict[str, Any]:
+    """The options that the output depends on.
+
+    The ranks come last: where they follow from other options, the first one that differs is named.
+    """
+    chosen = sorted(choice._asdict().items(), key=lambda item: item[0] == "range_max")
+    return {
+        f"--{name.replace('_', '-')}": value for name, value in [*((n, getattr(args, n)) for n in OPTIONS), *chosen]
+    }
 
 
 def report(path: Path, counted: Counter[str], has_text: bool) -> None:
