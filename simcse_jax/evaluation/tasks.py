@@ -17,7 +17,12 @@ GRIDS = {  # the regularizations that they try
 }
 POSTPROCESSING = ("whitening", "flow")  # see postprocess.py
 DEVELOPMENT = {"stsb": "STSBenchmark", "sickr": "SICKRelatedness"}  # sets of these tasks that choose a checkpoint
-EXTRA = ("stsb_dev", "sickr_dev", "geometry")  # of a run, scored at the end where asked for; see training/evaluation.py
+GEOMETRY = ("alignment", "uniformity")
+EXTRA = {  # of a run, scored at the end where asked for; with the names of its numbers. See training/evaluation.py
+    "stsb_dev": ("stsb_dev",),
+    "sickr_dev": ("sickr_dev",),
+    "geometry": GEOMETRY,
+}
 RETRIEVAL = "retrieval"  # tasks with data of their own: retrieval:FOLDER
 MTEB = "mteb"  # tasks of the package mteb: mteb:NAME
 RANKINGS = {"ndcg": "nDCG", "mrr": "MRR", "map": "MAP", "recall": "Recall"}  # its kinds of measure, with their titles

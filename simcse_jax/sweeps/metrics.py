@@ -20,12 +20,6 @@ from typing import NamedTuple
 
 from simcse_jax.evaluation import sts, tasks
 
-GEOMETRY = ("alignment", "uniformity")
-MEASURES = {
-    "stsb_dev": ("stsb_dev",),
-    "sickr_dev": ("sickr_dev",),
-    "geometry": GEOMETRY,
-}  # of each value of `eval.extra`, in `result.json`
 ANISOTROPY, MINUTES, BEST_STEP, STEPS = "anisotropy", "training_minutes", "best_step", "steps"
 RETRIEVAL_DEV = f"{tasks.RETRIEVAL}_dev"
 TITLES = sts.TITLES | {"SST2": "SST"}  # of tasks, where the papers' tables have another name
@@ -97,7 +91,7 @@ METRICS = {
     **_transfers(),
     RETRIEVAL_DEV: Metric("retrieval dev"),
     **{retrieval(name): Metric(title, measure=name) for name, title in tasks.MEASURES.items()},
-    **{name: Metric(name, extra="geometry", lower=True, decimals=3) for name in GEOMETRY},
+    **{name: Metric(name, extra="geometry", lower=True, decimals=3) for name in tasks.GEOMETRY},
     ANISOTROPY: Metric("anisotropy", lower=True, decimals=3),
     MINUTES: Metric("training, min", lower=True),
     BEST_STEP: Metric("best step", lower=True, decimals=0),

@@ -13,10 +13,10 @@ from simcse_jax.data.sources import by_field
 from simcse_jax.errors import Preempted, UserError
 from simcse_jax.evaluation import transfer_files
 from simcse_jax.evaluation.postprocess import TARGET, TARGET_ALL
-from simcse_jax.evaluation.tasks import RETRIEVAL, TRANSFER
+from simcse_jax.evaluation.tasks import EXTRA, RETRIEVAL, TRANSFER
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.storage import local_path
-from simcse_jax.sweeps.metrics import ANISOTROPY, MEASURES, METRICS, MINUTES, RETRIEVAL_DEV
+from simcse_jax.sweeps.metrics import ANISOTROPY, METRICS, MINUTES, RETRIEVAL_DEV
 from simcse_jax.sweeps.together import group_key, train_together
 from simcse_jax.sweeps.variants import Variant, read_seeds
 from simcse_jax.training.evaluation import read_extra
@@ -37,7 +37,7 @@ class Run(NamedTuple):
         return f"{self.variant} (seed {self.seed})"
 
     def is_done(self) -> bool:
-        """Whether it has its scores, with those of `eval.extra`; a run without these scores its best checkpoint again.
+        """Whether it has its scores, with those of `eval.extra`; one without these scores its best checkpoint on them.
 
         Raises:
           UserError: when its folder holds a run of another config.
@@ -47,7 +47,7 @@ class Run(NamedTuple):
             return False
         folder.check_same_run(self.config, {})
         result = folder.read_result() or {}
-        return all(name in result for extra in self.config.eval.extra for name in MEASURES[extra])
+        return all(name in result for extra in self.config.eval.extra for name in EXTRA[extra])
 
 
 def all_runs(

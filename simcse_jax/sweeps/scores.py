@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from ml_collections import config_dict
 
 from simcse_jax.config.fields import trains
-from simcse_jax.evaluation.tasks import AGGREGATIONS, TASKS
+from simcse_jax.evaluation.tasks import AGGREGATIONS, EXTRA, GEOMETRY, TASKS
 from simcse_jax.evaluation.tasks import METRICS as CORRELATIONS
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.storage import local_path
@@ -74,7 +74,7 @@ def _of_training(
         metrics.STEPS: max((line["step"] for line in lines), default=None) if trains(config) else None,
         metrics.MINUTES: sum(seconds) / 60 if seconds else None,
     }
-    found |= {name: result[name] for names in metrics.MEASURES.values() for name in names if name in result}
+    found |= {name: result[name] for names in EXTRA.values() for name in names if name in result}
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -109,7 +109,7 @@ def comparable(variant: Variant, config: config_dict.ConfigDict, absent: Iterabl
     """
     others = set(absent)
     if local_path(config.eval.data).is_file():
-        others |= {"stsb_dev", *metrics.GEOMETRY}
+        others |= {"stsb_dev", *GEOMETRY}
     if set(config.eval.tasks) != set(TASKS):
         others |= {name for name, metric in METRICS.items() if metric.parts and not metric.is_transfer}
     for name in (name for name, metric in METRICS.items() if metric.is_transfer):

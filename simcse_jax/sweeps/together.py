@@ -292,7 +292,7 @@ class Group:
             try:
                 with progress.doing(member.name):
                     embed = self.setup.embed.with_params(self.setup.model(whole(own, self.setup.mesh)))
-                    scores = final_scores(self.setup.inputs, embed, member.seed)
+                    scores = final_scores(self.setup.inputs, embed, member.seed, {})
                     results[row] = scores | member.patience.result
             except UserError as error:  # no post-processing can be fit on its embeddings
                 self.give_up(member, str(error))

@@ -18,12 +18,13 @@ from simcse_jax.errors import UserError
 from simcse_jax.evaluation import geometry, postprocess, retrieval, sts, transfer, transfer_files
 from simcse_jax.evaluation.beir import Collection
 from simcse_jax.evaluation.evaluator import Encode, evaluate_all
-from simcse_jax.evaluation.tasks import DEVELOPMENT, RETRIEVAL, TRANSFER
+from simcse_jax.evaluation.tasks import DEVELOPMENT, EXTRA, GEOMETRY, RETRIEVAL, TRANSFER
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.storage import local_path, sha256
 
 DEVELOPMENT_SETS = {f"{name}_dev": task for name, task in DEVELOPMENT.items()}  # by the names of their scores
-Final = sts.Similarity | sts.Correlation | transfer.Transfer | retrieval.Retrieval | geometry.Plane
+Extra = sts.Correlation | geometry.Plane
+Final = sts.Similarity | transfer.Transfer | retrieval.Retrieval | Extra
 
 
 class Evaluation(NamedTuple):
@@ -33,11 +34,17 @@ class Evaluation(NamedTuple):
     final: list[Final]  # score it at the end, for `result.json`
     has_tests: bool  # False: the pairs that chose the checkpoint are scored at the end, too
     postprocess: postprocess.Postprocess | None  # of the embeddings that are scored at the end
+    extra: Mapping[str, Extra] = {}  # score it at the end, too: those of `eval.extra`
 
     @property
     def tasks(self) -> list[tuple[str, Any]]:
         """All tasks, by name."""
-        return [*self.development.tasks.items(), *(item for each in self.final for item in each.tasks.items())]
+        return [item for each in (self.development, *self.at_end) for item in each.tasks.items()]
+
+    @property
+    def at_end(self) -> list[Final]:
+        """All that score the best checkpoint at the end."""
+        return [*self.final, *self.extra.values()]
 
     @property
     def pairs(self) -> sts.Pairs | None:
@@ -72,6 +79,15 @@ class Evaluation(NamedTuple):
             chooses = dataclasses.replace(chooses, retrieval=prompted(chooses.retrieval))
         return self._replace(development=chooses, final=final)
 
+    def lacking(self, result: Mapping[str, Any]) -> "Evaluation":
+        """What a finished run is to be scored on: those of `eval.extra` that its result lacks; all if it lacks none.
+
+        Args:
+          result: the run's, empty if it has just been trained.
+        """
+        more = {name: each for name, each in self.extra.items() if not result.keys() >= set(EXTRA[name])}
+        return self._replace(final=[], extra=more) if result and more else self
+
     def final_scores(self, embed: Encode, seed: int) -> dict[str, Any]:
         """The contents of `result.json`. `seed` is the flow's.
 
@@ -80,12 +96,12 @@ class Evaluation(NamedTuple):
         `transfer_protocol`; `retrieval` by task and `retrieval_average` by measure; the numbers of
         `eval.extra`: `stsb_dev`; `sickr_dev`; `alignment` and `uniformity`.
         """
-        return evaluate_all(postprocess.applied(embed, self.postprocess, seed), self.final)
+        return evaluate_all(postprocess.applied(embed, self.postprocess, seed), self.at_end)
 
     def tables(self, numbers: dict[str, Any]) -> Iterator[str]:
         """Prints `final_scores`: a heading and a table for each kind of task."""
         after = f" after {self.postprocess.method}" if self.postprocess else ""
-        for evaluator in self.final:
+        for evaluator in self.at_end:
             if isinstance(evaluator, sts.Similarity):
                 kind = "test" if self.has_tests else "development"
                 yield f"{kind} scores{after} (Spearman × 100, all):\n{evaluator.table(numbers)}"
@@ -93,9 +109,7 @@ class Evaluation(NamedTuple):
                 yield f"transfer{after} (accuracy, protocol {evaluator.transfer_protocol}):\n{evaluator.table(numbers)}"
             elif isinstance(evaluator, retrieval.Retrieval):
                 yield f"retrieval: {evaluator.protocol}\n{evaluator.table(numbers)}"
-        extra = [
-            f"{name} {numbers[name]:.4g}" for name in (*DEVELOPMENT_SETS, "alignment", "uniformity") if name in numbers
-        ]
+        extra = [f"{name} {numbers[name]:.4g}" for name in (*DEVELOPMENT_SETS, *GEOMETRY) if name in numbers]
         if extra:
             yield f"also{after}: {', '.join(extra)}"
 
@@ -153,7 +167,7 @@ def _read_folder_or_file(config: config_dict.ConfigDict, fit_on: postprocess.Pos
             raise UserError(f"{data} is a file, but eval.transfer needs SentEval's data/downstream")
         pairs, _ = sts.read(data, ())
         chooses = sts.Correlation(f"eval/{next(iter(pairs))}", pairs)
-        return Evaluation(chooses, [sts.Similarity(pairs), *extra], False, fit_on)
+        return Evaluation(chooses, [sts.Similarity(pairs)], False, fit_on, extra)
     chosen_by = f"{config.eval.development}_dev"
     own = [DEVELOPMENT_SETS[chosen_by]] if chosen_by in DEVELOPMENT_SETS else []  # otherwise retrieval chooses
     development = sts.read(data, own, "dev")[0] if own else {}
@@ -168,12 +182,11 @@ def _read_folder_or_file(config: config_dict.ConfigDict, fit_on: postprocess.Pos
         absent += classifiers.missing
     if absent:
         processes.say(f"{data}: {', '.join(absent)} not found, and left out")
-    final += extra
-    return Evaluation(sts.Correlation(f"eval/{chosen_by}", development), final, bool(tests), fit_on)
+    return Evaluation(sts.Correlation(f"eval/{chosen_by}", development), final, bool(tests), fit_on, extra)
 
 
-def read_extra(data: str, names: Sequence[str]) -> list[sts.Correlation | geometry.Plane]:
-    """The evaluators of `eval.extra`.
+def read_extra(data: str, names: Sequence[str]) -> dict[str, Extra]:
+    """The evaluators of `eval.extra`, by its names.
 
     Alignment and uniformity are those of STS-B's train, dev and test together, as in the figures of SimCSE's authors
     (`geometry --split all`); the development set alone, measured during training, is `analysis.every`.
@@ -181,13 +194,13 @@ def read_extra(data: str, names: Sequence[str]) -> list[sts.Correlation | geomet
     Raises:
       UserError: when there are no such data, or they are damaged.
     """
-    found: list[sts.Correlation | geometry.Plane] = []
+    found: dict[str, Extra] = {}
     for name in (name for name in DEVELOPMENT_SETS if name in names):
         if local_path(data).is_file():
             raise UserError(f"{data} is a file, but eval.extra={name} needs SentEval's data/downstream")
-        found.append(sts.Correlation(name, sts.read(data, [DEVELOPMENT_SETS[name]], "dev")[0]))
+        found[name] = sts.Correlation(name, sts.read(data, [DEVELOPMENT_SETS[name]], "dev")[0])
     if "geometry" in names:
-        found.append(geometry.Plane({"alignment and uniformity": geometry.read(data, "all")}))
+        found["geometry"] = geometry.Plane({"alignment and uniformity": geometry.read(data, "all")})
     return found
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from ml_collections import config_dict
@@ -142,12 +143,17 @@ def resume(checkpoints: Checkpoints, state: TrainState, total: int) -> tuple[Tra
 
 
 def report(folder: Workdir, embed: Embedder, best: int, inputs: Inputs, seed: int, patience: Patience) -> None:
-    """Scores the best checkpoint on the test sets, writes `result.json` and prints the paper's tables."""
+    """Scores the best checkpoint on the test sets, writes `result.json` and prints the paper's tables.
+
+    A finished run of which `eval.extra` asks more keeps its scores, and is scored on what they lack.
+    """
     if inputs.evaluation is None:
         processes.say(f"done; the last checkpoint (step {best}) is in {folder}")
         return
+    with processes.together():
+        before = folder.read_result() or {}
     with doing():
-        result = final_scores(inputs, embed, seed) | patience.result
+        result = final_scores(inputs, embed, seed, before) | patience.result
     if processes.is_first():
         folder.write_result(result)
     first, *others = inputs.evaluation.tables(result)
@@ -161,7 +167,7 @@ def report(folder: Workdir, embed: Embedder, best: int, inputs: Inputs, seed: in
         processes.say(f"masked tokens of the development sentences: {result[MASKED]:.2f}% guessed")
 
 
-def final_scores(inputs: Inputs, embed: Embedder, seed: int) -> dict[str, Any]:
+def final_scores(inputs: Inputs, embed: Embedder, seed: int, before: Mapping[str, Any]) -> dict[str, Any]:
     """The contents of `result.json`: the evaluation's, and of a language model the masked tokens that it guesses.
 
     `truncated` has the evaluation's for each size below the whole embedding's, at which objectives saw it.
@@ -170,16 +176,24 @@ def final_scores(inputs: Inputs, embed: Embedder, seed: int) -> dict[str, Any]:
       inputs: of the run; it must have an evaluation.
       embed: the model, with all parameters of the run.
       seed: of the run.
+      before: the contents so far, of a run that was finished before; its scores are kept where `eval.extra` asks more.
     """
     assert inputs.evaluation is not None
+    evaluation = inputs.evaluation.lacking(before)
+    kept = dict(before) if evaluation is not inputs.evaluation else {}
 
     def scores(embed: Embedder) -> dict[str, Any]:
-        assert inputs.evaluation is not None
-        return inputs.evaluation.final_scores(lambda some: embed.with_progress(some, processes.is_first()), seed)
+        return evaluation.final_scores(lambda some: embed.with_progress(some, processes.is_first()), seed)
 
-    result = scores(embed)
+    result = kept | scores(embed)
     if inputs.sizes:
-        result[TRUNCATED] = {str(size): scores(embed.truncated(size, normalized_first=False)) for size in inputs.sizes}
+        smaller = kept.get(TRUNCATED, {})
+        result[TRUNCATED] = {
+            str(size): smaller.get(str(size), {}) | scores(embed.truncated(size, normalized_first=False))
+            for size in inputs.sizes
+        }
+    if kept:
+        return result
     if inputs.language_model and (pairs := inputs.evaluation.pairs):
         sentences = list(dict.fromkeys([*pairs.first, *pairs.second]))
         accuracy = masked_token_accuracy(embed, sentences, **inputs.language_model._asdict())
