@@ -5,7 +5,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -74,20 +74,26 @@ def einsum(subscripts: str, x: Factor, y: Factor | Copied, dtype: DType) -> Floa
     y, copy = (y.parameter, y.copy) if isinstance(y, Copied) else (y, None)
     if dtype == jnp.float32:
         return jnp.einsum(subscripts, x.astype(dtype), y.astype(dtype))
-    return _rounded(subscripts, jnp.dtype(dtype), (x.dtype, y.dtype), _rounds.get(), x, y, copy)
+    return _rounded(_Einsum(subscripts, jnp.dtype(dtype), (x.dtype, y.dtype), _rounds.get()), x, y, copy)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2, 3))
-def _rounded(
-    subscripts: str,
-    dtype: jnp.dtype,
-    types: tuple[jnp.dtype, jnp.dtype],
-    rounds: bool,
-    x: Factor,
-    y: Factor,
-    copy: Factor | None,
-) -> Float32[Array, "..."]:
-    return _product(subscripts, x.astype(dtype), y.astype(dtype) if copy is None else copy, rounds)
+class _Einsum(NamedTuple):
+    """What is fixed when a program is traced."""
+
+    subscripts: str
+    dtype: jnp.dtype  # of both factors in the product
+    types: tuple[jnp.dtype, jnp.dtype]  # of the factors as they are given, and so of their gradients
+    rounds: bool  # what is written
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _rounded(how: _Einsum, x: Factor, y: Factor, copy: Factor | None) -> Float32[Array, "..."]:
+    x, y = _factors(how, x, y, copy)
+    return _product(how.subscripts, x, y, how.rounds)
+
+
+def _factors(how: _Einsum, x: Factor, y: Factor, copy: Factor | None) -> Pair:
+    return x.astype(how.dtype), y.astype(how.dtype) if copy is None else copy
 
 
 def _product(subscripts: str, x: Factor, y: Factor, rounds: bool) -> Float32[Array, "..."]:
@@ -102,34 +108,19 @@ def _product(subscripts: str, x: Factor, y: Factor, rounds: bool) -> Float32[Arr
     return jax.lax.platform_dependent(x, y, cpu=exact, default=rounded)
 
 
-def _forward(
-    subscripts: str,
-    dtype: jnp.dtype,
-    types: tuple[jnp.dtype, jnp.dtype],
-    rounds: bool,
-    x: Factor,
-    y: Factor,
-    copy: Factor | None,
-) -> tuple[Float32[Array, "..."], Pair]:
-    x, y = x.astype(dtype), y.astype(dtype) if copy is None else copy  # halves what the backward pass keeps
-    return _rounded(subscripts, dtype, types, rounds, x, y, None), (x, y)
+def _forward(how: _Einsum, x: Factor, y: Factor, copy: Factor | None) -> tuple[Float32[Array, "..."], Pair]:
+    x, y = _factors(how, x, y, copy)  # halves what the backward pass keeps
+    return _rounded(how, x, y, None), (x, y)
 
 
-def _backward(
-    subscripts: str,
-    dtype: jnp.dtype,
-    types: tuple[jnp.dtype, jnp.dtype],
-    rounds: bool,
-    factors: Pair,
-    gradient: Float[Array, "..."],
-) -> tuple[Factor, Factor, None]:
+def _backward(how: _Einsum, factors: Pair, gradient: Float[Array, "..."]) -> tuple[Factor, Factor, None]:
     x, y = factors
-    inputs, output = subscripts.split("->")
+    inputs, output = how.subscripts.split("->")
     left, right = inputs.split(",")
-    gradient = gradient.astype(dtype)
-    dx = _sum_of_products((output, gradient), (right, y), left, rounds)
-    dy = _sum_of_products((left, x), (output, gradient), right, rounds and types[1] == dtype)
-    return dx.astype(types[0]), dy.astype(types[1]), None
+    gradient = gradient.astype(how.dtype)
+    dx = _sum_of_products((output, gradient), (right, y), left, how.rounds)
+    dy = _sum_of_products((left, x), (output, gradient), right, how.rounds and how.types[1] == how.dtype)
+    return dx.astype(how.types[0]), dy.astype(how.types[1]), None
 
 
 def _sum_of_products(x: Named, y: Named, output: str, rounds: bool) -> Float32[Array, "..."]:
