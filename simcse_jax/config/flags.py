@@ -46,7 +46,7 @@ def _parse(argv: Sequence[str], folders: Sequence[str]) -> tuple[config_dict.Con
     file = find_config(path)
     known = _get_fields(path, file)
     try:
-        args = ["simcse_jax.main", f"--config={file}", *rest]
+        args = ["simcse_jax.main", f"--config={file}", *_last_of_each_list(rest, known)]
         config_flags.DEFINE_config_file("config", None, flag_values=values, sys_argv=args)
         for name in folders:
             flags.DEFINE_string(name, None, FOLDERS[name], flag_values=values)
@@ -124,6 +124,23 @@ def _unknown_field(argv: Sequence[str], known: Mapping[str, Any]) -> str | None:
                 return "--config: the file's config has no fields; start from simcse_jax.config.default_config()"
             return f"--config.{name}: no such field; the nearest one is --config.{nearest(name, known)}"
     return None
+
+
+def _last_of_each_list(argv: Sequence[str], known: Mapping[str, Any]) -> list[str]:
+    """The arguments, with the last one alone of a list that is given several times: absl would join these lists.
+
+    So a later argument takes an earlier one's place whatever the field.
+    """
+    others, lists, remaining = [], {}, iter(argv)
+    for arg in remaining:
+        name, equals, _ = arg.partition("=")
+        field = name.lstrip("-").removeprefix("config.")
+        if name in (f"--config.{field}", f"-config.{field}") and isinstance(known.get(field), tuple):
+            value = None if equals else next(remaining, None)
+            lists[field] = [arg] if value is None else [arg, value]
+        else:
+            others.append(arg)
+    return [*others, *(arg for args in lists.values() for arg in args)]
 
 
 def _split_tuples(config: config_dict.ConfigDict) -> None:

@@ -26,6 +26,14 @@ def test_fields_are_overridden_with_their_types():
     assert parse("--config.eval.data=")[0].eval.data == ""
 
 
+def test_of_a_field_that_is_given_twice_the_last_value_counts_in_lists_too():
+    for again in (("--config.eval.tasks=STS13,STS14",), ("-config.eval.tasks", "STS13,STS14")):
+        config, _ = parse("--config.eval.tasks=STS12", "--config.seed=1", *again, "--config.seed=2")
+        assert (config.eval.tasks, config.seed) == (("STS13", "STS14"), 2)
+    with pytest.raises(UserError, match=r"eval\.tasks"):
+        parse("--config.eval.tasks=STS12", "--config.eval.tasks")
+
+
 MISTAKES = {
     "--config.analysis.evry=9": "nearest one is --config.analysis.every",
     "--config.seeed=1": "--config.seeed: no such field; the nearest one is --config.seed",
