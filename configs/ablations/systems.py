@@ -12,6 +12,9 @@ DeCLUTR needs documents, DiffCSE a generator: `data/documents.txt`, the same sen
 wherever 512 words have come together; and `data/generator`, a masked language model with the encoder's tokens. An
 anchor of DeCLUTR stands for half a document; since 32 anchors a step leave 19 steps, a second row has 8, as the
 released code has on one GPU.
+
+CT, ConSERT, IS-BERT and DeCLUTR train the mean of the tokens, SimCSE [CLS] with a head. "SimCSE (mean)" trains the mean
+too, without a head, so that one sees what is the pooler's doing.
 """
 
 import math
@@ -28,9 +31,11 @@ SENTENCES, LINES = 9600, 30  # of the epoch; of a document, about
 GIVEN = ("model.init_from", "data.train", "train.epochs", "train.max_steps")  # on the command line
 RATES = (1e-5, 3e-5, 1e-4)
 CT = {"train.milestones": "60:0.8,120:0.6,180:0.4,240:0.2"}  # a tenth, two, three and four tenths of its steps
+MEAN = {"model.pooler": "avg", "model.mlp": "none"}
 DOCUMENTS, GENERATOR = {"data.train": "data/documents.txt"}, {"model.generator": "data/generator"}
 SYSTEMS: dict[str, tuple[config_dict.ConfigDict, dict[str, Any]]] = {  # recipe, other fields
     "SimCSE": (default_config(), {}),
+    "SimCSE (mean)": (default_config(), MEAN),
     "SimCSE++": (simcse_plus_plus.get_config(), {}),
     "CT": (ct.get_config(), CT),
     "CT (released)": (ct.get_config("released"), CT),
