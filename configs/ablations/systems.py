@@ -5,8 +5,9 @@ the interval of scoring (three times, each a third of the epoch), and the milest
 scaled to its 600 steps. Batches have each system's own shape, so the steps of the rows differ. The model, the data and
 what is scored are given on the command line, as in `benchmarks/tables.sh`; `docs/results/` has what came out.
 
-Each system has three learning rates, since those of its authors are for longer runs of larger models: train all rows
-with one seed, then the best row of each with more (`sweep.only`, `sweep.seeds`); a sweep keeps what it has.
+Each system has four learning rates, since those of its authors are for longer runs of larger models: train rows with
+one seed until the best rate of each lies between two others, then the best row of each with more seeds (`sweep.only`,
+`sweep.seeds`); a sweep keeps what it has.
 
 DeCLUTR needs documents, DiffCSE a generator: `data/documents.txt`, the same sentences one a line, with a blank line
 wherever 512 words have come together; and `data/generator`, a masked language model with the encoder's tokens. An
@@ -29,7 +30,7 @@ from simcse_jax.sweeps.variants import Variant, as_recipe, sweep_defaults
 
 SENTENCES, LINES = 9600, 30  # of the epoch; of a document, about
 GIVEN = ("model.init_from", "data.train", "train.epochs", "train.max_steps")  # on the command line
-RATES = (1e-5, 3e-5, 1e-4)
+RATES = (1e-5, 3e-5, 1e-4, 3e-4)
 CT = {"train.milestones": "60:0.8,120:0.6,180:0.4,240:0.2"}  # a tenth, two, three and four tenths of its steps
 MEAN = {"model.pooler": "avg", "model.mlp": "none"}
 DOCUMENTS, GENERATOR = {"data.train": "data/documents.txt"}, {"model.generator": "data/generator"}
@@ -58,7 +59,7 @@ def get_config() -> config_dict.ConfigDict:
 
 
 def get_variants() -> tuple[Variant, ...]:
-    """The systems, each at three rates."""
+    """The systems, each at four rates."""
     base, rows = get_config(), []
     for name, (recipe, others) in SYSTEMS.items():
         fields = {key: value for key, value in as_recipe(recipe, base).items() if key not in GIVEN} | others

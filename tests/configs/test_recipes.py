@@ -59,7 +59,7 @@ ROWS = {
     "isotropy_temperature_wide": 5,
     "isotropy_batch_size": 3,
     "isotropy_pooling": 3,
-    "systems": 36,
+    "systems": 48,
 }
 
 
