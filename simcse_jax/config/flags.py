@@ -127,20 +127,24 @@ def _unknown_field(argv: Sequence[str], known: Mapping[str, Any]) -> str | None:
 
 
 def _last_of_each_list(argv: Sequence[str], known: Mapping[str, Any]) -> list[str]:
-    """The arguments, with the last one alone of a list that is given several times: absl would join these lists.
-
-    So a later argument takes an earlier one's place whatever the field.
-    """
-    others, lists, remaining = [], {}, iter(argv)
+    """Keeps only the last value of each list, as of any other field; absl would join them."""
+    kept: list[list[str]] = []
+    places: dict[str, int] = {}
+    remaining = iter(argv)
     for arg in remaining:
         name, equals, _ = arg.partition("=")
         field = name.lstrip("-").removeprefix("config.")
-        if name in (f"--config.{field}", f"-config.{field}") and isinstance(known.get(field), tuple):
+        if arg == "--":  # what follows are no flags
+            kept.append([arg, *remaining])
+        elif name in (f"--config.{field}", f"-config.{field}") and isinstance(known.get(field), tuple):
+            if field in places:
+                kept[places[field]] = []
+            places[field] = len(kept)
             value = None if equals else next(remaining, None)
-            lists[field] = [arg] if value is None else [arg, value]
+            kept.append([arg] if value is None else [arg, value])
         else:
-            others.append(arg)
-    return [*others, *(arg for args in lists.values() for arg in args)]
+            kept.append([arg])
+    return [arg for args in kept for arg in args]
 
 
 def _split_tuples(config: config_dict.ConfigDict) -> None:

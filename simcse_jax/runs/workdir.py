@@ -241,6 +241,18 @@ class Workdir:
         path = self.path / "result.json"
         return check_result(read_json(path), str(path)) if self.has_result else None
 
+    def drop_result(self) -> None:
+        """Removes `result.json`, if there is one: the scores of a model that the run no longer has.
+
+        Raises:
+          UserError: when it cannot be removed.
+        """
+        try:
+            if self.has_result:
+                (self.path / "result.json").unlink()
+        except OSError as error:
+            raise UserError(f"{self.path / 'result.json'}: cannot be removed ({error.strerror or error})") from None
+
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Writes `result.json`.
 

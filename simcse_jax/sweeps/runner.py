@@ -37,7 +37,7 @@ class Run(NamedTuple):
         return f"{self.variant} (seed {self.seed})"
 
     def is_done(self) -> bool:
-        """Whether it has its scores, with those of `eval.extra`; one without these scores its best checkpoint on them.
+        """Whether it has its scores, with those of `eval.extra`. If those are missing, they alone are scored.
 
         Raises:
           UserError: when its folder holds a run of another config.

@@ -122,6 +122,9 @@ def _train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequenc
     with contextlib.closing(Preemption()) as preemption:
         if resumed is not None:
             preemption.resumed(resumed)
+        else:
+            for workdir in folders:
+                workdir.drop_result()
         metrics = [workdir.metrics(resumed) for workdir in folders]
         with closing_all([*metrics, checkpoints]):
             members = [

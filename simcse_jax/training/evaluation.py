@@ -1,7 +1,7 @@
 """The evaluators of a run: what chooses its best checkpoint, and the tasks that score it at the end."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +18,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.evaluation import geometry, postprocess, retrieval, sts, transfer, transfer_files
 from simcse_jax.evaluation.beir import Collection
 from simcse_jax.evaluation.evaluator import Encode, evaluate_all
-from simcse_jax.evaluation.tasks import DEVELOPMENT, EXTRA, GEOMETRY, RETRIEVAL, TRANSFER
+from simcse_jax.evaluation.tasks import DEVELOPMENT, EXTRA, RETRIEVAL, TRANSFER
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.storage import local_path, sha256
 
@@ -79,14 +79,16 @@ class Evaluation(NamedTuple):
             chooses = dataclasses.replace(chooses, retrieval=prompted(chooses.retrieval))
         return self._replace(development=chooses, final=final)
 
-    def lacking(self, result: Mapping[str, Any]) -> "Evaluation":
-        """What a finished run is to be scored on: those of `eval.extra` that its result lacks; all if it lacks none.
+    def missing_in(self, result: Mapping[str, Any]) -> "Evaluation":
+        """What is to be scored: those of `eval.extra` that a result lacks; all if it lacks none of them, or a task.
 
         Args:
-          result: the run's, empty if it has just been trained.
+          result: of the same model; {} if it has none yet.
         """
-        more = {name: each for name, each in self.extra.items() if not result.keys() >= set(EXTRA[name])}
-        return self._replace(final=[], extra=more) if result and more else self
+        scored = {*result, *result.get("transfer", {}), *result.get("retrieval", {})}
+        tasks = {name for each in self.final for name in _names(each)}
+        more = {name: each for name, each in self.extra.items() if not scored >= set(EXTRA[name])}
+        return self._replace(final=[], extra=more) if tasks <= scored and more else self
 
     def final_scores(self, embed: Encode, seed: int) -> dict[str, Any]:
         """The contents of `result.json`. `seed` is the flow's.
@@ -109,9 +111,14 @@ class Evaluation(NamedTuple):
                 yield f"transfer{after} (accuracy, protocol {evaluator.transfer_protocol}):\n{evaluator.table(numbers)}"
             elif isinstance(evaluator, retrieval.Retrieval):
                 yield f"retrieval: {evaluator.protocol}\n{evaluator.table(numbers)}"
-        extra = [f"{name} {numbers[name]:.4g}" for name in (*DEVELOPMENT_SETS, *GEOMETRY) if name in numbers]
+        extra = [f"{name} {numbers[name]:.4g}" for each in self.extra for name in EXTRA[each]]
         if extra:
             yield f"also{after}: {', '.join(extra)}"
+
+
+def _names(evaluator: Final) -> Iterable[str]:
+    """Of what it scores, in a result."""
+    return (evaluator.name,) if isinstance(evaluator, sts.Correlation) else evaluator.tasks
 
 
 def read_evaluation(config: config_dict.ConfigDict, devices: Sequence[jax.Device] | None = None) -> Evaluation | None:

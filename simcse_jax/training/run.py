@@ -1,6 +1,7 @@
 """A run: reads, checks, trains, and scores the best checkpoint."""
 
 import contextlib
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -83,6 +84,8 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
             run.patience = Patience(config.train.patience).replay(lines)
             run.decide()
             left = 0 if run.ended else inputs.total_steps - int(state.step)
+            if (resumed is None or left > 0) and processes.is_first():
+                folder.drop_result()
             if not inputs.total_steps and resumed is None:
                 run.look(0, state, setup.schedule.due(0))
             if trace_folder and left < 1:
@@ -91,9 +94,12 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
                 run.ahead = 1 + LAST_TRACED  # nothing is compiled within the trace
             with traced(updates, trace_folder if left > 0 else None, left) as run.traced_update:
                 state = train(run, setup.schedule, state, preemption)
+            intended = checkpoints.best
             best, params = checkpoints.restore_best(state.params)
             with processes.together():
                 check()
+                if best != intended and processes.is_first():
+                    folder.drop_result()
             model = setup.model(whole(params, setup.mesh), checkpoints.tower(best))
             report(folder, setup.embed.with_params(model), best, inputs, config.seed, run.patience)
 
@@ -145,13 +151,12 @@ def resume(checkpoints: Checkpoints, state: TrainState, total: int) -> tuple[Tra
 def report(folder: Workdir, embed: Embedder, best: int, inputs: Inputs, seed: int, patience: Patience) -> None:
     """Scores the best checkpoint on the test sets, writes `result.json` and prints the paper's tables.
 
-    A finished run of which `eval.extra` asks more keeps its scores, and is scored on what they lack.
+    A finished run keeps its scores if `eval.extra` asks for more, and is scored on what they lack.
     """
     if inputs.evaluation is None:
         processes.say(f"done; the last checkpoint (step {best}) is in {folder}")
         return
-    with processes.together():
-        before = folder.read_result() or {}
+    before = scores_before(folder) if inputs.evaluation.extra else {}
     with doing():
         result = final_scores(inputs, embed, seed, before) | patience.result
     if processes.is_first():
@@ -167,6 +172,17 @@ def report(folder: Workdir, embed: Embedder, best: int, inputs: Inputs, seed: in
         processes.say(f"masked tokens of the development sentences: {result[MASKED]:.2f}% guessed")
 
 
+def scores_before(folder: Workdir) -> dict[str, Any]:
+    """What `result.json` has of the same model, as the first process sees it; {} if there is none.
+
+    Raises:
+      UserError: when it is damaged.
+    """
+    with processes.together():
+        text = json.dumps(folder.read_result() or {}) if processes.is_first() else ""
+    return json.loads(processes.gather(text)[0])
+
+
 def final_scores(inputs: Inputs, embed: Embedder, seed: int, before: Mapping[str, Any]) -> dict[str, Any]:
     """The contents of `result.json`: the evaluation's, and of a language model the masked tokens that it guesses.
 
@@ -176,25 +192,24 @@ def final_scores(inputs: Inputs, embed: Embedder, seed: int, before: Mapping[str
       inputs: of the run; it must have an evaluation.
       embed: the model, with all parameters of the run.
       seed: of the run.
-      before: the contents so far, of a run that was finished before; its scores are kept where `eval.extra` asks more.
+      before: the contents so far, of the same model; kept if `eval.extra` asks for more.
     """
+
+    def scores(embed: Embedder, before: Mapping[str, Any]) -> dict[str, Any]:
+        assert inputs.evaluation is not None
+        evaluation = inputs.evaluation.missing_in(before)
+        kept = before if evaluation is not inputs.evaluation else {}
+        return {**kept, **evaluation.final_scores(lambda some: embed.with_progress(some, processes.is_first()), seed)}
+
     assert inputs.evaluation is not None
-    evaluation = inputs.evaluation.lacking(before)
-    kept = dict(before) if evaluation is not inputs.evaluation else {}
-
-    def scores(embed: Embedder) -> dict[str, Any]:
-        return evaluation.final_scores(lambda some: embed.with_progress(some, processes.is_first()), seed)
-
-    result = kept | scores(embed)
+    result = scores(embed, before)
     if inputs.sizes:
-        smaller = kept.get(TRUNCATED, {})
+        smaller = result.get(TRUNCATED, {})
         result[TRUNCATED] = {
-            str(size): smaller.get(str(size), {}) | scores(embed.truncated(size, normalized_first=False))
+            str(size): scores(embed.truncated(size, normalized_first=False), smaller.get(str(size), {}))
             for size in inputs.sizes
         }
-    if kept:
-        return result
-    if inputs.language_model and (pairs := inputs.evaluation.pairs):
+    if MASKED not in result and inputs.language_model and (pairs := inputs.evaluation.pairs):
         sentences = list(dict.fromkeys([*pairs.first, *pairs.second]))
         accuracy = masked_token_accuracy(embed, sentences, **inputs.language_model._asdict())
         result |= {MASKED: accuracy} if math.isfinite(accuracy) else {}

@@ -30,6 +30,11 @@ def test_of_a_field_that_is_given_twice_the_last_value_counts_in_lists_too():
     for again in (("--config.eval.tasks=STS13,STS14",), ("-config.eval.tasks", "STS13,STS14")):
         config, _ = parse("--config.eval.tasks=STS12", "--config.seed=1", *again, "--config.seed=2")
         assert (config.eval.tasks, config.seed) == (("STS13", "STS14"), 2)
+    config, _ = parse(
+        "--config.eval.tasks=STS12", "--noconfig.model.dual_encoder", "--config.eval.extra=stsb_dev", "--"
+    )
+    assert (config.eval.tasks, config.eval.extra) == (("STS12",), ("stsb_dev",))
+    assert parse("--config.eval.tasks=STS12", "--config.eval.tasks=")[0].eval.tasks == ()
     with pytest.raises(UserError, match=r"eval\.tasks"):
         parse("--config.eval.tasks=STS12", "--config.eval.tasks")
 
