@@ -27,7 +27,8 @@ def test_a_run_that_cannot_be_scored_at_the_end_is_given_up_alone():
 
     members = [Member(f"run {seed}", seed, None, 0.0) for seed in (1, 2)]
     embed = SimpleNamespace(with_params=lambda params: SimpleNamespace(with_progress=None))
-    inputs = SimpleNamespace(evaluation=SimpleNamespace(final_scores=final_scores), language_model=None, sizes=())
+    evaluation = SimpleNamespace(final_scores=final_scores, missing_in=lambda result: evaluation)
+    inputs = SimpleNamespace(evaluation=evaluation, language_model=None, sizes=())
     setup = SimpleNamespace(embed=embed, inputs=inputs, model=dict, mesh=ALONE)
     group = Group(setup, [], {}, None, None, members, {"x": np.zeros((2, 3))})
     assert group.final_scores() == [None, {"seed": 2}]
