@@ -84,7 +84,7 @@ SimCSE + whitening,SimCSE + flow" ;;
         --config.model.init_from="$output/language_model" --config.train.max_steps=420 --config.eval.every=420 \
         --config.eval.data="$senteval" "${one_task[@]}"
       ln -sfn "$(realpath "$output/generator")" data/generator ;;
-    systems) # one epoch of 9,600 sentences each, all four rates; docs/results/ has three of each, the best one between two others
+    systems) # one epoch of 9,600 sentences each, all four rates, of which docs/results/ has three each
       [ -e data/sentences.txt ] || head -n 9600 "$wiki" > data/sentences.txt
       [ -e data/documents.txt ] || awk '{ lines = lines $0 "\n"; words += NF }
         words >= 512 { printf "%s\n", lines; lines = ""; words = 0 }' data/sentences.txt > data/documents.txt
