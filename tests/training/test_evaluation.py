@@ -77,6 +77,13 @@ def test_a_finished_run_is_scored_on_what_it_lacks_alone():
     assert final_scores(inputs, Model(), 1, incomplete) == whole and len(encoded) == 2 * 3
 
 
+def test_pairs_that_have_the_name_of_an_extra_score_are_shown_as_a_task(corpus):
+    pairs = {"stsb_dev": sts.read_graded_pairs(corpus["dev"])}
+    evaluation = Evaluation(sts.Correlation("eval/stsb_dev", pairs), [sts.Similarity(pairs)], False, None)
+    (table,) = evaluation.tables({"stsb_dev": {"spearman": 12.5, "pairs": 20}})
+    assert "stsb_dev" in table and "12.50" in table
+
+
 def write_senteval(folder, corpus):
     """A SentEval folder with STS-B of the little corpus, ten pairs each for development and test."""
     benchmark = folder / "STS" / "STSBenchmark"
