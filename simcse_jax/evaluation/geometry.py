@@ -14,6 +14,7 @@ from jaxtyping import Float, Float64
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation import sts
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
+from simcse_jax.evaluation.tasks import GEOMETRY
 from simcse_jax.storage import local_path
 
 SPLITS = ("dev", "test", "all")
@@ -50,7 +51,7 @@ class Geometry(NamedTuple):
 
     def numbers(self) -> dict[str, float]:
         """The three figures alone, for JSON."""
-        return {name: round(float(getattr(self, name)), 6) for name in ("alignment", "uniformity", "spearman")}
+        return {name: round(float(getattr(self, name)), 6) for name in (*GEOMETRY, "spearman")}
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for JSON."""

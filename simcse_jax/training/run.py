@@ -194,14 +194,14 @@ def final_scores(inputs: Inputs, embed: Embedder, seed: int, before: Mapping[str
       seed: of the run.
       before: the contents so far, of the same model; kept if `eval.extra` asks for more.
     """
+    everything = inputs.evaluation
+    assert everything is not None
 
     def scores(embed: Embedder, before: Mapping[str, Any]) -> dict[str, Any]:
-        assert inputs.evaluation is not None
-        evaluation = inputs.evaluation.missing_in(before)
-        kept = before if evaluation is not inputs.evaluation else {}
+        evaluation = everything.missing_in(before)
+        kept = before if evaluation is not everything else {}
         return {**kept, **evaluation.final_scores(lambda some: embed.with_progress(some, processes.is_first()), seed)}
 
-    assert inputs.evaluation is not None
     result = scores(embed, before)
     if inputs.sizes:
         smaller = result.get(TRUNCATED, {})
@@ -209,7 +209,7 @@ def final_scores(inputs: Inputs, embed: Embedder, seed: int, before: Mapping[str
             str(size): scores(embed.truncated(size, normalized_first=False), smaller.get(str(size), {}))
             for size in inputs.sizes
         }
-    if MASKED not in result and inputs.language_model and (pairs := inputs.evaluation.pairs):
+    if MASKED not in result and inputs.language_model and (pairs := everything.pairs):
         sentences = list(dict.fromkeys([*pairs.first, *pairs.second]))
         accuracy = masked_token_accuracy(embed, sentences, **inputs.language_model._asdict())
         result |= {MASKED: accuracy} if math.isfinite(accuracy) else {}

@@ -342,7 +342,7 @@ def test_a_table_of_every_kind_of_column(tiny_bert, corpus, tmp_path, monkeypatc
     assert (
         found["STS15"]["mean"] == "" and found["STS avg., 3 of 7"]["paper"] == "" and found["STS12"]["paper"] == "39.7"
     )
-    shutil.rmtree(tmp_path / "sweep/a/seed1/checkpoints")  # now the scores are of a model that is lost
+    shutil.rmtree(tmp_path / "sweep/a/seed1/checkpoints")  # now the model of these scores is lost
     (tmp_path / "sweep/a/seed1/result.json").write_text(json.dumps(scored))
     run(monkeypatch, path, tmp_path / "sweep", columns)
     assert json.loads((tmp_path / "sweep/a/seed1/result.json").read_text())["STS12"]["spearman"] != 12.5
