@@ -84,8 +84,9 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
             run.patience = Patience(config.train.patience).replay(lines)
             run.decide()
             left = 0 if run.ended else inputs.total_steps - int(state.step)
-            if (resumed is None or left > 0) and processes.is_first():
-                folder.drop_result()
+            with processes.together():
+                if (resumed is None or left > 0) and processes.is_first():
+                    folder.drop_result()
             if not inputs.total_steps and resumed is None:
                 run.look(0, state, setup.schedule.due(0))
             if trace_folder and left < 1:
