@@ -1,9 +1,11 @@
 """Slow set-up that many tests share: tiny models as Hugging Face folders, the real MiniLM, real data, a trained run."""
 
 import contextlib
+import functools
 import gc
 import importlib
 import importlib.util
+import itertools
 import os
 import shutil
 import signal
@@ -58,6 +60,19 @@ with contextlib.suppress(ImportError):
     from jax._src.lru_cache import LRUCache
 
     LRUCache._evict_if_needed = lambda self, **sizes: None
+
+
+# Every program that is lowered gets a context with all of MLIR's dialects, made in 4 ms: longer than the rest takes of
+# a program of a single operation. One context serves many programs; what it remembers of them goes with it.
+with contextlib.suppress(ImportError, AttributeError):
+    from jax._src.interpreters import mlir
+
+    @functools.lru_cache(maxsize=1)
+    def context_of(hundred: int, make: Callable[[], object] = mlir.make_ir_context) -> object:
+        return make()
+
+    programs = itertools.count()
+    mlir.make_ir_context = lambda: context_of(next(programs) // 100)
 
 
 # Files with long tests. They begin first: at the end no process waits for another one's long test.

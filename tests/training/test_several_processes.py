@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -106,7 +107,9 @@ def test_every_layout_trains_the_same_model(layouts, tiny_bert):
 def test_the_first_process_alone_speaks(layouts):
     first, second = json.loads((layouts / "2x2.out").read_text())
     assert "40 sentences" in first and "best checkpoint" in first
-    assert not [line for line in second.splitlines() if line.strip() and "Gloo" not in line]
+    # Gloo's threads write its line in pieces, which can meet.
+    gloo = "[Gloo] Rank 1 is connected to 1 peer ranks. Expected number of connected peer ranks is : 1"
+    assert set(re.findall("[A-Za-z]+", second)) <= set(re.findall("[A-Za-z]+", gloo)), second
 
 
 @pytest.mark.wiring
