@@ -1,11 +1,9 @@
 """Slow set-up that many tests share: tiny models as Hugging Face folders, the real MiniLM, real data, a trained run."""
 
 import contextlib
-import functools
 import gc
 import importlib
 import importlib.util
-import itertools
 import os
 import shutil
 import signal
@@ -42,6 +40,7 @@ install_import_hook(CHECKED, "typechecker.check")
 gc.disable()  # until all tests are collected: next to nothing of what is imported is garbage
 
 from support import DATA, KINDS, MINILM, run, sentences, train_args, write_model, write_prompted, write_vectors  # noqa: E402
+from support.lowering import share_contexts  # noqa: E402
 from support.models import add_language_model, add_mask_token  # noqa: E402
 from support.object_store import ObjectStore  # noqa: E402
 
@@ -62,18 +61,7 @@ with contextlib.suppress(ImportError):
     LRUCache._evict_if_needed = lambda self, **sizes: None
 
 
-# Every program that is lowered gets a context with all of MLIR's dialects, made in 4 ms: longer than the rest takes of
-# a program of a single operation. One context serves many programs; what it remembers of them goes with it.
-with contextlib.suppress(ImportError, AttributeError):
-    from jax._src.interpreters import mlir
-
-    @functools.lru_cache(maxsize=1)
-    def context_of(hundred: int, make: Callable[[], object] = mlir.make_ir_context) -> object:
-        return make()
-
-    programs = itertools.count()
-    mlir.make_ir_context = lambda: context_of(next(programs) // 100)
-
+share_contexts()
 
 # Files with long tests. They begin first: at the end no process waits for another one's long test.
 LONG = ["test_quickstart.py", "test_resume.py", "test_prepared.py", "test_sts.py", "test_several_processes.py"]

@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, UInt8, UInt32
 
+from simcse_jax.models.platforms import for_platform
+
 Words = tuple[UInt32[Array, "..."], UInt32[Array, "..."]]  # 64 bits as two words
 Rate = Float[Array, ""] | float
 LANES = 4  # one threefry block is 64 bits: four masks of 16 bits
@@ -199,5 +201,5 @@ def _masks(
         return [together([(mask >> lane & 1) != 0 for lane in range(LANES)]) for mask in masks]
 
     scale = 1.0 / (1.0 - threshold.astype(jnp.float32) / 65536)
-    masks = jax.lax.platform_dependent(words, cpu=in_a_loop, tpu=where_used, default=once)
+    masks = for_platform(words, cpu=in_a_loop, tpu=where_used, default=once)
     return [Mask(keep, scale) for keep in masks]

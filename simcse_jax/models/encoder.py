@@ -26,6 +26,7 @@ from simcse_jax.models.dropout import Draws, Mask, Rate, attention_masks, drop, 
 from simcse_jax.models.layer import CONTEXT, Layer, LayerNorm, Masks, dense, linear
 from simcse_jax.models.model_types import FROM_ZERO, ROTARY, WORD_VECTORS
 from simcse_jax.models.padding import Layout, Padded, unpadded
+from simcse_jax.models.platforms import for_platform
 from simcse_jax.models.products import DType, rounded
 from simcse_jax.models.relative_positions import BUCKETS, buckets
 from simcse_jax.models.rotary import rotation
@@ -276,4 +277,4 @@ def again(
         return jax.lax.cond(some, light, lambda x: jnp.broadcast_to(x.ravel()[0], result.shape), hidden)
 
     some = jnp.sum(attention_mask) >= 0
-    return jax.lax.platform_dependent(hidden, some, cpu=in_a_branch, default=lambda hidden, _: light(hidden))
+    return for_platform(hidden, some, cpu=in_a_branch, default=lambda hidden, _: light(hidden))

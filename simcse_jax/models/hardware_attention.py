@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from simcse_jax.errors import installed
+from simcse_jax.models.platforms import for_platform
 from simcse_jax.models.products import DType
 
 Heads = Float[Array, "B H T d"]
@@ -68,7 +69,7 @@ def by_platform(
     fits_cudnn = dtype == jnp.bfloat16 and head_size <= MOST_OF_CUDNN and head_size % 8 == 0
     if kernels and fits_cudnn and has_plugin("cuda"):
         branches["cuda"] = on_gpu
-    return jax.lax.platform_dependent(query, key, value, attention_mask, default=otherwise, **branches)
+    return for_platform(query, key, value, attention_mask, default=otherwise, **branches)
 
 
 def has_plugin(platform: str) -> bool:

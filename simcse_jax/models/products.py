@@ -13,6 +13,7 @@ from jax.experimental.layout import Layout, with_layout_constraint
 from jaxtyping import Array, Float, Float32
 
 from simcse_jax.models.arrays import AnyArray
+from simcse_jax.models.platforms import for_platform
 
 DType = jnp.dtype | type
 Factor = Float[AnyArray, "..."]
@@ -105,7 +106,7 @@ def _product(subscripts: str, x: Factor, y: Factor, rounds: bool) -> Float32[Arr
     def rounded(x: Factor, y: Factor) -> Float32[Array, "..."]:
         return jnp.einsum(subscripts, x, y, preferred_element_type=x.dtype).astype(jnp.float32)
 
-    return jax.lax.platform_dependent(x, y, cpu=exact, default=rounded)
+    return for_platform(x, y, cpu=exact, default=rounded)
 
 
 def _forward(how: _Einsum, x: Factor, y: Factor, copy: Factor | None) -> tuple[Float32[Array, "..."], Pair]:
@@ -133,7 +134,7 @@ def _sum_of_products(x: Named, y: Named, output: str, rounds: bool) -> Float32[A
     order = sorted(left, key=lambda letter: (letter not in output, output.find(letter)))
     axes = tuple(left.index(letter) for letter in order)
     if axes != tuple(range(a.ndim)):
-        a = jax.lax.platform_dependent(a, cpu=functools.partial(_moved, axes), default=lambda a: a.transpose(axes))
+        a = for_platform(a, cpu=functools.partial(_moved, axes), default=lambda a: a.transpose(axes))
     return _product(f"{''.join(order)},{right}->{output}", a, b, rounds)
 
 
@@ -152,7 +153,7 @@ def rounded(dtype: DType) -> jnp.dtype | None:
 
 def on_gpus(rounded: Callable[..., Result], exact: Callable[..., Result]) -> Callable[..., Result]:
     """`rounded` in a program for a GPU and `exact` in one for a CPU or TPU, where rounding spares no traffic."""
-    return functools.partial(jax.lax.platform_dependent, cpu=exact, tpu=exact, default=rounded)
+    return functools.partial(for_platform, cpu=exact, tpu=exact, default=rounded)
 
 
 def written(x: Float[AnyArray, "*shape"], dtype: jnp.dtype | None) -> Float32[Array, "*shape"]:

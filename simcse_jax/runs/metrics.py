@@ -13,7 +13,7 @@ from simcse_jax.runs.record import check_line
 from simcse_jax.storage import Folder, is_remote, parse_json, write_atomically
 
 if TYPE_CHECKING:
-    from tensorboardX import SummaryWriter
+    from simcse_jax.runs.tensorboard import SummaryWriter
 
 WRITE_SECONDS = 5  # between two writes of metrics.jsonl
 
@@ -44,7 +44,7 @@ class Metrics:
         self._tensorboard = folder / "tensorboard"
         self._temporary = tempfile.TemporaryDirectory() if is_remote(folder) else None
         self._purge_step = 0 if step is None else step + 1
-        # Made by the first flush with a line, because its import takes seconds if PyTorch is installed.
+        # Made by the first flush with a line, because its import takes tenths of a second.
         self._writer: SummaryWriter | None = None
         self._unshown: list[tuple[float, dict[str, Any]]] = []  # lines that TensorBoard lacks, with their times
         self.flush()
@@ -81,7 +81,7 @@ class Metrics:
         if not self._unshown:
             return
         if self._writer is None:
-            from tensorboardX import SummaryWriter
+            from simcse_jax.runs.tensorboard import SummaryWriter
 
             folder = self._temporary.name if self._temporary else str(self._tensorboard)
             self._writer = SummaryWriter(folder, purge_step=self._purge_step, write_to_disk=True)

@@ -25,6 +25,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import evaluate_all
 from simcse_jax.locks.lock import held
 from simcse_jax.models.parameters import Params
+from simcse_jax.models.platforms import tracing_for
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.metrics import Metrics
 from simcse_jax.runs.partial import frozen_params
@@ -211,7 +212,8 @@ class Group:
 
     def update(self, step: int, state: TrainState, batch: Batch) -> TrainState:
         """Dispatches an update of all runs."""
-        state, self.values = self.step(state, batch, self.settings, self.setup.frozen)
+        with tracing_for(self.setup.mesh.devices.flat[0].platform):
+            state, self.values = self.step(state, batch, self.settings, self.setup.frozen)
         return state
 
     @property

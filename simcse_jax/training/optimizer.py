@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from simcse_jax.models.arrays import AnyArray
 from simcse_jax.models.parameters import Params
+from simcse_jax.models.platforms import for_platform
 from simcse_jax.training.learning_rate import learning_rate
 from simcse_jax.training.loss import ADAMW, Optimization
 
@@ -114,4 +115,4 @@ def norm_of_whole(gradient: Params) -> Float[Array, ""]:
         # Without the barrier the compiler would take the sum apart again.
         return jnp.sqrt(jnp.sum(jax.lax.optimization_barrier(jnp.concatenate(rows))))
 
-    return jax.lax.platform_dependent(gradient, cuda=together, default=optax.tree.norm)
+    return for_platform(gradient, cuda=together, default=optax.tree.norm)

@@ -14,6 +14,7 @@ from simcse_jax.devices import processes
 from simcse_jax.devices.flops import peak, product_flops
 from simcse_jax.devices.mesh import split_over_examples
 from simcse_jax.models.parameters import Params
+from simcse_jax.models.platforms import tracing_for
 from simcse_jax.models.sentence_encoder import Graph
 from simcse_jax.runs.state import TrainState
 from simcse_jax.training.loss import Recipe
@@ -82,7 +83,8 @@ class Updates:
         started = time.perf_counter()
         by_example = split_over_examples(self._mesh)
         rows = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=by_example), batch)
-        traced = self._steps[size].trace(state, rows, settings, self._frozen)
+        with tracing_for(self._mesh.devices.flat[0].platform):
+            traced = self._steps[size].trace(state, rows, settings, self._frozen)
         self._compiled[size] = traced.lower().compile()
         self._at_peak[size] = (
             product_flops(traced.jaxpr, platform=self._platform).total() / self._peak if self._peak else 0.0

@@ -27,8 +27,12 @@ Update = Callable[..., tuple[TrainState, Metrics]]  # (state, batch, settings, f
 
 def init_state(params: Params, settings: Mapping[str, Any], chosen: Optimization = ADAMW) -> TrainState:
     """The state before the first update."""
-    step = jnp.zeros((), jnp.int32)
-    return TrainState(step, params, optimizer(step, settings, chosen).init(params))
+    return TrainState(jnp.zeros((), jnp.int32), params, _fresh(params, settings, chosen))
+
+
+@functools.partial(jax.jit, static_argnames="chosen")  # one program in place of one for each shape
+def _fresh(params: Params, settings: Mapping[str, Any], chosen: Optimization) -> optax.OptState:
+    return optimizer(jnp.zeros((), jnp.int32), settings, chosen).init(params)
 
 
 def make_update(graph: Graph, recipe: Recipe, mesh: Mesh) -> Update:

@@ -24,7 +24,13 @@ HUNG = "hung"  # in place of an exit code
 LATER = (
     *("transformers.models.auto.tokenization_auto", "transformers.models.bert.configuration_bert"),
     *("transformers.tokenization_utils_tokenizers", "transformers.integrations.mistral", "tokenizers.trainers"),
-    *("tensorboardX", "safetensors.numpy", "scipy.stats", "jaxlib.mlir.dialects.mhlo", "jaxlib.mlir.dialects.builtin"),
+    *(
+        "simcse_jax.runs.tensorboard",
+        "safetensors.numpy",
+        "scipy.stats",
+        "jaxlib.mlir.dialects.mhlo",
+        "jaxlib.mlir.dialects.builtin",
+    ),
     *("matplotlib.pyplot", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg", "PIL.GifImagePlugin"),
     *("pandas", "pyarrow.parquet", "pyarrow.dataset", "lance_namespace", "multiprocessing.synchronize"),
 )

@@ -21,6 +21,7 @@ import tempfile
 import warnings
 from pathlib import Path
 
+from .lowering import share_contexts
 from .warm import LATER
 
 TESTS = Path(__file__).resolve().parent.parent
@@ -115,6 +116,7 @@ def serve(connection: int) -> None:
     from jax._src import xla_bridge
 
     assert not xla_bridge._backends, "a backend was started by importing"
+    share_contexts()
     gc.collect()
     gc.freeze()  # so that the forks share its memory
     if module := _next(socket.socket(fileno=connection)):

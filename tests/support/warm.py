@@ -24,7 +24,13 @@ CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.
 MODULES = ("main", "encode", "search", "export", "sweep")
 LATER = ("simcse_jax.training.run", "simcse_jax.sweeps.runner", "simcse_jax.sweeps.table", "simcse_jax.simcse")
 LATER += ("simcse_jax.runs.loading", "simcse_jax.model_card", "simcse_jax.index.files", "simcse_jax.encoding.files")
-LATER += ("simcse_jax.index.terminal", "tensorboardX", "pyarrow.parquet", "safetensors.numpy", "matplotlib.pyplot")
+LATER += (
+    "simcse_jax.index.terminal",
+    "simcse_jax.runs.tensorboard",
+    "pyarrow.parquet",
+    "safetensors.numpy",
+    "matplotlib.pyplot",
+)
 LEFT = (".lock", ".tmp", ".new", ".old", ".partial", ".state.json")  # ends of names of what is not finished
 TOO_LONG = 120  # seconds
 

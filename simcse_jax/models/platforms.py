@@ -1,0 +1,30 @@
+"""What a program computes in one way on one platform and in another way on others."""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+
+Result = TypeVar("Result")
+ALONE = ("cpu", "tpu")  # a device's name of its platform is also that of `for_platform`; of GPUs it is not
+_platform = jax.make_user_context(default_value=None)  # part of the key under which `jax.jit` keeps what it traced
+
+
+def tracing_for(platform: str) -> contextlib.AbstractContextManager[None]:
+    """While a program is traced: it is for devices of this platform alone (`jax.Device.platform`).
+
+    Otherwise every way is traced, differentiated and lowered, and the compiler gets one of them. For GPUs nothing
+    changes.
+    """
+    return _platform(platform) if platform in ALONE else contextlib.nullcontext()
+
+
+def for_platform(*args: Any, default: Callable[..., Result], **ways: Callable[..., Result]) -> Result:
+    """`jax.lax.platform_dependent`: way(*args) of the platform that the program is for, otherwise default(*args).
+
+    Within `tracing_for`, no other way is traced.
+    """
+    if (platform := _platform.value) is None:
+        return jax.lax.platform_dependent(*args, default=default, **ways)
+    return ways.get(platform, default)(*args)
