@@ -1,7 +1,7 @@
 """What a program computes in one way on one platform and in another way on others."""
 
-import contextlib
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import jax
@@ -11,13 +11,13 @@ ALONE = ("cpu", "tpu")  # a device's name of its platform is also that of `for_p
 _platform = jax.make_user_context(default_value=None)  # part of the key under which `jax.jit` keeps what it traced
 
 
-def tracing_for(platform: str) -> contextlib.AbstractContextManager[None]:
+def tracing_for(platform: str) -> AbstractContextManager[None]:
     """While a program is traced: it is for devices of this platform alone (`jax.Device.platform`).
 
-    Otherwise every way is traced, differentiated and lowered, and the compiler gets one of them. For GPUs nothing
-    changes.
+    Otherwise every way is traced, differentiated and lowered, and the compiler gets one of them. For GPUs they still
+    are.
     """
-    return _platform(platform) if platform in ALONE else contextlib.nullcontext()
+    return _platform(platform if platform in ALONE else None)
 
 
 def for_platform(*args: Any, default: Callable[..., Result], **ways: Callable[..., Result]) -> Result:

@@ -6,9 +6,11 @@ none. Import this module where a line is written, not before: it takes a few ten
 
 import sys
 
-_other = sys.modules.setdefault("torch", None)  # type: ignore[arg-type]  # None: importing it fails, as if not there
+_absent = "torch" not in sys.modules
+if _absent:
+    sys.modules["torch"] = None  # type: ignore[assignment]  # importing it fails, as if it were not installed
 try:
     from tensorboardX import SummaryWriter as SummaryWriter
 finally:
-    if _other is None:
+    if _absent and sys.modules["torch"] is None:
         del sys.modules["torch"]

@@ -26,7 +26,7 @@ Update = Callable[..., tuple[TrainState, Metrics]]  # (state, batch, settings, f
 
 
 def init_state(params: Params, settings: Mapping[str, Any], chosen: Optimization = ADAMW) -> TrainState:
-    """The state before the first update."""
+    """The state before the first update; the optimizer's part is on no particular device, whatever `params` are."""
     return TrainState(jnp.zeros((), jnp.int32), params, _fresh(params, settings, chosen))
 
 

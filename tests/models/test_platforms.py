@@ -29,6 +29,8 @@ def test_only_the_way_of_the_platform_is_traced_where_it_is_known():
     assert traced_ways("tpu") == {"default"}
     # A GPU's device has the platform "gpu", whoever made it: all are traced, and the compiler chooses.
     assert traced_ways("gpu") == traced_ways() == {"default", "cpu", "cuda"}
+    with tracing_for("cpu"):
+        assert traced_ways("gpu") == {"default", "cpu", "cuda"}
 
 
 def test_a_function_traced_for_one_platform_is_traced_again_for_another():

@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 from support import ROOT
 
 from simcse_jax.runs import tensorboard
@@ -23,7 +24,8 @@ def test_pytorch_is_not_imported_and_can_be_later(tmp_path):
     assert (done.stdout, done.returncode) == ("another PyTorch\n", 0), done.stderr
 
 
-def test_a_pytorch_that_was_imported_before_stays(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", sys)
+@pytest.mark.parametrize("before", [sys, None], ids=["imported", "blocked"])
+def test_what_a_user_made_of_pytorch_before_stays(before, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", before)
     importlib.reload(tensorboard)
-    assert sys.modules["torch"] is sys
+    assert sys.modules["torch"] is before
