@@ -26,6 +26,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.models import partial
 from simcse_jax.models.config import EncoderConfig
 from simcse_jax.models.head import HEADS
+from simcse_jax.models.platforms import tracing_for
 from simcse_jax.models.sentence_encoder import build
 from simcse_jax.objectives.registry import needs
 from simcse_jax.runs.state import convolutions_of, pretrained_shapes, split_shapes, with_parts
@@ -161,7 +162,8 @@ def compile_for(
     devices, chip = described_devices(topology), CHIPS[kind]
     most = gpu_memory(chip.hbm) if is_gpu(topology) else math.inf
     started = time.perf_counter()
-    traced = trace(devices)
+    with tracing_for(devices[0].platform):  # as a run does
+        traced = trace(devices)
     try:
         compiled = traced.lower().compile()
     except jax.errors.JaxRuntimeError as error:

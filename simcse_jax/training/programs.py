@@ -71,8 +71,8 @@ class Updates:
         self._frozen, self._mesh = frozen, mesh
         self._compiled: dict[int, jax.stages.Compiled] = {}
         self._at_peak: dict[int, float] = {}
-        device = mesh.devices.flat[0]
-        self._peak, self._platform = peak(device), "cuda" if device.platform == "gpu" else device.platform
+        self._platform = mesh.devices.flat[0].platform
+        self._peak = peak(mesh.devices.flat[0])
 
     def compile(self, step: int, state: TrainState, batch: Batch, settings: Settings) -> float:
         """Compiles the program that this step needs, if it is not compiled yet; returns the seconds that this took."""
@@ -83,12 +83,11 @@ class Updates:
         started = time.perf_counter()
         by_example = split_over_examples(self._mesh)
         rows = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=by_example), batch)
-        with tracing_for(self._mesh.devices.flat[0].platform):
+        with tracing_for(self._platform):
             traced = self._steps[size].trace(state, rows, settings, self._frozen)
         self._compiled[size] = traced.lower().compile()
-        self._at_peak[size] = (
-            product_flops(traced.jaxpr, platform=self._platform).total() / self._peak if self._peak else 0.0
-        )
+        named = "cuda" if self._platform == "gpu" else self._platform
+        self._at_peak[size] = product_flops(traced.jaxpr, platform=named).total() / self._peak if self._peak else 0.0
         seconds = time.perf_counter() - started
         if isinstance(self._sizes, ProgramSizes):
             which = f"program {size + 1} of {len(self._steps)}"
