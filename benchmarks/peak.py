@@ -64,12 +64,13 @@ def _fastest(runs: list[tuple[int, Callable[[], Any]]], wait: Callable[[Any], An
     def do_round() -> Done:
         tried = []
         for flops, run in runs:
-            count, started, result = 0, time.perf_counter(), None
-            while (seconds := time.perf_counter() - started) < SECONDS or not count:
-                for _ in range(10):  # dispatched together, so that a GPU does not wait for Python
+            count, together, started, result = 0, 1, time.perf_counter(), None
+            while (seconds := time.perf_counter() - started) < SECONDS:
+                for _ in range(together):
                     result = run()
                 wait(result)
-                count += 10
+                count += together
+                together = 10  # dispatched together, so that a GPU does not wait for Python; one may take seconds
             tried.append((flops, seconds / count))
         flops, seconds = max(tried, key=lambda one: one[0] / one[1])
         return Done(flops, seconds=seconds)

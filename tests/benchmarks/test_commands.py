@@ -224,12 +224,11 @@ def run(module, output, *arguments):
     return json.loads((output / "scale.json" if module == "scale" else output).read_text())["results"]
 
 
-@pytest.mark.wiring
 @pytest.mark.slow
 @pytest.mark.parametrize(("recipe", "dtype", "chunk"), [("unsup", "float32", 0), ("sup", "bfloat16", 4)])
 def test_a_step_of_all_contenders(recipe, dtype, chunk, tiny_bert, corpus, tmp_path):
     pytest.importorskip("accelerate")
-    few = ["--rounds", 2, "--steps", 1, "--warmup", 1, "--batch-size", 8, "--peers", "pytorch", "sentence-transformers"]
+    few = ["--rounds", 1, "--steps", 1, "--warmup", 1, "--batch-size", 8, "--peers", "pytorch", "sentence-transformers"]
     few += ["--recipe", recipe, "--dtype", dtype, "--chunk", chunk, "--data", corpus["csv"]]
     (found,) = run("train_step", tmp_path / "out.json", "--model", tiny_bert, *few)
     assert found["missing"] == {}
@@ -239,7 +238,6 @@ def test_a_step_of_all_contenders(recipe, dtype, chunk, tiny_bert, corpus, tmp_p
         assert 0 < figures["share_of_peak"]["median"] < 1
 
 
-@pytest.mark.wiring
 @pytest.mark.slow
 def test_simcse_plus_plus_compared_with_simcse(tiny_bert, corpus, tmp_path):
     few = ["--rounds", 2, "--steps", 1, "--warmup", 1, "--batch-size", 8, "--data", corpus["txt"]]
@@ -255,7 +253,6 @@ def test_documents_of_spans_have_enough_words(tmp_path):
     assert [len(each.split()) for each in documents] == [129, 129]  # the last 14 sentences are too few
 
 
-@pytest.mark.wiring
 @pytest.mark.slow
 def test_a_step_with_a_generator_next_to_simcse_s(masked_bert, corpus, tmp_path):
     few = ["--rounds", 1, "--steps", 1, "--warmup", 1, "--batch-size", 8, "--data", corpus["txt"]]
@@ -264,7 +261,6 @@ def test_a_step_with_a_generator_next_to_simcse_s(masked_bert, corpus, tmp_path)
     assert found["cost"]["median"] > 0
 
 
-@pytest.mark.wiring
 @pytest.mark.slow
 def test_encode_and_sts_agree_with_sentence_transformers(exported, corpus, tmp_path):
     few = ["--model", exported, "--rounds", 1, "--dtype", "float32"]
@@ -276,7 +272,6 @@ def test_encode_and_sts_agree_with_sentence_transformers(exported, corpus, tmp_p
     assert ours == pytest.approx(theirs, abs=1e-3)
 
 
-@pytest.mark.wiring
 @pytest.mark.slow
 def test_startup_of_a_tiny_model(exported, corpus, tmp_path):
     (found,) = run("startup", tmp_path / "out.json", "--model", exported, "--rounds", 1, "--what", "embedding")
@@ -284,7 +279,6 @@ def test_startup_of_a_tiny_model(exported, corpus, tmp_path):
     assert len(found["contenders"]) == 3
 
 
-@pytest.mark.wiring
 @pytest.mark.slow
 def test_scale_of_a_tiny_model(tiny_bert, corpus, tmp_path, monkeypatch):
     few = ["--model", str(tiny_bert), "--data", str(corpus["txt"]), "--steps", "1"]
@@ -295,7 +289,6 @@ def test_scale_of_a_tiny_model(tiny_bert, corpus, tmp_path, monkeypatch):
     assert scale.measure("devices", 2, scale.parse(), tmp_path).seconds > 0
 
 
-@pytest.mark.wiring
 @pytest.mark.slow
 def test_search_in_a_few_rows(tmp_path):
     pytest.importorskip("faiss")
@@ -306,7 +299,6 @@ def test_search_in_a_few_rows(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 def test_an_index_on_disk_of_a_few_rows(tmp_path):
     for package in ("faiss", "lancedb"):
         pytest.importorskip(package)
@@ -326,7 +318,6 @@ def test_figures_of_a_load():
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 def test_both_servers_answer_every_client(exported, corpus, tmp_path):
     few = ["--model", exported, "--data", corpus["txt"], "--clients", 4, "--seconds", 1, "--texts", 3]
     found = run("serve", tmp_path / "out.json", *few)
@@ -350,7 +341,6 @@ def test_a_corpus_of_drawn_rows_is_one_that_can_be_read(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 def test_reading_a_corpus_cold_and_warm(tmp_path):
     few = ["--folder", tmp_path / "corpus", "--rows", 2000, "--batch-size", 16, "--batches", 2, "--rounds", 1]
     found = run("corpus", tmp_path / "out.json", *few)
