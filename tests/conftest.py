@@ -13,6 +13,8 @@ from pathlib import Path
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")
+# As those of an object store's tests set it, so that their processes too are forked from one that has imported all.
+os.environ.setdefault("NO_GCE_CHECK", "true")
 # Compiling takes most of the time: a third of it without optimizations. `make test-all` runs with them.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 # libtpu ends a process with a flag that it does not know.
@@ -84,11 +86,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in a script's 
 
 @pytest.fixture(autouse=True)
 def one_platform(request, monkeypatch) -> None:
-    """A program compiled quickly is traced for CPUs alone, and no second time for the platforms that take other ways.
+    """Programs are traced for CPUs alone, as a run's are on a CPU, and no second time for platforms with other ways.
 
-    The program is the same. `make test-all` traces the other ways too, as do tests with the mark `platforms`.
+    The program is the same. Tests with the mark `platforms` trace the other ways too.
     """
-    if os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1" and not request.node.get_closest_marker("platforms"):
+    if not request.node.get_closest_marker("platforms"):
         monkeypatch.setattr(
             "jax.lax.platform_dependent", lambda *args, default=None, cpu=None, **others: (cpu or default)(*args)
         )
