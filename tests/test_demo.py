@@ -105,7 +105,6 @@ def address(tiny_bert, corpus):
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 def test_the_page_in_a_browser(browser, address, corpus):
     from selenium.webdriver.common.by import By
     from selenium.webdriver.support.ui import WebDriverWait

@@ -311,7 +311,6 @@ def test_a_full_disk_is_reported_and_no_output_is_left(tmp_path):
         partial.append(np.zeros((2, 3), np.float32), 0)
 
 
-@pytest.mark.wiring
 @pytest.mark.slow
 def test_a_killed_command_resumes_and_writes_the_same_file(tiny_bert, tmp_path):
     source = tmp_path / "corpus.txt"

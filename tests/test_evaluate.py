@@ -134,6 +134,7 @@ def minilm_avg(minilm):
     return SimCSE(minilm, pooler="avg")
 
 
+@pytest.mark.optimized
 @pytest.mark.slow
 def test_minilm_has_its_score_on_the_development_set_of_sts_b(minilm_avg, senteval):
     pairs, missing = sts.read(str(senteval), ["STSBenchmark"], "dev")
@@ -141,6 +142,7 @@ def test_minilm_has_its_score_on_the_development_set_of_sts_b(minilm_avg, sentev
     assert sts.evaluate(minilm_avg.encode, pairs)["STSBenchmark"]["spearman"] == pytest.approx(MINILM_DEV, abs=0.03)
 
 
+@pytest.mark.optimized
 @pytest.mark.slow
 def test_minilm_has_its_scores_on_the_real_tasks(minilm_avg, senteval):
     pairs, missing = sts.read(str(senteval), list(MINILM_SCORES))

@@ -168,7 +168,6 @@ CASES = [
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 @pytest.mark.parametrize(("model_type", "pooler", "mlp"), CASES)
 def test_transformers_and_sentence_transformers_open_it(model_type, pooler, mlp, corpus, tmp_path):
     torch = pytest.importorskip("torch")
@@ -216,7 +215,6 @@ def test_transformers_and_sentence_transformers_open_it(model_type, pooler, mlp,
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 def test_a_real_tokenizer_goes_out_as_it_came_in(minilm, tmp_path):
     pytest.importorskip("torch")
     from sentence_transformers import SentenceTransformer

@@ -239,6 +239,7 @@ def test_a_run_without_checkpoints_is_refused(tmp_path, trained, corpus, kept, w
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.optimized
 @pytest.mark.slow
 def test_minilm_has_its_geometry_on_sts_b(minilm, senteval):
     pairs = measures.read(str(senteval))

@@ -113,7 +113,6 @@ def test_recipes_are_found_in_an_editable_install(source, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 def test_pip_installs_the_console_script(wheel, tmp_path):
     """In an environment of its own, which takes the dependencies from this one."""
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)

@@ -277,7 +277,6 @@ CASES = [
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 @pytest.mark.parametrize(("model_type", "pooler", "has_head"), CASES)
 def test_the_snippets_of_all_three_libraries_run(model_type, pooler, has_head, tmp_path, monkeypatch):
     pytest.importorskip("torch")

@@ -56,6 +56,7 @@ def evaluate(tmp_path, model, *more) -> tuple[str, dict]:
     return done.stdout, json.loads(output.read_text())
 
 
+@pytest.mark.optimized
 @pytest.mark.slow
 def test_minilm_has_its_score_on_the_first_300_pairs_of_sts_b(tmp_path, minilm, senteval, monkeypatch):
     whole = sts.read(str(senteval), ["STSBenchmark"])[0]["STSBenchmark"]

@@ -130,7 +130,6 @@ def test_from_a_bucket_into_a_bucket(store, tiny_bert, corpus):
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 def test_two_processes_one_of_which_is_killed_make_the_same_bytes(arguments, corpus, tmp_path):
     header, *rows = corpus["csv"].read_text().splitlines()
     (tmp_path / "long.csv").write_text("\n".join([header, *(rows * 2000)]) + "\n")

@@ -352,6 +352,7 @@ def test_an_index_of_other_sentences_or_of_another_model_is_refused(tiny_bert, f
     refused(*args, "--dtype", "bfloat16", parts=["an index of", "float32)", "bfloat16)"])
 
 
+@pytest.mark.optimized
 @pytest.mark.slow
 def test_minilm_finds_the_partners_of_sts_b_as_numpy_does(minilm, senteval, tmp_path):
     pairs = sts.read(str(senteval), ["STSBenchmark"], "dev")[0]["STSBenchmark"]

@@ -137,7 +137,6 @@ def ask_slowly(url, texts, go_on):
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 def test_others_are_served_without_a_key_only_with_a_warning_and_ctrl_c_ends_it(tiny_bert):
     arguments = ["--model", tiny_bert, "--host", "0.0.0.0", "--no-key", "--truncate"]
     with served(*arguments) as server:

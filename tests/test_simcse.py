@@ -327,6 +327,7 @@ def mixed(count: int) -> list[str]:
     return texts
 
 
+@pytest.mark.optimized
 @pytest.mark.slow
 def test_embeddings_are_those_of_sentence_transformers(minilm, senteval):
     pytest.importorskip("torch")
@@ -334,7 +335,7 @@ def test_embeddings_are_those_of_sentence_transformers(minilm, senteval):
 
     from simcse_jax.huggingface.resolve import resolve
 
-    texts = mixed(1000)
+    texts = mixed(300)
     with pytest.warns(UserWarning, match="sentences were longer than 256 tokens"):
         ours = SimCSE(minilm).encode(texts)
     theirs = SentenceTransformer(str(resolve(minilm)), device="cpu").encode(texts)

@@ -64,6 +64,7 @@ def test_word_vectors_have_no_layers(tmp_path):
         model.encode_tokens(["the cat"])
 
 
+@pytest.mark.optimized
 @pytest.mark.slow
 def test_they_are_those_of_sentence_transformers(minilm):
     theirs = pytest.importorskip("sentence_transformers").SentenceTransformer(str(resolve(minilm)), device="cpu")

@@ -179,7 +179,6 @@ def test_mistakes_about_the_cluster_are_found_before_rows_are_counted(job, tmp_p
 
 @RAY
 @pytest.mark.slow
-@pytest.mark.wiring
 def test_killed_actors_and_a_killed_driver_lose_no_row_and_repeat_none(tiny_bert, sources, tmp_path):
     big = tmp_path / "big.txt"
     big.write_text(sources[0].read_text() * 200)

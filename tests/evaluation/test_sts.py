@@ -402,6 +402,7 @@ def test_the_real_data_sets_have_their_numbers_of_pairs(senteval, task, split, p
     assert sum(part.stop - part.start for part in found.subsets.values()) in (0, pairs)
 
 
+@pytest.mark.optimized
 @pytest.mark.slow
 def test_all_equals_sentence_transformers_and_scipy(minilm, senteval):
     from pathlib import Path
@@ -411,7 +412,7 @@ def test_all_equals_sentence_transformers_and_scipy(minilm, senteval):
     from simcse_jax.huggingface.load import load
     from simcse_jax.simcse import SimCSE
 
-    tasks, _ = sts.read(str(senteval), ["STS13", "STSBenchmark"])  # the others agree too, and take minutes
+    tasks, _ = sts.read(str(senteval), ["STS13"])  # the others agree too, and take minutes
     results = sts.evaluate(SimCSE(minilm, pooler="avg").encode, tasks)
     folder = Path(load(minilm).folder)
     transformer = models.Transformer(str(folder))

@@ -92,6 +92,7 @@ MORE = [
 ]
 
 
+@pytest.mark.optimized
 @pytest.mark.parametrize(
     ("task", "protocol"), [*PYTORCH, *(pytest.param(*each, marks=pytest.mark.slow) for each in MORE)]
 )

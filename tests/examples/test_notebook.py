@@ -54,7 +54,6 @@ def test_a_cell_completes_the_methods_of_the_class():
         assert "SimCSE" in {one.text.lstrip(".") for one in found.completions("simcse_jax.", len("simcse_jax."))}
 
 
-@pytest.mark.wiring
 @pytest.mark.slow
 def test_it_runs_from_top_to_bottom(minilm, tmp_path):
     for name in ("nbclient", "ipykernel", "matplotlib"):

@@ -8,6 +8,7 @@ import pytest
 from support import ROOT
 
 
+@pytest.mark.optimized
 @pytest.mark.slow
 def test_the_quickstart_shows_a_gain_on_held_out_pairs(minilm, tmp_path):
     command = ["bash", "examples/quickstart.sh", sys.executable, str(tmp_path / "run")]

@@ -142,7 +142,6 @@ def test_an_adapter_of_another_model_is_refused(written, tmp_path):
 
 # The package peft is only compared with; without it these are skipped.
 @pytest.mark.slow
-@pytest.mark.wiring
 @pytest.mark.exact
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_peft_opens_it_and_ours_opens_pefts(kind, tmp_path):

@@ -12,7 +12,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import load
 from simcse_jax.huggingface.write import write_model as write_model_folder
 
-pytestmark = [pytest.mark.slow, pytest.mark.wiring]
+pytestmark = pytest.mark.slow
 SENTENCES = ["the cat", "A man is here.", "", "the cat sits on a man " * 20, "man"]
 PROMPTS = {"query": "the man ", "q": "a cat sits ", "passage": "on "}
 

@@ -23,6 +23,7 @@ def hidden_states(model, ids, mask):
     return parameters.merge(graph, params).encoder(ids, mask)
 
 
+@pytest.mark.optimized
 def test_every_hidden_state_of_the_real_weights(minilm):
     torch = pytest.importorskip("torch")
     from transformers import BertModel
@@ -106,7 +107,6 @@ def test_hidden_states_and_gradients_of_small_random_models(their_folder):
     assert_same_states_and_gradients(their_folder, ids, (np.arange(64) < lengths[:, None]).astype(np.int32))
 
 
-@pytest.mark.wiring
 def test_dropout_is_where_theirs_is(their_folder, monkeypatch):
     """Every dropout, ours and theirs, multiplies by 0.7 here; some encoders leave one of them out."""
     torch = pytest.importorskip("torch")
@@ -156,6 +156,7 @@ def every_length(longest):
     return ids, (np.arange(longest + 3) < lengths[:, None]).astype(np.int32)
 
 
+@pytest.mark.optimized
 def test_hidden_states_and_gradients_of_mpnet_s_width(mpnet_base):
     """Distances up to 129 reach every bucket."""
     assert_same_states_and_gradients(mpnet_base, *every_length(130))

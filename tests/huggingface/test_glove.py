@@ -217,7 +217,6 @@ def test_the_file_is_not_overwritten(corpus, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 @pytest.mark.parametrize("lower", [False, True])
 @pytest.mark.parametrize("stop_words", [False, True])
 def test_embeddings_are_those_of_sentence_transformers(tmp_path, lower, stop_words):

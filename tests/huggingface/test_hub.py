@@ -164,7 +164,6 @@ def test_failed_downloads_are_reported_in_one_line(hub, environment, exported, t
     )
 
 
-@pytest.mark.wiring
 @pytest.mark.slow
 def test_a_partial_file_is_not_used(hub, environment, exported, tmp_path):
     publish(hub, exported)
@@ -226,7 +225,6 @@ def test_a_push_is_refused_before_the_export(hub, environment, trained, tmp_path
 
 
 @pytest.mark.parametrize("request_", ["POST /api/models/ann/new/commit", "PUT /lfs", "POST /api/repos/create"])
-@pytest.mark.wiring
 @pytest.mark.slow
 def test_a_push_that_fails_changes_no_branch(hub, environment, exported, request_):
     hub.failing = request_

@@ -43,7 +43,7 @@ def test_each_opens_with_the_pooler_the_head_and_the_prompts_of_its_files(opened
 # One for each model type and kind of tokenizer.
 TOKENIZED = ("intfloat/multilingual-e5-base", "albert/albert-base-v2", "google/electra-small-generator")
 OTHERS = [
-    pytest.param(name, marks=(pytest.mark.slow, pytest.mark.wiring))
+    pytest.param(name, marks=pytest.mark.slow)
     for name in (
         *("intfloat/multilingual-e5-small", "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2"),
         *("almanach/camembert-base", "nghuyong/ernie-2.0-base-en", "sentence-transformers/LaBSE"),
@@ -83,7 +83,6 @@ KINDS = [*TOKENIZED, "almanach/camembert-base", "distilbert/distilroberta-base",
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 @pytest.mark.parametrize("name", KINDS)
 def test_tokens_of_the_shared_sentences_are_those_of_transformers(name, tmp_path, senteval):
     """Of every tenth of 180,000, others for each kind of tokenizer; with EVERY=1 of all of them."""
@@ -129,7 +128,6 @@ def test_the_shape_of_each_name_is_known_without_its_files():
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 def test_embeddings_are_those_of_sentence_transformers(opened):
     pytest.importorskip("torch")
     from sentence_transformers import SentenceTransformer

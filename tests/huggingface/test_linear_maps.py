@@ -58,7 +58,6 @@ def test_names_of_modules():
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_transformers_has_these_modules_and_no_others_in_its_layers(kind):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")

@@ -9,7 +9,6 @@ def test_common_words_are_there_and_others_are_not():
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 def test_they_are_those_of_sentence_transformers():
     theirs = pytest.importorskip("sentence_transformers.sentence_transformer.modules.tokenizer.word")
     assert set(theirs.ENGLISH_STOP_WORDS) == ENGLISH_STOP_WORDS

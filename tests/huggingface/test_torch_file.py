@@ -151,7 +151,6 @@ def test_what_a_zip_file_would_inflate_to_is_not_read(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 @pytest.mark.parametrize("zipped", [True, False], ids=["zip", "legacy"])
 def test_reads_files_written_by_pytorch(tmp_path, zipped):
     torch = pytest.importorskip("torch")
@@ -176,7 +175,6 @@ def test_reads_files_written_by_pytorch(tmp_path, zipped):
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 def test_a_folder_with_pytorch_weights_whole_or_sharded(tiny_bert, tmp_path):
     torch = pytest.importorskip("torch")
     folder = shutil.copytree(tiny_bert, tmp_path / "model")

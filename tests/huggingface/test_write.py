@@ -102,7 +102,6 @@ def test_the_first_of_layers_that_share_weights_are_written_with_their_number_of
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 @pytest.mark.parametrize("model_type", CONFIGS)
 def test_transformers_opens_the_language_model(model_type, tmp_path):
     pytest.importorskip("torch")
@@ -126,7 +125,6 @@ def test_transformers_opens_the_language_model(model_type, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 def test_mpnet_s_tokenizer_is_written_unchanged(minilm, tmp_path):
     """MPNet-base's vocabulary is BERT's 30,522 pieces, which MiniLM shares, among five tokens of its own."""
     pytest.importorskip("torch")

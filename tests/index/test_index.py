@@ -231,7 +231,6 @@ pickle.dump(found, open(f"{folder}/found-{process}", "wb"))
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 @pytest.mark.parametrize(("storage", "differs"), [("float32", 0), ("float16", 0), ("float32", 1)])
 def test_several_processes_find_what_one_finds(tmp_path, storage, differs):
     index, _ = filled(200)

@@ -180,7 +180,6 @@ def test_the_memory_of_building_and_of_searching_has_an_end(rows, cells, of_each
 
 @NEEDS_GCSFS
 @pytest.mark.slow
-@pytest.mark.wiring
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_an_index_in_a_bucket_is_built_added_to_and_searched(store, tmp_path, monkeypatch, precision):
     for name, value in xml_store.environment(tmp_path, store.url).items():

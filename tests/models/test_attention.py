@@ -86,7 +86,7 @@ def test_a_block_draws_the_same_masks_as_all_at_once():
     [
         (False, "modernbert"),
         *(
-            pytest.param(*each, marks=[pytest.mark.slow, pytest.mark.wiring])
+            pytest.param(*each, marks=pytest.mark.slow)
             for each in ((False, "bert"), (False, "mpnet"), (True, "bert"), (True, "mpnet"), (True, "modernbert"))
         ),
     ],

@@ -81,7 +81,7 @@ def batch():
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("model_type", ["bert", "modernbert"])
+@pytest.mark.parametrize("model_type", ["bert", pytest.param("modernbert", marks=pytest.mark.slow)])
 def test_a_step_with_kernels_is_the_same_step(model_type, long, batch, monkeypatch):
     graph, params, config = model_with_kernels(model_type)
     assert_used = {}

@@ -312,7 +312,6 @@ def test_a_damaged_tokenizer(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 @pytest.mark.parametrize("hidden_act", ["gelu", "relu"])
 @pytest.mark.parametrize("model_type", CONFIGS)
 def test_logits_are_those_of_transformers(tmp_path, model_type, hidden_act):

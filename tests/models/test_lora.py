@@ -49,7 +49,7 @@ def batch(rows=3, length=9):
     return ids[:, 0] % 30, mask[:, 0]
 
 
-MOST = [pytest.param(kind, marks=(pytest.mark.slow, pytest.mark.wiring)) for kind in CONFIGS if kind != "modernbert"]
+MOST = [pytest.param(kind, marks=pytest.mark.slow) for kind in CONFIGS if kind != "modernbert"]
 
 
 @pytest.mark.parametrize("kind", ["modernbert", *MOST])

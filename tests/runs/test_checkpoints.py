@@ -239,7 +239,6 @@ def test_waiting_reports_a_save_that_failed_in_the_background(tmp_path):
             checkpoints.close()
 
 
-@pytest.mark.wiring
 @pytest.mark.slow
 def test_a_full_disk_ends_the_run_in_one_line_with_the_checkpoint_before_intact(trained, tiny_bert, corpus, tmp_path):
     workdir = shutil.copytree(trained, tmp_path / "run")

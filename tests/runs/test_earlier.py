@@ -93,7 +93,6 @@ def test_its_index_is_read_and_finds_the_same(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 def test_it_resumes_to_the_same_end_and_is_scored_exported_and_analysed(tmp_path):
     workdirs = [shutil.copytree(EARLIER / "run", tmp_path / name) for name in ("first", "second")]
     for workdir in workdirs:

@@ -26,6 +26,7 @@ from simcse_jax.config.flags import parse
 from simcse_jax.devices.preemption import Preemption
 from simcse_jax.errors import Preempted, UserError
 from simcse_jax.locks.lock import held
+from simcse_jax.models.platforms import tracing_for
 from simcse_jax.runs.loading import load_model
 from simcse_jax.sweeps import runner
 from simcse_jax.sweeps.together import Group
@@ -239,7 +240,6 @@ def test_runs_together_equal_each_alone_also_when_stopped_and_with_one_that_fail
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 def test_runs_together_end_by_patience_where_each_alone_ends(file, tmp_path, monkeypatch):
     fields = ("train.patience=2", "eval.every=2", "train.optimizer=rmsprop", "train.epsilon=1e-4", "train.warmup=0.1")
     for name in ("alone", "together"):
@@ -257,8 +257,10 @@ def test_runs_together_end_by_patience_where_each_alone_ends(file, tmp_path, mon
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 def test_runs_with_lora_together_equal_each_alone_and_one_can_continue_alone(file, tmp_path, monkeypatch):
+    traced_for = []
+    record = lambda platform: traced_for.append(platform) or tracing_for(platform)  # noqa: E731
+    monkeypatch.setattr("simcse_jax.sweeps.together.tracing_for", record)
     fields = ("model.lora.rank=2", "model.lora.dropout=0.1", "train.learning_rate=0.03", "train.max_steps=4")
     for name in ("alone", "together"):
         given = [f"--config.{field}" for field in (*fields, f"sweep.vectorize={name == 'together'}")]
@@ -268,6 +270,7 @@ def test_runs_with_lora_together_equal_each_alone_and_one_can_continue_alone(fil
             (losses, scores, _), expected = (read(tmp_path / name, variant, seed) for name in ("together", "alone"))
             np.testing.assert_allclose(list(losses.values()), list(expected[0].values()), rtol=1e-4)
             assert scores == pytest.approx(expected[1], abs=0.2)
+    assert set(traced_for) == {"cpu"}
     folder = tmp_path / "together" / "a" / "seed1"
     assert not (folder / "model" / "frozen.safetensors").exists()
     (folder / "result.json").unlink()
@@ -391,7 +394,6 @@ TABLE_E1 += ["SBERT-base (published)", "sup. SimCSE-BERT-base with MLM"]
 PP_TABLE_4 = ["DiffCSE", "DiffCSE + SimCSE++", "DiffCSE (published)"]
 
 
-@pytest.mark.wiring
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "table, rows", [("simcse_table5", TABLE_5), ("simcse_tableE1", TABLE_E1), ("simcse_pp_table4", PP_TABLE_4)]

@@ -35,7 +35,6 @@ def config_of(folder, corpus, variant="simcse_plus_plus", **fields):
     return config
 
 
-@pytest.mark.wiring
 def test_a_run_is_resumed_bit_for_bit_with_the_same_generator_alone_and_exported_without_it(
     language_model, corpus, tmp_path
 ):

@@ -79,6 +79,7 @@ def their_loss(params, frozen, data, masked):
     return contrast + WEIGHT * detection, encoder, discriminator, projector, head
 
 
+@pytest.mark.optimized
 def test_loss_and_gradients_of_a_tiny_diffcse():
     graph, params, frozen, recipe = replaced_tokens_step()
     params = {name: np.asarray(value) for name, value in params.items()}

@@ -168,7 +168,6 @@ def test_data_without_what_an_objective_needs_is_refused_before_anything_is_comp
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 def test_a_distilbert_is_trained_as_a_language_model_and_starts_a_run_again(corpus, tmp_path, capsys):
     model = add_mask_token(write_model(tmp_path / "distilbert", "distilbert"))
     fields = {"objective__info_nce__weight": 0.0, "objective__mlm__weight": 1.0, "model__mlp": "none"}

@@ -77,7 +77,6 @@ def parameters(workdir, step):
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 def test_a_run_ends_is_reported_and_is_done_and_a_resumed_one_ends_as_well(train, tmp_path):
     said = "ended at step 8: the score has not become better for 2 evaluations (train.patience)"
     analysis = ("analysis.every=6", "analysis.sentences=10")

@@ -202,7 +202,6 @@ def test_runs_that_are_trained_together_are_as_each_alone(prepared, tiny_bert, c
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 def test_one_two_and_four_processes_train_the_same(prepared, tiny_bert, corpus, tmp_path):
     found = {}
     for count in (1, 2, 4):

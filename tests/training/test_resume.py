@@ -68,7 +68,6 @@ def kill(args, workdir, wait: float, in_training: bool) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 def test_killed_runs_end_with_the_same_parameters(straight, tiny_bert, corpus, tmp_path):
     workdir = tmp_path / "run"
     args = arguments(tiny_bert, corpus, workdir)
@@ -98,7 +97,6 @@ def assert_equal(workdir, straight, tiny_bert):
     assert found == expected  # no step twice, none missing, every value the same
 
 
-@pytest.mark.wiring
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("sent", "code", "said"),
@@ -129,7 +127,6 @@ def test_a_signal_saves_after_the_step_and_the_same_command_resumes(
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 def test_two_signals_of_one_ctrl_c_save_once(tiny_bert, corpus, tmp_path):
     with start(arguments(tiny_bert, corpus, tmp_path / "run")) as child:
         while not progress(tmp_path / "run"):
@@ -144,7 +141,6 @@ def test_two_signals_of_one_ctrl_c_save_once(tiny_bert, corpus, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 def test_another_seed_ends_elsewhere(straight, tiny_bert, corpus, tmp_path):
     done = run("main", *arguments(tiny_bert, corpus, tmp_path / "run"), "--config.seed=7")
     assert done.returncode == 0, done.stderr

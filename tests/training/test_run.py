@@ -142,7 +142,6 @@ def test_the_epochs_drop_the_last_partial_batch_and_blank_lines_are_reported(tin
 
 
 @pytest.mark.slow
-@pytest.mark.wiring
 def test_a_model_trained_on_many_devices_is_read_on_one(tiny_bert, corpus, tmp_path):
     args = train_args(tiny_bert, corpus["txt"], "", tmp_path / "run", "--config.parallel.devices=8")
     done = call("main", *args, "--config.train.max_steps=1")

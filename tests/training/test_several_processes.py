@@ -3,9 +3,9 @@
 import itertools
 import json
 import os
-import re
 import shutil
 import signal
+import string
 import subprocess
 import sys
 import time
@@ -103,16 +103,14 @@ def test_every_layout_trains_the_same_model(layouts, tiny_bert):
     assert device["count"] == 4
 
 
-@pytest.mark.wiring
 def test_the_first_process_alone_speaks(layouts):
     first, second = json.loads((layouts / "2x2.out").read_text())
     assert "40 sentences" in first and "best checkpoint" in first
-    # Gloo's threads write its line in pieces, which can meet.
+    # Gloo's threads write their lines in pieces, which can meet. A line of ours has other letters, such as h, g and v.
     gloo = "[Gloo] Rank 1 is connected to 1 peer ranks. Expected number of connected peer ranks is : 1"
-    assert set(re.findall("[A-Za-z]+", second)) <= set(re.findall("[A-Za-z]+", gloo)), second
+    assert set(second) <= set(gloo + string.digits + "\n") and "loss" not in second, second
 
 
-@pytest.mark.wiring
 @pytest.mark.parametrize(("written", "resumed"), [("2x2", "1x1"), ("1x1", "2x2"), ("2x2", "2x2")])
 def test_a_checkpoint_of_one_layout_resumes_in_another(written, resumed, layouts, arguments, tiny_bert, tmp_path):
     workdir = shutil.copytree(layouts / written, tmp_path / "run")
@@ -131,7 +129,6 @@ def test_a_checkpoint_of_one_layout_resumes_in_another(written, resumed, layouts
     assert_same(workdir, layouts / "1x1", tiny_bert)
 
 
-@pytest.mark.wiring
 def test_a_mistake_of_one_process_ends_all_of_them_in_one_line(arguments, tmp_path, corpus):
     shutil.copyfile(corpus["csv"], tmp_path / "other.csv")
     cases = {
@@ -148,7 +145,6 @@ def test_a_mistake_of_one_process_ends_all_of_them_in_one_line(arguments, tmp_pa
         assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.wiring
 def test_patience_ends_several_processes_at_the_step_of_one(arguments, tmp_path):
     more = [f"--config.{field}" for field in ("train.patience=1", "eval.every=2", "analysis.every=0")]
     done = run("main", *arguments(tmp_path / "one", *more))
@@ -169,7 +165,6 @@ def test_patience_ends_several_processes_at_the_step_of_one(arguments, tmp_path)
         assert [line["step"] for line in lines(tmp_path / "two")] == [line["step"] for line in lines(tmp_path / "one")]
 
 
-@pytest.mark.wiring
 def test_retrieval_scores_several_processes_as_one(arguments, tmp_path):
     more = [f"--config.eval.retrieval.data={write_beir(tmp_path / 'tiny')}", "--config.train.max_steps=0"]
     more += ["--config.train.epochs=0", "--config.eval.development=retrieval", "--config.model.mlp=none"]
@@ -181,7 +176,6 @@ def test_retrieval_scores_several_processes_as_one(arguments, tmp_path):
     assert two["retrieval_average"] == pytest.approx(one["retrieval_average"]) and "ndcg@10" in one["retrieval_average"]
 
 
-@pytest.mark.wiring
 def test_a_model_from_a_workdir_and_a_mistake_after_it(arguments, layouts, tmp_path):
     """Reading a workdir takes no part of the others' talk: one may fail while another still reads."""
     init = f"--config.model.init_from={layouts / '1x1'}"
@@ -192,7 +186,6 @@ def test_a_model_from_a_workdir_and_a_mistake_after_it(arguments, layouts, tmp_p
     assert [code for code, _, _ in ended] == [0, 0], ended
 
 
-@pytest.mark.wiring
 def test_an_evaluation_of_many_batches_ends(arguments, corpus, tmp_path):
     """Programs with exchanges between devices, dispatched side by side, would wait for each other on CPUs."""
     rows = (corpus["txt"].read_text() + corpus["dev"].read_text()).replace("\t", " ").splitlines()
@@ -203,7 +196,6 @@ def test_an_evaluation_of_many_batches_ends(arguments, corpus, tmp_path):
     assert [code for code, _, _ in ended] == [0, 0], ended
 
 
-@pytest.mark.wiring
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_one_process_saves_and_ends_all_with_one_code(sent, arguments, tmp_path):
     args = arguments(tmp_path / "run", "--config.train.max_steps=5000", "--config.checkpoint.keep_every=0")
@@ -221,7 +213,6 @@ def test_a_signal_to_one_process_saves_and_ends_all_with_one_code(sent, argument
     assert all(f"saved at step {saved}" in errors for _, _, errors in ended)
 
 
-@pytest.mark.wiring
 def test_a_single_slurm_task_hears_sigterm_too(arguments, tmp_path):
     args = arguments(tmp_path / "run", "--config.train.max_steps=5000", "--config.eval.every=5000")
     processes = start_slurm_tasks([*args, "--config.checkpoint.keep_every=0"], 1)
@@ -234,7 +225,6 @@ def test_a_single_slurm_task_hears_sigterm_too(arguments, tmp_path):
     assert Checkpoints(tmp_path / "run", read_only=True).latest < 5000
 
 
-@pytest.mark.wiring
 def test_a_workdir_of_another_job_ends_all_processes(arguments, tmp_path):
     with another_job(held(tmp_path / "run")):
         ended = finish(start_processes(arguments(tmp_path / "run")))

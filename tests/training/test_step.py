@@ -14,6 +14,7 @@ from simcse_jax.training.step import init_state, make_step, make_steps
 pytestmark = pytest.mark.exact
 
 
+@pytest.mark.optimized
 @pytest.mark.slow
 def test_losses_and_parameters_of_twenty_steps_are_the_same_on_any_number_of_devices():
     data = [batch(3, seed) for seed in range(4)]
@@ -33,7 +34,7 @@ def test_losses_and_parameters_of_twenty_steps_are_the_same_on_any_number_of_dev
 
     losses, params = train(1)
     assert np.mean(losses[-4:]) < np.mean(losses[:4])
-    for devices, chunk_size in ((2, 0), (4, 1), (8, 0)):
+    for devices, chunk_size in ((4, 1), (8, 0)):
         other_losses, other = train(devices, chunk_size)
         np.testing.assert_allclose(other_losses, losses, rtol=1e-4)
         for name, value in params.items():
@@ -62,11 +63,10 @@ def test_with_a_mean_in_bfloat16_a_step_learns_the_same_on_any_number_of_devices
     assert losses[0] == exact[0] and np.mean(exact[-4:]) < 0.5 * np.mean(exact[:4])
     np.testing.assert_allclose(losses, exact, rtol=0.05, atol=0.02)  # the curve
     assert 0 < max(np.abs(params[name] - trained[name]).max() for name in params) < 1e-2
-    for devices in (2, 4):
-        other_losses, other = train(devices)
-        np.testing.assert_allclose(other_losses, losses, rtol=1e-3, atol=1e-4)
-        for name, value in params.items():
-            np.testing.assert_allclose(other[name], value, atol=2e-4, err_msg=name)
+    other_losses, other = train(4)
+    np.testing.assert_allclose(other_losses, losses, rtol=1e-3, atol=1e-4)
+    for name, value in params.items():
+        np.testing.assert_allclose(other[name], value, atol=2e-4, err_msg=name)
 
 
 def test_by_default_nothing_of_an_update_is_in_bfloat16():

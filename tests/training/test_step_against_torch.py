@@ -20,7 +20,7 @@ from simcse_jax.training.step import init_state, make_step
 from simcse_jax.training.views import plan
 
 pytestmark = pytest.mark.slow
-STEPS, BATCH, LENGTH = 20, 16, 16
+STEPS, BATCH, LENGTH = 20, 8, 16
 RATE, DECAY, CLIP, TEMPERATURE = 5e-5, 0.1, 1.0, 0.05
 
 
@@ -96,6 +96,7 @@ def train_torch(folder, batches):
     return losses, {name: value.numpy() for name, value in model.state_dict().items()}
 
 
+@pytest.mark.optimized
 def test_losses_and_parameters_follow_pytorch(minilm, batches):
     folder = resolve(minilm)
     ours, our_tensors = train_ours(folder, batches)
