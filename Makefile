@@ -25,7 +25,7 @@ test: .venv/requirements-dev.txt
 # The slow tests, compiled quickly; then those of numbers and the exact ones once more, compiled as users do.
 test-all: .venv/requirements-dev.txt
 	$(BIN)/python -m pytest --ignore=tests/hostile -m "slow and not optimized" -n $(WORKERS) --dist worksteal
-	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest --ignore=tests/hostile -m "slow and optimized or exact and not slow" -n $(WORKERS) --dist worksteal
+	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest --ignore=tests/hostile -m "optimized or exact and not slow" -n $(WORKERS) --dist worksteal
 
 # Every command over a table of bad inputs; SECURITY.md has its kinds and counts. Fewer processes than cores: a command has threads.
 test-hostile: .venv/requirements-dev.txt

@@ -65,7 +65,7 @@ def _fastest(runs: list[tuple[int, Callable[[], Any]]], wait: Callable[[Any], An
         tried = []
         for flops, run in runs:
             count, together, started, result = 0, 1, time.perf_counter(), None
-            while (seconds := time.perf_counter() - started) < SECONDS:
+            while (seconds := time.perf_counter() - started) < SECONDS or not count:
                 for _ in range(together):
                     result = run()
                 wait(result)

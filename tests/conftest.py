@@ -15,7 +15,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")
 # As those of an object store's tests set it, so that their processes too are forked from one that has imported all.
 os.environ.setdefault("NO_GCE_CHECK", "true")
-# Compiling takes most of the time: a third of it without optimizations. `make test-all` runs with them.
+# Compiling takes a sixth of the time without them. `make test-all` compiles the tests of its second part as users do.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 # libtpu ends a process with a flag that it does not know.
 os.environ.setdefault(
@@ -86,7 +86,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in a script's 
 
 @pytest.fixture(autouse=True)
 def one_platform(request, monkeypatch) -> None:
-    """Programs are traced for CPUs alone, as a run's are on a CPU, and no second time for platforms with other ways.
+    """Programs are traced for CPUs alone, as a run's step is on a CPU, not for platforms with other ways too.
 
     The program is the same. Tests with the mark `platforms` trace the other ways too.
     """

@@ -41,6 +41,11 @@ IMPORTED = (
     "LANG",
     "HOME",
     "NO_GCE_",
+    "TORCH",
+    "TRANSFORMERS_",
+    "TOKENIZERS_",
+    "MKL_",
+    "KMP_",
 )
 ENVIRONMENT = dict(os.environ)  # the tests' own, before any of them changes it
 LARGEST = 2**17  # of a request, in bytes

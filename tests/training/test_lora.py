@@ -62,7 +62,11 @@ NUMBERS = settings(lora_dropout=0.2)
 @pytest.mark.exact
 @pytest.mark.parametrize(
     ("fields", "columns", "others"),
-    [(LORA, 1, [(1, BATCH // 4), (8, 0)]), (LORA, 3, [(2, 2)]), (FROZEN, 3, [(4, 2)])],
+    [
+        (LORA, 1, [(1, BATCH // 4), (8, 0)]),
+        pytest.param(LORA, 3, [(2, 2)], marks=pytest.mark.optimized),
+        (FROZEN, 3, [(4, 2)]),
+    ],
 )
 def test_gradients_are_of_what_trains_and_the_same_in_chunks_and_on_any_number_of_devices(
     fields, columns, others, tiny_bert, corpus

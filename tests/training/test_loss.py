@@ -45,7 +45,7 @@ def gradient(*args, **kwargs):
 
 
 def assert_same(found, expected, tolerance=1e-5, **summands):
-    """Loss within the tolerance, every gradient within that of its largest value, or of `summands` where given."""
+    """Loss within the tolerance, every gradient within that of its largest value or of its `summands`."""
     assert found[0] == pytest.approx(expected[0], rel=tolerance)
     for name, value in expected[1].items():
         scale = max(np.abs(value).max(), summands.get(name, 1e-3))
@@ -55,7 +55,7 @@ def assert_same(found, expected, tolerance=1e-5, **summands):
 @pytest.mark.parametrize("columns", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_the_gradient_before_clipping_is_the_same_on_any_number_of_devices(columns):
     expected = gradient(1, columns)
-    for devices in (2, 8):  # 4 of them in chunks, below
+    for devices in (2, 8):
         assert_same(gradient(devices, columns), expected)
 
 
@@ -108,6 +108,7 @@ def test_rows_are_exchanged_over_a_torus_too(sides, monkeypatch):
     assert_same(gradient.__wrapped__(8, 1), gradient(1, 1))
 
 
+@pytest.mark.optimized
 @pytest.mark.slow
 def test_rows_are_exchanged_without_padding_too(monkeypatch):
     with_rows(monkeypatch)
@@ -451,6 +452,7 @@ def test_in_chunks_kernels_are_rounded_once_before_the_loops_which_changes_no_bi
     assert loss == expected and all(np.array_equal(values[name], gradients[name]) for name in gradients)
 
 
+@pytest.mark.optimized
 @pytest.mark.slow
 def test_kernels_are_gathered_in_the_type_of_their_products_which_changes_no_bit(monkeypatch):
     rounded, arguments = loss_function(2, 1, dtype=jnp.bfloat16)

@@ -32,6 +32,7 @@ def params(workdir):
     return load_model(str(workdir)).params
 
 
+@pytest.mark.optimized
 @pytest.mark.slow
 def test_both_programs_are_used_and_train_like_one_with_padding(run):
     printed, ours = run("unpadded")

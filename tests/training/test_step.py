@@ -42,7 +42,7 @@ def test_losses_and_parameters_of_twenty_steps_are_the_same_on_any_number_of_dev
 
 
 @pytest.mark.slow
-def test_with_a_mean_in_bfloat16_a_step_learns_the_same_on_any_number_of_devices():
+def test_with_a_mean_in_bfloat16_a_step_learns_the_same_on_four_devices():
     data = [batch(3, seed) for seed in range(4)]
 
     def train(devices, mu_dtype="bfloat16"):
