@@ -335,7 +335,7 @@ def test_embeddings_are_those_of_sentence_transformers(minilm, senteval):
 
     from simcse_jax.huggingface.resolve import resolve
 
-    texts = mixed(300)
+    texts = mixed(1000)
     with pytest.warns(UserWarning, match="sentences were longer than 256 tokens"):
         ours = SimCSE(minilm).encode(texts)
     theirs = SentenceTransformer(str(resolve(minilm)), device="cpu").encode(texts)

@@ -228,7 +228,7 @@ def run(module, output, *arguments):
 @pytest.mark.parametrize(("recipe", "dtype", "chunk"), [("unsup", "float32", 0), ("sup", "bfloat16", 4)])
 def test_a_step_of_all_contenders(recipe, dtype, chunk, tiny_bert, corpus, tmp_path):
     pytest.importorskip("accelerate")
-    few = ["--rounds", 1, "--steps", 1, "--warmup", 1, "--batch-size", 8, "--peers", "pytorch", "sentence-transformers"]
+    few = ["--rounds", 2, "--steps", 1, "--warmup", 1, "--batch-size", 8, "--peers", "pytorch", "sentence-transformers"]
     few += ["--recipe", recipe, "--dtype", dtype, "--chunk", chunk, "--data", corpus["csv"]]
     (found,) = run("train_step", tmp_path / "out.json", "--model", tiny_bert, *few)
     assert found["missing"] == {}

@@ -9,7 +9,6 @@ import atexit
 import contextlib
 import functools
 import gc
-import importlib
 import json
 import os
 import runpy
@@ -22,7 +21,7 @@ import warnings
 from pathlib import Path
 
 from .lowering import share_contexts
-from .warm import LATER
+from .warm import import_later
 
 TESTS = Path(__file__).resolve().parent.parent
 # What libraries read when they are imported: with other values a process must import them itself.
@@ -116,8 +115,7 @@ def _warm() -> socket.socket:
 
 def serve(connection: int) -> None:
     """The warm process, and in its forks the command."""
-    for name in LATER:
-        importlib.import_module(name)
+    import_later()
     from jax._src import xla_bridge
 
     assert not xla_bridge._backends, "a backend was started by importing"

@@ -115,8 +115,9 @@ def test_without_masked_anchors_the_tokens_of_all_columns_are_guessed():
 
 
 @pytest.mark.slow
-def test_the_gradient_is_the_same_if_each_device_has_one_example():
-    assert_same(gradient(8), gradient())
+@pytest.mark.parametrize("devices", [2, 4, 8])
+def test_the_gradient_is_the_same_on_any_number_of_devices(devices):
+    assert_same(gradient(devices), gradient())
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,10 @@ NAMES = ("cosent", "angle", "cosine_mse")
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize(("devices", "chunk_size"), [(2, 3), pytest.param(8, 0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("devices", "chunk_size"),
+    [(2, 3), (8, 0), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((1, 1), (4, 1)))],
+)
 def test_the_gradient_is_the_same_on_any_number_of_devices_and_in_chunks(devices, chunk_size):
     graph, params, _ = random_model(num_layers=1)
     scores = np.float32([0, 0.25, 0.25, 1, 0.8, 0.1, 0.5, 0.8])

@@ -81,8 +81,9 @@ def test_one_encoding_is_local_and_global_and_devices_chunks_and_padding_change_
 
 
 @pytest.mark.slow
-def test_the_gradient_is_the_same_if_each_device_has_one_example():
-    assert_same(gradient(8), gradient())
+@pytest.mark.parametrize("devices", [2, 4, 8])
+def test_the_gradient_is_the_same_on_any_number_of_devices(devices):
+    assert_same(gradient(devices), gradient())
 
 
 @pytest.mark.slow

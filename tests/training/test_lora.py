@@ -63,7 +63,7 @@ NUMBERS = settings(lora_dropout=0.2)
 @pytest.mark.parametrize(
     ("fields", "columns", "others"),
     [
-        (LORA, 1, [(1, BATCH // 4), (8, 0)]),
+        (LORA, 1, [(1, BATCH // 4), (2, 0), (4, 0), (8, 0)]),
         pytest.param(LORA, 3, [(2, 2)], marks=pytest.mark.optimized),
         (FROZEN, 3, [(4, 2)]),
     ],

@@ -20,7 +20,7 @@ from simcse_jax.training.step import init_state, make_step
 from simcse_jax.training.views import plan
 
 pytestmark = pytest.mark.slow
-STEPS, BATCH, LENGTH = 20, 8, 16
+STEPS, BATCH, LENGTH = 20, 16, 16
 RATE, DECAY, CLIP, TEMPERATURE = 5e-5, 0.1, 1.0, 0.05
 
 

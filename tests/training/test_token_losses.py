@@ -56,8 +56,12 @@ def assert_same(found, expected):
         assert np.abs(found[1][name] - value).max() <= 1e-5 * max(np.abs(value).max(), 1e-3), name
 
 
-# On 2 devices 3 examples at a time, without padding.
-SPLIT = [(2, {"chunk_size": 3, "most_tokens": (37,)}), pytest.param(8, {}, marks=pytest.mark.slow)]
+# On 4 devices an example at a time; on 2 devices 3, without padding.
+SPLIT = [
+    (2, {"chunk_size": 3, "most_tokens": (37,)}),
+    pytest.param(4, {"chunk_size": 1}, marks=pytest.mark.slow),
+    pytest.param(8, {}, marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize(("devices", "changes"), SPLIT)
