@@ -5,7 +5,7 @@ BIN := .venv/bin
 # Otherwise every process of the tests would compile all modules, and pytest rewrite all tests, once more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quickstart check test test-all test-hostile test-kills test-tpu test-gpu-aot test-onnx test-openvino golden bench lint clean
+.PHONY: quickstart check test test-all test-exact test-benchmarks test-hostile test-kills test-tpu test-gpu-aot test-onnx test-openvino golden bench lint clean
 
 quickstart: .venv/requirements.txt
 	bash examples/quickstart.sh $(BIN)/python
@@ -22,10 +22,21 @@ test: .venv/requirements-dev.txt
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-# The slow tests, compiled quickly; then those of numbers and the exact ones once more, compiled as users do.
+AS_USERS := JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest --ignore=tests/hostile
+
+# The slow tests, compiled quickly; then those of numbers, at least one of each kind, compiled as users do.
 test-all: .venv/requirements-dev.txt
 	$(BIN)/python -m pytest --ignore=tests/hostile -m "slow and not optimized" -n $(WORKERS) --dist worksteal
-	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest --ignore=tests/hostile -m "optimized or exact and not slow" -n $(WORKERS) --dist worksteal
+	$(AS_USERS) -m optimized -n $(WORKERS) --dist worksteal
+
+# The exact tests that `make test` compiles quickly, compiled as users do. For a new JAX or a change of how steps are
+# compiled.
+test-exact: .venv/requirements-dev.txt
+	$(AS_USERS) -m "exact and not slow and not optimized" -n $(WORKERS) --dist worksteal
+
+# The benchmarks themselves, on tiny models. `make bench` runs them before it measures.
+test-benchmarks: .venv/requirements-dev.txt
+	$(BIN)/python -m pytest -m benchmarks tests/benchmarks -n $(WORKERS) --dist worksteal
 
 # Every command over a table of bad inputs; SECURITY.md has its kinds and counts. Fewer processes than cores: a command has threads.
 test-hostile: .venv/requirements-dev.txt
@@ -70,7 +81,7 @@ TRIPLETS ?= examples/everyday/triplets.csv
 SENTEVAL ?=
 BENCH := runs/bench
 
-bench: .venv/requirements-dev.txt .venv/onnx/done
+bench: test-benchmarks .venv/onnx/done
 	mkdir -p $(BENCH)
 	rm -f $(BENCH)/*.json
 	$(BIN)/python -m benchmarks.train_step --data $(DATA) --rounds 3 --output $(BENCH)/train_step.json

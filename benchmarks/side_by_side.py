@@ -25,6 +25,7 @@ from benchmarks import machine
 from benchmarks.machine import ROOT
 from simcse_jax.storage import write_atomically
 
+start = subprocess.Popen  # of a contender's process
 # Several processes share a GPU, of which JAX would take most at its start; of several GPUs only some would take all.
 DEFAULTS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "CUDA_VISIBLE_DEVICES": "0"}
 
@@ -61,7 +62,7 @@ class Child:
         """Starts it; `wait` waits for it to be built."""
         self._log = tempfile.TemporaryFile("w+")
         environment = {**DEFAULTS, **os.environ, **contender.environment}
-        self._process = subprocess.Popen(
+        self._process = start(
             [contender.python, "-m", "benchmarks.contender"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pyarrow.parquet
 import pytest
-from support import ROOT, call, run, sentences, xla_flags
+from support import ROOT, call, run, sentences, start_process, xla_flags
 from support.jobs import another_job
 
 from simcse_jax import SimCSE
@@ -320,9 +320,8 @@ def test_a_killed_command_resumes_and_writes_the_same_file(tiny_bert, tmp_path):
     command = [sys.executable, "-m", "simcse_jax.encode", *map(str, args), str(tmp_path / "emb.npy")]
     state, kills = tmp_path / "emb.npy.state.json", 0
     for rows in (1000, 20000):
-        process = subprocess.Popen(
-            command, cwd=ROOT, env={**os.environ, "XLA_FLAGS": xla_flags()}, stdout=subprocess.DEVNULL
-        )
+        environment = {**os.environ, "XLA_FLAGS": xla_flags()}
+        process = start_process(command, environment, cwd=ROOT, stdout=subprocess.DEVNULL)
         while process.poll() is None and not (state.exists() and json.loads(state.read_text())["done"] >= rows):
             time.sleep(0.01)
         kills += process.poll() is None

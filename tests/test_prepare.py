@@ -1,10 +1,11 @@
 import json
+import os
 import subprocess
 import sys
 import time
 
 import pytest
-from support import ROOT, call, refused
+from support import ROOT, call, refused, run, start_process
 from support.object_store import NEEDS_GCSFS
 
 from simcse_jax.prepare import columns_of
@@ -136,16 +137,16 @@ def test_two_processes_one_of_which_is_killed_make_the_same_bytes(arguments, cor
     arguments[1] = tmp_path / "long.csv"
     command = [sys.executable, "-m", "simcse_jax.prepare", *map(str, arguments), "--shard-rows", "4000"]
     (tmp_path / "out").mkdir()
-    both = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    pipe = {"cwd": ROOT, "stdout": subprocess.PIPE, "text": True}
+    both = [start_process(command, dict(os.environ), **pipe) for _ in range(2)]
     while len(list((tmp_path / "out").glob("shard-*.json"))) < 3:
         time.sleep(0.01)
     both[0].kill()
     assert both[1].wait() == 0
-    assert (
-        subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.count("80,000 rows") == 1
-    )
+    again = run("prepare", *command[3:])
+    assert again.returncode == 0 and again.stdout.count("80,000 rows") == 1, again.stderr
     command[command.index(str(tmp_path / "out"))] = str(tmp_path / "straight")
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    assert run("prepare", *command[3:]).returncode == 0
     found, straight = (
         {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("out", "straight")
     )

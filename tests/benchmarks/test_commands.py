@@ -1,4 +1,4 @@
-"""The benchmarks' command lines, and on tiny models (slow) the benchmarks themselves."""
+"""The benchmarks' command lines, and on tiny models (`make test-benchmarks`) the benchmarks themselves."""
 
 import json
 import re
@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from support import ROOT
+from support import ROOT, start_process
 
 from simcse_jax.errors import UserError
 
@@ -20,6 +20,7 @@ from benchmarks import (
     search,
     search_disk,
     serve,
+    side_by_side,
     startup,
     sts,
     systems,
@@ -216,21 +217,32 @@ def test_brute_force_and_cells_find_the_nearest():
     assert search.build("cells", rows)(queries).shape == truth.shape
 
 
-def run(module, output, *arguments):
-    """Runs a benchmark and gives the results of its JSON file."""
-    command = [sys.executable, "-m", f"benchmarks.{module}", "--output", str(output), *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads((output / "scale.json" if module == "scale" else output).read_text())["results"]
+def start_forked(args, env, **options):
+    """A contender, forked from a process that has imported what most of them import."""
+    return start_process(args, {name: env[name] for name in env.keys() - side_by_side.DEFAULTS.keys()}, **options)
 
 
-@pytest.mark.slow
+@pytest.fixture
+def run(monkeypatch):
+    """Runs a benchmark in this process and gives the results of its JSON file."""
+    monkeypatch.setattr(side_by_side, "start", start_forked)
+
+    def run(module, output, *arguments):
+        monkeypatch.setattr(sys, "argv", [module.__name__, "--output", str(output), *map(str, arguments)])
+        monkeypatch.chdir(ROOT)
+        module.main()
+        return json.loads((output / "scale.json" if module is scale else output).read_text())["results"]
+
+    return run
+
+
+@pytest.mark.benchmarks
 @pytest.mark.parametrize(("recipe", "dtype", "chunk"), [("unsup", "float32", 0), ("sup", "bfloat16", 4)])
-def test_a_step_of_all_contenders(recipe, dtype, chunk, tiny_bert, corpus, tmp_path):
+def test_a_step_of_all_contenders(recipe, dtype, chunk, tiny_bert, corpus, tmp_path, run):
     pytest.importorskip("accelerate")
     few = ["--rounds", 2, "--steps", 1, "--warmup", 1, "--batch-size", 8, "--peers", "pytorch", "sentence-transformers"]
     few += ["--recipe", recipe, "--dtype", dtype, "--chunk", chunk, "--data", corpus["csv"]]
-    (found,) = run("train_step", tmp_path / "out.json", "--model", tiny_bert, *few)
+    (found,) = run(train_step, tmp_path / "out.json", "--model", tiny_bert, *few)
     assert found["missing"] == {}
     assert list(found["contenders"]) == ["simcse_jax", "pytorch", "sentence-transformers"]
     for figures in found["contenders"].values():
@@ -238,11 +250,11 @@ def test_a_step_of_all_contenders(recipe, dtype, chunk, tiny_bert, corpus, tmp_p
         assert 0 < figures["share_of_peak"]["median"] < 1
 
 
-@pytest.mark.slow
-def test_simcse_plus_plus_compared_with_simcse(tiny_bert, corpus, tmp_path):
+@pytest.mark.benchmarks
+def test_simcse_plus_plus_compared_with_simcse(tiny_bert, corpus, tmp_path, run):
     few = ["--rounds", 2, "--steps", 1, "--warmup", 1, "--batch-size", 8, "--data", corpus["txt"]]
     few += ["--recipe", "simcse_plus_plus", "--dtype", "float32"]
-    (found,) = run("train_step", tmp_path / "out.json", "--model", tiny_bert, *few)
+    (found,) = run(train_step, tmp_path / "out.json", "--model", tiny_bert, *few)
     assert found["missing"] == {}
     assert found["cost"]["steps"] > 0
 
@@ -253,56 +265,56 @@ def test_documents_of_spans_have_enough_words(tmp_path):
     assert [len(each.split()) for each in documents] == [129, 129]  # the last 14 sentences are too few
 
 
-@pytest.mark.slow
-def test_a_step_with_a_generator_next_to_simcse_s(masked_bert, corpus, tmp_path):
+@pytest.mark.benchmarks
+def test_a_step_with_a_generator_next_to_simcse_s(masked_bert, corpus, tmp_path, run):
     few = ["--rounds", 1, "--steps", 1, "--warmup", 1, "--batch-size", 8, "--data", corpus["txt"]]
-    (found,) = run("systems", tmp_path / "out.json", "--model", masked_bert, "--system", "DiffCSE", *few)
+    (found,) = run(systems, tmp_path / "out.json", "--model", masked_bert, "--system", "DiffCSE", *few)
     assert found["missing"] == {} and set(found["contenders"]) == {"SimCSE", "DiffCSE"}
     assert found["cost"]["median"] > 0
 
 
-@pytest.mark.slow
-def test_encode_and_sts_agree_with_sentence_transformers(exported, corpus, tmp_path):
+@pytest.mark.benchmarks
+def test_encode_and_sts_agree_with_sentence_transformers(exported, corpus, tmp_path, run):
     few = ["--model", exported, "--rounds", 1, "--dtype", "float32"]
-    (found,) = run("encode", tmp_path / "out.json", "--data", corpus["dev"], *few)
+    (found,) = run(encode, tmp_path / "out.json", "--data", corpus["dev"], *few)
     assert {encode.OURS["float32"], encode.THEIRS["float32"]} <= set(found["contenders"])
     assert found["agreement"][f"largest difference of {encode.OURS['float32']} to {encode.THEIRS['float32']}"] < 1e-5
-    (found,) = run("sts", tmp_path / "out.json", "--data", corpus["dev"], *few)
+    (found,) = run(sts, tmp_path / "out.json", "--data", corpus["dev"], *few)
     ours, theirs = (figures["notes"]["scores"] for figures in found["contenders"].values())
     assert ours == pytest.approx(theirs, abs=1e-3)
 
 
-@pytest.mark.slow
-def test_startup_of_a_tiny_model(exported, corpus, tmp_path):
-    (found,) = run("startup", tmp_path / "out.json", "--model", exported, "--rounds", 1, "--what", "embedding")
+@pytest.mark.benchmarks
+def test_startup_of_a_tiny_model(exported, corpus, tmp_path, run):
+    (found,) = run(startup, tmp_path / "out.json", "--model", exported, "--rounds", 1, "--what", "embedding")
     assert found["missing"] == {}
     assert len(found["contenders"]) == 3
 
 
-@pytest.mark.slow
-def test_scale_of_a_tiny_model(tiny_bert, corpus, tmp_path, monkeypatch):
+@pytest.mark.benchmarks
+def test_scale_of_a_tiny_model(tiny_bert, corpus, tmp_path, monkeypatch, run):
     few = ["--model", str(tiny_bert), "--data", str(corpus["txt"]), "--steps", "1"]
-    (found,) = run("scale", tmp_path / "out", *few, "--axes", "layers", "--seconds", "100000")
+    (found,) = run(scale, tmp_path / "out", *few, "--axes", "layers", "--seconds", "100000")
     assert [point["value"] for point in found["points"]] == [1, 2]
     assert (tmp_path / "out" / "scale.png").is_file()
     monkeypatch.setattr(sys, "argv", ["scale", *few])
     assert scale.measure("devices", 2, scale.parse(), tmp_path).seconds > 0
 
 
-@pytest.mark.slow
-def test_search_in_a_few_rows(tmp_path):
+@pytest.mark.benchmarks
+def test_search_in_a_few_rows(tmp_path, run):
     pytest.importorskip("faiss")
-    found = run("search", tmp_path / "out.json", "--rows", 2000, "--dimension", 16, "--rounds", 1, "--queries", 3)
+    found = run(search, tmp_path / "out.json", "--rows", 2000, "--dimension", 16, "--rounds", 1, "--queries", 3)
     assert [each["missing"] for each in found] == [{}, {}]
     recalls = {name: each["notes"]["recall"] for name, each in found[1]["contenders"].items()}
     assert recalls["simcse_jax, exact"] == recalls["FAISS, flat"] == 1
 
 
-@pytest.mark.slow
-def test_an_index_on_disk_of_a_few_rows(tmp_path):
+@pytest.mark.benchmarks
+def test_an_index_on_disk_of_a_few_rows(tmp_path, run):
     for package in ("faiss", "lancedb"):
         pytest.importorskip(package)
-    found = run("search_disk", tmp_path / "out.json", "--rows", 2000, "--dimension", 16, "--queries", 5)
+    found = run(search_disk, tmp_path / "out.json", "--rows", 2000, "--dimension", 16, "--queries", 5)
     assert list(found) == list(search_disk.KINDS) and found["simcse_jax, LanceDB"]["recall"] == 1
     assert all(each["private_mb"] > 0 and each["disk"] > 0 for each in found.values())
 
@@ -317,10 +329,10 @@ def test_figures_of_a_load():
     assert [json.loads(body.partition(b"\r\n\r\n")[2])["input"] for body in bodies] == [["a", "b"], ["a", "a"]]
 
 
-@pytest.mark.slow
-def test_both_servers_answer_every_client(exported, corpus, tmp_path):
+@pytest.mark.benchmarks
+def test_both_servers_answer_every_client(exported, corpus, tmp_path, run):
     few = ["--model", exported, "--data", corpus["txt"], "--clients", 4, "--seconds", 1, "--texts", 3]
-    found = run("serve", tmp_path / "out.json", *few)
+    found = run(serve, tmp_path / "out.json", *few)
     assert [each["server"] for each in found] == [serve.OURS, serve.THEIRS]
     assert all(each["lost"] == 0 and each["requests"] > 4 for each in found)
 
@@ -340,8 +352,8 @@ def test_a_corpus_of_drawn_rows_is_one_that_can_be_read(tmp_path):
     ]
 
 
-@pytest.mark.slow
-def test_reading_a_corpus_cold_and_warm(tmp_path):
+@pytest.mark.benchmarks
+def test_reading_a_corpus_cold_and_warm(tmp_path, run):
     few = ["--folder", tmp_path / "corpus", "--rows", 2000, "--batch-size", 16, "--batches", 2, "--rounds", 1]
-    found = run("corpus", tmp_path / "out.json", *few)
+    found = run(reading, tmp_path / "out.json", *few)
     assert found["cold"][0]["rows_per_second"] > 0 and not (tmp_path / "corpus").exists()

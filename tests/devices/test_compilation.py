@@ -1,12 +1,8 @@
-import os
-import subprocess
-import sys
-
 import jax
 import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
-from support import finish, start_processes, train_args
+from support import finish, run, start_processes, train_args
 
 from simcse_jax.devices.compilation import keep_compilations
 from simcse_jax.runs.loading import load_model
@@ -69,14 +65,14 @@ def same(first, second):
 
 
 @pytest.mark.slow
-def test_a_run_with_a_warm_cache_compiles_nothing_and_ends_with_the_same_bits(tiny_bert, corpus, tmp_path):
-    environment = {name: value for name, value in os.environ.items() if name not in OF_THE_TESTS}
-    environment |= {"XDG_CACHE_HOME": str(tmp_path / "cache"), "JAX_ENABLE_COMPILATION_CACHE": "true"}
+def test_a_run_with_a_warm_cache_compiles_nothing_and_ends_with_the_same_bits(tiny_bert, corpus, tmp_path, monkeypatch):
+    for name in OF_THE_TESTS:
+        monkeypatch.delenv(name)
+    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "JAX_ENABLE_COMPILATION_CACHE": "true"}
     kept = []
     for name in ("cold", "warm"):
         args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / name, "--config.train.max_steps=2")
-        command = [sys.executable, "-m", "simcse_jax.main", *args]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        done = run("main", *args, env=environment)
         assert done.returncode == 0, done.stderr
         files = (tmp_path / "cache" / "simcse_jax" / "xla").glob("*-cache")
         kept.append({path.name: path.stat().st_mtime_ns for path in files})

@@ -48,8 +48,10 @@ def publish(hub: Hub, folder: Path, name: str = "ann/tiny", private: bool = Fals
 
 
 CALLS = """
-import contextlib, io, json, os, sys
+import contextlib, io, json, os, sys, time, types
 from pathlib import Path
+import huggingface_hub.utils._http
+huggingface_hub.utils._http.time = types.SimpleNamespace(sleep=lambda seconds: time.sleep(seconds / 50))
 from simcse_jax.command_line import run_command
 from simcse_jax.huggingface import hub
 done = []

@@ -1,12 +1,15 @@
 import contextlib
+import os
 import resource
 import shutil
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import run, train_args
+from support import ROOT, run, start_process, train_args, xla_flags
 
 from simcse_jax.errors import UserError
 from simcse_jax.runs.checkpoints import DAMAGED, Checkpoints, checksum
@@ -246,11 +249,14 @@ def test_a_full_disk_ends_the_run_in_one_line_with_the_checkpoint_before_intact(
         if step > 6:
             shutil.rmtree(workdir / "checkpoints" / str(step))
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always")
-    # No file may become larger than that: writing fails as it does on a full disk.
-    done = run("main", *args, prefix=("bash", "-c", 'ulimit -f 25 && exec "$0" "$@"'))
-    assert done.returncode == 2, done.stderr
-    reported = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert len(reported) == 1 and "Traceback" not in done.stderr, done.stderr
+    command = [sys.executable, "-m", "simcse_jax.main", *args]
+    with start_process(command, {**os.environ, "XLA_FLAGS": xla_flags()}, cwd=ROOT, stderr=subprocess.PIPE) as process:
+        # No file may become larger than that: writing fails as it does on a full disk.
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (25 * 1024, 25 * 1024))
+        errors = process.communicate()[1].decode()
+    assert process.returncode == 2, errors
+    reported = [line for line in errors.splitlines() if line.startswith("error: ")]
+    assert len(reported) == 1 and "Traceback" not in errors, errors
     assert "cannot be saved" in reported[0] and "the last good one is that of step 6" in reported[0]
     done = run("main", *args)
     assert done.returncode == 0 and "resuming at step 6 of 8" in done.stdout, done.stderr

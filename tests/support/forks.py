@@ -1,15 +1,18 @@
 """Commands in processes of their own that need not import the package again.
 
-`Fork` is a `subprocess.Popen` of `python -m simcse_jax.COMMAND`. Its process is forked from one that has imported the
+`Fork` is a `subprocess.Popen` of `python -m simcse_jax.COMMAND`, or of a benchmark. Its process is forked from one that has imported the
 package and started no JAX backend. Apart from that it is a process as a user starts it: it runs the module as
 `__main__`, has its own outputs, environment and folder, takes signals, and ends as the interpreter ends.
 """
 
+import asyncio
 import atexit
 import contextlib
 import functools
 import gc
+import importlib
 import json
+import logging
 import os
 import runpy
 import signal
@@ -18,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from collections.abc import Awaitable
 from pathlib import Path
 
 from .lowering import share_contexts
@@ -46,6 +50,14 @@ IMPORTED = (
     "MKL_",
     "KMP_",
 )
+# Settings that a fork changes after JAX was imported, with the values that they have without a variable.
+SETTINGS = {
+    "JAX_COMPILATION_CACHE_DIR": None,
+    "JAX_ENABLE_COMPILATION_CACHE": "true",
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "1.0",
+}
+# A variable with other values of constants, "MODULE.NAME=NUMBER ...": so a fork does not wait as long as a user's process.
+CONSTANTS = "TESTS_CONSTANTS"
 ENVIRONMENT = dict(os.environ)  # the tests' own, before any of them changes it
 LARGEST = 2**17  # of a request, in bytes
 
@@ -94,10 +106,12 @@ class Fork(subprocess.Popen):
 
 def start(args: list[str], env: dict[str, str], **options) -> subprocess.Popen:
     """A process of `python -m simcse_jax...`, forked if it would import all in the same environment."""
-    names = {name for name in (*env, *ENVIRONMENT) if name.startswith(IMPORTED)}
+    names = {name for name in (*env, *ENVIRONMENT) if name.startswith(IMPORTED)} - SETTINGS.keys()
     same = all(env.get(name) == ENVIRONMENT.get(name) for name in names)
-    known = args[:2] == [sys.executable, "-m"] and args[2].startswith("simcse_jax.")
-    return (Fork if same and known and sys.platform == "linux" else subprocess.Popen)(args, env=env, **options)
+    known = args[:2] == [sys.executable, "-m"] and args[2].startswith(("simcse_jax.", "benchmarks."))
+    forked = same and known and sys.platform == "linux"
+    assert forked or CONSTANTS not in env, args
+    return (Fork if forked else subprocess.Popen)(args, env=env, **options)
 
 
 @functools.cache
@@ -120,6 +134,7 @@ def serve(connection: int) -> None:
 
     assert not xla_bridge._backends, "a backend was started by importing"
     share_contexts()
+    logging.root.handlers.clear()  # Orbax, when it is imported, lets all loggers speak; not every command imports it
     gc.collect()
     gc.freeze()  # so that the forks share its memory
     if module := _next(socket.socket(fileno=connection)):
@@ -158,6 +173,7 @@ def _next(requests: socket.socket) -> str | None:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
+    _set(request["env"])
     tempfile.tempdir = None  # chosen again, in this environment
     sys.path.remove(str(TESTS))
     module, *args = request["args"]
@@ -165,6 +181,32 @@ def _next(requests: socket.socket) -> str | None:
     sys.orig_argv = [sys.executable, "-m", module, *args]
     sys.modules.pop(module, None)  # it runs as `__main__`
     return module
+
+
+def _set(environment: dict[str, str]) -> None:
+    """What a new process would read from the environment while it imports JAX, and the tests' constants."""
+    import jax
+
+    for name, default in SETTINGS.items():
+        value = environment.get(name, default)
+        if value != ENVIRONMENT.get(name, default):
+            parse = {bool: lambda text: text == "true", float: float}.get(type(getattr(jax.config, name.lower())), str)
+            jax.config.update(name.lower(), value and parse(value))
+    for constant in environment.get(CONSTANTS, "").split():
+        place, _, value = constant.partition("=")
+        module, _, name = place.rpartition(".")
+        setattr(importlib.import_module(module), name, float(value))
+    if CONSTANTS in environment:
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module("gcsfs.retry").asyncio = Soon
+
+
+class Soon:
+    """In place of asyncio where gcsfs waits before it tries again, 31 seconds in all."""
+
+    @staticmethod
+    def sleep(seconds: float) -> Awaitable[None]:
+        return asyncio.sleep(seconds / 20)
 
 
 def _fork() -> int:
