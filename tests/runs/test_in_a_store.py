@@ -34,8 +34,8 @@ def copy(store, source: str, target: str) -> None:
 @pytest.fixture
 def impatient(monkeypatch) -> None:
     """Jobs take a lock over sooner than users' jobs do, and ask a store that refuses them less often."""
-    of_locks = {"HEARTBEAT": 1, "LOST": 5, "LOOK": 0.2}
-    monkeypatch.setenv(CONSTANTS, " ".join(f"simcse_jax.locks.store.{name}={value}" for name, value in of_locks.items()))
+    seconds = {"HEARTBEAT": 1, "LOST": 5, "LOOK": 0.2}
+    monkeypatch.setenv(CONSTANTS, " ".join(f"simcse_jax.locks.store.{name}={value}" for name, value in seconds.items()))
 
 
 @pytest.fixture(scope="module")

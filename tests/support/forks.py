@@ -1,8 +1,8 @@
 """Commands in processes of their own that need not import the package again.
 
-`Fork` is a `subprocess.Popen` of `python -m simcse_jax.COMMAND`, or of a benchmark. Its process is forked from one that has imported the
-package and started no JAX backend. Apart from that it is a process as a user starts it: it runs the module as
-`__main__`, has its own outputs, environment and folder, takes signals, and ends as the interpreter ends.
+`Fork` is a `subprocess.Popen` of `python -m simcse_jax.COMMAND`, or of a benchmark. Its process is forked from one that
+has imported the package and started no JAX backend. Apart from that it is a process as a user starts it: it runs the
+module as `__main__`, has its own outputs, environment and folder, takes signals, and ends as the interpreter ends.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ SETTINGS = {
     "JAX_ENABLE_COMPILATION_CACHE": "true",
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "1.0",
 }
-# A variable with other values of constants, "MODULE.NAME=NUMBER ...": so a fork does not wait as long as a user's process.
+# A variable with other values of constants, "MODULE.NAME=NUMBER ...", so that a fork waits less than a user's process.
 CONSTANTS = "TESTS_CONSTANTS"
 ENVIRONMENT = dict(os.environ)  # the tests' own, before any of them changes it
 LARGEST = 2**17  # of a request, in bytes
