@@ -9,6 +9,7 @@ entropy of cosines / 0.05, AdamW, clipping at 1.0, a learning rate that falls li
 import dataclasses
 import importlib
 import queue
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -175,7 +176,7 @@ def trainer(**options: Any) -> Round:
             allowed.acquire()  # before it reads the next batch, which is part of the next step
 
     arguments = Arguments(
-        output_dir="unused",  # nothing is saved
+        output_dir=tempfile.gettempdir(),  # which exists: nothing is saved
         max_steps=TOTAL_STEPS,
         per_device_train_batch_size=setting.batch_size,
         learning_rate=3e-5,

@@ -50,6 +50,8 @@ IMPORTED = (
     "MKL_",
     "KMP_",
 )
+# What scikit-learn and PyTorch set themselves, in the tests' process, when something imports them.
+THEIRS = {"KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "TORCHINDUCTOR_CACHE_DIR"}
 # Settings that a fork changes after JAX was imported, with the values that they have without a variable.
 SETTINGS = {
     "JAX_COMPILATION_CACHE_DIR": None,
@@ -106,7 +108,7 @@ class Fork(subprocess.Popen):
 
 def start(args: list[str], env: dict[str, str], **options) -> subprocess.Popen:
     """A process of `python -m simcse_jax...`, forked if it would import all in the same environment."""
-    names = {name for name in (*env, *ENVIRONMENT) if name.startswith(IMPORTED)} - SETTINGS.keys()
+    names = {name for name in (*env, *ENVIRONMENT) if name.startswith(IMPORTED)} - SETTINGS.keys() - THEIRS
     same = all(env.get(name) == ENVIRONMENT.get(name) for name in names)
     known = args[:2] == [sys.executable, "-m"] and args[2].startswith(("simcse_jax.", "benchmarks."))
     forked = same and known and sys.platform == "linux"
