@@ -50,8 +50,8 @@ IMPORTED = (
     "MKL_",
     "KMP_",
 )
-# What scikit-learn and PyTorch set themselves, in the tests' process, when something imports them.
-THEIRS = {"KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "TORCHINDUCTOR_CACHE_DIR"}
+# What scikit-learn, PyTorch and our tokenizers set in the tests' process, when something imports them.
+THEIRS = {"KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "TORCHINDUCTOR_CACHE_DIR", "TRANSFORMERS_NO_ADVISORY_WARNINGS"}
 # Settings that a fork changes after JAX was imported, with the values that they have without a variable.
 SETTINGS = {
     "JAX_COMPILATION_CACHE_DIR": None,
@@ -109,10 +109,10 @@ class Fork(subprocess.Popen):
 def start(args: list[str], env: dict[str, str], **options) -> subprocess.Popen:
     """A process of `python -m simcse_jax...`, forked if it would import all in the same environment."""
     names = {name for name in (*env, *ENVIRONMENT) if name.startswith(IMPORTED)} - SETTINGS.keys() - THEIRS
-    same = all(env.get(name) == ENVIRONMENT.get(name) for name in names)
+    changed = [name for name in names if env.get(name) != ENVIRONMENT.get(name)]
     known = args[:2] == [sys.executable, "-m"] and args[2].startswith(("simcse_jax.", "benchmarks."))
-    forked = same and known and sys.platform == "linux"
-    assert forked or CONSTANTS not in env, args
+    forked = not changed and known and sys.platform == "linux"
+    assert forked or CONSTANTS not in env, (args, changed)
     return (Fork if forked else subprocess.Popen)(args, env=env, **options)
 
 
