@@ -14,7 +14,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")
 # As those of an object store's tests set it, so that their processes too are forked from one that has imported all.
-os.environ.setdefault("NO_GCE_CHECK", "true")
+os.environ["NO_GCE_CHECK"] = "true"
 # Compiling takes a sixth of the time without them. `make test-all` compiles the tests of its second part as users do.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 # libtpu ends a process with a flag that it does not know.

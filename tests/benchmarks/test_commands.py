@@ -1,6 +1,7 @@
 """The benchmarks' command lines, and on tiny models (`make test-benchmarks`) the benchmarks themselves."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -219,7 +220,9 @@ def test_brute_force_and_cells_find_the_nearest():
 
 def start_forked(args, env, **options):
     """A contender, forked from a process that has imported what most of them import."""
-    return start_process(args, {name: env[name] for name in env.keys() - side_by_side.DEFAULTS.keys()}, **options)
+    assert side_by_side.DEFAULTS.keys() <= env.keys()
+    ours = {name: value for name, value in env.items() if name != "CUDA_VISIBLE_DEVICES" or name in os.environ}
+    return start_process(args, ours, **options)
 
 
 @pytest.fixture
@@ -301,10 +304,15 @@ def test_scale_of_a_tiny_model(tiny_bert, corpus, tmp_path, monkeypatch, run):
     assert scale.measure("devices", 2, scale.parse(), tmp_path).seconds > 0
 
 
-@pytest.mark.benchmarks
-def test_search_in_a_few_rows(tmp_path, run):
+@pytest.mark.slow
+def test_search_in_a_few_rows(tmp_path):
+    """As a user starts it: with processes that import all themselves."""
     pytest.importorskip("faiss")
-    found = run(search, tmp_path / "out.json", "--rows", 2000, "--dimension", 16, "--rounds", 1, "--queries", 3)
+    few = ["--rows", "2000", "--dimension", "16", "--rounds", "1", "--queries", "3"]
+    command = [sys.executable, "-m", "benchmarks.search", "--output", str(tmp_path / "out.json"), *few]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "out.json").read_text())["results"]
     assert [each["missing"] for each in found] == [{}, {}]
     recalls = {name: each["notes"]["recall"] for name, each in found[1]["contenders"].items()}
     assert recalls["simcse_jax, exact"] == recalls["FAISS, flat"] == 1

@@ -5,7 +5,7 @@ import pytest
 
 from simcse_jax.devices.chunks import in_chunks
 
-pytestmark = pytest.mark.exact
+pytestmark = [pytest.mark.exact, pytest.mark.optimized]
 
 WEIGHTS = jnp.asarray(np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32))
 ROWS = {"x": jnp.asarray(np.random.default_rng(1).normal(size=(10, 3)).astype(np.float32)), "index": jnp.arange(10)}

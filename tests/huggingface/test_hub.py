@@ -51,7 +51,8 @@ CALLS = """
 import contextlib, io, json, os, sys, time, types
 from pathlib import Path
 import huggingface_hub.utils._http
-huggingface_hub.utils._http.time = types.SimpleNamespace(sleep=lambda seconds: time.sleep(seconds / 50))
+soon = {"sleep": lambda seconds: time.sleep(seconds / 50)}  # before it tries again
+huggingface_hub.utils._http.time = types.SimpleNamespace(**vars(time) | soon)
 from simcse_jax.command_line import run_command
 from simcse_jax.huggingface import hub
 done = []

@@ -83,6 +83,7 @@ def test_a_text_of_padding_alone_gives_zeros():
 
 
 @pytest.mark.exact
+@pytest.mark.optimized
 def test_several_devices_give_what_one_gives():
     *three, mask = factors(32, jnp.float32, rows=4)
     mesh = data_mesh(jax.devices()[:4])

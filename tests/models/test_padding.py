@@ -5,7 +5,7 @@ import pytest
 
 from simcse_jax.models.padding import Padded, unpadded
 
-pytestmark = pytest.mark.exact
+pytestmark = [pytest.mark.exact, pytest.mark.optimized]
 
 LENGTHS = np.array([3, 5, 1, 4])
 MASK = (np.arange(5) < LENGTHS[:, None]).astype(np.int32)

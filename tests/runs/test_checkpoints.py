@@ -243,6 +243,7 @@ def test_waiting_reports_a_save_that_failed_in_the_background(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux limits another process's files")
 def test_a_full_disk_ends_the_run_in_one_line_with_the_checkpoint_before_intact(trained, tiny_bert, corpus, tmp_path):
     workdir = shutil.copytree(trained, tmp_path / "run")
     for step in steps(workdir / "checkpoints"):
@@ -250,7 +251,11 @@ def test_a_full_disk_ends_the_run_in_one_line_with_the_checkpoint_before_intact(
             shutil.rmtree(workdir / "checkpoints" / str(step))
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always")
     command = [sys.executable, "-m", "simcse_jax.main", *args]
-    with start_process(command, {**os.environ, "XLA_FLAGS": xla_flags()}, cwd=ROOT, stderr=subprocess.PIPE) as process:
+    environment, pipes = (
+        {**os.environ, "XLA_FLAGS": xla_flags()},
+        {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE},
+    )
+    with start_process(command, environment, cwd=ROOT, **pipes) as process:
         # No file may become larger than that: writing fails as it does on a full disk.
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (25 * 1024, 25 * 1024))
         errors = process.communicate()[1].decode()

@@ -52,7 +52,8 @@ def named(arrays: dict[str, np.ndarray], group: str) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("devices", [1, 2, 8])  # that version had the whole state on every device
+# That version had the whole state on every device.
+@pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.optimized), 8])
 def test_its_state_is_restored_bit_for_bit_and_its_next_gradient_is_the_same(devices, monkeypatch):
     monkeypatch.chdir(ROOT)
     arrays = dict(np.load(EARLIER / "arrays.npz"))

@@ -33,7 +33,7 @@ def copy(store, source: str, target: str) -> None:
 
 @pytest.fixture
 def impatient(monkeypatch) -> None:
-    """Jobs take a lock over sooner than users' jobs do, and ask a store that refuses them less often."""
+    """Jobs renew a lock, look at it and take it over sooner than users' jobs do."""
     seconds = {"HEARTBEAT": 1, "LOST": 5, "LOOK": 0.2}
     monkeypatch.setenv(CONSTANTS, " ".join(f"simcse_jax.locks.store.{name}={value}" for name, value in seconds.items()))
 

@@ -52,6 +52,7 @@ IMPORTED = (
 )
 # What scikit-learn, PyTorch and our tokenizers set in the tests' process, when something imports them.
 THEIRS = {"KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "TORCHINDUCTOR_CACHE_DIR", "TRANSFORMERS_NO_ADVISORY_WARNINGS"}
+THEIRS |= {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK"}  # by what compiles for a GPU
 # Settings that a fork changes after JAX was imported, with the values that they have without a variable.
 SETTINGS = {
     "JAX_COMPILATION_CACHE_DIR": None,
@@ -107,7 +108,7 @@ class Fork(subprocess.Popen):
 
 
 def start(args: list[str], env: dict[str, str], **options) -> subprocess.Popen:
-    """A process of `python -m simcse_jax...`, forked if it would import all in the same environment."""
+    """A process of `python -m simcse_jax...` or `benchmarks...`: a fork, if it would import all as the tests did."""
     names = {name for name in (*env, *ENVIRONMENT) if name.startswith(IMPORTED)} - SETTINGS.keys() - THEIRS
     changed = [name for name in names if env.get(name) != ENVIRONMENT.get(name)]
     known = args[:2] == [sys.executable, "-m"] and args[2].startswith(("simcse_jax.", "benchmarks."))
@@ -192,7 +193,9 @@ def _set(environment: dict[str, str]) -> None:
     for name, default in SETTINGS.items():
         value = environment.get(name, default)
         if value != ENVIRONMENT.get(name, default):
-            parse = {bool: lambda text: text == "true", float: float}.get(type(getattr(jax.config, name.lower())), str)
+            parse = {bool: lambda text: text.lower() in ("1", "true"), float: float}.get(
+                type(getattr(jax.config, name.lower())), str
+            )
             jax.config.update(name.lower(), value and parse(value))
     for constant in environment.get(CONSTANTS, "").split():
         place, _, value = constant.partition("=")

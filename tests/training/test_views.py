@@ -18,7 +18,7 @@ from simcse_jax.training.views import (
     plan,
 )
 
-pytestmark = pytest.mark.exact
+pytestmark = [pytest.mark.exact, pytest.mark.optimized]
 
 
 def words(seed, step, index, numbers=(0, 1)):
