@@ -2,13 +2,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 
 import numpy as np
 import pyarrow.parquet
 import pytest
-from support import ROOT, call, run, sentences, start_process, xla_flags
+from support import call, run, sentences, start_command
 from support.jobs import another_job
 
 from simcse_jax import SimCSE
@@ -317,11 +316,9 @@ def test_a_killed_command_resumes_and_writes_the_same_file(tiny_bert, tmp_path):
     source.write_text("\n".join(f"{text} {number}" for number in range(200) for text in sentences(200)))
     args = ("--model", tiny_bert, "--input", source, "--save-every", 200, "--output")
     assert run("encode", *args, tmp_path / "whole.npy").returncode == 0
-    command = [sys.executable, "-m", "simcse_jax.encode", *map(str, args), str(tmp_path / "emb.npy")]
     state, kills = tmp_path / "emb.npy.state.json", 0
     for rows in (1000, 20000):
-        environment = {**os.environ, "XLA_FLAGS": xla_flags()}
-        process = start_process(command, environment, cwd=ROOT, stdout=subprocess.DEVNULL)
+        process = start_command("encode", *args, tmp_path / "emb.npy", stdout=subprocess.DEVNULL)
         while process.poll() is None and not (state.exists() and json.loads(state.read_text())["done"] >= rows):
             time.sleep(0.01)
         kills += process.poll() is None

@@ -1,15 +1,13 @@
 import contextlib
-import os
 import resource
 import shutil
 import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import ROOT, run, start_process, train_args, xla_flags
+from support import run, start_command, train_args
 
 from simcse_jax.errors import UserError
 from simcse_jax.runs.checkpoints import DAMAGED, Checkpoints, checksum
@@ -250,12 +248,7 @@ def test_a_full_disk_ends_the_run_in_one_line_with_the_checkpoint_before_intact(
         if step > 6:
             shutil.rmtree(workdir / "checkpoints" / str(step))
     args = train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always")
-    command = [sys.executable, "-m", "simcse_jax.main", *args]
-    environment, pipes = (
-        {**os.environ, "XLA_FLAGS": xla_flags()},
-        {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE},
-    )
-    with start_process(command, environment, cwd=ROOT, **pipes) as process:
+    with start_command("main", *args, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         # No file may become larger than that: writing fails as it does on a full disk.
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (25 * 1024, 25 * 1024))
         errors = process.communicate()[1].decode()

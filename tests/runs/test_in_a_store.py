@@ -4,11 +4,10 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
-from support import ROOT, finish, refused, run, start_process, start_processes, train_args, without_speed, xla_flags
+from support import finish, refused, run, start_command, start_processes, train_args, without_speed
 from support.forks import CONSTANTS
 from support.jobs import another_job
 from support.object_store import NEEDS_GCSFS, WRITING
@@ -144,9 +143,7 @@ def test_a_save_that_was_killed_in_a_store_is_as_if_it_had_not_begun(store, stor
 
 
 def start(args: list[str]) -> subprocess.Popen:
-    command = [sys.executable, "-m", "simcse_jax.main", *args]
-    environment = {**os.environ, "XLA_FLAGS": xla_flags()}
-    return start_process(command, environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return start_command("main", *args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 @NEEDS_GCSFS

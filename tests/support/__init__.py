@@ -192,20 +192,29 @@ def xla_flags(devices: int = 1) -> str:
     return " ".join([f"--xla_force_host_platform_device_count={devices}", *others])
 
 
+def command_of(module: str, *args: object) -> list[str]:
+    """`python -m simcse_jax.MODULE` with these arguments."""
+    return [sys.executable, "-m", f"simcse_jax.{module}", *map(str, args)]
+
+
+def start_command(module: str, *args: object, env: dict[str, str] | None = None, **pipes) -> subprocess.Popen:
+    """Starts `python -m simcse_jax.MODULE` on one device, and does not wait for it."""
+    environment = {**os.environ, "XLA_FLAGS": xla_flags(), **(env or {})}
+    return start_process(command_of(module, *args), environment, cwd=ROOT, **pipes)
+
+
 def run(
-    module: str, *args: object, prefix: tuple[str, ...] = (), fresh: bool = False, **kwargs
+    module: str, *args: object, fresh: bool = False, env: dict[str, str] | None = None, **kwargs
 ) -> subprocess.CompletedProcess:
-    """Runs `python -m simcse_jax.MODULE` as a user does, on one device; `prefix` comes before the command.
+    """Runs `python -m simcse_jax.MODULE` as a user does, on one device.
 
     `fresh`: the process imports the package itself, rather than being forked from one that has.
     """
-    environment = {**os.environ, "XLA_FLAGS": xla_flags(), **kwargs.pop("env", {})}
-    command = [*prefix, sys.executable, "-m", f"simcse_jax.{module}", *map(str, args)]
-    if fresh or prefix or kwargs:
+    command = command_of(module, *args)
+    if fresh or kwargs:
+        environment = {**os.environ, "XLA_FLAGS": xla_flags(), **(env or {})}
         return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, **kwargs)
-    with start_process(
-        command, environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
-    ) as process:
+    with start_command(module, *args, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         out, err = process.communicate()
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 

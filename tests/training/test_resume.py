@@ -5,12 +5,11 @@ import random
 import shlex
 import signal
 import subprocess
-import sys
 import time
 
 import numpy as np
 import pytest
-from support import ROOT, lines, run, start_process, train_args, without_speed, xla_flags
+from support import lines, run, start_command, train_args, without_speed
 
 from simcse_jax.huggingface.load import load
 from simcse_jax.models.parameters import Params
@@ -42,9 +41,7 @@ def straight(tiny_bert, corpus, tmp_path_factory):
 
 
 def start(args) -> subprocess.Popen:
-    environment = {**os.environ, "XLA_FLAGS": xla_flags()}
-    command = [sys.executable, "-m", "simcse_jax.main", *args]
-    return start_process(command, environment, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    return start_command("main", *args, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
 def progress(workdir) -> set[str]:
