@@ -7,6 +7,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,6 +43,7 @@ install_import_hook(CHECKED, "typechecker.check")
 gc.disable()  # until all tests are collected: next to nothing of what is imported is garbage
 
 from support import DATA, KINDS, MINILM, run, sentences, train_args, write_model, write_prompted, write_vectors  # noqa: E402
+from support.forks import differences  # noqa: E402
 from support.lowering import share_contexts  # noqa: E402
 from support.models import add_language_model, add_mask_token  # noqa: E402
 from support.object_store import ObjectStore  # noqa: E402
@@ -82,6 +84,14 @@ def pytest_collection_finish() -> None:
 
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in a script's background ignores it otherwise
+
+
+@pytest.fixture(scope="session", autouse=True)
+def environment_is_kept():
+    """Warns at the end if a library has changed what imports read: since then no command of this process was forked."""
+    yield
+    if changed := differences(os.environ):
+        warnings.warn(f"{', '.join(changed)}: set while tests ran; not in forks.THEIRS", stacklevel=1)
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from pathlib import Path
 
 from .lowering import share_contexts
@@ -109,12 +109,17 @@ class Fork(subprocess.Popen):
 
 def start(args: list[str], env: dict[str, str], **options) -> subprocess.Popen:
     """A process of `python -m simcse_jax...` or `benchmarks...`: a fork, if it would import all as the tests did."""
-    names = {name for name in (*env, *ENVIRONMENT) if name.startswith(IMPORTED)} - SETTINGS.keys() - THEIRS
-    changed = [name for name in names if env.get(name) != ENVIRONMENT.get(name)]
+    changed = differences(env)
     known = args[:2] == [sys.executable, "-m"] and args[2].startswith(("simcse_jax.", "benchmarks."))
     forked = not changed and known and sys.platform == "linux"
     assert forked or CONSTANTS not in env, (args, changed)
     return (Fork if forked else subprocess.Popen)(args, env=env, **options)
+
+
+def differences(environment: Mapping[str, str]) -> list[str]:
+    """The variables that libraries read when they are imported, and that had other values when the tests began."""
+    names = {name for name in (*environment, *ENVIRONMENT) if name.startswith(IMPORTED)} - SETTINGS.keys() - THEIRS
+    return sorted(name for name in names if environment.get(name) != ENVIRONMENT.get(name))
 
 
 @functools.cache
