@@ -72,9 +72,9 @@ test-openvino: .venv/requirements-dev.txt .venv/openvino/done
 golden: .venv/requirements-dev.txt
 	PYTHONPATH=.:tests $(BIN)/python -m support.golden
 
-# All figures of docs/performance.md, ours and the peers in turn, on an idle machine: an hour or two on two cores. Each
+# Most figures of docs/performance.md, ours and the peers in turn, on an idle machine: an hour or two on two cores. Each
 # benchmark's --help lists its options. They are added to benchmarks/history.csv, unless the machine was not idle.
-# `make bench DATA=wiki.txt TRIPLETS=nli.csv SENTEVAL=SentEval/data/downstream` takes other sentences, and scores all STS
+# `make bench DATA=wiki.txt TRIPLETS=nli.csv SENTEVAL=data/SentEval/data/downstream` takes other sentences, and scores all STS
 # files.
 DATA ?= examples/everyday/triplets.csv
 TRIPLETS ?= examples/everyday/triplets.csv
@@ -125,4 +125,4 @@ $(BIN)/python:
 	cp $< $@
 
 clean:
-	rm -rf .venv .venv-tpu .venv-gpu .mypy_cache build dist runs
+	rm -rf .venv .venv-tpu .venv-gpu .mypy_cache build dist
