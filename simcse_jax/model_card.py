@@ -75,14 +75,17 @@ def model_card(
     """
     assert model.pooler is not None  # runs have ours
     result = result if step is None else None
+    size = truncated_to(model)
+    own = (result or {}).get("truncated", {}).get(str(size)) if size else result
     licenses = {"license": license} if license else license_of(run["config"]["model"]["init_from"])
     parts = [
-        front_matter(run, result, name, licenses),
+        front_matter(run, own, name, licenses),
         f"# {name.rpartition('/')[2]}",
         description(model, run) + (f" This is its checkpoint of step {step}." if step is not None else ""),
         "## Use it",
         *snippets(name, revision, model),
         "## Scores",
+        *([whose_scores(model, bool(own))] if size and result else []),
         scores(run, result) if step is None else "The run scored its best checkpoint, and this is another one.",
         "## Training",
         training(run) if model.config.num_layers else "Nothing was trained: the vectors are those of the file.",
@@ -91,6 +94,18 @@ def model_card(
         "Versions: " + ", ".join(f"{package} {version}" for package, version in _versions(run).items()) + ".",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def truncated_to(model: Pretrained) -> int:
+    """The elements that the model's embeddings keep, if these are not all; else 0."""
+    size = model.settings.truncate_dim or 0
+    return size if size < model.config.token_size else 0
+
+
+def whose_scores(model: Pretrained, own: bool) -> str:
+    """Of which size the scores are, for a model that gives a part of its embeddings; `own`: that part was scored."""
+    text = f"The scores are those of all {model.config.token_size} numbers; this model gives the first "
+    return f"{text}{truncated_to(model)}" + (", whose scores stand below them." if own else ", which were not scored.")
 
 
 def description(model: Pretrained, run: Mapping[str, Any]) -> str:
@@ -174,7 +189,8 @@ def front_matter(
     """The YAML between two lines of dashes, as the hub reads it.
 
     Args:
-      run, result, name: as `model_card` takes them.
+      run, name: as `model_card` takes them.
+      result: the scores of the embeddings as the model gives them.
       licenses: its fields of a licence.
     """
     from huggingface_hub import EvalResult, ModelCardData
@@ -257,6 +273,7 @@ def _with_transformers(arguments: str, model: Pretrained) -> list[str]:
         *imports,
         "",
         SENTENCES,
+        *(["sentences = [sentence.lower() for sentence in sentences]"] if model.tokenizer.lowers_first else []),
         f"tokenizer = AutoTokenizer.from_pretrained({arguments})",
         f"model = AutoModel.from_pretrained({arguments}{pooling_layer}).eval()",
         f'batch = tokenizer(sentences, padding=True, truncation=True, max_length={max_length}, return_tensors="pt")',
@@ -265,6 +282,7 @@ def _with_transformers(arguments: str, model: Pretrained) -> list[str]:
         *(['    mask = batch["attention_mask"].unsqueeze(-1)'] if pooler not in FIRST_TOKEN else []),
         f"    {POOLING[pooler]}",
         *head,
+        *([f"    embeddings = embeddings[:, :{size}]"] if (size := truncated_to(model)) else []),
     ]
 
 

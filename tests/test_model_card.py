@@ -10,6 +10,7 @@ import pytest
 import support
 import yaml
 from huggingface_hub import ModelCard, ModelCardData, metadata_load
+from support.layouts import write_byte_level
 
 from simcse_jax import model_card
 from simcse_jax.config.fields import default_config
@@ -21,6 +22,7 @@ from simcse_jax.huggingface.write import write_model
 from simcse_jax.models.config import POOLERS
 from simcse_jax.runs.workdir import resolved
 from simcse_jax.simcse import SimCSE
+from simcse_jax.storage import write_json
 
 HEADLESS = SimpleNamespace(
     pooler="avg",
@@ -28,6 +30,7 @@ HEADLESS = SimpleNamespace(
     max_length=128,
     settings=DEFAULTS,
     config=SimpleNamespace(model_type="bert", token_size=384, num_layers=6, convolutions=None),
+    tokenizer=SimpleNamespace(lowers_first=False),
 )
 
 
@@ -238,6 +241,25 @@ def test_the_hub_s_client_reads_the_front_matter(tmp_path):
     assert fields["license"] == "apache-2.0" and data.to_dict().keys() == fields.keys()
 
 
+def test_a_part_of_the_embeddings_has_its_own_scores():
+    """Those of all elements would promise too much: the hub lists what the front matter has."""
+
+    def scored(score: float) -> dict:
+        return {task: {"spearman": score, "pairs": 100, "subsets": {}} for task in TASKS}
+
+    run_ = a_run(eval__data="/data/SentEval/data/downstream")
+    model = SimpleNamespace(**vars(HEADLESS) | {"settings": DEFAULTS._replace(truncate_dim=64)})
+    card = model_card.model_card(model, run_, scored(84.0) | {"truncated": {"64": scored(70.0)}}, "ann/best")
+    (entry,) = front_matter(card)["model-index"]
+    assert {metric["value"] for result in entry["results"] for metric in result["metrics"]} == {70.0}
+    assert "all 384 numbers; this model gives the first 64, whose scores stand below" in card
+    assert "embeddings = embeddings[:, :64]" in snippets(card)["transformers"]
+    without = model_card.model_card(model, run_, scored(84.0), "ann/best")
+    assert "model-index" not in front_matter(without) and "the first 64, which were not scored." in without
+    whole = model_card.model_card(HEADLESS, run_, scored(84.0), "ann/best")
+    assert "[:, :" not in whole and "this model gives" not in whole
+
+
 def test_a_revision_is_asked_for_everywhere():
     found = snippets(model_card.model_card(HEADLESS, a_run(), None, "ann/best", "v2"))
     assert 'SentenceTransformer("ann/best", revision="v2")' in found["sentence-transformers"]
@@ -292,3 +314,39 @@ def test_the_snippets_of_all_three_libraries_run(model_type, pooler, has_head, t
     assert ours.shape == (3, 32) and ("torch.tanh" in found["transformers"]) == has_head
     for library in ("sentence-transformers", "transformers"):
         np.testing.assert_allclose(run_snippet(found[library], tmp_path, monkeypatch), ours, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_an_export_lowers_letters_and_cuts_embeddings_as_its_source(tmp_path, monkeypatch):
+    """transformers makes RoBERTa's normalizer itself, whatever `tokenizer.json` says."""
+    library = pytest.importorskip("sentence_transformers")
+    source = tmp_path / "source"
+    source.mkdir()
+    support.write_model(source, "roberta", vocab_size=write_byte_level(source))
+    write_byte_level(source)
+    pooling = {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}
+    modules = [("Transformer", ""), ("Pooling", "1_Pooling")]
+    types = "sentence_transformers.models"
+    (source / "1_Pooling").mkdir()
+    write_json(source / "1_Pooling" / "config.json", pooling)
+    write_json(
+        source / "modules.json",
+        [{"idx": n, "name": str(n), "path": path, "type": f"{types}.{kind}"} for n, (kind, path) in enumerate(modules)],
+    )
+    write_json(source / "sentence_bert_config.json", {"max_seq_length": 32, "do_lower_case": True})
+    write_json(source / "config_sentence_transformers.json", {"truncate_dim": 9})
+    model = load(str(source))
+    (tmp_path / "export").mkdir()
+    write_model(model, tmp_path / "export")
+    found = snippets(model_card.model_card(model, a_run(), None, "export"))
+    ours = SimCSE(str(source)).encode(["A man plays the guitar.", "The CAT"])
+    expected = library.SentenceTransformer(str(source)).encode(["A man plays the guitar.", "The CAT"])
+    lowered = SimCSE(str(source)).encode(["a man plays the guitar.", "the cat"])
+    assert ours.shape == (2, 9)
+    np.testing.assert_allclose(ours, expected, atol=1e-5)
+    np.testing.assert_array_equal(ours, lowered)
+    theirs = library.SentenceTransformer(str(tmp_path / "export")).encode(["A man plays the guitar.", "The CAT"])
+    np.testing.assert_allclose(theirs, expected, atol=1e-5)
+    embeddings = [run_snippet(code, tmp_path, monkeypatch) for code in found.values()]
+    for each in embeddings[1:]:
+        np.testing.assert_allclose(each, embeddings[0], atol=1e-5)

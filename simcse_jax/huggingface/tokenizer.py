@@ -143,6 +143,14 @@ class Tokenizer:
                     raise UserError(f"{self._where}: {_failed_on(chunk, encode)}: {reason(error)}") from None
                 yield from encodings
 
+    @property
+    def lowers_first(self) -> bool:
+        """Whether all letters are lowered before anything else, which transformers does not read from a file."""
+        from tokenizers.normalizers import Lowercase, Sequence
+
+        normalizer = self._backend.normalizer
+        return isinstance(next(iter(normalizer)) if isinstance(normalizer, Sequence) else normalizer, Lowercase)
+
     def save(self, path: Path) -> None:
         """Writes this tokenizer as a `tokenizer.json`, without truncation."""
         with self._lock:

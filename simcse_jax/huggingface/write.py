@@ -58,12 +58,13 @@ def write_model(model: Pretrained, folder: Path) -> None:
     tensors = to_tensors(encoder, model.config.model_type)
     modules = _modules(model, pooler, tensors)
     _write_modules(modules, folder)
-    write_json(folder / "sentence_bert_config.json", {"max_seq_length": model.max_length, "do_lower_case": False})
+    tokenizer = model.tokenizer
+    lower = {"do_lower_case": tokenizer.lowers_first}
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": model.max_length} | lower)
     write_json(folder / FILE, _settings(model))
     fields: dict[str, Any] = {"architectures": [NAMES[model.config.model_type].architecture]}
     if any(module.kind == Kind.LAYERS for module in modules):
         fields["output_hidden_states"] = True
-    tokenizer = model.tokenizer
     write_encoder_files(model, tokenizer, folder, pooler, model.has_head, **fields)
     _forget_places(folder)
     head = head_tensors(model.language_model or {}, model.config.model_type)
