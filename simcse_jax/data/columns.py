@@ -1,8 +1,10 @@
 """Chooses the columns of a table that hold sentences, by role, and those that hold labels and scores."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from simcse_jax.data.files import Row
 from simcse_jax.data.negatives import Negatives, numbered
 from simcse_jax.errors import UserError
 
@@ -15,6 +17,8 @@ USUAL_NAMES = {
 }
 USUAL_LABELS = ("label", "gold_label")
 USUAL_SCORE = "score"
+# Columns that number the rows, in any case.
+NUMBERING = ("", "id", "idx", "index", "guid", "pairid", "pair_id", "unnamed: 0", "__index_level_0__")
 GRADED_NAMES = {  # of pairs with scores, which have no negatives
     "anchor": ("sentence1", *USUAL_NAMES["anchor"]),
     "positive": ("sentence2", *USUAL_NAMES["positive"]),
@@ -26,6 +30,8 @@ class Chosen(NamedTuple):
 
     places: list[int]  # of the anchor, the positive, the hard negatives and the neutral hypothesis
     negatives: Negatives  # which of these are hard negatives
+    by_order: bool = False  # no name said so
+    missed: frozenset[str] = frozenset()  # names that would have been chosen too; by order any would
 
 
 def choose_columns(
@@ -34,7 +40,8 @@ def choose_columns(
     """The indices in `names` of the anchor, positive, negative and neutral columns.
 
     The columns that `columns` maps; otherwise those with a usual name; otherwise, if there are at most three, by their
-    order (only a single one if the order means nothing: `ordered` False). Columns of labels and scores do not count.
+    order (only a single one if the order means nothing: `ordered` False). Columns of labels and scores do not count,
+    nor do those that number the rows.
     Neutral hypotheses are used only if `columns` maps them. Pairs that are `graded` have further usual names. Where
     there is no column with a name of negatives, the columns NAME_1, NAME_2, … are meant.
 
@@ -73,11 +80,18 @@ def _choose(
             break
         usual[role] = found
     if usual:
-        return _chosen(names, usual, further)
+        missed = {name for role, known in usual_names.items() if role not in usual for name in known}
+        return _chosen(names, usual, further)._replace(missed=frozenset(missed))
     no_sentences = (*USUAL_LABELS, USUAL_SCORE, columns.get("label"), columns.get("score"))
-    by_order = [i for i, name in enumerate(names) if name not in no_sentences]
+    by_order = [i for i, name in enumerate(names) if name not in no_sentences and name.strip().lower() not in NUMBERING]
     if 1 <= len(by_order) <= (3 if ordered else 1):
-        return Chosen(by_order, Negatives(min(2, len(by_order)), len(by_order)))
+        for name in (names[place] for place in by_order if ordered):
+            if len(name.split()) > 3 or name.strip().endswith((".", "!", "?")):
+                raise UserError(
+                    f"{where}: {name!r:.60} looks like a sentence, not like a column's name; the first line must name "
+                    "the columns, e.g. sent0,sent1,hard_neg (or set data.columns.anchor)"
+                )
+        return Chosen(by_order, Negatives(min(2, len(by_order)), len(by_order)), by_order=True)
     raise UserError(
         f"{where}: which columns to use? It has {', '.join(names)}; set data.columns.anchor (and positive, negative)"
     )
@@ -100,6 +114,39 @@ def _chosen(names: Sequence[str], by_role: Mapping[str, list[str]], further: lis
         if role == "negative":
             end = len(places)
     return Chosen(places, Negatives(first, end, numbered=bool(further)))
+
+
+def check_first(chosen: Chosen, names: Sequence[str], row: Row) -> None:
+    """Refuses numbers in a column that was chosen by its order alone.
+
+    Raises:
+      UserError: naming the column.
+    """
+    for place in chosen.places if chosen.by_order else ():
+        value = row.fields[place]
+        if isinstance(value, str) and re.fullmatch(r"[-+]?\d+(\.\d+)?", value.strip()):
+            raise UserError(
+                f"{row.where}: the field {names[place]!r} holds the number {value.strip():.20}; which columns to use? "
+                f"There are {', '.join(names)}; set data.columns.anchor (and positive, negative)"
+            )
+
+
+def checked(rows: Iterator[Row], chosen: Chosen, names: Sequence[str]) -> Iterator[Row]:
+    """The same rows, each of which must fit the choice of columns.
+
+    Raises:
+      UserError: naming a column of numbers that was chosen by its order alone, or the row and the field that the first
+        line lacks, and that would have been chosen if it were there.
+    """
+    first = True
+    for row in rows:
+        if first and any(isinstance(field, str) and field.strip() for field in row.fields):
+            check_first(chosen, names, row)
+            first = False
+        late = next((name for name in row.late if chosen.by_order or name in chosen.missed), None)
+        if late is not None:
+            raise UserError(f"{row.where}: has the field {late!r}, which the first line lacks; give it there too")
+        yield row
 
 
 def choose_labels(names: Sequence[str], columns: Mapping[str, str], needed_by: str, where: str) -> int | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from simcse_jax.data.files import Row, Table
+from simcse_jax.data.labels import with_names
 from simcse_jax.errors import UserError, reason, require
 from simcse_jax.storage import local_path
 
@@ -18,12 +19,14 @@ def read_hub_dataset(specification: str) -> Table:
     """
     data, where = _load_hub_dataset(specification), f"hf:{specification}"
     names = list(data.column_names)
+    named = [with_names(getattr(data.features.get(name), "names", None)) for name in names]
 
     def rows() -> Iterator[Row]:
         number = 0
         try:
             for number, record in enumerate(data, 1):
-                yield Row(f"{where}: row {number}", [record[name] for name in names])
+                fields = [label(record[name]) for name, label in zip(names, named, strict=True)]
+                yield Row(f"{where}: row {number}", fields)
         except (OSError, ValueError, OverflowError, RuntimeError) as error:  # a column that cannot be decoded
             raise UserError(f"{where}: cannot be read after row {number}: {reason(error)}") from None
 
@@ -99,6 +102,9 @@ def read_tensorflow_dataset(specification: str) -> Table:
     if not names:
         raise UserError(f"{where}: the dataset is empty")
 
+    features = source.dataset_info.features
+    named = [with_names(getattr(features[name], "names", None)) for name in names]
+
     def text(value: object, row: str) -> object:
         try:
             return value.decode("utf-8") if isinstance(value, bytes) else value
@@ -108,7 +114,7 @@ def read_tensorflow_dataset(specification: str) -> Table:
     def rows() -> Iterator[Row]:
         for number, record in enumerate(source, 1):
             row = f"{where}: row {number}"
-            yield Row(row, [text(record[name], row) for name in names])
+            yield Row(row, [label(text(record[name], row)) for name, label in zip(names, named, strict=True)])
 
     return names, rows()
 

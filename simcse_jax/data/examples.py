@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simcse_jax.data.columns import choose_columns, choose_labels, choose_scores
+from simcse_jax.data.columns import checked, choose_columns, choose_labels, choose_scores
 from simcse_jax.data.datasets import LIBRARIES, Library
 from simcse_jax.data.documents import REACH, next_sentences, read_documents
 from simcse_jax.data.draws import NEXT_SENTENCES, SUBSAMPLE, corpus_generator
@@ -180,7 +180,10 @@ def open_source(
     if scores and not labels and positives == "all":
         needed_by = ""  # all pairs, whatever their score
     names, rows, where, ordered = _open(specification)
-    chosen, negatives = choose_columns(names, columns, where, ordered, graded=scores is not None)
+    found = choose_columns(names, columns, where, ordered, graded=scores is not None)
+    chosen, negatives = found.places, found.negatives
+    if found.by_order or where.lower().endswith(".jsonl"):
+        rows = checked(rows, found, names)
     label = choose_labels(names, columns, needed_by, where)
     score = None if scores is None else choose_scores(names, columns, scores.needed_by, where)
     needing = needed_by or (scores.needed_by if scores else "")

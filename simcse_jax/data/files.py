@@ -35,6 +35,7 @@ class Row(NamedTuple):
     where: str
     fields: Sequence[object]
     end: Place = START  # after the row, of a text file
+    late: Sequence[str] = ()  # the names of further fields, which the first row lacks
 
 
 Table = tuple[list[str], Iterator[Row]]  # the names of the columns, and the rows
@@ -177,10 +178,11 @@ def _read_jsonl(path: Path, start: Place = START) -> Table:
         for record in records(lines):
             absent = MISSING if record else None  # no record: a blank line
             where = f"{path}: line {lines.place.line}"
-            late = min((name for name in record.keys() - known if _stem(name) in numbered), default=None)
-            if late is not None:
-                raise UserError(f"{where}: has the field {late!r}, which the first line lacks; give it there too")
-            yield Row(where, [record.get(name, absent) for name in names], lines.place)
+            late = sorted(record.keys() - known)
+            for name in late:
+                if _stem(name) in numbered:
+                    raise UserError(f"{where}: has the field {name!r}, which the first line lacks; give it there too")
+            yield Row(where, [record.get(name, absent) for name in names], lines.place, late)
 
     return names, rows()
 

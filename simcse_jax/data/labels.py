@@ -1,6 +1,8 @@
 """Labels of natural language inference: premise and hypothesis are an entailment, neutral or a contradiction."""
 
 import numbers
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 from simcse_jax.errors import UserError
 
@@ -8,11 +10,33 @@ LABELS = ("entailment", "neutral", "contradiction")  # 0, 1 and 2, as Hugging Fa
 UNLABELLED = ("", "-", "-1")  # the annotators disagreed: SNLI writes -, Hugging Face -1
 
 
+class NamedLabel(int):
+    """The number of a label in a data set that says what its numbers mean, in an order of its own."""
+
+    name: str
+
+    def __new__(cls, number: int, name: str) -> Self:
+        """The number, with its name."""
+        label = super().__new__(cls, number)
+        label.name = name
+        return label
+
+
+def with_names(names: Sequence[str] | None) -> Callable[[Any], Any]:
+    """Gives each number its name; other values, and numbers without a name (−1: no label), stay as they are."""
+
+    def named(value: Any) -> Any:
+        is_number = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+        return NamedLabel(int(value), names[value]) if names and is_number and 0 <= value < len(names) else value
+
+    return named
+
+
 def parse_label(value: object, where: str) -> int | None:
     """The number of a label: its place in `LABELS`.
 
     Args:
-      value: a name in any case, or a number, which may be written as text.
+      value: a name in any case, or a number, which may be written as text. The name of a `NamedLabel` counts.
       where: the file, row and field, for the message.
 
     Returns:
@@ -22,6 +46,8 @@ def parse_label(value: object, where: str) -> int | None:
       UserError: for anything else.
     """
     text = ""
+    if isinstance(value, NamedLabel):
+        value = value.name
     if isinstance(value, str):
         text = value.strip().lower()
     elif isinstance(value, numbers.Integral) and not isinstance(value, bool):

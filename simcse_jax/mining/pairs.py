@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from simcse_jax.data.columns import choose_columns
+from simcse_jax.data.columns import check_first, choose_columns
 from simcse_jax.data.files import READERS, Row, read_parquet, read_text
 from simcse_jax.errors import UserError
 from simcse_jax.storage import local_path
@@ -45,9 +45,12 @@ class PairFile:
             raise UserError(f"--pairs {name}: {'a folder' if self.path.is_dir() else 'no such file'}; name a file")
         if suffix not in READERS or suffix == ".txt":
             raise UserError(f"--pairs {name}: must be a .csv, .tsv, .jsonl or .parquet file with anchors and positives")
-        names, _ = READERS[suffix](self.path)
+        names, rows = READERS[suffix](self.path)
         sentences = [each for each in names if each not in ROWS]  # else numbers would be texts, where the order chooses
-        places = choose_columns(sentences, columns, f"--pairs {name}").places[:2]
+        chosen = choose_columns(sentences, columns, f"--pairs {name}")
+        places = chosen.places[:2]
+        if chosen.by_order and (row := next(rows, None)):
+            check_first(chosen._replace(places=[list(names).index(sentences[place]) for place in places]), names, row)
         if len(places) < 2:
             raise UserError(f"--pairs {name}: one column of sentences; mining needs pairs: --columns positive=NAME")
         self._wanted = [sentences[place] for place in places] + [each for each in ROWS if each in names]

@@ -84,3 +84,50 @@ def test_usual_names_go_before_the_order(tmp_path, header, roles):
     columns = read_examples(str(tmp_path / "a.csv")).columns
     names = [name for name in header.split(",") if name not in ("score", "id", "topic")]
     assert columns == tuple([name] for name in names[:roles])
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "expected"),
+    [
+        ("id,sentence1,sentence2,label", "1,a,p,0", (["a"], ["p"])),  # as PAWS
+        (",question,answer", "0,a,p", (["a"], ["p"])),  # pandas' to_csv, with its index
+        ("pairID,left,right,other", "7,a,p,n", (["a"], ["p"], ["n"])),
+    ],
+)
+def test_columns_that_number_the_rows_are_no_sentences(write, header, row, expected):
+    assert read_examples(write("train.csv", f"{header}\n{row}\n")).columns == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        ("number,question,answer\n\n17,a,p\n", ["line 3", "'number' holds the number 17", "number, question, answer"]),
+        ("question,answer,rating\na,p,-0.5\n", ["line 2", "'rating' holds the number -0.5", "data.columns.anchor"]),
+        ("A man plays the guitar,Someone plays\na,p\n", ["'A man plays the guitar'", "must name the columns"]),
+        ("Who?,Me.\na,p\n", ["'Who?'", "looks like a sentence"]),
+    ],
+)
+def test_a_choice_by_order_that_was_hardly_meant_is_refused(write, content, parts):
+    refused(write("a.csv", content), "a.csv", *parts)
+    columns = dict(zip(("anchor", "positive"), content.split("\n")[0].split(","), strict=False))
+    assert read_examples(write("a.csv", content), columns).columns  # by name they are taken
+
+
+@pytest.mark.parametrize(
+    ("lines", "columns", "late"),
+    [
+        (['{"anchor": "a", "positive": "p"}', '{"anchor": "b", "positive": "q", "negative": "n"}'], {}, "negative"),
+        (['{"anchor": "a", "positive": "p"}', '{"anchor": "b", "positive": "q", "neg": ["n", "m"]}'], {}, "neg"),
+        (['{"text": "a"}', '{"text": "b", "positive": "q"}'], {}, "positive"),
+        (['{"x": "a", "y": "p"}', '{"x": "b", "y": "q", "z": "n"}'], {}, "z"),
+        (['{"text": "a"}', '{"text": "b", "note": "n"}'], {}, ""),
+        (['{"text": "a"}', '{"text": "b", "positive": "q"}'], {"anchor": "text"}, ""),
+        (['{"anchor": "a", "positive": "p", "neg": []}', '{"anchor": "b", "positive": "q", "neg": ["n"]}'], {}, ""),
+    ],
+)
+def test_a_field_that_the_first_line_lacks_does_not_get_lost(write, lines, columns, late):
+    path = write("a.jsonl", "\n".join(lines) + "\n")
+    if late:
+        refused(path, f"a.jsonl: line 2: has the field {late!r}, which the first line lacks", **columns)
+    else:
+        read_examples(path, columns)

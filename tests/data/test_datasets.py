@@ -1,10 +1,11 @@
 import sys
 
 import datasets
-import numpy as np
 import pytest
 from support.data import refused
 
+from simcse_jax.building.nli import read_pairs
+from simcse_jax.building.tally import Tally
 from simcse_jax.data.datasets import LIBRARIES
 from simcse_jax.data.examples import PREFIXED, read_examples
 
@@ -55,6 +56,24 @@ def test_numbers_of_a_hub_dataset_are_labels(tmp_path):
     assert (examples.columns, examples.labels.tolist(), examples.unlabelled) == ((["a", "c"], ["d", "f"]), [2, 1], 1)
 
 
+def test_the_names_of_a_hub_dataset_s_labels_count_not_their_order(tmp_path):
+    """CMNLI has neutral first; MRPC and RTE have other labels, whose numbers say nothing about entailment."""
+
+    def save(name: str, names: list[str]) -> str:
+        features = {"premise": datasets.Value("string"), "hypothesis": datasets.Value("string")}
+        features["label"] = datasets.ClassLabel(names=names)
+        pairs = {"premise": list("abcd"), "hypothesis": list("efgh"), "label": [0, 1, 1, -1]}
+        datasets.Dataset.from_dict(pairs, datasets.Features(features)).save_to_disk(tmp_path / name)
+        return f"hf:{tmp_path}/{name}"
+
+    cmnli = save("cmnli", ["neutral", "entailment", "contradiction"])
+    examples = read_examples(cmnli, {"label": "label"}, positives="entailment")
+    assert (examples.columns, examples.unlabelled) == ((["b", "c"], ["f", "g"]), 1)
+    assert [pair.label for pair in read_pairs([cmnli], Tally("pairs"))] == [1, 0, 0, None]
+    mrpc = save("mrpc", ["not_equivalent", "equivalent"])
+    refused(mrpc, f"{mrpc}: row 1: the field 'label' holds 'not_equivalent', which is not a label", label="label")
+
+
 def test_a_hub_dataset_that_is_not_cached_is_refused_offline():
     refused("hf:no-one/no-such-dataset", "hf:no-one/no-such-dataset", "could not be loaded")
 
@@ -68,7 +87,8 @@ def prepared(tmp_path_factory):
         VERSION = tfds.core.Version("1.0.0")
 
         def _info(self):
-            fields = {name: tfds.features.Text() for name in ("positive", "anchor")} | {"label": np.int64}
+            fields = {name: tfds.features.Text() for name in ("positive", "anchor")}
+            fields["label"] = tfds.features.ClassLabel(names=["contradiction", "entailment", "neutral"])
             return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(fields))
 
         def _split_generators(self, dl_manager):
@@ -97,13 +117,13 @@ def test_the_order_of_a_tensorflow_dataset_s_columns_means_nothing(monkeypatch):
         refused("tfds:x", "tfds:x", "which columns", *names)
 
 
-def test_numbers_of_a_tensorflow_dataset_are_labels(prepared):
+def test_the_names_of_a_tensorflow_dataset_s_labels_count(prepared):
     examples = read_examples("tfds:tiny_sentences", labels=True)
     assert sorted(zip(examples.columns[0], examples.labels.tolist(), strict=True)) == [
-        ("0 é", 0),
-        ("1 é", 1),
-        ("2 é", 2),
-        ("4 é", 1),
+        ("0 é", 2),
+        ("1 é", 0),
+        ("2 é", 1),
+        ("4 é", 0),
     ]
 
 
