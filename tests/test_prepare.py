@@ -59,6 +59,14 @@ def test_rows_that_are_left_out_are_counted(arguments, tmp_path):
     assert key["columns"] == {"anchor": "premise", "positive": "hypothesis", "label": "label"}
 
 
+def test_cut_sentences_are_told(arguments):
+    done = call("prepare", *arguments, "--max-length", 6)
+    (line,) = [line for line in done.stdout.splitlines() if "that are kept" in line]
+    assert (
+        line.endswith(" sentences have all 6 tokens that are kept: longer ones were cut") and int(line.split()[0]) > 0
+    )
+
+
 @pytest.mark.parametrize(
     ("more", "parts"),
     [

@@ -44,6 +44,7 @@ class Corpus(NamedTuple):
     sizes: tuple[int, ...] = ()  # the rows of each of several sources, one after another; () of a single one
     mixture: Mixture | None = None  # the turns of the sources in an epoch; None: each row has one
     prompts: tuple[Prompts, ...] = ()  # that the sentences of each source have; () without any
+    cut: int = 0  # sentences that had more tokens
 
     @property
     def num_rows(self) -> int:
@@ -142,7 +143,7 @@ def tokenize(
       max_length: of all sentences, or of anchors and of others.
     """
     lengths = Lengths(max_length, max_length) if isinstance(max_length, int) else max_length
-    columns = token_ids(examples, tokenizer, lengths, prompts)
+    columns, cut = token_ids(examples, tokenizer, lengths, prompts)
     own = [padded_length(max(map(len, column)), max(lengths)) for column in columns]
     padded = [tokenizer.pad(column, max(own)) for column in columns]
     ids, mask = (np.stack(arrays, 1) for arrays in zip(*padded, strict=True))
@@ -155,6 +156,7 @@ def tokenize(
         lengths=() if isinstance(max_length, int) or len(own) == 1 else tuple(own),
         sizes=() if examples.sources is None else tuple(np.bincount(examples.sources).tolist()),
         prompts=tuple(prompts) if columns[1:] else tuple(Prompts(each.anchor, each.anchor) for each in prompts),
+        cut=cut,
     )
 
 

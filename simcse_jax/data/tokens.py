@@ -50,8 +50,8 @@ def padded_length(longest: int, most: int) -> int:
 
 def token_ids(
     examples: Examples, tokenizer: "Tokenizer", lengths: Lengths, prompts: Sequence[Prompts] = ()
-) -> list[list[np.ndarray]]:
-    """The token ids of each sentence, by column.
+) -> tuple[list[list[np.ndarray]], int]:
+    """The token ids of each sentence, by column, and the number of sentences that were cut.
 
     A sentence that is its own positive is the anchor's there too, with the same prompt and length. What stands for the
     hard negatives that a row lacks has no prompt.
@@ -62,15 +62,17 @@ def token_ids(
       lengths: of a sentence.
       prompts: of each source; (): none.
     """
-    return [_column(examples, place, tokenizer, lengths, prompts) for place in range(len(examples.columns))]
+    found = [_column(examples, place, tokenizer, lengths, prompts) for place in range(len(examples.columns))]
+    return [ids for ids, _ in found], sum(cut for _, cut in found)
 
 
 def _column(
     examples: Examples, place: int, tokenizer: "Tokenizer", lengths: Lengths, prompts: Sequence[Prompts]
-) -> list[np.ndarray]:
+) -> tuple[list[np.ndarray], int]:
     sentences = examples.columns[place]
     if not prompts and lengths.anchor == lengths.positive:
-        return tokenizer(sentences, lengths.anchor)
+        whole, cut = tokenizer.tokenize(sentences, lengths.anchor)
+        return whole, len(cut)
     roles = np.full(len(sentences), min(place, 1))
     if place == 1 and examples.present is not None:
         roles = examples.present[:, 1].astype(np.int64)
@@ -79,11 +81,14 @@ def _column(
         before = [prompts[source][role] for source, role in zip(of.tolist(), roles.tolist(), strict=True)]
         sentences = [text and prompt + text for prompt, text in zip(before, sentences, strict=True)]
     found: list[np.ndarray] = [np.empty(0, np.int32)] * len(sentences)
+    count = 0
     for role, length in enumerate(lengths):
         rows = np.flatnonzero(roles == role).tolist()
-        for row, ids in zip(rows, tokenizer([sentences[row] for row in rows], length), strict=True):
+        tokens, cut = tokenizer.tokenize([sentences[row] for row in rows], length)
+        count += len(cut)
+        for row, ids in zip(rows, tokens, strict=True):
             found[row] = ids
-    return found
+    return found, count
 
 
 def check_prompts(tokenizer: "Tokenizer", prompts: Sequence[Prompts], lengths: Lengths, field: str) -> None:

@@ -107,25 +107,31 @@ class SingleRun:
         self.speed = Speed()  # the time of writing is not the steps'
 
     def look(self, number: int, state: TrainState, due: Due, preempted: bool = False) -> None:
-        """Measures, scores and saves as is due. The last step is logged and measured in any case."""
+        """Measures, scores and saves as is due. The last step is logged and measured in any case.
+
+        Of two encoders, the one with the better score is measured; at steps without a score the first one.
+        """
         line = self.fetch()  # counts as the steps' time
         started = time.perf_counter()
         encodes = due.measure or due.score or (due.save and not preempted)  # otherwise there is no time to gather
         trained = whole(state.params, self.setup.mesh) if encodes else state.params
-        embed, *others = (
+        models = [
             CheckedEmbed(self.setup.embed.with_params(params), lambda reason: self.stop(number, reason))
             for params in (self.setup.model(trained, tower) for tower in self.setup.towers)
-        )
+        ]
         score, tower = None, 0
-        for evaluator in self.setup.measuring if due.measure else []:
-            self.write(number, evaluator(embed))
-        if due.score and self.setup.scoring:
-            each = [evaluate_all(model, self.setup.scoring) for model in (embed, *others)]
+        each = [evaluate_all(model, self.setup.scoring) for model in models if due.score and self.setup.scoring]
+        if each:
             tower = max(range(len(each)), key=lambda tower: next(iter(each[tower].values())))  # a tie is the anchors'
+        embed = models[tower]
+        which = {"second_encoder": tower} if models[1:] else {}
+        for evaluator in self.setup.measuring if due.measure else []:
+            self.write(number, evaluator(embed) | which)
+        if each:
             numbers = each[tower]
             name, score = next(iter(numbers.items()))
             self.patience.add(number, score)
-            self.write(number, numbers | self.patience.line | ({"second_encoder": tower} if others else {}))
+            self.write(number, numbers | self.patience.line | which)
             if processes.is_first():
                 progress.write(f"step {number}: {name} {score:.2f}")
             self.decide()
@@ -135,7 +141,7 @@ class SingleRun:
             if self.speed.steps:
                 self.log_line(number, line)
             for evaluator in self.setup.measuring if not due.measure else []:
-                self.write(number, evaluator(embed))
+                self.write(number, evaluator(embed) | which)
         if due.save and number and score is None and not preempted:  # then there is no time to compile
             embed(["Are these parameters fit to be saved?"])
         if due.save or preempted:

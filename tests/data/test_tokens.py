@@ -28,14 +28,17 @@ def same(found, expected):
 
 
 def test_each_sentence_has_its_source_s_and_column_s_prompt_and_length(examples, tokenizer):
-    anchors, positives, negatives = token_ids(examples, tokenizer, Lengths(4, 6), PROMPTS)
+    (anchors, positives, negatives), cut = token_ids(examples, tokenizer, Lengths(4, 6), PROMPTS)
+    assert cut == 1  # "the dog sat", of five tokens with those at its ends
     same(anchors, tokenizer(["the cat", "the dog sat", "ran home"], 4))
     same(positives, [*tokenizer(["a cat dog", "a cat a cat"], 6), *tokenizer(["ran home"], 4)])  # itself, as an anchor
     same(negatives, tokenizer(["a cat home", "", ""], 6))  # nothing is put before what is not there
 
 
 def test_without_prompts_and_with_one_length_nothing_changes(examples, tokenizer):
-    for found, column in zip(token_ids(examples, tokenizer, Lengths(4, 4)), examples.columns, strict=True):
+    columns, cut = token_ids(examples, tokenizer, Lengths(4, 4))
+    assert cut == 0
+    for found, column in zip(columns, examples.columns, strict=True):
         same(found, tokenizer(column, 4))
 
 

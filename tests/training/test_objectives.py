@@ -17,7 +17,7 @@ from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.kept import checkpoint_encoders
 from simcse_jax.runs.loading import load_model
 from simcse_jax.runs.state import initial_params, trained_shapes
-from simcse_jax.training import inputs, single
+from simcse_jax.training import inputs, setup, single
 from simcse_jax.training.run import train_and_evaluate
 
 
@@ -89,9 +89,14 @@ def test_of_two_encoders_the_better_one_is_the_model(tiny_bert, corpus, tmp_path
     """Contrastive tension; the second encoder scores better at step 2, and the first one at all other steps."""
     scores = iter([5.0, 5.0, 1.0, 9.0, 3.0, 2.0])
     monkeypatch.setattr(single, "evaluate_all", lambda embed, scoring: {"eval/dev": next(scores)})
+    first = "encoder.layers.0.qkv.kernel"
+    monkeypatch.setattr(
+        setup.LastLayer, "__call__", lambda self, embed: {"sum": float(embed.embedder.params[first].sum())}
+    )
     fields = {"objective__info_nce__weight": 0.0, "objective__contrastive_tension__weight": 1.0}
     fields |= {"objective__contrastive_tension__negatives": 3, "objective__contrastive_tension__reading": "released"}
     fields |= {"model__dual_encoder": True, "model__mlp": "none", "views__positive": "off", "eval__encoder": "better"}
+    fields["analysis__every"] = 2
     config = make_config(tiny_bert, corpus["txt"], corpus["dev"], model__pooler="avg", **fields)
     train_and_evaluate(config, str(tmp_path / "run"))
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
@@ -108,9 +113,10 @@ def test_of_two_encoders_the_better_one_is_the_model(tiny_bert, corpus, tmp_path
     assert checkpoints.best == 2
     kept = {each.step: each.embed.params for each in checkpoint_encoders(tmp_path / "run")}
     for step, model in ((2, best), (4, last)):
-        np.testing.assert_array_equal(
-            kept[step]["encoder.layers.0.qkv.kernel"], model.params["encoder.layers.0.qkv.kernel"]
-        )
+        np.testing.assert_array_equal(kept[step][first], model.params[first])
+    measured = {line["step"]: (line["sum"], line["second_encoder"]) for line in lines if "sum" in line}
+    sums = {step: float(kept[step][first].sum()) for step in (2, 4)}
+    assert measured == {0: (measured[0][0], 0), 2: (pytest.approx(sums[2]), 1), 4: (pytest.approx(sums[4]), 0)}
 
 
 def test_contrastive_tension_takes_one_column_and_enough_sentences(tiny_bert, corpus):

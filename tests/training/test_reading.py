@@ -1,6 +1,7 @@
 """Runs on several sources: batches of one source each, weights, prompts and lengths."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -75,6 +76,19 @@ QUERIES = {
     "data__prompts__anchor": "the ,a dog ",
     "data__prompts__positive": ",cat ",
 }
+
+
+def test_a_run_says_how_many_sentences_are_cut(config, model, capsys):
+    alone = changed(config, data__train=config.data.train.split(",")[1])
+    texts = [text for line in Path(alone.data.train).read_text().splitlines()[1:] for text in line.split(",")]
+    for lengths in ({}, {"data__lengths__anchor": 5}):
+        most = (lengths.get("data__lengths__anchor", 9), 9)
+        longer = sum(len(model.tokenizer([text], 64)[0]) > most[row % 2] for row, text in enumerate(texts))
+        assert 0 < read(changed(alone, data__max_length=9, **lengths), model).cut == longer < 60
+        named = " and ".join(map(str, dict.fromkeys(most)))
+        assert f"{longer} of 60 sentences have more than {named} tokens and are cut there\n" in capsys.readouterr().out
+    read(changed(alone, data__max_length=64), model)
+    assert "cut" not in capsys.readouterr().out
 
 
 @pytest.mark.exact
