@@ -20,7 +20,7 @@ from simcse_jax.data.sts_pairs import HEADERS, PLACES, files_of_task, read_separ
 from simcse_jax.data.sts_texts import SINGLE_FILES, SUBSETS
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.evaluator import Embed, Encode, by_task, encode_once
-from simcse_jax.evaluation.tasks import AGGREGATIONS, METRICS, TASKS
+from simcse_jax.evaluation.tasks import AGGREGATIONS, EXTRA, METRICS, TASKS
 from simcse_jax.storage import local_path, sha256
 
 TITLES = {"STSBenchmark": "STS-B", "SICKRelatedness": "SICK-R"}  # where the paper's table has another name
@@ -28,7 +28,8 @@ GRADED = {"sentence1", "sentence2", "score"}  # the header of a file of graded p
 # The keys next to the tasks in a result file.
 BESIDE_TASKS = (
     *("average", "averages", "retrieval", "retrieval_average", "retrieval_settings"),
-    *("mteb", "mteb_average", "truncated"),
+    *("mteb", "mteb_average", "truncated", "development", "masked_token_accuracy", "ended_at_step"),
+    *(name for names in EXTRA.values() for name in names),
 )
 LARGEST = 1e100  # score; the square of a larger one overflows
 DEVELOPMENT = "STSBenchmark"  # the task that chooses the best checkpoint

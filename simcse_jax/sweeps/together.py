@@ -111,7 +111,8 @@ def _train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequenc
         else:
             frozen = frozen_params(config.model, inputs.model)
             prompts = inputs.prompts
-            workdir.create(config, inputs.fingerprints, inputs.model, inputs.tokenizer, frozen=frozen, prompts=prompts)
+            given = (inputs.fingerprints, inputs.model, inputs.tokenizer, inputs.num_examples)
+            workdir.create(config, *given, frozen=frozen, prompts=prompts)
 
     setup = make_setup(configs[0], inputs)
     state = first_state(setup, configs)

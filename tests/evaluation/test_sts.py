@@ -119,7 +119,7 @@ def test_the_averages_are_those_of_each_protocol(tmp_path):
     assert sts.averages(results, ["STS14"]) == {}
 
 
-@pytest.mark.parametrize("name", ["average", "averages"])
+@pytest.mark.parametrize("name", ["average", "averages", "stsb_dev", "alignment", "development"])
 def test_a_file_cannot_take_the_place_of_the_averages(tmp_path, name):
     assert list(sts.read(str(write(tmp_path / f"{name}.tsv", sts_b(made_pairs(3, 0)))), [])[0]) == [f"{name}.tsv"]
 

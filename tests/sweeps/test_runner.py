@@ -234,6 +234,10 @@ def test_runs_together_equal_each_alone_also_when_stopped_and_with_one_that_fail
             assert scores == pytest.approx(expected_scores, abs=0.2)
             spearman = [json.loads(text)["dev"]["spearman"] for text in (result, expected_result)]
             assert spearman[0] == pytest.approx(spearman[1], abs=0.2)
+            about = [
+                json.loads((base / variant / f"seed{seed}" / "run.json").read_text()) for base in (tmp_path, workdir)
+            ]
+            assert about[0]["examples"] == about[1]["examples"] > 0
     assert not list(tmp_path.glob("together-*")) and not list(tmp_path.glob("wild/*/result.json"))
     with pytest.raises(UserError, match="has its scores but no checkpoint"):
         load_model(str(tmp_path / "a" / "seed1"))
