@@ -85,7 +85,7 @@ def model_card(
         "## Use it",
         *snippets(name, revision, model),
         "## Scores",
-        *([whose_scores(model, bool(own))] if size and result else []),
+        *([whose_scores(model, bool(task_scores(own)))] if size and result else []),
         scores(run, result) if step is None else "The run scored its best checkpoint, and this is another one.",
         "## Training",
         training(run) if model.config.num_layers else "Nothing was trained: the vectors are those of the file.",

@@ -105,11 +105,13 @@ def report(manifest: "Manifest", output: str) -> None:
         left_out.update(source["left_out"])
     tokens = sum(shard.tokens for shard in manifest.shards)
     size = sum(shard.bytes for shard in manifest.shards)
-    most = [manifest.lengths[min(column, 1)] for column in range(len(manifest.histogram))]
-    full = sum(counts[length] for counts, length in zip(manifest.histogram, most, strict=True))
-    if full:
+    mixed = any(shard.columns < manifest.columns for shard in manifest.shards)  # a sentence may be its own positive
+    columns = manifest.histogram[: 1 if mixed else None]
+    most = [manifest.lengths[min(column, 1)] for column in range(len(columns))]
+    if full := sum(counts[length] for counts, length in zip(columns, most, strict=True)):
         kept = " or ".join(str(length) for length in dict.fromkeys(most))
-        print(f"{full:,} sentences have all {kept} tokens that are kept: longer ones were cut")
+        what = "anchors" if mixed else "sentences"
+        print(f"{full:,} {what} have all {kept} tokens that are kept: longer ones were cut")
     if left_out:
         print("left out: " + ", ".join(f"{count:,} {why} rows" for why, count in sorted(left_out.items())))
     print(f"{manifest.rows:,} rows, {tokens:,} tokens, {size:,} bytes in {len(manifest.shards)} shards: {output}")

@@ -9,7 +9,7 @@ from simcse_jax.config.graded_fields import check_graded, graded_conditions
 from simcse_jax.config.matryoshka_fields import check_matryoshka, matryoshka_conditions
 from simcse_jax.config.partial_fields import check_partial, partial_conditions
 from simcse_jax.config.retrieval_fields import check_retrieval, retrieval_conditions
-from simcse_jax.config.source_fields import check_sources, lengths_of, source_conditions
+from simcse_jax.config.source_fields import check_sources, source_conditions
 from simcse_jax.config.teacher_fields import check_teacher, teacher_conditions
 from simcse_jax.data.files import is_text
 from simcse_jax.errors import UserError, nearest, no_such
@@ -183,12 +183,6 @@ def _check_spans(config: config_dict.ConfigDict) -> None:
         raise UserError(
             f"config.train.batch_size={size}: counts anchors, so it must be divisible by "
             f"data.spans.anchors={spans.anchors}"
-        )
-    most = min(lengths_of(config) or (config.data.max_length,))
-    if spans.longest > most:
-        raise UserError(
-            f"config.data.spans.longest={spans.longest}: is above {most}, the tokens at which sentences are cut; "
-            "set data.max_length to as many or more"
         )
 
 

@@ -11,7 +11,8 @@ from simcse_jax.corpus.patterns import expand
 from simcse_jax.corpus.shards import MOST_TOKENS, token_type
 from simcse_jax.corpus.stamps import hash_file, stamp_of
 from simcse_jax.corpus.usable import check_usable
-from simcse_jax.data.examples import open_source
+from simcse_jax.data.examples import open_source, prefix_of
+from simcse_jax.data.labels import LABELS
 from simcse_jax.data.sources import kind_of, same_kind
 from simcse_jax.data.tokens import Lengths, Prompts, check_prompts
 from simcse_jax.errors import UserError
@@ -86,6 +87,7 @@ def make_plan(
     if shard_rows is not None and shard_rows > most:
         raise UserError(f"--shard-rows {shard_rows}: must be at most {most}, or a shard may have too many tokens")
     (empty,) = tokenizer([""], longest)
+    by_label = labels or positives in ("all", *LABELS) or columns.get("label")
     key = {
         "sources": sources,
         "tokenizer": hashlib.sha256(tokenizer.content()).hexdigest(),
@@ -97,6 +99,8 @@ def make_plan(
         "columns": {role: name for role, name in sorted(columns.items()) if name},
         "positives": positives,
         "labels": labels,
+        # Labels of libraries' data sets were once read by their numbers.
+        **({"label_names": True} if by_label and any(map(prefix_of, names)) else {}),
         "prompts": [*prompts] * (max(widths) if len(prompts) == 1 else 1) if any(prompts) else [],
         "augment": _identified(augment) if augment else {},
         "seed": seed if augment or positives == "next_3_sentences" else 0,

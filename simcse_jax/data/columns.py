@@ -1,10 +1,12 @@
 """Chooses the columns of a table that hold sentences, by role, and those that hold labels and scores."""
 
+import itertools
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from simcse_jax.data.files import Row
+from simcse_jax.data.files import Row, stem_of
 from simcse_jax.data.negatives import Negatives, numbered
 from simcse_jax.errors import UserError
 
@@ -18,11 +20,19 @@ USUAL_NAMES = {
 USUAL_LABELS = ("label", "gold_label")
 USUAL_SCORE = "score"
 # Columns that number the rows, in any case.
-NUMBERING = ("", "id", "idx", "index", "guid", "pairid", "pair_id", "unnamed: 0", "__index_level_0__")
+NUMBERING = {"", "#", "no", "no.", "nr", "row", "id", "_id", "idx", "index", "guid", "uid", "uuid", "pid", "qid"}
+NUMBERING |= {"pairid", "pair_id", "docid", "doc_id", "query_id", "passage_id", "unnamed: 0", "__index_level_0__"}
+LOOKED_AT = 8  # rows, before a column that was chosen by its order is one of numbers
 GRADED_NAMES = {  # of pairs with scores, which have no negatives
     "anchor": ("sentence1", *USUAL_NAMES["anchor"]),
     "positive": ("sentence2", *USUAL_NAMES["positive"]),
 }
+ENDS = tuple(".!?。！？")  # of sentences
+
+
+def is_sentences(name: str) -> bool:
+    """Whether a column may hold sentences, by its name."""
+    return name not in (*USUAL_LABELS, USUAL_SCORE) and name.strip().lower() not in NUMBERING
 
 
 class Chosen(NamedTuple):
@@ -80,13 +90,13 @@ def _choose(
             break
         usual[role] = found
     if usual:
-        missed = {name for role, known in usual_names.items() if role not in usual for name in known}
+        missed = next((known for role, known in usual_names.items() if role not in usual), ())
         return _chosen(names, usual, further)._replace(missed=frozenset(missed))
-    no_sentences = (*USUAL_LABELS, USUAL_SCORE, columns.get("label"), columns.get("score"))
-    by_order = [i for i, name in enumerate(names) if name not in no_sentences and name.strip().lower() not in NUMBERING]
+    read = (columns.get("label"), columns.get("score"))
+    by_order = [place for place, name in enumerate(names) if is_sentences(name) and name not in read]
     if 1 <= len(by_order) <= (3 if ordered else 1):
-        for name in (names[place] for place in by_order if ordered):
-            if len(name.split()) > 3 or name.strip().endswith((".", "!", "?")):
+        for name in (names[place] for place in by_order if where.lower().endswith((".csv", ".tsv"))):
+            if len(name.split()) > 3 or len(name) > 60 or name.strip().endswith(ENDS):
                 raise UserError(
                     f"{where}: {name!r:.60} looks like a sentence, not like a column's name; the first line must name "
                     "the columns, e.g. sent0,sent1,hard_neg (or set data.columns.anchor)"
@@ -116,37 +126,59 @@ def _chosen(names: Sequence[str], by_role: Mapping[str, list[str]], further: lis
     return Chosen(places, Negatives(first, end, numbered=bool(further)))
 
 
-def check_first(chosen: Chosen, names: Sequence[str], row: Row) -> None:
-    """Refuses numbers in a column that was chosen by its order alone.
+def fitting(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], where: str) -> Iterator[Row]:
+    """The same rows, if they fit the choice of columns.
+
+    Raises:
+      UserError: as `without_numbers`; or, of a row, naming the field that the first one lacks, and that would have been
+        chosen if it were there.
+    """
+    rows = without_numbers(rows, chosen, names)
+    return _without_late(rows, chosen) if where.lower().endswith(".jsonl") else rows
+
+
+def without_numbers(rows: Iterator[Row], chosen: Chosen, names: Sequence[str]) -> Iterator[Row]:
+    """The same rows, if no column that was chosen by its order alone has numbers.
 
     Raises:
       UserError: naming the column.
     """
+    first = list(itertools.islice(rows, LOOKED_AT if chosen.by_order else 0))
     for place in chosen.places if chosen.by_order else ():
-        value = row.fields[place]
-        if isinstance(value, str) and re.fullmatch(r"[-+]?\d+(\.\d+)?", value.strip()):
+        values = [value.strip() for row in first if isinstance(value := row.fields[place], str) and value.strip()]
+        if values and all(_is_number(value) for value in values):
             raise UserError(
-                f"{row.where}: the field {names[place]!r} holds the number {value.strip():.20}; which columns to use? "
-                f"There are {', '.join(names)}; set data.columns.anchor (and positive, negative)"
+                f"{first[0].where}: the field {names[place]!r} holds {values[0]:.20}; which columns to use? There are "
+                f"{', '.join(names)}; set data.columns.anchor (and positive, negative)"
             )
+    return itertools.chain(first, rows)
 
 
-def checked(rows: Iterator[Row], chosen: Chosen, names: Sequence[str]) -> Iterator[Row]:
-    """The same rows, each of which must fit the choice of columns.
+def _is_number(text: str) -> bool:
+    """Whether a cell is a number, a fraction or a truth value."""
+    return re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?(/\d+)?|true|false", text, re.IGNORECASE) is not None
 
-    Raises:
-      UserError: naming a column of numbers that was chosen by its order alone, or the row and the field that the first
-        line lacks, and that would have been chosen if it were there.
-    """
-    first = True
+
+def _without_late(rows: Iterator[Row], chosen: Chosen) -> Iterator[Row]:
     for row in rows:
-        if first and any(isinstance(field, str) and field.strip() for field in row.fields):
-            check_first(chosen, names, row)
-            first = False
-        late = next((name for name in row.late if chosen.by_order or name in chosen.missed), None)
-        if late is not None:
-            raise UserError(f"{row.where}: has the field {late!r}, which the first line lacks; give it there too")
+        for name in row.late:
+            if (chosen.by_order and is_sentences(name)) or {name, stem_of(name)} & chosen.missed:
+                raise UserError(
+                    f"{row.where}: has the field {name!r}, which the first line lacks; name the columns to read, "
+                    "data.columns.anchor (and positive, negative), or give it there too"
+                )
         yield row
+
+
+def warn_of_unread(names: Sequence[str], where: str) -> None:
+    """Says that pairs have labels or scores that nothing reads, where no column is named: all of them are positives."""
+    unread = next((name for name in (*USUAL_LABELS, USUAL_SCORE) if name in names), None)
+    if unread is not None:
+        warnings.warn(
+            f"{where}: its column {unread!r} is not read, so every pair counts as a positive; data.positives chooses "
+            "by label, data.columns.anchor and positive name the columns",
+            stacklevel=2,
+        )
 
 
 def choose_labels(names: Sequence[str], columns: Mapping[str, str], needed_by: str, where: str) -> int | None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simcse_jax.data.columns import checked, choose_columns, choose_labels, choose_scores
+from simcse_jax.data.columns import choose_columns, choose_labels, choose_scores, fitting, warn_of_unread
 from simcse_jax.data.datasets import LIBRARIES, Library
 from simcse_jax.data.documents import REACH, next_sentences, read_documents
 from simcse_jax.data.draws import NEXT_SENTENCES, SUBSAMPLE, corpus_generator
@@ -182,10 +182,10 @@ def open_source(
     names, rows, where, ordered = _open(specification)
     found = choose_columns(names, columns, where, ordered, graded=scores is not None)
     chosen, negatives = found.places, found.negatives
-    if found.by_order or where.lower().endswith(".jsonl"):
-        rows = checked(rows, found, names)
     label = choose_labels(names, columns, needed_by, where)
     score = None if scores is None else choose_scores(names, columns, scores.needed_by, where)
+    if found.by_order and len(chosen) > 1 and label is score is None:
+        warn_of_unread(names, where)
     needing = needed_by or (scores.needed_by if scores else "")
     if needing and len(chosen) < 2:
         raise UserError(f"{where}: one column of sentences, but {needing} needs pairs; set data.columns.positive")
@@ -195,6 +195,7 @@ def open_source(
         chosen = [wanted.index(names[place]) for place in chosen]
         label, score = (None if place is None else wanted.index(names[place]) for place in (label, score))
         names, rows = wanted, read_parquet(source_path(specification), wanted)[1]
+    rows = fitting(rows, found._replace(places=chosen), names, where)
     if not negatives.numbered and negatives.first < negatives.end:
         rows, lists = look(rows, chosen[negatives.first])
         negatives = negatives._replace(lists=lists)

@@ -35,7 +35,7 @@ class Row(NamedTuple):
     where: str
     fields: Sequence[object]
     end: Place = START  # after the row, of a text file
-    late: Sequence[str] = ()  # the names of further fields, which the first row lacks
+    late: Sequence[str] = ()  # the names of further fields that are not blank, which the first row lacks
 
 
 Table = tuple[list[str], Iterator[Row]]  # the names of the columns, and the rows
@@ -144,7 +144,7 @@ def _read_tsv(path: Path, start: Place = START) -> Table:
     return _read_separated(path, start, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
-def _stem(name: str) -> str:
+def stem_of(name: str) -> str:
     """NAME of a numbered column NAME_7; empty for others."""
     stem, _, number = name.rpartition("_")
     return stem if number.isdecimal() else ""
@@ -171,16 +171,16 @@ def _read_jsonl(path: Path, start: Place = START) -> Table:
         if not is_text(name):
             raise UserError(f"{path}: the field {name!r} has half a surrogate pair, which is not a character")
 
-    known, numbered = set(names), {stem for name in names if (stem := _stem(name))}
+    known, numbered = set(names), {stem for name in names if (stem := stem_of(name))}
 
     def rows() -> Iterator[Row]:
         lines = _Lines(path, start)
         for record in records(lines):
             absent = MISSING if record else None  # no record: a blank line
             where = f"{path}: line {lines.place.line}"
-            late = sorted(record.keys() - known)
+            late = sorted(name for name in record.keys() - known if record[name] not in (None, "", []))
             for name in late:
-                if _stem(name) in numbered:
+                if stem_of(name) in numbered:
                     raise UserError(f"{where}: has the field {name!r}, which the first line lacks; give it there too")
             yield Row(where, [record.get(name, absent) for name in names], lines.place, late)
 

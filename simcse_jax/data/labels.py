@@ -8,6 +8,7 @@ from simcse_jax.errors import UserError
 
 LABELS = ("entailment", "neutral", "contradiction")  # 0, 1 and 2, as Hugging Face's snli and mnli have them
 UNLABELLED = ("", "-", "-1")  # the annotators disagreed: SNLI writes -, Hugging Face -1
+NEITHER = ("not_entailment", "non-entailment", "not entailment")  # of sets with two labels: neutral or a contradiction
 
 
 class NamedLabel(int):
@@ -23,7 +24,14 @@ class NamedLabel(int):
 
 
 def with_names(names: Sequence[str] | None) -> Callable[[Any], Any]:
-    """Gives each number its name; other values, and numbers without a name (−1: no label), stay as they are."""
+    """Gives each number its name; other values, and numbers without a name (−1: no label), stay as they are.
+
+    Three names that are numbers or the labels' first letters mean these. Other numbers as names say nothing.
+    """
+    if names and sorted(names) == sorted(label[0] for label in LABELS):
+        names = [next(label for label in LABELS if label[0] == name) for name in names]
+    elif names and len(names) != len(LABELS):
+        names = [f"class {name}" if name.isdecimal() else name for name in names]
 
     def named(value: Any) -> Any:
         is_number = isinstance(value, numbers.Integral) and not isinstance(value, bool)
@@ -40,12 +48,14 @@ def parse_label(value: object, where: str) -> int | None:
       where: the file, row and field, for the message.
 
     Returns:
-      0, 1 or 2; None for a pair without a label (-1, "-", empty or None).
+      0, 1 or 2; None for a pair without a label (-1, "-", empty or None), or one that a data set names as no
+      entailment, without saying whether it is neutral.
 
     Raises:
       UserError: for anything else.
     """
     text = ""
+    named = isinstance(value, NamedLabel)
     if isinstance(value, NamedLabel):
         value = value.name
     if isinstance(value, str):
@@ -54,7 +64,7 @@ def parse_label(value: object, where: str) -> int | None:
         text = str(int(value))
     elif value is not None:
         text = repr(value)
-    if text in UNLABELLED:
+    if text in UNLABELLED or (named and text in NEITHER):
         return None
     for number, name in enumerate(LABELS):
         if text in (name, str(number)):

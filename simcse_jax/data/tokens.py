@@ -51,7 +51,7 @@ def padded_length(longest: int, most: int) -> int:
 def token_ids(
     examples: Examples, tokenizer: "Tokenizer", lengths: Lengths, prompts: Sequence[Prompts] = ()
 ) -> tuple[list[list[np.ndarray]], int]:
-    """The token ids of each sentence, by column, and the number of sentences that were cut.
+    """The token ids of each sentence, by column, and the number of sentences that were cut, each counted once.
 
     A sentence that is its own positive is the anchor's there too, with the same prompt and length. What stands for the
     hard negatives that a row lacks has no prompt.
@@ -63,16 +63,20 @@ def token_ids(
       prompts: of each source; (): none.
     """
     found = [_column(examples, place, tokenizer, lengths, prompts) for place in range(len(examples.columns))]
-    return [ids for ids, _ in found], sum(cut for _, cut in found)
+    cut = np.zeros((len(examples), len(found)), bool)
+    for place, (_, rows) in enumerate(found):
+        cut[rows, place] = True
+    if examples.present is not None:  # else a sentence that is its own positive would count twice
+        cut &= examples.present
+    return [ids for ids, _ in found], int(cut.sum())
 
 
 def _column(
     examples: Examples, place: int, tokenizer: "Tokenizer", lengths: Lengths, prompts: Sequence[Prompts]
-) -> tuple[list[np.ndarray], int]:
+) -> tuple[list[np.ndarray], list[int]]:
     sentences = examples.columns[place]
     if not prompts and lengths.anchor == lengths.positive:
-        whole, cut = tokenizer.tokenize(sentences, lengths.anchor)
-        return whole, len(cut)
+        return tokenizer.tokenize(sentences, lengths.anchor)
     roles = np.full(len(sentences), min(place, 1))
     if place == 1 and examples.present is not None:
         roles = examples.present[:, 1].astype(np.int64)
@@ -81,14 +85,14 @@ def _column(
         before = [prompts[source][role] for source, role in zip(of.tolist(), roles.tolist(), strict=True)]
         sentences = [text and prompt + text for prompt, text in zip(before, sentences, strict=True)]
     found: list[np.ndarray] = [np.empty(0, np.int32)] * len(sentences)
-    count = 0
+    cut: list[int] = []
     for role, length in enumerate(lengths):
         rows = np.flatnonzero(roles == role).tolist()
-        tokens, cut = tokenizer.tokenize([sentences[row] for row in rows], length)
-        count += len(cut)
+        tokens, too_long = tokenizer.tokenize([sentences[row] for row in rows], length)
+        cut += [rows[place] for place in too_long]
         for row, ids in zip(rows, tokens, strict=True):
             found[row] = ids
-    return found, count
+    return found, cut
 
 
 def check_prompts(tokenizer: "Tokenizer", prompts: Sequence[Prompts], lengths: Lengths, field: str) -> None:

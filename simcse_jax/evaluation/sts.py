@@ -29,6 +29,7 @@ GRADED = {"sentence1", "sentence2", "score"}  # the header of a file of graded p
 BESIDE_TASKS = (
     *("average", "averages", "retrieval", "retrieval_average", "retrieval_settings"),
     *("mteb", "mteb_average", "truncated", "development", "masked_token_accuracy", "ended_at_step"),
+    *("transfer", "transfer_average", "transfer_protocol"),
     *(name for names in EXTRA.values() for name in names),
 )
 LARGEST = 1e100  # score; the square of a larger one overflows

@@ -149,7 +149,8 @@ class Tokenizer:
         from tokenizers.normalizers import Lowercase, Sequence
 
         normalizer = self._backend.normalizer
-        return isinstance(next(iter(normalizer)) if isinstance(normalizer, Sequence) else normalizer, Lowercase)
+        first = next(iter(normalizer), None) if isinstance(normalizer, Sequence) else normalizer
+        return isinstance(first, Lowercase)
 
     def save(self, path: Path) -> None:
         """Writes this tokenizer as a `tokenizer.json`, without truncation."""

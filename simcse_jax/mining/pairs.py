@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from simcse_jax.data.columns import check_first, choose_columns
+from simcse_jax.data.columns import choose_columns, without_numbers
 from simcse_jax.data.files import READERS, Row, read_parquet, read_text
 from simcse_jax.errors import UserError
 from simcse_jax.storage import local_path
@@ -45,16 +45,16 @@ class PairFile:
             raise UserError(f"--pairs {name}: {'a folder' if self.path.is_dir() else 'no such file'}; name a file")
         if suffix not in READERS or suffix == ".txt":
             raise UserError(f"--pairs {name}: must be a .csv, .tsv, .jsonl or .parquet file with anchors and positives")
-        names, rows = READERS[suffix](self.path)
+        names, _ = READERS[suffix](self.path)
         sentences = [each for each in names if each not in ROWS]  # else numbers would be texts, where the order chooses
         chosen = choose_columns(sentences, columns, f"--pairs {name}")
         places = chosen.places[:2]
-        if chosen.by_order and (row := next(rows, None)):
-            check_first(chosen._replace(places=[list(names).index(sentences[place]) for place in places]), names, row)
         if len(places) < 2:
             raise UserError(f"--pairs {name}: one column of sentences; mining needs pairs: --columns positive=NAME")
         self._wanted = [sentences[place] for place in places] + [each for each in ROWS if each in names]
-        self._names, self._suffix = list(names), suffix
+        self._names, self._suffix, self._chosen = list(names), suffix, chosen
+        # Of columns that no name says: their names, by which a later call knows that it reads the same.
+        self.by_order = {"columns of --pairs": self._wanted[:2]} if chosen.by_order else {}
         self.has_rows = "positive_row" in names
 
     def read(self, first: int = 0) -> Iterator[Pair | None]:
@@ -69,6 +69,8 @@ class PairFile:
         else:
             places = [self._names.index(name) for name in self._wanted]
             rows = itertools.islice(READERS[self._suffix](self.path)[1], first, None)
+        names = self._wanted if self._suffix == ".parquet" else self._names
+        rows = without_numbers(rows, self._chosen._replace(places=places[:2]), names)
         for number, row in enumerate(rows, first):
             fields = [f"{row.where}: the field {name!r}" for name in self._wanted]
             values = [row.fields[place] for place in places]

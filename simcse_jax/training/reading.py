@@ -85,7 +85,7 @@ def read_corpus(config: config_dict.ConfigDict, model: Pretrained, tokenizer: To
     corpus = tokenize(examples, tokenizer, lengths or data.max_length, prompts)._replace(pairing=pairing, group=group)
     if corpus.cut:
         at = " and ".join(str(length) for length in dict.fromkeys(lengths or (data.max_length,)))
-        every = len(examples) * len(examples.columns)
+        every = len(examples) * len(examples.columns) if examples.present is None else int(examples.present.sum())
         processes.say(f"{corpus.cut:,} of {every:,} sentences have more than {at} tokens and are cut there")
     if teacher is not None:
         corpus = corpus._replace(taught=teach(config, teacher, examples))

@@ -43,7 +43,7 @@ def test_lengths_are_by_column_where_one_is_set():
         ({"data__prompts__anchor": "a,b,c"}, "data.prompts.anchor='a,b,c': 3 prompts, but data.train names 2"),
         ({"data__prompts__anchor": '"a'}, "data.prompts.anchor='\"a': not a list of prompts"),
         (
-            {"data__weights": ("1", "2"), "data__positives": "spans", "data__max_length": 512},
+            {"data__weights": ("1", "2"), "data__positives": "spans"},
             "data.weights: spans are drawn from all documents together",
         ),
         (

@@ -1,3 +1,7 @@
+import warnings
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support.data import refused
 
@@ -14,8 +18,8 @@ from simcse_jax.data.examples import read_examples
         ("left,right", "a,p", (["a"], ["p"])),
         ("x,y,z", "a,p,n", (["a"], ["p"], ["n"])),
         # Unused labels are not sentences, and neutral hypotheses not hard negatives.
-        ("premise,hypothesis,label", "a,p,0", (["a"], ["p"])),
-        ("gold_label,x,y,z", "-,a,p,n", (["a"], ["p"], ["n"])),
+        ("sent0,sent1,label", "a,p,0", (["a"], ["p"])),
+        ("text,gold_label,x,y,z", "a,-,p,n,m", (["a"],)),
         ("sent0,sent1,hard_neg,neutral", "a,p,n,m", (["a"], ["p"], ["n"])),
         ("sent0,sent1,neutral", "a,p,m", (["a"], ["p"])),
     ],
@@ -89,7 +93,8 @@ def test_usual_names_go_before_the_order(tmp_path, header, roles):
 @pytest.mark.parametrize(
     ("header", "row", "expected"),
     [
-        ("id,sentence1,sentence2,label", "1,a,p,0", (["a"], ["p"])),  # as PAWS
+        ("qid,left,right", "1,a,p", (["a"], ["p"])),
+        ("_id,words,label", "x,a,0", (["a"],)),
         (",question,answer", "0,a,p", (["a"], ["p"])),  # pandas' to_csv, with its index
         ("pairID,left,right,other", "7,a,p,n", (["a"], ["p"], ["n"])),
     ],
@@ -101,8 +106,10 @@ def test_columns_that_number_the_rows_are_no_sentences(write, header, row, expec
 @pytest.mark.parametrize(
     ("content", "parts"),
     [
-        ("number,question,answer\n\n17,a,p\n", ["line 3", "'number' holds the number 17", "number, question, answer"]),
-        ("question,answer,rating\na,p,-0.5\n", ["line 2", "'rating' holds the number -0.5", "data.columns.anchor"]),
+        ("number,question,answer\n\n17,a,p\n", ["'number' holds 17;", "number, question, answer"]),
+        ("question,answer,rating\na,p,-0.5\na,p,4.25e-1\n", ["line 2", "'rating' holds -0.5;", "data.columns.anchor"]),
+        ("q1,q2,is_duplicate\na,p,True\n", ["line 2", "'is_duplicate' holds True;"]),
+        ("一个男人在弹吉他。,有人在演奏音乐。\na,p\n", ["looks like a sentence"]),
         ("A man plays the guitar,Someone plays\na,p\n", ["'A man plays the guitar'", "must name the columns"]),
         ("Who?,Me.\na,p\n", ["'Who?'", "looks like a sentence"]),
     ],
@@ -120,7 +127,11 @@ def test_a_choice_by_order_that_was_hardly_meant_is_refused(write, content, part
         (['{"anchor": "a", "positive": "p"}', '{"anchor": "b", "positive": "q", "neg": ["n", "m"]}'], {}, "neg"),
         (['{"text": "a"}', '{"text": "b", "positive": "q"}'], {}, "positive"),
         (['{"x": "a", "y": "p"}', '{"x": "b", "y": "q", "z": "n"}'], {}, "z"),
+        (['{"anchor": "a", "positive": "p"}', '{"anchor": "b", "positive": "q", "neg_1": "n"}'], {}, "neg_1"),
         (['{"text": "a"}', '{"text": "b", "note": "n"}'], {}, ""),
+        (['{"text": "a"}', '{"text": "b", "negative": 0.3}'], {}, ""),  # no positive, so no negative is read
+        (['{"anchor": "a", "positive": "p"}', '{"anchor": "b", "positive": "q", "negative": null}'], {}, ""),
+        (['{"x": "a", "y": "p"}', '{"x": "b", "y": "q", "id": 7, "label": 0, "z": ""}'], {}, ""),
         (['{"text": "a"}', '{"text": "b", "positive": "q"}'], {"anchor": "text"}, ""),
         (['{"anchor": "a", "positive": "p", "neg": []}', '{"anchor": "b", "positive": "q", "neg": ["n"]}'], {}, ""),
     ],
@@ -131,3 +142,33 @@ def test_a_field_that_the_first_line_lacks_does_not_get_lost(write, lines, colum
         refused(path, f"a.jsonl: line 2: has the field {late!r}, which the first line lacks", **columns)
     else:
         read_examples(path, columns)
+
+
+def test_a_few_numbers_among_answers_are_texts(write):
+    rows = "".join(f"q{row},{row if row % 2 else 'me'}\n" for row in (1969, 2, 3))
+    assert read_examples(write("a.csv", f"question,answer\n{rows}")).columns[1] == ["1969", "me", "3"]
+
+
+def test_numbers_in_a_parquet_file_s_text_are_found_too(tmp_path):
+    table = pa.table({"q1": ["a", "b"], "id": [1, 2], "q2": ["p", "q"], "is_duplicate": ["1", "0"]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    refused(str(tmp_path / "a.parquet"), "a.parquet: row 1", "'is_duplicate' holds 1; which columns to use?")
+    pq.write_table(table.drop_columns("is_duplicate"), tmp_path / "a.parquet")
+    assert read_examples(str(tmp_path / "a.parquet")).columns == (["a", "b"], ["p", "q"])
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "said"),
+    [
+        ("id,sentence1,sentence2,label\n1,a,p,0\n", {}, "its column 'label' is not read, so every pair counts as"),
+        ("left,right,score\na,p,0\n", {}, "its column 'score' is not read"),
+        ("idx,words,label\n1,a,0\n", {}, ""),  # a sentence alone is no pair
+        ("id,sentence1,sentence2,label\n1,a,p,0\n", {"positives": "all"}, ""),
+        ("sent0,sent1,label\na,p,0\n", {}, ""),  # by name
+    ],
+)
+def test_labels_and_scores_that_nothing_reads_are_told(write, content, options, said):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        read_examples(write("a.csv", content), **options)
+    assert [said in str(warning.message) for warning in caught] == [True] * bool(said)

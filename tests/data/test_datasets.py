@@ -57,7 +57,7 @@ def test_numbers_of_a_hub_dataset_are_labels(tmp_path):
 
 
 def test_the_names_of_a_hub_dataset_s_labels_count_not_their_order(tmp_path):
-    """CMNLI has neutral first; MRPC and RTE have other labels, whose numbers say nothing about entailment."""
+    """CMNLI has neutral first, ANLI letters; RTE has two labels, and those of MRPC and PAWS are no labels of these."""
 
     def save(name: str, names: list[str]) -> str:
         features = {"premise": datasets.Value("string"), "hypothesis": datasets.Value("string")}
@@ -70,6 +70,12 @@ def test_the_names_of_a_hub_dataset_s_labels_count_not_their_order(tmp_path):
     examples = read_examples(cmnli, {"label": "label"}, positives="entailment")
     assert (examples.columns, examples.unlabelled) == ((["b", "c"], ["f", "g"]), 1)
     assert [pair.label for pair in read_pairs([cmnli], Tally("pairs"))] == [1, 0, 0, None]
+    anli = read_examples(save("anli", ["e", "n", "c"]), {"label": "label", "anchor": ""}, labels=True)
+    assert anli.labels.tolist() == [0, 1, 1]
+    rte = read_examples(save("rte", ["entailment", "not_entailment"]), {"label": "label"}, positives="entailment")
+    assert (rte.columns, rte.unlabelled) == ((["a"], ["e"]), 3)
+    paws = save("paws", ["0", "1"])
+    refused(paws, f"{paws}: row 1: the field 'label' holds 'class 0', which is not a label", label="label")
     mrpc = save("mrpc", ["not_equivalent", "equivalent"])
     refused(mrpc, f"{mrpc}: row 1: the field 'label' holds 'not_equivalent', which is not a label", label="label")
 

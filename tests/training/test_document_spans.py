@@ -140,6 +140,12 @@ def make_config(model, data, dev, **fields):
     return config
 
 
+def test_spans_that_are_cut_are_told(masked_bert, documents, corpus, capsys):
+    config = make_config(masked_bert, documents, corpus["dev"], data__max_length=4)
+    cut = read_inputs(config).corpus.cut
+    assert 0 < cut < 48 and f"{cut} of 48 sentences have more than 4 tokens and are cut" in capsys.readouterr().out
+
+
 def test_a_run_resumes_bit_for_bit(masked_bert, documents, corpus, tmp_path, capsys):
     config = make_config(masked_bert, documents, corpus["dev"])
     trained_and_resumed(config, tmp_path)
@@ -158,7 +164,6 @@ def test_spans_are_words_of_their_document_for_every_kind_of_tokenizer(documents
 def test_combinations_that_make_no_sense_are_refused(masked_bert, documents, corpus):
     cases = [
         ({"data__spans__shortest": 9}, "config.data.spans.shortest=9: is above data.spans.longest=8"),
-        ({"data__max_length": 7}, "config.data.spans.longest=8: is above 7, the tokens at which sentences are cut"),
         ({"data__spans__tokens": 31}, "config.data.spans.tokens=31: must be 32 or more"),
         ({"train__batch_size": 7}, "config.train.batch_size=7: counts anchors, so it must be divisible by"),
         ({"objective__replaced_token_detection__weight": 1.0}, "config.data.spans.positives=2: .* one sentence"),
