@@ -232,7 +232,7 @@ def test_a_file_s_task_has_the_file_s_name(tiny_bert, corpus, tmp_path):
     done = call("evaluate", "--model", tiny_bert, "--data", data, "--output", tmp_path / "result.json")
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "result.json").read_text())
-    assert set(result) == {"transfer", "average", "averages"} and "spearman" in result["transfer"]
+    assert set(result) == {"transfer.tsv", "average", "averages"} and "spearman" in result["transfer.tsv"]
 
 
 def test_retrieval_is_scored_with_the_models_prompts_and_compared(tmp_path, tiny_bert, prompted):

@@ -53,6 +53,7 @@ def read_examples(
     seed: int = 0,
     mixed: bool = False,
     scores: Scores | None = None,
+    pairs: bool = True,
 ) -> Examples:
     """Reads all examples of a specification (see the module's docstring).
 
@@ -68,6 +69,7 @@ def read_examples(
       subsample: the number of examples to draw without replacement, kept in order; 0 takes all.
       seed: for everything drawn here.
       mixed: whether several sources may have different columns (see `Examples.present`).
+      pairs: whether a row's sentences belong together; a warning says then that labels or scores are not read.
       scores: how each pair's score is read, and kept; rows without one are left out. None: none is read.
 
     Raises:
@@ -79,23 +81,16 @@ def read_examples(
         if not prefix_of(source) and not source_path(source).is_file():
             hint = "a comma separates sources; put a name with a comma in double quotes"
             raise UserError(f"data.train={specification}: {source}: no such file; {hint}")
-    parts = {source: _read_source(source, columns or {}, positives, labels, scores, generator) for source in sources}
+    given = (columns or {}, positives, labels, scores, pairs)
+    parts = {source: _read_source(open_source(source, *given), positives, generator) for source in sources}
     examples = join(parts, mixed)
     if subsample:
         examples = _subsample(examples, subsample, seed, specification)
     return examples if labels else dataclasses.replace(examples, labels=None)
 
 
-def _read_source(
-    specification: str,
-    columns: Mapping[str, str],
-    positives: str,
-    labels: bool,
-    scores: Scores | None,
-    generator: np.random.Generator,
-) -> Examples:
+def _read_source(source: "Source", positives: str, generator: np.random.Generator) -> Examples:
     """All examples of one source, with their labels and scores if any are read; `generator` draws next sentences."""
-    source = open_source(specification, columns, positives, labels, scores)
     if positives == SPANS:
         examples = _whole_documents(source.rows, source.where)
     elif positives in REACH:
@@ -169,7 +164,12 @@ class Source(NamedTuple):
 
 
 def open_source(
-    specification: str, columns: Mapping[str, str], positives: str, labels: bool, scores: Scores | None = None
+    specification: str,
+    columns: Mapping[str, str],
+    positives: str,
+    labels: bool,
+    scores: Scores | None = None,
+    pairs: bool = True,
 ) -> Source:
     """Opens one source and chooses its columns; the arguments are those of `read_examples`.
 
@@ -184,7 +184,7 @@ def open_source(
     chosen, negatives = found.places, found.negatives
     label = choose_labels(names, columns, needed_by, where)
     score = None if scores is None else choose_scores(names, columns, scores.needed_by, where)
-    if found.by_order and len(chosen) > 1 and label is score is None:
+    if pairs and found.by_order and len(chosen) > 1 and label is score is None:
         warn_of_unread(names, where)
     needing = needed_by or (scores.needed_by if scores else "")
     if needing and len(chosen) < 2:

@@ -68,7 +68,7 @@ def read(method: str, data: str, dimensions: int = 0, scored: str = "") -> Postp
         if not source.startswith(tuple(PREFIXED)) and not local_path(source).is_file():
             known = f", nor is it {TARGET!r} or {TARGET_ALL!r}" if source == data else ""
             raise UserError(f"{source}: no such file{known}")
-        sentences += itertools.chain(*read_examples(source).columns)
+        sentences += itertools.chain(*read_examples(source, pairs=False).columns)
     return Postprocess(method, sentences, dimensions)
 
 
