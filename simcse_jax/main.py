@@ -2,7 +2,7 @@
 
 import sys
 
-from simcse_jax.command_line import describe_exit_codes, run_command, started_as
+from simcse_jax.command_line import describe_exit_codes, run_command, started_as, warnings_in_a_line
 from simcse_jax.errors import require
 
 ABOUT = """\
@@ -51,7 +51,8 @@ def main() -> None:
 
     if not is_remote(workdir):
         output_folder(workdir, sources(config), files=FILES, option="--workdir", utf8=True)
-    train_and_evaluate(config, workdir, profile)
+    with warnings_in_a_line():
+        train_and_evaluate(config, workdir, profile)
 
 
 if __name__ == "__main__":

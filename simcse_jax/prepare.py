@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simcse_jax.command_line import Parser, run_command
+from simcse_jax.command_line import Parser, run_command, warnings_in_a_line
 from simcse_jax.errors import UserError
 from simcse_jax.storage import Folder, is_remote
 
@@ -51,7 +51,8 @@ def main() -> None:
     tokenizer, vocabulary = model.tokenizer, model.config.vocab_size
     del model
     try:
-        manifest = prepare(args, folder, tokenizer, vocabulary)
+        with warnings_in_a_line():
+            manifest = prepare(args, folder, tokenizer, vocabulary)
     except UserError as error:
         raise UserError(with_options(str(error))) from None
     if manifest is None:

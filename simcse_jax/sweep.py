@@ -9,7 +9,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from simcse_jax.command_line import describe_exit_codes, run_command, started_as
+from simcse_jax.command_line import describe_exit_codes, run_command, started_as, warnings_in_a_line
 from simcse_jax.errors import UserError, require
 from simcse_jax.storage import local_path
 
@@ -66,7 +66,7 @@ def main() -> None:
     for _, each in variants:
         files = [f"{name}.{kind}" for kind in ("md", "csv", "png", "svg")]
         output_folder(workdir, sources(each), files=files, option="--workdir", utf8=True)
-    with held(folder):
+    with held(folder), warnings_in_a_line():
         if config.sweep.run:
             problems = runner.run_all(runs, config.sweep.vectorize, folder)
         else:
