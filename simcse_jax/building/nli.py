@@ -21,7 +21,7 @@ from typing import NamedTuple
 from simcse_jax.building.tables import columns, open_table
 from simcse_jax.building.tally import BLANK, Tally, sentence
 from simcse_jax.data.files import open_text
-from simcse_jax.data.labels import LABELS, parse_label
+from simcse_jax.data.labels import LABELS, SHORT, parse_label
 from simcse_jax.errors import UserError
 
 HYPOTHESES = ("last", "first")
@@ -33,7 +33,6 @@ FIELDS = (  # of SNLI's and MNLI's files, of the hubs' data sets, of ANLI's file
 )
 # The names of a split's files, as SNLI, MNLI, ANLI (its three rounds) and SentEval have them.
 FILES = ("*_{split}.jsonl", "*_{split}_*.jsonl", "R[123]/{split}.jsonl", "{split}.jsonl", "s1.{split}")
-SHORT = {label[0]: label for label in LABELS}  # as ANLI writes them
 UNLABELLED = "without a label"
 
 

@@ -41,7 +41,7 @@ class Chosen(NamedTuple):
     places: list[int]  # of the anchor, the positive, the hard negatives and the neutral hypothesis
     negatives: Negatives  # which of these are hard negatives
     by_order: bool = False  # no name said so
-    missed: frozenset[str] = frozenset()  # names that would have been chosen too; by order any would
+    missed: frozenset[str] = frozenset()  # usual names of the next role, which no column has
 
 
 def choose_columns(
@@ -51,9 +51,9 @@ def choose_columns(
 
     The columns that `columns` maps; otherwise those with a usual name; otherwise, if there are at most three, by their
     order (only a single one if the order means nothing: `ordered` False). Columns of labels and scores do not count,
-    nor do those that number the rows.
-    Neutral hypotheses are used only if `columns` maps them. Pairs that are `graded` have further usual names. Where
-    there is no column with a name of negatives, the columns NAME_1, NAME_2, … are meant.
+    nor do those that number the rows. Neutral hypotheses are used only if `columns` maps them. Pairs that are `graded`
+    have further usual names. Where there is no column with a name of negatives, the columns NAME_1, NAME_2, … are
+    meant.
 
     Raises:
       UserError: when a mapped column is missing, or the choice is not clear.

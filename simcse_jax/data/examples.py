@@ -69,8 +69,8 @@ def read_examples(
       subsample: the number of examples to draw without replacement, kept in order; 0 takes all.
       seed: for everything drawn here.
       mixed: whether several sources may have different columns (see `Examples.present`).
-      pairs: whether a row's sentences belong together; a warning says then that labels or scores are not read.
       scores: how each pair's score is read, and kept; rows without one are left out. None: none is read.
+      pairs: whether a row's sentences belong together; a warning says then that labels or scores are not read.
 
     Raises:
       UserError: in one line, naming the file and the row, or the setting that does not fit the data.

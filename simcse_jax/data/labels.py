@@ -7,6 +7,7 @@ from typing import Any, Self
 from simcse_jax.errors import UserError
 
 LABELS = ("entailment", "neutral", "contradiction")  # 0, 1 and 2, as Hugging Face's snli and mnli have them
+SHORT = {label[0]: label for label in LABELS}  # as ANLI writes them
 UNLABELLED = ("", "-", "-1")  # the annotators disagreed: SNLI writes -, Hugging Face -1
 NEITHER = ("not_entailment", "non-entailment", "not entailment")  # of sets with two labels: neutral or a contradiction
 
@@ -28,8 +29,8 @@ def with_names(names: Sequence[str] | None) -> Callable[[Any], Any]:
 
     Three names that are numbers or the labels' first letters mean these. Other numbers as names say nothing.
     """
-    if names and sorted(names) == sorted(label[0] for label in LABELS):
-        names = [next(label for label in LABELS if label[0] == name) for name in names]
+    if names and set(names) == SHORT.keys():
+        names = [SHORT[name] for name in names]
     elif names and len(names) != len(LABELS):
         names = [f"class {name}" if name.isdecimal() else name for name in names]
 
@@ -55,16 +56,16 @@ def parse_label(value: object, where: str) -> int | None:
       UserError: for anything else.
     """
     text = ""
-    named = isinstance(value, NamedLabel)
+    unlabelled: tuple[str, ...] = UNLABELLED
     if isinstance(value, NamedLabel):
-        value = value.name
+        value, unlabelled = value.name, (*UNLABELLED, *NEITHER)
     if isinstance(value, str):
         text = value.strip().lower()
     elif isinstance(value, numbers.Integral) and not isinstance(value, bool):
         text = str(int(value))
     elif value is not None:
         text = repr(value)
-    if text in UNLABELLED or (named and text in NEITHER):
+    if text in unlabelled:
         return None
     for number, name in enumerate(LABELS):
         if text in (name, str(number)):

@@ -69,8 +69,9 @@ class PairFile:
         else:
             places = [self._names.index(name) for name in self._wanted]
             rows = itertools.islice(READERS[self._suffix](self.path)[1], first, None)
-        names = self._wanted if self._suffix == ".parquet" else self._names
-        rows = without_numbers(rows, self._chosen._replace(places=places[:2]), names)
+        if not first:  # later rows may well be numbers
+            names = self._wanted if self._suffix == ".parquet" else self._names
+            rows = without_numbers(rows, self._chosen._replace(places=places[:2]), names)
         for number, row in enumerate(rows, first):
             fields = [f"{row.where}: the field {name!r}" for name in self._wanted]
             values = [row.fields[place] for place in places]

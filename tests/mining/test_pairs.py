@@ -28,6 +28,16 @@ def test_pairs_are_read_from_any_row_of_any_file(tmp_path):
     assert list(PairFile(str(tmp_path / "c.csv"), {}).read()) == [Pair(0, "x", "y", (0, 1))]
 
 
+def test_only_the_first_rows_say_whether_a_column_holds_numbers(tmp_path):
+    (tmp_path / "a.csv").write_text("question,answer\nwho,me\nwhen,1969\nhow many,2\n")
+    pairs = PairFile(str(tmp_path / "a.csv"), {})
+    assert list(pairs.read(1)) == list(pairs.read())[1:] == [Pair(1, "when", "1969"), Pair(2, "how many", "2")]
+    assert pairs.by_order == {"columns of --pairs": ["question", "answer"]}
+    (tmp_path / "b.csv").write_text("number,question\n17,who\n18,when\n")
+    with pytest.raises(UserError, match="the field 'number' holds 17; which columns"):
+        list(PairFile(str(tmp_path / "b.csv"), {}).read())
+
+
 def test_an_anchor_has_the_positives_of_all_its_pairs():
     positives = Positives(iter(PAIRS))
     assert (positives.rows, positives.pairs) == (4, 3)
