@@ -2,7 +2,7 @@
 
 import sys
 
-from simcse_jax.command_line import describe_exit_codes, run_command, started_as, warnings_in_a_line
+from simcse_jax.command_line import describe_exit_codes, importing, run_command, started_as, warnings_in_a_line
 from simcse_jax.errors import require
 
 ABOUT = """\
@@ -38,16 +38,18 @@ def main() -> None:
     if {"-h", "--help"} & set(sys.argv[1:]):
         print(help_text())
         return
-    from simcse_jax.config.checks import validate
-    from simcse_jax.config.flags import parse_run
+    with importing():
+        from simcse_jax.config.checks import validate
+        from simcse_jax.config.flags import parse_run
 
     config, workdir, profile = parse_run(sys.argv[1:])
     validate(config)
     require("train", "tensorboardX")
-    from simcse_jax.outputs import output_folder
-    from simcse_jax.storage import is_remote
-    from simcse_jax.training.inputs import sources
-    from simcse_jax.training.run import train_and_evaluate
+    with importing():
+        from simcse_jax.outputs import output_folder
+        from simcse_jax.storage import is_remote
+        from simcse_jax.training.inputs import sources
+        from simcse_jax.training.run import train_and_evaluate
 
     if not is_remote(workdir):
         output_folder(workdir, sources(config), files=FILES, option="--workdir", utf8=True)

@@ -170,6 +170,26 @@ def test_a_reader_that_closes_the_pipe_is_no_error():
         assert process.stderr.read() == b"" and process.wait() == 141
 
 
+def test_what_a_command_imports_is_no_garbage_to_look_for():
+    """In a process of its own, since it is about all objects of a process."""
+    code = """
+import gc
+from simcse_jax.command_line import importing, run_command
+def main():
+    before = gc.get_freeze_count()
+    with importing():
+        assert not gc.isenabled()
+        import email.mime.text
+    assert gc.isenabled()
+    print(gc.get_freeze_count() > before, end="")
+with importing():  # in a caller's own program
+    assert gc.isenabled()
+print(gc.get_freeze_count(), end=" ")
+run_command(main)
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "0 True"
+
+
 def test_the_command_is_the_one_that_was_typed(tmp_path, monkeypatch):
     script = tmp_path / "simcse-jax"
     script.touch(0o755)

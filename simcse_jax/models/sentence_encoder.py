@@ -1,5 +1,6 @@
 """An encoder with its convolutions, its pooler and its head: sentences in, one vector each out."""
 
+import functools
 from typing import Any
 
 import jax
@@ -109,4 +110,10 @@ def build(
 
     `dtype` is the type of the encoder's products (see `models.encoder`).
     """
+    graph, shapes = _built(config, with_head, jnp.dtype(dtype))
+    return graph, dict(shapes)
+
+
+@functools.lru_cache(maxsize=16)  # loading, scoring and training ask for the same one; each takes a tenth of a second
+def _built(config: EncoderConfig, with_head: bool, dtype: jnp.dtype) -> tuple[Graph, dict[str, jax.ShapeDtypeStruct]]:
     return parameters.abstract(lambda: SentenceEncoder(config, with_head=with_head, rngs=nnx.Rngs(0), dtype=dtype))

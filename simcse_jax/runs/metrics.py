@@ -31,8 +31,8 @@ def read_metrics(folder: Folder) -> list[dict[str, Any]]:
 class Metrics:
     """Writes metrics to `metrics.jsonl` and TensorBoard; on resume both go back to the resumed step.
 
-    The file is written whole each time, since an object store cannot append: before each checkpoint, and in between
-    at most every `WRITE_SECONDS`. A resumed run measures again what a kill has lost.
+    The file is written whole each time, since an object store cannot append: with its first new line, before each
+    checkpoint, and in between at most every `WRITE_SECONDS`. A resumed run measures again what a kill has lost.
     """
 
     def __init__(self, folder: Folder, step: int | None):
@@ -53,7 +53,7 @@ class Metrics:
         """Adds a line."""
         self._lines.append({"step": step, **values})
         self._unshown.append((time.time(), self._lines[-1]))
-        if time.monotonic() > self._written + WRITE_SECONDS:
+        if self._writer is None or time.monotonic() > self._written + WRITE_SECONDS:
             with contextlib.suppress(UserError):  # all processes report it before the next checkpoint
                 self.flush()
 

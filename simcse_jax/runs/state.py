@@ -102,7 +102,8 @@ def initial_params(
     A second encoder starts from the same weights, with a fresh head of its own. `adapter` has LoRA's parameters where
     they are not fresh.
     """
-    encoder = {name: jnp.asarray(value) for name, value in model.params.items() if name.startswith("encoder.")}
+    loaded = {name: value for name, value in model.params.items() if name.startswith("encoder.")}
+    encoder: Params = jax.device_put(loaded, may_alias=False)  # a step donates the buffers
     encoder |= _convolutions(config, model)
     if model_has_lora(config.model):
         encoder |= lora.fresh(with_parts(model.config, config.model), _key(config.seed, LORA_STREAM))

@@ -45,6 +45,23 @@ def test_tensorboard_gets_every_line_once_and_forgets_those_after_the_resumed_st
     assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 2
 
 
+def test_the_first_line_is_there_at_once_and_the_others_before_the_next_checkpoint(tmp_path):
+    def steps():
+        return [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+
+    metrics = Metrics(tmp_path, None)
+    metrics.write(1, {"loss": 1.0})
+    metrics.write(2, {"loss": 1.0})
+    assert steps() == [1]
+    metrics.flush()
+    assert steps() == [1, 2]
+    metrics.close()
+    metrics = Metrics(tmp_path, 2)  # resumed
+    metrics.write(3, {"loss": 1.0})
+    assert steps() == [1, 2, 3]
+    metrics.close()
+
+
 def test_metrics_that_cannot_be_written_are_reported_before_the_next_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr("simcse_jax.runs.metrics.WRITE_SECONDS", 0)
     metrics = Metrics(tmp_path, None)
