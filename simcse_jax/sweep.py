@@ -67,12 +67,14 @@ def main() -> None:
         files = [f"{name}.{kind}" for kind in ("md", "csv", "png", "svg")]
         output_folder(workdir, sources(each), files=files, option="--workdir", utf8=True)
     with held(folder), warnings_in_a_line():
+        runner.check_same_data(runs)
         if config.sweep.run:
             problems = runner.run_all(runs, config.sweep.vectorize, folder)
         else:
             problems = runner.report_finished(runs, folder)
         command = shlex.join(["python", "-m", "simcse_jax.sweep", *sys.argv[1:]])
         command = command.encode(errors="backslashreplace").decode()  # a folder's name need not be UTF-8
+        runner.check_same_data(runs)  # the new ones too
         by_run, every_absent = scores.read_scores(runs)
         absent = {name: tasks for name, tasks in every_absent.items() if name in config.sweep.metrics}
         table.write(

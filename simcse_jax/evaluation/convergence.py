@@ -20,11 +20,13 @@ class Curve(NamedTuple):
     deviation: Float[np.ndarray, " S"]  # with n − 1; 0 for a single run
     best_steps: list[int]  # of each run: the first step at which its best score was measured, without step 0
     best_scores: list[float]
+    last_steps: list[int]  # that each run has scored so far
 
     def to_json(self) -> dict[str, object]:
         """Everything, for JSON."""
         rounded = {name: np.round(getattr(self, name), 4).tolist() for name in ("mean", "deviation", "best_scores")}
-        return {"steps": self.steps.tolist(), **rounded, "best_steps": self.best_steps}
+        each = {name: getattr(self, name) for name in ("best_steps", "last_steps")}
+        return {"steps": self.steps.tolist(), **rounded, **each}
 
     def __str__(self) -> str:
         score = f"{np.mean(self.best_scores):.2f}"
@@ -32,7 +34,10 @@ class Curve(NamedTuple):
             return f"best score {score} at step {self.best_steps[0]}"
         each = ", ".join(map(str, self.best_steps))
         spread = np.std(self.best_scores, ddof=1)
-        return f"best score {score} ± {spread:.2f} at steps {each}, {np.mean(self.best_steps):.0f} on average"
+        text = f"best score {score} ± {spread:.2f} at steps {each}, {np.mean(self.best_steps):.0f} on average"
+        if len(set(self.last_steps)) == 1:
+            return text
+        return f"{text}, of runs with scores up to steps {', '.join(map(str, self.last_steps))}"
 
 
 def curve(runs: Sequence[Mapping[int, float]]) -> Curve:
@@ -49,7 +54,7 @@ def curve(runs: Sequence[Mapping[int, float]]) -> Curve:
         trained = {step: score for step, score in scores.items() if step} or dict(scores)
         best_steps.append(min(trained, key=lambda step: (-trained[step], step)))
     best = [scores[step] for scores, step in zip(runs, best_steps, strict=True)]
-    return Curve(np.array(steps, np.int64), values.mean(axis=0), deviation, best_steps, best)
+    return Curve(np.array(steps, np.int64), values.mean(axis=0), deviation, best_steps, best, list(map(max, runs)))
 
 
 def convergence(found: Mapping[str, Curve], title: str, score: str = "Spearman") -> Pictures:

@@ -25,7 +25,7 @@ def read_run(folder: Folder) -> dict[str, Any]:
 
     Returns:
       `config`: the fields that change the trained model and its embeddings, by dotted names; `analysis`: the data that
-      it measured.
+      it measured; `sha256`: of the contents of what it read, by field.
 
     Raises:
       UserError: when it is not a run's folder, or the file is damaged.
@@ -37,10 +37,9 @@ def read_run(folder: Folder) -> dict[str, Any]:
     fields |= flatten(config_dict.ConfigDict(run["config"]))
     analysis = {name: fields[f"analysis.{name}"] for name in MEASURED}
     analysis |= {"eval.data": fields["eval.data"], "sha256": run["sha256"].get("analysis.data")}
-    config = {
-        name: value for name, value in fields.items() if name == "eval.pooler" or not name.startswith((*FREE, "eval."))
-    }
-    return {"config": config, "analysis": analysis}
+    kept = ("eval.pooler", "eval.encoder")  # they choose what is scored
+    config = {name: value for name, value in fields.items() if name in kept or not name.startswith((*FREE, "eval."))}
+    return {"config": config, "analysis": analysis, "sha256": run["sha256"]}
 
 
 def survey_checkpoints(

@@ -45,10 +45,11 @@ def read_records(folders: Mapping[str, Folder], labels: Mapping[str, str]) -> Re
     if len(tasks) > 1:
         (one, first), (other, second), *_ = tasks.items()
         raise UserError(f"--runs {first} was scored on {one}, {second} on {other}; draw them separately")
-    judged = {_retrieval_data(folders[name]): name for name in scored}
-    if len(judged) > 1:
-        first, second, *_ = judged.values()
-        raise UserError(f"--runs {first} and {second} were scored on different data of retrieval; draw them separately")
+    for field, what in (("eval.retrieval.data", "data of retrieval"), ("eval.data", "contents of eval.data")):
+        judged = {runs[name]["sha256"].get(field, ""): name for name in scored}
+        if len(judged) > 1:
+            first, second, *_ = judged.values()
+            raise UserError(f"--runs {first} and {second} were scored on different {what}; draw them separately")
     measured = {name: folder for name, folder in folders.items() if _has_measures(folder)}
     points: dict[str, list[Point]] = {}
     measured_on = ""
@@ -87,17 +88,12 @@ def _scores(name: str, folder: Folder) -> tuple[str, dict[int, float]]:
     return next(iter(tasks), ""), scores
 
 
-def _retrieval_data(folder: Folder) -> str:
-    """SHA-256 of the data of retrieval that chose the checkpoint; empty if others did."""
-    return Workdir(folder).read_run()["sha256"].get("eval.retrieval.data", "")
-
-
 def _has_measures(folder: Folder) -> bool:
     return any("analysis" in line for line in Workdir(folder).read_metrics())
 
 
 def _groups(runs: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) -> dict[str, list[str]]:
-    """Groups by label and config without the seed, in the order of their first runs.
+    """Groups by label, model and config without the seed, in the order of their first runs.
 
     A seed that a group has already is in another one: rows of a sweep that differ in their post-processing alone are
     the same runs, not more seeds.
@@ -106,8 +102,9 @@ def _groups(runs: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) ->
     firsts: dict[tuple[str, int], str] = {}
     times: Counter[str] = Counter()
     for name, run in runs.items():
-        own = repr((labels[name], sorted(run["config"].items())))
-        others = repr((labels[name], sorted((run["config"] | {"seed": None}).items())))
+        start = labels[name], run["sha256"].get("model.init_from")
+        own = repr((start, sorted(run["config"].items())))
+        others = repr((start, sorted((run["config"] | {"seed": None}).items())))
         first = firsts.setdefault((others, times[own]), name)
         times[own] += 1
         groups.setdefault(first, []).append(name)

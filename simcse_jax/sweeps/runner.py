@@ -2,7 +2,8 @@
 
 import hashlib
 import signal
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from simcse_jax.evaluation.tasks import EXTRA, RETRIEVAL, TRANSFER
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.storage import local_path
 from simcse_jax.sweeps.metrics import ANISOTROPY, METRICS, MINUTES, RETRIEVAL_DEV
-from simcse_jax.sweeps.together import group_key, train_together
+from simcse_jax.sweeps.together import draws_data, group_key, train_together
 from simcse_jax.sweeps.variants import Variant, read_seeds
 from simcse_jax.training.evaluation import read_extra
 from simcse_jax.training.run import train_and_evaluate
@@ -263,15 +264,50 @@ def what_was_run(runs: Sequence[Run]) -> str:
 
 
 def what_it_ran_on(runs: Sequence[Run]) -> str:
-    """One line for below the table: versions and device, of the first run that exists."""
-    folder = next((folder for folder in (Workdir(run.workdir) for run in runs) if folder.exists), None)
-    if folder is None:
-        return ""
-    run = folder.read_run()
+    """A line for below the table: versions and device of the runs that exist; several lines where these differ."""
+    records = [folder.read_run() for folder in (Workdir(run.workdir) for run in runs) if folder.exists]
+    lines = Counter(_machine(record["versions"], record["device"]) for record in records)
+    if len(lines) == 1:
+        return next(iter(lines))
+    return "\n".join(f"- {count} run{'s' * (count > 1)}: {line}" for line, count in lines.items())
+
+
+def _machine(versions: Mapping[str, Any], device: Mapping[str, Any]) -> str:
     names = ("simcse_jax", "jax", "flax", "optax", "numpy", "transformers", "tokenizers")
-    versions = ", ".join(f"{name} {run['versions'][name]}" for name in names if name in run["versions"])
-    device = run["device"]
-    return f"{versions}; Python {run['versions'].get('python')}; {device.get('count')} × {device.get('kind')}"
+    listed = ", ".join(f"{name} {versions[name]}" for name in names if name in versions)
+    return f"{listed}; Python {versions.get('python')}; {device.get('count')} × {device.get('kind')}"
+
+
+def check_same_data(runs: Sequence[Run]) -> None:
+    """Refuses to compare runs that read different contents under the same name.
+
+    The runs' own records are compared, so nothing is read again: the pairs that chose checkpoints and the model where
+    the fields that name them are the same, and all else between the seeds of a row.
+
+    Raises:
+      UserError: naming two such runs, and the field.
+    """
+    seen: dict[tuple[Any, ...], tuple[Run, str]] = {}
+    for run in runs:
+        folder = Workdir(run.workdir)
+        for field, contents in folder.read_run()["sha256"].items() if folder.exists else ():
+            other, first = seen.setdefault((field, *_named_by(run, field)), (run, contents))
+            if first != contents:
+                raise UserError(
+                    f"{run.name} and {other.name} read different contents of config.{field}="
+                    f"{flatten(run.config)[field]}, so a table cannot compare them; keep the runs of other data in "
+                    f"another workdir, or remove {run.workdir} to run it again"
+                )
+
+
+def _named_by(run: Run, field: str) -> tuple[Any, ...]:
+    """The values of a config that decide which contents a field has."""
+    config = run.config
+    if field == "eval.data":
+        return config.eval.data, config.eval.development
+    if field == "model.init_from":
+        return config.model.init_from, config.model.num_layers
+    return run.variant, run.seed if field == "data.train" and draws_data(config) else None
 
 
 def _text(value: Any) -> str:

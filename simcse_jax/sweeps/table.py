@@ -156,21 +156,26 @@ def write(
 
 
 def _finding(rows: Sequence[Row], metric: str) -> str:
-    means = {row.variant: mean for row in rows if (mean := row.cells[metric].mean) is not None}
+    """A sentence: the best row, of those with the most seeds, and the rows that a test tells from their baseline."""
+    cells = {row.variant: row.cells[metric] for row in rows if row.cells[metric].values}
+    seeds = max((cell.values.keys() for cell in cells.values()), key=len, default={}.keys())
+    means = {name: mean for name, (values, mean, *_) in cells.items() if values.keys() == seeds and mean is not None}
     if len(means) < 2:
         return ""
+    among = f" of the {len(means)} rows with {len(seeds)} seeds" if len(means) < len(cells) else ""
     lower = METRICS[metric].lower
     best = (min if lower else max)(means, key=lambda name: means[name])
     extreme = f"the {'lowest' if lower else 'highest'} mean, {_decimals(means[best], metric)}"
-    text = f"{_heading(rows, metric)}: {_escape(best)} has {extreme}"
-    differences = {row.variant: value for row in rows if (value := row.cells[metric].difference) is not None}
-    if not differences:
+    text = f"{_heading(rows, metric)}: {_escape(best)} has {extreme}{among}"
+    tests = {name: cell.p for name, cell in cells.items() if cell.p is not None}
+    if not tests:
         return f"{text}."
-    clear = [row.variant for row in rows if (p := row.cells[metric].p) is not None and p < LEVEL]
+    clear = [name for name, p in tests.items() if p < LEVEL]
     differ = "differs from its baseline" if len(clear) == 1 else "differ from their baseline"
+    differences = {name: cell.difference for name, cell in cells.items() if cell.difference is not None}
     most = max(clear, key=lambda name: abs(differences[name]), default="")
     shown = f", {_escape(most)} most ({_decimals(differences[most], metric, '+')})" if most else ""
-    return f"{text}; {len(clear) or 'none'} of {len(differences)} rows {differ} with p < {LEVEL}{shown}."
+    return f"{text}; {len(clear) or 'none'} of {len(tests)} rows {differ} with p < {LEVEL}{shown}."
 
 
 def _table(header: list[str], lines: list[list[str]], texts: int = 1) -> str:

@@ -45,6 +45,12 @@ from simcse_jax.training.step import Update, make_steps
 BEST = "best."  # in a checkpoint, before the names of the parameters that scored best so far
 
 
+def draws_data(config: config_dict.ConfigDict) -> bool:
+    """Whether the training data are other ones with another seed."""
+    data = config.data
+    return bool(data.augment.name or data.subsample or data.positives in ("next_3_sentences", "spans"))
+
+
 def group_key(config: config_dict.ConfigDict) -> str | None:
     """Runs of the same key can be trained together; None: only alone, since its data depends on its seed.
 
@@ -56,7 +62,7 @@ def group_key(config: config_dict.ConfigDict) -> str | None:
         return None
     if data.batching == ONE_SOURCE and "," in data.train:  # a step's source depends on the seed
         return None
-    if not trains(config) or data.augment.name or data.subsample or data.positives in ("next_3_sentences", "spans"):
+    if not trains(config) or draws_data(config):
         return None
     fields = flatten(config)
     for name in numbers_of_step():

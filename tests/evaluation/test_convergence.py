@@ -20,7 +20,10 @@ def test_seeds_have_a_mean_and_a_band_at_the_steps_that_all_have():
     assert found.mean.tolist() == [90, 72, 78, 82]
     assert found.deviation == pytest.approx([0, *np.std([[70, 80, 80], [74, 76, 84]], axis=0, ddof=1)])
     assert (found.best_steps, found.best_scores) == ([20, 30], [80.0, 84.0])
-    assert str(found) == "best score 82.00 ± 2.83 at steps 20, 30, 25 on average"
+    assert str(found) == (
+        "best score 82.00 ± 2.83 at steps 20, 30, 25 on average, of runs with scores up to steps 30, 40"
+    )
+    assert str(curve([ONE, ONE])) == "best score 80.00 ± 0.00 at steps 20, 20, 20 on average"
     assert found.to_json()["best_steps"] == [20, 30] and found.to_json()["deviation"][1] == pytest.approx(2.8284)
 
 

@@ -51,7 +51,7 @@ def calls(programs: Path) -> list[str]:
 
 
 def environment(programs: Path, **settings: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "PYTHON"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "PYTHON", "GLIBC_"))}
     return kept | {"PATH": f"{programs}:{kept['PATH']}", "XLA_FLAGS": ""} | settings
 
 
@@ -256,6 +256,9 @@ def test_the_dry_run_of_local_processes(programs):
         assert command[command.index("python3") + 1 :][: 2 + len(ARGUMENTS)] == [*MAIN, *ARGUMENTS]
         assert command[-2] == f"--config.parallel.process_id={index}"
     assert first[-1] == second[-1]
+    assert "GLIBC_TUNABLES=glibc.malloc.hugetlb=1" in first
+    (other,) = dry_run("local_processes.sh", "1", *ARGUMENTS, programs=programs, GLIBC_TUNABLES="glibc.malloc.check=1")
+    assert "GLIBC_TUNABLES=glibc.malloc.check=1" in other  # the user's own stays
 
 
 # Slurm

@@ -58,12 +58,30 @@ def test_the_same_run_again_is_no_other_seed(run):
 def test_runs_that_retrieval_chose_are_drawn_together_on_the_same_data_alone(run):
     folders = [run(name, scores(5.0, task="retrieval_ndcg@10")) for name in ("a", "b")]
     for folder, fingerprint in zip(folders, "01", strict=True):
-        about = json.loads((folder / "run.json").read_text())
-        about["sha256"] = {"eval.retrieval.data": fingerprint}
-        (folder / "run.json").write_text(json.dumps(about))
+        with_contents(folder, eval__retrieval__data=fingerprint)
     assert read(folders[0]).scored_on == "retrieval_ndcg@10"
     with pytest.raises(UserError, match="--runs a and b were scored on different data of retrieval; draw them sep"):
         read(*folders)
+
+
+def with_contents(folder, **contents):
+    """The run's folder, with SHA-256 of what it read."""
+    about = json.loads((folder / "run.json").read_text())
+    about["sha256"] |= {field.replace("__", "."): value for field, value in contents.items()}
+    (folder / "run.json").write_text(json.dumps(about))
+    return folder
+
+
+def test_runs_of_other_scored_pairs_or_of_another_model_are_no_seeds_of_one_another(run):
+    """The files have the same names: the contents differ."""
+    one = with_contents(run("a", scores(50.0), seed=1), eval__data="news")
+    other = with_contents(run("b", scores(90.0), seed=2), eval__data="medical")
+    with pytest.raises(UserError, match="--runs a and b were scored on different contents of eval"):
+        read(one, other)
+    other = with_contents(other, eval__data="news", model__init_from="another")
+    assert read(one, other).groups == {"a": ["a"], "b": ["b"]}
+    better = run("c", scores(60.0), seed=3, eval__encoder="better")  # of two encoders, not the first one's
+    assert read(one, with_contents(better, eval__data="news")).groups == {"a": ["a"], "c": ["c"]}
 
 
 def test_records_without_alignment_have_no_place(run):

@@ -124,6 +124,43 @@ def test_what_is_done_is_skipped_and_a_changed_config_is_refused(finished, file,
         run(monkeypatch, file, workdir, TAME)
 
 
+def changed(folder, **values):
+    """Replaces values of the parts of a run's `run.json`."""
+    about = json.loads((folder / "run.json").read_text())
+    for part, (name, value) in values.items():
+        about[part][name] = value
+    (folder / "run.json").write_text(json.dumps(about))
+
+
+@pytest.mark.parametrize("field", ["data.train", "eval.data", "model.init_from"])
+def test_runs_that_read_other_contents_make_no_table(field, finished, file, tmp_path, monkeypatch):
+    workdir = shutil.copytree(finished[0], tmp_path / "copy")
+    changed(workdir / "b/seed2", sha256=(field, "other"))
+    before = (workdir / "tiny.md").read_text()
+    with pytest.raises(UserError, match=rf"b \(seed 2\) and . \(seed 1\) read different contents of config\.{field}="):
+        run(monkeypatch, file, workdir, TAME, "--config.sweep.run=False")
+    assert (workdir / "tiny.md").read_text() == before
+
+
+def test_training_data_that_are_drawn_with_the_seed_differ_from_seed_to_seed(file, finished):
+    config = parse(["--config", str(file), "--workdir=w"])[0]
+    runs = runner.all_runs(read_sweep(config, load_variants(str(file))), config.sweep, finished[0])
+    named = {runner._named_by(each, "data.train") for each in runs}
+    assert len(named) == 3  # the rows
+    for each in runs:
+        each.config.data.subsample = 8
+    assert len({runner._named_by(each, "data.train") for each in runs}) == 6
+
+
+def test_runs_of_several_machines_are_counted_below_the_table(finished, file, tmp_path, monkeypatch):
+    workdir = shutil.copytree(finished[0], tmp_path / "copy")
+    changed(workdir / "b/seed2", device=("kind", "H100"), versions=("jax", "0.11"))
+    run(monkeypatch, file, workdir, TAME, "--config.sweep.run=False")
+    last = (workdir / "tiny.md").read_text().splitlines()[-2:]
+    assert re.fullmatch(r"- 3 runs: simcse_jax .* × cpu", last[0])
+    assert re.fullmatch(r"- 1 run: simcse_jax .*, jax 0\.11, .* × H100", last[1])
+
+
 def test_a_run_that_goes_wrong_does_not_stop_the_others(file, tmp_path, monkeypatch, capsys):
     def fail(config, workdir):
         raise UserError(f"seed {config.seed}: no luck")

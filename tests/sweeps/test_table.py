@@ -54,6 +54,23 @@ def test_a_table_begins_with_what_it_shows():
     assert table.findings(summarize(sweep(), variants, {}), sweep()) == ""
 
 
+def test_the_best_row_is_one_of_those_with_the_most_seeds():
+    """With fewer, the highest mean may be of a row that is worse at every seed that it shares with others."""
+    variants = (*VARIANTS[:2], Variant("lucky", {}))
+    results = RESULTS | {"lucky": {44: {"stsb_dev": 76.0}}}
+    found = table.findings(summarize(sweep(), variants, results), sweep())
+    assert found == (
+        "STS-B dev: better has the highest mean, 74.00 of the 2 rows with 3 seeds; "
+        "none of 1 rows differ from their baseline with p < 0.05."
+    )
+
+
+def test_without_a_test_no_row_is_said_not_to_differ():
+    one_seed = {name: {42: {"stsb_dev": value}} for name, value in (("base", 70.0), ("better", 71.0))}
+    found = table.findings(summarize(sweep(), VARIANTS[:2], one_seed), sweep())
+    assert found == "STS-B dev: better has the highest mean, 71.00."
+
+
 def test_the_markdown_has_no_column_of_the_paper_s_where_it_says_nothing():
     variants = (Variant("base", {}), Variant("better", {}))
     text = table.markdown(summarize(sweep(), variants, RESULTS), sweep())
@@ -119,7 +136,10 @@ def test_a_quoted_row_has_the_paper_s_values_alone():
 def test_many_metrics_stand_in_three_tables():
     many = sweep(MANY)
     results = {
-        "base": {42: {"stsb_dev": 70.0, "sts_avg": 60.0, "uniformity": -2.0, "best_step": 10}},
+        "base": {
+            42: {"stsb_dev": 70.0, "sts_avg": 60.0, "uniformity": -2.0, "best_step": 10},
+            43: {"sts_avg": 60.5, "best_step": 10},
+        },
         "better": {
             42: {"stsb_dev": 71.0, "STS12": 50.0, "sts_avg": 61.0, "uniformity": -2.1234, "best_step": 20},
             43: {"stsb_dev": 73.0, "STS12": 51.0, "sts_avg": 62.0, "best_step": 20},
@@ -128,11 +148,11 @@ def test_many_metrics_stand_in_three_tables():
     parts = table.markdown(summarize(many, [*VARIANTS, QUOTED], results), many).split("**")
     assert parts[1::2] == ["Ours", "The paper's", "Δ (p)"]
     top, ours, paper, difference = parts[0::2]
-    assert "| base | 1 | 70.00 | – | 60.00 | -2.000 | 10 |" in ours and "GloVe" not in ours
+    assert "| base | 2 | 70.00 (1) | – | 60.25 ± 0.35 | -2.000 (1) | 10 ± 0 |" in ours and "GloVe" not in ours
     assert "| better | 2 | 72.00 ± 1.41 | 50.50 ± 0.71 | 61.50 ± 0.71 | -2.123 (1) | 20 ± 0 |" in ours
     assert "| GloVe (quoted) | 58.0 | – | 61.30 | – | – |" in paper and "a\\|b" not in paper
     assert (
-        "| better | base | +1.00 | – | +1.00 | -0.123 | +10 |" in difference
+        "| better | base | +1.00 | – | +1.25 (0.13) | -0.123 | +10 |" in difference
         and "| base | base" not in difference
         and "GloVe" not in difference
     )
