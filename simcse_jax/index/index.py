@@ -1,6 +1,7 @@
 """An index to search in: sentences and their embeddings, which lie on the devices as long as they fit."""
 
 import math
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -263,10 +264,11 @@ class Index:
         asked = f"{k} {recall_target} {storage} {rescore} {sha256(queries)}"
         small = self._searched_as(storage)
         agree({"the index": f"{len(self)} {self.similarity} {some}", "the search": asked})
-        if self._placed is None or self._placed.storage != storage:  # the vectors are there in one type, not in two
-            self._placed = None
-            self._placed = Placed(data_mesh(jax.devices()), storage, quantization=small)
-        placed = self._placed
+        with MAKING:
+            if self._placed is None or self._placed.storage != storage:  # the vectors are there in one type, not in two
+                self._placed = None
+                self._placed = Placed(data_mesh(jax.devices()), storage, quantization=small)
+            placed = self._placed
         wanted = 1 << (k - 1).bit_length()  # so that few values compile
         if storage == "float32":
             scores, rows = top_k(
@@ -281,10 +283,10 @@ class Index:
             raise UserError(f"row {row} of the index has a score that is not finite; build the index again")
         return scores[:, :k], rows[:, :k]
 
-    def _search_faiss(
-        self, queries: Float32[np.ndarray, "Q D"], k: int, approximate: bool, storage: Storage, rescore: int
-    ) -> tuple[Float32[np.ndarray, "Q {k}"], Int64[np.ndarray, "Q {k}"]]:
-        small = self._searched_as(storage)
+    def _in_faiss(
+        self, blocks: Sequence[Block], approximate: bool, storage: Storage, small: Quantization | None
+    ) -> FaissSearch:
+        """FAISS's own index of all rows; those that were added since the last search are added to it."""
         faiss, made_of = self._faiss.get((approximate, storage), (None, 0))
         if faiss is None or (approximate and len(self) >= 2 * made_of):  # cells found in few rows do not suit many
             sample = None
@@ -293,15 +295,26 @@ class Index:
                 sample = np.concatenate([rows[::step] for rows in self.embeddings()])
             faiss = FaissSearch(self.dimension, sample, small)
             self._faiss[approximate, storage] = (faiss, len(self))
-        blocks = list(self.blocks())
         for block in blocks:
             if block.first + block.count > len(faiss):
                 new = np.asarray(block.rows)[max(len(faiss) - block.first, 0) : block.count]
                 faiss.add(new if self.quantization is None else self.quantization.decode(new))
+        return faiss
+
+    def _search_faiss(
+        self, queries: Float32[np.ndarray, "Q D"], k: int, approximate: bool, storage: Storage, rescore: int
+    ) -> tuple[Float32[np.ndarray, "Q {k}"], Int64[np.ndarray, "Q {k}"]]:
+        small = self._searched_as(storage)
+        blocks = list(self.blocks())
+        with MAKING:
+            faiss = self._in_faiss(blocks, approximate, storage, small)
         if small is None or self.precision == "int8":  # whose scores are those of the numbers already
             return faiss.search(queries, k)
         rough, rows = faiss.search(queries, min(rescore * k, len(self)))
         return rescored(queries, rough, rows, vectors_in(blocks, self.quantization), k, self.similarity)
+
+
+MAKING = threading.Lock()  # of copies of an index, by one thread at a time: others wait for it, and search the same one
 
 
 def same_ranges(one: Index, other: Index) -> bool:

@@ -129,6 +129,12 @@ def _index_embeddings(name: str, model: SimCSE) -> tuple[np.ndarray, str]:
     files = EmbeddingFiles(name)
     if files.maker is not None:
         check_maker(files.parts[0].path, files.maker, model.identity())
+    elif files.parts[0].path.suffix == ".parquet":
+        raise UserError(
+            f"--corpus {name}: does not say which model made its embeddings; encode leaves that out where sentences "
+            "are cut at another length than the model's own, or their length is not what its products need. Encode it "
+            "again without --max-length, or write a .npy, which is taken as it is"
+        )
     elif files.dimension != model.dimension:
         raise UserError(
             f"--corpus {name}: embeddings of {files.dimension} elements; those of {model.name} have {model.dimension}"

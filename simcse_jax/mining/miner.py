@@ -12,7 +12,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.index.index import Result
 from simcse_jax.index.similarity import pairwise, prepared
 from simcse_jax.mining.corpus import Corpus
-from simcse_jax.mining.pairs import Pair, Positives, same_text
+from simcse_jax.mining.pairs import Pair, Positives, same_text, same_words
 from simcse_jax.mining.selection import Choice, select
 from simcse_jax.simcse import SimCSE
 
@@ -115,7 +115,7 @@ class Miner:
         is_own = [(result.row if numbers is None else int(numbers[result.row])) in rows for result in ordered]
         if not self._corpus.has_text:
             return Candidates(ordered, np.array(is_own, bool))
-        seen, kept, texts = {anchor, ""}, [], [result.sentence.strip() for result in ordered]
+        seen, kept, texts = {same_words(anchor), ""}, [], [same_words(result.sentence) for result in ordered]
         for place, text in enumerate(texts):
             if text not in seen:
                 seen.add(text)

@@ -141,8 +141,13 @@ def _noting() -> Iterator[None]:
 
 def same_text(texts: Sequence[str], hashes: set[int]) -> list[bool]:
     """Which of the texts are among those with these hashes."""
-    return [_hash(text.strip()) in hashes for text in texts]
+    return [_hash(text) in hashes for text in texts]
+
+
+def same_words(text: str) -> str:
+    """What texts have in common that differ in the case of letters and in spaces alone: no negatives of one another."""
+    return " ".join(text.split()).casefold()
 
 
 def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
+    return int.from_bytes(hashlib.blake2b(same_words(text).encode(), digest_size=8).digest(), "big", signed=True)

@@ -38,6 +38,13 @@ def test_names_of_nothing_are_refused(name):
         load(name)
 
 
+def test_the_weights_of_every_module_are_downloaded():
+    names = ["modules.json", "0_Transformer/model.safetensors"]
+    for module in ("1_CNN", "1_Pooling", "2_Dense", "3_LayerNorm", "1_WeightedLayerPooling"):
+        names += [f"{module}/config.json", *[f"{module}/model.safetensors"] * (module != "1_Pooling")]
+    assert list(filter_repo_objects([*names, "openvino/openvino_model.bin"], allow_patterns=HUB_FILES)) == names
+
+
 def test_the_files_of_word_vectors_are_downloaded():
     names = ["modules.json", "1_Pooling/config.json", "0_WordEmbeddings/whitespacetokenizer_config.json"]
     names += ["0_WordEmbeddings/model.safetensors"]

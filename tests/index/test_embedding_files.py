@@ -40,6 +40,16 @@ def test_parquet_in_parts_whose_rows_are_in_any_order(tmp_path, dtype, monkeypat
     np.testing.assert_array_equal(embeddings, vectors[rows])
 
 
+def test_parquet_without_numbers_of_rows_is_numbered_in_order(tmp_path, monkeypatch):
+    monkeypatch.setattr(embedding_files, "AT_ONCE", 16)
+    for name, part in (("a", slice(0, 20)), ("b", slice(20, 50))):
+        write_parquet(tmp_path / f"{name}.parquet", VECTORS[part], row=None)
+    files = EmbeddingFiles(str(tmp_path))
+    rows, _, embeddings = read(files)
+    assert (files.first, files.last, rows.tolist()) == (0, 49, list(range(50)))
+    np.testing.assert_array_equal(embeddings, VECTORS)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_npy_in_parts_is_numbered_in_the_order_of_names(tmp_path, dtype, monkeypatch):
     monkeypatch.setattr(embedding_files, "AT_ONCE", 16)

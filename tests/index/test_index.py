@@ -4,6 +4,8 @@ import pickle
 import socket
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from support import ROOT, finish, xla_flags
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.errors import UserError
 from simcse_jax.index import index as index_module
+from simcse_jax.index.faiss import FaissSearch
 from simcse_jax.index.index import Index, Result, check_search
 from simcse_jax.index.similarity import prepared
 
@@ -174,6 +177,32 @@ def test_faiss_finds_the_same(counts):
     assert sum(map(len, hits)) >= 0.9 * 4 * min(5, len(rows))
 
 
+def test_threads_that_search_first_share_one_copy_in_faiss(monkeypatch):
+    """FAISS is slow and releases Python's lock while rows are added: here it waits in their middle."""
+    index, added = filled(100)[0], []
+
+    class Slow(FaissSearch):
+        def __init__(self, *_):
+            self.rows = 0
+
+        def __len__(self):
+            return self.rows
+
+        def add(self, rows):
+            before = self.rows
+            time.sleep(0.02)
+            self.rows = before + len(rows)
+            added.append(len(rows))
+
+        def search(self, queries, k):
+            return np.zeros((len(queries), k), np.float32), np.zeros((len(queries), k), np.int64)
+
+    monkeypatch.setattr(index_module, "FaissSearch", Slow)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: index.search(embeddings(1), 1, backend="faiss"), range(4)))
+    assert sum(added) == 100 and [len(faiss) for faiss, _ in index._faiss.values()] == [100]
+
+
 def test_faiss_that_is_not_installed_is_reported_in_one_line(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"backend='faiss': FAISS is not installed; pip install 'simcse_jax\[faiss\]'"):
@@ -217,6 +246,7 @@ import pickle, sys
 import jax
 from simcse_jax.errors import UserError
 from simcse_jax.index import index as index_module
+from simcse_jax.index.faiss import FaissSearch
 folder, port, process, storage, differs = sys.argv[1:]
 jax.distributed.initialize(f"127.0.0.1:{port}", 2, int(process))
 index_module.LARGE, index_module.SMALL = 64, 16

@@ -90,6 +90,16 @@ def test_what_is_no_corpus_is_named(made, tiny_bert, name, column, message):
         nearest(made, tiny_bert, name, column)
 
 
+def test_a_parquet_that_names_no_model_is_refused(made, tiny_bert, tmp_path):
+    done = call(
+        *("encode", "--model", tiny_bert, "--input", made / "texts.txt", "--max-length", 4),
+        *("--output", tmp_path / "cut.parquet"),
+    )
+    assert done.returncode == 0, done.stderr
+    with pytest.raises(UserError, match=r"cut\.parquet: does not say which model made its embeddings"):
+        open_corpus(str(tmp_path / "cut.parquet"), SimCSE(str(tiny_bert)), None, {})
+
+
 def test_embeddings_of_another_model_are_refused(made, prompted):
     for name, message in (("embeddings", "an index of"), ("npy", "embeddings of")):
         with pytest.raises(UserError, match=message):

@@ -146,6 +146,16 @@ def test_rows_that_pairs_name_are_in_the_corpus_and_take_no_rank_of_others():
     assert mined([Pair(0, "query", "One.", (2,))], twice, Choice(2, 0, 3), model)[0]["negative_rows"] == [0]
 
 
+def test_texts_that_differ_in_case_and_spaces_alone_are_the_pair_s_own():
+    """Many models embed them alike: as negatives they would be the anchor and the positive themselves."""
+    model = Fixed()
+    texts = ["A man is eating.", "a  man is eating.", "THE MAN EATS.", "the man eats.", "A dog.", "a dog.", "a cat."]
+    pair = Pair(0, "A man is  eating.", "The man eats.")
+    record = mined([pair], corpus_of(texts, model), Choice(7, 0, 7), model)[0]
+    (dog, cat) = sorted(record["negative_rows"])
+    assert dog in (4, 5) and cat == 6
+
+
 @pytest.mark.parametrize("precision", ["int8", "binary"])
 def test_a_pair_is_scored_as_the_index_stores_it(precision):
     from simcse_jax.encoding.quantization import ranges_of
