@@ -26,6 +26,7 @@ trap 'ending=1; [ "$child" = 0 ] || kill -TERM "$child" 2>/dev/null || true' TER
 while true; do
   "${command[@]}" &
   child=$!
+  [ "$ending" = 0 ] || kill -TERM "$child" 2>/dev/null || true # a signal that came before `child` was known
   # Not only `wait`: a signal would end it before the checkpoint is saved.
   while kill -0 "$child" 2>/dev/null; do sleep 0.1 || true; done
   code=0

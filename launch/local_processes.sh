@@ -33,7 +33,8 @@ if [ "$DRY_RUN" != 1 ]; then
 fi
 
 pids=()
-trap '[ ${#pids[@]} = 0 ] || kill -TERM "${pids[@]}" 2>/dev/null || true' TERM INT
+ending=0
+trap 'ending=1; [ ${#pids[@]} = 0 ] || kill -TERM "${pids[@]}" 2>/dev/null || true' TERM INT
 for ((i = 0; i < processes; i++)); do
   command=(env PYTHONUNBUFFERED=1 JAX_PLATFORMS="$JAX_PLATFORMS" GLIBC_TUNABLES="$GLIBC_TUNABLES"
     XLA_FLAGS="${XLA_FLAGS:+$XLA_FLAGS }--xla_force_host_platform_device_count=$DEVICES"
@@ -48,6 +49,8 @@ for ((i = 0; i < processes; i++)); do
   fi
 done
 
+# A signal that came while they were being started has reached some of them.
+if [ "$ending" = 1 ] && [ ${#pids[@]} -gt 0 ]; then kill -TERM "${pids[@]}" 2>/dev/null || true; fi
 code=0 deadline=0
 while [ ${#pids[@]} -gt 0 ]; do
   sleep 0.1 || true

@@ -207,6 +207,27 @@ def test_a_gpu_host_passes_sigterm_on_and_does_not_start_again(programs, tmp_pat
     assert (tmp_path / "0").read_text().endswith("SIGTERM\n")
 
 
+@pytest.mark.parametrize(
+    ("script", "assigned"), [("gpu.sh", "child=$!"), ("local_processes.sh 1", "pids[i]=$!")], ids=["gpu", "local"]
+)
+def test_a_sigterm_before_the_process_is_known_reaches_it(script, assigned, programs, tmp_path):
+    """bash sends the signal to itself, once the process has started and before its number is noted."""
+    (tmp_path / "bash-env").write_text(
+        f"""
+send() {{
+  [[ $BASH_COMMAND == '{assigned}' ]] || return 0
+  while [ ! -e "$RECORDS/0" ]; do sleep 0.02; done
+  kill -TERM $$
+}}
+trap send DEBUG
+"""
+    )
+    settings = {"PYTHON": str(python_that_waits(tmp_path)), "RECORDS": str(tmp_path), "PAUSE": "0"}
+    done = launch(*script.split(), *ARGUMENTS, programs=programs, BASH_ENV=str(tmp_path / "bash-env"), **settings)
+    assert done.returncode == 75
+    assert "SIGTERM\n" in (tmp_path / "0").read_text()
+
+
 def records_of(folder: Path, count: int) -> list[dict[str, str]]:
     """The flags of each process."""
     lines = [(folder / str(index)).read_text().splitlines() for index in range(count)]
