@@ -70,7 +70,7 @@ def test_killed_runs_end_with_the_same_parameters(straight, tiny_bert, corpus, t
     args = arguments(tiny_bert, corpus, workdir)
     generator = random.Random(0)
     # Two while it starts, then anywhere between two checkpoints and in the middle of saving one.
-    landed = [kill(args, workdir, generator.uniform(0, 4), in_training=False) for _ in range(2)]
+    landed = [kill(args, workdir, generator.uniform(0, 2), in_training=False) for _ in range(2)]
     reached = []
     while sum(landed) < KILLS and len(landed) < 3 * KILLS:
         landed.append(kill(args, workdir, generator.uniform(0, 0.4), in_training=True))
