@@ -34,7 +34,8 @@ fi
 
 pids=()
 ending=0
-trap 'ending=1; [ ${#pids[@]} = 0 ] || kill -TERM "${pids[@]}" 2>/dev/null || true' TERM INT
+end_all() { [ ${#pids[@]} = 0 ] || kill -TERM "${pids[@]}" 2>/dev/null || true; }
+trap 'ending=1; end_all' TERM INT
 for ((i = 0; i < processes; i++)); do
   command=(env PYTHONUNBUFFERED=1 JAX_PLATFORMS="$JAX_PLATFORMS" GLIBC_TUNABLES="$GLIBC_TUNABLES"
     XLA_FLAGS="${XLA_FLAGS:+$XLA_FLAGS }--xla_force_host_platform_device_count=$DEVICES"
@@ -50,7 +51,7 @@ for ((i = 0; i < processes; i++)); do
 done
 
 # A signal that came while they were being started has reached some of them.
-if [ "$ending" = 1 ] && [ ${#pids[@]} -gt 0 ]; then kill -TERM "${pids[@]}" 2>/dev/null || true; fi
+if [ "$ending" = 1 ]; then end_all; fi
 code=0 deadline=0
 while [ ${#pids[@]} -gt 0 ]; do
   sleep 0.1 || true
@@ -63,7 +64,7 @@ while [ ${#pids[@]} -gt 0 ]; do
       code=$status deadline=$((SECONDS + GRACE))
       echo "process $i ended with exit code $code; ending the others" >&2
       if [ "$i" != 0 ]; then tail -n 5 "$LOGS/process-$i.log" >&2; fi
-      [ ${#pids[@]} = 0 ] || kill -TERM "${pids[@]}" 2>/dev/null || true
+      end_all
     fi
   done
   if [ "$code" != 0 ] && [ "$SECONDS" -ge "$deadline" ] && [ ${#pids[@]} -gt 0 ]; then

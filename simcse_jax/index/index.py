@@ -33,6 +33,7 @@ from simcse_jax.storage import sha256
 
 LARGE, SMALL = 1 << 17, 1 << 12  # rows of a block: all lie in large ones but the last, which lie in small ones
 ROUNDING = 1e-6  # of a cosine in float32
+MAKING = threading.Lock()  # of copies of an index, by one thread at a time: others wait for it, and search the same one
 
 T = TypeVar("T")
 
@@ -312,9 +313,6 @@ class Index:
             return faiss.search(queries, k)
         rough, rows = faiss.search(queries, min(rescore * k, len(self)))
         return rescored(queries, rough, rows, vectors_in(blocks, self.quantization), k, self.similarity)
-
-
-MAKING = threading.Lock()  # of copies of an index, by one thread at a time: others wait for it, and search the same one
 
 
 def same_ranges(one: Index, other: Index) -> bool:

@@ -12,7 +12,7 @@ from simcse_jax.errors import UserError
 from simcse_jax.index.index import Result
 from simcse_jax.index.similarity import pairwise, prepared
 from simcse_jax.mining.corpus import Corpus
-from simcse_jax.mining.pairs import Pair, Positives, same_text, same_words
+from simcse_jax.mining.pairs import Pair, Positives, text_hash
 from simcse_jax.mining.selection import Choice, select
 from simcse_jax.simcse import SimCSE
 
@@ -115,14 +115,14 @@ class Miner:
         is_own = [(result.row if numbers is None else int(numbers[result.row])) in rows for result in ordered]
         if not self._corpus.has_text:
             return Candidates(ordered, np.array(is_own, bool))
-        seen, kept, texts = {same_words(anchor), ""}, [], [same_words(result.sentence) for result in ordered]
+        texts = [text_hash(result.sentence) for result in ordered]
+        seen, kept = {text_hash(anchor), text_hash("")}, []
         for place, text in enumerate(texts):
             if text not in seen:
                 seen.add(text)
                 kept.append(place)
-        of_own = {text for text, own in zip(texts, is_own, strict=True) if own}  # other rows may have it too
-        same = same_text([texts[place] for place in kept], hashes)
-        is_positive = np.array([own or texts[place] in of_own for own, place in zip(same, kept, strict=True)], bool)
+        own = hashes | {text for text, is_of in zip(texts, is_own, strict=True) if is_of}  # other rows may have it too
+        is_positive = np.array([texts[place] in own for place in kept], bool)
         return Candidates([ordered[place] for place in kept], is_positive)
 
     def _judged(

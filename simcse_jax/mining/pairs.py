@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import itertools
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from simcse_jax.data.columns import choose_columns, without_numbers
@@ -104,7 +104,9 @@ class Positives:
             while part := list(itertools.islice(pairs, AT_ONCE)):
                 found = [pair for pair in part if pair is not None]
                 notes = [
-                    (_hash(pair.anchor), _hash(pair.positive), own) for pair in found for own in pair.own_rows or (-1,)
+                    (text_hash(pair.anchor), text_hash(pair.positive), own)
+                    for pair in found
+                    for own in pair.own_rows or (-1,)
                 ]
                 self._table.executemany("INSERT INTO pairs VALUES (?, ?, ?)", notes)
                 self.rows, self.pairs = self.rows + len(part), self.pairs + len(found)
@@ -118,7 +120,7 @@ class Positives:
         Raises:
           UserError: when the temporary file cannot be read.
         """
-        asked = (_hash(anchor),)
+        asked = (text_hash(anchor),)
         with _noting():
             found = self._table.execute("SELECT positive, row FROM pairs WHERE anchor = ?", asked).fetchall()
         return {positive for positive, _ in found}, {row for _, row in found if row >= 0}
@@ -139,15 +141,7 @@ def _noting() -> Iterator[None]:
         ) from None
 
 
-def same_text(texts: Sequence[str], hashes: set[int]) -> list[bool]:
-    """Which of the texts are among those with these hashes."""
-    return [_hash(text) in hashes for text in texts]
-
-
-def same_words(text: str) -> str:
-    """What texts have in common that differ in the case of letters and in spaces alone: no negatives of one another."""
-    return " ".join(text.split()).casefold()
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(same_words(text).encode(), digest_size=8).digest(), "big", signed=True)
+def text_hash(text: str) -> int:
+    """The same of texts that differ in the case of letters and in spaces alone: no negatives of one another."""
+    words = " ".join(text.split()).casefold()
+    return int.from_bytes(hashlib.blake2b(words.encode(), digest_size=8).digest(), "big", signed=True)

@@ -156,13 +156,13 @@ def write(
 
 
 def _finding(rows: Sequence[Row], metric: str) -> str:
-    """A sentence: the best row, of those with the most seeds, and the rows that a test tells from their baseline."""
+    """A sentence: the best row, of those with the most seeds, and the rows that differ from their baseline."""
     cells = {row.variant: row.cells[metric] for row in rows if row.cells[metric].values}
-    seeds = max((cell.values.keys() for cell in cells.values()), key=len, default={}.keys())
-    means = {name: mean for name, (values, mean, *_) in cells.items() if values.keys() == seeds and mean is not None}
+    seeds = max(([*cell.values] for cell in cells.values()), key=len, default=[])
+    means = {name: cell.mean for name, cell in cells.items() if [*cell.values] == seeds and cell.mean is not None}
     if len(means) < 2:
         return ""
-    among = f" of the {len(means)} rows with {len(seeds)} seeds" if len(means) < len(cells) else ""
+    among = f", of the {len(means)} rows with {len(seeds)} seeds" if len(means) < len(cells) else ""
     lower = METRICS[metric].lower
     best = (min if lower else max)(means, key=lambda name: means[name])
     extreme = f"the {'lowest' if lower else 'highest'} mean, {_decimals(means[best], metric)}"

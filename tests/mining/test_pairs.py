@@ -6,7 +6,7 @@ import pyarrow.parquet
 import pytest
 
 from simcse_jax.errors import UserError
-from simcse_jax.mining.pairs import Pair, PairFile, Positives, same_text
+from simcse_jax.mining.pairs import Pair, PairFile, Positives, text_hash
 
 ROWS = [("a", "p", 3), ("b", "q", 4), ("", "r", 0), ("a", "s", 5)]
 PAIRS = [Pair(0, "a", "p", (3,)), Pair(1, "b", "q", (4,)), None, Pair(3, "a", "s", (5,))]
@@ -42,7 +42,7 @@ def test_an_anchor_has_the_positives_of_all_its_pairs():
     positives = Positives(iter(PAIRS))
     assert (positives.rows, positives.pairs) == (4, 3)
     hashes, rows = positives.of("a")
-    assert (same_text([" p", "q", "s", "a"], hashes), rows) == ([True, False, True, False], {3, 5})
+    assert ([text_hash(text) in hashes for text in (" p", "q", "s", "a")], rows) == ([True, False, True, False], {3, 5})
     assert positives.of("nothing") == (set(), set()) and positives.named == (3, 5)
     assert Positives(iter([Pair(0, "a", "p")])).named is None
 

@@ -60,7 +60,7 @@ def test_the_best_row_is_one_of_those_with_the_most_seeds():
     results = RESULTS | {"lucky": {44: {"stsb_dev": 76.0}}}
     found = table.findings(summarize(sweep(), variants, results), sweep())
     assert found == (
-        "STS-B dev: better has the highest mean, 74.00 of the 2 rows with 3 seeds; "
+        "STS-B dev: better has the highest mean, 74.00, of the 2 rows with 3 seeds; "
         "none of 1 rows differ from their baseline with p < 0.05."
     )
 
