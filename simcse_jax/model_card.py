@@ -20,7 +20,7 @@ from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.name_tables import NAMES
 from simcse_jax.huggingface.public_names import base_name, is_from_hub, public_value
 from simcse_jax.huggingface.resolve import resolve
-from simcse_jax.huggingface.sentence_transformers import AVERAGED
+from simcse_jax.huggingface.weighted_layers import AVERAGED
 from simcse_jax.model_scores import is_test, postprocessing, scores, table, task_scores
 from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.runs.workdir import FREE

@@ -33,6 +33,7 @@ class Searchable(abc.ABC):
     """What needs nothing of a model but its embeddings."""
 
     index: Index | LanceIndex | None
+    _maker: tuple[Index | LanceIndex, index_files.ModelIdentity] | None  # an index, and what its embeddings depend on
     max_length: int
     similarity_fn_name: str
 
@@ -119,8 +120,8 @@ class Searchable(abc.ABC):
         check_precision(precision, self.similarity_fn_name, ranges is not None)
         given = read_ranges(str(ranges), self.dimension) if isinstance(ranges, str | Path) else ranges
         own = None if given is None else checked_ranges(given, self.dimension)
-        index = Index(self.dimension, self.similarity_fn_name, precision, own)
-        self.index = self._filled(index, sentences_or_file, column, show_progress_bar)
+        index, maker = Index(self.dimension, self.similarity_fn_name, precision, own), self.identity()
+        self._keep(self._filled(index, sentences_or_file, column, show_progress_bar), maker)
 
     @names_ours
     def add_to_index(
@@ -129,20 +130,29 @@ class Searchable(abc.ABC):
         """Adds sentences after those of the index, all or none, or starts an index; see `build_index`.
 
         Raises:
-          UserError: also for an index of LanceDB.
+          UserError: also for an index of LanceDB, or when the model now embeds sentences otherwise than those of the
+            index: its prompts, `max_length` or pooler were changed.
         """
         if isinstance(self.index, LanceIndex):
             raise UserError("an index of LanceDB is added to from embeddings: python -m simcse_jax.search build")
-        new = Index(self.dimension, self.similarity_fn_name)
+        new, maker = Index(self.dimension, self.similarity_fn_name), self.identity()
         if self.index is not None:
             self.index.check_takes(self.dimension, self.similarity_fn_name)
+            index_files.check_maker("the index", self._made_by(), maker)
             new = Index(self.dimension, self.similarity_fn_name, self.index.precision)
             new.ranges = self.index.ranges
         self._filled(new, sentences_or_file, column, show_progress_bar)
         if self.index is None:
-            self.index = new
+            self._keep(new, maker)
         else:
             self.index.extend(new)
+
+    def _keep(self, index: Index | LanceIndex, maker: index_files.ModelIdentity) -> None:
+        self.index, self._maker = index, (index, maker)
+
+    def _made_by(self) -> index_files.ModelIdentity:
+        """What the embeddings of the index depend on: this model as it was when it made them, or it was loaded."""
+        return self._maker[1] if self._maker and self._maker[0] is self.index else self.identity()
 
     def _filled(self, index: Index, sentences_or_file: Corpus, column: str | None, show_progress_bar: bool) -> Index:
         if isinstance(sentences_or_file, str | Path):
@@ -244,7 +254,7 @@ class Searchable(abc.ABC):
         if isinstance(self.index, LanceIndex):
             raise UserError(f"{self.index.folder}: an index of LanceDB is saved already; copy its folder")
         check_path(folder, "the folder")
-        index_files.save(self.index, folder, self.identity())
+        index_files.save(self.index, folder, self._made_by())
 
     def load_index(self, folder: str | Path) -> None:
         """Reads an index that this model made; its embeddings are memory-mapped.
@@ -253,7 +263,8 @@ class Searchable(abc.ABC):
           UserError: when there is none, one of its files is damaged, or another model made it.
         """
         check_path(folder, "the folder")
-        self.index = index_files.load(folder, self.identity())
+        maker = self.identity()
+        self._keep(index_files.load(folder, maker), maker)
 
     def open_index(self, folder: str | Path) -> Self:
         """Takes an index of LanceDB, which stays in its folder or bucket; `python -m simcse_jax.search build` makes it.
@@ -266,5 +277,6 @@ class Searchable(abc.ABC):
             reached, or LanceDB is not installed.
         """
         check_path(folder, "the folder")
-        self.index = LanceIndex(folder, self.identity())
+        maker = self.identity()
+        self._keep(LanceIndex(folder, maker), maker)
         return self

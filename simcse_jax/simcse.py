@@ -31,7 +31,7 @@ from simcse_jax.huggingface.load import ChosenPooler, Pretrained, choose_pooler
 from simcse_jax.huggingface.public_names import public_value
 from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.index.files import ModelIdentity
-from simcse_jax.index.index import Index, sharing_copy
+from simcse_jax.index.index import sharing_copy
 from simcse_jax.models.config import DTYPES
 from simcse_jax.models.head import PREFIX
 from simcse_jax.models.model_types import ROTARY
@@ -96,7 +96,8 @@ class SimCSE(Searchable, Tokenized):
 
     def _set_up(self, name: str, model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPooler, dtype: str) -> None:
         self.name = name
-        self.index: Index | None = None
+        self.index, self._maker = None, None
+        self._digests: dict[tuple[bytes, bool], str] = {}  # of what `identity` has read, so that weights are read once
         self.pooler, self.use_head = chosen
         self.own_pooler = model.pooler  # None where its files ask for one that this encoder lacks
         self.config = model.config
@@ -308,11 +309,8 @@ class SimCSE(Searchable, Tokenized):
 
     def identity(self) -> ModelIdentity:
         """All that the embeddings depend on: indexes and half-encoded files belong to it."""
-        params = self._model.params
-        names = sorted(name for name in params if self.use_head or not name.startswith(PREFIX))
         embedder = self._configured(**with_prompt_of({}, self.prompts, *DOCUMENT_PROMPTS))
         about = repr((self.config, self.max_length)).encode() + embedder.tokenizer.content()
-        arrays = [np.asarray(params[name]) for name in names]
         if self.config.convolutions:
             about += repr(self.config.convolutions).encode()
         if self.config.positions == ROTARY:
@@ -320,14 +318,21 @@ class SimCSE(Searchable, Tokenized):
             about += repr((self.config.local_layers, self.config.window)).encode()
         if embedder.modules or not embedder.include_prompt:
             about += repr((embedder.modules, embedder.include_prompt)).encode()
-            arrays += [np.asarray(value) for _, value in sorted(embedder.module_weights.items())]
-        digest = sha256(np.frombuffer(about, np.uint8), *arrays)
+        if self.normalize and self.similarity_fn_name != "cosine":  # which compares directions alone
+            about += b"normalize"
+        read = about, self.use_head
+        if read not in self._digests:
+            params = self._model.params
+            arrays = [params[name] for name in sorted(params) if self.use_head or not name.startswith(PREFIX)]
+            if embedder.modules or not embedder.include_prompt:
+                arrays += [value for _, value in sorted(embedder.module_weights.items())]
+            self._digests[read] = sha256(np.frombuffer(about, np.uint8), *map(np.asarray, arrays))
         return ModelIdentity(
             public_value("model.init_from", self.name),  # without its path on this machine
             self.pooler,
             self.use_head,
             embedder.dimension,
-            digest,
+            self._digests[read],
             self.dtype,
             self.similarity_fn_name,
             embedder.prompt,

@@ -102,7 +102,7 @@ def test_an_index_is_saved_and_loaded_by_the_same_model_only(model, tiny_bert, t
     other = SimCSE(str(tiny_bert), pooler="avg")
     with pytest.raises(UserError, match=r"an index of .*tiny-bert \(pooler cls.*, not of .*tiny-bert \(pooler avg\)"):
         other.load_index(tmp_path / "index")
-    with pytest.raises(UserError, match=r"with other weights, not of"):
+    with pytest.raises(UserError, match=r"with other weights or settings, not of"):
         SimCSE(str(tiny_bert), num_layers=1).load_index(tmp_path / "index")
     assert other.index is None
 

@@ -1,3 +1,5 @@
+import pickle
+
 import numpy as np
 import pytest
 from support import PROMPTS, sentences
@@ -44,6 +46,36 @@ def test_an_index_remembers_how_it_was_made(model, prompted, tmp_path):
         vars(other).update(change)
         with pytest.raises(UserError, match=message):
             other.load_index(tmp_path / "index")
+
+
+@pytest.mark.parametrize("change", [{"max_length": 5}, {"prompts": {"document": "in "}}, {"pooler": "avg"}])
+def test_an_index_stays_that_of_the_model_that_made_it(tiny_bert, tmp_path, change):
+    model, texts = SimCSE(str(tiny_bert)), sentences(10)
+    model.build_index(texts)
+    before = {name: getattr(model, name) for name in change}
+    vars(model).update(change)
+    with pytest.raises(UserError, match=r"the index: an index of .*tiny-bert.*, not of .*build another"):
+        model.add_to_index(["the cat"])
+    assert model.index.sentences == texts
+    model.save_index(tmp_path / "index")
+    with pytest.raises(UserError, match="an index of"):
+        model.load_index(tmp_path / "index")
+    SimCSE(str(tiny_bert)).load_index(tmp_path / "index")
+    vars(model).update(before)
+    model.add_to_index(["the cat"])
+    model.load_index(tmp_path / "index")
+    assert pickle.loads(pickle.dumps(model)).identity() == model.identity()
+
+
+def test_unit_length_is_part_of_a_model_that_compares_by_dot_product(tiny_bert):
+    model = SimCSE(str(tiny_bert))
+    model.similarity_fn_name, model.normalize = "dot", False
+    model.build_index(["a cat"])
+    model.normalize = True
+    with pytest.raises(UserError, match="with other weights or settings"):
+        model.add_to_index(["a dog"])
+    model.build_index(["a cat"])
+    model.add_to_index(["a dog"])
 
 
 def test_what_has_no_order_is_refused(model):

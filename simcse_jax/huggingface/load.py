@@ -31,6 +31,7 @@ from simcse_jax.huggingface.settings import DEFAULTS, FILE, OURS, Settings, read
 from simcse_jax.huggingface.stop_words import ENGLISH_STOP_WORDS
 from simcse_jax.huggingface.tokenizer import MARKER, Tokenizer
 from simcse_jax.huggingface.weight_files import read_weights
+from simcse_jax.huggingface.weighted_layers import is_written_as
 from simcse_jax.huggingface.word_embeddings import read_word_embeddings
 from simcse_jax.huggingface.word_tokenizer import Vocabulary, WordTokenizer
 from simcse_jax.models.config import POOLERS, SEVERAL_LAYERS, EncoderConfig
@@ -143,10 +144,11 @@ def choose_pooler(model: Pretrained, pooler: str | None) -> ChosenPooler:
 def load(name: str, num_layers: int = 0) -> Pretrained:
     """Loads a model by name.
 
-    The folder's own pooler and head are read from our export's marker, or else from sentence-transformers'
-    `modules.json`, or else from signs of the reference code: a `mlp.dense` layer, a `…ForCL` architecture, or the
+    The folder's own pooler and head are read from sentence-transformers' `modules.json`, or else from our marker,
+    or else from signs of the reference code: a `mlp.dense` layer, a `…ForCL` architecture, or the
     name of a released model (`sup-simcse-…` uses its pooler as a head, `unsup-simcse-…` had one only in training; those
-    of DiffCSE, SCD, CT and DeCLUTR are in `published`).
+    of DiffCSE, SCD, CT and DeCLUTR are in `published`). Our exports have both files; where `modules.json` says
+    something else than the marker, another program has changed the model since.
     The pooler in any other checkpoint is not a head.
 
     Args:
@@ -167,7 +169,7 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
         return _word_embeddings(name, folder, words, num_layers)
     marker = read_json(folder / MARKER) if (folder / MARKER).is_file() else None
     settings = read_settings(folder)
-    listed = marker is None and (folder / LISTING).is_file()
+    listed = (folder / LISTING).is_file()
     transformer = transformer_folder(folder) if listed else folder
 
     hf_config = _read_config(transformer, folder)
@@ -183,14 +185,15 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
     is_tied = marker is not None or hf_config.get("tie_word_embeddings") is not False  # our heads always are
     refusal, modules = "", None
     try:
-        if marker is None:
+        if marker is None or listed:
             _check_kind(folder, hf_config, settings, listed)
-        modules = read_modules(folder) if listed else None
+        modules = read_modules(folder) if listed or (marker and marker.get("convolutions")) else None
     except Unsupported as error:
         refusal = str(error)
 
-    if marker is not None:
-        pooler, with_head = _read_marker(marker, folder / MARKER)
+    ours = None if marker is None else _read_marker(marker, folder / MARKER)
+    if ours and (modules is None or is_written_as(ours.pooler, whole.num_layers, modules.pooler)):
+        pooler, with_head = ours.pooler, ours.use_head if modules is None else bool(modules.dense)
     elif modules:
         pooler, with_head = modules.pooler, bool(modules.dense)
     elif not refusal and (known := own_pooler(name)) is not None:
@@ -212,8 +215,6 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
         settings=settings,
         refusal=refusal,
     )
-    if modules is None and marker is not None and marker.get("convolutions"):
-        modules = read_modules(folder)
     return model if modules is None else _with_modules(model, modules)
 
 
@@ -272,12 +273,12 @@ def _read_config(transformer: Path, folder: Path) -> dict[str, Any]:
     raise UserError(f"{folder}: no config.json; give a folder in Hugging Face format, a hub id or package:NAME")
 
 
-def _read_marker(marker: dict[str, Any], path: Path) -> tuple[str, bool]:
+def _read_marker(marker: dict[str, Any], path: Path) -> ChosenPooler:
     """The pooler and whether there is a head, for a folder that we wrote."""
     pooler, with_head = marker.get("pooler"), marker.get("head")
     if not isinstance(pooler, str) or pooler not in POOLERS or not isinstance(with_head, bool):
         raise UserError(f"{path}: damaged: it must have 'pooler' and 'head'; export the model again")
-    return pooler, with_head
+    return ChosenPooler(pooler, with_head)
 
 
 def _reference_head(name: str, hf_config: dict[str, Any], tensors: Container[str]) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.convolutions import is_relu, read_cnn
 from simcse_jax.huggingface.module_files import Unsupported, read_tensors
-from simcse_jax.huggingface.weight_files import read_weights
+from simcse_jax.huggingface.weighted_layers import read_layers
 from simcse_jax.models import modules as arithmetic
 from simcse_jax.models.config import Convolutions
 from simcse_jax.models.modules import ACTIVATIONS, Cut, Dense, LayerNorm, Normalize
@@ -57,9 +57,6 @@ POOLING_SWITCHES = {
 # The values of the field `pooling_mode`, which newer versions write instead, and their poolers.
 POOLING_MODES = {name.removesuffix("_token").removesuffix("_tokens"): own for name, own in POOLING_SWITCHES.items()}
 POOLING_MODES |= {"mean_sqrt_len_tokens": "avg_sqrt"}
-
-# The poolers that average two hidden states, and which; -1 is the last.
-AVERAGED = {"avg_top2": (-2, -1), "avg_first_last": (1, -1), "avg_static_last": (0, -1)}
 
 # The transformer's own file; the first that there is. The others are of earlier versions.
 TRANSFORMER_FILES = tuple(
@@ -158,7 +155,7 @@ def read_modules(folder: Path, size_of_words: int = 0) -> Modules:
     if size_of_words and (layers or pooler != "avg"):
         raise Unsupported(f"{folder / LISTING}: of the poolings of word vectors only the mean is supported")
     if layers and config.get("output_hidden_states") is True:  # otherwise the module does nothing
-        pooler = _read_layers(entries[0].path, pooler)
+        pooler = read_layers(entries[0].path, pooler)
     rest = [entry for entry in entries[layers + 1 :] if entry.kind != Kind.DROPOUT]
     for entry in rest:
         _check_names(entry.path)
@@ -244,33 +241,6 @@ def _read_pooling(folder: Path) -> tuple[str, bool]:
     if not isinstance(include_prompt, bool):
         raise UserError(f"{path}: include_prompt is {include_prompt!r:.60}, neither true nor false")
     return JOIN.join(modes or ["avg"]), include_prompt
-
-
-def _read_layers(folder: Path, pooler: str) -> str:
-    """Our pooler that equals a weighted mean of layers and then `pooler`."""
-    config = read_json(folder / "config.json")
-    start, layers = config.get("layer_start", 4), config.get("num_hidden_layers", 12)
-    tensors, path = read_weights(folder)
-    weights = tensors.get("layer_weights")
-    counted = isinstance(start, int) and isinstance(layers, int) and start >= 0
-    if not counted or weights is None or weights.shape != (layers + 1 - start,):
-        raise UserError(f"{path}: damaged: it must have a weight for each layer from {start!r:.20} to {layers!r:.20}")
-    whole = np.concatenate([np.zeros(start), np.asarray(weights, np.float64)])
-    for name in (pooler, *(AVERAGED if pooler == "avg" else ())):
-        ours = layer_weights(name, layers) if name != pooler else np.append(np.zeros(layers), 1)
-        if ours is not None and np.array_equal(whole * ours.sum(), ours * whole.sum()):
-            return name
-    raise Unsupported(f"{path}: these weights of layers before the pooling {pooler} are not supported")
-
-
-def layer_weights(pooler: str, num_layers: int) -> np.ndarray | None:
-    """(L + 1,) weights of the hidden states, for the poolers that average layers; None for the others."""
-    if pooler not in AVERAGED:
-        return None
-    weights = np.zeros(num_layers + 1, np.float32)
-    for layer in AVERAGED[pooler]:
-        weights[layer] += 1
-    return weights
 
 
 def _check_names(folder: Path) -> None:

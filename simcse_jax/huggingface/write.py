@@ -11,16 +11,16 @@ from simcse_jax.huggingface.convolutions import CONFIG, cnn_module, relu_module
 from simcse_jax.huggingface.load import Pretrained
 from simcse_jax.huggingface.name_tables import NAMES
 from simcse_jax.huggingface.names import head_tensors, to_tensors
-from simcse_jax.huggingface.sentence_transformers import LISTING, POOLING_SWITCHES, Kind, layer_weights
+from simcse_jax.huggingface.sentence_transformers import LISTING, POOLING_SWITCHES, Kind
 from simcse_jax.huggingface.settings import FILE
 from simcse_jax.huggingface.tokenizer import FILES, MARKER, WORDS_FILE, Tokenizer
 from simcse_jax.huggingface.weight_files import write_safetensors
+from simcse_jax.huggingface.weighted_layers import pooling_for
 from simcse_jax.huggingface.word_embeddings import write_word_embeddings
 from simcse_jax.models.config import POOLERS
 from simcse_jax.models.convolutions import PREFIX
 from simcse_jax.models.model_types import MODEL_TYPES
 from simcse_jax.models.parameters import WORD_EMBEDDING
-from simcse_jax.models.pooling import FIRST_TOKEN
 from simcse_jax.models.rotary_config import for_transformers
 from simcse_jax.storage import read_json, write_json
 from simcse_jax.version import __version__
@@ -122,11 +122,10 @@ def _modules(model: Pretrained, pooler: str, tensors: dict[str, np.ndarray]) -> 
         if model.config.convolutions.activation == "relu":
             modules.append(Module(Kind.DENSE, *relu_module(model.config.convolutions)))
     layers = model.config.num_layers
-    weights = layer_weights(pooler, layers)
+    over_tokens, weights = pooling_for(pooler, layers)
     if weights is not None:
         fields = size | {"layer_start": 0, "num_hidden_layers": layers}
         modules.append(Module(Kind.LAYERS, fields, {"layer_weights": weights}))
-    over_tokens = "cls" if pooler in FIRST_TOKEN else "avg" if weights is not None else pooler
     switches = {f"pooling_mode_{name}": stands_for == over_tokens for name, stands_for in POOLING_SWITCHES.items()}
     modules.append(Module(Kind.POOLING, size | switches, {}))
     if model.has_head:

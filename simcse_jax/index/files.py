@@ -225,7 +225,7 @@ def is_identity(maker: ModelIdentity) -> bool:
     return all(type(value) is kind for value, kind in zip(maker, ModelIdentity.__annotations__.values(), strict=True))
 
 
-def check_maker(folder: Folder, maker: ModelIdentity, model: ModelIdentity) -> None:
+def check_maker(folder: Folder | str, maker: ModelIdentity, model: ModelIdentity) -> None:
     """Raises a `UserError` when `folder` is an index of another model than `model`."""
     if maker._replace(name=model.name) == model:
         return
@@ -238,7 +238,8 @@ def check_maker(folder: Folder, maker: ModelIdentity, model: ModelIdentity) -> N
 
     weights = ""
     if describe(maker) == describe(model):
-        weights = " with other weights" if maker.dimension == model.dimension else f", {maker.dimension} elements wide"
+        same_width = maker.dimension == model.dimension
+        weights = " with other weights or settings" if same_width else f", {maker.dimension} elements wide"
     raise UserError(
         f"{folder}: an index of {describe(maker)}{weights}, not of {describe(model)}; load it with that model, "
         f"or build another"

@@ -120,11 +120,11 @@ def test_what_is_no_encoder_of_sentences_needs_a_pooler(tiny_bert, tmp_path, fil
     assert choose_pooler(model, "cls") == ("cls", False)
 
 
-def test_our_marker_wins_over_modules_but_the_settings_are_read(prompted, tmp_path):
+def test_modules_win_over_our_marker_which_must_be_whole(prompted, tmp_path):
     folder = shutil.copytree(prompted, tmp_path / "model")
     (folder / "simcse_jax.json").write_text('{"pooler": "max", "head": false}')
     model = load(str(folder))
-    assert (model.pooler, model.settings.truncate_dim, model.settings.similarity) == ("max", 8, "euclidean")
+    assert (model.pooler, model.settings.truncate_dim, model.settings.similarity) == ("avg", 8, "euclidean")
     for pooler in ("[]", "{}", "3", '"min"'):
         (folder / "simcse_jax.json").write_text(f'{{"pooler": {pooler}, "head": false}}')
         with pytest.raises(UserError, match=r"simcse_jax\.json: damaged"):

@@ -8,7 +8,7 @@ from support.models import edit_json
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import choose_pooler, load
-from simcse_jax.huggingface.sentence_transformers import CLASSES, describe, layer_weights
+from simcse_jax.huggingface.sentence_transformers import CLASSES, describe
 from simcse_jax.models.modules import Cut, Dense, LayerNorm, Normalize
 
 TANH = "torch.nn.modules.activation.Tanh"
@@ -41,14 +41,6 @@ def write_dense(folder, path, before, after, **tensors):
 
 
 FILE = "model.safetensors"
-
-
-def test_layer_weights():
-    assert layer_weights("avg", 3) is None
-    np.testing.assert_array_equal(layer_weights("avg_top2", 3), [0, 0, 1, 1])
-    np.testing.assert_array_equal(layer_weights("avg_first_last", 3), [0, 1, 0, 1])
-    np.testing.assert_array_equal(layer_weights("avg_static_last", 3), [1, 0, 0, 1])
-    np.testing.assert_array_equal(layer_weights("avg_first_last", 1), [0, 2])
 
 
 @pytest.mark.parametrize(

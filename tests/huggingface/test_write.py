@@ -1,11 +1,12 @@
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 from support import CONFIGS, KINDS, write_model
-from support.models import same
+from support.models import edit_json, edit_tensors, same
 
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import choose_pooler, load
@@ -41,6 +42,41 @@ def test_a_written_model_is_read_again(pooler, with_head, tmp_path):
     equal = {"cls_before_pooler": "cls", "avg_first_last": "avg_top2"}  # the latter with two layers
     assert choose_pooler(found, None) == (equal.get(pooler, pooler), with_head)
     same(found, model)
+
+
+def test_what_another_program_changed_in_an_export_counts(tmp_path):
+    """sentence-transformers saves over an export and leaves our marker there."""
+    source = write_model(tmp_path / "source", "bert", architectures=["BertForCL"])
+    exported = tmp_path / "exported"
+    exported.mkdir()
+    write_folder(load(str(source)), exported)
+    listing = json.loads((exported / "modules.json").read_text())
+    before = load(str(exported))
+    assert (before.pooler, before.has_head, before.normalize) == ("cls", True, False)
+
+    def changed(name: str):
+        folder = shutil.copytree(exported, tmp_path / name)
+        assert (folder / MARKER).exists()
+        return folder
+
+    pooled = changed("pooled")
+    edit_json(pooled / "1_Pooling" / "config.json", pooling_mode_cls_token=False, pooling_mode_mean_tokens=True)
+    assert (load(str(pooled)).pooler, load(str(pooled)).has_head) == ("avg", True)
+    headless = changed("headless")
+    (headless / "modules.json").write_text(json.dumps(listing[:2]))
+    assert (load(str(headless)).pooler, load(str(headless)).has_head) == ("cls", False)
+    unit = changed("unit")
+    normalize = {"idx": 3, "name": "3", "path": "3_Normalize", "type": "sentence_transformers.models.Normalize"}
+    (unit / "modules.json").write_text(json.dumps([*listing, normalize]))
+    assert load(str(unit)).normalize
+    trained = changed("trained")
+    edit_tensors(trained / "2_Dense", lambda tensors: {name: 2 * value for name, value in tensors.items()})
+    kernel = np.asarray(load(str(trained)).params["head.kernel"])
+    np.testing.assert_array_equal(kernel, 2 * np.asarray(before.params["head.kernel"]))
+    unknown = changed("unknown")
+    edit_json(unknown / "1_Pooling" / "config.json", pooling_mode_other=True)
+    with pytest.raises(UserError, match="the pooling pooling_mode_other is not supported"):
+        SimCSE(unknown)
 
 
 def test_what_cannot_be_written_is_refused_and_settings_are_written(tmp_path):

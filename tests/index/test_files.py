@@ -177,7 +177,10 @@ def test_a_first_saving_that_is_killed_can_be_done_again(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "parts"),
     [
-        ({"sha256": "1" * 64}, "an index of runs/a (pooler avg) with other weights, not of runs/a (pooler avg)"),
+        (
+            {"sha256": "1" * 64},
+            "an index of runs/a (pooler avg) with other weights or settings, not of runs/a (pooler avg)",
+        ),
         ({"name": "b", "sha256": "1"}, "an index of runs/a (pooler avg), not of b (pooler avg)"),
         ({"pooler": "cls"}, "an index of runs/a (pooler avg), not of runs/a (pooler cls)"),
         ({"head": True}, "an index of runs/a (pooler avg), not of runs/a (pooler avg with head)"),

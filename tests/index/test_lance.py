@@ -164,7 +164,7 @@ def changed(folder, **fields):
         ({"model": MODEL._replace(similarity="manhattan")._asdict()}, "damaged"),
         (
             {"model": MODEL._replace(sha256="1" * 64)._asdict()},
-            r"an index of runs/a .* with other weights, not of runs/a",
+            r"an index of runs/a .* with other weights or settings, not of runs/a",
         ),
         ({"backend": None}, "not an index of LanceDB; load_index reads it"),
     ],
