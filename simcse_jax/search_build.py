@@ -53,7 +53,10 @@ def main(arguments: Sequence[str]) -> None:
     ranges = None if args.ranges is None else read_ranges(args.ranges, files.dimension)
     made_by = _maker(files, args)
     with warnings_in_a_line():
-        about = build(folder, files, made_by, Wanted(args.precision, ranges, args.codes))
+        about, added = build(folder, files, made_by, Wanted(args.precision, ranges, args.codes))
+    if not added:
+        print(f"{args.output}: has these {files.count:,} rows already; {about.rows:,} in all, of {made_by.name}")
+        return
     numbers = f"{about.last - files.count + 1:,} to {about.last:,}"
     print(f"{args.output}: {files.count:,} rows added, numbered {numbers}; {about.rows:,} in all, of {made_by.name}")
 

@@ -52,6 +52,12 @@ def test_what_the_class_finds_in_it(made, tiny_bert):
             refused()
 
 
+def test_a_command_given_again_adds_nothing(made):
+    done = call("search", "build", "--embeddings", made / "parquet", "--output", made / "index")
+    assert done.returncode == 0, done.stderr
+    assert f"{made / 'index'}: has these 30 rows already; 30 in all, of " in done.stdout
+
+
 def test_the_search_command_takes_it(made, tiny_bert, tmp_path):
     search = ("search", "--model", tiny_bert, "--index", made / "index", "--query", TEXTS[3], "--top-k", 2)
     done = call(*search, "--nprobes", 5, "--output", tmp_path / "found.json")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 
 from simcse_jax.encoding.quantization import Quantization
 from simcse_jax.errors import UserError, reason, require
@@ -47,6 +47,7 @@ class About(NamedTuple):
     dimension: int
     model: ModelIdentity
     kept: Kept
+    added: tuple[str, ...] = ()  # the fingerprints of the embeddings that were added; earlier versions have none
 
 
 class LanceIndex:
@@ -81,6 +82,12 @@ class LanceIndex:
     def quantization(self) -> Quantization | None:
         """How the rows are stored, if not in float32."""
         return self._kept.quantization
+
+    def numbers(self) -> Iterator[Int64[np.ndarray, " n"]]:
+        """The numbers of all rows, some at a time, in any order."""
+        with errors_of(self.folder):
+            for batch in self._table.search().select(["row"]).limit(self._rows).to_batches():
+                yield batch.column("row").to_numpy()
 
     def first_sentences(self, count: int) -> list[str]:
         """Those of the first rows that have one."""
@@ -191,13 +198,15 @@ def read_about(folder: Folder) -> About:
     whole = is_identity(model) and all(
         type(number) is int and 0 <= number < 2**62 for number in (*numbers.values(), model.dimension)
     )
+    added = content.get("added", [])
+    whole = whole and isinstance(added, list) and all(isinstance(each, str) for each in added)
     if not whole or not numbers["rows"] or model.similarity not in DISTANCES:
         raise UserError(damaged)
     small = form == SMALL_FORMAT
     if small and model.similarity != "cosine":
         raise UserError(damaged)
     kept = read_kept(content, model.dimension, small, damaged)
-    return About(**numbers, dimension=model.dimension, model=model, kept=kept)
+    return About(**numbers, dimension=model.dimension, model=model, kept=kept, added=tuple(added))
 
 
 def connect(folder: Folder) -> "lancedb.DBConnection":

@@ -5,13 +5,16 @@ it was, and the next build first puts the table back to that version.
 """
 
 import datetime
+import hashlib
 import json
 import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from simcse_jax.errors import UserError, require
-from simcse_jax.index.embedding_files import EmbeddingFiles
+from simcse_jax.index.embedding_files import Batch, EmbeddingFiles
 from simcse_jax.index.files import ABOUT, ModelIdentity, check_maker
 from simcse_jax.index.lance import (
     BACKEND,
@@ -67,8 +70,8 @@ def check_folder(name: str, embeddings: str) -> Folder:
     return folder
 
 
-def build(folder: Folder, files: EmbeddingFiles, model: ModelIdentity, wanted: Wanted = UNSAID) -> About:
-    """Builds the index, or adds the embeddings to the one that is there.
+def build(folder: Folder, files: EmbeddingFiles, model: ModelIdentity, wanted: Wanted = UNSAID) -> tuple[About, bool]:
+    """Builds the index, or adds the embeddings to the one that is there, unless it has them.
 
     Numbered rows keep their numbers if all of them come after those of the index; otherwise they are numbered on.
 
@@ -77,6 +80,9 @@ def build(folder: Folder, files: EmbeddingFiles, model: ModelIdentity, wanted: W
       files: the embeddings.
       model: what made them.
       wanted: what a new index keeps; one that is there must have the same.
+
+    Returns:
+      The index, and whether the embeddings were added: a command may be given again.
 
     Raises:
       UserError: when they do not fit the index or cannot be read, `wanted` cannot be kept, another job builds there, or
@@ -91,17 +97,49 @@ def build(folder: Folder, files: EmbeddingFiles, model: ModelIdentity, wanted: W
     _found(folder, model, wanted)  # a mistake is reported before there is a folder
     with held(folder) as check:
         before = _found(folder, model, wanted)
+        if before is not None and _has(before, files):
+            return before, False
+        contents = _Contents()
         embeddings = (batch.embeddings for batch in files.batches())
         kept = kept_for(wanted, embeddings, files.dimension) if before is None else before.kept
         shift = 0 if before is None or files.first > before.last else before.last + 1 - files.first
         with errors_of(folder):
-            table = _added(folder, files, shift, before, kept)
+            table = _added(folder, files, shift, before, kept, contents)
             found_in = _find_cells(table, before, files.dimension, model.similarity, kept)
             rows, version = table.count_rows(), table.version
-        about = About(rows, files.last + shift, version, found_in, files.dimension, model, kept)
+        added = (*(before.added if before else ()), contents.fingerprint)
+        about = About(rows, files.last + shift, version, found_in, files.dimension, model, kept, added)
         check()
         _write(folder, about)
-    return about
+    return about, True
+
+
+class _Contents:
+    """What tells embeddings and sentences from others, however many rows are read at once."""
+
+    def __init__(self) -> None:
+        self._rows, self._embeddings, self._sentences = 0, hashlib.sha256(), hashlib.sha256()
+
+    def read(self, batch: Batch) -> None:
+        """Takes the next rows."""
+        self._rows += len(batch.rows)
+        self._embeddings.update(np.ascontiguousarray(batch.embeddings, np.float32).data)
+        self._sentences.update(json.dumps(batch.sentences.to_pylist())[1:-1].encode() + b", ")
+
+    @property
+    def fingerprint(self) -> str:
+        """Their number, which is known before they are read, and hashes."""
+        return f"{self._rows} {self._embeddings.hexdigest()} {self._sentences.hexdigest()}"
+
+
+def _has(before: About, files: EmbeddingFiles) -> bool:
+    """Whether the index has these embeddings, which are read only if as many were added at once before."""
+    if not any(each.startswith(f"{files.count} ") for each in before.added):
+        return False
+    contents = _Contents()
+    for batch in files.batches():
+        contents.read(batch)
+    return contents.fingerprint in before.added
 
 
 def _found(folder: Folder, model: ModelIdentity, wanted: Wanted) -> About | None:
@@ -122,13 +160,14 @@ def _write(folder: Folder, about: About) -> None:
         "version": about.version,
         "found_in": about.found_in,
         "model": about.model._asdict(),
+        "added": about.added,
         "versions": {"simcse_jax": __version__},
     } | about.kept.content()
     write_atomically(folder / ABOUT, json.dumps(content, indent=2) + "\n")
 
 
 def _added(
-    folder: Folder, files: EmbeddingFiles, shift: int, before: About | None, kept: Kept
+    folder: Folder, files: EmbeddingFiles, shift: int, before: About | None, kept: Kept, contents: _Contents
 ) -> "lancedb.table.Table":
     """The table with the embeddings, which come in one piece or not at all."""
     import pyarrow
@@ -143,7 +182,7 @@ def _added(
             table.restore()  # without what a build left that was stopped
     wrong: list[UserError] = []
     with Progress(files.count, "rows") as bar:
-        batches = _batches(files, schema, shift, bar, wrong, kept)
+        batches = _batches(files, schema, shift, bar, wrong, kept, contents)
         reader = pyarrow.RecordBatchReader.from_batches(schema, batches)
         try:
             if table is None:
@@ -157,13 +196,20 @@ def _added(
 
 
 def _batches(
-    files: EmbeddingFiles, schema: "pyarrow.Schema", shift: int, bar: Progress, wrong: list[UserError], kept: Kept
+    files: EmbeddingFiles,
+    schema: "pyarrow.Schema",
+    shift: int,
+    bar: Progress,
+    wrong: list[UserError],
+    kept: Kept,
+    contents: _Contents,
 ) -> "Iterator[pyarrow.RecordBatch]":
     import pyarrow
 
     kinds = [kind for _, kind in kept.fields(files.dimension)]
     try:
         for batch in files.batches():
+            contents.read(batch)
             columns = [
                 pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(values.ravel()), type=kind)
                 for values, kind in zip(kept.values(batch.embeddings), kinds, strict=True)

@@ -34,9 +34,16 @@ class Corpus(NamedTuple):
     search: Callable[[np.ndarray, int], list[list[Result]]]  # (Q, D) embeddings and a number of rows: the nearest
     rows: int
     has_text: bool  # whether it has the rows' texts
-    numbers: np.ndarray | None  # (N,) the rows' numbers, where they are not 0 … N - 1
+    numbers: np.ndarray | None  # (N,) the rows' numbers, where they are not 0 … N - 1, and the search counts from 0
     fingerprint: str
     quantization: Quantization | None = None  # how its embeddings are stored, if not in float32
+    named: Callable[[], Iterator[np.ndarray]] | None = None  # the rows' numbers, where the search names rows by them
+
+    def all_rows(self) -> Iterator[np.ndarray]:
+        """The numbers by which pairs may name rows, some at a time."""
+        if self.named is not None:
+            return self.named()
+        return iter([np.arange(self.rows) if self.numbers is None else self.numbers])
 
 
 def open_corpus(name: str, model: SimCSE, column: str | None, options: SearchOptions) -> Corpus:
@@ -83,7 +90,8 @@ def open_corpus(name: str, model: SimCSE, column: str | None, options: SearchOpt
         found: Any = model.search(queries, min(count, len(index)), **options)  # a list for each query
         return found
 
-    return Corpus(search, len(index), has_text, numbers, mark, index.quantization)
+    named = index.numbers if isinstance(index, LanceIndex) else None
+    return Corpus(search, len(index), has_text, numbers, mark, index.quantization, named)
 
 
 def _refuse_column(name: str, column: str | None) -> None:

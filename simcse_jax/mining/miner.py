@@ -175,10 +175,14 @@ def check_rows(corpus: Corpus, positives: Positives, name: str) -> None:
     Raises:
       UserError: naming the row.
     """
-    first, last = (0, corpus.rows - 1) if corpus.numbers is None else (corpus.numbers.min(), corpus.numbers.max())
-    for row in positives.named or ():
-        if not first <= row <= last:
-            raise UserError(f"--pairs: names row {row:,} of the corpus, but {name} has the rows {first:,} to {last:,}")
+    named = positives.named()
+    there = np.zeros(len(named), bool)
+    for rows in corpus.all_rows() if len(named) else ():
+        places = np.minimum(np.searchsorted(named, rows), len(named) - 1)
+        there[places[named[places] == rows]] = True
+    if not there.all():
+        row = int(named[np.argmin(there)])
+        raise UserError(f"--pairs: names row {row:,} of the corpus, but no row of {name} ({corpus.rows:,}) has it")
 
 
 def _short(score: float) -> float:

@@ -7,6 +7,9 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+import numpy as np
+from jaxtyping import Int64
+
 from simcse_jax.data.columns import choose_columns, without_numbers
 from simcse_jax.data.files import READERS, Row, read_parquet, read_text
 from simcse_jax.errors import UserError
@@ -111,8 +114,12 @@ class Positives:
                 self._table.executemany("INSERT INTO pairs VALUES (?, ?, ?)", notes)
                 self.rows, self.pairs = self.rows + len(part), self.pairs + len(found)
             self._table.execute("CREATE INDEX anchors ON pairs (anchor)")
-            found = self._table.execute("SELECT MIN(row), MAX(row) FROM pairs WHERE row >= 0").fetchone()
-        self.named: tuple[int, int] | None = None if found[0] is None else found  # the first and the last row
+
+    def named(self) -> Int64[np.ndarray, " n"]:
+        """The rows of the corpus that the pairs name, each once, ascending."""
+        with _noting():
+            rows = self._table.execute("SELECT DISTINCT row FROM pairs WHERE row >= 0 ORDER BY row")
+            return np.fromiter((row for (row,) in rows), np.int64)
 
     def of(self, anchor: str) -> tuple[set[int], set[int]]:
         """The hashes of an anchor's positives, and the rows of the corpus that are known to be it or one of these.

@@ -7,6 +7,7 @@ import pytest
 from support import xml_store
 from support.embeddings import MODEL, clustered, write_parquet
 from support.jobs import another_job
+from support.models import edit_json
 from support.object_store import NEEDS_GCSFS
 
 from simcse_jax.encoding.quantization import Quantization
@@ -27,7 +28,7 @@ def build(folder, *parts: tuple[int, np.ndarray], model=MODEL, wanted=UNSAID):
         path = folder / "emb" / "part.parquet"
         write_parquet(path, vectors, first)
         files = EmbeddingFiles(str(path))
-        about = lance_build.build(lance_build.check_folder(str(folder / "ix"), "emb"), files, model, wanted)
+        about, _ = lance_build.build(lance_build.check_folder(str(folder / "ix"), "emb"), files, model, wanted)
     return about
 
 
@@ -41,6 +42,38 @@ def test_what_is_added_keeps_its_rows_or_is_numbered_on(tmp_path):
     assert rows_of(tmp_path) == [[row] for row in range(90)]
     found = LanceIndex(tmp_path / "ix", MODEL).search(VECTORS[[0, 50]], 1)
     assert [each[0].sentence for each in found] == ["sentence 0", "sentence 50"]
+
+
+def test_the_same_embeddings_are_added_once(tmp_path, monkeypatch):
+    build(tmp_path, (0, VECTORS[:40]), (0, VECTORS[40:60]))
+    before = (tmp_path / "ix" / "index.json").read_bytes()
+    monkeypatch.setattr("simcse_jax.index.embedding_files.AT_ONCE", 7)  # rows that are read at once do not count
+    for part in (VECTORS[40:60], VECTORS[:40]):
+        assert build(tmp_path, (0, part)).rows == 60
+        assert (tmp_path / "ix" / "index.json").read_bytes() == before
+    about = build(tmp_path, (0, VECTORS[:20]), (0, VECTORS[20:40]))  # other files, though the rows are there
+    assert about.rows == 100 and len(about.added) == 4
+    np.save(tmp_path / "all.npy", VECTORS[:40])  # the same numbers, but without sentences
+    files = EmbeddingFiles(str(tmp_path / "all.npy"))
+    assert lance_build.build(tmp_path / "ix", files, MODEL)[1]
+    assert not lance_build.build(tmp_path / "ix", files, MODEL)[1]
+
+
+def test_an_index_of_an_earlier_version_takes_them_again(tmp_path):
+    build(tmp_path, (0, VECTORS[:40]))
+    about = json.loads((tmp_path / "ix" / "index.json").read_text())
+    del about["added"]
+    (tmp_path / "ix" / "index.json").write_text(json.dumps(about))
+    assert build(tmp_path, (0, VECTORS[:40])).rows == 80
+    edit_json(tmp_path / "ix" / "index.json", added=[3])
+    with pytest.raises(UserError, match="damaged; build the index again"):
+        build(tmp_path, (0, VECTORS[:40]))
+
+
+def test_all_row_numbers_are_read(tmp_path):
+    build(tmp_path, (3, VECTORS[:40]), (50, VECTORS[40:]))
+    found = np.concatenate([*LanceIndex(tmp_path / "ix", MODEL).numbers()])
+    assert sorted(found.tolist()) == [*range(3, 43), *range(50, 100)]
 
 
 @pytest.mark.parametrize("precision", ["int8", "binary"])
@@ -192,7 +225,7 @@ def test_an_index_in_a_bucket_is_built_added_to_and_searched(store, tmp_path, mo
         store.put("emb/part.parquet", (tmp_path / "emb" / "part.parquet").read_bytes())
         files = EmbeddingFiles("gs://bucket/emb/")
         folder = lance_build.check_folder(f"gs://bucket/{precision}", "gs://bucket/emb")
-        about = lance_build.build(folder, files, MODEL, Wanted(precision))
+        about, _ = lance_build.build(folder, files, MODEL, Wanted(precision))
     assert (about.rows, about.found_in) == (330, 300)
     found = LanceIndex(f"gs://bucket/{precision}", MODEL).search(many[::30], 1)
     assert [[one.row for one in each] for each in found] == [[row] for row in range(0, 330, 30)]

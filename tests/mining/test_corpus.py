@@ -8,6 +8,8 @@ from support.corpora import prepare
 from simcse_jax import SimCSE
 from simcse_jax.errors import UserError
 from simcse_jax.mining.corpus import open_corpus
+from simcse_jax.mining.miner import check_rows
+from simcse_jax.mining.pairs import Pair, Positives
 
 TEXTS = list(dict.fromkeys(sentences(60)))[:30]
 
@@ -71,6 +73,9 @@ def test_lancedb_and_faiss_find_them_too(made, tiny_bert):
     assert done.returncode == 0, done.stderr
     _, _, corpus = nearest(made, tiny_bert, "bytes")
     assert corpus.quantization is not None and corpus.quantization.precision == "int8"  # positives are scored so, too
+    check_rows(corpus, Positives(iter([Pair(0, "a", "b", (0, 29))])), "bytes")
+    with pytest.raises(UserError, match=r"names row 30 of the corpus, but no row of bytes \(30\) has it"):
+        check_rows(corpus, Positives(iter([Pair(0, "a", "b", (29, 30))])), "bytes")
     with pytest.raises(UserError, match="refine=2: is for an index of LanceDB"):
         nearest(made, tiny_bert, "index", refine=2)
 

@@ -140,8 +140,12 @@ def test_rows_that_pairs_name_are_in_the_corpus_and_take_no_rank_of_others():
         pairs = [Pair(row, "query", "another text", (nearest[row],)) for row in range(4)]
         assert mined(pairs[:4], corpus, Choice(3, 0, 3), model)[0]["negative_rows"] == nearest[4:7]
         check_rows(corpus, Positives(iter(pairs)), "x")
-        with pytest.raises(UserError, match="names row 60 of the corpus, but x has the rows 0 to 59"):
+        with pytest.raises(UserError, match=r"names row 60 of the corpus, but no row of x \(60\) has it"):
             check_rows(corpus, Positives(iter([*pairs, Pair(4, "query", "text", (60,))])), "x")
+    gaps = corpus._replace(numbers=np.arange(0, 120, 2))
+    check_rows(gaps, Positives(iter([Pair(0, "query", "text", (118,))])), "x")
+    with pytest.raises(UserError, match="names row 7 of the corpus"):
+        check_rows(gaps, Positives(iter([Pair(0, "query", "text", (7, 118))])), "x")
     twice = corpus_of(["far", "one", "one"], model)  # the pair's own text is another, and its row is not the first
     assert mined([Pair(0, "query", "One.", (2,))], twice, Choice(2, 0, 3), model)[0]["negative_rows"] == [0]
 

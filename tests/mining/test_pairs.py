@@ -43,8 +43,8 @@ def test_an_anchor_has_the_positives_of_all_its_pairs():
     assert (positives.rows, positives.pairs) == (4, 3)
     hashes, rows = positives.of("a")
     assert ([text_hash(text) in hashes for text in (" p", "q", "s", "a")], rows) == ([True, False, True, False], {3, 5})
-    assert positives.of("nothing") == (set(), set()) and positives.named == (3, 5)
-    assert Positives(iter([Pair(0, "a", "p")])).named is None
+    assert positives.of("nothing") == (set(), set()) and positives.named().tolist() == [3, 4, 5]
+    assert not len(Positives(iter([Pair(0, "a", "p")])).named())
 
 
 def test_a_full_disk_of_temporary_files_is_named(monkeypatch):
