@@ -31,6 +31,7 @@ SCALAR = ("int8", "uint8")
 PACKED = ("binary", "ubinary")
 STEPS = 255
 FEW = 100  # embeddings; ranges of fewer are said to be unstable
+CLIPPED = 0.05  # of the elements; where more lie outside of the ranges, it is said that these are other embeddings'
 
 _NOT_FOR = f"ranges: are for {' and '.join(SCALAR)}; leave them out for precision {{}}"
 
@@ -150,8 +151,8 @@ class Quantization:
         assert self.ranges is not None
         return self.ranges[0], (self.ranges[1] - self.ranges[0]) / STEPS
 
-    def encode(self, embeddings: Float[np.ndarray, "N D"]) -> Shaped[np.ndarray, "N C"]:
-        """The rows as they are stored.
+    def encode(self, embeddings: Float[np.ndarray, "N D"], *, warn: bool = True) -> Shaped[np.ndarray, "N C"]:
+        """The rows as they are stored; with a `UserWarning` where many elements lie outside of the ranges.
 
         Raises:
           UserError: when an element is not a finite number.
@@ -163,7 +164,15 @@ class Quantization:
             bits = np.packbits(embeddings > 0, axis=-1)
             return bits if self.precision == "ubinary" else (bits ^ 0x80).view(np.int8)
         starts, steps = self._starts_and_steps
-        numbers = np.clip(np.floor((embeddings - starts) / np.where(steps == 0, 1, steps)), 0, STEPS)
+        steps_above = np.floor((embeddings - starts) / np.where(steps == 0, 1, steps))
+        numbers = np.clip(steps_above, 0, STEPS)
+        if warn and np.count_nonzero(numbers != steps_above) > CLIPPED * numbers.size:
+            warnings.warn(
+                f"more than {CLIPPED:.0%} of the elements of embeddings lie outside of the ranges and were clipped, so "
+                "these are ranges of other embeddings; give some of embeddings like these",
+                UserWarning,
+                stacklevel=2,
+            )
         return numbers.astype(np.uint8) if self.precision == "uint8" else (numbers - 128).astype(np.int8)
 
     def decode(self, codes: Shaped[np.ndarray, "N C"]) -> Float32[np.ndarray, "N D"]:

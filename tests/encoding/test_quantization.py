@@ -1,4 +1,5 @@
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -148,3 +149,18 @@ def test_ranges_of_few_embeddings_are_warned_of():
     with pytest.warns(UserWarning, match="those of 99 embeddings alone"):
         warn_of_few(FEW - 1, 1)
     warn_of_few(FEW, 1)
+
+
+def test_ranges_of_other_embeddings_are_warned_of():
+    rows = np.random.default_rng(0).normal(size=(200, 8)).astype(np.float32)
+    ranges = ranges_of(rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert quantize(rows, "int8", ranges).shape == (200, 8)
+        assert quantize(rows[:0], "int8", ranges).shape == (0, 8)
+        rows[:79] += 9 * np.eye(8, dtype=np.float32)[0]  # 79 of 1,600 elements, less than 5%
+        quantize(rows, "uint8", ranges)
+        Quantization("int8", 8, ranges).encode(3 * rows, warn=False)
+    for wrong in (3 * rows, rows + 9, rows[:1] - 9):
+        with pytest.warns(UserWarning, match="more than 5% of the elements .* outside of the ranges"):
+            quantize(wrong, "int8", ranges)
