@@ -28,7 +28,7 @@ def data(tmp_path_factory):
     (folder / "one.txt").write_text("the cat sat on the mat\n\n")
     (folder / "empty.txt").write_text("")
     (folder / "blank.txt").write_text("\n \n")
-    (folder / "rare.txt").write_text("the cat\na dog\n")
+    (folder / "rare.txt").write_text("the cat\na dog\na bird\n")
     (folder / "few.txt").write_text("the cat sat\n" * 6)
     return folder
 
@@ -157,7 +157,7 @@ def test_two_models_are_compared_at_the_length_that_both_take(tmp_path, tiny_ber
 @pytest.mark.parametrize(
     ("changes", "parts"),
     [
-        ({"--data": "{data}/one.txt"}, ["one.txt: has 1 sentence to measure", "takes two"]),
+        ({"--data": "{data}/one.txt"}, ["one.txt: has 1 sentence to measure", "takes three"]),
         ({"--data": "{data}/empty.txt"}, ["empty.txt: holds no sentences"]),
         ({"--data": "{data}/blank.txt"}, ["blank.txt: holds no sentences"]),
         ({"--data": "{data}/rare.txt"}, ["rare.txt: no token occurs 5 times", "--min-count"]),

@@ -88,7 +88,7 @@ def survey(encoder: TokenEncoder, sentences: Sequence[str], protocol: Protocol, 
       where: the name of the data, for errors.
 
     Raises:
-      UserError: when there are fewer than two sentences, or no token has a self-similarity.
+      UserError: when there are fewer than three sentences, or no token has a self-similarity.
     """
     texts = [sentence for sentence in sentences if sentence.strip()]
     texts = list(dict.fromkeys(texts)) if protocol.repeated_sentences == "drop" else texts
@@ -181,9 +181,9 @@ def draw(units: np.ndarray, count: int, seed: int) -> dict[int, int]:
 
 
 def _check_enough(sentences: int, where: str) -> None:
-    if sentences < 2:
+    if sentences < 3:  # two have one pair of tokens, whose cosine correlates with nothing
         found = f"{sentences or 'no'} sentence{'s' * (sentences != 1)}"
-        raise UserError(f"{where}: has {found} to measure; tokens are compared across sentences, which takes two")
+        raise UserError(f"{where}: has {found} to measure; tokens are compared across sentences, which takes three")
 
 
 def _name(texts: list[str]) -> str:

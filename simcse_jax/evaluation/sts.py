@@ -28,7 +28,7 @@ GRADED = {"sentence1", "sentence2", "score"}  # the header of a file of graded p
 # The keys next to the tasks in a result file.
 BESIDE_TASKS = (
     *("average", "averages", "retrieval", "retrieval_average", "retrieval_settings"),
-    *("mteb", "mteb_average", "truncated", "development", "masked_token_accuracy", "ended_at_step"),
+    *("mteb", "mteb_average", "truncated", "development", "masked_token_accuracy", "ended_at_step", "best_step"),
     *("transfer", "transfer_average", "transfer_protocol"),
     *(name for names in EXTRA.values() for name in names),
 )

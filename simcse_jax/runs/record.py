@@ -15,6 +15,7 @@ NEEDED = ("seed", "model.init_from", "model.pooler", "model.mlp", "data.train", 
 WHOLE = ("lora", "freeze")  # sections of config.model that have all of their fields, or are not there at all
 DEPTH = 8  # of a config; ours have 3 levels
 NUMBER = (int, float)
+BEST_STEP = "best_step"  # in `result.json`: the step of the checkpoint that has the scores; earlier versions lack it
 
 
 def check_run(run: dict[str, Any], where: str) -> dict[str, Any]:
@@ -73,6 +74,8 @@ def check_result(result: dict[str, Any], where: str) -> dict[str, Any]:
         elif name == "truncated" and isinstance(value, dict) and "spearman" not in value:  # that was a file of pairs
             for size in value:
                 check_result(_part(value, size, where), where)
+        elif name == BEST_STEP and not isinstance(value, dict):  # otherwise a file of pairs had this name
+            _check_values({name: value}, name, (int,), where)
         elif name == "transfer_protocol" and isinstance(value, str):
             continue
         elif isinstance(value, dict):

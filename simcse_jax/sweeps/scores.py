@@ -9,6 +9,7 @@ from ml_collections import config_dict
 from simcse_jax.config.fields import trains
 from simcse_jax.evaluation.tasks import AGGREGATIONS, EXTRA, GEOMETRY, TASKS
 from simcse_jax.evaluation.tasks import METRICS as CORRELATIONS
+from simcse_jax.runs import record
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.storage import local_path
 from simcse_jax.sweeps import metrics
@@ -32,8 +33,8 @@ def read_scores(runs: Sequence[Run]) -> Scores:
 
     `stsb_dev`, or `sickr_dev` or `retrieval_dev` where `eval.development` says so, is the best of the development
     scores (of `eval.data` if that is a file), by which the checkpoint was chosen, or that checkpoint's score after the
-    post-processing; `best_step` is the step of the best one. An average is over the tasks that all finished runs have,
-    so that rows can be compared.
+    post-processing; `best_step` is its step. Where that checkpoint was damaged and the next best one was scored, they
+    are that one's. An average is over the tasks that all finished runs have, so that rows can be compared.
     """
     by_run: dict[str, dict[int, dict[str, float]]] = {}
     for run in runs:
@@ -61,6 +62,8 @@ def _of_training(
     # Step 0 is no candidate for the best checkpoint, unless there is nothing else.
     scored = [line for line in lines if line["step"] or not trains(config)]
     developments = [(line[name], line["step"]) for line in scored for name in line if name.startswith("eval/")]
+    scored_step = result.get(record.BEST_STEP)  # not the best where that checkpoint was damaged
+    developments = [each for each in developments if scored_step in (None, each[1])]
     best, step = max(developments, default=(None, None))  # of equals the last step, as checkpoints have it
     if config.eval.postprocess:
         first = next(iter(result.values()))  # the development pairs, if they are scored at the end

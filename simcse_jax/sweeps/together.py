@@ -29,6 +29,7 @@ from simcse_jax.models.platforms import tracing_for
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.metrics import Metrics
 from simcse_jax.runs.partial import frozen_params
+from simcse_jax.runs.record import BEST_STEP
 from simcse_jax.runs.state import TrainState
 from simcse_jax.runs.workdir import Workdir
 from simcse_jax.training.columns import check_corpus
@@ -140,7 +141,7 @@ def _train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequenc
                     f"{workdir.path.parent.name} ({workdir.path.name})",
                     config.seed,
                     own,
-                    _best_score(workdir),
+                    _best(workdir)[0],
                     patience=Patience(config.train.patience).replay(workdir.read_metrics()),
                 )
                 for config, workdir, own in zip(configs, folders, metrics, strict=True)
@@ -153,7 +154,7 @@ def _train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequenc
             results = group.final_scores()
     for workdir, result in zip(folders, results, strict=True):
         if result is not None:
-            workdir.write_result(result)
+            workdir.write_result(result | {BEST_STEP: _best(workdir)[1]})
     shutil.rmtree(folder, ignore_errors=True)
     return [f"{member.name}: {member.problem}" for member in members if member.problem]
 
@@ -324,8 +325,8 @@ def _without_best(state: TrainState) -> tuple[TrainState, Params]:
     return state._replace(params={name: state.params[name] for name in best}), best
 
 
-def _best_score(workdir: Workdir) -> float:
-    """The best score after step 0 so far: the metrics have just been cut off at the resumed step."""
+def _best(workdir: Workdir) -> tuple[float, int]:
+    """The best score after step 0 so far, and its step: the metrics have just been cut off at the resumed step."""
     lines = workdir.read_metrics()
-    scores = [line[name] for line in lines if line["step"] for name in line if name.startswith("eval/")]
-    return max(scores, default=-np.inf)
+    scores = [(line[name], line["step"]) for line in lines if line["step"] for name in line if name.startswith("eval/")]
+    return max(scores, default=(-np.inf, 0))  # of equals the last one

@@ -20,6 +20,7 @@ from simcse_jax.outputs import output_folder
 from simcse_jax.progress import doing
 from simcse_jax.runs.checkpoints import Checkpoints
 from simcse_jax.runs.partial import frozen_params
+from simcse_jax.runs.record import BEST_STEP
 from simcse_jax.runs.state import TrainState
 from simcse_jax.runs.workdir import Workdir, identity
 from simcse_jax.storage import as_path
@@ -99,7 +100,8 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
             best, params = checkpoints.restore_best(state.params)
             with processes.together():
                 check()
-                if best != intended and processes.is_first():
+                scored = (folder.read_result() or {}).get(BEST_STEP, best) if processes.is_first() else best
+                if (best != intended or best != scored) and processes.is_first():
                     folder.drop_result()
             model = setup.model(whole(params, setup.mesh), checkpoints.tower(best))
             report(folder, setup.embed.with_params(model), best, inputs, config.seed, run.patience)
@@ -159,7 +161,7 @@ def report(folder: Workdir, embed: Embedder, best: int, inputs: Inputs, seed: in
         return
     before = scores_before(folder) if inputs.evaluation.extra else {}
     with doing():
-        result = final_scores(inputs, embed, seed, before) | patience.result
+        result = final_scores(inputs, embed, seed, before) | {BEST_STEP: best} | patience.result
     if processes.is_first():
         folder.write_result(result)
     first, *others = inputs.evaluation.tables(result)

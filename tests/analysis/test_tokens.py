@@ -39,10 +39,10 @@ def test_types_are_counted_the_most_frequent_first():
 
 def test_a_type_needs_two_contexts():
     """`a` is there twice, in one sentence: one context if the first of a sentence alone counts."""
-    data = ["a a b", "b c"]
+    data = ["a a b", "b c", "d"]
     assert tokens.survey(FakeEncoder(), data, ALL).names == ["<s>", "a", "b"]
     assert tokens.survey(FakeEncoder(), data, Protocol(min_count=2)).names == ["<s>", "b"]
-    assert tokens.survey(FakeEncoder(), ["a a b", "b a"], Protocol(min_count=3)).names == ["<s>", "a"]
+    assert tokens.survey(FakeEncoder(), ["a a b", "b a", "c"], Protocol(min_count=3)).names == ["<s>", "a"]
 
 
 def test_rare_types_are_left_out():
@@ -52,10 +52,10 @@ def test_rare_types_are_left_out():
 
 
 def test_repeated_sentences_are_kept_or_dropped():
-    data = ["a b", "c d", "a b"]
+    data = ["a b", "c d", "e", "a b"]
     assert tokens.survey(FakeEncoder(), data, ALL).sentences == data
     found = tokens.survey(FakeEncoder(), data, dataclasses.replace(ALL, repeated_sentences="drop"))
-    assert (found.sentences, found.names) == (["a b", "c d"], ["<s>"])
+    assert (found.sentences, found.names) == (["a b", "c d", "e"], ["<s>"])
 
 
 def test_all_of_a_large_file_is_counted(monkeypatch):
@@ -82,7 +82,7 @@ def test_models_are_compared_only_if_they_make_the_same_tokens():
         def token(self, number: int) -> str:
             return super().token(number).upper()
 
-    data = ["ab a", "b a"]
+    data = ["ab a", "b a", "a"]
     one, other = tokens.survey(FakeEncoder(), data, ALL), tokens.survey(Other(), data, ALL)
     tokens.check_same_tokens({"one": one, "again": tokens.survey(FakeEncoder(5), data, ALL)})
     with pytest.raises(UserError, match="one and other have different tokenizers"):
@@ -91,10 +91,10 @@ def test_models_are_compared_only_if_they_make_the_same_tokens():
 
 def test_pairs_of_models_need_tokens_in_common():
     letters = "a b c d e f g h i"
-    first = tokens.survey(FakeEncoder(), [f"{letters} j"] * 2, ALL)
-    tokens.check_in_common(first, tokens.survey(FakeEncoder(), [f"{letters} k j"] * 2, ALL))
+    first = tokens.survey(FakeEncoder(), [f"{letters} j"] * 3, ALL)
+    tokens.check_in_common(first, tokens.survey(FakeEncoder(), [f"{letters} k j"] * 3, ALL))
     with pytest.raises(UserError, match="have 9 frequent tokens in common"):
-        tokens.check_in_common(first, tokens.survey(FakeEncoder(), [f"{letters} k"] * 2, ALL))
+        tokens.check_in_common(first, tokens.survey(FakeEncoder(), [f"{letters} k"] * 3, ALL))
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,13 @@ def test_pairs_of_models_need_tokens_in_common():
         ([], {}, "file: has no sentences"),
         (["a", " ", ""], {}, "file: has 1 sentence to"),
         (["a", "a"], {"repeated_sentences": "drop"}, "file: has 1 sentence to"),
-        (["ab", "cd"], {"special_tokens": "out", "min_count": 2}, "file: no token occurs 2 times .* lower --min-count"),
-        (["a b", "a c"], {"min_count": 9}, "file: no token occurs 9 times"),
+        (["a b", "a c"], {}, "file: has 2 sentences to measure; .* takes three"),
+        (
+            ["ab", "cd", "ef"],
+            {"special_tokens": "out", "min_count": 2},
+            "file: no token occurs 2 times .* lower --min-count",
+        ),
+        (["a b", "a c", "a d"], {"min_count": 9}, "file: no token occurs 9 times"),
     ],
 )
 def test_data_in_which_nothing_repeats_is_refused(data, choices, message):

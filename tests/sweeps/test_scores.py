@@ -78,6 +78,11 @@ def test_every_figure_of_a_run_is_read(finished):
     assert (scores["sickr_dev"], scores["alignment"], scores["uniformity"]) == (66.0, 0.2, -2.5)
 
 
+def test_a_checkpoint_that_took_the_place_of_a_damaged_one_has_its_own_scores(finished):
+    (scores,) = read_scores([finished({"STS12": figures(1.0), "best_step": 20})]).by_run["a"].values()
+    assert (scores["stsb_dev"], scores["best_step"], scores["anisotropy"]) == (70.0, 20, 0.5)
+
+
 def test_averages_are_over_the_tasks_that_all_runs_have(finished):
     six = {task: figures(70.0) for task in TASKS if task != "STS15"}
     runs = [

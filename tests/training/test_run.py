@@ -61,6 +61,27 @@ def test_a_finished_run_started_again_changes_nothing(trained, tiny_bert, corpus
     assert files() == before
 
 
+def test_scores_are_those_of_the_checkpoint_that_could_be_read(trained, tiny_bert, corpus, tmp_path):
+    workdir = shutil.copytree(trained, tmp_path / "run")
+    scored = {line["step"]: line["eval/dev"] for line in lines(workdir) if "eval/dev" in line and line["step"]}
+    result = json.loads((workdir / "result.json").read_text())
+    best, score = result["best_step"], result["dev"]["spearman"]
+    assert scored[best] == max(scored.values())
+    args = train_args(tiny_bert, corpus["csv"], corpus["dev"], workdir, "--config.model.mlp=always")
+    # Scores of another checkpoint, which a command that was killed left there, are no scores of this run.
+    (workdir / "result.json").write_text(
+        json.dumps(result | {"best_step": best + 1, "dev": {"spearman": 1, "pairs": 2}})
+    )
+    assert call("main", *args).returncode == 0
+    assert json.loads((workdir / "result.json").read_text())["dev"]["spearman"] == pytest.approx(score, abs=1e-3)
+    (workdir / "checkpoints" / str(best) / "params" / "manifest.ocdbt").write_bytes(b"")
+    done = call("main", *args)
+    assert done.returncode == 0 and "taking the next best" in done.stdout, done.stderr
+    result = json.loads((workdir / "result.json").read_text())
+    assert result["best_step"] != best
+    assert result["dev"]["spearman"] == pytest.approx(scored[result["best_step"]], abs=1e-3)
+
+
 def test_a_workdir_that_belongs_to_another_config_or_other_data(trained, tiny_bert, corpus, tmp_path):
     """With files of its own: other tests read the shared ones at the same time."""
     own = {kind: Path(shutil.copy(path, tmp_path)) for kind, path in corpus.items()}
