@@ -10,6 +10,7 @@ from ml_collections import config_dict
 
 from simcse_jax.config.checks import ineffective, validate
 from simcse_jax.devices import processes
+from simcse_jax.devices.bfloat16 import slow_bfloat16
 from simcse_jax.devices.mesh import replicate
 from simcse_jax.devices.parts import distribute, whole
 from simcse_jax.devices.preemption import Preemption
@@ -55,6 +56,8 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
             folder.check_is_folder()
             for field in ineffective(config):
                 processes.say(f"config.{field} has no effect with the other fields")
+            if config.train.dtype == "bfloat16" and (slow := slow_bfloat16()):
+                processes.say(f"config.train.dtype={slow}")
             inputs = read_inputs(config)
             trace_folder = output_folder(profile, option="--profile") if profile and processes.is_first() else None
         check = enter(job, folder, config, inputs)
