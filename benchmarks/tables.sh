@@ -56,7 +56,13 @@ for table in $tables; do
       sweep $table "${one_task[@]}" "${unsupervised[@]}" --config.sweep.seeds=42 ;;
     simcse_table3 | simcse_table6) sweep $table "${one_task[@]}" "${unsupervised[@]}" ;;
     simcse_tableD1 | simcse_tableD2) sweep $table "${one_task[@]}" "${supervised[@]}" ;;
-    simcse_pp_table1 | simcse_pp_table2) sweep $table "${unsupervised[@]}" ;;
+    simcse_pp_table1) # less noise takes ten masks, and so ten times the memory, and of one seed half an hour a row
+      sweep $table "${unsupervised[@]}" --config.sweep.seeds=42 --config.parallel.chunk_size=16 \
+        --config.sweep.only="SimCSE,positives - noise,negatives - noise"
+      sweep $table "${unsupervised[@]}" --config.sweep.only="SimCSE,positives + noise of variance 0.1,\
+positives + noise of deviation 0.1,negatives + noise of variance 0.1,negatives + noise of deviation 0.1"
+      sweep $table "${unsupervised[@]}" --config.sweep.run=False ;;
+    simcse_pp_table2) sweep $table "${unsupervised[@]}" ;;
     simcse_pp_table3) sweep $table "${unsupervised[@]}" "${readings[@]}" \
       --config.sweep.only="SimCSE,off-dropout,dimension-wise,SimCSE++" ;;
     simcse_pp_table5) # one seed a point: the line of m in both readings of m, those of λ and τ in both of the loss
