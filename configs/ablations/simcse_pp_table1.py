@@ -3,9 +3,9 @@
 More noise is a Gaussian on the embedding. Its variance is 0.1 in the paper; a commented line of its authors' code
 (`z2+0.1*torch.normal(0,1,z2.size())`) has the standard deviation 0.1, a variance of 0.01. Both are rows. (That line
 adds it to one view, for positive and negative pairs alike; the rows here follow the paper's text.) Less noise is the
-mean over ten masks, so an example is encoded 22 times in place of two, with ten times the memory:
-`--config.parallel.chunk_size=16` bounds it. The other pairs have the usual views, and m of equation 3 is 1: without a change that is SimCSE,
-the first row. It is scored every 125 steps, as all of SimCSE++ (section 5.1).
+mean over ten masks, so an example is encoded 22 times in place of two, with ten times the memory;
+`--config.parallel.chunk_size=16` bounds it. The other pairs have the usual views, and m of equation 3 is 1: without a
+change that is SimCSE, the first row. It is scored every 125 steps, as all of SimCSE++ (section 5.1).
 """
 
 from ml_collections import config_dict
