@@ -25,7 +25,7 @@ import numpy as np
 from simcse_jax.command_line import Parser, run_command
 from simcse_jax.errors import UserError
 from simcse_jax.index.embedding_files import EmbeddingFiles
-from simcse_jax.index.files import ModelIdentity
+from simcse_jax.index.identity import ModelIdentity
 from simcse_jax.outputs import output_file
 
 TOP_K = 10

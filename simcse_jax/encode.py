@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simcse_jax.command_line import run_command
+from simcse_jax.command_line import run_command, warnings_in_a_line
 from simcse_jax.encode_arguments import KINDS, SMALL, parse
 from simcse_jax.errors import UserError
 from simcse_jax.outputs import output_file, output_folder
@@ -174,7 +174,7 @@ def encode_file(
     """Encodes the rows from `first` up to, but without, `end` that are not done yet, and writes the output."""
     from simcse_jax.embeddings.encoder import Encoder
     from simcse_jax.encoding.files import PartialEmbeddings
-    from simcse_jax.encoding.quantization import Quantization, dtype_of
+    from simcse_jax.encoding.quantization import Clipped, Quantization, dtype_of
     from simcse_jax.progress import Progress
 
     encoder = Encoder(options_of(args))
@@ -187,17 +187,19 @@ def encode_file(
     else:
         small = encoder.quantization(sentences.read())
     embeddings.quantization = None if small is None else small.content()
-    left = itertools.islice(sentences.read(first + embeddings.done), end - first - embeddings.done)
+    left, clipped = itertools.islice(sentences.read(first + embeddings.done), end - first - embeddings.done), Clipped()
     with Progress(end - first, done=embeddings.done) as bar:
         while part := list(itertools.islice(left, min(args.save_every, end - first))):
             encoded = encoder.encode(part, bar.advance)
-            rows = encoded.embeddings if small is None else small.encode(encoded.embeddings)
+            rows = encoded.embeddings if small is None else small.encode(encoded.embeddings, clipped)
             embeddings.append(rows, encoded.cut)
     if embeddings.done != end - first or sentences.has_changed():
         raise UserError(f"{sentences.path}: changed while it was read; start again")
     embeddings.finish(itertools.islice(sentences.read(first), end - first), first, encoder.maker())
     print(f"{output}: {end - first:,} embeddings of {encoder.dimension} elements, {args.output_dtype}")
     report_cut(embeddings.cut, sentences.path, encoder.max_length)
+    with warnings_in_a_line():
+        clipped.warn(stacklevel=1)
 
 
 def encode_tokens(args: argparse.Namespace, sentences: "SentenceFile", output: Path, rows: int) -> None:

@@ -131,7 +131,7 @@ def export(
     from simcse_jax.encoding.arguments import check_truncation
     from simcse_jax.huggingface.write import write_model
     from simcse_jax.model_card import model_card
-    from simcse_jax.runs.loading import load_workdir, other_than_best
+    from simcse_jax.runs.loading import load_workdir, other_than_scored
     from simcse_jax.runs.workdir import Workdir
 
     check_places(workdir, output)
@@ -139,7 +139,7 @@ def export(
     if truncate_dim is not None:
         check_truncation(truncate_dim, model.config.token_size, "--truncate-dim")
         model = dataclasses.replace(model, settings=model.settings._replace(truncate_dim=truncate_dim))
-    other = other_than_best(workdir, step)
+    other = other_than_scored(workdir, step)
     for name, values in {**model.params, **(model.language_model or {})}.items():
         if not np.isfinite(values).all():
             which = "best checkpoint" if other is None else f"checkpoint of step {other}"

@@ -86,7 +86,7 @@ def model_card(
         *snippets(name, revision, model),
         "## Scores",
         *([whose_scores(model, bool(task_scores(own)))] if size and result else []),
-        scores(run, result) if step is None else "The run scored its best checkpoint, and this is another one.",
+        scores(run, result) if step is None else "The run scored another checkpoint than this one.",
         "## Training",
         training(run) if model.config.num_layers else "Nothing was trained: the vectors are those of the file.",
         "The recipe: simcse_jax's defaults (unsupervised SimCSE of BERT-base), and where it differs from them:",

@@ -9,7 +9,7 @@ from simcse_jax.errors import UserError
 
 if TYPE_CHECKING:
     from simcse_jax.index.embedding_files import EmbeddingFiles
-    from simcse_jax.index.files import ModelIdentity
+    from simcse_jax.index.identity import ModelIdentity
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def _maker(files: "EmbeddingFiles", args: argparse.Namespace) -> "ModelIdentity":
     """The model that made the embeddings, as they say or as the user says."""
-    from simcse_jax.index.files import check_maker
+    from simcse_jax.index.identity import check_maker
 
     said = files.maker
     if args.model is None:

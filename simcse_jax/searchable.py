@@ -15,6 +15,7 @@ from simcse_jax.encoding.embedder import Encoded, warn_of_cut
 from simcse_jax.encoding.quantization import checked_ranges, warn_of_few
 from simcse_jax.errors import UserError
 from simcse_jax.index import files as index_files
+from simcse_jax.index.identity import ModelIdentity, check_maker
 from simcse_jax.index.index import Index, Result
 from simcse_jax.index.lance import LanceIndex, check_options
 from simcse_jax.index.options import Backend, SearchOptions, check_precision, check_search
@@ -33,7 +34,6 @@ class Searchable(abc.ABC):
     """What needs nothing of a model but its embeddings."""
 
     index: Index | LanceIndex | None
-    _maker: tuple[Index | LanceIndex, index_files.ModelIdentity] | None  # an index, and what its embeddings depend on
     max_length: int
     similarity_fn_name: str
 
@@ -55,7 +55,7 @@ class Searchable(abc.ABC):
         """Sentences for the index; `advance` is called with the number of them that are done."""
 
     @abc.abstractmethod
-    def identity(self) -> index_files.ModelIdentity:
+    def identity(self) -> ModelIdentity:
         """All that the embeddings of an index depend on."""
 
     @overload
@@ -120,8 +120,9 @@ class Searchable(abc.ABC):
         check_precision(precision, self.similarity_fn_name, ranges is not None)
         given = read_ranges(str(ranges), self.dimension) if isinstance(ranges, str | Path) else ranges
         own = None if given is None else checked_ranges(given, self.dimension)
-        index, maker = Index(self.dimension, self.similarity_fn_name, precision, own), self.identity()
-        self._keep(self._filled(index, sentences_or_file, column, show_progress_bar), maker)
+        index = Index(self.dimension, self.similarity_fn_name, precision, own)
+        index.maker = self.identity()
+        self.index = self._filled(index, sentences_or_file, column, show_progress_bar)
 
     @names_ours
     def add_to_index(
@@ -136,23 +137,17 @@ class Searchable(abc.ABC):
         if isinstance(self.index, LanceIndex):
             raise UserError("an index of LanceDB is added to from embeddings: python -m simcse_jax.search build")
         new, maker = Index(self.dimension, self.similarity_fn_name), self.identity()
+        new.maker = maker
         if self.index is not None:
             self.index.check_takes(self.dimension, self.similarity_fn_name)
-            index_files.check_maker("the index", self._made_by(), maker)
+            check_maker("the index", self.index.maker or maker, maker, "build another")
             new = Index(self.dimension, self.similarity_fn_name, self.index.precision)
             new.ranges = self.index.ranges
         self._filled(new, sentences_or_file, column, show_progress_bar)
         if self.index is None:
-            self._keep(new, maker)
+            self.index = new
         else:
             self.index.extend(new)
-
-    def _keep(self, index: Index | LanceIndex, maker: index_files.ModelIdentity) -> None:
-        self.index, self._maker = index, (index, maker)
-
-    def _made_by(self) -> index_files.ModelIdentity:
-        """What the embeddings of the index depend on: this model as it was when it made them, or it was loaded."""
-        return self._maker[1] if self._maker and self._maker[0] is self.index else self.identity()
 
     def _filled(self, index: Index, sentences_or_file: Corpus, column: str | None, show_progress_bar: bool) -> Index:
         if isinstance(sentences_or_file, str | Path):
@@ -170,6 +165,7 @@ class Searchable(abc.ABC):
         warn_of_cut(cut, self.max_length, stacklevel=5)
         if index.precision == "int8" and given is None:
             warn_of_few(len(sentences), stacklevel=5)
+        index.clipped.warn(stacklevel=5)
         return index
 
     @overload
@@ -254,7 +250,7 @@ class Searchable(abc.ABC):
         if isinstance(self.index, LanceIndex):
             raise UserError(f"{self.index.folder}: an index of LanceDB is saved already; copy its folder")
         check_path(folder, "the folder")
-        index_files.save(self.index, folder, self._made_by())
+        index_files.save(self.index, folder, self.index.maker or self.identity())
 
     def load_index(self, folder: str | Path) -> None:
         """Reads an index that this model made; its embeddings are memory-mapped.
@@ -263,8 +259,7 @@ class Searchable(abc.ABC):
           UserError: when there is none, one of its files is damaged, or another model made it.
         """
         check_path(folder, "the folder")
-        maker = self.identity()
-        self._keep(index_files.load(folder, maker), maker)
+        self.index = index_files.load(folder, self.identity())
 
     def open_index(self, folder: str | Path) -> Self:
         """Takes an index of LanceDB, which stays in its folder or bucket; `python -m simcse_jax.search build` makes it.
@@ -277,6 +272,5 @@ class Searchable(abc.ABC):
             reached, or LanceDB is not installed.
         """
         check_path(folder, "the folder")
-        maker = self.identity()
-        self._keep(LanceIndex(folder, maker), maker)
+        self.index = LanceIndex(folder, self.identity())
         return self

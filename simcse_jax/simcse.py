@@ -24,13 +24,13 @@ from simcse_jax.encoding.arguments import (
 from simcse_jax.encoding.batch_encoder import BatchEncoder
 from simcse_jax.encoding.calibration import chosen_ranges
 from simcse_jax.encoding.embedder import Embedder, Encoded, on_local_devices, warn_of_cut
-from simcse_jax.encoding.quantization import SCALAR, Precision, quantize, warn_of_few
+from simcse_jax.encoding.quantization import SCALAR, Clipped, Precision, quantize, warn_of_few
 from simcse_jax.encoding.tokens import TokenEncoder
 from simcse_jax.errors import UserError
 from simcse_jax.huggingface.load import ChosenPooler, Pretrained, choose_pooler
 from simcse_jax.huggingface.public_names import public_value
 from simcse_jax.huggingface.tokenizer import Tokenizer
-from simcse_jax.index.files import ModelIdentity
+from simcse_jax.index.identity import ModelIdentity
 from simcse_jax.index.index import sharing_copy
 from simcse_jax.models.config import DTYPES
 from simcse_jax.models.head import PREFIX
@@ -96,8 +96,8 @@ class SimCSE(Searchable, Tokenized):
 
     def _set_up(self, name: str, model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPooler, dtype: str) -> None:
         self.name = name
-        self.index, self._maker = None, None
-        self._digests: dict[tuple[bytes, bool], str] = {}  # of what `identity` has read, so that weights are read once
+        self.index = None
+        self._digests: dict[str, str] = {}  # of `identity`, by the settings that can change: weights are read once
         self.pooler, self.use_head = chosen
         self.own_pooler = model.pooler  # None where its files ask for one that this encoder lacks
         self.config = model.config
@@ -114,7 +114,7 @@ class SimCSE(Searchable, Tokenized):
 
     def __getstate__(self) -> dict[str, Any]:
         # Without devices and compiled programs, which belong to this process.
-        own = {name: value for name, value in vars(self).items() if name not in ("_model", "_embedder")}
+        own = {name: value for name, value in vars(self).items() if name not in ("_model", "_embedder", "_digests")}
         model = dataclasses.replace(self._model, params=jax.tree.map(np.asarray, self._model.params))
         return {"own": own, "model": model, "tokenizer": self._embedder.tokenizer}
 
@@ -202,7 +202,9 @@ class SimCSE(Searchable, Tokenized):
         warn_of_cut(cut, chosen.max_length, stacklevel=4)
         if precision in SCALAR and own is None:
             warn_of_few(len(texts), stacklevel=4)
-        found = quantize(embeddings, precision, own)
+        clipped = Clipped()
+        found = quantize(embeddings, precision, own, clipped)
+        clipped.warn(stacklevel=4)
         return found[0] if isinstance(sentences, str) else found
 
     @names_ours
@@ -310,22 +312,24 @@ class SimCSE(Searchable, Tokenized):
     def identity(self) -> ModelIdentity:
         """All that the embeddings depend on: indexes and half-encoded files belong to it."""
         embedder = self._configured(**with_prompt_of({}, self.prompts, *DOCUMENT_PROMPTS))
-        about = repr((self.config, self.max_length)).encode() + embedder.tokenizer.content()
+        settings = repr((self.config, self.max_length))
+        more = ""
         if self.config.convolutions:
-            about += repr(self.config.convolutions).encode()
+            more += repr(self.config.convolutions)
         if self.config.positions == ROTARY:
-            about += repr((self.config.rotary_base, self.config.local_rotary_base)).encode()
-            about += repr((self.config.local_layers, self.config.window)).encode()
+            more += repr((self.config.rotary_base, self.config.local_rotary_base))
+            more += repr((self.config.local_layers, self.config.window))
         if embedder.modules or not embedder.include_prompt:
-            about += repr((embedder.modules, embedder.include_prompt)).encode()
-        if self.normalize and self.similarity_fn_name != "cosine":  # which compares directions alone
-            about += b"normalize"
-        read = about, self.use_head
+            more += repr((embedder.modules, embedder.include_prompt))
+        if self.normalize != self._model.normalize and self.similarity_fn_name != "cosine":  # of directions alone
+            more += repr(self.normalize)
+        read = f"{settings} {more} {self.use_head}"
         if read not in self._digests:
             params = self._model.params
             arrays = [params[name] for name in sorted(params) if self.use_head or not name.startswith(PREFIX)]
             if embedder.modules or not embedder.include_prompt:
                 arrays += [value for _, value in sorted(embedder.module_weights.items())]
+            about = settings.encode() + embedder.tokenizer.content() + more.encode()
             self._digests[read] = sha256(np.frombuffer(about, np.uint8), *map(np.asarray, arrays))
         return ModelIdentity(
             public_value("model.init_from", self.name),  # without its path on this machine

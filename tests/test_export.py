@@ -65,7 +65,7 @@ def test_any_checkpoint_can_be_exported_without_the_scores_of_the_best(trained, 
     checkpoints = Checkpoints(trained, read_only=True)
     other = next(step for step in checkpoints.steps if step != checkpoints.best)
     for step, parts in (
-        (other, [f"This is its checkpoint of step {other}.", "this is another one"]),
+        (other, [f"This is its checkpoint of step {other}.", "another checkpoint than this one"]),
         (checkpoints.best, ["Spearman × 100 |"]),
     ):
         done = call("export", "--workdir", f"{trained}@step={step}", "--output", tmp_path / str(step))

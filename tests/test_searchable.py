@@ -1,4 +1,7 @@
+import dataclasses
+import gc
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -64,18 +67,51 @@ def test_an_index_stays_that_of_the_model_that_made_it(tiny_bert, tmp_path, chan
     vars(model).update(before)
     model.add_to_index(["the cat"])
     model.load_index(tmp_path / "index")
-    assert pickle.loads(pickle.dumps(model)).identity() == model.identity()
 
 
 def test_unit_length_is_part_of_a_model_that_compares_by_dot_product(tiny_bert):
     model = SimCSE(str(tiny_bert))
-    model.similarity_fn_name, model.normalize = "dot", False
+    model.similarity_fn_name = "dot"
     model.build_index(["a cat"])
     model.normalize = True
     with pytest.raises(UserError, match="with other weights or settings"):
         model.add_to_index(["a dog"])
     model.build_index(["a cat"])
     model.add_to_index(["a dog"])
+
+
+def test_ranges_of_other_embeddings_are_warned_of_in_each_call(tiny_bert):
+    model, texts = SimCSE(str(tiny_bert)), sentences(120)
+    narrow = 0.1 * ranges_of(model.encode(texts, normalize_to_unit=True))
+    for call in (
+        lambda: model.encode(texts, precision="int8", ranges=narrow),
+        lambda: model.build_index(texts, precision="int8", ranges=narrow),
+        lambda: model.add_to_index(texts[:3]),
+        lambda: model.add_to_index(texts[:3]),
+    ):
+        with pytest.warns(UserWarning, match="more than 5% of the elements") as told:
+            call()
+        assert [warning.filename for warning in told] == [__file__]
+
+
+def test_an_index_that_was_dropped_is_forgotten(tiny_bert):
+    model = SimCSE(str(tiny_bert))
+    model.build_index(["a cat", "a dog"])
+    index = weakref.ref(model.index)
+    model.index = None
+    gc.collect()
+    assert index() is None
+
+
+def test_a_copy_in_another_process_has_an_identity_of_its_own(tiny_bert):
+    model = SimCSE(str(tiny_bert))
+    before = model.identity()
+    state = model.__getstate__()
+    assert SimCSE.__new__(SimCSE).__setstate__(state) is None
+    zero = {name: np.zeros_like(value) for name, value in state["model"].params.items()}
+    other = SimCSE.__new__(SimCSE)
+    other.__setstate__(state | {"model": dataclasses.replace(state["model"], params=zero)})
+    assert other.identity() != before == pickle.loads(pickle.dumps(model)).identity()
 
 
 def test_what_has_no_order_is_refused(model):

@@ -183,7 +183,7 @@ def draw(units: np.ndarray, count: int, seed: int) -> dict[int, int]:
 def _check_enough(sentences: int, where: str) -> None:
     if sentences < 3:  # two have one pair of tokens, whose cosine correlates with nothing
         found = f"{sentences or 'no'} sentence{'s' * (sentences != 1)}"
-        raise UserError(f"{where}: has {found} to measure; tokens are compared across sentences, which takes three")
+        raise UserError(f"{where}: has {found} to measure; an analysis takes three")
 
 
 def _name(texts: list[str]) -> str:

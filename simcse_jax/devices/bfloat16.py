@@ -21,4 +21,4 @@ def slow_bfloat16() -> str:
         return ""
     if not lists or INSTRUCTIONS & set(lists[0].split()):
         return ""
-    return "bfloat16: this CPU has no instructions for it (AMX, AVX512-BF16), so float32 is faster here"
+    return "bfloat16: this CPU has no instructions for it, so float32 is faster here"

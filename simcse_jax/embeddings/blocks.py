@@ -18,7 +18,7 @@ from simcse_jax.embeddings.plan import Block
 from simcse_jax.embeddings.quantized import quantization_of
 from simcse_jax.embeddings.token_rows import schema_of_tokens, write_tokens
 from simcse_jax.encoding.parquet import rows_table, schema_of
-from simcse_jax.encoding.quantization import dtype_of
+from simcse_jax.encoding.quantization import Clipped, dtype_of
 from simcse_jax.errors import UserError
 from simcse_jax.storage import Folder
 
@@ -107,19 +107,20 @@ def _make(folder: Folder, plan: Plan, block: Block, encoder: Encoder, advance: C
     sentences = itertools.islice(source.read(block.first, block.place), block.rows)
     with written_to(folder / block.file, texts=False) as path:
         with pyarrow.parquet.ParquetWriter(path, schema) as writer:
-            done, cut = 0, 0
+            done, cut, clipped = 0, 0, Clipped()
             check_unchanged(folder, plan, [about["name"]])  # in a file that was, a block begins anywhere
             if encoder.of_tokens:
                 done, cut = write_tokens(writer, encoder, sentences, block.row, advance)
             while part := list(itertools.islice(sentences, ROWS)):
                 encoded = encoder.encode(part, advance)
                 with np.errstate(over="ignore"):
-                    rows = encoded.embeddings if small is None else small.encode(encoded.embeddings)
+                    rows = encoded.embeddings if small is None else small.encode(encoded.embeddings, clipped)
                     embeddings = np.asarray(rows, dtype)
                 if not np.isfinite(embeddings).all():
                     raise UserError(f"{folder / block.file}: an embedding has an element beyond {dtype}; write float32")
                 writer.write_table(rows_table(schema, part if keep_text else None, block.row + done, embeddings))
                 done, cut = done + len(part), cut + encoded.cut
+            clipped.warn(stacklevel=2)
             check_unchanged(folder, plan, [about["name"]])
             if done != block.rows:
                 raise UserError(f"{about['name']}: has fewer rows than were counted; remove {folder}, and start again")

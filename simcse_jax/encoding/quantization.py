@@ -31,7 +31,7 @@ SCALAR = ("int8", "uint8")
 PACKED = ("binary", "ubinary")
 STEPS = 255
 FEW = 100  # embeddings; ranges of fewer are said to be unstable
-CLIPPED = 0.05  # of the elements; where more lie outside of the ranges, it is said that these are other embeddings'
+OUTSIDE = 0.05  # of the elements; where more lie outside of the ranges, it is said
 
 _NOT_FOR = f"ranges: are for {' and '.join(SCALAR)}; leave them out for precision {{}}"
 
@@ -128,6 +128,24 @@ def warn_of_few(count: int, stacklevel: int) -> None:
         warnings.warn(f"the ranges are those of {count} embeddings alone; give ranges of more", UserWarning, stacklevel)
 
 
+@dataclasses.dataclass
+class Clipped:
+    """How many elements lay outside of the ranges, and were stored as the nearest end."""
+
+    elements: int = 0  # in all
+    outside: int = 0
+
+    def warn(self, stacklevel: int) -> None:
+        """Warns where they were many: the ranges do not suit these embeddings; `stacklevel` as for `warnings.warn`."""
+        if self.outside > OUTSIDE * self.elements:
+            warnings.warn(
+                f"more than {OUTSIDE:.0%} of the elements of the embeddings lie outside of the ranges and were "
+                "clipped; give ranges of more embeddings like these",
+                UserWarning,
+                stacklevel,
+            )
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Quantization:
     """How embeddings of D = `dimension` elements are stored; `ranges` (2, D) are for int8 and uint8, otherwise None."""
@@ -151,8 +169,8 @@ class Quantization:
         assert self.ranges is not None
         return self.ranges[0], (self.ranges[1] - self.ranges[0]) / STEPS
 
-    def encode(self, embeddings: Float[np.ndarray, "N D"], *, warn: bool = True) -> Shaped[np.ndarray, "N C"]:
-        """The rows as they are stored; with a `UserWarning` where many elements lie outside of the ranges.
+    def encode(self, embeddings: Float[np.ndarray, "N D"], clipped: Clipped | None = None) -> Shaped[np.ndarray, "N C"]:
+        """The rows as they are stored; `clipped` counts what lies outside of the ranges of int8 and uint8.
 
         Raises:
           UserError: when an element is not a finite number.
@@ -164,15 +182,11 @@ class Quantization:
             bits = np.packbits(embeddings > 0, axis=-1)
             return bits if self.precision == "ubinary" else (bits ^ 0x80).view(np.int8)
         starts, steps = self._starts_and_steps
-        steps_above = np.floor((embeddings - starts) / np.where(steps == 0, 1, steps))
-        numbers = np.clip(steps_above, 0, STEPS)
-        if warn and np.count_nonzero(numbers != steps_above) > CLIPPED * numbers.size:
-            warnings.warn(
-                f"more than {CLIPPED:.0%} of the elements of embeddings lie outside of the ranges and were clipped, so "
-                "these are ranges of other embeddings; give some of embeddings like these",
-                UserWarning,
-                stacklevel=2,
-            )
+        above = np.floor((embeddings - starts) / np.where(steps == 0, 1, steps))
+        numbers = np.clip(above, 0, STEPS)
+        if clipped is not None:
+            clipped.elements += numbers.size
+            clipped.outside += int(np.count_nonzero(numbers != above))
         return numbers.astype(np.uint8) if self.precision == "uint8" else (numbers - 128).astype(np.int8)
 
     def decode(self, codes: Shaped[np.ndarray, "N C"]) -> Float32[np.ndarray, "N D"]:
@@ -220,7 +234,10 @@ class Quantization:
 
 
 def quantize(
-    embeddings: Float[np.ndarray, "*N D"], precision: Precision, ranges: ArrayLike | None = None
+    embeddings: Float[np.ndarray, "*N D"],
+    precision: Precision,
+    ranges: ArrayLike | None = None,
+    clipped: Clipped | None = None,
 ) -> Shaped[np.ndarray, "*N C"]:
     """Embeddings, (D,) or (N, D), in another precision.
 
@@ -228,6 +245,7 @@ def quantize(
       embeddings: of any length.
       precision: int8, uint8, binary or ubinary; float32 leaves them as they are.
       ranges: for int8 and uint8; None finds them in the embeddings.
+      clipped: counts the elements outside of them.
 
     Raises:
       UserError: for embeddings that are codes, embeddings or ranges that are not finite numbers, ranges of another
@@ -244,7 +262,7 @@ def quantize(
         own = ranges_of(rows) if len(rows) else np.zeros((2, dimension), np.float32)
     elif ranges is not None:
         raise UserError(_NOT_FOR.format(precision))
-    found = Quantization(precision, dimension, own).encode(rows)
+    found = Quantization(precision, dimension, own).encode(rows, clipped)
     return found[0] if embeddings.ndim == 1 else found
 
 

@@ -22,6 +22,7 @@ from simcse_jax.huggingface.sentence_transformers import (
     LISTING,
     Modules,
     describe,
+    has_modules,
     read_modules,
     transformer_fields,
     transformer_folder,
@@ -148,7 +149,8 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
     or else from signs of the reference code: a `mlp.dense` layer, a `…ForCL` architecture, or the
     name of a released model (`sup-simcse-…` uses its pooler as a head, `unsup-simcse-…` had one only in training; those
     of DiffCSE, SCD, CT and DeCLUTR are in `published`). Our exports have both files; where `modules.json` says
-    something else than the marker, another program has changed the model since.
+    something else than the marker, another program has changed the model since. An export that was copied without the
+    folders of its modules is what the marker says.
     The pooler in any other checkpoint is not a head.
 
     Args:
@@ -169,7 +171,7 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
         return _word_embeddings(name, folder, words, num_layers)
     marker = read_json(folder / MARKER) if (folder / MARKER).is_file() else None
     settings = read_settings(folder)
-    listed = (folder / LISTING).is_file()
+    listed = (folder / LISTING).is_file() and (marker is None or has_modules(folder))
     transformer = transformer_folder(folder) if listed else folder
 
     hf_config = _read_config(transformer, folder)
@@ -192,7 +194,7 @@ def load(name: str, num_layers: int = 0) -> Pretrained:
         refusal = str(error)
 
     ours = None if marker is None else _read_marker(marker, folder / MARKER)
-    if ours and (modules is None or is_written_as(ours.pooler, whole.num_layers, modules.pooler)):
+    if ours and not refusal and (modules is None or is_written_as(ours.pooler, whole.num_layers, modules.pooler)):
         pooler, with_head = ours.pooler, ours.use_head if modules is None else bool(modules.dense)
     elif modules:
         pooler, with_head = modules.pooler, bool(modules.dense)

@@ -126,6 +126,15 @@ def words_folder(folder: Path) -> Path | None:
     return first.path if first and first.kind == Kind.WORDS else None
 
 
+def has_modules(folder: Path) -> bool:
+    """Whether all modules that are listed are there.
+
+    Raises:
+      UserError: when the list is damaged.
+    """
+    return all(entry.path.is_dir() for entry in _listing(folder) if entry.kind not in (Kind.NORMALIZE, Kind.DROPOUT))
+
+
 def read_modules(folder: Path, size_of_words: int = 0) -> Modules:
     """Reads what a folder's `modules.json` lists after the encoder, or after word vectors of that size.
 

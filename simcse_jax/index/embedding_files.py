@@ -14,7 +14,7 @@ from jaxtyping import Float, Int64
 
 from simcse_jax.encoding.parquet import MAKER
 from simcse_jax.errors import UserError, reason, why
-from simcse_jax.index.files import ModelIdentity, is_identity
+from simcse_jax.index.identity import ModelIdentity, is_identity
 from simcse_jax.storage import Folder, as_path, read_json
 
 if TYPE_CHECKING:

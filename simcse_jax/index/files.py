@@ -16,17 +16,18 @@ import uuid
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 from jaxtyping import Shaped
 
 from simcse_jax.encoding.quantization import checked_ranges
 from simcse_jax.errors import UserError, reason, why
+from simcse_jax.index.identity import ModelIdentity, check_maker, is_identity
 from simcse_jax.index.index import Index
 from simcse_jax.index.options import PRECISIONS
 from simcse_jax.locks.lock import LOCK, held
-from simcse_jax.storage import Folder, is_remote, local_path, read_json, sha256, write_atomically
+from simcse_jax.storage import is_remote, local_path, read_json, sha256, write_atomically
 from simcse_jax.version import __version__
 
 FORMAT, SMALL_FORMAT = 1, 2  # of float32; of bytes and bits, which earlier versions do not know
@@ -34,19 +35,6 @@ ABOUT = "index.json"
 SENTENCES_AT_ONCE = 1 << 18
 ID = "[0-9a-f]" * 8  # a glob
 PATTERNS = (f"embeddings-{ID}.npy", f"sentences-{ID}.parquet")
-
-
-class ModelIdentity(NamedTuple):
-    """What an index's embeddings depend on, and the model's name, for messages."""
-
-    name: str
-    pooler: str
-    head: bool
-    dimension: int
-    sha256: str  # of the parameters
-    dtype: str = "float32"  # of the encoder's products; the defaults are for an index that does not say
-    similarity: str = "cosine"  # how embeddings are compared
-    prompt: str = ""  # before each sentence of the index
 
 
 def save(index: Index, folder: str | Path, model: ModelIdentity) -> None:
@@ -136,6 +124,7 @@ def _load(folder: Path, about: dict[str, Any], model: ModelIdentity) -> Index:
     embeddings, sentences = (folder / name for name in names)
     check_maker(folder, maker, model)
     index = _empty(about, model, damaged)
+    index.maker = model
     texts = _read_sentences(sentences, rows)
     small = index.quantization
     width, dtype = (model.dimension, np.dtype(np.float32)) if small is None else (small.width, small.dtype)
@@ -218,32 +207,6 @@ def _write_sentences(sentences: list[str], file: IO[bytes]) -> None:
     with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         for start in range(0, len(sentences), SENTENCES_AT_ONCE):
             writer.write_table(pyarrow.table([sentences[start : start + SENTENCES_AT_ONCE]], schema))
-
-
-def is_identity(maker: ModelIdentity) -> bool:
-    """Whether each field has its type."""
-    return all(type(value) is kind for value, kind in zip(maker, ModelIdentity.__annotations__.values(), strict=True))
-
-
-def check_maker(folder: Folder | str, maker: ModelIdentity, model: ModelIdentity) -> None:
-    """Raises a `UserError` when `folder` is an index of another model than `model`."""
-    if maker._replace(name=model.name) == model:
-        return
-
-    def describe(identity: ModelIdentity) -> str:
-        head, dtype = " with head" if identity.head else "", "" if maker.dtype == model.dtype else f", {identity.dtype}"
-        more = "" if maker.similarity == model.similarity else f", {identity.similarity}"
-        more += "" if maker.prompt == model.prompt else f", prompt {identity.prompt!r}"
-        return f"{identity.name} (pooler {identity.pooler}{head}{dtype}{more})"
-
-    weights = ""
-    if describe(maker) == describe(model):
-        same_width = maker.dimension == model.dimension
-        weights = " with other weights or settings" if same_width else f", {maker.dimension} elements wide"
-    raise UserError(
-        f"{folder}: an index of {describe(maker)}{weights}, not of {describe(model)}; load it with that model, "
-        f"or build another"
-    )
 
 
 def _map_embeddings(path: Path, shape: tuple[int, int], dtype: np.dtype) -> Shaped[np.ndarray, "N C"]:

@@ -12,6 +12,7 @@ from jaxtyping import Float, Float32, Int64, Shaped
 from simcse_jax.devices.mesh import data_mesh
 from simcse_jax.devices.processes import agree
 from simcse_jax.encoding.quantization import (
+    Clipped,
     Quantization,
     Ranges,
     check_calibration,
@@ -22,6 +23,7 @@ from simcse_jax.encoding.quantization import (
 from simcse_jax.errors import UserError
 from simcse_jax.index.decoding import decoding_of
 from simcse_jax.index.faiss import FaissSearch
+from simcse_jax.index.identity import ModelIdentity
 from simcse_jax.index.options import Backend, check_precision, check_search
 from simcse_jax.index.placed import Placed, Storage
 from simcse_jax.index.refine import refined_top_k
@@ -76,8 +78,10 @@ class Index:
         # Those of int8: of the rows that are kept, or, where these are float32, of their copies on devices.
         self.ranges = None if ranges is None else checked_ranges(ranges, dimension)
         self.ranged = 0  # the number of rows that those of an index in float32 were found in
+        self.clipped = Clipped()  # of the rows that were added
         self.dimension = dimension
         self.similarity = similarity
+        self.maker: ModelIdentity | None = None  # what the embeddings depend on, where it is known
         self.sentences: list[str] = []
         self._large: list[Shaped[np.ndarray, "LARGE C"]] = []  # full, and as they are stored
         self._small: list[Shaped[np.ndarray, "SMALL C"]] = []  # full but the last, which is padded with zeros
@@ -110,7 +114,7 @@ class Index:
         if self.precision == "int8" and self.ranges is None and len(rows):
             check_calibration(len(rows))
             self.ranges = ranges_of(rows)
-        self._append(rows if self.quantization is None else self.quantization.encode(rows))
+        self._append(rows if self.quantization is None else self.quantization.encode(rows, self.clipped))
         self.sentences.extend(sentences)
 
     def extend(self, other: "Index") -> None:

@@ -20,7 +20,8 @@ from jaxtyping import Float, Int64
 
 from simcse_jax.encoding.quantization import Quantization
 from simcse_jax.errors import UserError, reason, require
-from simcse_jax.index.files import ABOUT, ModelIdentity, check_maker, is_identity
+from simcse_jax.index.files import ABOUT
+from simcse_jax.index.identity import ModelIdentity, check_maker, is_identity
 from simcse_jax.index.index import ROUNDING, Result
 from simcse_jax.index.lance_columns import Kept, read_kept
 from simcse_jax.index.similarity import prepared
@@ -73,7 +74,7 @@ class LanceIndex:
         if rows != about.rows:
             raise UserError(f"{self.folder}: has {rows} rows, but {ABOUT} says {about.rows}; build the index again")
         self._rows, self.dimension, self.similarity = rows, about.dimension, about.model.similarity
-        self._kept, self._in_cells = about.kept, bool(about.found_in)
+        self._kept, self._in_cells, self.maker = about.kept, bool(about.found_in), about.model
 
     def __len__(self) -> int:
         return self._rows

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simcse_jax.encoding.quantization import Clipped
 from simcse_jax.errors import UserError, require
 from simcse_jax.index.embedding_files import Batch, EmbeddingFiles
-from simcse_jax.index.files import ABOUT, ModelIdentity, check_maker
+from simcse_jax.index.files import ABOUT
+from simcse_jax.index.identity import ModelIdentity, check_maker
 from simcse_jax.index.lance import (
     BACKEND,
     CODES,
@@ -32,7 +34,7 @@ from simcse_jax.index.lance import (
 from simcse_jax.index.lance_columns import UNSAID, Kept, Wanted, check_wanted, kept_for
 from simcse_jax.locks.lock import LOCK, held
 from simcse_jax.progress import Progress
-from simcse_jax.storage import Folder, as_path, write_atomically
+from simcse_jax.storage import Folder, as_path, sha256, write_atomically
 from simcse_jax.version import __version__
 
 if TYPE_CHECKING:
@@ -99,7 +101,7 @@ def build(folder: Folder, files: EmbeddingFiles, model: ModelIdentity, wanted: W
         before = _found(folder, model, wanted)
         if before is not None and _has(before, files):
             return before, False
-        contents = _Contents()
+        contents = _Contents(files)
         embeddings = (batch.embeddings for batch in files.batches())
         kept = kept_for(wanted, embeddings, files.dimension) if before is None else before.kept
         shift = 0 if before is None or files.first > before.last else before.last + 1 - files.first
@@ -115,30 +117,40 @@ def build(folder: Folder, files: EmbeddingFiles, model: ModelIdentity, wanted: W
 
 
 class _Contents:
-    """What tells embeddings and sentences from others, however many rows are read at once."""
+    """What tells rows from others: their numbers, embeddings and sentences, however many are read at once."""
 
-    def __init__(self) -> None:
-        self._rows, self._embeddings, self._sentences = 0, hashlib.sha256(), hashlib.sha256()
+    def __init__(self, files: EmbeddingFiles):
+        self._about, self._first = f"{files.count} {files.first}", ""
+        self._hashes = [hashlib.sha256() for _ in range(3)]
 
     def read(self, batch: Batch) -> None:
         """Takes the next rows."""
-        self._rows += len(batch.rows)
-        self._embeddings.update(np.ascontiguousarray(batch.embeddings, np.float32).data)
-        self._sentences.update(json.dumps(batch.sentences.to_pylist())[1:-1].encode() + b", ")
+        embeddings = np.ascontiguousarray(batch.embeddings, np.float32)
+        if not self._first and len(embeddings):
+            self._first = sha256(embeddings[0])
+        sentences = "".join(f"{json.dumps(sentence)}\n" for sentence in batch.sentences.to_pylist())
+        parts = np.asarray(batch.rows, np.int64).tobytes(), embeddings.tobytes(), sentences.encode()
+        for one, part in zip(self._hashes, parts, strict=True):
+            one.update(part)
+
+    @property
+    def start(self) -> str:
+        """What is known after the first row: how many there are, the first number, and the first embedding."""
+        return f"{self._about} {self._first}"
 
     @property
     def fingerprint(self) -> str:
-        """Their number, which is known before they are read, and hashes."""
-        return f"{self._rows} {self._embeddings.hexdigest()} {self._sentences.hexdigest()}"
+        """All that they say."""
+        return " ".join([self.start, *(one.hexdigest() for one in self._hashes)])
 
 
 def _has(before: About, files: EmbeddingFiles) -> bool:
-    """Whether the index has these embeddings, which are read only if as many were added at once before."""
-    if not any(each.startswith(f"{files.count} ") for each in before.added):
-        return False
-    contents = _Contents()
+    """Whether the index has these rows; only if their beginning is that of some are all of them read."""
+    contents = _Contents(files)
     for batch in files.batches():
         contents.read(batch)
+        if not any(each.startswith(contents.start) for each in before.added):
+            return False
     return contents.fingerprint in before.added
 
 
@@ -206,16 +218,17 @@ def _batches(
 ) -> "Iterator[pyarrow.RecordBatch]":
     import pyarrow
 
-    kinds = [kind for _, kind in kept.fields(files.dimension)]
+    kinds, clipped = [kind for _, kind in kept.fields(files.dimension)], Clipped()
     try:
         for batch in files.batches():
             contents.read(batch)
             columns = [
                 pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(values.ravel()), type=kind)
-                for values, kind in zip(kept.values(batch.embeddings), kinds, strict=True)
+                for values, kind in zip(kept.values(batch.embeddings, clipped), kinds, strict=True)
             ]
             yield pyarrow.record_batch([pyarrow.array(batch.rows + shift), batch.sentences, *columns], schema=schema)
             bar.advance(len(batch.rows))
+        clipped.warn(stacklevel=2)
     except UserError as error:
         wrong.append(error)
         raise

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from simcse_jax.encoding.quantization import (
+    Clipped,
     Quantization,
     Ranges,
     check_calibration,
@@ -85,13 +86,13 @@ class Kept(NamedTuple):
         there = {field.name: field.type for field in schema}
         return all(name in there and there[name].equals(kind) for name, kind in self.fields(dimension))
 
-    def values(self, embeddings: Float[np.ndarray, "n D"]) -> list[Shaped[np.ndarray, "n C"]]:
-        """What the columns of `fields` have for n embeddings of any length."""
+    def values(self, embeddings: Float[np.ndarray, "n D"], clipped: Clipped) -> list[Shaped[np.ndarray, "n C"]]:
+        """What the columns of `fields` have for n embeddings of any length; `clipped` counts what int8 cannot hold."""
         rows = embeddings.astype(np.float32, copy=False)
         if self.quantization is None:
             return [rows]
         rows = prepared(rows, "cosine").astype(np.float32, copy=False)
-        stored = self.quantization.encode(rows)
+        stored = self.quantization.encode(rows, clipped)
         return [stored, self.bits(rows)] if self.precision == INT8 else [stored]
 
     def bits(self, rows: Float[np.ndarray, "n D"]) -> Shaped[np.ndarray, "n C"]:

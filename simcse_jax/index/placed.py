@@ -98,7 +98,7 @@ def stored(
         return rows
     if storage in ("int8", "binary"):
         assert quantization is not None
-        return quantization.encode(rows, warn=False)  # their scores are taken of the numbers again
+        return quantization.encode(rows)
     with np.errstate(over="ignore"):
         found = rows.astype(DTYPES[storage])
     beyond = np.isinf(found).any(axis=1)

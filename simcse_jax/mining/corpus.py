@@ -17,7 +17,8 @@ from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.encoding.quantization import Quantization
 from simcse_jax.errors import UserError
 from simcse_jax.index.embedding_files import EmbeddingFiles
-from simcse_jax.index.files import ABOUT, check_maker, is_index
+from simcse_jax.index.files import ABOUT, is_index
+from simcse_jax.index.identity import check_maker
 from simcse_jax.index.index import Index, Result
 from simcse_jax.index.lance import LanceIndex, check_options, is_lance_index
 from simcse_jax.index.options import SearchOptions

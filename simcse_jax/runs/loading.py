@@ -108,15 +108,18 @@ def load_workdir(folder: Folder, num_layers: int = 0, step: int | str | None = N
     return Pretrained(*parts, settings=settings, vocabulary=vocabulary)
 
 
-def other_than_best(folder: Folder, step: int | str | None) -> int | None:
-    """The number of a run's checkpoint if it is not the best one, which alone has the run's scores; None if it is.
+def other_than_scored(folder: Folder, step: int | str | None) -> int | None:
+    """The number of a run's checkpoint if it is not the one that has the run's scores; None if it is.
+
+    That is the best one, unless `result.json` names another.
 
     Raises:
       UserError: when there is no such checkpoint.
     """
     with checkpoints_of(folder) as checkpoints:
-        chosen = choose_step(checkpoints, Workdir(folder), step)
-        return None if chosen == checkpoints.best else chosen
+        workdir = Workdir(folder)
+        chosen, scored = choose_step(checkpoints, workdir, step), workdir.scored_step()
+        return None if chosen == (checkpoints.best if scored is None else scored) else chosen
 
 
 def checkpoints_of(folder: Folder) -> contextlib.closing["Checkpoints"]:

@@ -37,7 +37,7 @@ from simcse_jax.models.head import HEADS
 from simcse_jax.runs.metrics import Metrics, read_metrics
 from simcse_jax.runs.partial import FILE as FROZEN
 from simcse_jax.runs.partial import FINGERPRINT, write_frozen
-from simcse_jax.runs.record import check_result, check_run
+from simcse_jax.runs.record import BEST_STEP, check_result, check_run
 from simcse_jax.storage import Folder, read_json, write_atomically
 from simcse_jax.version import __version__
 
@@ -240,6 +240,13 @@ class Workdir:
         """
         path = self.path / "result.json"
         return check_result(read_json(path), str(path)) if self.has_result else None
+
+    def scored_step(self) -> int | None:
+        """The step of the checkpoint that `result.json` has the scores of; None if it does not say, or is damaged."""
+        try:
+            return (self.read_result() or {}).get(BEST_STEP)
+        except UserError:
+            return None
 
     def drop_result(self) -> None:
         """Removes `result.json`, if there is one: the scores of a model that the run no longer has.

@@ -62,9 +62,9 @@ def _of_training(
     # Step 0 is no candidate for the best checkpoint, unless there is nothing else.
     scored = [line for line in lines if line["step"] or not trains(config)]
     developments = [(line[name], line["step"]) for line in scored for name in line if name.startswith("eval/")]
-    scored_step = result.get(record.BEST_STEP)  # not the best where that checkpoint was damaged
+    scored_step = result.get(record.BEST_STEP)  # not the best one where that checkpoint was damaged
     developments = [each for each in developments if scored_step in (None, each[1])]
-    best, step = max(developments, default=(None, None))  # of equals the last step, as checkpoints have it
+    best, step = max(developments, default=(None, scored_step))  # of equals the last step, as checkpoints have it
     if config.eval.postprocess:
         first = next(iter(result.values()))  # the development pairs, if they are scored at the end
         best = result["development"] if scores_tests(config) else first["spearman"]

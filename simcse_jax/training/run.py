@@ -103,8 +103,7 @@ def train_and_evaluate(config: config_dict.ConfigDict, workdir: str, profile: st
             best, params = checkpoints.restore_best(state.params)
             with processes.together():
                 check()
-                scored = (folder.read_result() or {}).get(BEST_STEP, best) if processes.is_first() else best
-                if (best != intended or best != scored) and processes.is_first():
+                if processes.is_first() and (best != intended or folder.scored_step() not in (None, best)):
                     folder.drop_result()
             model = setup.model(whole(params, setup.mesh), checkpoints.tower(best))
             report(folder, setup.embed.with_params(model), best, inputs, config.seed, run.patience)

@@ -7,6 +7,7 @@ import pytest
 from simcse_jax.encoding.quantization import (
     FEW,
     PRECISIONS,
+    Clipped,
     Quantization,
     checked_ranges,
     dequantize,
@@ -156,11 +157,16 @@ def test_ranges_of_other_embeddings_are_warned_of():
     ranges = ranges_of(rows)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert quantize(rows, "int8", ranges).shape == (200, 8)
-        assert quantize(rows[:0], "int8", ranges).shape == (0, 8)
+        clipped = Clipped()
+        for part in (rows, rows[:0], rows[:1]):
+            quantize(part, "int8", ranges, clipped)
+        assert (clipped.elements, clipped.outside) == (201 * 8, 0)
         rows[:79] += 9 * np.eye(8, dtype=np.float32)[0]  # 79 of 1,600 elements, less than 5%
-        quantize(rows, "uint8", ranges)
-        Quantization("int8", 8, ranges).encode(3 * rows, warn=False)
+        quantize(rows, "uint8", ranges, clipped := Clipped())
+        assert clipped.outside == 79
+        clipped.warn(1)
+        Clipped().warn(1)
     for wrong in (3 * rows, rows + 9, rows[:1] - 9):
+        quantize(wrong, "int8", ranges, clipped := Clipped())
         with pytest.warns(UserWarning, match="more than 5% of the elements .* outside of the ranges"):
-            quantize(wrong, "int8", ranges)
+            clipped.warn(1)

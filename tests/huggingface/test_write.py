@@ -73,10 +73,15 @@ def test_what_another_program_changed_in_an_export_counts(tmp_path):
     edit_tensors(trained / "2_Dense", lambda tensors: {name: 2 * value for name, value in tensors.items()})
     kernel = np.asarray(load(str(trained)).params["head.kernel"])
     np.testing.assert_array_equal(kernel, 2 * np.asarray(before.params["head.kernel"]))
+    flat = changed("flat")
+    shutil.rmtree(flat / "1_Pooling")
+    shutil.rmtree(flat / "2_Dense")
+    same(load(str(flat)), before)
     unknown = changed("unknown")
     edit_json(unknown / "1_Pooling" / "config.json", pooling_mode_other=True)
     with pytest.raises(UserError, match="the pooling pooling_mode_other is not supported"):
         SimCSE(unknown)
+    assert not choose_pooler(load(str(unknown)), "cls").use_head
 
 
 def test_what_cannot_be_written_is_refused_and_settings_are_written(tmp_path):

@@ -53,6 +53,12 @@ def test_the_same_embeddings_are_added_once(tmp_path, monkeypatch):
         assert (tmp_path / "ix" / "index.json").read_bytes() == before
     about = build(tmp_path, (0, VECTORS[:20]), (0, VECTORS[20:40]))  # other files, though the rows are there
     assert about.rows == 100 and len(about.added) == 4
+    assert build(tmp_path, (100, VECTORS[:20])).rows == 120  # a later part that says the same
+    read, batches = [], EmbeddingFiles.batches
+    counted = lambda files: (read.append(len(batch.rows)) or batch for batch in batches(files))  # noqa: E731
+    monkeypatch.setattr(EmbeddingFiles, "batches", counted)
+    assert build(tmp_path, (0, VECTORS[30:50])).rows == 140
+    assert sum(read) == 20 + 7  # a part of the same length is told by its first rows
     np.save(tmp_path / "all.npy", VECTORS[:40])  # the same numbers, but without sentences
     files = EmbeddingFiles(str(tmp_path / "all.npy"))
     assert lance_build.build(tmp_path / "ix", files, MODEL)[1]

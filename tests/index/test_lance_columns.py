@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support.embeddings import clustered
 
-from simcse_jax.encoding.quantization import quantize, ranges_of
+from simcse_jax.encoding.quantization import Clipped, quantize, ranges_of
 from simcse_jax.errors import UserError
 from simcse_jax.index import lance_columns
 from simcse_jax.index.lance_columns import CODES, UNSAID, Kept, Wanted, check_wanted, kept_for, read_kept
@@ -27,13 +27,13 @@ def test_the_columns_have_what_sentence_transformers_defines():
     ):
         names, kinds = zip(*kept.fields(12), strict=True)
         assert names == tuple(columns) and {kept.searched, kept.scored} <= set(names)
-        for kind, found, expected in zip(kinds, kept.values(VECTORS), columns.values(), strict=True):
+        for kind, found, expected in zip(kinds, kept.values(VECTORS, Clipped()), columns.values(), strict=True):
             np.testing.assert_array_equal(found, expected)
             assert (kind.list_size, str(kind.value_type).replace("float", "float32")) == (
                 expected.shape[1],
                 expected.dtype.name,
             )
-    np.testing.assert_array_equal(INT8.values(VECTORS.astype(np.float64))[1], bits)
+    np.testing.assert_array_equal(INT8.values(VECTORS.astype(np.float64), Clipped())[1], bits)
 
 
 def test_what_index_json_says_is_read_back():

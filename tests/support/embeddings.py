@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from simcse_jax.encoding.parquet import MAKER
-from simcse_jax.index.files import ModelIdentity
+from simcse_jax.index.identity import ModelIdentity
 
 MODEL = ModelIdentity("runs/a", "avg", False, 12, "0" * 64)
 

@@ -81,6 +81,8 @@ def test_every_figure_of_a_run_is_read(finished):
 def test_a_checkpoint_that_took_the_place_of_a_damaged_one_has_its_own_scores(finished):
     (scores,) = read_scores([finished({"STS12": figures(1.0), "best_step": 20})]).by_run["a"].values()
     assert (scores["stsb_dev"], scores["best_step"], scores["anisotropy"]) == (70.0, 20, 0.5)
+    (scores,) = read_scores([finished({"STS12": figures(1.0), "best_step": 7}, "b")]).by_run["b"].values()
+    assert scores["best_step"] == 7 and "stsb_dev" not in scores  # it was saved without an evaluation
 
 
 def test_averages_are_over_the_tasks_that_all_runs_have(finished):

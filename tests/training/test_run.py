@@ -74,6 +74,9 @@ def test_scores_are_those_of_the_checkpoint_that_could_be_read(trained, tiny_ber
     )
     assert call("main", *args).returncode == 0
     assert json.loads((workdir / "result.json").read_text())["dev"]["spearman"] == pytest.approx(score, abs=1e-3)
+    (workdir / "result.json").write_text('{"dev": ')  # cut off; it is written again
+    assert call("main", *args).returncode == 0
+    assert json.loads((workdir / "result.json").read_text())["best_step"] == best
     (workdir / "checkpoints" / str(best) / "params" / "manifest.ocdbt").write_bytes(b"")
     done = call("main", *args)
     assert done.returncode == 0 and "taking the next best" in done.stdout, done.stderr

@@ -1,0 +1,37 @@
+import pytest
+
+from simcse_jax.errors import UserError
+from simcse_jax.index.identity import ModelIdentity, check_maker, is_identity
+
+MODEL = ModelIdentity("runs/a", "avg", False, 12, "0" * 64)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"sha256": "1" * 64},
+            "an index of runs/a (pooler avg) with other weights or settings, not of runs/a (pooler avg)",
+        ),
+        ({"name": "b", "sha256": "1"}, "an index of runs/a (pooler avg), not of b (pooler avg)"),
+        ({"pooler": "cls"}, "an index of runs/a (pooler avg), not of runs/a (pooler cls)"),
+        ({"head": True}, "an index of runs/a (pooler avg), not of runs/a (pooler avg with head)"),
+        ({"dtype": "bfloat16"}, "an index of runs/a (pooler avg, float32), not of runs/a (pooler avg, bfloat16)"),
+        ({"dimension": 32}, "an index of runs/a (pooler avg), 12 elements wide, not of runs/a (pooler avg)"),
+        ({"prompt": "on "}, "an index of runs/a (pooler avg, prompt ''), not of runs/a (pooler avg, prompt 'on ')"),
+    ],
+)
+def test_another_model_is_refused_in_one_line(changes, message):
+    for given, cure in (((), "load it with that model, or build another"), (("build another",), "build another")):
+        with pytest.raises(UserError) as raised:
+            check_maker("some/index", MODEL, MODEL._replace(**changes), *given)
+        assert str(raised.value) == f"some/index: {message}; {cure}"
+
+
+def test_the_same_weights_under_another_name_are_the_same_model():
+    check_maker("some/index", MODEL, MODEL._replace(name="exported"))
+
+
+def test_each_field_has_its_type():
+    assert is_identity(MODEL)
+    assert not is_identity(MODEL._replace(dimension="12")) and not is_identity(MODEL._replace(head=0))
