@@ -136,6 +136,12 @@ def _check_model(config: config_dict.ConfigDict) -> None:
             f"{model.pooler!r} and belongs to it; set model.mlp=train or none, or leave eval.pooler empty"
         )
     widths = model.convolutions.widths
+    if [name for name, term in config.objective.items() if term.weight] == ["mlm"] and trains(config):
+        untrained = "objective.mlm alone does not train what the model would keep"
+        if HEADS[model.mlp].scored:
+            raise UserError(f"config.model.mlp={model.mlp!r}: {untrained}; set model.mlp=none")
+        if widths:
+            raise UserError(f"config.model.convolutions.widths={','.join(widths)}: {untrained}; leave it empty")
     if widths and HEADS[model.mlp].trained:
         raise UserError(f"config.model.mlp={model.mlp!r}: no head follows convolutions; set model.mlp=none")
     for name, pooler in (("model.pooler", model.pooler), ("eval.pooler", config.eval.pooler)):
@@ -315,8 +321,13 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         **retrieval_conditions(config),
         "eval.development": by_retrieval or (bool(config.eval.data) and not local_path(config.eval.data).is_file()),
         "eval.encoder": config.model.dual_encoder and (by_retrieval or bool(config.eval.data)),
+        "eval.tasks": bool(config.eval.data) and not local_path(config.eval.data).is_file(),
+        "eval.transfer_protocol": config.eval.transfer,
+        "parallel.process_id": config.parallel.processes > 1,
         **{f"analysis.{name}": config.analysis.every > 0 for name in config.analysis if name != "every"},
     }
+    if config.analysis.data and local_path(config.analysis.data).is_file():
+        conditions["analysis.split"] = False
     projected = any(objective[name].weight for name in config.projector.objectives)
     conditions |= {name: projected and bool(config.projector.widths) for name in given if name.startswith("projector.")}
     conditions["projector.bias"] &= config.projector.last_norm == "none"

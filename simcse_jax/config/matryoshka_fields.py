@@ -2,6 +2,7 @@
 
 from ml_collections import config_dict
 
+from simcse_jax.config.discarded import check_kept
 from simcse_jax.config.field import field, number
 from simcse_jax.config.rules import listed
 from simcse_jax.errors import UserError
@@ -79,6 +80,7 @@ def check_matryoshka(config: config_dict.ConfigDict) -> None:
         raise UserError(
             "config.matryoshka.dimensions: objective.softmax_nli has a classifier of whole embeddings; leave it empty"
         )
+    check_kept(config, "config.matryoshka.dimensions", "the first elements are trained")
     for name in projector.objectives if projector.widths else ():
         if config.objective[name].weight and name not in UNTRUNCATED:
             raise UserError(

@@ -2,6 +2,7 @@
 
 from ml_collections import config_dict
 
+from simcse_jax.config.discarded import check_kept
 from simcse_jax.config.field import explain, field, number, weight
 from simcse_jax.config.rules import above, at_least, either
 from simcse_jax.errors import UserError
@@ -59,6 +60,8 @@ def check_teacher(config: config_dict.ConfigDict) -> None:
             f"config.data.mixed: objective.{names[0]} reads all sentences of every example, and some sources lack one; "
             "set it to False, or the objective's weight to 0.0"
         )
+    if "embedding_mse" in names:
+        check_kept(config, "config.objective.embedding_mse.weight", "the trained embedding is the teacher's")
 
 
 def teacher_conditions(config: config_dict.ConfigDict) -> dict[str, bool]:

@@ -32,7 +32,7 @@ ENDS = tuple(".!?。！？")  # of sentences
 
 def is_sentences(name: str) -> bool:
     """Whether a column may hold sentences, by its name."""
-    return name not in (*USUAL_LABELS, USUAL_SCORE) and name.strip().lower() not in NUMBERING
+    return name.strip().lower() not in {*USUAL_LABELS, USUAL_SCORE, *NUMBERING}
 
 
 class Chosen(NamedTuple):
@@ -42,6 +42,7 @@ class Chosen(NamedTuple):
     negatives: Negatives  # which of these are hard negatives
     by_order: bool = False  # no name said so
     missed: frozenset[str] = frozenset()  # usual names of the next role, which no column has
+    unread: tuple[str, ...] = ()  # columns that may hold sentences, where the anchor alone has a usual name
 
 
 def choose_columns(
@@ -49,8 +50,9 @@ def choose_columns(
 ) -> Chosen:
     """The indices in `names` of the anchor, positive, negative and neutral columns.
 
-    The columns that `columns` maps; otherwise those with a usual name; otherwise, if there are at most three, by their
-    order (only a single one if the order means nothing: `ordered` False). Columns of labels and scores do not count,
+    The columns that `columns` maps; otherwise those with a usual name, and if the anchor has none, the one other column
+    there is; otherwise, if there are at most three, by their order (only a single one if the order means nothing:
+    `ordered` False). Columns of labels and scores do not count,
     nor do those that number the rows. Neutral hypotheses are used only if `columns` maps them. Pairs that are `graded`
     have further usual names. Where there is no column with a name of negatives, the columns NAME_1, NAME_2, … are
     meant.
@@ -86,14 +88,24 @@ def _choose(
             raise UserError(f"{where}: has {found[0]!r} and {others[0]!r}; set data.columns.negative to the one to use")
         if not found and role == "negative":
             found = further = next(filter(None, (_numbered(names, name, where) for name in known)), [])
-        if not found:
-            break
-        usual[role] = found
-    if usual:
-        missed = next((known for role, known in usual_names.items() if role not in usual), ())
-        return _chosen(names, usual, further)._replace(missed=frozenset(missed))
+        if found:
+            usual[role] = found
     read = (columns.get("label"), columns.get("score"))
     by_order = [place for place, name in enumerate(names) if is_sentences(name) and name not in read]
+    if usual:
+        named = {name for found in usual.values() for name in found}
+        others = [names[place] for place in by_order if names[place] not in named]
+        if "anchor" not in usual and len(others) == 1:
+            usual = {"anchor": others, **usual}
+        if missing := next((role for role in list(usual_names)[: len(usual)] if role not in usual), None):
+            last = usual[list(usual)[-1]][0]
+            raise UserError(
+                f"{where}: has {last!r}, but which column is the {missing}? There are {', '.join(names)}; set "
+                "data.columns.anchor (and positive, negative)"
+            )
+        missed = next((known for role, known in usual_names.items() if role not in usual), ())
+        unread = tuple(others) if list(usual) == ["anchor"] else ()
+        return _chosen(names, usual, further)._replace(missed=frozenset(missed), unread=unread)
     if 1 <= len(by_order) <= (3 if ordered else 1):
         for name in (names[place] for place in by_order if where.lower().endswith((".csv", ".tsv"))):
             if len(name.split()) > 3 or len(name) > 60 or name.strip().endswith(ENDS):
@@ -170,9 +182,18 @@ def _without_late(rows: Iterator[Row], chosen: Chosen) -> Iterator[Row]:
         yield row
 
 
-def warn_of_unread(names: Sequence[str], where: str) -> None:
-    """Says that pairs have labels or scores that nothing reads, where no column is named: all of them are positives."""
-    unread = next((name for name in (*USUAL_LABELS, USUAL_SCORE) if name in names), None)
+def warn_of_unread(names: Sequence[str], chosen: Chosen, where: str) -> None:
+    """Says which columns are not read: labels or scores of pairs, which all count as positives, or more sentences."""
+    if chosen.unread:
+        listed = ", ".join(map(repr, chosen.unread[:3])) + (", …" if len(chosen.unread) > 3 else "")
+        warnings.warn(
+            f"{where}: only its column {names[chosen.places[0]]!r} is read, and not {listed}; data.columns.anchor and "
+            "positive name those of pairs",
+            stacklevel=2,
+        )
+    if len(chosen.places) < 2:
+        return
+    unread = next((name for name in names if name.strip().lower() in (*USUAL_LABELS, USUAL_SCORE)), None)
     if unread is not None:
         warnings.warn(
             f"{where}: its column {unread!r} is not read, so every pair counts as a positive; data.positives chooses "
@@ -197,7 +218,7 @@ def choose_labels(names: Sequence[str], columns: Mapping[str, str], needed_by: s
         return list(names).index(columns["label"])
     if not needed_by:
         return None
-    found = next((name for name in USUAL_LABELS if name in names), None)
+    found = _named(names, USUAL_LABELS)
     if found is None:
         raise UserError(
             f"{where}: no labels, but {needed_by} needs them; it has {', '.join(names)}: set data.columns.label"
@@ -215,15 +236,24 @@ def choose_scores(names: Sequence[str], columns: Mapping[str, str], needed_by: s
     Raises:
       UserError: when there is no such column.
     """
-    name = columns.get("score") or USUAL_SCORE
-    if columns.get("score"):
-        _check_mapped(names, {"score": name}, where)
-    elif name not in names:
+    name = columns.get("score") or _named(names, (USUAL_SCORE,))
+    if mapped := columns.get("score"):
+        _check_mapped(names, {"score": mapped}, where)
+    if name is None:
         raise UserError(
             f"{where}: no scores, but {needed_by} needs them; it has {', '.join(names)}: set data.columns.score"
         )
     check_unique(names, name, where)
     return list(names).index(name)
+
+
+def _named(names: Sequence[str], usual: Sequence[str]) -> str | None:
+    """The column with the first of these names, in the same case or, if there is none, in another."""
+    for written in (lambda name: name, lambda name: name.strip().lower()):
+        for wanted in usual:
+            if found := next((name for name in names if written(name) == wanted), None):
+                return found
+    return None
 
 
 def check_unique(names: Sequence[str], name: str, where: str) -> None:

@@ -184,8 +184,8 @@ def open_source(
     chosen, negatives = found.places, found.negatives
     label = choose_labels(names, columns, needed_by, where)
     score = None if scores is None else choose_scores(names, columns, scores.needed_by, where)
-    if pairs and found.by_order and len(chosen) > 1 and label is score is None:
-        warn_of_unread(names, where)
+    if pairs and label is score is None and not any(columns.values()):
+        warn_of_unread(names, found, where)
     needing = needed_by or (scores.needed_by if scores else "")
     if needing and len(chosen) < 2:
         raise UserError(f"{where}: one column of sentences, but {needing} needs pairs; set data.columns.positive")

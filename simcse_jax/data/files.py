@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from simcse_jax.data.labels import with_names
 from simcse_jax.errors import UserError, reason, why
 from simcse_jax.storage import is_remote
 
@@ -114,7 +115,7 @@ def _read_separated(path: Path, start: Place, **dialect: Any) -> Table:
 
     lines = _Lines(path)
     iterator = records(lines)
-    names = next((fields for fields in iterator if any(field.strip() for field in fields)), None)
+    names = [name.strip() for name in next((fields for fields in iterator if any(map(str.strip, fields))), ())]
     if not names:
         raise UserError(f"{path}: empty; its first line must name the columns, e.g. sent0,sent1,hard_neg")
     if start.byte:
@@ -204,6 +205,7 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None, first: int = 
     names = file.schema_arrow.names
     if not names:
         raise UserError(f"{path}: has no columns")
+    labels = {name: with_names(each) for name, each in _names_of_labels(file.schema_arrow).items()}
 
     def rows() -> Iterator[Row]:
         ends = list(itertools.accumulate(file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)))
@@ -215,13 +217,27 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None, first: int = 
                 number += left_out
                 wanted = batch.slice(left_out)
                 places = [wanted.schema.names.index(name) for name in columns or names]
-                for fields in zip(*(wanted.column(place).to_pylist() for place in places), strict=True):
+                values = [wanted.column(place).to_pylist() for place in places]
+                for column, name in enumerate(columns or names):
+                    values[column] = list(map(labels[name], values[column])) if name in labels else values[column]
+                for fields in zip(*values, strict=True):
                     number += 1
                     yield Row(f"{path}: row {number}", fields)
         except _parquet_errors(path) as error:
             raise UserError(f"{path}: damaged after row {number}: {reason(error)}") from None
 
     return names, rows()
+
+
+def _names_of_labels(schema: Any) -> dict[str, list[str]]:
+    """The names that numbers stand for, by column, where Hugging Face's datasets wrote the file."""
+    try:
+        features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
+        labels = {name: each["names"] for name, each in features.items() if each.get("_type") == "ClassLabel"}
+    except (ValueError, KeyError, TypeError, AttributeError):  # it does not say, or says it in another way
+        return {}
+    are_names = {name: isinstance(each, list) and {type(one) for one in each} == {str} for name, each in labels.items()}
+    return {name: labels[name] for name, holds in are_names.items() if holds}
 
 
 def _open_parquet(path: Path) -> Any:

@@ -22,6 +22,11 @@ class Projector(NamedTuple):
     last_norm: str = "plain"
     statistics: str = "together"
 
+    @property
+    def ignores_shift(self) -> bool:
+        """Whether batch norm follows the first layer, and takes away a vector that is added to all embeddings."""
+        return len(self.widths) > 1 or self.last_norm != "none"
+
 
 def read_projector(fields: Any) -> Projector | None:
     """The projector of `config.projector`, or of that section in a `run.json`; None without widths, as of old."""

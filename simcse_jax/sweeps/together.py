@@ -150,7 +150,8 @@ def _train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequenc
             settings = jax.device_put(_stack([setup.settings(config) for config in configs]), setup.replicated)
             update = make_steps(setup.graph, shared_recipe(setup, batches), setup.mesh)
             group = Group(setup, batches, settings, update, checkpoints, members, best)
-            train(group, setup.schedule, state, preemption)
+            state = train(group, setup.schedule, state, preemption)
+            group.leave_out_broken(state.params)  # also those that were given up before a kill
             results = group.final_scores()
     for workdir, result in zip(folders, results, strict=True):
         if result is not None:
@@ -288,6 +289,13 @@ class Group:
                 member.best = score
                 for name in self.best:
                     self.best[name] = self.best[name].at[row].set(own[name])
+
+    def leave_out_broken(self, params: Params) -> None:
+        """Gives up the runs whose last parameters (R, …) are not finite."""
+        finite = [np.isfinite(np.asarray(x)).reshape(len(self.members), -1).all(axis=1) for x in params.values()]
+        for member, *sound in zip(self.members, *finite, strict=True):
+            if member.continues and not all(sound):
+                self.give_up(member, "its parameters are not finite")
 
     def give_up(self, member: Member, problem: str) -> None:
         """Says it once."""

@@ -253,7 +253,9 @@ def ignores_shift(recipe: Recipe) -> bool:
     tokens share their pass with the loss of these tokens.
     """
     projected = all(term.projected for term in recipe.objectives if sees_views(term.name))
-    together = recipe.projector is not None and recipe.projector.statistics == "together"
+    if recipe.projector is None or not recipe.projector.ignores_shift:
+        return False
+    together = recipe.projector.statistics == "together"
     differ = together and any(view.tower for view in recipe.views)
     masked = any(view.change == MASKED for view in recipe.views)
     return projected and not (recipe.use_head or recipe.pooler == "avg_sqrt" or differ or masked)

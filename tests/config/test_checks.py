@@ -181,6 +181,39 @@ def test_fields_without_effect_are_named():
     assert ineffective(config) == []
 
 
+def test_more_fields_without_effect_are_named(tmp_path):
+    (tmp_path / "dev.tsv").write_text("5\ta\tb\n")
+    config, _ = parse("--config.eval.tasks=STS12", f"--config.eval.data={tmp_path / 'dev.tsv'}")
+    assert ineffective(config) == [f"eval.tasks={('STS12',)}"]
+    config, _ = parse(
+        "--config.eval.transfer_protocol=pytorch",
+        "--config.parallel.process_id=1",
+        f"--config.analysis.data={tmp_path / 'dev.tsv'}",
+        "--config.analysis.every=125",
+        "--config.analysis.split=test",
+    )
+    found = ["analysis.split=test", "eval.transfer_protocol=pytorch", "parallel.process_id=1"]
+    assert ineffective(config) == found
+    config, _ = parse("--config.eval.transfer_protocol=pytorch", "--config.eval.transfer=True")
+    assert ineffective(config) == []
+
+
+def test_a_language_model_alone_trains_no_head_that_is_kept():
+    alone = ("--config.objective.info_nce.weight=0", "--config.objective.mlm.weight=1")
+    for mlp in ("none", "train"):
+        parse(*alone, f"--config.model.mlp={mlp}")
+    parse("--config.objective.mlm.weight=1", "--config.model.mlp=always")
+    for fields, message in (
+        (["--config.model.mlp=always"], "config.model.mlp='always': objective.mlm alone does not train what"),
+        (
+            ["--config.model.mlp=none", "--config.model.convolutions.widths=1,3"],
+            "widths=1,3: objective.mlm alone",
+        ),
+    ):
+        with pytest.raises(UserError, match=message):
+            parse(*alone, *fields)
+
+
 def test_fields_of_projectors_and_generators_that_do_not_count():
     config, _ = parse("--config.model.generator=x", "--config.projector.objectives=barlow_twins")
     assert ineffective(config) == ["model.generator=x", "projector.objectives=('barlow_twins',)"]

@@ -15,7 +15,7 @@ def config_of(dimensions=(), weights=(), **fields):
 
 def test_sizes_fall_and_keep_their_weights():
     assert sizes_of(config_of()) == () and weights_of(config_of()) == []
-    found = config_of(("64", "768", "256"), ("0.5", "2", "1"))
+    found = config_of(("64", "768", "256"), ("0.5", "2", "1"), model__mlp="none")
     validate(found)
     assert sizes_of(found) == (768, 256, 64) and weights_of(found) == [2.0, 1.0, 0.5]
     assert weights_of(config_of(("64", "32"))) == [1.0, 1.0]
@@ -24,7 +24,7 @@ def test_sizes_fall_and_keep_their_weights():
             read_dimensions(parts)
 
 
-PROJECTED = {"projector__widths": "2D,D", "projector__objectives": ("info_nce",)}
+PROJECTED = {"model__mlp": "none", "projector__widths": "2D,D", "projector__objectives": ("info_nce",)}
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,12 @@ PROJECTED = {"projector__widths": "2D,D", "projector__objectives": ("info_nce",)
         (("6_4",), (), {}, "whole numbers from 1"),
         ((64, 32), (), {}, r"matryoshka.dimensions=\(64, 32\): its numbers must be texts, as in \('64', '32'\)"),
         (("64", "32"), ("1",), {}, "matryoshka.weights=1: 1 weights for 2 of matryoshka.dimensions; give one for each"),
+        (
+            ("64",),
+            (),
+            {},
+            "matryoshka.dimensions: with model.mlp=train the first elements are trained only",
+        ),
         ((), ("1",), {}, "matryoshka.weights=1: 1 weights for 0 of matryoshka.dimensions"),
         (("64",), (), PROJECTED, "matryoshka.dimensions: objective.info_nce sees projected embeddings"),
         (

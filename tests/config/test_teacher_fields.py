@@ -18,7 +18,7 @@ def test_each_needs_a_teacher(name):
         validate(config_of(**weight))
     with pytest.raises(UserError, match=rf"config.data.mixed: objective.{name} reads all sentences of every example"):
         validate(config_of(**weight, teacher__model="m", data__mixed=True))
-    validate(config_of(**weight, teacher__model="m"))
+    validate(config_of(**weight, teacher__model="m", model__mlp="none"))
 
 
 @pytest.mark.parametrize(

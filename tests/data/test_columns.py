@@ -164,7 +164,14 @@ def test_numbers_in_a_parquet_file_s_text_are_found_too(tmp_path):
         ("left,right,score\na,p,0\n", {}, "its column 'score' is not read"),
         ("idx,words,label\n1,a,0\n", {}, ""),  # a sentence alone is no pair
         ("id,sentence1,sentence2,label\n1,a,p,0\n", {"positives": "all"}, ""),
-        ("sent0,sent1,label\na,p,0\n", {}, ""),  # by name
+        ("sent0,sent1,label\na,p,0\n", {}, "its column 'label' is not read"),
+        ("premise,hypothesis,Label\na,p,neutral\n", {}, "its column 'Label' is not read"),
+        ("sentence1,sentence2,Score\na,p,0.3\n", {}, "its column 'Score' is not read"),
+        ("sent0,sent1,label\na,p,0\n", {"columns": {"anchor": "sent0", "positive": "sent1"}}, ""),
+        ("anchor,pos\na,p\n", {}, "only its column 'anchor' is read, and not 'pos'; data.columns"),
+        ("text,url,title,by,at\na,u,t,b,c\n", {}, "is read, and not 'url', 'title', 'by', …; data.columns.anchor"),
+        ("id,text\n1,a\n", {}, ""),
+        ("sent0, sent1, hard_neg\na,p,n\n", {}, ""),
     ],
 )
 def test_labels_and_scores_that_nothing_reads_are_told(write, content, options, said):
@@ -172,3 +179,42 @@ def test_labels_and_scores_that_nothing_reads_are_told(write, content, options, 
         warnings.simplefilter("always")
         read_examples(write("a.csv", content), **options)
     assert [said in str(warning.message) for warning in caught] == [True] * bool(said)
+
+
+@pytest.mark.parametrize(
+    ("header", "columns"),
+    [
+        ("sent0, sent1, hard_neg", "abc"),
+        ("negative,positive,query", "cba"),
+        ("positive,question", "ba"),
+        ("negative_1,negative_2,positive,query,id", "dcab"),
+        ("premise,hypothesis,Label", "ab"),
+        ("Score,sentence1,sentence2", "bc"),
+    ],
+)
+def test_names_count_more_than_the_order(write, header, columns):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        row = ",".join("abcdef"[: header.count(",") + 1])
+        read = read_examples(write("a.csv", f"{header}\n{row}\n"))
+    assert "".join(column[0] for column in read.columns) == columns
+
+
+@pytest.mark.parametrize(
+    ("header", "parts"),
+    [
+        ("negative,query", ["has 'negative', but which column is the positive?", "set data.columns.anchor"]),
+        ("anchor,pos,neg", ["has 'neg', but which column is the positive? There are anchor, pos, neg"]),
+        ("anchor,negative", ["has 'negative', but which column is the positive?"]),
+        ("positive,title,query", ["has 'positive', but which column is the anchor? There are positive, title, query"]),
+        ("positive,id", ["has 'positive', but which column is the anchor?"]),
+    ],
+)
+def test_a_role_without_those_before_it_is_refused(write, header, parts):
+    row = ",".join("abc"[: header.count(",") + 1])
+    refused(write("a.csv", f"{header}\n{row}\n"), *parts)
+
+
+def test_labels_are_read_by_name_in_any_case(write):
+    path = write("a.csv", "sent0,sent1,Label\na,p,entailment\nb,q,neutral\n")
+    assert read_examples(path, positives="neutral").columns == (["b"], ["q"])

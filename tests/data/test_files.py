@@ -2,10 +2,13 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 from support.data import refused
 
 from simcse_jax.data.examples import read_examples
+from simcse_jax.data.files import read_parquet
 from simcse_jax.data.sentences import read_sentences
 from simcse_jax.errors import UserError
 
@@ -181,3 +184,25 @@ def test_columns_of_parquet_that_are_not_needed_are_not_read(write_parquet):
 def test_a_folder_is_no_file(tmp_path):
     (tmp_path / "a.txt").mkdir()
     refused(str(tmp_path / "a.txt"), "data.train", "a folder")
+
+
+def test_the_names_of_labels_that_datasets_writes_count(tmp_path):
+    """Its `to_parquet` keeps what the numbers mean; the order of the names is the set's own."""
+    datasets = pytest.importorskip("datasets")
+    features = {"premise": datasets.Value("string"), "hypothesis": datasets.Value("string")}
+    features["label"] = datasets.ClassLabel(names=["entailment", "contradiction", "neutral"])
+    rows = {"premise": ["a", "b", "c"], "hypothesis": ["p", "q", "r"], "label": [1, 2, -1]}
+    data = datasets.Dataset.from_dict(rows, datasets.Features(features))
+    data.to_parquet(tmp_path / "a.parquet")
+    data.save_to_disk(tmp_path / "saved")
+    for source in (str(tmp_path / "a.parquet"), f"hf:{tmp_path / 'saved'}"):
+        assert read_examples(source, positives="neutral").columns == (["b"], ["q"])
+        assert read_examples(source, positives="contradiction").columns == (["a"], ["p"])
+
+
+@pytest.mark.parametrize("said", [b"{", b"[]", b'{"info": {"features": {"a": {"_type": "ClassLabel", "names": 3}}}}'])
+def test_other_metadata_says_nothing_of_labels(tmp_path, said):
+    table = pyarrow.table({"a": ["x"], "label": [1]}).replace_schema_metadata({b"huggingface": said})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    _, rows = read_parquet(tmp_path / "a.parquet")
+    assert [list(row.fields) for row in rows] == [["x", 1]]

@@ -35,6 +35,16 @@ def test_a_run_that_cannot_be_scored_at_the_end_is_given_up_alone():
     assert [member.problem for member in members] == ["the embeddings vary in 0 directions only", ""]
 
 
+def test_a_run_that_diverged_before_a_kill_has_no_result(capsys):
+    members = [Member(f"run {seed}", seed, None, 0.0) for seed in (1, 2, 3)]
+    members[2].patience = Patience(1, since_best=1)  # which has ended, so what came after does not count
+    group = Group(None, [], {}, None, None, members, {})
+    broken = {"x": np.ones((3, 2)), "y": np.array([[1.0, np.nan], [1.0, 2.0], [np.inf, 1.0]])}
+    group.leave_out_broken(broken)
+    assert [member.problem for member in members] == ["its parameters are not finite", "", ""]
+    assert "run 1: its parameters are not finite" in capsys.readouterr().out
+
+
 def test_scores_are_computed_with_progress(capsys):
     encode = SimpleNamespace(with_progress=lambda sentences: np.eye(len(sentences)))
     score = SimpleNamespace(with_params=lambda params: encode)

@@ -232,20 +232,22 @@ def test_two_equal_encoders_have_the_same_gradient_on_positives_on_any_number_of
     ("changes", "is_free"),
     [
         ({}, True),
+        ({"projector": Projector(("D",), last_norm="none")}, False),  # there is no batch norm
+        ({"projector": Projector(("D", "D"), last_norm="none")}, True),
         pytest.param({"two_towers": True}, False, marks=pytest.mark.slow),  # their difference counts
         # in one pass with the losses of masked tokens
         pytest.param({"inputs": Input(MASKED)}, False, marks=pytest.mark.slow),
         ({"model_type": "albert"}, False),  # the first layer adds the same bias as the second, which it precedes
     ],
-    ids=["one encoder", "two encoders", "masked anchors", "shared layers"],
+    ids=["one encoder", "no norm", "a norm between", "two encoders", "masked anchors", "shared layers"],
 )
 def test_the_gradient_of_a_shift_is_left_out_where_it_is_zero_and_nowhere_else(changes, is_free, monkeypatch):
     changes = dict(changes)
     model_type = changes.pop("model_type", "bert")
     graph, params, config = random_model(model_type, num_layers=1 + (model_type == "albert"), with_head=False)
-    projector = Projector(("D",))
+    projector = changes.pop("projector", Projector(("D",)))
     fields = {"model": {"mlp": "none", "dual_encoder": "two_towers" in changes}, "projector": projector._asdict()}
-    fields["projector"]["widths"] = "D"
+    fields["projector"]["widths"] = ",".join(projector.widths)
     terms, numbers = [INFO_NCE._replace(projected=True)], {"info_nce": {"weight": 1.0}}
     numbers["info_nce"] |= {"temperature": 0.05, "hard_negative_weight": 1.0}
     if "inputs" in changes:

@@ -95,6 +95,7 @@ def test_sizes_are_compiled_and_weights_are_numbers_of_the_step():
     config = default_config()
     assert make_recipe(config, 1).sizes == () and "size_weights" not in make_settings(config, 1)
     config.matryoshka.dimensions, config.matryoshka.weights = ("8", "32"), ("0.5", "1")
+    config.model.mlp = "none"
     validate(config)
     assert make_recipe(config, 1).sizes == (32, 8)
     assert make_settings(config, 1)["size_weights"].tolist() == [1.0, 0.5]
@@ -105,6 +106,7 @@ def trained(tiny_bert, corpus, tmp_path_factory):
     """A run of two steps at 32, which is the whole embedding, and 8."""
     workdir = tmp_path_factory.mktemp("matryoshka") / "run"
     fields = ["--config.matryoshka.dimensions=32,8", "--config.matryoshka.weights=1,0.5", "--config.train.max_steps=2"]
+    fields += ["--config.model.mlp=none"]
     done = call("main", *train_args(tiny_bert, corpus["txt"], corpus["dev"], workdir, *fields))
     assert done.returncode == 0, done.stderr
     return workdir, done.stdout
@@ -142,7 +144,7 @@ def test_an_export_says_its_size_to_sentence_transformers(trained, tmp_path):
 
 
 def test_sizes_that_do_not_fit_are_refused(trained, tiny_bert, corpus, tmp_path):
-    args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run")
+    args = train_args(tiny_bert, corpus["txt"], corpus["dev"], tmp_path / "run", "--config.model.mlp=none")
     refused(call("main", *args, "--config.matryoshka.dimensions=33"), "33 is more than the embedding's 32 elements")
     assert not (tmp_path / "run").exists()
     done = call("export", "--workdir", trained[0], "--output", tmp_path / "model", "--truncate-dim", "33")

@@ -161,6 +161,7 @@ def test_a_student_comes_near_its_teacher(tiny_bert, corpus, tmp_path):
 def test_teachers_and_data_that_do_not_fit_are_refused(tiny_bert, corpus, larger, tmp_path):
     def args(data, name, by, *more):
         chosen = ["--config.objective.info_nce.weight=0", f"--config.objective.{name}.weight=1"]
+        chosen += ["--config.model.mlp=none"]
         return train_args(
             tiny_bert, data, corpus["dev"], tmp_path / "run", *chosen, f"--config.teacher.model={by}", *more
         )
