@@ -113,7 +113,7 @@ def parse() -> Options:
     protocols = "; ".join(f"{name}: {meaning}" for name, meaning in PROTOCOLS.items())
     parser.add_argument("--transfer-protocol", choices=PROTOCOLS, help=f"for transfer; {protocols} (default: sklearn)")
     parser.add_argument(
-        "--split", choices=("dev", "test"), default="test", help="dev is for STS-B, SICK-R and retrieval alone"
+        "--split", choices=("dev", "test"), help="default: test; dev is for STS-B, SICK-R and retrieval alone"
     )
     parser.add_argument(
         "--documents",
@@ -188,6 +188,9 @@ def _checked(args: argparse.Namespace) -> Options:
         own = [*transfer_tasks, *(f"{MTEB}:{name}" for name in benchmarks)]
         what = f"--tasks {own[0]}" if own else "--regressor"
         raise UserError(f"--split dev is for similarity and retrieval; {what} makes its own use of development data")
+    if args.split is not None and args.data is not None and not folders and local_path(args.data).is_file():
+        raise UserError(f"--split {args.split}: is for SentEval's folder, and {args.data} is a file; leave it out")
+    args.split = args.split or "test"
     if args.regressor and not {"STSBenchmark", "SICKRelatedness"} & set(sts_tasks):
         raise UserError("--regressor is for STSBenchmark and SICKRelatedness; --tasks has neither")
     if args.batch_size < 1:

@@ -8,6 +8,7 @@ from simcse_jax.config.checks import check_postprocess
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.tasks import POSTPROCESSING
 from simcse_jax.names import split_label
+from simcse_jax.storage import local_path
 
 SCORES = ("sts_avg", "stsb")
 
@@ -45,6 +46,15 @@ def read_arguments(parser: Parser) -> Options:
                 raise UserError(f"--{option.replace('_', '-')}: is for --models, which is not given")
     elif args.data is None:
         raise UserError("--data: is missing; --models are measured on graded pairs, --runs alone draw their records")
+    for option in ("prompt", "prompt_name", "truncate_dim") if given and args.runs else ():
+        if getattr(args, option) is not None:
+            raise UserError(
+                f"--{option.replace('_', '-')}: is for --models, and the checkpoints of --runs are encoded without it; "
+                "measure them separately"
+            )
+    if args.split is not None and args.data is not None and local_path(args.data).is_file():
+        raise UserError(f"--split {args.split}: is for SentEval's folder, and {args.data} is a file; leave it out")
+    args.split = args.split or "test"
     if args.batch_size < 1:
         raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
     runs: dict[str, str] = {}
@@ -84,8 +94,7 @@ def _add_options(parser: Parser) -> None:
     parser.add_argument(
         "--split",
         choices=("dev", "test", "all"),
-        default="test",
-        help="the split of STS-B; all is train, dev and test together",
+        help="the split of STS-B (default: test); all is train, dev and test together",
     )
     parser.add_argument(
         "--score",

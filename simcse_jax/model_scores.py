@@ -8,6 +8,8 @@ from simcse_jax.evaluation.sts import TITLES
 from simcse_jax.evaluation.tasks import DEVELOPMENT, MEASURES, RETRIEVAL, TASKS
 from simcse_jax.huggingface.public_names import public_value
 
+PAIRS_IN = (".tsv", ".csv", ".txt")  # files of graded pairs, by the ends of their names
+
 
 def task_scores(result: Mapping[str, Any] | None) -> dict[str, Mapping[str, Any]]:
     """The scores of a `result.json` by task, without its other fields."""
@@ -23,7 +25,12 @@ def postprocessing(config: Mapping[str, Any]) -> str:
 def is_test(config: Mapping[str, Any], task: str) -> bool:
     """Whether a task's pairs are a published test set. Otherwise they are those that the checkpoint was chosen by."""
     evaluation = config.get("eval", {})
-    return task in TASKS and task in evaluation.get("tasks", ()) and not Path(evaluation.get("data", "")).suffix
+    return task in TASKS and task in evaluation.get("tasks", ()) and not _is_file(evaluation)
+
+
+def _is_file(evaluation: Mapping[str, Any]) -> bool:
+    """Whether `eval.data` was a file of pairs, by its name: on this machine it may not be there."""
+    return Path(evaluation.get("data", "")).suffix.lower() in PAIRS_IN
 
 
 def chosen_on(config: Mapping[str, Any]) -> str:
@@ -32,7 +39,7 @@ def chosen_on(config: Mapping[str, Any]) -> str:
     name = evaluation.get("development", "stsb")
     if name == RETRIEVAL:
         return f"the judgements `{evaluation.get('retrieval', {}).get('development', 'dev')}` of retrieval"
-    if Path(evaluation.get("data", "")).suffix:
+    if _is_file(evaluation):
         return "a file of graded pairs"
     task = DEVELOPMENT[name]
     return f"the development set of {TITLES.get(task, task)}"

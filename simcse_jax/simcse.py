@@ -98,7 +98,7 @@ class SimCSE(Searchable, Tokenized):
         self.name = name
         self.index = None
         self._digests: dict[str, str] = {}  # of `identity`, by the settings that can change: weights are read once
-        self.pooler, self.use_head = chosen
+        self.pooler = chosen.pooler
         self.own_pooler = model.pooler  # None where its files ask for one that this encoder lacks
         self.config = model.config
         self.max_length = model.max_length  # in tokens
@@ -120,7 +120,7 @@ class SimCSE(Searchable, Tokenized):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         own = state["own"]
-        chosen = ChosenPooler(own["pooler"], own["use_head"])
+        chosen = choose_pooler(state["model"], own["pooler"])
         self._set_up(own["name"], state["model"], state["tokenizer"], chosen, own["dtype"])
         vars(self).update(own)
 
@@ -134,6 +134,16 @@ class SimCSE(Searchable, Tokenized):
     def __call__(self, sentences: str | Iterable[str]) -> np.ndarray:
         """`encode` with the constructor's options, so that evaluators can take a model as their `embed`."""
         return self.encode(sentences)
+
+    @property
+    def max_seq_length(self) -> int:
+        """Not ours; without this, setting it would have no effect."""
+        raise AttributeError("SimCSE has no attribute max_seq_length; it is called max_length, and can be set")
+
+    @property
+    def use_head(self) -> bool:
+        """Whether the model's head comes after the pooler."""
+        return choose_pooler(self._model, self.pooler).use_head
 
     @property
     def dimension(self) -> int:
@@ -265,7 +275,7 @@ class SimCSE(Searchable, Tokenized):
         pooler, size, batch_size = options.get("pooler"), options.get("truncate_dim"), options.get("batch_size")
         max_length, normalize = options.get("max_length"), options.get("normalize_to_unit")
         check_options(pooler, batch_size, max_length, self.max_length, normalize)
-        pooler, use_head = (self.pooler, self.use_head) if pooler is None else choose_pooler(self._model, pooler)
+        pooler, use_head = choose_pooler(self._model, self.pooler if pooler is None else pooler)
         embedder = dataclasses.replace(
             self._embedder,
             pooler=pooler,
@@ -301,9 +311,8 @@ class SimCSE(Searchable, Tokenized):
           UserError: for word vectors, which have no layers.
         """
         self._model.check_layers("an analysis of tokens")
-        return self._configured(
-            max_length=max_length, batch_size=batch_size
-        ).tokens  # without prompts: an analysis measures the words given
+        chosen = self._configured(max_length=max_length, batch_size=batch_size)
+        return chosen.tokens  # without prompts: an analysis measures the words given
 
     def batch_encoder(self, **options: Unpack[EncodeOptions]) -> BatchEncoder:
         """Encodes batches that a caller puts together, such as a server; `options` are those of `encode`."""
@@ -313,9 +322,7 @@ class SimCSE(Searchable, Tokenized):
         """All that the embeddings depend on: indexes and half-encoded files belong to it."""
         embedder = self._configured(**with_prompt_of({}, self.prompts, *DOCUMENT_PROMPTS))
         settings = repr((self.config, self.max_length))
-        more = ""
-        if self.config.convolutions:
-            more += repr(self.config.convolutions)
+        more = repr(self.config.convolutions) if self.config.convolutions else ""
         if self.config.positions == ROTARY:
             more += repr((self.config.rotary_base, self.config.local_rotary_base))
             more += repr((self.config.local_layers, self.config.window))

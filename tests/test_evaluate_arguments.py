@@ -78,3 +78,10 @@ def test_an_option_of_the_other_kind_of_task_is_refused(parsed, tasks, option, v
 )
 def test_what_tasks_of_mteb_do_not_go_with_is_refused(parsed, arguments, message):
     refused(parsed, message, "--tasks", "mteb:STS12", *arguments)
+
+
+def test_a_file_of_pairs_has_no_splits(parsed):
+    message = f"--split dev: is for SentEval's folder, and {__file__} is a file; leave it out"
+    refused(parsed, message, "--data", __file__, "--split", "dev")
+    assert parsed("--data", __file__).args.split == "test"
+    assert parsed("--data", "folder", "--split", "dev").args.split == "dev"

@@ -1,6 +1,9 @@
 import sys
 
+import pytest
+
 from simcse_jax.command_line import Parser
+from simcse_jax.errors import UserError
 from simcse_jax.geometry_arguments import read_arguments
 
 
@@ -24,3 +27,30 @@ def test_each_models_option_is_a_panel(monkeypatch):
 
 def test_runs_have_their_labels(monkeypatch):
     assert read(monkeypatch, "--runs", "runs/a=x", "runs/tau=1@y").runs == {"runs/a": "x", "runs/tau=1@y": ""}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--models", "m", "--runs", "r", "--data", "x", "--prompt", "in "],
+            "--prompt: is for --models",
+        ),
+        (
+            ["--models", "m", "--runs", "r", "--data", "x", "--truncate-dim", "8"],
+            "--truncate-dim: is for --models",
+        ),
+        (
+            ["--models", "m", "--data", __file__, "--split", "dev"],
+            "--split dev: is for SentEval's folder",
+        ),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(monkeypatch, arguments, message):
+    with pytest.raises(UserError, match=message):
+        read(monkeypatch, *arguments)
+
+
+def test_the_split_is_that_of_the_test_where_none_is_given(monkeypatch):
+    assert read(monkeypatch, "--models", "m", "--data", __file__).args.split == "test"
+    assert read(monkeypatch, "--models", "m", "--data", "x", "--split", "all").args.split == "all"

@@ -1,6 +1,6 @@
 import pytest
 
-from simcse_jax.model_scores import chosen_on, scores
+from simcse_jax.model_scores import chosen_on, is_test, scores
 
 FOUND = {"ndcg@10": 31.25, "recall@100": 60.0, "queries": 300, "documents": 5183, "corpus": 5183, "sha256": "0"}
 
@@ -24,6 +24,12 @@ def test_what_chose_the_checkpoint(fields, words):
     assert f"the checkpoint was chosen on {words}." in scores(
         run(**fields), {"retrieval": {"scifact": FOUND}, "retrieval_average": {}}
     )
+
+
+@pytest.mark.parametrize(("data", "of_test"), [("data/senteval-1.0", True), ("a.b/SentEval", True), ("dev.tsv", False)])
+def test_a_folder_s_name_may_have_a_dot(data, of_test):
+    config = {"eval": {"data": data, "tasks": ["STSBenchmark"]}}
+    assert is_test(config, "STSBenchmark") is of_test
 
 
 def test_retrieval_has_a_table_of_its_own():

@@ -372,6 +372,24 @@ def test_a_copy_shares_the_parameters(model):
     assert np.abs(other.encode("the cat sat") - model.encode("the cat sat")).max() > 1e-3
 
 
+def test_a_pooler_that_is_set_has_its_own_head_or_none(tmp_path):
+    folder = write_model(tmp_path / "model", "bert", architectures=["BertForCL"])
+    model = SimCSE(str(folder))
+    assert model.use_head
+    for pooler, head in (("cls_before_pooler", False), ("avg", False), ("cls", True)):
+        model.pooler = pooler
+        assert model.use_head is head
+        np.testing.assert_array_equal(model.encode("the cat"), SimCSE(str(folder), pooler=pooler).encode("the cat"))
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).encode("the cat"), model.encode("the cat"))
+
+
+def test_the_name_of_the_length_elsewhere_is_refused(model):
+    with pytest.raises(AttributeError):
+        model.max_seq_length = 5
+    with pytest.raises(AttributeError, match="is called max_length"):
+        _ = model.max_seq_length
+
+
 def test_an_index_belongs_to_the_rotations_and_the_windows_too(tmp_path):
     """They have no weights, and the shapes do not show them."""
     folder = write_model(tmp_path / "model", "modernbert")

@@ -43,6 +43,7 @@ class Pairs(NamedTuple):
     second: list[str]
     gold: Float[np.ndarray, " P"]
     subsets: dict[str, slice]
+    as_read: Sequence[str] = ()  # all first and then all second sentences, with the white space that the file has
 
 
 class _Row(NamedTuple):
@@ -77,7 +78,11 @@ def _pairs(subsets: dict[str, list[_Row]], where: str) -> Pairs:
             raise UserError(f"{where}, {name}: {what}" if len(subsets) > 1 else f"{where}: {what}")
         slices[name], start = slice(start, start + len(subset)), start + len(subset)
     gold = np.array([row.gold for row in rows])
-    return Pairs([row.first for row in rows], [row.second for row in rows], gold, slices if len(subsets) > 1 else {})
+    as_read = [*(row.first for row in rows), *(row.second for row in rows)]
+    # SentEval splits sentences at white space and SimCSE joins the words again: byte-level tokenizers see it.
+    sentences = [" ".join(sentence.split()) for sentence in as_read]
+    own = slices if len(subsets) > 1 else {}
+    return Pairs(sentences[: len(rows)], sentences[len(rows) :], gold, own, as_read)
 
 
 def read_task(folder: Path, task: str, split: str = "test") -> Pairs | None:
@@ -246,7 +251,8 @@ class Correlation:
     def fingerprint(self) -> str:
         """SHA-256 of the pairs, on which the choice depends."""
         pairs = self.tasks.values()
-        return sha256(*(np.array([*each.first, *each.second]) for each in pairs), *(each.gold for each in pairs))
+        texts = [each.as_read or [*each.first, *each.second] for each in pairs]
+        return sha256(*map(np.array, texts), *(each.gold for each in pairs))
 
     def __call__(self, embed: Embed) -> dict[str, float]:
         """The number of one model."""

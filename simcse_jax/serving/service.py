@@ -211,6 +211,8 @@ class Service:
         if not 1 <= len(texts) <= self.limits.inputs:
             raise Invalid(f"{len(texts)} texts; a request has from 1 to {self.limits.inputs}", param)
         most = encoder.max_length * CHARACTERS_PER_TOKEN
+        if self.limits.cut:  # what comes after would be cut anyway, once it has been tokenized
+            texts = [text[:most] for text in texts]
         for number, text in enumerate(texts):
             if len(text) > most:
                 raise _too_long(f"has {len(text)} characters", number, encoder, param)

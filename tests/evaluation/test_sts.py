@@ -424,3 +424,13 @@ def test_all_equals_sentence_transformers_and_scipy(minilm, senteval):
         cosines = (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
         expected = 100 * scipy.stats.spearmanr(cosines, pairs.gold).statistic
         assert results[task]["spearman"] == pytest.approx(expected, abs=0.01), task
+
+
+def test_white_space_in_a_sentence_is_one_space_as_in_sent_eval(tmp_path):
+    """Byte-level tokenizers have tokens of further spaces. The fingerprint is that of the file, as before."""
+    (tmp_path / "dev.tsv").write_text("sentence1\tsentence2\tscore\na  cat \ta\u00a0dog\t1\n b\tc\t2\n")
+    pairs = sts.read_graded_pairs(tmp_path / "dev.tsv")
+    assert (pairs.first, pairs.second) == (["a cat", "b"], ["a dog", "c"])
+    raw = sts.Pairs(["a  cat ", " b"], ["a\u00a0dog", "c"], pairs.gold, {})
+    found = [sts.Correlation("dev", {"dev": each}).fingerprint for each in (pairs, raw)]
+    assert found[0] == found[1]

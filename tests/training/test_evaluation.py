@@ -110,7 +110,7 @@ def test_transfer_tasks_are_scored_at_the_end_where_asked_for(tiny_bert, corpus,
     assert "MR, SUBJ, MPQA, SST2, TREC, MRPC not found, and left out" in done.stdout
     assert "transfer after whitening (accuracy, protocol pytorch):" in done.stdout
     result = json.loads((tmp_path / "run" / "result.json").read_text())
-    assert set(result) == {"STSBenchmark", "average", "development", "transfer", "transfer_protocol"}
+    assert set(result) == {"STSBenchmark", "average", "best_step", "development", "transfer", "transfer_protocol"}
     assert result["transfer_protocol"] == "pytorch"  # and no average, as six tasks are missing
     encode = SimCSE(str(tiny_bert), pooler="cls").encode
     embed = postprocess.applied(encode, postprocess.read("whitening", str(corpus["csv"])))
@@ -164,7 +164,9 @@ def test_a_sent_eval_folder_chooses_on_sts_b_dev_and_ends_with_the_paper_s_table
     scored = {line["step"]: line["eval/stsb_dev"] for line in lines(tmp_path / "run") if "eval/stsb_dev" in line}
     assert set(scored) == {0, 3}
     result = json.loads((tmp_path / "run" / "result.json").read_text())
-    assert set(result) == {"STSBenchmark"} and result["STSBenchmark"]["pairs"] == 10  # no average: STS12 is missing
+    assert (
+        set(result) == {"STSBenchmark", "best_step"} and result["STSBenchmark"]["pairs"] == 10
+    )  # no average: STS12 is missing
     table = done.stdout.splitlines()[-3:]
     assert [cell.strip() for cell in table[0].split("|")] == ["STS12", "STS-B", "Avg."]
     figures = ["-", f"{result['STSBenchmark']['spearman']:.2f}", "-"]
@@ -229,7 +231,7 @@ def test_retrieval_may_choose_the_checkpoint_and_is_scored_at_the_end(tiny_bert,
     best = max((1, 2), key=lambda step: (scored[step], step))
     assert set(scored) == {0, 1, 2} and f"best checkpoint: step {best};" in done.stdout
     result = json.loads((tmp_path / "run" / "result.json").read_text())
-    assert set(result) == {"dev", "average", "retrieval", "retrieval_average"}
+    assert set(result) == {"dev", "average", "best_step", "retrieval", "retrieval_average"}
     assert set(result["retrieval_average"]) == {"mrr@5", "recall@10"} and set(result["retrieval"]) == {"one", "two"}
     assert "two: 6 queries, 30 of 40 documents" in done.stdout and "development scores" not in done.stdout
     model = SimCSE(str(tmp_path / "run"))
@@ -254,7 +256,11 @@ def test_retrieval_needs_no_other_data_and_reports_its_mistakes(tiny_bert, corpu
     fields = [f"--config.{field}" for field in (*CHOSEN, f"eval.retrieval.data={folder}")]
     done = call("main", *args, *fields)
     assert done.returncode == 0, done.stderr
-    assert set(json.loads((tmp_path / "run" / "result.json").read_text())) == {"retrieval", "retrieval_average"}
+    assert set(json.loads((tmp_path / "run" / "result.json").read_text())) == {
+        "best_step",
+        "retrieval",
+        "retrieval_average",
+    }
     mistakes = {
         "eval.retrieval.data=no/such": "config.eval.retrieval.data: no/such: no corpus.jsonl there",
         f"eval.retrieval.data={folder},{tmp_path}/other/../one": "is named twice",
