@@ -67,7 +67,7 @@ class Embeddings(nnx.Module):
         change: Change = UNCHANGED,
     ) -> Float[Array, "*tokens D"]:
         """The hidden states before the first layer, in `layout`, after the change."""
-        rows = None if self.position is None else self.rows_of_positions(attention_mask, layout, change)
+        rows = None if self.position is None else self.rows_of_positions(input_ids, attention_mask, layout, change)
         embedded = self.word(layout.to_tokens(jnp.asarray(input_ids)))
         if self.position is not None and rows is not None:
             embedded += self.position(rows)
@@ -83,15 +83,16 @@ class Embeddings(nnx.Module):
         return embedded.astype(self.dtype)
 
     def rows_of_positions(
-        self, attention_mask: Int[AnyArray, "B T"], layout: Layout, change: Change
+        self, input_ids: Int[AnyArray, "B T"], attention_mask: Int[AnyArray, "B T"], layout: Layout, change: Change
     ) -> Int[Array, "*tokens"]:
         """Each token's row of the table of positions."""
         if self.config.positions == FROM_ZERO:
             positions = layout.positions if change.positions is None else layout.to_tokens(change.positions)
         elif change.positions is not None:
             positions = layout.to_tokens((change.positions + 1) * attention_mask + self.config.pad_token_id)
-        else:  # tokens count from the index after padding's
-            rows = jnp.cumsum(attention_mask, axis=1) * attention_mask + self.config.pad_token_id
+        else:  # tokens count from the index after padding's; a padding token that a text has does not count
+            counted = attention_mask * (jnp.asarray(input_ids) != self.config.pad_token_id)
+            rows = jnp.cumsum(counted, axis=1) * counted + self.config.pad_token_id
             positions = layout.to_tokens(rows)
         return jnp.asarray(positions)
 

@@ -107,6 +107,21 @@ def test_hidden_states_and_gradients_of_small_random_models(their_folder):
     assert_same_states_and_gradients(their_folder, ids, (np.arange(64) < lengths[:, None]).astype(np.int32))
 
 
+def test_a_padding_token_in_a_text_has_their_position(their_folder):
+    torch = pytest.importorskip("torch")
+    from transformers import AutoModel
+
+    model = load(str(their_folder))
+    ids, mask = np.random.default_rng(2).integers(5, 30, (2, 9)).astype(np.int32), np.ones((2, 9), np.int32)
+    ids[0, 3], mask[1, 6:] = model.config.pad_token_id, 0
+    ids = np.where(mask > 0, ids, model.config.pad_token_id)
+    reference = AutoModel.from_pretrained(their_folder, attn_implementation="eager").eval()
+    with torch.no_grad():
+        theirs = reference(torch.tensor(ids), torch.tensor(mask)).last_hidden_state.numpy()
+    ours = np.asarray(hidden_states(model, ids, mask)[-1])
+    np.testing.assert_allclose(ours[mask > 0], theirs[mask > 0], atol=1e-5)
+
+
 def test_dropout_is_where_theirs_is(their_folder, monkeypatch):
     """Every dropout, ours and theirs, multiplies by 0.7 here; some encoders leave one of them out."""
     torch = pytest.importorskip("torch")
