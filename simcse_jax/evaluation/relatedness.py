@@ -10,8 +10,9 @@ last one of an epoch smaller, Pearson's correlation on the development set after
 are kept, and training ends at the fourth time that it was not better, or after 1,050 epochs. STS-B has scores below
 1 but no bin 0: there t(y) = (y, 0, 0, 0, 0), as SentEval has it, which no softmax can reach.
 
-It differs in two things: the initial parameters have the distribution of PyTorch's (uniform within ±1/√inputs) but
-are not the same draw, and nor are the batches. SentEval wants a GPU; this runs anywhere.
+SimCSE's copy of SentEval chooses by Spearman's correlation in place of Pearson's; here it is Pearson's, as in SentEval.
+From that this differs in two things: the initial parameters have the distribution of PyTorch's (uniform within
+±1/√inputs) but are not the same draw, and nor are the batches. SentEval wants a GPU; this runs anywhere.
 """
 
 import dataclasses
