@@ -52,10 +52,9 @@ def choose_columns(
 
     The columns that `columns` maps; otherwise those with a usual name, and if the anchor has none, the one other column
     there is; otherwise, if there are at most three, by their order (only a single one if the order means nothing:
-    `ordered` False). Columns of labels and scores do not count,
-    nor do those that number the rows. Neutral hypotheses are used only if `columns` maps them. Pairs that are `graded`
-    have further usual names. Where there is no column with a name of negatives, the columns NAME_1, NAME_2, … are
-    meant.
+    `ordered` False). Columns of labels and scores do not count, nor do those that number the rows. Neutral hypotheses
+    are used only if `columns` maps them. Pairs that are `graded` have further usual names. Where there is no column
+    with a name of negatives, the columns NAME_1, NAME_2, … are meant.
 
     Raises:
       UserError: when a mapped column is missing, or the choice is not clear.

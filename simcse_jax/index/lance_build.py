@@ -117,7 +117,7 @@ def build(folder: Folder, files: EmbeddingFiles, model: ModelIdentity, wanted: W
 
 
 class _Contents:
-    """What tells rows from others: their numbers, embeddings and sentences, however many are read at once."""
+    """What sets rows apart from others: their numbers, embeddings and sentences, however many are read at once."""
 
     def __init__(self, files: EmbeddingFiles):
         self._about, self._first = f"{files.count} {files.first}", ""
