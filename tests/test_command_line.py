@@ -221,6 +221,18 @@ def test_abbreviations_that_were_clear_before_a_new_name_still_are():
     assert parser.spelled_out(given, renamed) == expected
 
 
+def test_a_command_s_warnings_have_no_place_in_the_code(capsys):
+    def main():
+        for kind in (UserWarning, DeprecationWarning):
+            print(warnings.formatwarning(kind("this"), kind, "a.py", 3), end="")
+
+    before = warnings.formatwarning
+    with pytest.raises(SystemExit):
+        run_command(main)
+    assert capsys.readouterr().out == "warning: this\nwarning: a.py:3: DeprecationWarning: this\n"
+    assert warnings.formatwarning is before
+
+
 def test_warnings_are_a_line_each_at_once_without_the_place_in_the_code(capsys):
     with pytest.raises(UserError), warnings_in_a_line():
         for count in (2, 2, 3):
