@@ -40,7 +40,7 @@ def read_data(name: str, column: str | None = None, split: str = "test", count: 
         raise UserError(f"--column {column}: of graded pairs the first sentences are taken; leave it out")
     else:
         pairs = next(iter(sts.read(name, [sts.DEVELOPMENT], split)[0].values()))
-        found, about = pairs.first, f"STS-B {split}" if path.is_dir() else path.name
+        found, about = pairs.first_as_read, f"STS-B {split}" if path.is_dir() else path.name
     if count > len(found):
         raise UserError(f"{name}: has {len(found):,} sentences, {count:,} were asked for")
     return Data(evenly(found, count) if count else found, about, pairs)

@@ -45,6 +45,11 @@ class Pairs(NamedTuple):
     subsets: dict[str, slice]
     as_read: Sequence[str] = ()  # all first and then all second sentences, with the white space that the file has
 
+    @property
+    def first_as_read(self) -> list[str]:
+        """The first sentences as the file has them, which an analysis of words measures."""
+        return [*self.as_read[: len(self.first)]] or self.first
+
 
 class _Row(NamedTuple):
     first: str

@@ -271,7 +271,7 @@ def read_analysis(config: config_dict.ConfigDict, evaluation: Evaluation | None)
         if settings.data or development is None or (local_path(name).is_dir() and not is_read):
             found, _, pairs = read_data(name, split=settings.split)
         else:
-            found, pairs = development.first, development
+            found, pairs = development.first_as_read, development
     except UserError as error:
         raise UserError(f"config.analysis.data: {error}") from None
     found = [sentence for sentence in found if sentence.strip()]

@@ -431,6 +431,8 @@ def test_white_space_in_a_sentence_is_one_space_as_in_sent_eval(tmp_path):
     (tmp_path / "dev.tsv").write_text("sentence1\tsentence2\tscore\na  cat \ta\u00a0dog\t1\n b\tc\t2\n")
     pairs = sts.read_graded_pairs(tmp_path / "dev.tsv")
     assert (pairs.first, pairs.second) == (["a cat", "b"], ["a dog", "c"])
+    assert pairs.first_as_read == ["a  cat ", " b"]
     raw = sts.Pairs(["a  cat ", " b"], ["a\u00a0dog", "c"], pairs.gold, {})
+    assert raw.first_as_read == raw.first
     found = [sts.Correlation("dev", {"dev": each}).fingerprint for each in (pairs, raw)]
     assert found[0] == found[1]
