@@ -98,7 +98,7 @@ FIELDS: dict[str, tuple[tuple[str, ...], str]] = {  # of a run on train.csv: fie
     "sizes of no number": (("matryoshka.dimensions=16,many",), "matryoshka.dimensions"),
     "a size of zero": (("matryoshka.dimensions=16,0",), "matryoshka.dimensions"),
     "a size twice": (("matryoshka.dimensions=16,16",), "matryoshka.dimensions"),
-    "a size beyond the embedding's": (("matryoshka.dimensions=64,16",), "matryoshka.dimensions"),
+    "a size beyond the embedding's": (("matryoshka.dimensions=64,16", "model.mlp=none"), "matryoshka.dimensions"),
     "a weight for one of two sizes": (("matryoshka.dimensions=32,16", "matryoshka.weights=1"), "matryoshka.weights"),
     "weights without sizes": (("matryoshka.weights=1,1",), "matryoshka"),
     "weights below zero": (("matryoshka.dimensions=32,16", "matryoshka.weights=1,-1"), "matryoshka.weights"),
@@ -115,7 +115,7 @@ UNUSED = {  # fields that have no effect, which the run says
     "a folder without a teacher": "teacher.kept=kept",
 }
 TAUGHT: dict[str, tuple[Make, tuple[str, ...], str]] = {  # the damage, fields, and what the error names
-    "of another size": (wide, ("objective.embedding_mse.weight=1",), "48 elements"),
+    "of another size": (wide, ("objective.embedding_mse.weight=1", "model.mlp=none"), "48 elements"),
     "missing": (nothing, ("objective.gist.weight=1",), "config.teacher.model"),
     "that is empty": (instead(TEACHER, Path.mkdir), ("objective.gist.weight=1",), "config.teacher.model"),
     "that is text": (write(TEACHER, "a cat\n"), ("objective.gist.weight=1",), "config.teacher.model"),
