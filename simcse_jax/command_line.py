@@ -270,6 +270,17 @@ def add_dtype(parser: Parser) -> None:
     parser.add_argument("--dtype", choices=DTYPES, default=DTYPES[0], help="the type to compute in")
 
 
+def checked_split(split: str | None, data: str | None) -> str:
+    """The split that is given, or `test`.
+
+    Raises:
+      UserError: when one is given of `data` that is a file of pairs, which has none.
+    """
+    if split is not None and data is not None and local_path(data).is_file():
+        raise UserError(f"--split {split}: is for SentEval's folder, and {data} is a file; leave it out")
+    return split or "test"
+
+
 def add_prompts(parser: Parser) -> None:
     """Adds `--prompt`, `--prompt-name` and `--truncate-dim`, the arguments of `SimCSE.encode`."""
     prompts = parser.add_mutually_exclusive_group()

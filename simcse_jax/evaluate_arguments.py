@@ -7,7 +7,15 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simcse_jax.command_line import MODEL, Parser, add_dtype, add_postprocess, add_prompts, with_new_spellings
+from simcse_jax.command_line import (
+    MODEL,
+    Parser,
+    add_dtype,
+    add_postprocess,
+    add_prompts,
+    checked_split,
+    with_new_spellings,
+)
 from simcse_jax.config.checks import check_postprocess
 from simcse_jax.errors import UserError, no_such
 from simcse_jax.evaluation.tasks import (
@@ -188,9 +196,7 @@ def _checked(args: argparse.Namespace) -> Options:
         own = [*transfer_tasks, *(f"{MTEB}:{name}" for name in benchmarks)]
         what = f"--tasks {own[0]}" if own else "--regressor"
         raise UserError(f"--split dev is for similarity and retrieval; {what} makes its own use of development data")
-    if args.split is not None and args.data is not None and not folders and local_path(args.data).is_file():
-        raise UserError(f"--split {args.split}: is for SentEval's folder, and {args.data} is a file; leave it out")
-    args.split = args.split or "test"
+    args.split = checked_split(args.split, None if folders else args.data)
     if args.regressor and not {"STSBenchmark", "SICKRelatedness"} & set(sts_tasks):
         raise UserError("--regressor is for STSBenchmark and SICKRelatedness; --tasks has neither")
     if args.batch_size < 1:

@@ -3,12 +3,11 @@
 from argparse import Namespace
 from typing import NamedTuple
 
-from simcse_jax.command_line import Model, Parser, add_postprocess, add_prompts, parse_model
+from simcse_jax.command_line import Model, Parser, add_postprocess, add_prompts, checked_split, parse_model
 from simcse_jax.config.checks import check_postprocess
 from simcse_jax.errors import UserError
 from simcse_jax.evaluation.tasks import POSTPROCESSING
 from simcse_jax.names import split_label
-from simcse_jax.storage import local_path
 
 SCORES = ("sts_avg", "stsb")
 
@@ -52,9 +51,7 @@ def read_arguments(parser: Parser) -> Options:
                 f"--{option.replace('_', '-')}: is for --models, and the checkpoints of --runs are encoded without it; "
                 "measure them separately"
             )
-    if args.split is not None and args.data is not None and local_path(args.data).is_file():
-        raise UserError(f"--split {args.split}: is for SentEval's folder, and {args.data} is a file; leave it out")
-    args.split = args.split or "test"
+    args.split = checked_split(args.split, args.data)
     if args.batch_size < 1:
         raise UserError(f"--batch-size {args.batch_size}: must be 1 or more")
     runs: dict[str, str] = {}

@@ -295,6 +295,7 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
     off = {f"objective.{name}.{field}" for name, fields in unused.items() for field in fields}
     policies = {config.views.positive} | ({config.views.negative} if objective.off_dropout.weight else set())
     by_retrieval = config.eval.development == RETRIEVAL
+    of_folder = bool(config.eval.data) and not local_path(config.eval.data).is_file()
     conditions = {
         **partial_conditions(config),
         **graded_conditions(config),
@@ -319,9 +320,9 @@ def ineffective(config: config_dict.ConfigDict) -> list[str]:
         "train.mu_dtype": config.train.optimizer == "adamw",
         "train.round_products": config.train.dtype == "bfloat16",
         **retrieval_conditions(config),
-        "eval.development": by_retrieval or (bool(config.eval.data) and not local_path(config.eval.data).is_file()),
+        "eval.development": by_retrieval or of_folder,
         "eval.encoder": config.model.dual_encoder and (by_retrieval or bool(config.eval.data)),
-        "eval.tasks": bool(config.eval.data) and not local_path(config.eval.data).is_file(),
+        "eval.tasks": of_folder,
         "eval.transfer_protocol": config.eval.transfer,
         "parallel.process_id": config.parallel.processes > 1,
         **{f"analysis.{name}": config.analysis.every > 0 for name in config.analysis if name != "every"},
