@@ -30,7 +30,7 @@ for number in HOSTS CHIPS RESTARTS GRACE PORT; do
   [[ "${!number}" =~ ^[0-9]+$ ]] || die "$number is '${!number}', not a number"
 done
 [ $# -gt 0 ] || die "no arguments for simcse_jax.main (see the top of launch/kubernetes.sh)"
-[ -n "$VOLUME" ] || [[ " $*" == *" --workdir"[\ =]gs://* ]] ||
+[[ " $*" == *" --workdir"[\ =]gs://* ]] || [[ -n "$VOLUME" && " $*" == *" --workdir"[\ =]/data/* ]] ||
   die "the workdir must outlive a pod: --workdir gs://BUCKET/PATH, or VOLUME and --workdir /data/PATH"
 [ -n "$VOLUME" ] || VOLUME="emptyDir: {}"
 [ -n "$NODE_SELECTOR" ] || NODE_SELECTOR="{}"
@@ -38,7 +38,8 @@ done
 # A list of JSON strings. Kubernetes expands $(NAME) in them, and takes $$ for $.
 ARGUMENTS=""
 for word; do
-  word=${word//\\/\\\\} word=${word//\"/\\\"}
+  word=${word//\\/\\\\} word=${word//\"/\\\"} word=${word//$'\n'/\\n} word=${word//$'\t'/\\t}
+  [[ "$word" != *[[:cntrl:]]* ]] || die "an argument has a control character: $word"
   ARGUMENTS+="\"${word//\$/\$\$}\", "
 done
 ARGUMENTS="[$ARGUMENTS\"--config.parallel.processes=$HOSTS\""

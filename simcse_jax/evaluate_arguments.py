@@ -196,6 +196,12 @@ def _checked(args: argparse.Namespace) -> Options:
         own = [*transfer_tasks, *(f"{MTEB}:{name}" for name in benchmarks)]
         what = f"--tasks {own[0]}" if own else "--regressor"
         raise UserError(f"--split dev is for similarity and retrieval; {what} makes its own use of development data")
+    particular = [name for name in args.tasks.split(",") if name.strip() in TASKS]
+    if particular and args.data is not None and local_path(args.data).is_file():
+        raise UserError(
+            f"--tasks {particular[0].strip()}: {args.data} is a file, scored under its own name; leave the task out, "
+            "or give SentEval's folder"
+        )
     args.split = checked_split(args.split, None if folders else args.data)
     if args.regressor and not {"STSBenchmark", "SICKRelatedness"} & set(sts_tasks):
         raise UserError("--regressor is for STSBenchmark and SICKRelatedness; --tasks has neither")

@@ -115,7 +115,7 @@ def description(model: Pretrained, run: Mapping[str, Any]) -> str:
         head = f" of convolutions of {', '.join(map(str, model.config.convolutions.widths))} tokens" + head
     text = (
         f"{model.config.num_layers} layers, pooler `{model.pooler}`{head}, at most {model.max_length} tokens. "
-        f"Trained from `{base}`"
+        f"{'Trained' if _trains(run) else 'Made, without training,'} from `{base}`"
     )
     if not model.config.num_layers:  # word vectors
         text = f"The average of the vectors of its words, at most {model.max_length}. Made from `{base}`"
@@ -287,6 +287,8 @@ def _with_transformers(arguments: str, model: Pretrained) -> list[str]:
 
 def training(run: Mapping[str, Any]) -> str:
     """Data, seed and device in sentences."""
+    if not _trains(run):
+        return "Nothing was trained: the weights are those that it started with."
     config, device = run["config"], run.get("device", {})
     terms = {name: term["weight"] for name, term in config["objective"].items() if term["weight"]}
     data = public_value("data.train", config["data"]["train"], run.get("hub"))
@@ -299,6 +301,11 @@ def training(run: Mapping[str, Any]) -> str:
     if device:
         lines += [f"- Device, when it began: {device.get('count')} × {device.get('kind')}"]
     return "\n".join(lines)
+
+
+def _trains(run: Mapping[str, Any]) -> bool:
+    train = run["config"]["train"]
+    return bool(train["max_steps"] or train["epochs"])
 
 
 def changed_fields(run: Mapping[str, Any]) -> dict[str, str]:

@@ -77,18 +77,22 @@ def main() -> None:
         runner.check_same_data(runs)  # the new ones too
         by_run, every_absent = scores.read_scores(runs)
         absent = {name: tasks for name, tasks in every_absent.items() if name in config.sweep.metrics}
-        table.write(
-            folder,
-            name,
-            config.sweep,
-            [scores.comparable(*variant, absent) for variant in variants],
-            by_run,
-            notes=[scores.note(absent), f"`{command}`", runner.what_was_run(runs), runner.what_it_ran_on(runs)],
-            headings=scores.headings([config for _, config in variants], absent),
-        )
+        failed = f"{len(problems)} of {len(runs)} runs failed; the first: {problems[0]}" if problems else ""
+        try:
+            table.write(
+                folder,
+                name,
+                config.sweep,
+                [scores.comparable(*variant, absent) for variant in variants],
+                by_run,
+                notes=[scores.note(absent), f"`{command}`", runner.what_was_run(runs), runner.what_it_ran_on(runs)],
+                headings=scores.headings([config for _, config in variants], absent),
+            )
+        except UserError as error:  # of a full disk, on which runs fail too
+            raise UserError(f"{failed}; and {error}" if failed else str(error)) from None
         print((folder / f"{name}.md").read_text(encoding="utf-8"))
-    if problems:
-        raise UserError(f"{len(problems)} of {len(runs)} runs failed; the first: {problems[0]}")
+    if failed:
+        raise UserError(failed)
 
 
 if __name__ == "__main__":

@@ -60,6 +60,14 @@ def test_an_option_of_the_other_kind_of_task_is_refused(parsed, tasks, option, v
         refused(parsed, message, "--tasks", "mteb:STS12", option, value)
 
 
+def test_a_file_is_no_task_of_a_name(parsed, tmp_path):
+    (tmp_path / "mine.tsv").write_text("sentence1\tsentence2\tscore\n")
+    file = str(tmp_path / "mine.tsv")
+    message = f"--tasks STS12: {file} is a file, scored under its own name; leave the task out, or give "
+    refused(parsed, message + "SentEval's folder", "--data", file, "--tasks", "sts,STS12")
+    assert parsed("--data", file).sts_tasks
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

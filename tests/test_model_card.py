@@ -167,6 +167,12 @@ def test_a_data_set_is_named_where_it_is_known(train, examples, expected):
     assert described.get("datasets") == expected and "/home" not in str(described)
 
 
+def test_a_card_of_a_run_without_a_step_claims_no_training():
+    card = model_card.model_card(HEADLESS, a_run(train__epochs=0, train__max_steps=0), None, "x")
+    assert "Nothing was trained: the weights are those" in card and "Made, without training, from" in card
+    assert "Loss:" not in card and "Trained from" not in card
+
+
 def test_a_folder_named_like_an_owner_does_not_hide_what_came_from_the_hub(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "owner").mkdir()

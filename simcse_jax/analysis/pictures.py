@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from simcse_jax.plotting import Pictures, line_style, new_figure, shortened
+from simcse_jax.plotting import Pictures, line_style, new_figure, shortened, unique
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -231,13 +231,14 @@ def correlation(found: Sequence[Mapping[str, Any]]) -> Pictures:
         axes = figure.subplots()
         title = "Do two pairs of models change the same tokens?\nCorrelation of their self-similarity changes"
         axes.set_title(title, loc="left")
+        models = list(dict.fromkeys(model for both in found for model, _ in both["pairs"]))
+        short = dict(zip(models, unique([shortened(model, 20) for model in models], models), strict=True))
         for number, both in enumerate(found):
             y = np.array([np.nan if value is None else value for value in both["by_n"]], np.float64)
             style = line_style(number)
             label = f"best: {both['best']:.3f} at n = {both['best_n']}"
             if len(found) > 1:
-                names = " and ".join(shortened(model, 20) for model, _ in both["pairs"])
-                label = f"{names}, {label}"
+                label = f"{' and '.join(short[model] for model, _ in both['pairs'])}, {label}"
             every = {"markevery": [both["best_n"] - 1], "markerfacecolor": "black", "linewidth": 1.4}
             axes.plot(np.arange(1, len(y) + 1), y, label=label, **{**style, **every})
         axes.set_xlabel("n: the most frequent tokens that are compared")

@@ -9,7 +9,7 @@ whole articles were drawn, not single sentences: `articles` is that reading, `se
 import bz2
 import gzip
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -96,12 +96,18 @@ def _sentences_of(page: Page, tally: Tally) -> list[str]:
     return found
 
 
-def read_pages(files: Iterable[str | Path], tally: Tally) -> Iterator[Page]:
+def read_pages(files: Sequence[str | Path], tally: Tally) -> Iterator[Page]:
     """The articles of dumps (.xml, .bz2, .gz) and of tables with a column `text`, such as hf:wikimedia/wikipedia.
 
     Raises:
-      UserError: naming the file or data set and what is wrong in it.
+      UserError: naming the file or data set and what is wrong in it, or two files that are one dump.
     """
+    dumps: dict[Path, Path] = {}
+    for file in files:
+        if isinstance(file, Path):
+            unpacked = file.with_name(file.name.replace("-multistream", "").removesuffix(".bz2").removesuffix(".gz"))
+            if (other := dumps.setdefault(unpacked, file)) != file:
+                raise UserError(f"{file}: is the same dump as {other.name}, packed in another way; name one of them")
     for file in files:
         if isinstance(file, Path) and (file.suffix in DUMPS or ".xml-" in file.name):
             require_parser(file)

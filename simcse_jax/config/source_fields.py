@@ -153,6 +153,7 @@ def source_conditions(config: config_dict.ConfigDict) -> dict[str, bool]:
     data = config.data
     several = "," in data.train
     return {
+        "data.max_length": not all(data.lengths.values()),
         "data.mixed": several and data.batching != ONE_SOURCE,
         "data.batching": several,
         "data.weights": several,

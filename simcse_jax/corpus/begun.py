@@ -116,9 +116,9 @@ def leave(folder: Folder, *notes: str) -> None:
 
 
 def _compare(folder: Folder, before: Mapping[str, Any], now: Mapping[str, Any], whose: str) -> None:
-    differing = [name for name in now if before.get(name) != now[name]]
+    differing = [name for name in {**now, **before} if before.get(name) != now.get(name)]
     if differing:
-        was = "; ".join(_difference(name, before.get(name), now[name]) for name in differing)
+        was = "; ".join(_difference(name, before.get(name), now.get(name)) for name in differing)
         raise UserError(f"--output {folder}: is {whose}: {was}; choose another folder")
 
 

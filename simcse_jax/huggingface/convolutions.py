@@ -67,7 +67,7 @@ def is_relu(folder: Path, size: int) -> bool:
       UserError: when a file is missing or damaged.
     """
     config = read_json(folder / "config.json")
-    if config != config | _relu_fields(size):
+    if config != config | _relu_fields(size) or config.get("use_residual"):
         return False
     weight = read_tensors(folder, {"linear.weight": (size, size)})["linear.weight"]
     return np.array_equal(weight, np.eye(size, dtype=np.float32))

@@ -43,7 +43,8 @@ from simcse_jax.models.parameters import WORD_EMBEDDING, Arrays
 from simcse_jax.names import split_glove
 from simcse_jax.storage import read_json
 
-# The reference's released models state their pooler only in their names, not in their files.
+# The reference's released models state their pooler only in their names, not in their files; those that its scripts
+# train are in my-unsup-simcse-bert-base-uncased and the like.
 REFERENCE_NAME = re.compile(r"(unsup|sup)-simcse-(bert|roberta)-(base|large)")
 
 
@@ -285,7 +286,7 @@ def _read_marker(marker: dict[str, Any], path: Path) -> ChosenPooler:
 
 def _reference_head(name: str, hf_config: dict[str, Any], tensors: Container[str]) -> bool:
     """Whether a model looks like one of the reference code's models with a head."""
-    if released := REFERENCE_NAME.match(Path(name).name):
+    if released := REFERENCE_NAME.search(Path(name).name):
         return released[1] == "sup"
     return "mlp.dense.weight" in tensors or "ForCL" in str(hf_config.get("architectures"))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from simcse_jax.errors import UserError
+from simcse_jax.huggingface.names import as_float32
 from simcse_jax.huggingface.weight_files import read_weights
 
 
@@ -32,4 +33,4 @@ def read_tensors(folder: Path, shapes: Mapping[str, tuple[int, ...]]) -> dict[st
             raise UserError(f"{path}: the tensor {name!r} has shape {tensors[name].shape}, not {shape}")
     if other := tensors.keys() - shapes.keys():
         raise Unsupported(f"{path}: the tensor {min(other)!r} is not supported")
-    return {name: np.asarray(tensors[name], np.float32) for name in shapes}
+    return {name: as_float32(tensors[name], name, str(path)) for name in shapes}

@@ -66,6 +66,12 @@ def read_records(folders: Mapping[str, Folder], labels: Mapping[str, str]) -> Re
         for name, of_run in points.items()
         if all(field in point for point in of_run for field in PLANE)
     }
+    if not scored and not plane:
+        raise UserError(
+            f"--runs {next(iter(folders))}: there is nothing to draw: alignment was not measured, which needs "
+            "analysis.data of pairs, and nothing was scored (eval.data); give --data to measure the checkpoints that "
+            "it kept"
+        )
     return Records(_groups(runs, labels), scored, next(iter(tasks), ""), plane, measured_on)
 
 

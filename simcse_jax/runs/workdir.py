@@ -181,7 +181,8 @@ class Workdir:
                 for file in sorted(Path(temporary).iterdir()):
                     write_atomically(ours / file.name, file.read_bytes())
         except OSError as error:
-            raise UserError(f"{error.filename or self}: cannot be written: {why(error)}") from None
+            # A copy's second name is where it was to go.
+            raise UserError(f"{error.filename2 or error.filename or self}: cannot be written: {why(error)}") from None
         devices = jax.devices()
         run = {
             "config": resolved(config),

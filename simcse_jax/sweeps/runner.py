@@ -281,8 +281,8 @@ def _machine(versions: Mapping[str, Any], device: Mapping[str, Any]) -> str:
 def check_same_data(runs: Sequence[Run]) -> None:
     """Refuses to compare runs that read different contents under the same name.
 
-    The runs' own records are compared, so nothing is read again: the pairs that chose checkpoints and the model where
-    the fields that name them are the same, and all else between the seeds of a row.
+    The runs' own records are compared, so nothing is read again: training data, the pairs that chose checkpoints and
+    the model where the fields that name them are the same, and all else between the seeds of a row.
 
     Raises:
       UserError: naming two such runs, and the field.
@@ -307,7 +307,12 @@ def _named_by(run: Run, field: str) -> tuple[Any, ...]:
         return config.eval.data, config.eval.development
     if field == "model.init_from":
         return config.model.init_from, config.model.num_layers
-    return run.variant, run.seed if field == "data.train" and draws_data(config) else None
+    if field == "data.train":
+        objectives = tuple(name for name, term in config.objective.items() if term.weight)
+        read = {name: value for name, value in flatten(config).items() if name.startswith(("data.", "teacher."))}
+        seed = run.seed if draws_data(config) else None
+        return config.model.init_from, trains(config), objectives, tuple(read.items()), seed
+    return run.variant, None
 
 
 def _text(value: Any) -> str:

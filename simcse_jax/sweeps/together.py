@@ -110,6 +110,8 @@ def train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequence
 def _train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequence[Path], folder: Path) -> list[str]:
     inputs = read_inputs(configs[0])
     folders = [Workdir(workdir) for workdir in workdirs]
+    if not all(workdir.exists for workdir in folders):  # one was removed, to be run again, perhaps of other data
+        shutil.rmtree(folder, ignore_errors=True)
     for config, workdir in zip(configs, folders, strict=True):
         assert inputs.corpus is not None  # it trains
         check_corpus(config, inputs.corpus)

@@ -14,7 +14,7 @@ from ml_collections import config_dict
 
 from simcse_jax.config.checks import check_range, check_type, validate
 from simcse_jax.config.field import Field, field
-from simcse_jax.config.fields import defaults_of, flatten
+from simcse_jax.config.fields import default_config, defaults_of, flatten
 from simcse_jax.config.recipes import find
 from simcse_jax.config.rules import Rule, each_once
 from simcse_jax.config.variants import load_file
@@ -179,6 +179,8 @@ def read_sweep(
         check_range(f"config.{name}", sweep[short])
         for rule in one.rules:
             rule.check(f"config.{name}", sweep[short])
+    if config.seed != default_config().seed:
+        raise UserError(f"config.seed={config.seed}: a sweep's runs have the seeds of config.sweep.seeds; set that")
     chosen = _choose(sweep, variants)
     return [(variant, _lay_over(config, variant)) for variant in chosen]
 
@@ -222,9 +224,9 @@ def _choose(sweep: config_dict.ConfigDict, variants: Sequence[Variant]) -> list[
         if baseline in quoted:
             raise UserError(f"{where} {baseline!r} is quoted from the paper, so no run can be compared with it")
         if only and baseline not in only:
+            other = "" if variant.baseline else ", or set config.sweep.baseline to one that is run"
             raise UserError(
-                f"config.sweep.only leaves out {baseline!r}, the baseline of {variant.name!r}; add it, "
-                "or set config.sweep.baseline to one that is run"
+                f"config.sweep.only leaves out {baseline!r}, the baseline of {variant.name!r}; add it{other}"
             )
     return chosen
 

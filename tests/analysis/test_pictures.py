@@ -66,6 +66,9 @@ def test_every_two_pairs_of_models_have_a_curve():
     expected = {"A and B, best: 0.250 at n = 1", "A and C, best: 0.500 at n = 2", "B and C, best: 0.750 at n = 3"}
     assert expected <= set(texts(pictures.correlation(found)))
     assert "best: 0.250 at n = 1" in texts(pictures.correlation(found[:1]))
+    long = [f"{kind}sup-simcse-bert-base-uncased" for kind in ("", "un")]  # their ends are the same
+    alike = [{**found[0], "pairs": [[name, "a"], ["B", "b"]]} for name in long]
+    assert {f"{name} and B, best: 0.250 at n = 1" for name in long} <= set(texts(pictures.correlation(alike)))
 
 
 def test_a_model_and_its_base_share_a_colour_and_the_base_is_dashed():

@@ -59,6 +59,13 @@ def test_packed_and_unpacked_dumps_are_the_same(dump, tmp_path):
         assert len(list(read_pages([tmp_path / name], Tally("pages")))) == 2
 
 
+def test_a_dump_in_two_packings_is_refused(dump, tmp_path):
+    for other in (dump.with_suffix(""), tmp_path / "xwiki-1-pages-articles-multistream.xml.bz2"):
+        other.write_bytes(DUMP.encode())
+        with pytest.raises(UserError, match=f"is the same dump as {other.name}, packed in another way; name one"):
+            list(read_pages([other, dump], Tally("pages")))
+
+
 ALL = [("One & more.",), ("Two.",), ("Three.",), ("Four.",)]
 
 

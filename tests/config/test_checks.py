@@ -196,6 +196,9 @@ def test_more_fields_without_effect_are_named(tmp_path):
     assert ineffective(config) == found
     config, _ = parse("--config.eval.transfer_protocol=pytorch", "--config.eval.transfer=True")
     assert ineffective(config) == []
+    lengths = ["--config.data.max_length=20", "--config.data.lengths.anchor=10", "--config.data.lengths.positive=30"]
+    assert ineffective(parse(*lengths[:2])[0]) == []
+    assert ineffective(parse(*lengths)[0]) == ["data.max_length=20"]
 
 
 def test_a_language_model_alone_trains_no_head_that_is_kept():

@@ -25,6 +25,9 @@ def test_a_folder_is_for_one_plan(plan, tmp_path):
     enter(folder, plan, "another job's")
     with pytest.raises(UserError, match="is another job's: size was 1, is 2; choose another folder"):
         enter(folder, plan._replace(key=plan.key | {"size": 2}), "another job's")
+    fewer = {name: value for name, value in plan.key.items() if name != "size"}
+    with pytest.raises(UserError, match="size was 1, is None"):
+        enter(folder, plan._replace(key=fewer), "another job's")
 
 
 def test_what_should_not_be_begun_leaves_nothing(plan, tmp_path):

@@ -89,7 +89,9 @@ def test_a_dense_module_over_tokens_is_a_relu_or_refused(base, tmp_path):
     (tmp_path / MARKER).unlink()
     shutil.copytree(tmp_path, tmp_path / "scaled")
     edit_tensors(tmp_path / "scaled" / "2_Dense", lambda tensors: {"linear.weight": 2 * tensors["linear.weight"]})
+    shutil.copytree(tmp_path, tmp_path / "residual", ignore=shutil.ignore_patterns("scaled"))
+    edit_json(tmp_path / "residual" / "2_Dense" / "config.json", use_residual=True)
     edit_json(tmp_path / "2_Dense" / "config.json", module_output_name="sentence_embedding")
-    for changed in (tmp_path / "scaled", tmp_path):
+    for changed in (tmp_path / "scaled", tmp_path / "residual", tmp_path):
         with pytest.raises(UserError, match="only one Pooling directly after Transformer, CNN"):
             SimCSE(changed)

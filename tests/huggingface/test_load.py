@@ -40,7 +40,13 @@ def test_the_reference_s_head_is_recognized(folder):
 
 
 @pytest.mark.parametrize(
-    ("name", "head"), [("sup-simcse-bert-base-uncased", True), ("unsup-simcse-roberta-base", False)]
+    ("name", "head"),
+    [
+        ("sup-simcse-bert-base-uncased", True),
+        ("unsup-simcse-roberta-base", False),
+        ("my-sup-simcse-bert-base-uncased", True),
+        ("my-unsup-simcse-bert-base-uncased", False),
+    ],
 )
 def test_the_reference_s_converted_models_are_recognized_by_name(tiny_folder, tmp_path, name, head):
     shutil.copytree(tiny_folder, tmp_path / name)

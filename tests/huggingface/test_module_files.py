@@ -17,3 +17,12 @@ def test_a_module_has_these_tensors_and_no_others(tmp_path):
     ):
         with pytest.raises(kind, match=message):
             read_tensors(tmp_path, shapes)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"), [(np.full(2, np.nan, np.float32), "not finite"), (np.ones(2, np.int8), "has the type int8")]
+)
+def test_weights_are_finite_numbers(value, message, tmp_path):
+    save_file({"a": value}, tmp_path / "model.safetensors")
+    with pytest.raises(UserError, match=message):
+        read_tensors(tmp_path, {"a": (2,)})

@@ -562,6 +562,26 @@ def test_the_fields_that_the_jobset_adds(settings, programs):
         assert data["emptyDir"] == {} and pod["nodeSelector"] == {}
 
 
+def test_line_ends_and_tabs_of_an_argument_stay(programs):
+    word = '--config.data.prompts.anchor=Instruct:\tx\nQuery: "\\n"'
+    made = manifest(programs, *ARGUMENTS, word)
+    container = made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
+    assert word in container["args"]
+    done = launch("kubernetes.sh", "--dry-run", *ARGUMENTS, "--x=\x1b", programs=programs, IMAGE="image:1")
+    assert done.returncode == 2 and "an argument has a control character" in done.stderr
+
+
+@pytest.mark.parametrize("workdir", ["runs/unsup", "/tmp/data/unsup"])
+def test_a_workdir_must_outlive_its_pod(workdir, programs):
+    for settings in ({}, SHARED):
+        done = launch(
+            "kubernetes.sh", "--dry-run", "--workdir", workdir, programs=programs, IMAGE="image:1", **settings
+        )
+        assert done.returncode == 2 and "the workdir must outlive a pod" in done.stderr
+    done = launch("kubernetes.sh", "--dry-run", "--workdir=/data/a", programs=programs, IMAGE="image:1", **SHARED)
+    assert done.returncode == 0, done.stderr
+
+
 def test_kubectl_gets_the_manifest(programs, tmp_path):
     write_program(programs / "kubectl", f'echo "$*" >"{tmp_path}/arguments"; cat >"{tmp_path}/manifest.yaml"\n')
     done = launch("kubernetes.sh", *ARGUMENTS, programs=programs, IMAGE="image:1")

@@ -87,6 +87,8 @@ def test_runs_of_other_scored_pairs_or_of_another_model_are_no_seeds_of_one_anot
 def test_records_without_alignment_have_no_place(run):
     found = read(run("a", [*scores(5.0), {"step": 0, "analysis": {"uniformity": -1.0}}]))
     assert found.plane == {} and found.scores == {"a": {0: 5.0}}
+    with pytest.raises(UserError, match="--runs b: there is nothing to draw: alignment was not measured"):
+        read(run("b", [{"step": 0, "analysis": {"uniformity": -1.0}}]))
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import errno
 import json
 
 import pytest
@@ -67,3 +68,12 @@ def test_a_workdir_that_other_processes_do_not_see(tmp_path, monkeypatch):
         Workdir(tmp_path).wait()
     (tmp_path / "run.json").write_text("{}")
     Workdir(tmp_path).wait()
+
+
+def test_a_full_disk_is_the_one_that_is_written_to(tmp_path, monkeypatch):
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device", "read.json", None, "written.json")
+
+    monkeypatch.setattr("simcse_jax.runs.workdir.write_encoder_files", full)
+    with pytest.raises(UserError, match=r"^written\.json: cannot be written: No space left"):
+        Workdir(tmp_path / "run").create(default_config(), {}, None, None, 0)

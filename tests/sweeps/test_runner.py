@@ -135,9 +135,10 @@ def changed(folder, **values):
 @pytest.mark.parametrize("field", ["data.train", "eval.data", "model.init_from"])
 def test_runs_that_read_other_contents_make_no_table(field, finished, file, tmp_path, monkeypatch):
     workdir = shutil.copytree(finished[0], tmp_path / "copy")
-    changed(workdir / "b/seed2", sha256=(field, "other"))
+    for seed in (1, 2):
+        changed(workdir / f"b/seed{seed}", sha256=(field, "other"))
     before = (workdir / "tiny.md").read_text()
-    with pytest.raises(UserError, match=rf"b \(seed 2\) and . \(seed 1\) read different contents of config\.{field}="):
+    with pytest.raises(UserError, match=rf"b \(seed 1\) and a \(seed 1\) read different contents of config\.{field}="):
         run(monkeypatch, file, workdir, TAME, "--config.sweep.run=False")
     assert (workdir / "tiny.md").read_text() == before
 
@@ -146,10 +147,12 @@ def test_training_data_that_are_drawn_with_the_seed_differ_from_seed_to_seed(fil
     config = parse(["--config", str(file), "--workdir=w"])[0]
     runs = runner.all_runs(read_sweep(config, load_variants(str(file))), config.sweep, finished[0])
     named = {runner._named_by(each, "data.train") for each in runs}
-    assert len(named) == 3  # the rows
+    assert len(named) == 1
     for each in runs:
         each.config.data.subsample = 8
-    assert len({runner._named_by(each, "data.train") for each in runs}) == 6
+    assert len({runner._named_by(each, "data.train") for each in runs}) == 2
+    runs[0].config.objective.softmax_nli.weight = 1.0  # reads labels
+    assert len({runner._named_by(each, "data.train") for each in runs}) == 3
 
 
 def test_runs_of_several_machines_are_counted_below_the_table(finished, file, tmp_path, monkeypatch):
@@ -170,6 +173,17 @@ def test_a_run_that_goes_wrong_does_not_stop_the_others(file, tmp_path, monkeypa
         run(monkeypatch, file, tmp_path, TAME)
     assert capsys.readouterr().out.count("no luck") == 4
     assert "| a | –" in (tmp_path / "tiny.md").read_text()
+
+
+def test_runs_that_failed_are_named_where_the_table_cannot_be_written_either(file, tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        raise UserError("the disk is full")
+
+    monkeypatch.setattr(runner, "train_and_evaluate", fail)
+    monkeypatch.setattr("simcse_jax.sweeps.table.write", fail)
+    expected = r"4 of 4 runs failed; the first: a \(seed 1\): the disk is full; and the disk is full"
+    with pytest.raises(UserError, match=expected):
+        run(monkeypatch, file, tmp_path, TAME)
 
 
 def test_a_sigterm_ends_the_sweep_also_after_the_last_step_of_a_run(file, tmp_path, monkeypatch):
@@ -256,6 +270,13 @@ def test_runs_together_equal_each_alone_also_when_stopped_and_with_one_that_fail
     assert len(list(tmp_path.glob("*/*/result.json"))) == 1
     (checkpoints,) = tmp_path.glob("together-*/checkpoints")
     assert {path.name for path in checkpoints.iterdir()} == {"10", "20"}
+    again = shutil.copytree(tmp_path, tmp_path.parent / "again")
+    shutil.rmtree(again / "a")  # to be run again: what the others have together with it is not gone on with
+    capsys.readouterr()
+    with monkeypatch.context() as patch, pytest.raises(UserError, match="2 of 6 runs failed"):
+        run(patch, file, again, together)
+    assert "resuming" not in capsys.readouterr().out
+    assert list(read(again, "a", 1)[0]) == list(range(1, 21))
     for leftover in (checkpoints / "20").rglob("*"):
         if leftover.is_file():
             leftover.unlink()

@@ -93,7 +93,7 @@ MISTAKES = [
     ({"metrics": ("stsb_dev", "sts_avg", "stsb_dev")}, VARIANTS, "config.sweep.metrics: stsb_dev is given twice"),
     ({"only": "default,col"}, VARIANTS, "config.sweep.only: no variant 'col'; the nearest one is 'cold 0.01'"),
     ({"only": "cold 0.01"}, VARIANTS, "leaves out 'default', the baseline of 'cold 0.01'"),
-    ({"only": "default,hot"}, VARIANTS, "leaves out 'cold 0.01', the baseline of 'hot'"),
+    ({"only": "default,hot"}, VARIANTS, "leaves out 'cold 0.01', the baseline of 'hot'; add it"),
     (
         {"baseline": "defalt"},
         VARIANTS,
@@ -140,6 +140,13 @@ def test_mistakes_are_reported_in_a_line(sweep, variants, message):
         read_sweep(base(**sweep), variants)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_seed_of_all_runs_is_refused():
+    config = base()
+    config.seed = 7
+    with pytest.raises(UserError, match=r"config\.seed=7: a sweep's runs have the seeds of config\.sweep\.seeds"):
+        read_sweep(config, VARIANTS)
 
 
 def test_variants_that_are_not_run_may_miss_their_baseline():
