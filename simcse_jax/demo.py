@@ -66,7 +66,7 @@ def main() -> None:
             print(f"{args.sentences}: encoding {len(sentences)} sentences", flush=True)
             model.build_index(sentences)
             count = len(sentences)
-        model.search((sentences or ["a sentence"])[0])  # compiles the program of a single query
+        model.search(sentences[0])  # compiles the program of a single query
     names = Names(args.host, args.allow_host)
     serve(model, PurePath(args.model).name, count, sentences, args.host, port, names, args.share)
 
@@ -81,7 +81,10 @@ def open_index(model: "SimCSE", folder: str) -> tuple[int, list[str]]:
 
     model.open_index(folder)
     assert isinstance(model.index, LanceIndex)
-    return len(model.index), model.index.first_sentences(10 * EXAMPLES)
+    sentences = model.index.first_sentences(10 * EXAMPLES)
+    if not sentences:
+        raise UserError(f"--index {folder}: its rows have no sentences that the page could show; encode to .parquet")
+    return len(model.index), sentences
 
 
 def keep_to_this_machine() -> None:

@@ -70,6 +70,7 @@ def mine(args: argparse.Namespace, path: Path, pairs: "PairFile", positives: Any
     check_rows(corpus, positives, args.corpus)
     about |= {"--corpus": corpus.fingerprint, "--model": model.identity()._asdict()}
     about |= {"model's prompts": model.prompts}  # of the queries
+    about |= {"judge's prompts": judge.prompts} if judge else {}
     output = output_of(path, about | {"--judge": judge.identity()._asdict() if judge else None})
     if output.done:
         print(f"{path}: resuming after row {output.done:,} of {positives.rows:,}", flush=True)

@@ -1,7 +1,7 @@
 """The half of the class SimCSE that compares sentences: similarities, and an index to search in."""
 
 import abc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Self, Unpack, overload
 
@@ -15,7 +15,7 @@ from simcse_jax.encoding.embedder import Encoded, warn_of_cut
 from simcse_jax.encoding.quantization import checked_ranges, warn_of_few
 from simcse_jax.errors import UserError
 from simcse_jax.index import files as index_files
-from simcse_jax.index.identity import ModelIdentity, check_maker
+from simcse_jax.index.identity import ModelIdentity, check_maker, check_queries
 from simcse_jax.index.index import Index, Result
 from simcse_jax.index.lance import LanceIndex, check_options
 from simcse_jax.index.options import Backend, SearchOptions, check_precision, check_search
@@ -216,13 +216,14 @@ class Searchable(abc.ABC):
         compared = self.index.similarity if self.index else "cosine"
         kept = self.index.precision if isinstance(self.index, Index) else "float32"
         check_search(top_k, threshold, recall_target, backend, compared, storage, rescore, kept)
+        top_k, rescore = int(top_k), None if rescore is None else int(rescore)  # NumPy's integers count bits otherwise
         in_memory = {"approximate": approximate, "backend": backend != "jax", "storage": storage != "float32"}
         in_memory["rescore"] = rescore is not None
         check_options(isinstance(self.index, LanceIndex), refine, nprobes, **in_memory)
         if self.index is None:
             raise UserError("there is no index to search in; call build_index, load_index or open_index first")
         given = read_sentences(queries, column) if isinstance(queries, Path) else queries
-        vectors = self._vectors(given, self.encode_query, "query")
+        vectors = self._vectors(given, self._encoded_queries, "query")
         asked = np.atleast_2d(vectors)
         if isinstance(self.index, LanceIndex):
             found = self.index.search(asked, top_k, threshold, refine=refine, nprobes=nprobes)
@@ -238,6 +239,11 @@ class Searchable(abc.ABC):
                 rescore=rescore,
             )
         return found[0] if vectors.ndim == 1 else found
+
+    def _encoded_queries(self, texts: str | Sequence[str]) -> np.ndarray:
+        if self.index is not None and self.index.maker is not None:
+            check_queries(self.index.maker, self.identity())
+        return self.encode_query(texts)
 
     def save_index(self, folder: str | Path) -> None:
         """Writes the index to a folder, whole or not at all; an earlier index there is replaced.

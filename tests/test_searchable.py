@@ -69,6 +69,22 @@ def test_an_index_stays_that_of_the_model_that_made_it(tiny_bert, tmp_path, chan
     model.load_index(tmp_path / "index")
 
 
+@pytest.mark.parametrize(("name", "value"), [("pooler", "avg"), ("truncate_dim", 9)])
+def test_queries_are_pooled_as_the_index_was(tiny_bert, name, value):
+    model, texts = SimCSE(str(tiny_bert)), sentences(10)
+    model.build_index(texts)
+    model.max_length, model.prompts = 5, {"query": "on "}  # queries may have their own
+    expected = model.search(texts[0])
+    vector = model.encode_query(texts[0])
+    before = getattr(model, name)
+    setattr(model, name, value)
+    with pytest.raises(UserError, match=r"the index: an index of .*tiny-bert.*, not of .*set the model's fields back"):
+        model.search(texts[0])
+    setattr(model, name, before)
+    assert model.search(vector) == model.search(texts[0]) == expected
+    assert model.search(vector, top_k=np.int64(2)) == expected[:2]
+
+
 def test_unit_length_is_part_of_a_model_that_compares_by_dot_product(tiny_bert):
     model = SimCSE(str(tiny_bert))
     model.similarity_fn_name = "dot"

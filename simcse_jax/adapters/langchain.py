@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Unpack
 
-from simcse_jax.adapters.texts import TextOptions, embed_documents, embed_query, open_model
+from simcse_jax.adapters.texts import TextOptions, embed_documents, embed_query, open_model, with_ranges
 from simcse_jax.encoding.arguments import names_ours
 from simcse_jax.errors import require
 from simcse_jax.simcse import SimCSE
@@ -31,7 +31,7 @@ class SimCSEEmbeddings(Embeddings):
           UserError: naming the option, or what is wrong with the model.
         """
         self.model = open_model(model, dtype, options)
-        self.options = options
+        self.options = with_ranges(options)
 
     def embed_query(self, text: str) -> list[float]:
         """The D numbers of a query, as `SimCSE.encode_query` gives them."""

@@ -13,9 +13,9 @@ from simcse_jax.adapters.texts import (
     fingerprint,
     open_model,
     plain,
+    with_ranges,
 )
 from simcse_jax.encoding.arguments import advice
-from simcse_jax.encoding.calibration import read_ranges
 from simcse_jax.errors import UserError, require
 from simcse_jax.simcse import SimCSE
 
@@ -66,8 +66,7 @@ class SimCSEEmbedding(BaseEmbedding):
         options = cast(TextOptions, {name: fields[name] for name in OPTIONS if name in fields})
         _refuse_cache_by_text(fields.get("embeddings_cache"))
         model = copy.copy(open_model(model_name, fields.get("dtype"), options))
-        if isinstance(ranges := options.get("ranges"), str | Path):  # as they are now: the file may change
-            options["ranges"] = read_ranges(str(ranges))
+        options = with_ranges(options)
         model.prompts = dict(model.prompts)
         found = fingerprint(model)
         if fields.get("fingerprint") not in (None, "", found):

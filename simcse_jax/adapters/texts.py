@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike
 
+from simcse_jax.encoding.calibration import read_ranges
 from simcse_jax.encoding.quantization import SCALAR, Precision
 from simcse_jax.errors import UserError
 from simcse_jax.simcse import SimCSE
@@ -53,6 +54,16 @@ def open_model(model: SimCSE | str | Path, dtype: str | None, options: TextOptio
     for encode, prompt in ((model.encode_query, "query_prompt"), (model.encode_document, "document_prompt")):
         encode([], **{**_arguments(options, prompt), "show_progress_bar": False})
     return model
+
+
+def with_ranges(options: TextOptions) -> TextOptions:
+    """The options with the ranges of a file as they are now, since it may change, and all embeddings need the same.
+
+    Raises:
+      UserError: naming the file, and what is wrong with it.
+    """
+    ranges = options.get("ranges")
+    return {**options, "ranges": read_ranges(str(ranges))} if isinstance(ranges, str | Path) else options
 
 
 def check_ranges(options: TextOptions) -> None:

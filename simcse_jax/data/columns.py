@@ -30,6 +30,9 @@ GRADED_NAMES = {  # of pairs with scores, which have no negatives
 ENDS = tuple(".!?。！？")  # of sentences
 
 
+NEGATIVE = re.compile(r"(hard_?)?neg(ative)?s?(_?\d+)?", re.IGNORECASE)  # possible names of hard negatives
+
+
 def is_sentences(name: str) -> bool:
     """Whether a column may hold sentences, by its name."""
     return name.strip().lower() not in {*USUAL_LABELS, USUAL_SCORE, *NUMBERING}
@@ -42,7 +45,7 @@ class Chosen(NamedTuple):
     negatives: Negatives  # which of these are hard negatives
     by_order: bool = False  # no name said so
     missed: frozenset[str] = frozenset()  # usual names of the next role, which no column has
-    unread: tuple[str, ...] = ()  # columns that may hold sentences, where the anchor alone has a usual name
+    unread: tuple[str, ...] = ()  # more columns of sentences, if the anchor alone is read, or of hard negatives
 
 
 def choose_columns(
@@ -103,7 +106,7 @@ def _choose(
                 "data.columns.anchor (and positive, negative)"
             )
         missed = next((known for role, known in usual_names.items() if role not in usual), ())
-        unread = tuple(others) if list(usual) == ["anchor"] else ()
+        unread = tuple(others if list(usual) == ["anchor"] else filter(NEGATIVE.fullmatch, others))
         return _chosen(names, usual, further)._replace(missed=frozenset(missed), unread=unread)
     if 1 <= len(by_order) <= (3 if ordered else 1):
         for name in (names[place] for place in by_order if where.lower().endswith((".csv", ".tsv"))):
@@ -185,11 +188,13 @@ def warn_of_unread(names: Sequence[str], chosen: Chosen, where: str) -> None:
     """Says which columns are not read: labels or scores of pairs, which all count as positives, or more sentences."""
     if chosen.unread:
         listed = ", ".join(map(repr, chosen.unread[:3])) + (", …" if len(chosen.unread) > 3 else "")
-        warnings.warn(
-            f"{where}: only its column {names[chosen.places[0]]!r} is read, and not {listed}; data.columns.anchor and "
-            "positive name those of pairs",
-            stacklevel=2,
+        alone = len(chosen.places) == 1
+        read = ", ".join(repr(names[place]) for place in chosen.places[:3]) + (", …" if len(chosen.places) > 3 else "")
+        which = f"column {read} is" if alone else f"columns {read} are"
+        cure = (
+            "data.columns.anchor and positive name those of pairs" if alone else "data.columns.negative names another"
         )
+        warnings.warn(f"{where}: only its {which} read, and not {listed}; {cure}", stacklevel=2)
     if len(chosen.places) < 2:
         return
     unread = next((name for name in names if name.strip().lower() in (*USUAL_LABELS, USUAL_SCORE)), None)

@@ -64,6 +64,7 @@ class EmbeddingFiles:
             for what, mine, others in (
                 ("embeddings of {} elements", part.dimension, first.dimension),
                 ("rows that are {}", _numbered(part), _numbered(first)),
+                ("rows {} their sentences", _with_text(part), _with_text(first)),
                 ("embeddings of the model {}", part.maker, first.maker),
             ):
                 if mine != others:
@@ -136,6 +137,10 @@ def _numbered(part: Part) -> str:
     return "numbered" if part.numbered else "not numbered"
 
 
+def _with_text(part: Part) -> str:
+    return "with" if part.sentences else "without"
+
+
 def _short(value: object) -> str:
     if value is None:
         return "that is not named"
@@ -168,11 +173,11 @@ def _files(path: Folder) -> list[Folder]:
     if MANIFEST in listed:
         _check_listed(path, there)
     for name in sorted(there):
-        part = re.fullmatch(r"(.*)-\d{5}-of-(\d{5})\.npy", name)  # a .npy says nothing about its rows
+        part = re.fullmatch(r"(.*)-\d{5}-of-(\d{5})(\.npy|\.parquet)", name)  # the last one's rows are not missed
         if part is None:
             continue
         for number in range(int(part[2])):
-            if (other := f"{part[1]}-{number:05}-of-{part[2]}.npy") not in there:
+            if (other := f"{part[1]}-{number:05}-of-{part[2]}{part[3]}") not in there:
                 raise UserError(f"{path / other}: missing; {name} is there, and rows are counted through all parts")
     return found
 

@@ -24,6 +24,15 @@ def is_identity(maker: ModelIdentity) -> bool:
     return all(type(value) is kind for value, kind in zip(maker, ModelIdentity.__annotations__.values(), strict=True))
 
 
+def check_queries(maker: ModelIdentity, model: ModelIdentity) -> None:
+    """Raises a `UserError` when a model that embeds queries no longer pools as the one that embedded the index.
+
+    What queries may have of their own, such as a prompt, is not compared.
+    """
+    own = maker._replace(name=model.name, pooler=model.pooler, head=model.head, dimension=model.dimension)
+    check_maker("the index", maker, own, "set the model's fields back, or build another")
+
+
 def check_maker(
     folder: Folder | str,
     maker: ModelIdentity,

@@ -48,7 +48,8 @@ def check_search(
     """
     if not isinstance(top_k, int | np.integer) or isinstance(top_k, bool) or top_k < 1:
         raise UserError(f"top_k={top_k!r}: must be a whole number, 1 or more")
-    if threshold is not None and (not isinstance(threshold, int | float | np.number) or math.isnan(threshold)):
+    number = isinstance(threshold, int | float | np.number) and not isinstance(threshold, bool)
+    if threshold is not None and (not number or math.isnan(threshold)):
         raise UserError(f"threshold={threshold!r}: must be a number; a cosine is at least -1 and at most 1")
     if not isinstance(recall_target, int | float) or not 0 < recall_target <= 1:
         raise UserError(f"recall_target={recall_target!r}: must be above 0 and at most 1")

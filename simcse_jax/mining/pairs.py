@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from simcse_jax.data.columns import choose_columns, without_numbers
-from simcse_jax.data.files import READERS, Row, read_parquet, read_text
+from simcse_jax.data.files import MISSING, READERS, Row, read_parquet, read_text
 from simcse_jax.errors import UserError
 from simcse_jax.storage import local_path
 
@@ -76,14 +76,23 @@ class PairFile:
             names = self._wanted if self._suffix == ".parquet" else self._names
             rows = without_numbers(rows, self._chosen._replace(places=places[:2]), names)
         for number, row in enumerate(rows, first):
+            if late := [name for name in row.late if name in ROWS]:
+                raise UserError(
+                    f"{row.where}: has the field {late[0]!r}, which the first line lacks; give it there too"
+                )
             fields = [f"{row.where}: the field {name!r}" for name in self._wanted]
             values = [row.fields[place] for place in places]
             anchor, positive = (read_text(value, field) for value, field in zip(values[:2], fields, strict=False))
+            if not anchor or not positive:
+                yield None
+                continue
             own = tuple(_row(value, field) for value, field in zip(values[2:], fields[2:], strict=True))
-            yield Pair(number, anchor, positive, own) if anchor and positive else None
+            yield Pair(number, anchor, positive, own)
 
 
 def _row(value: object, field: str) -> int:
+    if value is MISSING:
+        raise UserError(f"{field} is missing; give it in every line, or in none")
     if isinstance(value, str) and value.strip().isdecimal() and len(value.strip()) < LONGEST:
         value = int(value)
     if type(value) is not int or not 0 <= value < 10 ** (LONGEST - 1):

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import numpy as np
 import pytest
 from support import sentences
 
@@ -36,6 +37,15 @@ def test_asynchronous_calls_and_options(prompted):
     query, documents = asyncio.run(both())
     assert query == model.encode(texts[0], prompt="a bird ", **options).tolist()
     assert documents == model.encode_document(texts, **options).tolist()
+
+
+def test_ranges_are_those_that_the_file_had(tiny_bert, tmp_path):
+    model, file = SimCSE(str(tiny_bert)), tmp_path / "ranges.npy"
+    np.save(file, np.stack([-np.ones(model.dimension), np.ones(model.dimension)]).astype(np.float32))
+    adapter = SimCSEEmbeddings(model, precision="int8", ranges=str(file))
+    before = adapter.embed_query("a cat")
+    np.save(file, 2 * np.load(file))
+    assert adapter.embed_query("a cat") == before
 
 
 def test_arguments_of_other_packages_are_named(prompted):

@@ -169,6 +169,13 @@ def test_numbers_in_a_parquet_file_s_text_are_found_too(tmp_path):
         ("sentence1,sentence2,Score\na,p,0.3\n", {}, "its column 'Score' is not read"),
         ("sent0,sent1,label\na,p,0\n", {"columns": {"anchor": "sent0", "positive": "sent1"}}, ""),
         ("anchor,pos\na,p\n", {}, "only its column 'anchor' is read, and not 'pos'; data.columns"),
+        (
+            "anchor,positive,hard_neg_1,negative\na,p,m,n\n",
+            {},
+            "only its columns 'anchor', 'positive', 'negative' are read, and not 'hard_neg_1'; data.columns.neg",
+        ),
+        ("anchor,positive,negative_01\na,p,n\n", {}, "columns 'anchor', 'positive' are read, and not 'negative_01'"),
+        ("anchor,positive,Negatives\na,p,n\n", {}, "columns 'anchor', 'positive' are read, and not 'Negatives'"),
         ("text,url,title,by,at\na,u,t,b,c\n", {}, "is read, and not 'url', 'title', 'by', …; data.columns.anchor"),
         ("id,text\n1,a\n", {}, ""),
         ("sent0, sent1, hard_neg\na,p,n\n", {}, ""),

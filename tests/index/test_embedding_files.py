@@ -122,6 +122,10 @@ def broken(folder, name: str) -> None:
         (folder / "plan.json").touch()
     elif name == "listed":
         (folder / "embeddings.json").write_text(json.dumps({"files": [["a.parquet", 0], ["b.parquet", 50]]}))
+    elif name == "a part":
+        (folder / "a.parquet").rename(folder / "a-00000-of-00002.parquet")
+    elif name == "no text":
+        write_parquet(folder / "b.parquet", VECTORS[:5], first=50, sentence=None)
     elif name == "list":
         (folder / "embeddings.json").write_text(json.dumps({"files": [[["a"], 0]]}))
     elif name == "a corpus":
@@ -152,6 +156,8 @@ def broken(folder, name: str) -> None:
         ("cut", r"a\.parquet: cannot be read as embeddings: "),
         ("begun", r"embeddings\.json: is not complete; give the command that began it again"),
         ("listed", r"b\.parquet: missing, but embeddings\.json lists it; copy it, or encode the folder again"),
+        ("a part", r"a-00001-of-00002\.parquet: missing; a-00000-of-00002\.parquet is there"),
+        ("no text", r"b\.parquet: has rows without their sentences, a\.parquet rows with their sentences"),
         ("list", r"embeddings\.json: damaged; give the command again that made the folder"),
         ("nothing", "has no .parquet and no .npy"),
         ("a corpus", "has no .parquet and no .npy"),

@@ -31,6 +31,11 @@ def test_options_that_make_no_sense_are_named(options, message):
         check_search(5, None, **options)
 
 
+def test_a_truth_value_is_no_threshold():
+    with pytest.raises(UserError, match="threshold=True: must be a number"):
+        check_search(5, True)
+
+
 def test_options_that_make_sense():
     check_search(5, None, storage="int8", similarity="manhattan", rescore=np.int64(1))
     check_search(5, None, precision="binary")

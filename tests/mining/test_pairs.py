@@ -21,6 +21,8 @@ def test_pairs_are_read_from_any_row_of_any_file(tmp_path):
     for kind in ("csv", "jsonl", "parquet"):
         file = PairFile(str(tmp_path / f"a.{kind}"), {})
         assert (list(file.read()), list(file.read(2)), file.has_rows) == (PAIRS, PAIRS[2:], True)
+    (tmp_path / "blank.jsonl").write_text(json.dumps(records[0]) + "\n\n" + json.dumps(records[1]) + "\n")
+    assert list(PairFile(str(tmp_path / "blank.jsonl"), {}).read()) == [PAIRS[0], None, PAIRS[1]._replace(row=2)]
     (tmp_path / "b.csv").write_text("question,answer,id\nx,y,1\n")
     named = PairFile(str(tmp_path / "b.csv"), {"anchor": "question", "positive": "answer"})
     assert (list(named.read()), named.has_rows) == ([Pair(0, "x", "y")], False)
@@ -70,6 +72,16 @@ def test_a_full_disk_of_temporary_files_is_named(monkeypatch):
         ("a.csv", f"anchor,positive,positive_row\na,p,{'1' * 5000}\n", "line 2: the field 'positive_row' holds '111"),
         ("a.jsonl", '{"anchor": "a", "positive": "p", "positive_row": 9223372036854775808}\n', "holds 9223372036854"),
         ("a.jsonl", '{"anchor": "a", "positive": 3}\n', "line 1: the field 'positive' holds 3, not text"),
+        (
+            "a.jsonl",
+            '{"anchor": "a", "positive": "p"}\n{"anchor": "b", "positive": "q", "positive_row": 4}\n',
+            "line 2: has the field 'positive_row', which the first line lacks",
+        ),
+        (
+            "a.jsonl",
+            '{"anchor": "a", "positive": "p", "positive_row": 4}\n{"anchor": "b", "positive": "q"}\n',
+            "line 2: the field 'positive_row' is missing; give it in every line, or in none",
+        ),
     ],
 )
 def test_what_is_no_file_of_pairs_is_refused(tmp_path, name, content, message):
