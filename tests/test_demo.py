@@ -6,12 +6,15 @@ import socket
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 from support import ROOT, call, xla_flags
 from support.chromium import chromium
 
 from simcse_jax import demo
+from simcse_jax.errors import UserError
+from simcse_jax.index.lance import LanceIndex
 
 QUICK = [
     "--headless",
@@ -64,6 +67,19 @@ def test_mistakes_are_reported_in_a_line(tmp_path, monkeypatch):
     (tmp_path / "empty.txt").write_text("\n\n")
     done = call("demo", "--model", "m", "--sentences", tmp_path / "empty.txt")
     assert done.returncode == 2 and "holds no sentences" in done.stderr
+
+
+def test_an_index_without_sentences_has_nothing_to_show():
+    class Bare(LanceIndex):
+        def __init__(self):
+            pass
+
+        def first_sentences(self, count):
+            return []
+
+    model = SimpleNamespace(index=Bare(), open_index=lambda folder: None)
+    with pytest.raises(UserError, match="--index i: its rows have no sentences that the page could show"):
+        demo.open_index(model, "i")
 
 
 def test_examples_are_spread_over_the_file():

@@ -1,7 +1,9 @@
 import json
+import shutil
 
 import pytest
-from support import call, refused, sentences, train_args
+from support import PROMPTS, call, refused, sentences, train_args
+from support.models import edit_json
 
 from simcse_jax.mining import miner
 
@@ -72,6 +74,24 @@ def test_a_killed_one_that_is_given_again_has_the_same_bytes(arguments, tmp_path
     assert again == whole and out.startswith(f"{tmp_path / 'mined.jsonl'}: resuming after row 12 of 21\n")
     assert out.splitlines()[1:-1] == report.splitlines()[:-1]
     assert sorted(path.name for path in (tmp_path / "whole").iterdir()) == ["mined.jsonl"]
+
+
+def test_a_judge_whose_prompts_were_changed_is_another(arguments, prompted, tmp_path, monkeypatch):
+    judge = shutil.copytree(prompted, tmp_path / "judge")
+    options = [*arguments, "--judge", judge, "--relative-margin", 0.0, "--output", tmp_path / "mined.jsonl"]
+    mine, blocks = miner.Miner.mine, []
+
+    def killed(self, pairs):
+        blocks.append(pairs)
+        if len(blocks) == 2:
+            raise KeyboardInterrupt
+        return mine(self, pairs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(miner.Miner, "mine", killed)
+        assert call("mine", *options).returncode == 130
+    edit_json(judge / "config_sentence_transformers.json", prompts=PROMPTS | {"query": "of "})
+    refused(call("mine", *options), "begun with another judge's prompts")
 
 
 def test_mistakes_are_named_and_nothing_is_left(arguments, tmp_path):
