@@ -118,7 +118,7 @@ def test_a_run_is_scored_at_each_size(trained, corpus, tmp_path):
     assert "the first 8 elements: development scores" in printed and set(result["truncated"]) == {"8"}
     output = tmp_path / "scores.json"
     chosen = ["--model", workdir, "--data", corpus["dev"], "--dimensions", "32,8"]
-    done = call("evaluate", *chosen, "--tasks", "STSBenchmark", "--output", output)
+    done = call("evaluate", *chosen, "--output", output)
     assert done.returncode == 0 and "\n8 elements: Spearman" in done.stdout, done.stderr
     found = json.loads(output.read_text())["truncated"]
     task = next(name for name, value in result.items() if isinstance(value, dict) and "spearman" in value)
@@ -150,7 +150,7 @@ def test_sizes_that_do_not_fit_are_refused(trained, tiny_bert, corpus, tmp_path)
     done = call("export", "--workdir", trained[0], "--output", tmp_path / "model", "--truncate-dim", "33")
     refused(done, "--truncate-dim 33: must be a whole number from 1 to 32")
     assert not (tmp_path / "model").exists()
-    chosen = ["--model", tiny_bert, "--data", corpus["dev"], "--tasks", "STSBenchmark"]
+    chosen = ["--model", tiny_bert, "--data", corpus["dev"]]
     for value, message in (
         ("33", "--dimensions 33: must be"),
         ("8,8", "each once"),
