@@ -48,9 +48,9 @@ def main() -> None:
         raise UserError("the page needs Gradio; pip install 'simcse_jax[demo]'")
     from simcse_jax.data.sentences import read_sentences
 
-    if args.index and args.column:
+    if args.sentences is None and args.column:
         raise UserError("--column: is for --sentences, which is not given")
-    sentences = read_sentences(args.sentences, args.column) if args.sentences else []
+    sentences = read_sentences(args.sentences, args.column) if args.sentences is not None else []
     with bind(args.host, args.port) as free:
         port = free.getsockname()[1]
     keep_to_this_machine()
@@ -60,7 +60,7 @@ def main() -> None:
     model = SimCSE(args.model, pooler=args.pooler)
     model.similarity_fn_name = "cosine"  # what the page says and colours
     with warnings_in_a_line():
-        if args.index:
+        if args.index is not None:
             count, sentences = open_index(model, args.index)
         else:
             print(f"{args.sentences}: encoding {len(sentences)} sentences", flush=True)

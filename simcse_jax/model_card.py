@@ -305,7 +305,7 @@ def training(run: Mapping[str, Any]) -> str:
 
 def _trains(run: Mapping[str, Any]) -> bool:
     train = run["config"]["train"]
-    return bool(train["max_steps"] or train["epochs"])
+    return bool(train.get("max_steps") or train.get("epochs", 1))  # a field that is missing has its default
 
 
 def changed_fields(run: Mapping[str, Any]) -> dict[str, str]:
