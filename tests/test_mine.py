@@ -1,3 +1,5 @@
+import contextlib
+import itertools
 import json
 import shutil
 
@@ -23,6 +25,21 @@ def mined(folder, *arguments, name="mined.jsonl"):
     done = call("mine", *arguments, "--output", folder / name)
     assert done.returncode == 0, done.stderr
     return done.stdout, (folder / name).read_bytes()
+
+
+@contextlib.contextmanager
+def killed_at(number, monkeypatch):
+    """Within it, mining ends as by Ctrl-C before that block."""
+    mine, blocks = miner.Miner.mine, itertools.count(1)
+
+    def killed(self, pairs):
+        if next(blocks) == number:
+            raise KeyboardInterrupt
+        return mine(self, pairs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(miner.Miner, "mine", killed)
+        yield
 
 
 def test_what_is_mined_trains(arguments, tiny_bert, corpus, tmp_path):
@@ -55,16 +72,7 @@ def test_a_killed_one_that_is_given_again_has_the_same_bytes(arguments, tmp_path
     ]
     (tmp_path / "whole").mkdir()
     report, whole = mined(tmp_path / "whole", *options)
-    mine, blocks = miner.Miner.mine, []
-
-    def killed(self, pairs):
-        blocks.append(pairs)
-        if len(blocks) == 3:
-            raise KeyboardInterrupt
-        return mine(self, pairs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(miner.Miner, "mine", killed)
+    with killed_at(3, monkeypatch):
         assert call("mine", *options, "--output", tmp_path / "mined.jsonl").returncode == 130
     assert not (tmp_path / "mined.jsonl").exists()
     with monkeypatch.context() as patch:  # before any model is opened
@@ -79,16 +87,7 @@ def test_a_killed_one_that_is_given_again_has_the_same_bytes(arguments, tmp_path
 def test_a_judge_whose_prompts_were_changed_is_another(arguments, prompted, tmp_path, monkeypatch):
     judge = shutil.copytree(prompted, tmp_path / "judge")
     options = [*arguments, "--judge", judge, "--relative-margin", 0.0, "--output", tmp_path / "mined.jsonl"]
-    mine, blocks = miner.Miner.mine, []
-
-    def killed(self, pairs):
-        blocks.append(pairs)
-        if len(blocks) == 2:
-            raise KeyboardInterrupt
-        return mine(self, pairs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(miner.Miner, "mine", killed)
+    with killed_at(2, monkeypatch):
         assert call("mine", *options).returncode == 130
     edit_json(judge / "config_sentence_transformers.json", prompts=PROMPTS | {"query": "of "})
     refused(call("mine", *options), "begun with another judge's prompts")

@@ -309,9 +309,8 @@ def _named_by(run: Run, field: str) -> tuple[Any, ...]:
         return config.model.init_from, config.model.num_layers
     if field == "data.train":
         objectives = tuple(name for name, term in config.objective.items() if term.weight)
-        read = {name: value for name, value in flatten(config).items() if name.startswith(("data.", "teacher."))}
-        seed = run.seed if draws_data(config) else None
-        return config.model.init_from, trains(config), objectives, tuple(read.items()), seed
+        read = tuple(item for item in flatten(config).items() if item[0].startswith(("data.", "teacher.")))
+        return config.model.init_from, trains(config), objectives, read, run.seed if draws_data(config) else None
     return run.variant, None
 
 
