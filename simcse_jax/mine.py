@@ -34,7 +34,8 @@ def main() -> None:
     inputs = {"--pairs": args.pairs, "--model": args.model, "--corpus": args.corpus, "--judge": args.judge}
     path = output_file(args.output, inputs, kinds=KINDS, temporary=TEMPORARY, streamed=False)
     try:
-        pairs = PairFile(args.pairs, args.columns)
+        with warnings_in_a_line():
+            pairs = PairFile(args.pairs, args.columns)
         positives = Positives(pairs.read())
     except UserError as error:  # about the fields of a config, which are options here
         raise UserError(re.sub(r"data\.columns\.(\w+)", r"--columns \1=NAME", str(error))) from None

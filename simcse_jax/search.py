@@ -112,7 +112,7 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
         help="faster, but may miss some; made for TPUs; with FAISS, its cells",
     )
     parser.add_argument(
-        "--recall-target", type=float, default=0.95, help="the share that --approximate should find, without FAISS"
+        "--recall-target", type=float, help="the share that --approximate should find, without FAISS (default: 0.95)"
     )
     parser.add_argument("--backend", default="jax", help="the library that compares: jax or faiss")
     parser.add_argument(
@@ -144,6 +144,10 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
     for option in ("compare_pooler", "compare_index"):
         if getattr(args, option) and not args.compare:
             raise UserError(f"--{option.replace('_', '-')}: is for --compare, which is not given")
+    if args.recall_target is None:
+        args.recall_target = 0.95
+    elif not args.approximate:
+        raise UserError("--recall-target: is for --approximate, which is not given")
     inputs = {f"--{name}": getattr(args, name) for name in ("sentences", "queries", "model", "compare")}
     for option in ("compare_index",) if _is_on_disk(args) else ("index", "compare_index"):
         _check_index(option, getattr(args, option), option == "index" and not args.sentences, inputs)

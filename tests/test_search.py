@@ -298,6 +298,7 @@ def test_queries_are_typed_where_none_is_given(tiny_bert, files, monkeypatch, ty
         ({"--index": "gs://bucket/index"}, ["gs://bucket/index: an index is memory-mapped"]),
         ({"--index": "a", "--compare": "b", "--compare-index": "./a"}, ["--compare-index: the same folder as --index"]),
         ({"--compare-index": "a"}, ["--compare-index: is for --compare, which is not given"]),
+        ({"--recall-target": "0.9"}, ["--recall-target: is for --approximate, which is not given"]),
         ({"--column": "text"}, ["sentences.txt: no column 'text'; it has sentence"]),
         ({"--queries-column": "text"}, ["--queries-column: is for --queries, which is not given"]),
         ({"--queries": "README.md"}, ["--query", "not allowed with"]),

@@ -195,15 +195,17 @@ def warn_of_unread(names: Sequence[str], chosen: Chosen, where: str) -> None:
             "data.columns.anchor and positive name those of pairs" if alone else "data.columns.negative names another"
         )
         warnings.warn(f"{where}: only its {which} read, and not {listed}; {cure}", stacklevel=2)
-    if len(chosen.places) < 2:
-        return
+    if len(chosen.places) > 1:
+        cure = "data.positives chooses by label, data.columns.anchor and positive name the columns"
+        warn_of_labels(names, f"{where}: ", f"; {cure}")
+
+
+def warn_of_labels(names: Sequence[str], before: str, after: str) -> None:
+    """Says, between two texts, which column of labels or scores is not read, so that all pairs count as positives."""
     unread = next((name for name in names if name.strip().lower() in (*USUAL_LABELS, USUAL_SCORE)), None)
     if unread is not None:
-        warnings.warn(
-            f"{where}: its column {unread!r} is not read, so every pair counts as a positive; data.positives chooses "
-            "by label, data.columns.anchor and positive name the columns",
-            stacklevel=2,
-        )
+        said = f"its column {unread!r} is not read, so every pair counts as a positive"
+        warnings.warn(f"{before}{said}{after}", stacklevel=3)
 
 
 def choose_labels(names: Sequence[str], columns: Mapping[str, str], needed_by: str, where: str) -> int | None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int64
 
-from simcse_jax.data.columns import choose_columns, without_numbers
+from simcse_jax.data.columns import choose_columns, warn_of_labels, without_numbers
 from simcse_jax.data.files import MISSING, READERS, Row, read_parquet, read_text
 from simcse_jax.errors import UserError
 from simcse_jax.storage import local_path
@@ -59,6 +59,9 @@ class PairFile:
         # Of columns that no name says: their names, by which a later call knows that it reads the same.
         self.by_order = {"columns of --pairs": self._wanted[:2]} if chosen.by_order else {}
         self.has_rows = "positive_row" in names
+        if not any(columns.values()):
+            cure = "leave out pairs that are none, or name the columns: --columns anchor=NAME positive=NAME"
+            warn_of_labels(names, f"--pairs {name}: ", f"; {cure}")
 
     def read(self, first: int = 0) -> Iterator[Pair | None]:
         """The pairs from a row on; None for a row with a blank sentence.

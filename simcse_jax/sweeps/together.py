@@ -15,6 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from ml_collections import config_dict
 
 from simcse_jax import progress
+from simcse_jax.config.checks import ineffective
 from simcse_jax.config.fields import flatten, numbers_of_step, trains
 from simcse_jax.config.rules import read_milestones
 from simcse_jax.config.source_fields import ONE_SOURCE
@@ -113,6 +114,8 @@ def _train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequenc
     if not all(workdir.exists for workdir in folders):  # one was removed, to be run again, perhaps of other data
         shutil.rmtree(folder, ignore_errors=True)
     for config, workdir in zip(configs, folders, strict=True):
+        for field in ineffective(config):
+            print(f"{workdir.path}: config.{field} has no effect with the other fields", flush=True)
         assert inputs.corpus is not None  # it trains
         check_corpus(config, inputs.corpus)
         if workdir.exists:

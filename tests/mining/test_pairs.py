@@ -30,6 +30,13 @@ def test_pairs_are_read_from_any_row_of_any_file(tmp_path):
     assert list(PairFile(str(tmp_path / "c.csv"), {}).read()) == [Pair(0, "x", "y", (0, 1))]
 
 
+def test_a_column_of_labels_that_is_not_read_is_named(tmp_path):
+    (tmp_path / "a.csv").write_text("sentence1,sentence2,label\na,p,1\nb,q,0\n")
+    with pytest.warns(UserWarning, match="--pairs .*a.csv: its column 'label' is not read, so every pair counts as"):
+        assert len(list(PairFile(str(tmp_path / "a.csv"), {}).read())) == 2
+    PairFile(str(tmp_path / "a.csv"), {"anchor": "sentence1", "positive": "sentence2"})  # on purpose
+
+
 def test_only_the_first_rows_say_whether_a_column_holds_numbers(tmp_path):
     (tmp_path / "a.csv").write_text("question,answer\nwho,me\nwhen,1969\nhow many,2\n")
     pairs = PairFile(str(tmp_path / "a.csv"), {})

@@ -184,14 +184,17 @@ def test_a_run_that_was_killed_ends_with_the_same_bits(prepared, tiny_bert, corp
 
 
 @pytest.mark.slow
-def test_runs_that_are_trained_together_are_as_each_alone(prepared, tiny_bert, corpus, tmp_path):
+def test_runs_that_are_trained_together_are_as_each_alone(prepared, tiny_bert, corpus, tmp_path, capsys):
     configs = [short_run(prepared, tiny_bert, corpus) for _ in range(2)]
     folders = [tmp_path / str(seed) for seed in (1, 2)]
     for seed, (config, folder) in enumerate(zip(configs, folders, strict=True), 1):
         config.seed = seed
         train_and_evaluate(config, str(tmp_path / f"alone {seed}"))
         folder.mkdir()
+    configs[1].eval.encoder = "better"  # of two, and there is one
+    capsys.readouterr()
     assert train_together(configs, folders, tmp_path / "group") == []
+    assert f"{folders[1]}: config.eval.encoder=better has no effect with the other" in capsys.readouterr().out
     losses = {
         path.name: [line["loss"] for line in lines(path) if "loss" in line]
         for path in (*folders, *(tmp_path / f"alone {seed}" for seed in (1, 2)))
