@@ -48,10 +48,18 @@ def rows(content: dict[str, Any]) -> Iterator[Row]:
 
 
 def figures(result: dict[str, Any]) -> Iterator[tuple[str, float, str]]:
-    """Name, value and unit of each figure of a result: a comparison, a curve of `scale`, or the host's work."""
+    """Name, value and unit of each figure of a result: a comparison, a curve, the host's work or a server's load."""
     if "host_work" in result:
         for name, each in result["host_work"].items():
             yield f"{result['title']}, {name}", each["processor_ms"]["median"], "ms"
+        return
+    if "server" in result:
+        what = f"{result['server']}, {result['texts']} text{'s' * (result['texts'] > 1)} a request"
+        yield f"{what}: texts", result["texts_per_second"], "texts/s"
+        yield f"{what}: of encode", 100 * result["of_encode"], "%"
+        for percentile in ("p50", "p99"):
+            yield f"{what}: {percentile}", result[f"{percentile}_ms"], "ms"
+        yield f"{what}: lost", result["lost"], "requests"
         return
     for point in result.get("points", ()):
         yield f"{result['axis']} {point['value']}", point["seconds"], "s"
@@ -74,7 +82,7 @@ def read(path: Path) -> dict[str, Any]:
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        list(rows(content))
+        _ = content["date"], content["busy"], list(rows(content))
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: is no benchmark's file of this version: {error!r}; run the benchmark again") from None
     return content

@@ -23,7 +23,7 @@ from urllib.request import urlopen
 
 import numpy as np
 
-from benchmarks import machine
+from benchmarks import machine, side_by_side
 from benchmarks.encode import sentences_of
 from benchmarks.random_models import MINILM
 from benchmarks.side_by_side import ROOT
@@ -31,7 +31,6 @@ from benchmarks.step_options import SENTENCES
 from simcse_jax.command_line import Parser, run_command
 from simcse_jax.errors import UserError
 from simcse_jax.outputs import output_file
-from simcse_jax.storage import write_atomically
 
 OURS, THEIRS = "simcse_jax", "sentence-transformers"
 SERVERS = {OURS: "simcse_jax.serve", THEIRS: "benchmarks.serve_peer"}
@@ -85,9 +84,7 @@ def main() -> None:
                 seconds = time.perf_counter() - started  # with the last answers, which came later
                 found.append({"server": server, "texts": texts} | figures(answers, texts, rate, seconds))
                 print(row(found[-1]), flush=True)
-    if args.output:
-        content = {"machine": machine.describe(), "versions": machine.versions(), "encode": rate, "results": found}
-        write_atomically(args.output, json.dumps(content, indent=2) + "\n")
+    side_by_side.report("serve", found, args.output)
 
 
 def encode_rate(model: str, sentences: Sequence[str]) -> float:

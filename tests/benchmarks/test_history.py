@@ -66,6 +66,17 @@ def test_curves_and_the_host_s_work_have_their_own_figures():
     assert list(history.figures(work)) == [("host work, batch 64, 1 layer", 0.2, "ms")]
 
 
+def test_a_server_s_load_has_its_throughput_and_its_latencies():
+    load = {"server": "a server", "texts": 32, "requests": 7, "lost": 1, "texts_per_second": 400.0, "of_encode": 0.8}
+    assert list(history.figures(load | {"p50_ms": 30.0, "p99_ms": 90.0})) == [
+        ("a server, 32 texts a request: texts", 400.0, "texts/s"),
+        ("a server, 32 texts a request: of encode", 80.0, "%"),
+        ("a server, 32 texts a request: p50", 30.0, "ms"),
+        ("a server, 32 texts a request: p99", 90.0, "ms"),
+        ("a server, 32 texts a request: lost", 1, "requests"),
+    ]
+
+
 def test_the_header_is_written_once_and_no_figure_twice(tmp_path, monkeypatch, capsys):
     file = tmp_path / "history.csv"
     add(tmp_path / "bench", file, monkeypatch)
@@ -93,7 +104,8 @@ def test_other_files_are_refused_and_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["history", "--folder", str(tmp_path), "--history", str(file)])
     with pytest.raises(UserError, match="no JSON file"):
         history.main()
-    for text in ("{", "[]", '{"results": [{}]}', '{"results": []}'):
+    undated = json.dumps({"results": [{}], "machine": ABOUT})
+    for text in ("{", "[]", '{"results": [{}]}', '{"results": []}', undated):
         (tmp_path / "x.json").write_text(text)
         with pytest.raises(UserError, match=r"x.json: is no benchmark's file"):
             history.main()
