@@ -72,7 +72,7 @@ test-openvino: .venv/requirements-dev.txt .venv/openvino/done
 golden: .venv/requirements-dev.txt
 	PYTHONPATH=.:tests $(BIN)/python -m support.golden
 
-# Most figures of docs/performance.md, ours and the peers in turn, on an idle machine: an hour or two on two cores. Each
+# Most figures of docs/performance.md, ours and the peers in turn, on an idle machine: an hour on two cores. Each
 # benchmark's --help lists its options. They are added to benchmarks/history.csv, unless the machine was not idle.
 # `make bench DATA=wiki.txt TRIPLETS=nli.csv SENTEVAL=data/SentEval/data/downstream` takes other sentences, and scores all STS
 # files.
@@ -80,20 +80,26 @@ DATA ?= examples/everyday/triplets.csv
 TRIPLETS ?= examples/everyday/triplets.csv
 SENTEVAL ?=
 BENCH := runs/bench
+ENCODE = $(BIN)/python -m benchmarks.encode --data $(DATA) --onnx-python .venv/onnx/bin/python \
+  --openvino-python .venv/openvino/bin/python
 
-bench: test-benchmarks .venv/onnx/done
+bench: test-benchmarks .venv/onnx/done .venv/openvino/done
 	mkdir -p $(BENCH)
 	rm -f $(BENCH)/*.json
-	$(BIN)/python -m benchmarks.train_step --data $(DATA) --rounds 3 --output $(BENCH)/train_step.json
-	$(BIN)/python -m benchmarks.train_step --data $(TRIPLETS) --recipe sup --rounds 3 --steps 2 \
+	$(BIN)/python -m benchmarks.train_step --data $(DATA) --rounds 3 --steps 8 --output $(BENCH)/train_step.json
+	$(BIN)/python -m benchmarks.train_step --data $(TRIPLETS) --recipe sup --rounds 3 --steps 6 \
 	  --output $(BENCH)/train_step_sup.json
-	$(BIN)/python -m benchmarks.train_step --base --data $(DATA) --recipe unsup --rounds 3 --steps 1 --warmup 2 \
+	$(BIN)/python -m benchmarks.train_step --base --data $(DATA) --recipe unsup --rounds 3 --steps 2 --warmup 2 \
 	  --output $(BENCH)/train_step_base.json
 	$(BIN)/python -m benchmarks.train_step --chunk 32 --batch-size 128 --data $(DATA) --recipe unsup --dtype float32 \
 	  --peers sentence-transformers --rounds 3 --steps 2 --output $(BENCH)/train_step_chunks.json
 	$(BIN)/python -m benchmarks.host_work --output $(BENCH)/host_work.json
-	$(BIN)/python -m benchmarks.encode --data $(DATA) --onnx-python .venv/onnx/bin/python --output $(BENCH)/encode.json
-	$(if $(SENTEVAL),$(BIN)/python -m benchmarks.sts --data $(SENTEVAL) --output $(BENCH)/sts.json)
+	$(ENCODE) --output $(BENCH)/encode.json
+	$(ENCODE) --words 1 6 --output $(BENCH)/encode_short.json
+	$(ENCODE) --words 250 250 --rows 100 --output $(BENCH)/encode_long.json
+	$(ENCODE) --single --rows 300 --output $(BENCH)/encode_single.json
+	$(ENCODE) --base --rows 200 --output $(BENCH)/encode_base.json
+	$(if $(SENTEVAL),$(BIN)/python -m benchmarks.sts --data $(SENTEVAL) --rounds 1 --output $(BENCH)/sts.json)
 	$(BIN)/python -m benchmarks.startup --data $(DATA) --output $(BENCH)/startup.json
 	$(BIN)/python -m benchmarks.search --rows 100000 1000000 --rounds 2 --output $(BENCH)/search.json
 	$(BIN)/python -m benchmarks.serve --data $(DATA) --seconds 20 --output $(BENCH)/serve.json

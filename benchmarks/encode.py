@@ -1,19 +1,20 @@
 """`SimCSE.encode` and sentence-transformers' `encode`, in turn, on the same sentences and the same weights.
 
-    python -m benchmarks.encode [--base] [--data FILE …] [--rows 2000] [--words 1 6] [--onnx-python PYTHON]
-        [--output FILE]
+    python -m benchmarks.encode [--base] [--data FILE …] [--rows 2000] [--words 1 6] [--single] [--onnx-python PYTHON]
+        [--openvino-python PYTHON] [--output FILE]
 
-In float32 and in bfloat16, theirs with PyTorch and, in float32, with ONNX Runtime. The latter needs an
-older release of transformers than ours (optimum-onnx 0.1 takes those below 4.58), so it has an environment of its own,
+In float32 and in bfloat16, theirs with PyTorch and, in float32, with ONNX Runtime and OpenVINO. These need an older
+release of transformers than ours (optimum-onnx 0.1 takes those below 4.58), so each has an environment of its own,
 whose Python is given:
 
-    python -m venv .venv-onnx && .venv-onnx/bin/pip install "sentence-transformers[onnx]" torch==2.13.0
-    python -m benchmarks.encode --onnx-python .venv-onnx/bin/python
+    make .venv/onnx/done .venv/openvino/done
+    python -m benchmarks.encode --onnx-python .venv/onnx/bin/python --openvino-python .venv/openvino/bin/python
 
 A file of pairs in STS-B's layout (`sts-test.csv`) or a graded `.tsv` gives the sentences of both sides. Ours encodes
 each distinct sentence once; all are counted on both sides. `--words 1 6` cuts the running text of a file into texts of
-one to six words, as queries have, `--words 250 250` into long ones. Below the table: the smallest cosine between
-bfloat16 and float32, and the largest difference of an element between our embeddings and theirs.
+one to six words, as queries have, `--words 250 250` into long ones. `--single` encodes each text in a call of its own.
+Below the table: a call's p50 and p99 of `--single`, the smallest cosine between bfloat16 and float32, and the largest
+difference of an element between our embeddings and theirs.
 """
 
 import argparse
@@ -43,6 +44,7 @@ from simcse_jax.storage import local_path
 OURS = {"float32": "simcse_jax, float32", "bfloat16": "simcse_jax, bfloat16"}
 THEIRS = {"float32": "sentence-transformers, float32", "bfloat16": "sentence-transformers, bfloat16"}
 ONNX = "sentence-transformers, ONNX"
+OPENVINO = "sentence-transformers, OpenVINO"
 
 
 def parse() -> argparse.Namespace:
@@ -59,7 +61,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=64, help="ours")
     parser.add_argument("--peer-batch-size", type=int, default=32, help="theirs; 32 is its own default")
+    parser.add_argument("--single", action="store_true", help="a call for each text")
     parser.add_argument("--onnx-python", default=sys.executable, help="of the environment that has optimum-onnx")
+    parser.add_argument("--openvino-python", help="of the one that has optimum-intel (default: without OpenVINO)")
     parser.add_argument("--output", type=output_file, help="the figures as JSON")
     args = parser.parse_args()
     if args.words and not 0 < args.words[0] <= args.words[1]:
@@ -108,7 +112,8 @@ def pieces(sentences: Iterable[str], least: int, most: int) -> Iterator[str]:
 def measure(name: str, sentences: Sequence[str], args: argparse.Namespace) -> dict[str, Any]:
     """One table, printed, and its figures."""
     what = "texts of {} to {} words".format(*args.words) if args.words else "sentences"
-    title = f"{Path(name).name}, {len(sentences)} {what}{', BERT-base' if args.base else ''}"
+    how = f"{', BERT-base' if args.base else ''}{', a call each' if args.single else ''}"
+    title = f"{Path(name).name}, {len(sentences)} {what}{how}"
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (folder / "sentences.json").write_text(json.dumps(sentences))
@@ -129,11 +134,14 @@ def measure(name: str, sentences: Sequence[str], args: argparse.Namespace) -> di
     found["ratios"] = {
         f"{first} / {second}": side_by_side.spread(comparison.ratios(first, second))
         for first in OURS.values()
-        for second in [*OURS.values(), *THEIRS.values(), ONNX]
+        for second in [*OURS.values(), *THEIRS.values(), ONNX, OPENVINO]
         if first != second and comparison.ratios(first, second)
     }
     for pair, ratio in found["ratios"].items():
         print(f"  {pair}: {ratio['median']:.2f} ({ratio['min']:.2f} to {ratio['max']:.2f})")
+    for contender, each in found["contenders"].items():
+        if args.single:
+            print(f"  {contender}: p50 {each['notes']['p50_ms']:.2f} ms, p99 {each['notes']['p99_ms']:.2f} ms")
     found["agreement"] = agreement(embeddings)
     for sentence, value in found["agreement"].items():
         print(f"  {sentence}: {value:.3g}" if value < 0.5 else f"  {sentence}: {value:.6f}", flush=True)
@@ -141,7 +149,7 @@ def measure(name: str, sentences: Sequence[str], args: argparse.Namespace) -> di
 
 
 def contenders_of(args: argparse.Namespace, folder: Path) -> list[Contender]:
-    """Ours and theirs of each dtype, and theirs with ONNX Runtime."""
+    """Ours and theirs of each dtype, and theirs with ONNX Runtime and OpenVINO."""
     from simcse_jax.huggingface.resolve import resolve
 
     model = str(resolve(args.model))
@@ -149,15 +157,19 @@ def contenders_of(args: argparse.Namespace, folder: Path) -> list[Contender]:
 
     def add(name: str, factory: str, python: str = sys.executable, **options: Any) -> None:
         files = {"sentences": str(folder / "sentences.json"), "save": str(folder / f"{len(contenders)}.npy")}
-        contenders.append(Contender(name, f"benchmarks.encoders:{factory}", {**files, **options}, python))
+        options |= files | {"single": args.single}
+        contenders.append(Contender(name, f"benchmarks.encoders:{factory}", options, python))
 
     for dtype in args.dtype:
         add(OURS[dtype], "ours", model=args.model, dtype=dtype, batch_size=args.batch_size)
     for dtype in args.dtype:
         add(THEIRS[dtype], "theirs", folder=model, dtype=dtype, batch_size=args.peer_batch_size)
-    # With a slash, since a bare name is looked up in PATH; not resolved, since an environment's Python is a link.
-    python = os.path.abspath(args.onnx_python) if os.sep in args.onnx_python else args.onnx_python
-    add(ONNX, "theirs", python, folder=model, dtype="float32", batch_size=args.peer_batch_size, backend="onnx")
+    for name, python in ((ONNX, args.onnx_python), (OPENVINO, args.openvino_python)):
+        if python:
+            # With a slash: a bare name is looked up in PATH. Not resolved, since an environment's Python is a link.
+            python = os.path.abspath(python) if os.sep in python else python
+            backend = {"batch_size": args.peer_batch_size, "backend": name.split()[-1].lower()}
+            add(name, "theirs", python, folder=model, dtype="float32", **backend)
     return contenders
 
 
@@ -179,7 +191,7 @@ def agreement(embeddings: dict[str, np.ndarray]) -> dict[str, float]:
         first, second = embeddings.get(who["float32"]), embeddings.get(who["bfloat16"])
         if first is not None and second is not None:
             found[f"least cosine of {who['bfloat16']} to its float32"] = float(sts.cosine(first, second).min())
-    for name in (THEIRS["float32"], ONNX):
+    for name in (THEIRS["float32"], ONNX, OPENVINO):
         if exact is not None and name in embeddings:
             found[f"largest difference of {OURS['float32']} to {name}"] = float(np.abs(exact - embeddings[name]).max())
     return found

@@ -1,10 +1,12 @@
 """Encoders as contenders (see `benchmarks.contender`): `SimCSE.encode` and sentence-transformers' `encode`.
 
 A round encodes all of `sentences`, a JSON file with a list of strings, and its work is their number. With `save` the
-embeddings are written to that file, in float32. Each contender warms up by encoding them once: that compiles.
+embeddings are written to that file, in float32. Each contender warms up by encoding them once: that compiles. With
+`single` each sentence has a call of its own, and a round notes the calls' p50 and p99 in milliseconds.
 """
 
 import json
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,14 +19,14 @@ from benchmarks.contender import Done, Round
 Encode = Callable[[Sequence[str]], np.ndarray]
 
 
-def ours(sentences: str, save: str, **options: Any) -> Round:
+def ours(sentences: str, save: str, single: bool = False, **options: Any) -> Round:
     """`SimCSE.encode`; for the options see `our_encode`."""
-    return _rounds(our_encode(**options), sentences, save)
+    return _rounds(our_encode(**options), sentences, save, single)
 
 
-def theirs(sentences: str, save: str, **options: Any) -> Round:
+def theirs(sentences: str, save: str, single: bool = False, **options: Any) -> Round:
     """`SentenceTransformer.encode`; for the options see `their_encode`."""
-    return _rounds(their_encode(**options), sentences, save)
+    return _rounds(their_encode(**options), sentences, save, single)
 
 
 def our_encode(model: str, dtype: str, batch_size: int) -> Encode:
@@ -36,17 +38,19 @@ def our_encode(model: str, dtype: str, batch_size: int) -> Encode:
 
 
 def their_encode(folder: str, dtype: str, batch_size: int, backend: str = "torch") -> Encode:
-    """Theirs: a folder, the dtype of the model, sentences a batch, torch or onnx (exported here, in memory)."""
+    """Theirs: a folder, the dtype of the model, sentences a batch, and torch, onnx or openvino (exported in memory)."""
     import torch
     from sentence_transformers import SentenceTransformer
 
-    options = {"export": True} if backend == "onnx" else {"torch_dtype": getattr(torch, dtype)}
+    options: dict[str, Any] = {"export": True} if backend != "torch" else {"torch_dtype": getattr(torch, dtype)}
+    if backend == "openvino":  # or it computes in bfloat16, where a processor can
+        options["ov_config"] = {"INFERENCE_PRECISION_HINT": "f32"}
     device = "cuda" if torch.cuda.is_available() else "cpu"
     encoder = SentenceTransformer(folder, device=device, backend=backend, model_kwargs=options)
     return lambda sentences: encoder.encode(sentences, batch_size=batch_size)
 
 
-def _rounds(encode: Encode, sentences: str, save: str) -> Round:
+def _rounds(encode: Encode, sentences: str, save: str, single: bool) -> Round:
     warnings.simplefilter("ignore")  # how many sentences are cut
     texts = json.loads(Path(sentences).read_text())
     np.save(save, np.asarray(encode(texts), np.float32))
@@ -55,4 +59,15 @@ def _rounds(encode: Encode, sentences: str, save: str) -> Round:
         encode(texts)
         return Done(len(texts))
 
-    return do_round
+    def do_single_calls() -> Done:
+        milliseconds = []
+        for text in texts:
+            started = time.perf_counter()
+            encode([text])
+            milliseconds.append(1000 * (time.perf_counter() - started))
+        p50, p99 = np.percentile(milliseconds, [50, 99])
+        return Done(len(texts), {"p50_ms": p50, "p99_ms": p99})
+
+    if single:
+        do_single_calls()  # other shapes
+    return do_single_calls if single else do_round

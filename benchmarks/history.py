@@ -72,6 +72,9 @@ def figures(result: dict[str, Any]) -> Iterator[tuple[str, float, str]]:
             yield f"{what}: {ours} / {name}", each["ours_is"]["median"], "x"
         if each["share_of_peak"]:
             yield f"{what}: {name}, of the peak", 100 * each["share_of_peak"]["median"], "%"
+        latencies = {key: value for key, value in each.get("notes", {}).items() if key.endswith("_ms")}
+        for key, value in latencies.items():
+            yield f"{what}: {name}, {key.removesuffix('_ms')}", value, "ms"
 
 
 def read(path: Path) -> dict[str, Any]:

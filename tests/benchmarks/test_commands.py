@@ -288,6 +288,9 @@ def test_encode_and_sts_agree_with_sentence_transformers(exported, corpus, tmp_p
     (found,) = run(encode, tmp_path / "out.json", "--data", corpus["dev"], *few)
     assert {encode.OURS["float32"], encode.THEIRS["float32"]} <= set(found["contenders"])
     assert found["agreement"][f"largest difference of {encode.OURS['float32']} to {encode.THEIRS['float32']}"] < 1e-5
+    (single,) = run(encode, tmp_path / "out.json", "--data", corpus["dev"], *few, "--single", "--rows", 20)
+    for each in single["contenders"].values():
+        assert 0 < each["notes"]["p50_ms"] <= each["notes"]["p99_ms"] < 60_000
     (found,) = run(sts, tmp_path / "out.json", "--data", corpus["dev"], *few)
     ours, theirs = (figures["notes"]["scores"] for figures in found["contenders"].values())
     assert ours == pytest.approx(theirs, abs=1e-3)

@@ -77,6 +77,12 @@ def test_a_server_s_load_has_its_throughput_and_its_latencies():
     ]
 
 
+def test_calls_of_single_texts_have_their_latencies():
+    result = {"title": "a call each", "unit": "sentences", "contenders": {"ours": contender(40.0, 1.0)}}
+    result["contenders"]["ours"]["notes"] = {"p50_ms": 2.0, "other": 1}
+    assert list(history.figures(result))[1:] == [("a call each: ours, p50", 2.0, "ms")]
+
+
 def test_the_header_is_written_once_and_no_figure_twice(tmp_path, monkeypatch, capsys):
     file = tmp_path / "history.csv"
     add(tmp_path / "bench", file, monkeypatch)
