@@ -21,12 +21,12 @@ from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models.parameters import Arrays
 
 # A batch is padded to the next of these lengths, and each compiles once. Few sentences use few lengths.
-LENGTHS = (16, 24, 32, 48, 64, 128, 256, 512)
+LENGTHS = (8, 12, 16, 24, 32, 48, 64, 128, 256, 512)
 FINE_LENGTHS = (*range(8, 16, 2), *range(16, 32, 4), *range(32, 64, 8), *range(64, 128, 16), *range(128, 513, 64))
 MANY = 2048  # distinct sentences; so many are worth compiling the fine lengths
 FULL_BATCH_LENGTH = 64  # tokens; batches of longer sentences have fewer of them instead of more tokens
 CPU_TOKENS = 1024  # in a batch at most, so that its activations stay in a core's cache
-FEW = 8  # sentences; if no more are left over, they are not worth a whole batch
+FEW = 8  # sentences; if no more are left over, they are not worth a whole batch. A CPU computes one alone as one
 TOKENIZED_AT_ONCE = 4096  # sentences
 MOST_THREADS = 8  # on a CPU; each thread's program already uses several cores
 
@@ -175,7 +175,7 @@ def make_batches(sentences: Sequence[str], batching: Batching) -> Iterator[Batch
                 del waiting[:size]
     rest = [sentence for waiting in by_length.values() for sentence in waiting]
     rest.sort(key=lambda sentence: -len(sentence.ids))
-    few = batching.round_up(FEW)
+    few = 1 if batching.on_cpu and len(sentences) == 1 else batching.round_up(FEW)
     while rest:
         length = padded(rest[0])
         size = batching.size(length)

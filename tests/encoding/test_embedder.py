@@ -72,12 +72,27 @@ def test_longer_sentences_share_smaller_batches(model):
 
 def test_a_batch_on_a_cpu_has_no_more_tokens_than_its_cache_takes(model, monkeypatch):
     monkeypatch.setattr(batching, "CPU_TOKENS", 16 * 8)
+    monkeypatch.setattr(batching, "LENGTHS", (16, 32))
     recorder = Recorder(model[2])
     encode((model[0], model[1], recorder), sentences(40), batch_size=32, pooler="cls")
     assert {rows for rows, length in recorder.shapes if length == 16} == {8}
 
 
-def test_a_shape_compiles_once(model):
+def test_a_text_alone_is_a_batch_of_one_row(model):
+    for texts, expected in (
+        (["sat"], (1, 8)),
+        (["sat"] * 3, (1, 8)),
+        (["the cat sat " * 3] * 2, (1, 12)),
+        (["a", "b"], (8, 8)),
+    ):
+        recorder = Recorder(model[2])
+        found = encode((model[0], model[1], recorder), texts, batch_size=16, pooler="cls")
+        assert len(found.embeddings) == len(texts)
+        assert recorder.shapes == [expected]
+
+
+def test_a_shape_compiles_once(model, monkeypatch):
+    monkeypatch.setattr(batching, "LENGTHS", (16, 32))
     embed = make_embed(model[0], "max", False, None, (), 0)
     before = embed._cache_size()
     for texts in (sentences(20), sentences(30, seed=1), sentences(20)):
