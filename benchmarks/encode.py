@@ -160,8 +160,9 @@ def contenders_of(args: argparse.Namespace, folder: Path) -> list[Contender]:
         options |= files | {"single": args.single}
         contenders.append(Contender(name, f"benchmarks.encoders:{factory}", options, python))
 
+    pooler = "avg" if args.base else None  # as sentence-transformers takes for a folder that names none
     for dtype in args.dtype:
-        add(OURS[dtype], "ours", model=args.model, dtype=dtype, batch_size=args.batch_size)
+        add(OURS[dtype], "ours", model=args.model, dtype=dtype, batch_size=args.batch_size, pooler=pooler)
     for dtype in args.dtype:
         add(THEIRS[dtype], "theirs", folder=model, dtype=dtype, batch_size=args.peer_batch_size)
     for name, python in ((ONNX, args.onnx_python), (OPENVINO, args.openvino_python)):

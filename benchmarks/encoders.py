@@ -29,12 +29,12 @@ def theirs(sentences: str, save: str, single: bool = False, **options: Any) -> R
     return _rounds(their_encode(**options), sentences, save, single)
 
 
-def our_encode(model: str, dtype: str, batch_size: int) -> Encode:
-    """Ours: a model's name, the dtype of its products, sentences a batch."""
+def our_encode(model: str, dtype: str, batch_size: int, pooler: str | None = None) -> Encode:
+    """Ours: a model's name, the dtype of its products, sentences a batch, and a pooler (None: the model's own)."""
     from simcse_jax import SimCSE
 
     options = {} if dtype == "float32" else {"dtype": dtype}
-    return SimCSE(model, batch_size=batch_size, **options).encode
+    return SimCSE(model, pooler=pooler, batch_size=batch_size, **options).encode
 
 
 def their_encode(folder: str, dtype: str, batch_size: int, backend: str = "torch") -> Encode:

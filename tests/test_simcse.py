@@ -1,4 +1,5 @@
 import copy
+import dataclasses
 import json
 import pickle
 import shutil
@@ -104,6 +105,20 @@ def test_an_unknown_pooler_is_refused(tiny_folder):
         SimCSE(str(tiny_folder), batch_size=0)
     with pytest.raises(UserError, match="dtype 'float16' is not one of float32, bfloat16"):
         SimCSE(str(tiny_folder), dtype="float16")
+
+
+def test_weights_are_rounded_once_and_give_the_same_bits_as_with_every_batch(tiny_bert):
+    model, texts = SimCSE(str(tiny_bert), dtype="bfloat16"), sentences(20)
+    embedder = model._embedder
+    rounds_each_time = embedder.with_params(embedder.params)
+    assert embedder.copies and not rounds_each_time.copies and not SimCSE(str(tiny_bert))._embedder.copies
+    found = embedder.encode(texts).embeddings
+    np.testing.assert_array_equal(found, rounds_each_time.encode(texts).embeddings)
+    twice = {name: 2 * value for name, value in embedder.copies.items()}
+    assert (dataclasses.replace(embedder, copies=twice).encode(texts).embeddings != found).any()  # they are read
+    for row, states in embedder.tokens.hidden_states(texts[:3]):
+        np.testing.assert_array_equal(states, dict(rounds_each_time.tokens.hidden_states(texts[:3]))[row])
+    assert all(value.dtype == np.float32 for value in model._model.params.values())  # of an export, and its identity
 
 
 def test_products_in_bfloat16_give_nearly_the_same_embeddings(minilm):

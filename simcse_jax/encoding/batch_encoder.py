@@ -12,7 +12,6 @@ import numpy as np
 
 from simcse_jax.encoding.batching import FEW, LENGTHS, Batch, Batching, Sentence
 from simcse_jax.encoding.embedder import Embedder, make_embed, to_unit
-from simcse_jax.models import parameters
 from simcse_jax.models.attention import is_long
 
 ROW_LENGTHS = (16, 32, 64, 128, 256, 512)  # where padding is not computed
@@ -54,7 +53,7 @@ class BatchEncoder:
         self.skipped = (
             0 if embedder.include_prompt else embedder.tokenizer.count_prompt(embedder.prompt, embedder.max_length)
         )
-        self._params = {**parameters.sentence_encoder(embedder.params), **embedder.module_weights}
+        self._params = embedder.arrays
         self._shapes = shapes_by_length(self._batching)
         self._lengths = [*self._shapes]
         self._functions = {shape: self._function(shape) for shape in self.shapes()}

@@ -45,6 +45,7 @@ class Embedder:
     whole run, and only the sentence encoder's are used. `SentenceEncoder` explains pooler and head, `Batching` the
     fields from tokenizer to sharding, `models.modules` what comes after pooler and head. With `normalize`, embeddings
     have length 1. `prompt` is put before every sentence; the pooler leaves its tokens out unless `include_prompt`.
+    `copies` are those of `params` that products read (`parameters.copies`): rounded once, not with every batch.
     """
 
     graph: Graph
@@ -60,6 +61,12 @@ class Embedder:
     include_prompt: bool = True
     modules: tuple[Module, ...] = ()
     module_weights: Arrays = dataclasses.field(default_factory=dict)
+    copies: Arrays = dataclasses.field(default_factory=dict)
+
+    @property
+    def arrays(self) -> Arrays:
+        """What the program of `make_embed` reads."""
+        return {**parameters.sentence_encoder(self.params), **self.copies, **self.module_weights}
 
     @property
     def dimension(self) -> int:
@@ -90,14 +97,13 @@ class Embedder:
         numbers: dict[str, int] = {}
         inverse = np.fromiter((numbers.setdefault(sentence, len(numbers)) for sentence in sentences), np.int64)
         occurrences = np.bincount(inverse, minlength=len(numbers))
-        params = {**parameters.sentence_encoder(self.params), **self.module_weights}
         skipped = 0 if self.include_prompt else self.tokenizer.count_prompt(self.prompt, self.max_length)
         embed = make_embed(self.graph, self.pooler, self.use_head, self.sharding, self.modules, skipped)
         embeddings = np.empty((len(numbers), self.dimension), np.float32)
         cut = np.zeros(len(numbers), bool)
         unique = list(numbers)
         texts = [self.prompt + sentence for sentence in unique] if self.prompt else unique
-        for output in compute(embed, params, texts, self.batching, IN_FLIGHT):
+        for output in compute(embed, self.arrays, texts, self.batching, IN_FLIGHT):
             check_finite(output.values, [unique[row] for row in output.rows])
             embeddings[output.rows], cut[output.rows] = output.values, output.cut
             if advance:
@@ -121,11 +127,12 @@ class Embedder:
     @property
     def tokens(self) -> TokenEncoder:
         """The token embeddings of every layer, before pooler and head."""
-        return TokenEncoder(self.graph, self.params, self.tokenizer, self.max_length, self.batch_size, self.sharding)
+        params = {**self.params, **self.copies}
+        return TokenEncoder(self.graph, params, self.tokenizer, self.max_length, self.batch_size, self.sharding)
 
     def with_params(self, params: Arrays) -> "Embedder":
         """The same model with other parameters."""
-        return dataclasses.replace(self, params=params)
+        return dataclasses.replace(self, params=params, copies={})
 
 
 def on_local_devices(model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPooler, dtype: str) -> Embedder:
@@ -142,9 +149,10 @@ def on_local_devices(model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPool
     devices = jax.local_devices()
     mesh, several = Mesh(np.array(devices), ("data",)), len(devices) > 1
     place = NamedSharding(mesh, PartitionSpec()) if several else devices[0]
+    params = jax.device_put(model.params, place)
     return Embedder(
         graph=build(model.config, model.has_head, jnp.dtype(dtype))[0],
-        params=jax.device_put(model.params, place),
+        params=params,
         pooler=chosen.pooler,
         use_head=chosen.use_head,
         tokenizer=tokenizer,
@@ -153,6 +161,7 @@ def on_local_devices(model: Pretrained, tokenizer: Tokenizer, chosen: ChosenPool
         include_prompt=model.include_prompt,
         modules=model.modules,
         module_weights=jax.device_put(dict(model.module_weights), place),
+        copies=parameters.copies(parameters.sentence_encoder(params), jnp.dtype(dtype)),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 
 from simcse_jax.models import convolutions
@@ -81,6 +82,13 @@ def with_copies(params: Params, dtype: DType) -> Params:
     """
     copied = [name for name in params if only_multiplied(name)]
     return params | {name + COPY: jax.lax.stop_gradient(params[name].astype(dtype)) for name in copied}
+
+
+def copies(params: Params, dtype: DType) -> Params:
+    """The copies alone of `with_copies`; none in float32."""
+    if dtype == jnp.float32:
+        return {}
+    return {name: value for name, value in with_copies(params, dtype).items() if name.endswith(COPY)}
 
 
 def abstract(build: Callable[[], Model]) -> tuple[nnx.GraphDef[Model], dict[str, jax.ShapeDtypeStruct]]:
