@@ -13,14 +13,15 @@ whose Python is given:
 A file of pairs in STS-B's layout (`sts-test.csv`) or a graded `.tsv` gives the sentences of both sides. Ours encodes
 each distinct sentence once; all are counted on both sides. `--words 1 6` cuts the running text of a file into texts of
 one to six words, as queries have, `--words 250 250` into long ones. `--single` encodes each text in a call of its own.
-Below the table: a call's p50 and p99 of `--single`, the smallest cosine between bfloat16 and float32, and the largest
-difference of an element between our embeddings and theirs.
+Below the table: a call's p50 and p99 of `--single` (medians over the rounds), the smallest cosine between bfloat16 and
+float32, and the largest difference of an element between our embeddings and theirs.
 """
 
 import argparse
 import itertools
 import json
 import os
+import statistics
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -139,9 +140,10 @@ def measure(name: str, sentences: Sequence[str], args: argparse.Namespace) -> di
     }
     for pair, ratio in found["ratios"].items():
         print(f"  {pair}: {ratio['median']:.2f} ({ratio['min']:.2f} to {ratio['max']:.2f})")
-    for contender, each in found["contenders"].items():
-        if args.single:
-            print(f"  {contender}: p50 {each['notes']['p50_ms']:.2f} ms, p99 {each['notes']['p99_ms']:.2f} ms")
+    for contender, each in found["contenders"].items() if args.single else ():
+        notes = [done["notes"] for done in comparison.rounds[contender]]
+        each["notes"] = {key: statistics.median(note[key] for note in notes) for key in notes[0]}
+        print(f"  {contender}: p50 {each['notes']['p50_ms']:.2f} ms, p99 {each['notes']['p99_ms']:.2f} ms")
     found["agreement"] = agreement(embeddings)
     for sentence, value in found["agreement"].items():
         print(f"  {sentence}: {value:.3g}" if value < 0.5 else f"  {sentence}: {value:.6f}", flush=True)

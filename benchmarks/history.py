@@ -12,6 +12,7 @@ import argparse
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,6 +45,8 @@ def rows(content: dict[str, Any]) -> Iterator[Row]:
     where = machine.name(content["machine"], devices)
     for result in content["results"]:
         for figure, value, unit in figures(result):
+            if not math.isfinite(value):  # a median of nothing, where a server lost every request
+                continue
             yield Row(content["date"], content["commit"], where, content["benchmark"], figure, f"{value:.4g}", unit)
 
 
@@ -61,6 +64,8 @@ def figures(result: dict[str, Any]) -> Iterator[tuple[str, float, str]]:
             yield f"{what}: {percentile}", result[f"{percentile}_ms"], "ms"
         yield f"{what}: lost", result["lost"], "requests"
         return
+    for dtype, peak in result.get("peak_gflops", {}).items():
+        yield f"{result['title']}: the machine's products, {dtype}", peak["median"], "GFLOP/s"
     for point in result.get("points", ()):
         yield f"{result['axis']} {point['value']}", point["seconds"], "s"
     contenders = result.get("contenders", {})

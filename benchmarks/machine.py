@@ -24,18 +24,23 @@ PACKAGES = (
     "accelerate",
     "onnxruntime",
     "optimum-onnx",
+    "openvino",
+    "optimum-intel",
     "faiss-cpu",
     "numpy",
 )
 
 
 def cpu() -> str:
-    """The processor's name, if the system gives it."""
+    """The processor's name, family and model, if the system gives them: a virtual machine's name alone says little."""
+    lines: list[str] = []
     with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+        lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
+    about = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    if "model name" not in about:
+        return platform.processor() or platform.machine()
+    kind = f" (family {about['cpu family']}, model {about['model']})" if {"cpu family", "model"} <= about.keys() else ""
+    return about["model name"] + kind
 
 
 def cores() -> int:

@@ -146,8 +146,8 @@ def _parse() -> tuple[argparse.Namespace, Path | None]:
             raise UserError(f"--{option.replace('_', '-')}: is for --compare, which is not given")
     if args.recall_target is None:
         args.recall_target = 0.95
-    elif not args.approximate:
-        raise UserError("--recall-target: is for --approximate, which is not given")
+    elif not args.approximate or args.backend == "faiss":
+        raise UserError("--recall-target: is for --approximate without FAISS; leave it out")
     inputs = {f"--{name}": getattr(args, name) for name in ("sentences", "queries", "model", "compare")}
     for option in ("compare_index",) if _is_on_disk(args) else ("index", "compare_index"):
         _check_index(option, getattr(args, option), option == "index" and not args.sentences, inputs)

@@ -32,6 +32,8 @@ def trace_encoding(
 ) -> jax.stages.Traced:
     """Traces the function that an `Embedder` compiles for a batch, from shapes alone.
 
+    It is that of a run's evaluation: in bfloat16 it rounds the weights with each batch, where `SimCSE` has copies.
+
     Args:
       config: its model, pooler, head, dtype and batch.
       encoder: the model's shape.

@@ -15,7 +15,6 @@ from simcse_jax.encoding.embedder import Embedder, make_embed, to_unit
 from simcse_jax.models.attention import is_long
 
 ROW_LENGTHS = (16, 32, 64, 128, 256, 512)  # where padding is not computed
-SHORTEST = 16  # tokens of a row; a GPU or TPU gains nothing from shorter ones, and each is a program
 ROOMS = (64, 128, 256, 512)  # tokens of a batch without padding
 SPARE = 2  # times as many places have its rows: attention's products at those that stay empty cost a CPU 2 to 9%
 FULL = 0.75  # of a room: a smaller one that is fuller is better only if a large one is emptier than this
@@ -126,7 +125,7 @@ class BatchEncoder:
 def shapes_by_length(batching: Batching) -> dict[int, list[Shape]]:
     """For each length of a row, the shortest first, the shapes with such rows, the smallest first."""
     known = ROW_LENGTHS if batching.on_cpu else LENGTHS
-    lengths = [*(length for length in known if SHORTEST <= length < batching.max_length), batching.max_length]
+    lengths = [*(length for length in known if length < batching.max_length), batching.max_length]
     return {length: _shapes(length, batching) for length in lengths}
 
 

@@ -21,7 +21,8 @@ from simcse_jax.huggingface.tokenizer import Tokenizer
 from simcse_jax.models.parameters import Arrays
 
 # A batch is padded to the next of these lengths, and each compiles once. Few sentences use few lengths.
-LENGTHS = (8, 12, 16, 24, 32, 48, 64, 128, 256, 512)
+LENGTHS = (16, 24, 32, 48, 64, 128, 256, 512)
+CPU_LENGTHS = (8, 12, *LENGTHS)  # other devices gain nothing from so short rows
 FINE_LENGTHS = (*range(8, 16, 2), *range(16, 32, 4), *range(32, 64, 8), *range(64, 128, 16), *range(128, 513, 64))
 MANY = 2048  # distinct sentences; so many are worth compiling the fine lengths
 FULL_BATCH_LENGTH = 64  # tokens; batches of longer sentences have fewer of them instead of more tokens
@@ -148,10 +149,10 @@ def compute(
             yield fetch()
 
 
-def padded_lengths(fine: bool, max_length: int) -> list[int]:
-    """The lengths that batches are padded to, in tokens: few of them, or more that fit better if `fine`."""
-    known = FINE_LENGTHS if fine else LENGTHS
-    return [*(length for length in known if length < max_length), max_length]
+def padded_lengths(count: int, batching: Batching) -> list[int]:
+    """The lengths, in tokens, to which batches of `count` sentences are padded: more that fit better for many."""
+    known = FINE_LENGTHS if count >= MANY else CPU_LENGTHS if batching.on_cpu else LENGTHS
+    return [*(length for length in known if length < batching.max_length), batching.max_length]
 
 
 def make_batches(sentences: Sequence[str], batching: Batching) -> Iterator[Batch]:
@@ -159,7 +160,7 @@ def make_batches(sentences: Sequence[str], batching: Batching) -> Iterator[Batch
 
     Sentences that do not fill a batch wait for others of their length. At the end they share batches with shorter ones.
     """
-    lengths = padded_lengths(len(sentences) >= MANY, batching.max_length)
+    lengths = padded_lengths(len(sentences), batching)
 
     def padded(sentence: Sentence) -> int:
         return lengths[np.searchsorted(lengths, len(sentence.ids))]

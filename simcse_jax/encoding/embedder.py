@@ -41,11 +41,12 @@ class Encoded(NamedTuple):
 class Embedder:
     """A model that encodes, without dropout.
 
-    `dataclasses.replace` changes parameters, pooler or length; compiled programs are shared. `params` may be those of a
-    whole run, and only the sentence encoder's are used. `SentenceEncoder` explains pooler and head, `Batching` the
-    fields from tokenizer to sharding, `models.modules` what comes after pooler and head. With `normalize`, embeddings
-    have length 1. `prompt` is put before every sentence; the pooler leaves its tokens out unless `include_prompt`.
-    `copies` are those of `params` that products read (`parameters.copies`): rounded once, not with every batch.
+    `dataclasses.replace` changes pooler or length, `with_params` parameters; compiled programs are shared. `params` may
+    be those of a whole run, and only the sentence encoder's are used. `SentenceEncoder` explains pooler and head,
+    `Batching` the fields from tokenizer to sharding, `models.modules` what comes after pooler and head. With
+    `normalize`, embeddings have length 1. `prompt` is put before every sentence; the pooler leaves its tokens out
+    unless `include_prompt`. `copies` are those of `params` that products read (`parameters.copies`): rounded once,
+    not with every batch.
     """
 
     graph: Graph

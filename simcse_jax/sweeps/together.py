@@ -109,13 +109,13 @@ def train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequence
 
 
 def _train_together(configs: Sequence[config_dict.ConfigDict], workdirs: Sequence[Path], folder: Path) -> list[str]:
+    for field in dict.fromkeys(field for config in configs for field in ineffective(config)):
+        print(f"config.{field} has no effect with the other fields", flush=True)
     inputs = read_inputs(configs[0])
     folders = [Workdir(workdir) for workdir in workdirs]
     if not all(workdir.exists for workdir in folders):  # one was removed, to be run again, perhaps of other data
         shutil.rmtree(folder, ignore_errors=True)
     for config, workdir in zip(configs, folders, strict=True):
-        for field in ineffective(config):
-            print(f"{workdir.path}: config.{field} has no effect with the other fields", flush=True)
         assert inputs.corpus is not None  # it trains
         check_corpus(config, inputs.corpus)
         if workdir.exists:

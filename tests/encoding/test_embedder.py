@@ -54,11 +54,18 @@ def test_shapes_are_few_and_every_row_comes_back_in_its_place(model, many, monke
     monkeypatch.setattr(batching, "MANY", many)
     recorder = Recorder(model[2])
     found = encode((model[0], model[1], recorder), texts, batch_size=16)
-    lengths = batching.FINE_LENGTHS if many == 1 else batching.LENGTHS
+    lengths = batching.FINE_LENGTHS if many == 1 else batching.CPU_LENGTHS
     assert {length for _, length in recorder.shapes} <= {*lengths, 64}
     assert {rows for rows, _ in recorder.shapes} <= {8, 16}
     np.testing.assert_allclose(found.embeddings, alone, atol=1e-5)
     assert found.cut == sum(len(text.split()) + 2 > 64 for text in texts) > 0
+
+
+def test_devices_other_than_a_cpu_get_no_rows_of_8_or_12_tokens(model, monkeypatch):
+    shared = batching.Batching(model[2], 64)
+    assert batching.padded_lengths(5, shared)[:3] == [8, 12, 16]
+    monkeypatch.setattr(batching.Batching, "on_cpu", False)
+    assert batching.padded_lengths(5, shared) == [16, 24, 32, 48, 64]
 
 
 def test_longer_sentences_share_smaller_batches(model):
@@ -72,7 +79,7 @@ def test_longer_sentences_share_smaller_batches(model):
 
 def test_a_batch_on_a_cpu_has_no_more_tokens_than_its_cache_takes(model, monkeypatch):
     monkeypatch.setattr(batching, "CPU_TOKENS", 16 * 8)
-    monkeypatch.setattr(batching, "LENGTHS", (16, 32))
+    monkeypatch.setattr(batching, "CPU_LENGTHS", (16, 32))
     recorder = Recorder(model[2])
     encode((model[0], model[1], recorder), sentences(40), batch_size=32, pooler="cls")
     assert {rows for rows, length in recorder.shapes if length == 16} == {8}
@@ -92,7 +99,7 @@ def test_a_text_alone_is_a_batch_of_one_row(model):
 
 
 def test_a_shape_compiles_once(model, monkeypatch):
-    monkeypatch.setattr(batching, "LENGTHS", (16, 32))
+    monkeypatch.setattr(batching, "CPU_LENGTHS", (16, 32))
     embed = make_embed(model[0], "max", False, None, (), 0)
     before = embed._cache_size()
     for texts in (sentences(20), sentences(30, seed=1), sentences(20)):
