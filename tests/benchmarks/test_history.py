@@ -77,6 +77,13 @@ def test_a_server_s_load_has_its_throughput_and_its_latencies():
     ]
 
 
+def test_a_machine_s_peak_is_a_figure_and_what_is_not_finite_is_none():
+    result = {"title": "t", "unit": "texts", "contenders": {}, "peak_gflops": {"float32": {"median": 200.0}}}
+    assert list(history.figures(result)) == [("t: the machine's products, float32", 200.0, "GFLOP/s")]
+    lost = {"axis": "batch", "points": [{"value": 1, "seconds": float("nan")}, {"value": 2, "seconds": 0.5}]}
+    assert [row.figure for row in history.rows(CONTENT | {"results": [lost]})] == ["batch 2"]
+
+
 def test_calls_of_single_texts_have_their_latencies():
     result = {"title": "a call each", "unit": "sentences", "contenders": {"ours": contender(40.0, 1.0)}}
     result["contenders"]["ours"]["notes"] = {"p50_ms": 2.0, "other": 1}
