@@ -62,7 +62,7 @@ def split(model: Model) -> tuple[nnx.GraphDef[Model], Params]:
 def merge(graph: nnx.GraphDef[Model], params: Arrays) -> Model:
     """The inverse of `split`; cheap, meant to be called inside a traced function.
 
-    The products of parameters that `with_copies` copied read the copies.
+    The products of parameters that have `copies` here read these.
     """
     copies = {name.removesuffix(COPY): value for name, value in params.items() if name.endswith(COPY)}
     flat = {
@@ -75,20 +75,13 @@ def merge(graph: nnx.GraphDef[Model], params: Arrays) -> Model:
     return nnx.merge(graph, nnx.from_flat_state(flat.items()))
 
 
-def with_copies(params: Params, dtype: DType) -> Params:
-    """The parameters, and a copy in `dtype` of each that products alone read; see `products.Copied`.
+def copies(params: Params, dtype: DType) -> Params:
+    """A copy in `dtype` of each parameter that products alone read (see `products.Copied`); none in float32.
 
     Copies have their parameters' names with `COPY` at the end, so that they are chosen by the same prefixes.
     """
-    copied = [name for name in params if only_multiplied(name)]
-    return params | {name + COPY: jax.lax.stop_gradient(params[name].astype(dtype)) for name in copied}
-
-
-def copies(params: Params, dtype: DType) -> Params:
-    """The copies alone of `with_copies`; none in float32."""
-    if dtype == jnp.float32:
-        return {}
-    return {name: value for name, value in with_copies(params, dtype).items() if name.endswith(COPY)}
+    copied = [name for name in params if only_multiplied(name) and dtype != jnp.float32]
+    return {name + COPY: jax.lax.stop_gradient(params[name].astype(dtype)) for name in copied}
 
 
 def abstract(build: Callable[[], Model]) -> tuple[nnx.GraphDef[Model], dict[str, jax.ShapeDtypeStruct]]:

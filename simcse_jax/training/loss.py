@@ -187,8 +187,7 @@ def read_in_chunks(graph: Graph, recipe: Recipe, params: Params, count: int) -> 
     """The parameters as networks read them for `count` examples: in several chunks, products read copies made once."""
     if not 0 < recipe.chunk_size < count:
         return params
-    dtype = type_of_products(graph, params)
-    return params if dtype == jnp.float32 else parameters.with_copies(params, dtype)
+    return params | parameters.copies(params, type_of_products(graph, params))
 
 
 def taught_views(recipe: Recipe, teacher: Float[AnyArray, "B C E"]) -> Float[Array, "V B E"]:
