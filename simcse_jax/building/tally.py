@@ -3,7 +3,7 @@
 import sys
 from collections import Counter
 
-from simcse_jax.data.files import MISSING, is_text
+from simcse_jax.data.rows import MISSING, is_text
 from simcse_jax.errors import UserError
 from simcse_jax.progress import Clock, write
 

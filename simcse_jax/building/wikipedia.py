@@ -20,7 +20,7 @@ from simcse_jax.building.english import split_sentences
 from simcse_jax.building.tables import columns, open_table
 from simcse_jax.building.tally import Tally
 from simcse_jax.building.wikitext import plain_text, require_parser
-from simcse_jax.data.files import is_text
+from simcse_jax.data.rows import is_text
 from simcse_jax.errors import UserError, reason
 
 DRAWS = ("sentences", "articles")

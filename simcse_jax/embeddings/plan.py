@@ -11,7 +11,7 @@ from simcse_jax.corpus.begun import AT_A_TIME, Plan, check_unchanged, names_in
 from simcse_jax.corpus.claims import claimed
 from simcse_jax.corpus.sealed import read_sealed, write_sealed
 from simcse_jax.corpus.stamps import stamp_of
-from simcse_jax.data.files import Place
+from simcse_jax.data.lines import Place
 from simcse_jax.data.sentences import SentenceFile
 from simcse_jax.errors import UserError
 from simcse_jax.storage import Folder, is_remote
