@@ -227,7 +227,7 @@ def replacing_file(path: Path) -> Iterator[IO[bytes]]:
     path = Path(os.path.realpath(path))
     if path.is_symlink():
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = path.with_name(f".{path.name}.tmp")  # see `hidden`
     with _open_alone(temporary) as file:  # until it has its final name
         try:
             yield file

@@ -136,10 +136,10 @@ def most_columns(plan: Plan) -> int:
     return max(source["columns"] for source in plan.key["sources"])
 
 
-def enter(folder: Folder, plan: Plan) -> None:
+def enter(folder: Folder, plan: Plan) -> Plan:
     """Writes the plan into a new corpus's folder, or checks that the folder is for the same corpus.
 
     Raises:
       UserError: naming what differs, or the source that cannot be used, or when the folder has other files.
     """
-    begun.enter(folder, plan, "another corpus's", lambda: check_usable(plan.key))
+    return begun.enter(folder, plan, "another corpus's", lambda: check_usable(plan.key))

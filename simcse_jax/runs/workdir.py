@@ -273,7 +273,8 @@ class Workdir:
 def _is_unfinished(folder: Folder) -> bool:
     """Whether nothing is in a `model/` but files that a start writes there, whole or not."""
     ours = {"config.json", "tokenizer.json", FROZEN, MARKER, WORDS_FILE, *FILES}
-    return folder.is_dir() and all(path.name.removesuffix(".tmp") in ours for path in folder.iterdir())
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return folder.is_dir() and all(name.removesuffix(".tmp").removeprefix(".") in ours for name in names)
 
 
 def resolved(config: config_dict.ConfigDict) -> dict[str, Any]:

@@ -4,9 +4,9 @@ import os
 import pytest
 from support.corpora import tokenizer_of
 
-from simcse_jax.corpus.begun import FILE
 from simcse_jax.corpus.plan import enter, make_plan, most_columns
 from simcse_jax.errors import UserError
+from simcse_jax.hidden import PLAN
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_a_source_that_was_written_to_is_refused(plan, tmp_path):
     os.utime(tmp_path / "a.txt", (1, 1))
     with pytest.raises(UserError, match=r"a\.txt: was changed since"):
         enter(tmp_path / "out", plan(tmp_path / "a.txt"))
-    assert json.loads((tmp_path / "out" / FILE).read_text())["key"]["max_length"] == 16
+    assert json.loads((tmp_path / "out" / PLAN).read_text())["key"]["max_length"] == 16
 
 
 def test_the_source_that_differs_is_named(plan, tmp_path):
