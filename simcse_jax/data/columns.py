@@ -12,20 +12,25 @@ from simcse_jax.data.rows import Row, is_number
 from simcse_jax.errors import UserError
 
 ROLES = ("anchor", "positive", "negative", "neutral")
-# Column names that need no `data.columns`: the reference data's first. First those of anchor and positive together, in
-# any case, with or without spaces, hyphens and underscores; then those of one role.
+# Column names that need no `data.columns`, in any case, with or without spaces, hyphens and underscores. First pairs of
+# names, of anchor and positive; then those of one role, the reference data's first.
 PAIRS = (
-    *(("sent0", "sent1"), ("anchor", "positive"), ("sentence1", "sentence2"), ("sentencea", "sentenceb")),
-    *(("premise", "hypothesis"), ("query", "positive"), ("query", "pos"), ("query", "passage"), ("query", "document")),
-    *(("query", "answer"), ("question", "answer"), ("question", "passage"), ("question", "positive")),
-    *(("question1", "question2"), ("text1", "text2"), ("texta", "textb"), ("sent1", "sent2"), ("s1", "s2")),
-    *(("title1", "title2"), ("caption1", "caption2"), ("source", "target"), ("title", "abstract"), ("title", "body")),
-    *(("text", "simplified"), ("text", "summary")),
+    *(("sent0", "sent1"), ("anchor", "positive"), ("anchor", "pos"), ("sentence1", "sentence2")),
+    *(("sentencea", "sentenceb"), ("premise", "hypothesis"), ("query", "positive"), ("query", "pos")),
+    *(("query", "passage"), ("query", "document"), ("query", "answer"), ("query", "response")),
+    *(("question", "answer"), ("question", "passage"), ("question", "positive"), ("question1", "question2")),
+    *(("prompt", "response"), ("prompt", "completion"), ("prompt", "chosen"), ("text1", "text2"), ("texta", "textb")),
+    *(("sent1", "sent2"), ("s1", "s2"), ("caption1", "caption2"), ("title1", "title2")),
+)
+# These mean other things next to further columns of sentences, so they count only where there are none.
+ALONE = (
+    *(("source", "target"), ("source", "paraphrase"), ("title", "abstract"), ("title", "body")),
+    *(("text", "simplified"), ("text", "summary"), ("text", "paraphrase"), ("sentence", "paraphrase")),
 )
 USUAL_NAMES = {
-    "anchor": ("sent0", "anchor", "sentence", "text"),
-    "positive": ("sent1", "positive", "pos"),
-    "negative": ("hard_neg", "negative", "neg"),
+    "anchor": ("sent0", "anchor", "sentence", "text", "sentence1"),
+    "positive": ("sent1", "positive", "sentence2"),
+    "negative": ("hard_neg", "negative", "neg", "hard_negative", "negatives", "hard_negatives", "rejected"),
 }
 USUAL_LABELS = ("label", "gold_label")
 USUAL_SCORES = ("score", "pos_scores")
@@ -35,24 +40,26 @@ NUMBERING |= {"pairid", "pair_id", "docid", "doc_id", "query_id", "passage_id", 
 # Columns about the rows, in any case, which are read as sentences only if they are named, or are all there is.
 METADATA = {"genre", "source", "lang", "language", "url", "uri", "link", "date", "time", "timestamp", "year", "split"}
 METADATA |= {"category", "topic", "domain", "dataset", "subset", "type", "tag", "tags", "author", "file", "filename"}
-METADATA |= {"neg_scores", "similarity", "prompt"}
+METADATA |= {"neg_scores"}
 LOOKED_AT = 1000  # rows, to see whether a column that no name chose has sentences
 MANY = 12  # rows, of which sentences are not nearly all alike
 NOT_SENTENCES: dict[str, Callable[[str], object]] = {  # of cells, all of a column
     "numbers": is_number,
     "dates": re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ]\d{1,2}:\d{2}\S*)?|\d{1,2}:\d{2}(:\d{2})?").fullmatch,
     "links": re.compile(r"(\w+://|www\.)\S+").fullmatch,
-    "identifiers": re.compile(r"(?=\D*\d)[\w.:/#-]+").fullmatch,
+    "identifiers": re.compile(r"(?=\D*\d)[\w.:/#-]+", re.ASCII).fullmatch,
 }
 ENDS = tuple(".!?。！？")  # of sentences
 
 
-NEGATIVE = re.compile(r"(hard_?)?neg(ative)?s?(_?\d+)?", re.IGNORECASE)  # possible names of hard negatives
-
-
 def is_sentences(name: str) -> bool:
     """Whether a column may hold sentences, by its name."""
-    return name.strip().lower() not in {*USUAL_LABELS, *USUAL_SCORES, *NUMBERING, *METADATA}
+    return is_content(name) and name.strip().lower() not in METADATA
+
+
+def is_content(name: str) -> bool:
+    """Whether a column is neither of labels or scores nor one that numbers the rows, by its name."""
+    return name.strip().lower() not in {*USUAL_LABELS, *USUAL_SCORES, *NUMBERING}
 
 
 class Chosen(NamedTuple):
@@ -60,9 +67,10 @@ class Chosen(NamedTuple):
 
     places: list[int]  # of the anchor, the positive, the hard negatives and the neutral hypothesis
     negatives: Negatives  # which of these are hard negatives
-    by_order: tuple[int, ...] = ()  # which of `places` no name says
+    unsure: tuple[int, ...] = ()  # which of `places` no name says for sure
+    alone: bool = False  # the table has no other column
     missed: frozenset[str] = frozenset()  # usual names of the next role, which no column has
-    unread: tuple[str, ...] = ()  # more columns of sentences, if the anchor alone is read, or of hard negatives
+    unread: tuple[str, ...] = ()  # more columns that may hold sentences
 
 
 def choose_columns(
@@ -70,11 +78,11 @@ def choose_columns(
 ) -> Chosen:
     """The indices in `names` of the anchor, positive, negative and neutral columns.
 
-    The columns that `columns` maps; otherwise those with a usual name, and if the anchor has none, the one other column
-    there is; otherwise, if there are at most three, by their order (only a single one if the order means nothing:
-    `ordered` False). Columns of labels and scores do not count, nor do those that number the rows or say where they are
-    from. Neutral hypotheses are used only if `columns` maps them. Pairs that are `graded` have no negatives. Where no
-    column has a name of negatives, the columns NAME_1, NAME_2, … are meant.
+    The columns that `columns` maps; otherwise a known pair of names; otherwise those with a usual name, and if the
+    anchor has none, the one other column there is; otherwise, if there are at most three, by their order (only a single
+    one if the order means nothing: `ordered` False). Columns of labels and scores do not count, nor do those that
+    number or describe the rows. Neutral hypotheses are used only if `columns` maps them. `graded` pairs have no
+    negatives. Where no column has a name of negatives, the columns NAME_1, NAME_2, … are meant.
 
     Raises:
       UserError: when a mapped column is missing, or the choice is not clear.
@@ -83,7 +91,7 @@ def choose_columns(
     found = _choose(names, columns, where, ordered, roles)
     for place in found.places:
         check_unique(names, names[place], where)
-    return found
+    return found._replace(alone=len(names) == 1)
 
 
 def _choose(
@@ -100,27 +108,31 @@ def _choose(
         if "neutral" in mapped and "negative" not in mapped:
             raise UserError("data.columns.negative: data.columns.neutral is set, so this must be set too")
         return _chosen(names, {role: [name] for role, name in mapped.items()}, further)
+    read = (columns.get("label"), columns.get("score"))
+    content = [place for place, name in enumerate(names) if is_content(name) and name not in read]
+    by_order = [place for place in content if is_sentences(names[place])]
+    if not by_order and len(content) == 1:
+        by_order = content
     usual: dict[str, list[str]] = {}
     further = []
-    pair = pair_of(names)
+    pair = _pair_of(names, PAIRS)
+    if is_weak := not pair and bool(pair := _pair_of(names, ALONE)):
+        others = {names[place] for place in by_order} - set(pair.values())
+        pair, is_weak = ({}, False) if others else (pair, True)
     for role, known in usual_names.items():
-        found = [pair[role]] if role in pair else [name for name in known if name in names][:1]
+        found = [pair[role]] if role in pair else _named(names, known)
         if found and role == "negative" and (others := numbered(names, found[0], where)):
             raise UserError(f"{where}: has {found[0]!r} and {others[0]!r}; set data.columns.negative to the one to use")
         if not found and role == "negative":
             found = further = next(filter(None, (_numbered(names, name, where) for name in known)), [])
         if found:
             usual[role] = found
-    read = (columns.get("label"), columns.get("score"))
-    by_order = [place for place, name in enumerate(names) if is_sentences(name) and name not in read]
-    if len(names) == 1 and names[0].strip().lower() in METADATA:
-        by_order = [0]
     if usual:
         named = {name for found in usual.values() for name in found}
         others = [names[place] for place in by_order if names[place] not in named]
         is_left = "anchor" not in usual and len(others) == 1
         if is_left:
-            usual = {"anchor": others, **usual}
+            usual, others = {"anchor": others, **usual}, []
         if missing := next((role for role in list(usual_names)[: len(usual)] if role not in usual), None):
             last = usual[list(usual)[-1]][0]
             raise UserError(
@@ -128,9 +140,9 @@ def _choose(
                 "data.columns.anchor (and positive, negative)"
             )
         missed = next((known for role, known in usual_names.items() if role not in usual), ())
-        unread = tuple(others if list(usual) == ["anchor"] else filter(NEGATIVE.fullmatch, others))
-        unnamed = (0,) if is_left else ()
-        return _chosen(names, usual, further)._replace(by_order=unnamed, missed=frozenset(missed), unread=unread)
+        unsure = (0, 1) if is_weak else (0,) if is_left else ()
+        chosen = _chosen(names, usual, further)
+        return chosen._replace(unsure=unsure, missed=frozenset(missed), unread=tuple(others))
     if 1 <= len(by_order) <= (3 if ordered else 1):
         for name in (names[place] for place in by_order if where.lower().endswith((".csv", ".tsv"))):
             if len(name.split()) > 3 or len(name) > 60 or name.strip().endswith(ENDS):
@@ -138,17 +150,32 @@ def _choose(
                     f"{where}: {name!r:.60} looks like a sentence, not like a column's name; the first line must name "
                     "the columns, e.g. sent0,sent1,hard_neg (or set data.columns.anchor)"
                 )
-        return Chosen(by_order, Negatives(min(2, len(by_order)), len(by_order)), tuple(range(len(by_order))))
+        left_out = tuple(names[place] for place in content if place not in by_order)
+        negatives = Negatives(min(2, len(by_order)), len(by_order))
+        return Chosen(by_order, negatives, tuple(range(len(by_order))), unread=left_out)
     raise UserError(
         f"{where}: which columns to use? It has {', '.join(names)}; set data.columns.anchor (and positive, negative)"
     )
 
 
-def pair_of(names: Sequence[str]) -> dict[str, str]:
-    """The columns of anchor and positive that have the first of the usual pairs of names; empty if there are none."""
-    written = {re.sub(r"[\s_-]", "", name.lower()): name for name in reversed(names)}
-    found = next((pair for pair in PAIRS if pair[0] in written and pair[1] in written), ())
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_-]", "", name.lower())
+
+
+def _pair_of(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """The columns of anchor and positive that have the first of these pairs of names; empty if there are none."""
+    written = {_plain(name): name for name in reversed(names)}
+    found = next((pair for pair in pairs if pair[0] in written and pair[1] in written), ())
     return dict(zip(ROLES, (written[name] for name in found), strict=False))
+
+
+def _named(names: Sequence[str], usual: Sequence[str]) -> list[str]:
+    """The column with the first of these names, in the same writing or, if there is none, in another; or none."""
+    for written in (str, _plain):
+        for wanted in map(written, usual):
+            if found := next((name for name in names if written(name) == wanted), None):
+                return [found]
+    return []
 
 
 def _numbered(names: Sequence[str], name: str | None, where: str) -> list[str]:
@@ -187,10 +214,10 @@ def only_sentences(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], wh
     Raises:
       UserError: naming the column.
     """
-    first = list(itertools.islice(rows, LOOKED_AT if chosen.by_order else 0))
-    for place in (chosen.places[each] for each in chosen.by_order if each < len(chosen.places)):
+    first = list(itertools.islice(rows, LOOKED_AT if chosen.unsure else 0))
+    for place in (chosen.places[each] for each in chosen.unsure if each < len(chosen.places)):
         values = [value.strip() for row in first if isinstance(value := row.fields[place], str) and value.strip()]
-        if values and (what := _other_than_sentences(values, alone=len(names) == 1)):
+        if values and (what := _other_than_sentences(values, chosen.alone)):
             raise UserError(
                 f"{where}: the field {names[place]!r} holds {what}; which columns to use? There are "
                 f"{', '.join(names)}; set data.columns.anchor (and positive, negative)"
@@ -199,21 +226,26 @@ def only_sentences(rows: Iterator[Row], chosen: Chosen, names: Sequence[str], wh
 
 
 def _other_than_sentences(values: Sequence[str], alone: bool) -> str:
-    """What a column holds instead of sentences; empty if these may be some, as the one column there is always may."""
+    """What a column holds instead of sentences, or an empty text. A table's only column may hold all but numbers."""
     for kind, is_one in NOT_SENTENCES.items():
-        if all(map(is_one, values)):
+        if all(map(is_one, values)) and not (alone and kind != "numbers"):
             return f"{kind}, e.g. {values[0]:.20}"
     distinct = len(set(values))
-    are_short = sum(len(value.split()) for value in values) <= 3 * len(values)
+    are_short = sum(map(_words, values)) <= 3 * len(values)
     if not alone and len(values) >= MANY and distinct <= len(values) // (3 if are_short else 16):
         return f"{distinct} different values in {len(values)} rows, e.g. {values[0]:.20}"
     return ""
 
 
+def _words(text: str) -> int:
+    """The words of a text, two characters each in scripts without spaces (Chinese, Japanese)."""
+    return len(text.split()) + sum(each >= "\u2e80" for each in text) // 2
+
+
 def _without_late(rows: Iterator[Row], chosen: Chosen) -> Iterator[Row]:
     for row in rows:
         for name in row.late:
-            if (chosen.by_order and is_sentences(name)) or {name, stem_of(name)} & chosen.missed:
+            if (chosen.unsure and is_sentences(name)) or {name, stem_of(name)} & chosen.missed:
                 raise UserError(
                     f"{row.where}: has the field {name!r}, which the first line lacks; name the columns to read, "
                     "data.columns.anchor (and positive, negative), or give it there too"
@@ -239,7 +271,7 @@ def warn_of_unread(names: Sequence[str], chosen: Chosen, where: str) -> None:
 
 def warn_of_labels(names: Sequence[str], before: str, after: str) -> None:
     """Says, between two texts, which column of labels or scores is not read, so that all pairs count as positives."""
-    unread = next((name for name in names if name.strip().lower() in (*USUAL_LABELS, USUAL_SCORES[0])), None)
+    unread = next((name for name in names if name.strip().lower() in (*USUAL_LABELS, "score")), None)
     if unread is not None:
         said = f"its column {unread!r} is not read, so every pair counts as a positive"
         warnings.warn(f"{before}{said}{after}", stacklevel=3)
@@ -262,11 +294,11 @@ def choose_labels(names: Sequence[str], columns: Mapping[str, str], needed_by: s
     if not needed_by:
         return None
     found = _named(names, USUAL_LABELS)
-    if found is None:
+    if not found:
         raise UserError(
             f"{where}: no labels, but {needed_by} needs them; it has {', '.join(names)}: set data.columns.label"
         )
-    return list(names).index(found)
+    return list(names).index(found[0])
 
 
 def choose_scores(names: Sequence[str], columns: Mapping[str, str], needed_by: str, where: str) -> int:
@@ -279,7 +311,7 @@ def choose_scores(names: Sequence[str], columns: Mapping[str, str], needed_by: s
     Raises:
       UserError: when there is no such column.
     """
-    name = columns.get("score") or _named(names, USUAL_SCORES)
+    name = columns.get("score") or next(iter(_named(names, USUAL_SCORES)), None)
     if mapped := columns.get("score"):
         _check_mapped(names, {"score": mapped}, where)
     if name is None:
@@ -288,15 +320,6 @@ def choose_scores(names: Sequence[str], columns: Mapping[str, str], needed_by: s
         )
     check_unique(names, name, where)
     return list(names).index(name)
-
-
-def _named(names: Sequence[str], usual: Sequence[str]) -> str | None:
-    """The column with the first of these names, in the same case or, if there is none, in another."""
-    for written in (lambda name: name, lambda name: name.strip().lower()):
-        for wanted in usual:
-            if found := next((name for name in names if written(name) == wanted), None):
-                return found
-    return None
 
 
 def check_unique(names: Sequence[str], name: str, where: str) -> None:

@@ -199,7 +199,7 @@ def open_source(
         names, rows = wanted, read_parquet(source_path(specification), wanted)[1]
     rows = fitting(rows, found._replace(places=chosen), names, where)
     if negatives.first > 1:
-        rows = one_by_one(rows, names, chosen[1], score)
+        rows = one_by_one(rows, names, chosen[1], *([] if score is None else [score]))
     if not negatives.numbered and negatives.first < negatives.end:
         rows, lists = look(rows, chosen[negatives.first])
         negatives = negatives._replace(lists=lists)

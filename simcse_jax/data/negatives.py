@@ -84,7 +84,7 @@ def read_negatives(negatives: Negatives, names: Sequence[str], values: Sequence[
     if isinstance(value, list):
         raise UserError(f"{field} is a list, but that of the first row is text; make all of them lists")
     text = read_text(value, field)
-    if text.startswith("[") and text.endswith("]") and _is_list(text):
+    if is_written_list(text):
         raise UserError(
             f"{field} is a list written as text; write one sentence in each of the columns {names[0]}_1, "
             f"{names[0]}_2, …, or lists in a .jsonl or .parquet"
@@ -105,8 +105,10 @@ def _of_list(value: object, field: str) -> list[str]:
     return texts
 
 
-def _is_list(text: str) -> bool:
+def is_written_list(text: str) -> bool:
     """Whether it is a list of strings, as JSON or Python writes it."""
+    if not (text.startswith("[") and text.endswith("]")):
+        return False
     for parse in (json.loads, ast.literal_eval):
         try:
             found = parse(text)

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from simcse_jax.data.negatives import look
-from simcse_jax.data.rows import Row
+from simcse_jax.data.negatives import is_written_list, look
+from simcse_jax.data.rows import MISSING, Row
 from simcse_jax.errors import UserError
 
 
-def one_by_one(rows: Iterator[Row], names: Sequence[str], place: int, score: int | None = None) -> Iterator[Row]:
+def one_by_one(rows: Iterator[Row], names: Sequence[str], place: int, *beside: int) -> Iterator[Row]:
     """The same rows or, if the first has its positives in a list, a row for each positive of each row.
 
     A row without positives stays one row, with a blank positive.
@@ -16,29 +16,37 @@ def one_by_one(rows: Iterator[Row], names: Sequence[str], place: int, score: int
       rows: the rows.
       names: of the columns.
       place: the column of positives.
-      score: the column of scores, a list of which has one for each positive; None: there is none.
+      beside: columns with a list of values, one for each positive: scores, say.
 
     Raises:
-      UserError: naming the row whose field is not a list, or has another number of scores.
+      UserError: naming the row whose field is not a list, or has another number of values.
     """
     rows, lists = look(rows, place)
-    if not lists:
-        yield from rows
-        return
     for row in rows:
-        values = row.fields[place]
+        values, field = row.fields[place], f"{row.where}: the field {names[place]!r}"
+        if not lists:
+            if isinstance(values, str) and is_written_list(values):
+                raise UserError(f"{field} is a list written as text; write lists in a .jsonl or .parquet")
+            yield row
+            continue
         if values is None or values == []:
-            values = [""]
+            yield row._replace(fields=[None if at == place else value for at, value in enumerate(row.fields)])
+            continue
+        if values is MISSING:
+            raise UserError(f"{field} is missing")
         if not isinstance(values, list):
-            what = f"{row.where}: the field {names[place]!r} is {values!r:.60}"
-            raise UserError(f"{what}, but that of the first row is a list; make all of them lists")
-        scores = None if score is None else row.fields[score]
-        if isinstance(scores, list) and len(scores) != len(values):
-            field = f"{row.where}: the field {names[score or 0]!r}"
-            raise UserError(f"{field} has {len(scores)} scores for {len(values)} positives; give one for each")
+            raise UserError(f"{field} is {values!r:.60}, but that of the first row is a list; make all of them lists")
         for number, value in enumerate(values):
             fields = list(row.fields)
             fields[place] = value
-            if score is not None and isinstance(scores, list):
-                fields[score] = scores[number]
+            for at in beside:
+                fields[at] = _of_positive(row.fields[at], number, len(values), f"{row.where}: the field {names[at]!r}")
             yield row._replace(fields=fields)
+
+
+def _of_positive(values: object, number: int, count: int, field: str) -> object:
+    """The value of a positive in a list of one for each, which may be a single value for a single positive."""
+    listed = values if isinstance(values, list) else [values]
+    if len(listed) != count:
+        raise UserError(f"{field} has {len(listed)} of the {count} values; give a list with one for each positive")
+    return listed[number]

@@ -53,5 +53,5 @@ def broken(text: str) -> str:
 
 
 def is_number(text: str) -> bool:
-    """Whether a cell is a number, a fraction or a truth value."""
-    return re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?(/\d+)?|true|false", text, re.IGNORECASE) is not None
+    """Whether a cell is a number, with a decimal comma or not, a percentage, a fraction or a truth value."""
+    return re.fullmatch(r"[-+]?[\d.,]+(e[-+]?\d+)?%?(/\d+)?|true|false", text, re.IGNORECASE) is not None

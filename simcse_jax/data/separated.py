@@ -1,8 +1,8 @@
 """Tables of text: commas, tabs, semicolons or bars between the fields, with quotation marks around some or none.
 
 A .csv has commas and a .tsv tabs, unless its header says otherwise: European spreadsheets write semicolons into a .csv.
-Tables with tabs exist in two kinds. In those of SentEval and GLUE a quotation mark is an ordinary character; pandas and
-`datasets` put fields with such a mark into quotation marks and double those inside. The content says which it is.
+Tab-separated files come in two kinds. In SentEval's and GLUE's a quotation mark is an ordinary character; pandas and
+`datasets` put fields with such a mark into quotation marks and double those inside. The content decides which it is.
 """
 
 import csv
@@ -18,10 +18,9 @@ from simcse_jax.data.lines import START, Lines, Place, size_and_time
 from simcse_jax.data.rows import Row, Table, is_number
 from simcse_jax.errors import UserError
 
-SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas"}
+SEPARATORS = {"\t": "tabs", ";": "semicolons", "|": "vertical bars", ",": "commas"}
 LONGEST_FIELD = 1 << 24  # characters; without a limit, a missing quotation mark would read all the rest into memory
-LONGEST_RECORD = 100  # lines of a record with breaks inside quotation marks, by which a file is known to have such
-csv.field_size_limit(LONGEST_FIELD)
+BLOCK = 1 << 20  # bytes that are searched for a quotation mark at once
 
 
 class Dialect(NamedTuple):
@@ -29,110 +28,22 @@ class Dialect(NamedTuple):
 
     separator: str
     quoted: bool  # whether quotation marks may enclose a field
-    stated: bool = False  # whether a first line `sep=;`, as Excel has it, says the separator
-
-
-def dialect_of(path: Path) -> Dialect:
-    """The dialect of a .csv or .tsv file. A warning names a separator that its name does not say.
-
-    Raises:
-      UserError: when the file cannot be read.
-    """
-    return _dialect(path, "\t" if path.suffix.lower() == ".tsv" else ",", size_and_time(path))
-
-
-def is_as_named(path: Path) -> bool:
-    """Whether a table is what the end of its name says: commas in a .csv, tabs without quotation marks in a .tsv.
-
-    Raises:
-      UserError: when the file cannot be read.
-    """
-    return dialect_of(path) == (Dialect("\t", False) if path.suffix.lower() == ".tsv" else Dialect(",", True))
-
-
-@functools.lru_cache(1024)  # blocks of a file are opened one by one
-def _dialect(path: Path, usual: str, seen: tuple[int, float]) -> Dialect:
-    lines = iter(Lines(path))
-    header = next(filter(str.strip, lines), "")
-    stated = re.fullmatch(r"\"?sep=(.)\"?", header, re.IGNORECASE)
-    separator = stated[1] if stated else usual
-    if stated:
-        header = next(filter(str.strip, lines), "")
-    elif _width(header, usual) == 1:
-        separator = max((usual, *SEPARATORS), key=lambda each: _width(header, each))
-    if separator != usual:
-        name = SEPARATORS.get(separator, repr(separator))
-        warnings.warn(f"{path}: read with {name} between its fields, as in its first line", stacklevel=2)
-    quoted = separator != "\t" or _is_quoted(header, lines, _width(header, "\t"))
-    return Dialect(separator, quoted, bool(stated))
-
-
-def _width(header: str, separator: str) -> int:
-    try:
-        return len(next(csv.reader([header], delimiter=separator), ()))
-    except csv.Error:  # reading says why
-        return 1
-
-
-def _is_quoted(first: str, lines: Iterator[str], width: int | None) -> bool:
-    """Whether tab-separated lines are of the kind with quotation marks around fields: the first sign decides.
-
-    Args:
-      first, lines: the lines.
-      width: the number of columns; None if lines may differ in it.
-    """
-    every, some = True, False  # so far every field of text is in quotation marks, and there is one
-    if all(map(_is_enclosed, first.split("\t"))):
-        return True
-    for line in lines:
-        if '"' not in line:
-            every = every and all(not field or is_number(field) for field in line.split("\t"))
-            continue
-        fields = line.split("\t")
-        if line.count('"') % 2 or (width and len(fields) != width):
-            return _has_breaks(line, lines, width)
-        for field in fields:
-            if '"' in field[1:-1] or (field.count('"') and not _is_enclosed(field)):
-                return _is_enclosed(field) and '"' not in field[1:-1].replace('""', "")
-        every, some = every and all(not each or is_number(each) or _is_enclosed(each) for each in fields), True
-    return every and some
-
-
-def _is_enclosed(field: str) -> bool:
-    return len(field) > 1 and field[0] == field[-1] == '"'
-
-
-def _has_breaks(line: str, lines: Iterator[str], width: int | None) -> bool:
-    """Whether a line begins a record that is whole only if quotation marks enclose tabs or line breaks."""
-    reader = csv.reader((each + "\n" for each in itertools.chain([line], lines)), delimiter="\t", strict=True)
-    try:
-        record = next(reader)
-    except csv.Error:
-        return False
-    is_one = reader.line_num == 1 and len(record) == len(line.split("\t"))
-    return not is_one and width in (None, len(record)) and reader.line_num <= LONGEST_RECORD
-
-
-def _records(path: Path, lines: Lines, dialect: Dialect) -> Iterator[list[str]]:
-    if not dialect.quoted:
-        yield from (line.split(dialect.separator) for line in lines)
-        return
-    try:
-        yield from csv.reader((line + "\n" for line in lines), strict=True, delimiter=dialect.separator)
-    except csv.Error as error:
-        what = f"{error}; is a quotation mark missing, or should one be doubled?"
-        if "new-line character" in str(error):
-            what = "a field has a carriage return in it; put the field in quotation marks, or remove the character"
-        raise UserError(f"{path}: line {lines.place.line}: {what}") from None
+    stated: bool = False  # whether a first line `sep=;`, as Excel has it, declares the separator
 
 
 def read_separated(path: Path, start: Place = START) -> Table:
-    """The names of the columns of a .csv or .tsv file, and its rows from a place on.
+    """The names of the columns of a table, and its rows from a place on. A warning names an unexpected separator.
+
+    Args:
+      path: a .csv, or a file with tabs.
+      start: where a row begins.
 
     Raises:
       UserError: when it is empty; while rows are read, naming the line that is damaged.
     """
-    lines, dialect = Lines(path), dialect_of(path)
+    usual = "," if path.suffix.lower() == ".csv" else "\t"
+    dialect = _dialect(path, usual, size_and_time(path))
+    lines = Lines(path)
     records = _records(path, lines, dialect)
     named = (fields for fields in records if any(map(str.strip, fields)))
     names = [name.strip() for name in next(itertools.islice(named, int(dialect.stated), None), ())]
@@ -143,6 +54,7 @@ def read_separated(path: Path, start: Place = START) -> Table:
         records = _records(path, lines, dialect)
 
     def rows() -> Iterator[Row]:
+        cure = "quote or correct it" if dialect.quoted else "correct it; quotation marks are ordinary characters here"
         for fields in records:
             where = f"{path}: line {lines.place.line}"
             if not fields or not any(field.strip() for field in fields):
@@ -150,27 +62,155 @@ def read_separated(path: Path, start: Place = START) -> Table:
             if not any(map(str.strip, fields[len(names) :])):  # spreadsheets write empty ones at the end
                 fields = fields[: len(names)]
             if len(fields) != len(names):
-                raise UserError(
-                    f"{where}: {len(fields)} columns, but the first line has {len(names)}; quote or correct it"
-                )
+                raise UserError(f"{where}: {len(fields)} columns, but the first line has {len(names)}; {cure}")
             yield Row(where, fields, lines.place)
 
     return names, rows()
 
 
 def read_tabs(path: Path) -> Iterator[Row]:
-    """The lines of a file with tabs between its fields, whatever its name; the first one too, and blank ones.
+    """The lines of a file with tabs between its fields and no header, whatever its name; blank ones have one field.
 
     Raises:
       UserError: naming the line that is damaged.
     """
-    lines = Lines(path)
-    for fields in _records(path, lines, _dialect_of_tabs(path, size_and_time(path))):
+    lines, dialect = Lines(path), _dialect(path, "", size_and_time(path))
+    for fields in _records(path, lines, dialect):
         yield Row(f"{path}: line {lines.place.line}", fields if any(map(str.strip, fields)) else [""])
 
 
-@functools.lru_cache(1024)
-def _dialect_of_tabs(path: Path, seen: tuple[int, float]) -> Dialect:
+def _records(path: Path, lines: Lines, dialect: Dialect) -> Iterator[list[str]]:
+    if not dialect.quoted:
+        yield from (line.split(dialect.separator) for line in lines)
+        return
+    csv.field_size_limit(max(LONGEST_FIELD, csv.field_size_limit()))
+    try:
+        yield from csv.reader((line + "\n" for line in lines), strict=True, delimiter=dialect.separator)
+    except csv.Error as error:
+        what = f"{error}; is a quotation mark missing, or should one be doubled?"
+        if "new-line character" in str(error):
+            what = "a field has a carriage return in it; put the field in quotation marks, or remove the character"
+        raise UserError(f"{path}: line {lines.place.line}: {what}") from None
+
+
+@functools.lru_cache(1024)  # blocks of a file are opened one by one
+def _dialect(path: Path, usual: str, seen: tuple[int, float]) -> Dialect:
+    """The dialect of a file with this separator, unless the header has another; with tabs and no header if empty."""
     lines = iter(Lines(path))
-    first = next(lines, "")
-    return Dialect("\t", _is_quoted(first, itertools.chain([first], lines), None))
+    first = next(filter(str.strip, lines), "")
+    stated = re.fullmatch(r"\"?sep=([^\w\s\"]|\t)\"?", first, re.IGNORECASE) if usual else None
+    separator = usual or "\t"
+    if stated:
+        separator, first = stated[1], next(filter(str.strip, lines), "")
+    elif usual and _width(first, usual) == 1:
+        separator = max((usual, *SEPARATORS), key=lambda each: _width(first, each))
+    if usual and separator != usual:
+        name = SEPARATORS.get(separator, repr(separator))
+        warnings.warn(f"{path}: fields are separated by {name}, going by the header", stacklevel=2)
+    quoted = separator == "," or (
+        _has_mark(path) and _is_quoted(first, lines, separator, has_header=bool(usual), likely=usual == ",")
+    )
+    return Dialect(separator, quoted, bool(stated))
+
+
+def _width(header: str, separator: str) -> int:
+    try:
+        return len(next(csv.reader([header], delimiter=separator), ()))
+    except csv.Error:  # reading says why
+        return 1
+
+
+def _has_mark(path: Path) -> bool:
+    with path.open("rb") as file:
+        return any(b'"' in block for block in iter(lambda: file.read(BLOCK), b""))
+
+
+def _is_quoted(first: str, lines: Iterator[str], separator: str, *, has_header: bool, likely: bool) -> bool:
+    """Whether a program that puts fields into quotation marks has written these lines.
+
+    It has not if a mark stands in a field that is not enclosed, or is not doubled in one that is, or if a record has
+    another width than the first one. It has if otherwise some line would have another width. Where both readings fit, a
+    sign decides: a doubled mark, nothing between two, marks around all text, or around exactly the text with a comma or
+    a carriage return. Without a sign, a record over several lines is several.
+
+    Args:
+      first: the header, or the first line.
+      lines: those after it.
+      separator: between fields.
+      has_header: whether the first line names the columns.
+      likely: the answer without a sign, and for lines that no such program has written (reading them says why). Names
+        of the header that are all in quotation marks make it likely.
+    """
+    needed = has_sign = is_long = is_some = has_special = False
+    all_text = only_special = True  # what is enclosed so far
+    width = 0
+    for record in _whole_records(itertools.chain([first], lines), separator):
+        fields = None if record is None else _fields(record, separator)
+        if record is None or fields is None:
+            return likely
+        texts = [text for text, _ in fields]
+        if not any(texts):
+            continue
+        if not width:
+            width = len(fields)
+            if has_header:
+                likely = likely or all(enclosed for _, enclosed in fields)
+                continue
+        if not _fits(texts, width):
+            return likely
+        if '"' in record:
+            needed = needed or not all(_fits(line.split(separator), width) for line in record.split("\n"))
+            is_long = is_long or "\n" in record
+            has_sign = has_sign or any(enclosed and (not text or '""' in text) for text, enclosed in fields)
+        elif not (all_text or only_special):
+            continue
+        for text, enclosed in fields:
+            special = "," in text or "\r" in text
+            all_text = all_text and (enclosed or not text or is_number(text))
+            only_special = only_special and (enclosed == special or "\n" in text)
+            is_some = is_some or enclosed
+            has_special = has_special or (enclosed and special and "\n" not in text)
+    sign = has_sign or (all_text and is_some) or (only_special and has_special)
+    return needed or sign or (likely and not is_long)
+
+
+def _whole_records(lines: Iterator[str], separator: str) -> Iterator[str | None]:
+    """Lines, joined where a quotation mark is open; None for a mark that cannot open a field or is never closed."""
+    opens = re.compile(rf'(?:.*{re.escape(separator)})?"[^"]*(?:""[^"]*)*')
+    for line in lines:
+        parts, size, is_open = [line], len(line), line.count('"') % 2
+        if is_open and not opens.fullmatch(line):
+            yield None
+        while is_open:
+            more = next(lines, None)
+            if more is None or size > LONGEST_FIELD:
+                yield None
+                return
+            parts.append(more)
+            size, is_open = size + len(more), is_open ^ more.count('"') % 2
+        yield "\n".join(parts)
+
+
+def _fields(record: str, separator: str) -> list[tuple[str, bool]] | None:
+    """The fields, and whether each is in quotation marks; None if a mark stands where it may not."""
+    if '"' not in record:
+        return [(field, False) for field in record.split(separator)]
+    field = _pattern(separator)
+    fields, place = [], 0
+    while found := field.match(record, place):
+        fields.append((found[2], False) if found[1] is None else (found[1], True))
+        place = found.end() + 1
+        if place > len(record):
+            return fields
+    return None
+
+
+@functools.cache
+def _pattern(separator: str) -> re.Pattern[str]:
+    """A field: between quotation marks, of which those inside are doubled, or without any."""
+    mark = re.escape(separator)
+    return re.compile(rf'(?:"((?:[^"]|"")*)"|([^"{mark}]*))(?={mark}|\Z)')
+
+
+def _fits(texts: list[str], width: int) -> bool:
+    return len(texts) >= width and not any(map(str.strip, texts[width:]))

@@ -63,7 +63,7 @@ def _number(text: str, where: str) -> float:
     except ValueError:
         value = float("nan")
     if not abs(value) < LARGEST:
-        raise UserError(f"{where}: the score {text[:60]!r} is not a number that can be used")
+        raise UserError(f"{where}: the score {text[:60]!r} is not a number that can be used, such as 0.5")
     return value
 
 

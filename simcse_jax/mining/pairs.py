@@ -59,7 +59,7 @@ class PairFile:
         self._wanted = [sentences[place] for place in places] + [each for each in ROWS if each in names]
         self._suffix, self._chosen = suffix, chosen
         # Of columns that no name says: their names, by which a later call knows that it reads the same.
-        self.by_order = {"columns of --pairs": self._wanted[:2]} if chosen.by_order else {}
+        self.by_order = {"columns of --pairs": self._wanted[:2]} if chosen.unsure else {}
         self.has_rows = "positive_row" in names
         if not any(columns.values()):
             cure = "leave out pairs that are none, or name the columns: --columns anchor=NAME positive=NAME"
@@ -77,7 +77,7 @@ class PairFile:
             names, rows = READERS[self._suffix](self.path)
         places = [names.index(name) for name in self._wanted]
         rows = only_sentences(rows, self._chosen._replace(places=places[:2]), names, str(self.path))
-        rows = one_by_one(rows, names, places[1])
+        rows = one_by_one(rows, names, places[1], *places[2:])
         for number, row in itertools.islice(enumerate(rows), first, None):
             if late := [name for name in row.late if name in ROWS]:
                 raise UserError(

@@ -119,6 +119,10 @@ def test_columns_that_number_the_rows_are_no_sentences(write, header, row, expec
         (CATEGORIES, ["'register' holds 4 different values in 12 rows, e.g. some news 0"]),
         (CATEGORIES.replace("some news", "one of the lines out of the part"), []),  # as of NLI's premises
         ("positive,register\np,https://a\n", ["'register' holds links"]),  # the anchor as the one that is left
+        ("source,target\nhttps://a,b\n", ["'source' holds links"]),
+        ("left,share\na,50%\nb,0.5%\n", ["'share' holds numbers, e.g. 50%"]),
+        ('left,rating\na,"0,5"\nb,"1,25"\n', ["'rating' holds numbers, e.g. 0,5"]),
+        ("前提,假设\n" + "".join(f"一个男人在弹吉他唱歌{row // 3},有人在演奏音乐{row}\n" for row in range(12)), []),
         ("一个男人在弹吉他。,有人在演奏音乐。\na,p\n", ["looks like a sentence"]),
         ("A man plays the guitar,Someone plays\na,p\n", ["'A man plays the guitar'", "must name the columns"]),
         ("Who?,Me.\na,p\n", ["'Who?'", "looks like a sentence"]),
@@ -134,8 +138,9 @@ def test_a_choice_by_order_that_was_hardly_meant_is_refused(write, content, part
 
 
 def test_a_table_of_one_column_is_read_whatever_its_name(write):
-    for name in ("category", "words"):
-        assert read_examples(write("a.csv", name + "\n" + "news\n" * 40)).columns == (["news"] * 40,)
+    for name, text in (("category", "news"), ("words", "doc_0"), ("link", "https://example.org")):
+        assert read_examples(write("a.csv", name + f"\n{text}" * 40)).columns == ([text] * 40,)
+    refused(write("a.csv", "words\n1\n2\n"), "'words' holds numbers")
 
 
 @pytest.mark.parametrize(
@@ -193,7 +198,10 @@ def test_numbers_in_a_parquet_file_s_text_are_found_too(tmp_path):
             "only its columns 'anchor', 'positive', 'negative' are read, and not 'hard_neg_1'; data.columns.neg",
         ),
         ("anchor,positive,negative_01\na,p,n\n", {}, "columns 'anchor', 'positive' are read, and not 'negative_01'"),
-        ("anchor,positive,Negatives\na,p,n\n", {}, "columns 'anchor', 'positive' are read, and not 'Negatives'"),
+        ("left,right,genre\na,p,n\n", {}, "only its columns 'left', 'right' are read, and not 'genre'"),
+        ("sentence1,sentence2,sentence3\na,p,n\n", {}, "'sentence2' are read, and not 'sentence3'; data.columns.neg"),
+        ("question,answer,wrong_answer\na,p,n\n", {}, "'answer' are read, and not 'wrong_answer'"),
+        ("question,answer,category\na,p,n\n", {}, ""),
         ("text,url,title,by,at\na,u,t,b,c\n", {}, "is read, and not 'title', 'by', 'at'; data.columns.anchor"),
         ("id,text\n1,a\n", {}, ""),
         ("sent0, sent1, hard_neg\na,p,n\n", {}, ""),
@@ -228,6 +236,19 @@ def test_labels_and_scores_that_nothing_reads_are_told(write, content, options, 
         ("passage,query,negative", "bac"),
         ("sent1,sent2", "ab"),
         ("document,title,query", "ca"),
+        ("Query,Positive,Negative", "abc"),
+        ("Sent0,Sent1,Hard Neg", "abc"),
+        ("anchor,positive,Negatives", "abc"),
+        ("sentence1,sentence2,hard_negative", "abc"),
+        ("prompt,chosen,rejected", "abc"),
+        ("response,prompt", "ba"),
+        ("paraphrase,source", "ba"),
+        ("text,source,target", "a"),
+        ("title,text,body", "b"),
+        ("text,positive,title,abstract", "ab"),
+        ("lemma,pos,sentence", "c"),
+        ("text,pos,label", "a"),
+        ("id,source", "b"),
     ],
 )
 def test_names_count_more_than_the_order(write, header, columns):

@@ -27,21 +27,28 @@ def test_each_positive_of_a_list_is_a_pair_with_all_negatives_of_its_row(write, 
         assert (graded.columns, graded.scores.tolist()) == ((["a", "a", "b"], ["p", "q", "r"]), [1, 0.5, 0.25])
 
 
-def test_rows_without_a_positive_are_left_out_and_one_score_is_that_of_all(write):
-    rows = ({"anchor": "a", "pos": ["p", "q"], "score": 3}, {"anchor": "b", "pos": [], "score": 4})
+def test_rows_without_a_positive_are_left_out_and_one_score_is_that_of_one(write):
+    rows = ({"anchor": "a", "pos": ["p"], "score": 3}, {"anchor": "b", "pos": [], "score": []})
     examples = read_examples(write("a.jsonl", lines(*rows)), scores=Scores("objective.cosent"))
-    assert (examples.columns, examples.blank) == ((["a", "a"], ["p", "q"]), 1)
-    assert examples.scores.tolist() == [3, 3]
+    assert (examples.columns, examples.blank, examples.scores.tolist()) == ((["a"], ["p"]), 1, [3])
 
 
 @pytest.mark.parametrize(
     ("second", "parts"),
     [
         ({"pos": "p"}, ["line 2", "the field 'pos' is 'p', but that of the first row is a list"]),
+        ({"pos": ["p", "q"], "pos_scores": 1}, ["line 2", "'pos_scores' has 1 of the 2 values"]),
         ({"pos": [3]}, ["line 2", "the field 'pos' holds 3, not text"]),
-        ({"pos": ["p", "q"], "pos_scores": [1]}, ["line 2", "'pos_scores' has 1 scores for 2 positives"]),
+        ({"pos": ["p", "q"], "pos_scores": [1]}, ["line 2", "'pos_scores' has 1 of the 2 values"]),
     ],
 )
 def test_what_is_no_list_of_positives_is_refused(write, second, parts):
     path = write("a.jsonl", lines(ROWS[0], {**ROWS[1], **second}))
     refused(path, *parts, options={"scores": Scores("objective.cosent")})
+
+
+def test_a_missing_list_and_one_that_is_written_as_text_are_refused(write):
+    refused(write("a.jsonl", lines(ROWS[0], {"query": "b"})), "line 2: the field 'pos' is missing")
+    text = "query,pos\na,\"['p', 'q']\"\n"
+    refused(write("a.csv", text), "line 2: the field 'pos' is a list written as text")
+    assert read_examples(write("b.csv", "query,pos\na,[applause]\n")).columns[1] == ["[applause]"]

@@ -16,6 +16,6 @@ def test_a_broken_character_is_named_by_its_number():
     assert broken("a\ud83d b\udc00") == "holds a broken character (U+D83D alone); remove or replace it"
 
 
-@pytest.mark.parametrize("text", ["7", "-0.5", "4.25e-1", "1/2", "True", "false"])
+@pytest.mark.parametrize("text", ["7", "-0.5", "4.25e-1", "1/2", "0,5", "50%", "True", "false"])
 def test_numbers(text):
     assert is_number(text) and not is_number(f"{text} cats")
