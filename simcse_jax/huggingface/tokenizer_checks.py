@@ -172,6 +172,11 @@ def _content(token: Any) -> str:
     return str(token.get("content") if isinstance(token, dict) else token)
 
 
+def vocabulary(backend: "Backend") -> dict[str, int]:
+    """The numbers of all tokens that a text can have: not of the empty one, which a blank line of `vocab.txt` makes."""
+    return {token: number for token, number in backend.get_vocab(with_added_tokens=True).items() if token}
+
+
 def check_backend(backend: "Backend", stated: set[str] | None, where: str) -> None:
     """Refuses a tokenizer without words, or without tokens at the ends of a sentence, or that fails for a new word.
 
@@ -184,7 +189,7 @@ def check_backend(backend: "Backend", stated: set[str] | None, where: str) -> No
       UserError: in one line.
     """
     special = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
-    if not backend.get_vocab(with_added_tokens=True).keys() - special:
+    if not vocabulary(backend).keys() - special:
         raise UserError(f"{where}: its vocabulary has no words")
     ends = backend.encode("").tokens
     if len(ends) < 2:
@@ -203,7 +208,7 @@ def check_ids(backend: "Backend", config: EncoderConfig, where: str) -> None:
       UserError: in one line.
     """
     ends = backend.encode("").ids
-    largest = max([*backend.get_vocab(with_added_tokens=True).values(), *ends])
+    largest = max([*vocabulary(backend).values(), *ends])
     if largest >= config.vocab_size:
         raise UserError(f"{where}: its tokenizer has token {largest}, its weights only {config.vocab_size} rows")
     if len(ends) >= config.max_length:
