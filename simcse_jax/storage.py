@@ -36,6 +36,11 @@ def is_remote(path: Folder | str) -> bool:
     return "://" in str(path)
 
 
+def is_of_macos(name: str) -> bool:
+    """Whether macOS puts a file of this name beside others: it keeps there how a folder looks, or more about a file."""
+    return name == ".DS_Store" or name.startswith("._")
+
+
 def local_path(name: str | Path) -> Path:
     """The path with this name, `~` expanded; it need not exist.
 

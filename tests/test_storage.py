@@ -186,6 +186,11 @@ def test_a_descriptor_continues_where_it_stands(tmp_path):
     assert storage.own_descriptor(tmp_path / "out") is None and storage.own_descriptor(Path("/dev/stdout")) == 1
 
 
+def test_files_of_macos():
+    names = (".DS_Store", "._a.json", "a.json", ".a", "._", "DS_Store")
+    assert [storage.is_of_macos(name) for name in names] == [True, True, False, False, True, False]
+
+
 def test_half_a_surrogate_pair_is_an_escape(tmp_path):
     name = os.fsdecode(b"a\xff")
     storage.write_atomically(tmp_path / "a.json", json.dumps({"name": name}, ensure_ascii=False))

@@ -11,7 +11,7 @@ from simcse_jax.corpus.claims import claimed
 from simcse_jax.corpus.sealed import read_sealed, write_sealed
 from simcse_jax.corpus.stamps import stamp_of
 from simcse_jax.errors import UserError, why
-from simcse_jax.storage import Folder, is_remote
+from simcse_jax.storage import Folder, is_of_macos, is_remote
 
 FILE = "plan.json"  # stays in the folder, so that a part that was lost can be made again
 AT_A_TIME = 32  # sources that are looked at
@@ -108,7 +108,9 @@ def leave(folder: Folder, *notes: str) -> None:
       notes: patterns of files that are no work, and are removed too.
     """
     there = names_in(folder) if folder.is_dir() else set()
-    if FILE in there and all(any(fnmatch.fnmatch(name, note) for note in (FILE, *notes)) for name in there):
+    if FILE in there and all(
+        is_of_macos(name) or any(fnmatch.fnmatch(name, note) for note in (FILE, *notes)) for name in there
+    ):
         for name in sorted(there, key=lambda name: name == FILE):  # the plan last
             (folder / name).unlink()
         if not is_remote(folder):

@@ -7,6 +7,7 @@ ideal ranking and in the recall; a query that is judged and not asked does not c
 
 import dataclasses
 import functools
+import glob
 import hashlib
 import re
 import sys
@@ -177,7 +178,7 @@ def _qrels(folder: Path, split: str) -> Path:
 def _read_judgements(folder: Path, split: str) -> Judgements:
     path = _qrels(folder, split)
     if not path.is_file():
-        there = ", ".join(sorted(file.stem for file in (folder / QRELS).glob("*.tsv")))
+        there = ", ".join(sorted(name.removesuffix(".tsv") for name in glob.glob("*.tsv", root_dir=folder / QRELS)))
         raise UserError(f"{path}: not found; {f'there are {there}' if there else LAYOUT + 'SPLIT.tsv'}")
     found: dict[tuple[str, str], int] = {}
     for number, line in enumerate(open_text(path), 1):

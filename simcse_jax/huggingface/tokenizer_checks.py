@@ -1,6 +1,7 @@
 """Finds tokenizers that would fail, run for ever or give wrong ids without a word, before they are used."""
 
 import contextlib
+import glob
 import importlib.util
 import os
 import tempfile
@@ -18,7 +19,7 @@ from simcse_jax.storage import read_json
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
 
-VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
+VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json")  # and SentencePiece's *.model
 MOST_GROWTH = 10_000
 # How many characters these can make of one, at most; a Replace states it, the others make no more than one.
 GROWTH = {"NFC": 3, "NFD": 4, "NFKC": 18, "NFKD": 18, "Precompiled": 18, "BertNormalizer": 6}
@@ -65,16 +66,16 @@ def check_has_vocabulary(folder: Path) -> None:
     Raises:
       UserError: when there is none, or only one of SentencePiece's, whose package is not installed.
     """
-    if not any(path.is_file() for pattern in VOCABULARIES for path in folder.glob(pattern)):
+    compiled = sorted(glob.glob("*.model", root_dir=folder))  # of macOS's hidden files, none
+    if not compiled and not any((folder / name).is_file() for name in VOCABULARIES):
         raise UserError(
             f"{folder}: no vocabulary; it must have tokenizer.json, vocab.txt, or vocab.json and merges.txt"
         )
-    compiled = sorted(folder.glob("*.model"))
-    alone = not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json"))
+    alone = not any((folder / name).is_file() for name in VOCABULARIES)
     if compiled and alone and importlib.util.find_spec("sentencepiece") is None:
         raise UserError(
-            f"{compiled[0]}: the package sentencepiece, which reads it, is not installed; install sentencepiece and "
-            "protobuf, or save the tokenizer with transformers where they are: tokenizer.json is enough"
+            f"{folder / compiled[0]}: the package sentencepiece, which reads it, is not installed; install it "
+            "and protobuf, or save the tokenizer with transformers where they are: tokenizer.json is enough"
         )
     if (folder / "vocab.json").is_file() and not any(
         (folder / name).is_file() for name in ("merges.txt", "tokenizer.json", "vocab.txt")
@@ -88,7 +89,7 @@ def stated_tokens(folder: Path) -> set[str] | None:
     Raises:
       UserError: for a `tokenizer.json` that cannot be used: it would make a short text huge, or depends on chance.
     """
-    if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json")):
+    if not any((folder / name).is_file() for name in VOCABULARIES):
         return None
     tokens: set[str] = set()
     path = folder / "tokenizer.json"

@@ -38,7 +38,7 @@ from simcse_jax.runs.metrics import Metrics, read_metrics
 from simcse_jax.runs.partial import FILE as FROZEN
 from simcse_jax.runs.partial import FINGERPRINT, write_frozen
 from simcse_jax.runs.record import BEST_STEP, check_result, check_run
-from simcse_jax.storage import Folder, read_json, write_atomically
+from simcse_jax.storage import Folder, is_of_macos, read_json, write_atomically
 from simcse_jax.version import __version__
 
 PACKAGES = (
@@ -273,7 +273,9 @@ class Workdir:
 def _is_unfinished(folder: Folder) -> bool:
     """Whether nothing is in a `model/` but files that a start writes there, whole or not."""
     ours = {"config.json", "tokenizer.json", FROZEN, MARKER, WORDS_FILE, *FILES}
-    return folder.is_dir() and all(path.name.removesuffix(".tmp") in ours for path in folder.iterdir())
+    return folder.is_dir() and all(
+        path.name.removesuffix(".tmp") in ours or is_of_macos(path.name) for path in folder.iterdir()
+    )
 
 
 def resolved(config: config_dict.ConfigDict) -> dict[str, Any]:
