@@ -4,7 +4,7 @@ import sys
 from collections import Counter
 
 from simcse_jax.data.files import MISSING, is_text
-from simcse_jax.errors import UserError
+from simcse_jax.errors import UserError, broken_character
 from simcse_jax.progress import Clock, write
 
 LOOK = 100  # units between two looks at the clock
@@ -65,6 +65,8 @@ def sentence(value: object, where: str) -> str:
     if value is not None and not isinstance(value, str):
         raise UserError(f"{where} holds {value!r:.60}, not text")
     text = " ".join(filter(None, map(str.strip, (value or "").splitlines())))
-    if not is_text(text) or "\0" in text:
-        raise UserError(f"{where} holds a zero byte or half a surrogate pair, which is not a character")
+    if "\0" in text:
+        raise UserError(f"{where} holds a zero byte; remove it")
+    if not is_text(text):
+        raise UserError(f"{where} {broken_character(text)}")
     return text

@@ -9,7 +9,7 @@ from typing import Any
 
 from simcse_jax.data.columns import USUAL_NAMES, check_unique
 from simcse_jax.data.files import MISSING, READERS, START, Place, Row, count_parquet, is_text, read_parquet
-from simcse_jax.errors import UserError, why
+from simcse_jax.errors import UserError, broken_character, why
 from simcse_jax.storage import Folder, as_path
 
 
@@ -65,7 +65,7 @@ class SentenceFile:
                 raise UserError(f"{row.where}: the field {self.column!r} holds {value!r:.60}, not text")
             sentence = value or ""
             if not is_text(sentence):
-                raise UserError(f"{row.where}: holds half a surrogate pair, which is not a character")
+                raise UserError(f"{row.where}: {broken_character(sentence)}")
             yield sentence
 
     def count(self, every: int) -> tuple[int, list[Place]]:
@@ -149,7 +149,7 @@ def check_sentences(sentences: Iterable[str], what: str = "sentence") -> list[st
     """The sentences as a list.
 
     Raises:
-      UserError: naming the first that is not a string, or holds half a surrogate pair.
+      UserError: naming the first that is not a string, or holds a broken character.
     """
     if isinstance(sentences, str | bytes) or not hasattr(sentences, "__iter__") or getattr(sentences, "ndim", 1) == 0:
         raise UserError(f"{sentences!r:.60}: not a list of strings")
@@ -158,7 +158,7 @@ def check_sentences(sentences: Iterable[str], what: str = "sentence") -> list[st
         if not isinstance(sentence, str):
             raise UserError(f"{what} {row} is {sentence!r:.60}, not a string")
         if not is_text(sentence):
-            raise UserError(f"{what} {row} holds half a surrogate pair, which is not a character")
+            raise UserError(f"{what} {row} {broken_character(sentence)}")
     return checked
 
 
