@@ -73,6 +73,8 @@ def _quoted(path: Path) -> Table:
         try:
             for fields in reader:
                 where = f"{path}: line {reader.line_num}"
+                if not fields:  # a blank line
+                    continue
                 if len(fields) != len(names):
                     raise UserError(f"{where}: {len(fields)} columns, but the first line has {len(names)}")
                 yield Row(where, fields)

@@ -58,13 +58,22 @@ def sentence(value: object, where: str) -> str:
       where: the file, row and field, for the message.
 
     Raises:
-      UserError: when it is no text.
+      UserError: when it is no text, or as for `checked`.
     """
     if value is MISSING:
         raise UserError(f"{where} is missing")
     if value is not None and not isinstance(value, str):
         raise UserError(f"{where} holds {value!r:.60}, not text")
     text = " ".join(filter(None, map(str.strip, (value or "").splitlines())))
+    return checked(text, where)
+
+
+def checked(text: str, where: str) -> str:
+    """The text, unless it has what no file of lines can hold.
+
+    Raises:
+      UserError: for a zero byte or a broken character.
+    """
     if "\0" in text:
         raise UserError(f"{where} holds a zero byte; remove it")
     if not is_text(text):
